@@ -1,0 +1,62 @@
+# make demo   run the example                  make test      lint, types and the fast tests
+# make bench  measure against other tools      make test-all  the longer sweep
+#
+# Each sets up what it needs in .venv, once. PYTHON names another interpreter (3.11 or newer), PYTEST_FLAGS
+# go to pytest.
+
+PYTHON ?= python3
+PYTEST_FLAGS ?= -n auto
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.DELETE_ON_ERROR:
+.PHONY: help demo test lint types unit test-all bench format clean
+
+help:
+	@sed -n '/^# make/s/^# //p' Makefile
+
+demo: $(VENV)/.installed-demo
+	$(BIN)/python examples/gmm.py
+
+test: lint types unit
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy --strict -p adze
+
+unit: $(VENV)/.installed-dev
+	$(BIN)/pytest $(PYTEST_FLAGS) -m "not slow"
+
+# pytest exits with 5 when it selects no test.
+test-all: $(VENV)/.installed-dev
+	@$(BIN)/pytest $(PYTEST_FLAGS) -m slow --hypothesis-profile=sweep || { status=$$?; \
+	  test $$status -eq 5 && echo "test-all: no test is marked slow, so nothing was run" || exit $$status; }
+
+bench: $(VENV)/.installed-peers
+	$(BIN)/python benchmarks/gmm.py
+
+format: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Set-up: the environment, then one stamp for each set of packages. A change of pyproject.toml repeats it.
+
+$(VENV)/pyvenv.cfg:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Adze needs Python 3.11 or newer: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-demo: $(VENV)/pyvenv.cfg pyproject.toml
+	$(PIP_INSTALL) -e .
+	@touch $@
+
+$(VENV)/.installed-%: $(VENV)/pyvenv.cfg pyproject.toml
+	$(PIP_INSTALL) -e '.[$*]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""LLVM code generation and the just-in-time run time."""

@@ -1,0 +1,85 @@
+"""The machine that code is compiled for and run on."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+
+import llvmlite.binding as llvm
+
+from ...core.types import Scalar
+from ..loops import For, Load, Store, walk
+from ..loops_walk import expressions, inside
+from ..target import Target
+
+# The letters by which the x86 vector ABI names register sizes, widest first; AArch64 has one
+_X86 = ((64, "e", "avx512f"), (32, "d", "avx2"), (16, "b", "sse2"))
+_ARM = ((16, "n", "neon"),)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A target, and what LLVM needs to know of it beyond that."""
+
+    target: Target
+    vector_abi: tuple[tuple[int, str], ...]  # register bytes and the ABI's letter, best first
+
+    def routine(self, function: str, scalar: Scalar, arity: int) -> tuple[str, int] | None:
+        """The vector version of a function of the C library, and how many lanes it takes, or None."""
+        for size, letter in self.vector_abi:
+            lanes = 8 * size // scalar.bits
+            symbol = f"_ZGV{letter}N{lanes}{'v' * arity}_{function}"
+            if _has(symbol):
+                return symbol, lanes
+        return None
+
+    def strip(self, loop: For) -> int:
+        """How many lanes of a loop fill one register, given the widest scalar that its body moves."""
+        widest = 8
+        for statement in walk(loop.body):
+            if isinstance(statement, Store):
+                widest = max(widest, statement.buffer.scalar.bits)
+            for whole in expressions(statement):
+                for part in inside(whole):
+                    if isinstance(part, Load):
+                        widest = max(widest, part.buffer.scalar.bits)
+        return max(1, 8 * self.target.register_bytes // widest)
+
+
+@cache
+def _has(symbol: str) -> bool:
+    return bool(llvm.address_of_symbol(symbol))
+
+
+@cache
+def host() -> Machine:
+    """This machine."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = {name for name, present in llvm.get_host_cpu_features().items() if present}
+    abi = tuple((size, letter) for size, letter, feature in (*_X86, *_ARM) if feature in features)
+    with suppress(RuntimeError):  # without vector mathematics: scalar functions, lane by lane
+        llvm.load_library_permanently("libmvec.so.1")
+    target = Target(
+        register_bytes=max((size for size, _ in abi), default=16),
+        registers=32 if features & {"avx512f", "neon"} else 16,
+        l1_bytes=_cache_bytes("LEVEL1_DCACHE_SIZE", 32 << 10),
+        l2_bytes=_cache_bytes("LEVEL2_CACHE_SIZE", 512 << 10),
+        parallel=True,
+        multiply_add=bool(features & {"fma", "avx512f", "neon"}),
+    )
+    return Machine(target, abi)
+
+
+def host_target() -> Target:
+    """What the scheduler may know of this machine."""
+    return host().target
+
+
+def _cache_bytes(name: str, default: int) -> int:
+    try:
+        return os.sysconf(f"SC_{name}") or default
+    except (ValueError, OSError):
+        return default

@@ -1,0 +1,200 @@
+"""The threads behind parallel loops: persistent workers, as LLVM IR.
+
+One *region* runs at a time: ``adze_parallel`` opens it, works in it as thread 0, and closes it. Whoever comes while
+a region is open runs its loop alone. Everything turns on one word, the *gate*: its low half counts the tickets that
+are left, its high half the workers inside. The caller describes the job, then puts tickets into the gate; a worker
+that finds some takes one (its number is the thread's) and is inside until it finds no chunk left. At the end the
+caller takes the tickets back and waits until nobody is inside. So a worker that wakes late finds no ticket and has
+read nothing, and the caller never waits for one that sleeps.
+
+Chunks come from an atomic counter. Workers out of work look at the gate for a while (as often as the argument of
+``worker`` says), then sleep on a condition variable; the caller wakes as many as it misses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from functools import cache
+from typing import Any
+
+from ..runtime import Workers
+from .assemble import compile_text, link
+
+_INSIDE = 1 << 32  # one worker, in the gate
+_PATIENCE = 4096  # looks at the gate before the caller lets others run
+_PAUSE = "call void @llvm.x86.sse2.pause()" if platform.machine() in ("x86_64", "AMD64") else ""
+
+_IR = f"""
+@gate = internal global i64 0, align 128
+@next = internal global i64 0, align 128
+@busy = internal global i64 0, align 128
+@sleepers = internal global i64 0, align 128
+@mutex = internal global [16 x i64] zeroinitializer, align 128
+@condition = internal global [16 x i64] zeroinitializer, align 128
+@workers = internal global i64 0, align 128
+@job = internal global {{ ptr, ptr, i64, i64 }} zeroinitializer, align 128
+
+declare i32 @pthread_mutex_init(ptr, ptr)
+declare i32 @pthread_mutex_lock(ptr)
+declare i32 @pthread_mutex_unlock(ptr)
+declare i32 @pthread_cond_init(ptr, ptr)
+declare i32 @pthread_cond_wait(ptr, ptr)
+declare i32 @pthread_cond_signal(ptr)
+declare i32 @sched_yield()
+
+define void @reset() {{
+  store i64 0, ptr @gate
+  store i64 0, ptr @busy
+  store i64 0, ptr @sleepers
+  store i64 0, ptr @workers
+  %m = call i32 @pthread_mutex_init(ptr @mutex, ptr null)
+  %c = call i32 @pthread_cond_init(ptr @condition, ptr null)
+  ret void
+}}
+
+define internal void @work(i64 %thread) {{
+entry:
+  %function = load ptr, ptr @job
+  %frame = load ptr, ptr getelementptr ({{ ptr, ptr, i64, i64 }}, ptr @job, i32 0, i32 1)
+  %extent = load i64, ptr getelementptr ({{ ptr, ptr, i64, i64 }}, ptr @job, i32 0, i32 2)
+  %chunk = load i64, ptr getelementptr ({{ ptr, ptr, i64, i64 }}, ptr @job, i32 0, i32 3)
+  br label %take
+take:
+  %begin = atomicrmw add ptr @next, i64 %chunk monotonic
+  %some = icmp slt i64 %begin, %extent
+  br i1 %some, label %run, label %done
+run:
+  %after = add i64 %begin, %chunk
+  %end = call i64 @llvm.smin.i64(i64 %after, i64 %extent)
+  call void %function(ptr %frame, i64 %begin, i64 %end, i64 %thread)
+  br label %take
+done:
+  ret void
+}}
+
+define ptr @worker(ptr %argument) {{
+entry:
+  %patience = ptrtoint ptr %argument to i64
+  %number = atomicrmw add ptr @workers, i64 1 seq_cst
+  br label %awake
+awake:
+  br label %look
+look:
+  %looks = phi i64 [ 0, %awake ], [ %more, %again ]
+  %gate = load atomic i64, ptr @gate acquire, align 8
+  %tickets = and i64 %gate, {_INSIDE - 1}
+  %open = icmp ne i64 %tickets, 0
+  br i1 %open, label %enter, label %wait
+enter:
+  %inside = add i64 %gate, {_INSIDE - 1}
+  %swap = cmpxchg ptr @gate, i64 %gate, i64 %inside acq_rel monotonic
+  %entered = extractvalue {{ i64, i1 }} %swap, 1
+  br i1 %entered, label %run, label %awake
+run:
+  call void @work(i64 %tickets)
+  %left = atomicrmw sub ptr @gate, i64 {_INSIDE} acq_rel
+  br label %awake
+wait:
+  {_PAUSE}
+  %more = add i64 %looks, 1
+  %tired = icmp sgt i64 %more, %patience
+  br i1 %tired, label %sleep, label %again
+again:
+  br label %look
+sleep:
+  %lock = call i32 @pthread_mutex_lock(ptr @mutex)
+  %before = atomicrmw add ptr @sleepers, i64 1 seq_cst
+  br label %check
+check:
+  %now = load atomic i64, ptr @gate seq_cst, align 8
+  %tickets.now = and i64 %now, {_INSIDE - 1}
+  %closed = icmp eq i64 %tickets.now, 0
+  br i1 %closed, label %rest, label %wake
+rest:
+  %woken = call i32 @pthread_cond_wait(ptr @condition, ptr @mutex)
+  br label %check
+wake:
+  %after = atomicrmw sub ptr @sleepers, i64 1 seq_cst
+  %unlock = call i32 @pthread_mutex_unlock(ptr @mutex)
+  br label %awake
+}}
+
+define void @adze_parallel(ptr %function, ptr %frame, i64 %extent, i64 %chunk, i64 %threads) {{
+entry:
+  %swap = cmpxchg ptr @busy, i64 0, i64 1 acquire monotonic
+  %free = extractvalue {{ i64, i1 }} %swap, 1
+  br i1 %free, label %open, label %alone
+alone:
+  call void %function(ptr %frame, i64 0, i64 %extent, i64 0)
+  ret void
+open:
+  store ptr %function, ptr @job
+  store ptr %frame, ptr getelementptr ({{ ptr, ptr, i64, i64 }}, ptr @job, i32 0, i32 1)
+  store i64 %extent, ptr getelementptr ({{ ptr, ptr, i64, i64 }}, ptr @job, i32 0, i32 2)
+  store i64 %chunk, ptr getelementptr ({{ ptr, ptr, i64, i64 }}, ptr @job, i32 0, i32 3)
+  store atomic i64 0, ptr @next monotonic, align 8
+  %last = sub i64 %extent, 1
+  %others = sdiv i64 %last, %chunk
+  %helpers = sub i64 %threads, 1
+  %tickets = call i64 @llvm.smin.i64(i64 %others, i64 %helpers)
+  store atomic i64 %tickets, ptr @gate seq_cst, align 8
+  %sleepers = load atomic i64, ptr @sleepers seq_cst, align 8
+  %workers = load atomic i64, ptr @workers seq_cst, align 8
+  %awake = sub i64 %workers, %sleepers
+  %missing = sub i64 %tickets, %awake
+  %wanted = call i64 @llvm.smin.i64(i64 %missing, i64 %sleepers)
+  %few = icmp sgt i64 %wanted, 0
+  br i1 %few, label %wake, label %work
+wake:
+  %lock = call i32 @pthread_mutex_lock(ptr @mutex)
+  br label %signal
+signal:
+  %signals = phi i64 [ 0, %wake ], [ %sent, %signal ]
+  %signalled = call i32 @pthread_cond_signal(ptr @condition)
+  %sent = add i64 %signals, 1
+  %others.sleep = icmp slt i64 %sent, %wanted
+  br i1 %others.sleep, label %signal, label %woken
+woken:
+  %unlock = call i32 @pthread_mutex_unlock(ptr @mutex)
+  br label %work
+work:
+  call void @work(i64 0)
+  %close = atomicrmw and ptr @gate, i64 {-_INSIDE} acq_rel
+  br label %look
+look:
+  %looks = phi i64 [ 0, %work ], [ %more, %again ]
+  %gate = load atomic i64, ptr @gate acquire, align 8
+  %empty = icmp eq i64 %gate, 0
+  br i1 %empty, label %done, label %wait
+wait:
+  {_PAUSE}
+  %more = add i64 %looks, 1
+  %tired = icmp sgt i64 %more, {_PATIENCE}
+  br i1 %tired, label %yield, label %again
+yield:
+  %yielded = call i32 @sched_yield()
+  br label %again
+again:
+  br label %look
+done:
+  store atomic i64 0, ptr @busy release, align 8
+  ret void
+}}
+"""
+
+
+class Pool:
+    """The compiled pool: the functions above, by address or ready to be called."""
+
+    def __init__(self) -> None:
+        self._library = link(compile_text(_IR).machine_code, ("reset", "worker", "adze_parallel"))
+        self.parallel: int = self._library["adze_parallel"]
+        self.worker: int = self._library["worker"]
+        self.reset: Any = ctypes.CFUNCTYPE(None)(self._library["reset"])
+
+
+@cache
+def workers() -> Workers:
+    """The pool of this process, with its workers."""
+    return Workers(Pool())

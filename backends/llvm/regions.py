@@ -1,0 +1,189 @@
+"""Parts of a function that become functions of their own: bodies of parallel loops, and pieces of long blocks.
+
+What a part uses from around it travels in a *frame*: an array of eight-byte words on the caller's stack, which the
+part reads on entry. A parallel body gets values, since it changes nothing around it; a piece of a block gets the
+addresses of variables, and what it binds for later pieces it leaves in memory of the caller. Long blocks are cut
+because the time that LLVM takes for one grows with the square of its length when values are used far from where
+they are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...core.types import i64
+from ..loops import Allocate, Block, Declare, For, Let, Statement, walk
+from ..loops_walk import mentioned
+from .access import Place
+from .function import Arena, Cell, Emitter
+from .text import Body, is_constant, register_type
+from .values import one
+
+_CHUNKS = 128  # at most so many pieces of a parallel loop are handed out to threads
+_PIECE = 500  # statements, about, in a piece of a long block
+
+
+class _Frame:
+    """What a function hands down to a part of it."""
+
+    def __init__(self, caller: Body, part: Body) -> None:
+        self.caller, self.part = caller, part
+        self._words: dict[str, tuple[str, str]] = {}  # by name in the caller: type and name in the part
+
+    def carry(self, type: str, value: str) -> str:
+        """The name in the part of a value of the caller."""
+        if is_constant(value):
+            return value
+        if value not in self._words:
+            place = self.part.value(f"getelementptr i64, ptr %frame, i64 {len(self._words)}")
+            self._words[value] = type, self.part.value(f"load {type}, ptr {place}")
+        return self._words[value][1]
+
+    def fill(self) -> str:
+        """Fill the frame in the caller; gives its address."""
+        frame = self.caller.scratch(max(1, len(self._words)))
+        for number, (value, (type, _)) in enumerate(self._words.items()):
+            place = self.caller.value(f"getelementptr i64, ptr {frame}, i64 {number}")
+            self.caller.line(f"store {type} {value}, ptr {place}")
+        return frame
+
+
+class Function(Emitter):
+    """Emits one function, and others for the parts of it that are moved out."""
+
+    def parallel(self, loop: For) -> None:
+        """The iterations in chunks, whose number depends on sizes only; a single chunk is called directly."""
+        body = self.body
+        extent = self.scalar(loop.extent)
+        grain = self.scalar(loop.grain) if loop.grain is not None else "1"
+        share = body.divide(body.add(extent, str(_CHUNKS - 1)), _CHUNKS)
+        chunk = body.value(f"call i64 @llvm.smax.i64(i64 {grain}, i64 {share})")
+        chunk = body.value(f"call i64 @llvm.smax.i64(i64 {chunk}, i64 1)")
+        part, frame = self._part(loop.body, *mentioned(loop.body), by_value=True)
+        with part.body.loop("%begin", "%end", 1, loop.variable) as i:
+            part.iteration(loop, one(i64, i))
+        name = part.close("parallel", "ptr %frame, i64 %begin, i64 %end, i64 %thread")
+        memory = frame.fill()
+        direct, shared, after = (body.name(stem) for stem in ("direct", "shared", "after"))
+        single = body.value(f"icmp sle i64 {extent}, {chunk}")
+        serial = body.value(f"icmp sle i64 {self.threads}, 1")
+        body.line(f"br i1 {body.value(f'or i1 {single}, {serial}')}, label %{direct}, label %{shared}")
+        body.label(direct)
+        body.line(f"call void @{name}(ptr {memory}, i64 0, i64 {extent}, i64 0)")
+        body.branch(after)
+        body.label(shared)
+        self.unit.module.declare("adze_parallel", "declare void @adze_parallel(ptr, ptr, i64, i64, i64) nounwind")
+        body.line(
+            f"call void @adze_parallel(ptr @{name}, ptr {memory}, i64 {extent}, i64 {chunk}, i64 {self.threads})"
+        )
+        body.branch(after)
+        body.label(after)
+
+    # Long blocks
+
+    def block(self, block: Block) -> None:
+        if len(block) < 2 or self.widening.strip or self.widening.axes or _weight(block) <= 2 * _PIECE:
+            super().block(block)
+            return
+        pieces = [(piece, *mentioned(tuple(piece))) for piece in self._pieces(block)]
+        last = {name: number for number, (_, variables, _) in enumerate(pieces) for name in variables}
+        for number, (piece, variables, buffers) in enumerate(pieces):
+            if len(piece) == 1:
+                self.statement(piece[0])
+            else:
+                bound = [each for each in piece if isinstance(each, Let | Declare)]
+                kept = [each for each in bound if last[each.name] > number]
+                self._piece(piece, variables, buffers, kept)
+        self.forget(block)
+
+    def _pieces(self, block: Block) -> Iterator[list[Statement]]:
+        """A block in pieces of about one size; what takes memory by data is alone, since it may end the run."""
+        piece: list[Statement] = []
+        weight = 0
+        for statement in block:
+            size = _weight((statement,))
+            dynamic = isinstance(statement, Allocate) and statement.buffer.name in self.unit.plan.dynamic
+            if piece and (dynamic or weight + size > _PIECE):
+                yield piece
+                piece, weight = [], 0
+            piece.append(statement)
+            weight += size
+            if dynamic:
+                yield piece
+                piece, weight = [], 0
+        if piece:
+            yield piece
+
+    def _piece(
+        self, piece: list[Statement], variables: set[str], buffers: set[str], kept: list[Let | Declare]
+    ) -> None:
+        """Move a piece out; what it binds and is kept for later ones becomes a variable of the caller."""
+        for statement in piece:
+            if isinstance(statement, Allocate):
+                self.allocate(statement.buffer)
+        for each in kept:
+            scalar = (each.value if isinstance(each, Let) else each.initial).type
+            self.names[each.name] = Cell(scalar, (self.body.slot(register_type(scalar)),))
+        part, frame = self._part(tuple(piece), variables, buffers, by_value=False)
+        for statement in piece:
+            match statement:
+                case Let(name, value) | Declare(name, value) if isinstance(part.names.get(name), Cell):
+                    part.assign(name, value)
+                case Allocate():
+                    pass
+                case _:
+                    part.statement(statement)
+        name = part.close("piece", "ptr %frame")
+        self.body.line(f"call void @{name}(ptr {frame.fill()})")
+
+    # Parts
+
+    def _part(
+        self, block: Block, variables: set[str], buffers: set[str], by_value: bool
+    ) -> tuple[Function, _Frame]:
+        """The emitter of a function for a block, with what the block mentions in scope."""
+        part = Function(self.unit, self.arena, "1", self.failure)
+        frame = _Frame(self.body, part.body)
+        part.failure = frame.carry("ptr", self.failure)
+        part.threads = "1" if by_value else frame.carry("i64", self.threads)
+        for name in sorted(variables & self.names.keys()):
+            found = self.names[name]
+            if isinstance(found, Cell) and not by_value:
+                part.names[name] = Cell(found.scalar, (frame.carry("ptr", found.slots[0]),))
+            else:
+                value = self.read(found)
+                part.names[name] = one(value.scalar, frame.carry(register_type(value.scalar), value.parts[0]))
+        for name in sorted(buffers & self.places.keys()):
+            place = self.places[name]
+            strides = tuple(frame.carry("i64", stride) for stride in place.strides)
+            part.places[name] = Place(frame.carry("ptr", place.pointer), strides, place.region)
+        part.arena = self._arena(block, part, frame, by_value)
+        return part, frame
+
+    def _arena(self, block: Block, part: Function, frame: _Frame, by_thread: bool) -> Arena:
+        """The arena as the part sees it: the slots of its own buffers, private ones in the copy of its thread."""
+        names = [statement.buffer.name for statement in walk(block) if isinstance(statement, Allocate)]
+        slots = sorted({self.unit.plan.slot_of[name] for name in names if name in self.unit.plan.slot_of})
+        offsets = {slot: frame.carry("i64", self.arena.offsets[slot]) for slot in slots}
+        if not slots:
+            return Arena("null", "null", "0", offsets)
+        base, private = frame.carry("ptr", self.arena.base), frame.carry("ptr", self.arena.private)
+        stride = frame.carry("i64", self.arena.stride)
+        if by_thread:
+            own = part.body.multiply("%thread", stride)
+            private = part.body.value(f"getelementptr i8, ptr {private}, i64 {own}")
+        return Arena(base, private, stride, offsets)
+
+    def close(self, kind: str, parameters: str) -> str:
+        """End the function, which returns nothing, and enter it into the module; gives its name."""
+        self.body.line("ret void")
+        self.regions.close()
+        name = self.unit.fresh(kind)
+        head = f"define internal void @{name}({parameters}) noinline nounwind"
+        self.unit.module.define(name, f"{head} {{\n{self.body}\n}}")
+        return name
+
+
+def _weight(block: Block) -> int:
+    """The number of statements in a block, those inside others included."""
+    return sum(1 for _ in walk(block))

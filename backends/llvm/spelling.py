@@ -1,0 +1,163 @@
+"""Primitives as LLVM instructions: templates, calls of the mathematical library, conversions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from ...core.primitive import Conversion, Instructions, Libm, Primitive
+from ...core.types import Scalar
+from .text import Body, Module, constant, register_type, suffix
+from .values import concatenate, slice_of
+
+# The vector version of a function of the C library: its symbol and its lanes, or None where there is none
+VectorRoutine = Callable[[str, Scalar, int], tuple[str, int] | None]
+
+_TOKEN = re.compile(r"\$(\w+)|%([A-Za-z_]\w*)")
+
+
+class Speller:
+    """Emits applications of primitives to scalars (``lanes`` 0) or to vectors."""
+
+    def __init__(self, module: Module, body: Body, routine: VectorRoutine) -> None:
+        self.module, self.body, self.routine = module, body, routine
+
+    def apply(
+        self, primitive: Primitive, types: Sequence[Scalar], result: Scalar, operands: Sequence[str], lanes: int
+    ) -> str:
+        """The register with the result of a primitive; ``types`` are those of the operands."""
+        spelling = primitive.llvm
+        if isinstance(spelling, Instructions):
+            return self._instructions(spelling.by_kind[types[0].kind], types[0], result, operands, lanes)
+        if isinstance(spelling, Libm):
+            return self._library(spelling.function, result, operands, lanes)
+        if isinstance(spelling, Conversion):
+            return self._convert(types[0], result, operands[0], lanes)
+        raise AssertionError(f"{primitive} has no instructions: it must be expanded before code is emitted")
+
+    def _instructions(
+        self, template: str, type: Scalar, result: Scalar, operands: Sequence[str], lanes: int
+    ) -> str:
+        stem = self.body.name("o") + "."
+        words = {
+            "t": register_type(type, lanes),
+            "u": register_type(result, lanes),
+            "m": f"<{lanes} x i1>" if lanes else "i1",
+            "v": suffix(type, lanes),
+            "one": _one(type, lanes),
+            **{str(number): operand for number, operand in enumerate(operands)},
+        }
+        for line in _pieces(template):
+            self.body.line("".join(words[word] if kind == "$" else f"%{stem}{word}" if kind == "%" else word
+                                   for kind, word in line))
+        return f"%{stem}r"
+
+    # The mathematical library
+
+    def _library(self, function: str, scalar: Scalar, operands: Sequence[str], lanes: int) -> str:
+        name = function + ("f" if scalar.bits == 32 else "")
+        if not lanes:
+            return self._call(name, register_type(scalar), operands)
+        found = self.routine(name, scalar, len(operands))
+        if found is None:
+            return self._call(self._by_lane(name, scalar, len(operands), lanes), register_type(scalar, lanes), operands)
+        symbol, width = found
+        element = register_type(scalar)
+        pieces = []
+        for start in range(0, lanes, width):
+            # a short vector is repeated to the width of the routine, so that one routine computes every value
+            chosen = [(start + lane) % lanes for lane in range(width)]
+            piece = list(operands)
+            if lanes != width:
+                piece = [slice_of(self.body, element, operand, lanes, chosen) for operand in operands]
+            pieces.append(self._call(symbol, f"<{width} x {element}>", piece))
+        whole = concatenate(self.body, element, pieces, width)
+        return whole if lanes >= width else slice_of(self.body, element, whole, width, range(lanes))
+
+    def _call(self, name: str, type: str, operands: Sequence[str]) -> str:
+        if not self.module.defines(name):
+            arguments = ", ".join([type] * len(operands))
+            self.module.declare(name, f"declare {type} @{name}({arguments}) nounwind willreturn memory(none)")
+        return self.body.value(f"call {type} @{name}(" + ", ".join(f"{type} {each}" for each in operands) + ")")
+
+    def _by_lane(self, name: str, scalar: Scalar, arity: int, lanes: int) -> str:
+        """A function of the module that calls a scalar function once a lane."""
+        own = f"{name}.by.{lanes}"
+        if self.module.defines(own):
+            return own
+        vector, element = register_type(scalar, lanes), register_type(scalar)
+        loops = Speller(self.module, Body(), self.routine)
+        body = loops.body
+        memory = [body.slot(vector) for _ in range(arity + 1)]
+        for number in range(arity):
+            body.line(f"store {vector} %x{number}, ptr {memory[number]}")
+        with body.loop("0", str(lanes), 1) as lane:
+            places = [body.value(f"getelementptr {element}, ptr {each}, i64 {lane}") for each in memory]
+            scalars = [body.value(f"load {element}, ptr {place}") for place in places[:arity]]
+            result = loops._call(name, element, scalars)
+            body.line(f"store {element} {result}, ptr {places[arity]}")
+        body.line(f"ret {vector} {body.value(f'load {vector}, ptr {memory[arity]}')}")
+        arguments = ", ".join(f"{vector} %x{number}" for number in range(arity))
+        self.module.define(
+            own, f"define internal {vector} @{own}({arguments}) noinline nounwind memory(none) {{\n{body}\n}}"
+        )
+        return own
+
+    # Conversions, with NumPy's meaning of astype
+
+    def _convert(self, source: Scalar, target: Scalar, operand: str, lanes: int) -> str:
+        if source == target:
+            return operand
+        before, after = register_type(source, lanes), register_type(target, lanes)
+        if target.kind == "bool":
+            test = "fcmp une" if source.kind == "float" else "icmp ne"
+            return self.body.value(f"{test} {before} {operand}, zeroinitializer")
+        if source.kind == "float" and target.kind == "int":
+            return self._truncate(source, target, operand, lanes)
+        if source.kind == "bool":
+            operation = "uitofp" if target.kind == "float" else "zext"
+        elif source.kind == "int":
+            operation = "sitofp" if target.kind == "float" else "trunc" if target.bits < source.bits else "sext"
+        else:
+            operation = "fptrunc" if target.bits < source.bits else "fpext"
+        return self.body.value(f"{operation} {before} {operand} to {after}")
+
+    def _truncate(self, source: Scalar, target: Scalar, operand: str, lanes: int) -> str:
+        """Float to integer, towards zero; what is out of range, or not a number, gives the least integer."""
+        before, after = register_type(source, lanes), register_type(target, lanes)
+        limit = 2.0 ** (target.bits - 1)
+        least, beyond = _literal(source, -limit, lanes), _literal(source, limit, lanes)
+        mask = f"<{lanes} x i1>" if lanes else "i1"
+        whole = self.body.value(f"call {before} @llvm.trunc.{suffix(source, lanes)}({before} {operand})")
+        above = self.body.value(f"fcmp oge {before} {whole}, {least}")
+        below = self.body.value(f"fcmp olt {before} {whole}, {beyond}")
+        inside = self.body.value(f"and {mask} {above}, {below}")
+        converted = self.body.value(f"fptosi {before} {whole} to {after}")
+        missing = _literal(target, -(2 ** (target.bits - 1)), lanes)
+        return self.body.value(f"select {mask} {inside}, {after} {converted}, {after} {missing}")
+
+
+def _literal(scalar: Scalar, value: float | int, lanes: int) -> str:
+    text = constant(value, scalar)
+    return f"splat ({register_type(scalar)} {text})" if lanes else text
+
+
+def _one(scalar: Scalar, lanes: int) -> str:
+    return _literal(scalar, 1, lanes)
+
+
+@lru_cache(maxsize=1024)
+def _pieces(template: str) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """A template as lines of (sign, word): "$" for what is put in, "%" for registers, "" for text as it stands."""
+    lines = []
+    for line in template.strip().split("\n"):
+        pieces: list[tuple[str, str]] = []
+        position = 0
+        for match in _TOKEN.finditer(line):
+            pieces.append(("", line[position : match.start()]))
+            pieces.append(("$", match[1]) if match[1] else ("%", match[2]))
+            position = match.end()
+        pieces.append(("", line[position:]))
+        lines.append(tuple(pieces))
+    return tuple(lines)

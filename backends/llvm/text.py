@@ -1,0 +1,206 @@
+"""LLVM IR as text: types, constants, and a module and its functions under construction.
+
+Values are written as they stand in the text: ``%v7`` for a register, anything else for a constant. Arithmetic on
+i64 (``add`` and its like) folds constants, so that sizes known at compile time leave no trace in the text.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from ...core.types import Scalar
+
+_FLOATS = {32: "float", 64: "double"}
+
+
+def register_type(scalar: Scalar, lanes: int = 0) -> str:
+    """The type of a value in registers: of one scalar, or of a vector of some lanes."""
+    name = "i1" if scalar.kind == "bool" else _FLOATS[scalar.bits] if scalar.kind == "float" else f"i{scalar.bits}"
+    return f"<{lanes} x {name}>" if lanes else name
+
+
+def memory_type(scalar: Scalar, lanes: int = 0) -> str:
+    """The type of a value in memory, where a boolean takes one byte."""
+    if scalar.kind == "bool":
+        return f"<{lanes} x i8>" if lanes else "i8"
+    return register_type(scalar, lanes)
+
+
+def suffix(scalar: Scalar, lanes: int = 0, memory: bool = False) -> str:
+    """The type as written in the names of intrinsics: ``f64``, ``v8f64``."""
+    name = "i1" if scalar.kind == "bool" else f"{scalar.kind[0]}{scalar.bits}"
+    if memory and scalar.kind == "bool":
+        name = "i8"
+    return f"v{lanes}{name}" if lanes else name
+
+
+def bytes_of(scalar: Scalar) -> int:
+    """The bytes that a scalar takes in memory, which is also its alignment."""
+    return scalar.bits // 8
+
+
+def constant(value: int | float | bool, scalar: Scalar) -> str:
+    """A constant, bit for bit; the fields of LLVM's f32 constants are those of the f64 of the same value."""
+    if scalar.kind == "float":
+        exact = float(np.float32(value)) if scalar.bits == 32 else float(value)
+        return f"0x{struct.unpack('<Q', struct.pack('<d', exact))[0]:016X}"
+    if scalar.kind == "bool":
+        return "true" if value else "false"
+    return str(int(value))
+
+
+def is_constant(text: str) -> bool:
+    return not text.startswith("%")
+
+
+def literal(text: str) -> int | None:
+    """The value of an integer constant; None for a register."""
+    return None if text.startswith("%") else int(text)
+
+
+def indices(lanes: Sequence[int]) -> str:
+    """The constant mask of a ``shufflevector``."""
+    return f"<{len(lanes)} x i32> <" + ", ".join(f"i32 {lane}" for lane in lanes) + ">"
+
+
+def iota(lanes: int, stride: int = 1) -> str:
+    """The constant vector 0, stride, 2 stride ... of type i64."""
+    return "<" + ", ".join(f"i64 {stride * lane}" for lane in range(lanes)) + ">"
+
+
+class Module:
+    """Functions, declarations and metadata of one module, in the order of their making."""
+
+    def __init__(self) -> None:
+        self._declarations: dict[str, str] = {}
+        self._functions: dict[str, str] = {}
+        self._metadata: list[str] = []
+
+    def declare(self, name: str, signature: str) -> None:
+        """Declare an external function once; ``signature`` is the whole line."""
+        self._declarations.setdefault(name, signature)
+
+    def defines(self, name: str) -> bool:
+        return name in self._functions
+
+    def define(self, name: str, text: str) -> None:
+        self._functions[name] = text
+
+    def metadata(self) -> str:
+        """The name of a new metadata node, to be filled by ``fill``."""
+        self._metadata.append("!{}")
+        return f"!{len(self._metadata) - 1}"
+
+    def fill(self, node: str, content: str) -> None:
+        self._metadata[int(node[1:])] = content
+
+    def __str__(self) -> str:
+        nodes = [f"!{number} = {content}" for number, content in enumerate(self._metadata)]
+        parts = ["\n".join(self._declarations.values()), *self._functions.values(), "\n".join(nodes)]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+
+class Body:
+    """The text of one function: its stack slots, then its blocks."""
+
+    def __init__(self) -> None:
+        self._slots: list[str] = []
+        self._scratch = 0  # words
+        self._lines: list[str] = []
+        self._count = 0
+
+    def name(self, stem: str = "v") -> str:
+        """A new name, without the sign that makes it a value."""
+        self._count += 1
+        return f"{stem}{self._count}"
+
+    def line(self, text: str) -> None:
+        self._lines.append("  " + text)
+
+    def value(self, text: str, stem: str = "v") -> str:
+        """Emit an instruction and give the register it defines."""
+        register = "%" + self.name(stem)
+        self._lines.append(f"  {register} = {text}")
+        return register
+
+    def label(self, name: str) -> None:
+        self._lines.append(f"{name}:")
+
+    def branch(self, name: str) -> None:
+        self.line(f"br label %{name}")
+
+    def slot(self, type: str, alignment: int = 0) -> str:
+        """A stack slot, made on entry to the function."""
+        register = "%" + self.name("slot")
+        self._slots.append(f"  {register} = alloca {type}" + (f", align {alignment}" if alignment else ""))
+        return register
+
+    def scratch(self, words: int) -> str:
+        """The address of some eight-byte words on the stack, the same whenever it is asked for."""
+        self._scratch = max(self._scratch, words)
+        return "%scratch"
+
+    @contextmanager
+    def loop(self, start: str, stop: str, step: int, stem: str = "i") -> Iterator[str]:
+        """``for i = start; i < stop; i += step`` around what is emitted inside; gives ``i``."""
+        before, head, inside, latch, after = (self.name(part) for part in ("pre", "head", "body", "latch", "end"))
+        i, following = "%" + self.name(re.sub(r"\W", "_", stem) + "."), "%" + self.name("next")
+        self.branch(before)
+        self.label(before)
+        self.branch(head)
+        self.label(head)
+        self.line(f"{i} = phi i64 [ {start}, %{before} ], [ {following}, %{latch} ]")
+        going = self.value(f"icmp slt i64 {i}, {stop}")
+        self.line(f"br i1 {going}, label %{inside}, label %{after}")
+        self.label(inside)
+        yield i
+        self.branch(latch)
+        self.label(latch)
+        self.line(f"{following} = add nsw i64 {i}, {step}")
+        self.branch(head)
+        self.label(after)
+
+    def __str__(self) -> str:
+        scratch = [f"  %scratch = alloca [{self._scratch} x i64]"] if self._scratch else []
+        return "\n".join(["entry:", *scratch, *self._slots, *self._lines])
+
+    # Arithmetic on i64
+
+    def add(self, a: str, b: str) -> str:
+        if a == "0" or b == "0":
+            return b if a == "0" else a
+        if is_constant(a) and is_constant(b):
+            return str(int(a) + int(b))
+        return self.value(f"add i64 {a}, {b}")
+
+    def subtract(self, a: str, b: str) -> str:
+        if b == "0":
+            return a
+        if is_constant(a) and is_constant(b):
+            return str(int(a) - int(b))
+        return self.value(f"sub i64 {a}, {b}")
+
+    def multiply(self, a: str, b: str) -> str:
+        if "0" in (a, b):
+            return "0"
+        if a == "1" or b == "1":
+            return b if a == "1" else a
+        if is_constant(a) and is_constant(b):
+            return str(int(a) * int(b))
+        return self.value(f"mul i64 {a}, {b}")
+
+    def divide(self, a: str, b: int) -> str:
+        """Towards zero, by a constant."""
+        return str(int(a) // b) if is_constant(a) else self.value(f"sdiv i64 {a}, {b}")
+
+    def whole(self, extent: str, factor: int) -> str:
+        """The part of an extent that whole strips of ``factor`` cover; not above 0 when the extent is not."""
+        size = literal(extent)
+        if size is not None:
+            return str(max(size, 0) // factor * factor)
+        return self.subtract(extent, self.value(f"srem i64 {extent}, {factor}"))

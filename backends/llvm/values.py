@@ -1,0 +1,167 @@
+"""Values under widening: what one scalar of the loop IR becomes inside ``lanes`` and ``jam`` loops.
+
+Inside a ``jam`` loop of factor 4 a scalar that varies with the loop variable is four registers, its *copies*;
+inside two such loops it may be copies along either *axis*, or along both. Inside a ``lanes`` loop a copy is one of
+
+* *uniform*: one scalar, the same in every lane;
+* a *ramp*: the scalar of lane 0 and a constant stride; what loop variables and indices made from them are, so that
+  consecutive places are recognised when memory is read or written;
+* a *vector*: one register of ``lanes`` elements.
+
+Whatever does not vary stays as it is, and is widened where it meets a value that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+from ...core.types import Scalar, i64
+from .text import Body, indices, iota, is_constant, register_type
+
+
+@dataclass(frozen=True, order=True)
+class Axis:
+    """An enclosing ``jam`` loop whose copies are being made together."""
+
+    depth: int
+    factor: int
+
+
+@dataclass(frozen=True)
+class Value:
+    """A scalar of the loop IR: one part a copy, the copies in row-major order of the axes."""
+
+    scalar: Scalar
+    parts: tuple[str, ...]
+    axes: tuple[Axis, ...] = ()
+    lanes: int = 0  # 0: parts are scalars
+    stride: int = 0  # not 0: a ramp
+
+    @property
+    def uniform(self) -> bool:
+        return self.lanes == 0 and self.stride == 0
+
+    def along(self, axes: tuple[Axis, ...]) -> tuple[str, ...]:
+        """The parts for every copy of ``axes``, which contain the value's own."""
+        if axes == self.axes:
+            return self.parts
+        chosen = []
+        for copy in product(*(range(axis.factor) for axis in axes)):
+            number = 0
+            for axis, position in zip(axes, copy):
+                if axis in self.axes:
+                    number = number * axis.factor + position
+            chosen.append(self.parts[number])
+        return tuple(chosen)
+
+
+def one(scalar: Scalar, part: str) -> Value:
+    """A value that varies with nothing."""
+    return Value(scalar, (part,))
+
+
+def join(values: Sequence[Value]) -> tuple[Axis, ...]:
+    """The axes along which any of the values varies."""
+    return tuple(sorted({axis for value in values for axis in value.axes}))
+
+
+@dataclass
+class Strip:
+    """The ``lanes`` loop being emitted: how many lanes at a time, and which of them are on (None: all)."""
+
+    lanes: int
+    mask: str | None = None
+
+    def active(self) -> str:
+        """The mask as an operand of a masked intrinsic."""
+        return self.mask or "splat (i1 true)"
+
+
+@dataclass
+class Widening:
+    """The ``lanes`` and ``jam`` loops around the statement being emitted, and how values widen in them."""
+
+    body: Body
+    strip: Strip | None = None
+    axes: list[Axis] = field(default_factory=list)
+
+    @property
+    def lanes(self) -> int:
+        return self.strip.lanes if self.strip else 0
+
+    def vector(self, value: Value) -> Value:
+        """The value as vectors."""
+        if value.lanes:
+            return value
+        parts = tuple(self._spread(value.scalar, part, value.stride) for part in value.parts)
+        return Value(value.scalar, parts, value.axes, self.lanes)
+
+    def _spread(self, scalar: Scalar, part: str, stride: int) -> str:
+        spread = splat(self.body, register_type(scalar), part, self.lanes)
+        if not stride:
+            return spread
+        return self.body.value(f"add <{self.lanes} x i64> {spread}, {iota(self.lanes, stride)}")
+
+    def lift(
+        self, scalar: Scalar, values: Sequence[Value], operation: Callable[[Sequence[str], int], str]
+    ) -> Value:
+        """Apply ``operation(parts, lanes)`` to every copy of the values, as vectors if one of them varies."""
+        lanes = 0 if all(value.uniform for value in values) else self.lanes
+        if lanes:
+            values = [self.vector(value) for value in values]
+        axes = join(values)
+        copies = zip(*(value.along(axes) for value in values)) if values else [()]
+        return Value(scalar, tuple(operation(parts, lanes) for parts in copies), axes, lanes)
+
+    # Integers keep ramps where the result is one
+
+    def add(self, a: Value, b: Value) -> Value:
+        return self._linear(a, b, self.body.add, a.stride + b.stride)
+
+    def subtract(self, a: Value, b: Value) -> Value:
+        return self._linear(a, b, self.body.subtract, a.stride - b.stride)
+
+    def multiply(self, a: Value, b: Value) -> Value | None:
+        """The product where it is uniform or a ramp; None where it is neither."""
+        if a.lanes or b.lanes:
+            return None
+        if a.uniform and b.uniform:
+            return self._linear(a, b, self.body.multiply, 0)
+        ramp, scale = (a, b) if b.uniform else (b, a)
+        if not scale.uniform or scale.axes or not is_constant(scale.parts[0]):
+            return None
+        return self._linear(ramp, scale, self.body.multiply, ramp.stride * int(scale.parts[0]))
+
+    def _linear(self, a: Value, b: Value, operation: Callable[[str, str], str], stride: int) -> Value:
+        axes = join((a, b))
+        parts = tuple(operation(p, q) for p, q in zip(a.along(axes), b.along(axes)))
+        return Value(i64, parts, axes, stride=stride)
+
+
+def splat(body: Body, element: str, part: str, lanes: int) -> str:
+    """A vector with one scalar in every lane."""
+    if is_constant(part):
+        return f"splat ({element} {part})"
+    type = f"<{lanes} x {element}>"
+    first = body.value(f"insertelement {type} poison, {element} {part}, i64 0")
+    return body.value(f"shufflevector {type} {first}, {type} poison, <{lanes} x i32> zeroinitializer")
+
+
+def slice_of(body: Body, element: str, vector: str, lanes: int, chosen: Sequence[int]) -> str:
+    """The chosen elements of a vector, in that order."""
+    type = f"<{lanes} x {element}>"
+    return body.value(f"shufflevector {type} {vector}, {type} poison, {indices(chosen)}")
+
+
+def concatenate(body: Body, element: str, pieces: list[str], lanes: int) -> str:
+    """Pieces of equal width, a power of two of them, as one vector."""
+    while len(pieces) > 1:
+        type, whole = f"<{lanes} x {element}>", indices(range(2 * lanes))
+        pieces = [
+            body.value(f"shufflevector {type} {low}, {type} {high}, {whole}")
+            for low, high in zip(pieces[::2], pieces[1::2])
+        ]
+        lanes *= 2
+    return pieces[0]

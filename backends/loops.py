@@ -1,0 +1,212 @@
+"""The loop IR: imperative, target-neutral, scalars only.
+
+A function reads and writes *buffers* (row-major arrays of scalars) inside loops of a *kind*. What a loop's kind
+means is the target's business; what it allows is fixed here:
+
+* ``sequential``: in order.
+* ``parallel``: iterations are independent and may run on several threads; ``grain`` is the least number of
+  iterations worth a thread's attention. Not nested inside ``parallel``, ``lanes`` or ``jam``.
+* ``lanes``: iterations are independent and run side by side as the lanes of vectors, ``factor`` at a time: every
+  scalar that varies with the loop variable becomes a vector, what does not vary stays a scalar. ``reductions``
+  name mutable variables of the surrounding scope that the body combines into.
+* ``jam``: iterations are independent and are unrolled ``factor`` at a time *in lockstep*: each scalar that varies
+  with the variable becomes ``factor`` copies, and inner loops run once for all copies (unroll-and-jam).
+
+Inside ``lanes`` and ``jam``, extents of loops and tests of ``If`` do not vary with their variables. A value does
+not depend on whether its iteration ran in a full strip, a tail or a copy: the same operations compute it.
+
+One worked example, a matrix product whose columns are lanes and whose rows are jammed::
+
+    parallel i0 < ...
+      jam i < n by 4
+        lanes j < m by 32
+          var t = 0.0
+          for k < l
+            t = fma(a[i, k], b[k, j], t)
+          c[i, j] = t
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from ..core.primitive import Primitive
+from ..core.types import Scalar
+
+Kind = Literal["sequential", "parallel", "lanes", "jam"]
+
+# Expressions: immutable trees of scalars; shared values are bound by Let
+
+
+@dataclass(frozen=True)
+class Constant:
+    value: int | float | bool
+    type: Scalar
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A size of the function, a loop variable, a Let or a Declare."""
+
+    name: str
+    type: Scalar
+
+
+@dataclass(frozen=True)
+class Apply:
+    """A primitive applied to scalars."""
+
+    primitive: Primitive
+    arguments: tuple[Expression, ...]
+    type: Scalar
+
+
+@dataclass(frozen=True)
+class Select:
+    """``then`` where the test holds, ``orelse`` elsewhere; both are computed."""
+
+    test: Expression
+    then: Expression
+    orelse: Expression
+    type: Scalar
+
+
+@dataclass(frozen=True)
+class MultiplyAdd:
+    """``a * b + c``, rounded once."""
+
+    a: Expression
+    b: Expression
+    c: Expression
+    type: Scalar
+
+
+@dataclass(frozen=True)
+class Load:
+    """One element; the indices are in range whenever the load runs."""
+
+    buffer: Buffer
+    indices: tuple[Expression, ...]
+
+    @property
+    def type(self) -> Scalar:
+        return self.buffer.scalar
+
+
+Expression = Constant | Variable | Apply | Select | MultiplyAdd | Load
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A row-major array of scalars (one scalar when it has no extents). Names are unique in a function."""
+
+    name: str
+    scalar: Scalar
+    extents: tuple[Expression, ...]
+
+
+# Statements
+
+
+@dataclass(frozen=True)
+class Let:
+    """An immutable scalar, visible to the end of its block."""
+
+    name: str
+    value: Expression
+
+
+@dataclass(frozen=True)
+class Declare:
+    """A mutable scalar, visible to the end of its block."""
+
+    name: str
+    initial: Expression
+
+
+@dataclass(frozen=True)
+class Assign:
+    name: str
+    value: Expression
+
+
+@dataclass(frozen=True)
+class Store:
+    buffer: Buffer
+    indices: tuple[Expression, ...]
+    value: Expression
+
+
+@dataclass(frozen=True)
+class Allocate:
+    """A temporary buffer, uninitialised, live to the end of its block; inside ``parallel``, one a thread.
+
+    Its extents depend on sizes of the function only, or, at the top level, on scalars bound before.
+    Not inside ``lanes`` or ``jam``.
+    """
+
+    buffer: Buffer
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A variable that a ``lanes`` loop combines into, by an associative and commutative primitive."""
+
+    name: str
+    primitive: Primitive
+    neutral: Constant
+
+
+@dataclass(frozen=True)
+class For:
+    variable: str  # an i64
+    extent: Expression
+    kind: Kind
+    body: Block
+    factor: int = 1
+    grain: Expression | None = None
+    reductions: tuple[Reduction, ...] = ()
+
+
+@dataclass(frozen=True)
+class If:
+    test: Expression
+    then: Block
+    orelse: Block
+
+
+@dataclass(frozen=True)
+class Require:
+    """Record the failure of site ``site`` with some integers unless the test holds. Not inside lanes or jam."""
+
+    test: Expression
+    site: int
+    values: tuple[Expression, ...]
+
+
+Statement = Let | Declare | Assign | Store | Allocate | For | If | Require
+Block = tuple[Statement, ...]
+
+
+@dataclass(frozen=True)
+class Function:
+    """``sizes`` are i64 variables; ``arguments`` are only read, ``results`` only written; all are distinct memory."""
+
+    name: str
+    sizes: tuple[str, ...]
+    arguments: tuple[Buffer, ...]
+    results: tuple[Buffer, ...]
+    body: Block
+
+
+def walk(block: Block) -> Iterator[Statement]:
+    """Every statement of a block, outer before inner."""
+    for statement in block:
+        yield statement
+        if isinstance(statement, For):
+            yield from walk(statement.body)
+        elif isinstance(statement, If):
+            yield from walk(statement.then)
+            yield from walk(statement.orelse)

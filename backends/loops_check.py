@@ -1,0 +1,320 @@
+"""The rules of the loop IR, checked: types, scopes, and what the kinds of loops allow in each other.
+
+A violation is a mistake of the compiler, never of its user; the message has the statement and what is wrong in it.
+The rules are those in the header of ``loops.py``. Beyond them: a name is not bound again where it is visible,
+the factor of ``lanes`` is a power of two, and a reduction is only mentioned where something is combined into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from ..core.primitive import Expansion
+from ..core.types import Scalar, bool_, i64
+from .loops import (
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Buffer,
+    Constant,
+    Declare,
+    Expression,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    MultiplyAdd,
+    Reduction,
+    Require,
+    Select,
+    Statement,
+    Store,
+    Variable,
+)
+from .loops_text import expression_text, statement_text
+from .loops_walk import inside, varying
+
+_VALUES = 4  # at most so many integers are recorded with a failure
+
+
+class InvalidLoops(AssertionError):
+    """A function of the loop IR breaks its rules."""
+
+
+@dataclass(frozen=True)
+class _Name:
+    """What a name in scope stands for: its type, the loops (by variable) that it varies with, how it is bound."""
+
+    type: Scalar
+    varies: frozenset[str] = frozenset()
+    mutable: bool = False
+    region: int = 0  # how many parallel, lanes and jam loops are around its declaration
+    static: bool = False  # it depends on nothing but the function's sizes
+
+
+@dataclass
+class _Widened:
+    """An enclosing lanes or jam loop."""
+
+    loop: For
+    varying: frozenset[int]
+
+
+@dataclass
+class _Checker:
+    names: dict[str, _Name] = field(default_factory=dict)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)  # names of all buffers so far
+    arguments: set[str] = field(default_factory=set)
+    results: set[str] = field(default_factory=set)
+    kinds: list[str] = field(default_factory=list)  # of the loops around, sequential ones apart
+    widened: list[_Widened] = field(default_factory=list)
+    combined: dict[str, tuple[Reduction, int]] = field(default_factory=dict)  # and how many loops it has around it
+    bound: list[str] = field(default_factory=list)  # names in scope, in the order of their binding
+    entered: list[str] = field(default_factory=list)  # buffers likewise
+    depth: int = 0  # of blocks
+
+    def function(self, function: Function) -> None:
+        for size in function.sizes:
+            self._bind(size, _Name(i64, static=True))
+        for buffer in (*function.arguments, *function.results):
+            self._enter(buffer)
+            _expect(all(self._static(extent) for extent in buffer.extents), "its extents depend on more than the sizes")
+        self.arguments = {buffer.name for buffer in function.arguments}
+        self.results = {buffer.name for buffer in function.results}
+        self._block(function.body)
+
+    # Statements
+
+    def _block(self, block: Block) -> None:
+        with self._scope():
+            self.depth += 1
+            for statement in block:
+                with _located(statement):
+                    self._statement(statement)
+            self.depth -= 1
+
+    @contextmanager
+    def _scope(self) -> Iterator[None]:
+        """Names and buffers bound inside are forgotten at the end."""
+        names, buffers = len(self.bound), len(self.entered)
+        yield
+        while len(self.bound) > names:
+            del self.names[self.bound.pop()]
+        while len(self.entered) > buffers:
+            del self.buffers[self.entered.pop()]
+
+    def _statement(self, statement: Statement) -> None:
+        match statement:
+            case Let(name, value) | Declare(name, value):
+                type = self._type(value)
+                mutable = isinstance(statement, Declare)
+                varies = frozenset(each.loop.variable for each in self.widened if id(statement) in each.varying)
+                static = not mutable and self.depth == 1 and self._static(value)
+                self._bind(name, _Name(type, varies, mutable, len(self.kinds), static))
+            case Assign():
+                self._assign(statement)
+            case Store(buffer, indices, value):
+                self._place(buffer, indices)
+                _expect(buffer.name not in self.arguments, "an argument is only read")
+                self._expect_type(value, buffer.scalar)
+                missing = {each.loop.variable for each in self.widened} - self._varies(*indices)
+                _expect(not missing, f"every iteration of {', '.join(sorted(missing))} stores at the same place")
+            case Allocate(buffer):
+                _expect(not self.widened, "no buffer is allocated inside lanes or jam")
+                self._enter(buffer)
+                top = self.depth == 1
+                _expect(top or all(map(self._static, buffer.extents)), "its extents depend on more than the sizes")
+            case For():
+                self._for(statement)
+            case If(test, then, orelse):
+                self._expect_type(test, bool_)
+                self._expect_uniform(test)
+                self._block(then)
+                self._block(orelse)
+            case Require(test, site, values):
+                _expect(not self.widened, "no requirement stands inside lanes or jam")
+                self._expect_type(test, bool_)
+                _expect(site >= 0 and len(values) <= _VALUES, f"a site and at most {_VALUES} integers are recorded")
+                for value in values:
+                    self._expect_type(value, i64)
+
+    def _assign(self, statement: Assign) -> None:
+        name, value = statement.name, statement.value
+        _expect(name in self.names and self.names[name].mutable, f"{name} is no mutable variable in scope")
+        bound = self.names[name]
+        reduction, region = self.combined.pop(name, (None, bound.region))
+        _expect(region == len(self.kinds), f"{name} is declared outside of a parallel, lanes or jam loop")
+        self._expect_type(value, bound.type)
+        if reduction is not None:
+            _expect(_combines(value, reduction), f"this does not combine into the reduction {name}")
+            self.combined[name] = reduction, region
+
+    def _for(self, loop: For) -> None:
+        self._expect_type(loop.extent, i64)
+        self._expect_uniform(loop.extent)
+        wide = loop.kind in ("lanes", "jam")
+        _expect(loop.factor >= 1 and (wide or loop.factor == 1), "only lanes and jam have a factor, at least 1")
+        _expect(loop.grain is None or loop.kind == "parallel", "only parallel loops have a grain")
+        _expect(not loop.reductions or loop.kind == "lanes", "only lanes loops have reductions")
+        if loop.grain is not None:
+            self._expect_type(loop.grain, i64)
+        if loop.kind == "parallel":
+            _expect(not self.kinds, "parallel is nested inside parallel, lanes or jam")
+        if loop.kind == "lanes":
+            _expect("lanes" not in self.kinds, "lanes is nested inside lanes")
+            _expect(loop.factor & (loop.factor - 1) == 0, "the factor of lanes is not a power of two")
+        for reduction in loop.reductions:
+            self._reduction(reduction)
+        if loop.kind != "sequential":
+            self.kinds.append(loop.kind)
+        if wide:
+            self.widened.append(_Widened(loop, varying(loop)))
+        self.combined.update({each.name: (each, len(self.kinds)) for each in loop.reductions})
+        with self._scope():
+            self._bind(loop.variable, _Name(i64, frozenset({loop.variable} if wide else ())))
+            self._block(loop.body)
+        for each in loop.reductions:
+            del self.combined[each.name]
+        if wide:
+            self.widened.pop()
+        if loop.kind != "sequential":
+            self.kinds.pop()
+
+    def _reduction(self, reduction: Reduction) -> None:
+        name, primitive = reduction.name, reduction.primitive
+        bound = self.names.get(name)
+        if bound is None or not bound.mutable or bound.region != len(self.kinds):
+            raise InvalidLoops(f"the reduction {name} is no mutable variable declared around this loop")
+        _expect(name not in self.combined, f"{name} is a reduction of an enclosing loop already")
+        _expect(primitive.arity == 2, f"{primitive} does not combine two values")
+        _expect(primitive.result_type((bound.type, bound.type)) == bound.type, f"{primitive} changes the type")
+        self._expect_type(reduction.neutral, bound.type)
+
+    # Expressions
+
+    def _type(self, expression: Expression) -> Scalar:
+        match expression:
+            case Constant(value, type):
+                fits = {"bool": isinstance(value, bool), "int": isinstance(value, int), "float": True}
+                _expect(fits[type.kind], f"{value!r} is no {type}")
+            case Variable(name, type):
+                _expect(name in self.names, f"{name} is not in scope")
+                _expect(name not in self.combined, f"the reduction {name} has no value inside its loop")
+                bound = self.names[name].type
+                _expect(bound == type, f"{name} is {bound}, not {type}")
+            case Apply():
+                self._apply(expression)
+            case Select(test, then, orelse, type):
+                self._expect_type(test, bool_)
+                self._expect_type(then, type)
+                self._expect_type(orelse, type)
+            case MultiplyAdd(a, b, c, type):
+                _expect(type.kind == "float", "only floating scalars are multiplied and added at once")
+                for operand in (a, b, c):
+                    self._expect_type(operand, type)
+            case Load(buffer, indices):
+                self._place(buffer, indices)
+                _expect(buffer.name not in self.results, f"the result {buffer.name} is only written")
+        return expression.type
+
+    def _apply(self, expression: Apply) -> None:
+        primitive = expression.primitive
+        _expect(not isinstance(primitive.llvm, Expansion), f"{primitive} must be expanded")
+        types = [self._type(argument) for argument in expression.arguments]
+        _expect(len(types) == primitive.arity, f"{primitive} takes {primitive.arity} operands")
+        try:
+            result = primitive.result_type(types)
+        except TypeError as error:
+            raise InvalidLoops(str(error)) from None
+        _expect(result == expression.type, f"{primitive} gives {result}, not {expression.type}")
+
+    def _expect_type(self, expression: Expression, wanted: Scalar) -> None:
+        found = self._type(expression)
+        _expect(found == wanted, f"{expression_text(expression)} is {found}, not {wanted}")
+
+    def _expect_uniform(self, expression: Expression) -> None:
+        varies = self._varies(expression)
+        _expect(not varies, f"{expression_text(expression)} varies with {', '.join(sorted(varies))}")
+
+    def _place(self, buffer: Buffer, indices: tuple[Expression, ...]) -> None:
+        _expect(self.buffers.get(buffer.name) == buffer, f"the buffer {buffer.name} is not in scope")
+        extents = len(buffer.extents)
+        _expect(len(indices) == extents, f"{buffer.name} takes {extents} indices, got {len(indices)}")
+        for index in indices:
+            self._expect_type(index, i64)
+
+    def _varies(self, *many: Expression) -> set[str]:
+        """The variables of the lanes and jam loops around with which an expression varies."""
+        parts = [part for expression in many for part in inside(expression)]
+        return {loop for part in parts if isinstance(part, Variable) for loop in self.names[part.name].varies}
+
+    def _static(self, expression: Expression) -> bool:
+        """Whether an expression depends on nothing but the function's sizes."""
+        return not any(
+            isinstance(part, Load) or (isinstance(part, Variable) and not self.names[part.name].static)
+            for part in inside(expression)
+        )
+
+    # Names
+
+    def _bind(self, name: str, meaning: _Name) -> None:
+        _expect(name not in self.names, f"{name} is bound already")
+        self.names[name] = meaning
+        self.bound.append(name)
+
+    def _enter(self, buffer: Buffer) -> None:
+        _expect(buffer.name not in self.taken, f"a buffer named {buffer.name} exists already")
+        for extent in buffer.extents:
+            self._expect_type(extent, i64)
+        self.taken.add(buffer.name)
+        self.buffers[buffer.name] = buffer
+        self.entered.append(buffer.name)
+
+
+def check(function: Function) -> None:
+    """Raise :class:`InvalidLoops` if a function breaks the rules of the loop IR."""
+    try:
+        _Checker().function(function)
+    except InvalidLoops as error:
+        raise InvalidLoops(f"in the loops of {function.name}: {error}") from None
+
+
+def _combines(value: Expression, reduction: Reduction) -> bool:
+    """Whether a value is the reduction's variable with things combined into it."""
+
+    def mentions(*many: Expression) -> bool:
+        parts = [part for expression in many for part in inside(expression)]
+        return any(isinstance(part, Variable) and part.name == reduction.name for part in parts)
+
+    match value:
+        case Variable(name):
+            return name == reduction.name
+        case Apply(primitive, (a, b)) if primitive is reduction.primitive:
+            return (_combines(a, reduction) and not mentions(b)) or (_combines(b, reduction) and not mentions(a))
+        case MultiplyAdd(a, b, c) if reduction.primitive.name == "add":
+            return _combines(c, reduction) and not mentions(a, b)
+        case Select(test, then, orelse):
+            return _combines(then, reduction) and _combines(orelse, reduction) and not mentions(test)
+        case _:
+            return False
+
+
+def _expect(holds: bool, message: str) -> None:
+    if not holds:
+        raise InvalidLoops(message)
+
+
+@contextmanager
+def _located(statement: Statement) -> Iterator[None]:
+    """Name the innermost statement in what is raised inside."""
+    try:
+        yield
+    except InvalidLoops as error:
+        if " in: " in str(error):
+            raise
+        raise InvalidLoops(f"{error}, in: {statement_text(statement)}") from None

@@ -1,0 +1,141 @@
+"""The loop IR as text, for people to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .loops import (
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Buffer,
+    Constant,
+    Declare,
+    Expression,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    MultiplyAdd,
+    Require,
+    Select,
+    Statement,
+    Store,
+    Variable,
+)
+
+# How tightly the operators bind; everything else is written as a call
+_PRECEDENCE = {"or": 1, "and": 2, "+": 4, "-": 4, "*": 5, "/": 5, "//": 5, "%": 5, "**": 7}
+_COMPARISON = 3
+_ATOM = 9
+
+
+def text(function: Function) -> str:
+    """A function as text.
+
+    >>> from .loops import Buffer
+    >>> from ..core.types import f64, i64
+    >>> n, i = Variable("n", i64), Variable("i", i64)
+    >>> x, y = Buffer("x", f64, (n,)), Buffer("y", f64, (n,))
+    >>> print(text(Function("copy", ("n",), (x,), (y,), (For("i", n, "lanes", (Store(y, (i,), Load(x, (i,))),), 32),))))
+    copy(n; x: f64[n]) -> y: f64[n]
+      lanes i < n by 32
+        y[i] = x[i]
+    """
+    arguments = ", ".join(map(_buffer, function.arguments))
+    results = ", ".join(map(_buffer, function.results))
+    head = f"{function.name}({', '.join(function.sizes)}; {arguments}) -> {results}".replace("(; ", "(")
+    return "\n".join([head, *_indented(function.body)])
+
+
+def statement_text(statement: Statement) -> str:
+    """A statement as text, without the blocks inside it."""
+    match statement:
+        case Let(name, value):
+            return f"let {name} = {expression_text(value)}"
+        case Declare(name, initial):
+            return f"var {name} = {expression_text(initial)}"
+        case Assign(name, value):
+            return f"{name} = {expression_text(value)}"
+        case Store(buffer, indices, value):
+            return f"{_element(buffer, indices)} = {expression_text(value)}"
+        case Allocate(buffer):
+            return f"temporary {_buffer(buffer)}"
+        case For():
+            return _for(statement)
+        case If(test):
+            return f"if {expression_text(test)}"
+        case Require(test, site, values):
+            record = ", ".join(map(expression_text, values))
+            return f"require {expression_text(test)} else fail at {site}" + (f" with {record}" if record else "")
+
+
+def expression_text(expression: Expression) -> str:
+    """An expression as text."""
+    return _expression(expression)[0]
+
+
+def _for(loop: For) -> str:
+    kind = "for" if loop.kind == "sequential" else loop.kind
+    words = [f"{kind} {loop.variable} < {expression_text(loop.extent)}"]
+    if loop.kind in ("lanes", "jam"):
+        words.append(f"by {loop.factor}")
+    if loop.grain is not None:
+        words.append(f"grain {expression_text(loop.grain)}")
+    words += [
+        f"combining {each.name} by {each.primitive.name} from {expression_text(each.neutral)}"
+        for each in loop.reductions
+    ]
+    return " ".join(words)
+
+
+def _indented(block: Block) -> Iterator[str]:
+    for statement in block:
+        yield "  " + statement_text(statement)
+        if isinstance(statement, For):
+            yield from ("  " + line for line in _indented(statement.body))
+        elif isinstance(statement, If):
+            yield from ("  " + line for line in _indented(statement.then))
+            if statement.orelse:
+                yield "  else"
+                yield from ("  " + line for line in _indented(statement.orelse))
+
+
+def _buffer(buffer: Buffer) -> str:
+    extents = ", ".join(map(expression_text, buffer.extents))
+    return f"{buffer.name}: {buffer.scalar}" + (f"[{extents}]" if extents else "")
+
+
+def _element(buffer: Buffer, indices: tuple[Expression, ...]) -> str:
+    return f"{buffer.name}[{', '.join(map(expression_text, indices))}]"
+
+
+def _expression(expression: Expression) -> tuple[str, int]:
+    """The text, and how tightly its outermost operator binds."""
+    match expression:
+        case Constant(value, type):
+            number = repr(float(value)) if type.kind == "float" else str(value)
+            return number, 6 if number.startswith("-") else _ATOM
+        case Variable(name):
+            return name, _ATOM
+        case Load(buffer, indices):
+            return _element(buffer, indices), _ATOM
+        case Select(test, then, orelse):
+            return _call("select", (test, then, orelse)), _ATOM
+        case MultiplyAdd(a, b, c):
+            return _call("fma", (a, b, c)), _ATOM
+        case Apply(primitive, arguments):
+            if primitive.infix is None or len(arguments) != 2:
+                return _call(primitive.name, arguments), _ATOM
+            binding = _PRECEDENCE.get(primitive.infix, _COMPARISON)
+            left, right = (_expression(argument) for argument in arguments)
+            # operators of one rank group to the left, but comparisons are not chained
+            low = f"({left[0]})" if left[1] < binding or left[1] == binding == _COMPARISON else left[0]
+            high = f"({right[0]})" if right[1] <= binding else right[0]
+            return f"{low} {primitive.infix} {high}", binding
+
+
+def _call(name: str, arguments: tuple[Expression, ...]) -> str:
+    return f"{name}({', '.join(map(expression_text, arguments))})"

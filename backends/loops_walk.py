@@ -1,0 +1,142 @@
+"""Questions that every user of the loop IR asks: what a statement mentions, and what varies with a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .loops import (
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Buffer,
+    Constant,
+    Declare,
+    Expression,
+    For,
+    If,
+    Let,
+    Load,
+    MultiplyAdd,
+    Require,
+    Select,
+    Statement,
+    Store,
+    Variable,
+    walk,
+)
+
+
+def operands(expression: Expression) -> tuple[Expression, ...]:
+    """The expressions that an expression is made from."""
+    match expression:
+        case Constant() | Variable():
+            return ()
+        case Apply(_, arguments):
+            return arguments
+        case Select(test, then, orelse):
+            return (test, then, orelse)
+        case MultiplyAdd(a, b, c):
+            return (a, b, c)
+        case Load(_, indices):
+            return indices
+
+
+def inside(expression: Expression) -> Iterator[Expression]:
+    """An expression and all that it is made from."""
+    pending = [expression]
+    while pending:
+        expression = pending.pop()
+        yield expression
+        pending.extend(operands(expression))
+
+
+def expressions(statement: Statement) -> tuple[Expression, ...]:
+    """The expressions that stand in a statement itself, not in its blocks."""
+    match statement:
+        case Let(_, value) | Declare(_, value) | Assign(_, value):
+            return (value,)
+        case Store(_, indices, value):
+            return (*indices, value)
+        case Allocate(buffer):
+            return buffer.extents
+        case For():
+            return (statement.extent,) if statement.grain is None else (statement.extent, statement.grain)
+        case If(test):
+            return (test,)
+        case Require(test, _, values):
+            return (test, *values)
+
+
+def mentioned(block: Block) -> tuple[set[str], set[str]]:
+    """The names of the variables and of the buffers that a block reads, writes or binds."""
+    variables: set[str] = set()
+    buffers: set[str] = set()
+    for statement in walk(block):
+        match statement:
+            case Let(name) | Declare(name) | Assign(name):
+                variables.add(name)
+            case For():
+                variables.add(statement.variable)
+                variables.update(reduction.name for reduction in statement.reductions)
+            case Store(buffer) | Allocate(buffer):
+                buffers.add(buffer.name)
+            case If() | Require():
+                pass
+        for whole in expressions(statement):
+            for part in inside(whole):
+                if isinstance(part, Variable):
+                    variables.add(part.name)
+                elif isinstance(part, Load):
+                    buffers.add(part.buffer.name)
+    return variables, buffers
+
+
+def varying(loop: For) -> frozenset[int]:
+    """The Let and Declare statements in a loop's body, by ``id``, whose values vary with the loop's variable.
+
+    The reductions of the loop vary with it. A mutable variable varies if one of the values assigned to it does;
+    as those may be assigned further down, the body is looked through until nothing new is found.
+    """
+    found: set[int] = set()
+    while True:
+        before = len(found)
+        binders: dict[str, int | None] = {reduction.name: 0 for reduction in loop.reductions}
+        binders[loop.variable] = 0
+        _look(loop.body, binders, found)
+        if len(found) == before:
+            return frozenset(found)
+
+
+def _look(block: Block, binders: dict[str, int | None], found: set[int]) -> None:
+    """``binders`` maps names to the statement that binds them; 0 is the loop itself, None what does not vary."""
+
+    def varies(expression: Expression) -> bool:
+        for part in inside(expression):
+            if isinstance(part, Variable) and (binder := binders.get(part.name)) is not None:
+                if binder == 0 or binder in found:
+                    return True
+        return False
+
+    binders = dict(binders)
+    for statement in block:
+        match statement:
+            case Let(name, value) | Declare(name, value):
+                binders[name] = id(statement)
+                if varies(value):
+                    found.add(id(statement))
+            case Assign(name, value):
+                if binders.get(name) and varies(value):
+                    found.add(binders[name] or 0)
+            case For():
+                _look(statement.body, {**binders, statement.variable: None}, found)
+            case If(_, then, orelse):
+                _look(then, binders, found)
+                _look(orelse, binders, found)
+            case Store() | Allocate() | Require():
+                pass
+
+
+def strides(buffer: Buffer) -> tuple[tuple[Expression, ...], ...]:
+    """The stride of each dimension, as the extents to multiply: those of the dimensions after it."""
+    return tuple(buffer.extents[axis + 1 :] for axis in range(len(buffer.extents)))

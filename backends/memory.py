@@ -1,0 +1,209 @@
+"""Temporaries are planned before the run: every ``Allocate`` gets a place in one arena.
+
+The arena is a list of *slots*: first those shared by all threads, then, for each thread, a copy of the *private*
+ones, which belong to buffers allocated inside parallel loops. Two buffers share a slot if they are equal in size,
+whatever the sizes of the function, and never live at the same time; a buffer lives from the first to the last
+statement of its block that mentions it. Extents that depend on data (at the top level only) are not known before
+the run: those buffers are *dynamic*, and take their memory where they are bound.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from heapq import heappop, heappush
+
+from .loops import Allocate, Apply, Block, Buffer, Constant, Expression, For, Function, If, Let, Load, Store, Variable
+from .loops_walk import expressions, inside
+
+# A sum of products of variables, by their sorted names, with integer coefficients; what is no sum or product
+# stands in it under its printed form
+Polynomial = dict[tuple[str, ...], int]
+_TERMS = 32  # a polynomial of more terms is not expanded
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A piece of the arena, of the size of any of the buffers in it."""
+
+    like: Buffer
+    private: bool
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where every temporary lives. ``prelude`` binds, from sizes, the names that the extents of slots mention."""
+
+    prelude: tuple[Let, ...]
+    slots: tuple[Slot, ...]
+    slot_of: dict[str, int]
+    dynamic: frozenset[str]
+
+
+@dataclass
+class _Life:
+    """A buffer, whether it is private, and the numbers of the first and the last statement that mention it."""
+
+    buffer: Buffer
+    private: bool
+    first: int
+    last: int
+
+
+def plan(function: Function) -> Plan:
+    """The places of all temporaries of a function."""
+    known: dict[str, Polynomial] = {name: {(name,): 1} for name in function.sizes}
+    prelude = []
+    for statement in function.body:
+        if isinstance(statement, Let) and _static(statement.value, known):
+            known[statement.name] = polynomial(statement.value, known)
+            prelude.append(statement)
+    lives: list[_Life] = []
+    _Lives(lives).block(function.body, 0, False)
+    fixed = [life for life in lives if all(_static(extent, known) for extent in life.buffer.extents)]
+    slots, slot_of = _assign(fixed, known)
+    return Plan(
+        _needed(prelude, slots), slots, slot_of, frozenset(life.buffer.name for life in lives) - slot_of.keys()
+    )
+
+
+def _assign(lives: list[_Life], known: dict[str, Polynomial]) -> tuple[tuple[Slot, ...], dict[str, int]]:
+    """Give each buffer, in the order of their first mention, a slot of its size that is free by then, or a new one."""
+    slots: list[Slot] = []
+    slot_of: dict[str, int] = {}
+    free: defaultdict[object, list[int]] = defaultdict(list)
+    busy: list[tuple[int, int, object]] = []  # last statement, slot, its key
+    keys: dict[object, int] = {}
+    for life in sorted(lives, key=lambda life: life.first):
+        size = frozenset(bytes_of(life.buffer, known).items())
+        key = keys.setdefault((size, life.private), len(keys))
+        while busy and busy[0][0] < life.first:
+            _, slot, other = heappop(busy)
+            free[other].append(slot)
+        if free[key]:
+            slot = free[key].pop()
+        else:
+            slot = len(slots)
+            slots.append(Slot(life.buffer, life.private))
+        slot_of[life.buffer.name] = slot
+        heappush(busy, (life.last, slot, key))
+    return tuple(slots), slot_of
+
+
+def _needed(prelude: list[Let], slots: tuple[Slot, ...]) -> tuple[Let, ...]:
+    """The bindings that the extents of slots need, directly or through each other."""
+    names = {name for slot in slots for extent in slot.like.extents for name in _names(extent)}
+    chosen = []
+    for let in reversed(prelude):
+        if let.name in names:
+            names |= _names(let.value)
+            chosen.append(let)
+    return tuple(reversed(chosen))
+
+
+class _Lives:
+    """Numbers the statements in program order and notes the lives of the buffers allocated."""
+
+    def __init__(self, lives: list[_Life]) -> None:
+        self.lives = lives
+
+    def block(self, block: Block, number: int, private: bool) -> tuple[int, set[str]]:
+        """Go through a block whose first statement has this number: the next number, and the buffers it mentions."""
+        own: dict[str, _Life] = {}
+        seen: set[str] = set()
+        for statement in block:
+            start, number = number, number + 1
+            names = {
+                part.buffer.name
+                for whole in expressions(statement)
+                for part in inside(whole)
+                if isinstance(part, Load)
+            }
+            match statement:
+                case Allocate(buffer):
+                    own[buffer.name] = _Life(buffer, private, -1, start)
+                case Store(buffer):
+                    names.add(buffer.name)
+                case For():
+                    number, more = self.block(statement.body, number, private or statement.kind == "parallel")
+                    names |= more
+                case If(_, then, orelse):
+                    for branch in (then, orelse):
+                        number, more = self.block(branch, number, private)
+                        names |= more
+                case _:
+                    pass
+            for name in names & own.keys():
+                life = own[name]
+                life.first = start if life.first < 0 else life.first
+                life.last = number - 1
+            seen |= names
+        for life in own.values():
+            life.first = life.last if life.first < 0 else life.first
+        self.lives.extend(own.values())
+        return number, seen - own.keys()
+
+
+# Sizes
+
+
+def _names(expression: Expression) -> set[str]:
+    return {part.name for part in inside(expression) if isinstance(part, Variable)}
+
+
+def _static(expression: Expression, known: dict[str, Polynomial]) -> bool:
+    """Whether an expression is determined by the sizes of the function."""
+    return not any(
+        isinstance(part, Load) or (isinstance(part, Variable) and part.name not in known) for part in inside(expression)
+    )
+
+
+def polynomial(expression: Expression, known: dict[str, Polynomial]) -> Polynomial:
+    """The normal form of an i64 expression of sizes: equal normal forms are equal values."""
+    result: Polynomial | None = None
+    match expression:
+        case Constant(value):
+            result = {(): int(value)}
+        case Variable(name):
+            result = known.get(name)
+        case Apply(primitive, arguments):
+            parts = [polynomial(argument, known) for argument in arguments]
+            match primitive.name:
+                case "add":
+                    result = _sum(parts[0], parts[1], 1)
+                case "subtract":
+                    result = _sum(parts[0], parts[1], -1)
+                case "multiply":
+                    result = _product(parts[0], parts[1])
+                case _:
+                    whole = f"{primitive.name}({', '.join(map(str, map(sorted, map(dict.items, parts))))})"
+                    result = {(whole,): 1}
+        case _:
+            pass
+    if result is None or len(result) > _TERMS:
+        return {(repr(expression),): 1}
+    return {product: factor for product, factor in result.items() if factor}
+
+
+def bytes_of(buffer: Buffer, known: dict[str, Polynomial]) -> Polynomial:
+    """The size of a buffer."""
+    size: Polynomial = {(): buffer.scalar.bits // 8}
+    for extent in buffer.extents:
+        size = _product(size, polynomial(extent, known))
+    return size
+
+
+def _sum(a: Polynomial, b: Polynomial, sign: int) -> Polynomial:
+    result = dict(a)
+    for product, factor in b.items():
+        result[product] = result.get(product, 0) + sign * factor
+    return result
+
+
+def _product(a: Polynomial, b: Polynomial) -> Polynomial:
+    result: Polynomial = {}
+    for p, factor in a.items():
+        for q, other in b.items():
+            product = tuple(sorted(p + q))
+            result[product] = result.get(product, 0) + factor * other
+    return result

@@ -1,0 +1,85 @@
+"""How many threads run parallel loops, and the life of the pool of workers.
+
+Workers are started when a call first wants them and stay; they are plain C threads that know nothing of Python, so
+that the interpreter may end while they sleep. A forked child has none of its parent's threads: its pool starts
+again empty.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import threading
+from typing import Protocol
+
+_LOOKS = 2000  # at the gate before a worker sleeps: some tens of microseconds
+
+
+class Pool(Protocol):
+    """What compiled code brings along, by address: a worker's main function, and what runs a parallel loop."""
+
+    worker: int
+    parallel: int
+
+    def reset(self) -> None: ...
+
+
+def default_threads() -> int:
+    """The number in the environment variable ``ADZE_THREADS``, else one thread a CPU that this process may use."""
+    wanted = os.environ.get("ADZE_THREADS", "")
+    if wanted.strip():
+        try:
+            count = int(wanted)
+        except ValueError:
+            count = 0
+        if count < 1:
+            raise ValueError(f"ADZE_THREADS must be a positive integer, got {wanted!r}")
+        return count
+    return cpus()
+
+
+def cpus() -> int:
+    """The CPUs that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+class Workers:
+    """The workers of one pool."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._start()
+        os.register_at_fork(after_in_child=self._start)
+
+    def _start(self) -> None:
+        self.count = 0
+        self._lock = threading.Lock()
+        self.pool.reset()
+
+    def ensure(self, threads: int) -> None:
+        """Have workers enough for so many threads, the calling one included."""
+        if self.count >= threads - 1:
+            return
+        with self._lock:
+            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            try:
+                while self.count < threads - 1:
+                    self._add()
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+    def _add(self) -> None:
+        libc = ctypes.CDLL(None)
+        handle = ctypes.c_void_p()
+        # more workers than CPUs would keep each other from their work by looking for some
+        looks = _LOOKS if self.count < cpus() - 1 else 0
+        error = libc.pthread_create(
+            ctypes.byref(handle), None, ctypes.c_void_p(self.pool.worker), ctypes.c_void_p(looks)
+        )
+        if error:
+            raise RuntimeError(f"no thread could be started: {os.strerror(error)}")
+        libc.pthread_detach(handle)
+        self.count += 1

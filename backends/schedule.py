@@ -1,0 +1,256 @@
+"""The schedule: a term becomes a sequence of perfect nests, the form in which loops can be made fast.
+
+Inside a parallel loop, an array, reduction or expensive scalar that other inner loops use is computed first, for all
+iterations, and stored (*scalar expansion*); the loop is *distributed* over what is left:
+
+    for i: b = for k: heavy(i, k)             B = for i, k: heavy(i, k)
+           m = max(k: b[k])              =>   M = for i: max(k: B[i, k])
+           y[i] = sum(k: exp(b[k] - m))       y = for i: sum(k: exp(B[i, k] - M[i]))
+
+With the values stored, simplify's accumulator rules may interchange loops that they could not before: a gradient's
+updates become matrix products. Each nest then has parallel loops outside and at most reductions inside, and
+``lower.py`` chooses, nest by nest, which loop is parallel, which is the vector and which is unrolled.
+
+The decision here is one of memory for speed: what is stored has one element for each run of an inner loop of some
+length, so stores are few beside the work. Inner arrays of a small constant size stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.builder import Builder, build
+from ..core.dims import Dim
+from ..core.environment import Env
+from ..core.graph import Value
+from ..core.language import Binding
+from ..core.placement import to_block
+from ..core.primitive import Primitive
+from ..core.terms import Block
+from ..core.types import ArrayType, Type, dims
+from ..interpreters.accumulators import COSTLY
+from ..interpreters.embed import Embed
+from ..interpreters.rules import rewrite
+from ..interpreters.simplify import fresh_binders, simplify
+
+# Inner arrays of at most this many elements are not stored for all iterations.
+SMALL = 64
+ROUNDS = 12
+
+
+def schedule(block: Block) -> Block:
+    """The distributed form of a closed, simplified block."""
+    for _ in range(ROUNDS):
+        before, block = block, _round(block)
+        if block == before:
+            break
+        block = simplify(block, fuse=False)
+    return block
+
+
+def _round(block: Block) -> Block:
+    with build(rewrite) as builder:
+        binders = fresh_binders(builder, block)
+        meaning = block.interpret(_Distribute(builder))
+        results = meaning.run(Env(), binders)
+        scheduled, captured = to_block(binders, results, builder.scopes[0].statements, block.names)
+        assert not captured
+        return scheduled
+
+
+Free = frozenset[int]  # De Bruijn indices, seen from the environment of an operation
+
+
+@dataclass(frozen=True)
+class _Atom:
+    emit: Any
+    free: Free = frozenset()
+
+    def __call__(self, env: Any) -> Value:
+        value: Value = self.emit(env)
+        return value
+
+
+@dataclass(frozen=True)
+class _Operation:
+    emit: Any
+    free: Free
+    inner: Free = frozenset()  # what loops inside it use
+    loops: bool = False
+    costly: bool = False
+
+    def __call__(self, env: Any) -> Sequence[Value]:
+        values: Sequence[Value] = self.emit(env)
+        return values
+
+
+class _Block:
+    """A block with what the decision needs: which of its values are used inside loops of later operations."""
+
+    def __init__(self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[_Atom], run: Any) -> None:
+        self.binders, self.bindings, self.results, self.run = binders, bindings, results, run
+        free: set[int] = set()
+        inner: set[int] = set()
+        bound = len(binders)
+        for binding in bindings:
+            free |= {index - bound for index in binding.operation.free if index >= bound}
+            inner |= {index - bound for index in binding.operation.inner if index >= bound}
+            bound += len(binding.types)
+        free |= {index - bound for result in results for index in result.free if index >= bound}
+        self.free, self.inner = frozenset(free), frozenset(inner)
+
+    def __call__(self, env: Any, arguments: Sequence[Value]) -> list[Value]:
+        values: list[Value] = self.run(env, arguments)
+        return values
+
+    def cuts(self, reduction: bool) -> list[int]:
+        """The bindings to be stored for all iterations of the loop around this block."""
+        starts, position = [], len(self.binders)
+        for binding in self.bindings:
+            starts.append(position)
+            position += len(binding.types)
+        used = set()  # levels used inside loops of this block
+        for start, binding in zip(starts, self.bindings, strict=True):
+            if binding.operation.loops:
+                used |= {start - 1 - index for index in binding.operation.inner}
+        for start, binding in zip(reversed(starts), reversed(self.bindings), strict=True):
+            operation = binding.operation
+            if start in used and not operation.loops and not operation.costly:
+                used |= {start - 1 - index for index in operation.free}  # cheap: computed again inside the loops
+        merged = self._result_level(position) if reduction else None
+        found = []
+        for k, (start, binding) in enumerate(zip(starts, self.bindings, strict=True)):
+            levels = set(range(start, start + len(binding.types)))
+            wanted = bool(levels & used) and (binding.operation.loops or binding.operation.costly)
+            if reduction and binding.operation.loops and merged not in levels:
+                wanted = bool(binding.types)
+            if wanted and levels and all(_storable(type) for type in binding.types):
+                found.append(k)
+        return found
+
+    def _result_level(self, position: int) -> int | None:
+        """The level of the value that is the only result, which a surrounding reduction may go on summing."""
+        if len(self.results) == 1 and len(self.results[0].free) == 1:
+            return position - 1 - next(iter(self.results[0].free))
+        return None
+
+
+def _storable(type: Type) -> bool:
+    """Whether a value is to be stored for all iterations: its size is known before them, and it is not small."""
+    if any(not dim.is_static() for dim in dims(type)):
+        return False
+    if isinstance(type, ArrayType):
+        size = Dim.of(1)
+        for dim in type.dims:
+            size = size * dim
+        return size.constant is None or size.constant > SMALL
+    return True
+
+
+def _free(*parts: Any) -> Free:
+    return frozenset().union(*[part.free for part in parts])
+
+
+class _Distribute(Embed):
+    """Rebuilds a term, distributing each loop that has something to store."""
+
+    def variable(self, index: int, type: Type) -> Any:
+        return _Atom(super().variable(index, type), frozenset([index]))
+
+    def literal(self, value: Any, type: Any) -> Any:
+        return _Atom(super().literal(value, type))
+
+    def constant(self, array: Any, type: Any) -> Any:
+        return _Atom(super().constant(array, type))
+
+    def dim(self, dim: Dim) -> Any:
+        return _Atom(super().dim(dim))
+
+    def primitive(self, primitive: Primitive, args: Sequence[Any]) -> Any:
+        return _Operation(super().primitive(primitive, args), _free(*args), costly=primitive.cost > COSTLY)
+
+    def size(self, array: Any, axis: int) -> Any:
+        return _Operation(super().size(array, axis), array.free)
+
+    def index(self, array: Any, indices: Sequence[Any]) -> Any:
+        return _Operation(super().index(array, indices), _free(array, *indices))
+
+    def cond(self, test: Any, then: Any, orelse: Any) -> Any:
+        inner = then.inner | orelse.inner
+        return _Operation(super().cond(test, then, orelse), _free(test, then, orelse), inner, bool(inner))
+
+    def loop(self, dim: Dim, extent: Any, initials: Sequence[Any], body: Any) -> Any:
+        return _Operation(super().loop(dim, extent, initials, body), _free(extent, *initials, body), body.free, True)
+
+    def accumulate(self, initials: Sequence[Any], body: Any) -> Any:
+        return _Operation(super().accumulate(initials, body), _free(*initials, body), body.free, True)
+
+    def add_to(self, accumulator: Any, value: Any, indices: Sequence[Any]) -> Any:
+        return _Operation(super().add_to(accumulator, value, indices), _free(accumulator, value, *indices))
+
+    def require(self, test: Any, failure: Any, values: Sequence[Any]) -> Any:
+        return _Operation(super().require(test, failure, values), _free(test, *values))
+
+    def generate(self, dim: Dim, extent: Any, body: Any) -> Any:
+        cuts = body.cuts(reduction=False)
+
+        def emit(env: Any) -> Sequence[Value]:
+            if not cuts:
+                return self.builder.generate(extent(env), lambda i: body(env, [i]))
+            element = _Distributed(self.builder, env, extent(env), body, cuts)
+            return self.builder.generate(extent(env), element)
+
+        return _Operation(emit, _free(extent, body), body.free, True)
+
+    def reduce(self, extent: Any, neutrals: Sequence[Any], element: Any, operator: Any) -> Any:
+        cuts = element.cuts(reduction=True)
+
+        def emit(env: Any) -> Sequence[Value]:
+            length = extent(env)
+            at = _Distributed(self.builder, env, length, element, cuts) if cuts else lambda i: element(env, [i])
+            units = [neutral(env) for neutral in neutrals]
+            return self.builder.reduce(length, units, at, lambda *ab: operator(env, ab))
+
+        return _Operation(emit, _free(extent, *neutrals, element, operator), element.free | operator.free, True)
+
+    def block(
+        self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Any], names: Sequence[str]
+    ) -> Any:
+        return _Block(binders, bindings, results, super().block(binders, bindings, results, names))
+
+
+class _Distributed:
+    """The body of a distributed loop: what was stored is read."""
+
+    def __init__(self, builder: Builder, env: Any, length: Value, body: _Block, cuts: Sequence[int]) -> None:
+        self.builder, self.env, self.body = builder, env, body
+        self.stored: dict[int, Sequence[Value]] = {}
+        for cut in cuts:
+            self.stored[cut] = builder.generate(length, lambda i, cut=cut: self._run(i, cut))
+
+    def __call__(self, i: Value) -> list[Value]:
+        return self._run(i, None)
+
+    def _run(self, i: Value, stop: int | None) -> list[Value]:
+        """Emit the body for an iteration; up to a binding, whose results it then gives."""
+        env, outer = self.env.enter([i]), self.builder.origin
+        for k, binding in enumerate(self.body.bindings):
+            self.builder.origin = binding.origin
+            if k in self.stored:
+                values = [self._read(array, i) for array in self.stored[k]]
+            elif stop is not None and not binding.types:
+                values = []  # statements run once, in the last part
+            else:
+                values = list(binding.operation(env))
+            if k == stop:
+                return values
+            env = env.extend(values)
+        self.builder.origin = outer
+        return [result(env) for result in self.body.results]
+
+    def _read(self, array: Value, i: Value) -> Value:
+        b = self.builder
+        extents = b.sizes(array)[1:]
+        return b.array(extents, lambda *rest: b.index(array, [i, *rest]))

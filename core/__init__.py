@@ -1,0 +1,1 @@
+"""The language: types, terms, environments, the tagless class, primitives and combinators."""

@@ -1,0 +1,464 @@
+"""The builder: a hash-consed graph through which all new code is emitted.
+
+Equal operations are one node, so sharing needs no thought: an expression used twice, or written twice, is computed
+once. Bodies are interned up to the names of their binders when they close. A builder belongs to one build and one
+thread; ``build`` makes it current, and ``placement.to_block`` turns the finished graph into a term.
+
+    with build() as b:
+        x = b.variable(f64, "x")
+        y = b.primitive(add, x, x)
+        assert b.primitive(add, x, x) is y
+
+A builder may hold *rules*: they see each operation before it is made and may answer with other values. This is how
+``simplify`` works (``interpreters/simplify.py``); programs are built without rules, as they were written.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from . import terms
+from .dims import Dim, Opaque, arithmetic
+from .graph import NONE, REQUIREMENT, Body, Node, Value, numbers, union
+from .primitive import PRIMITIVES, Primitive
+from .terms import NOWHERE, Failure, Origin
+from .type_rules import result_types
+from .types import Scalar, Type, dims, i64, rank
+
+Rule = Callable[["Builder", str, tuple[Any, ...], tuple[Value, ...], tuple[Body, ...]], "tuple[Value, ...] | None"]
+
+
+class Scope:
+    """A body that is open: the statements recorded so far."""
+
+    def __init__(self, binders: tuple[Value, ...]) -> None:
+        self.binders = binders
+        self.statements: list[Node] = []
+
+
+class Builder:
+    """Makes values, nodes and bodies (see the module)."""
+
+    def __init__(self, rule: Rule | None = None) -> None:
+        self.rule = rule
+        self.origin: Origin = NOWHERE
+        self.scopes: list[Scope] = [Scope(())]
+        self.open: set[int] = set()  # numbers of the binders in scope
+        self._count = 0
+        self._atoms: dict[terms.Atom, Value] = {}
+        self._nodes: dict[tuple[Any, ...], Node] = {}
+        self._bodies: dict[tuple[Any, ...], Body] = {}
+        self._by_number: dict[int, Value] = {}  # integer values, for sizes that are one
+        self.extents: dict[int, Dim] = {}  # of loop variables in scope, for proofs about indices
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count
+
+    # Atoms and binders
+
+    def atom(self, atom: terms.Atom) -> Value:
+        value = self._atoms.get(atom)
+        if value is None:
+            value = self._atoms[atom] = Value(self._next(), atom.type, NONE, atom=atom)
+        return value
+
+    def literal(self, value: float | int | bool, type: Scalar) -> Value:
+        return self.atom(terms.Literal.of(value, type))
+
+    def dim(self, dim: Dim) -> Value:
+        """The value of a static dim."""
+        constant = dim.constant
+        return self.atom(terms.Size(dim)) if constant is None else self.literal(constant, i64)
+
+    def variable(self, type: Type, name: str = "") -> Value:
+        """A fresh binder, in scope from now on until :meth:`close` takes it."""
+        number = self._next()
+        value = Value(number, type, frozenset((number,)), name=name)
+        if type == i64:
+            self._by_number[number] = value
+        self.open.add(number)
+        return value
+
+    # Nodes
+
+    def emit(
+        self, op: str, static: tuple[Any, ...], args: Sequence[Value], bodies: Sequence[Body] = ()
+    ) -> tuple[Value, ...]:
+        """The results of an operation, which is recorded as a statement of the open scope if it has an effect."""
+        args, bodies = tuple(args), tuple(bodies)
+        if op == "primitive":
+            folded = self._fold_dim(static[0], args)
+            if folded is not None:
+                return (folded,)
+        if self.rule is not None:
+            rewritten = self.rule(self, op, static, args, bodies)
+            if rewritten is not None:
+                return rewritten
+        return self.make(op, static, args, bodies)
+
+    def make(
+        self, op: str, static: tuple[Any, ...], args: Sequence[Value], bodies: Sequence[Body] = ()
+    ) -> tuple[Value, ...]:
+        """:meth:`emit` without the rules."""
+        args, bodies = tuple(args), tuple(bodies)
+        if op in ("generate", "reduce", "cond") and bodies[0].results:
+            bodies = self._without_requirements(op, static, args, bodies)
+        effects = union([body.effects for body in bodies])
+        if op == "add_to":
+            effects = effects | args[0].free
+        elif op == "require":
+            effects = effects | {REQUIREMENT}
+        key = (op, static, tuple([arg.number for arg in args]), tuple([body.number for body in bodies]))
+        node = self._nodes.get(key) if not effects else None
+        if node is None:
+            node = self._node(op, static, args, bodies, effects)
+            if not effects:
+                self._nodes[key] = node
+            else:
+                self.scopes[-1].statements.append(node)
+                self.open.add(node.number)
+        return node.results
+
+    def _without_requirements(
+        self, op: str, static: tuple[Any, ...], args: tuple[Value, ...], bodies: tuple[Body, ...]
+    ) -> tuple[Body, ...]:
+        """Requirements inside a pure construct become a statement of their own beside it.
+
+        What remains has no effect: it may be shared, moved and fused like everything else.
+        """
+        checking = bodies[:1] if op == "reduce" else bodies
+        if not any(body.statements for body in checking):
+            return bodies
+        for body in bodies:
+            bound = frozenset([statement.number for statement in body.statements])
+            dependent = any(not result.free.isdisjoint(bound) for result in body.results)
+            if dependent or body.effects - {REQUIREMENT} or (body.statements and body not in checking):
+                return bodies
+        statements = [Body(self._next(), body.binders, body.statements, ()) for body in checking]
+        if op == "cond":
+            self.make("cond", (), args, statements)
+        else:
+            self.make("generate", (_dim(args[0]),), args[:1], statements)
+        return tuple([self.close(body.binders, (), body.results) for body in bodies])
+
+    def _node(
+        self, op: str, static: tuple[Any, ...], args: tuple[Value, ...], bodies: tuple[Body, ...], effects: frozenset[int]
+    ) -> Node:
+        types = result_types(op, static, [arg.type for arg in args], [body.types for body in bodies])
+        node = Node()
+        node.op, node.static, node.args, node.bodies, node.effects = op, static, args, bodies, effects
+        node.free = union([arg.free for arg in args] + [body.free for body in bodies])
+        node.number, node.origin = self._next(), self.origin
+        free = node.free | {node.number} if effects else node.free
+        node.results = tuple([Value(self._next(), type, free, node, k) for k, type in enumerate(types)])
+        for value in node.results:
+            if value.type == i64:
+                self._by_number[value.number] = value
+                if op == "primitive":
+                    value.dim = arithmetic(static[0].name, [arg.dim for arg in args]) or value.dim
+                elif op == "size":
+                    value.dim = dims(args[0].type)[static[0]]
+        return node
+
+    def _fold_dim(self, primitive: Primitive, args: tuple[Value, ...]) -> Value | None:
+        """Integer arithmetic on static dims is a static dim."""
+        if any(arg.atom is None or arg.dim is None for arg in args):
+            return None
+        dim = arithmetic(primitive.name, [arg.dim for arg in args])
+        return None if dim is None else self.dim(dim)
+
+    # Constructs
+
+    def primitive(self, name: str | Primitive, *args: Value) -> Value:
+        row = PRIMITIVES[name] if isinstance(name, str) else name
+        return self.emit("primitive", (row,), args)[0]
+
+    def size(self, array: Value, axis: int) -> Value:
+        """The length of an axis: a static dim, the integer variable that it is, or an operation that asks."""
+        dim = dims(array.type)[axis]
+        if dim.is_static():
+            return self.dim(dim)
+        if len(dim.terms) == 1 and dim.terms[0][1] == 1 and len(dim.terms[0][0]) == 1:
+            atom = dim.terms[0][0][0]
+            if isinstance(atom, Opaque) and atom.number in self._by_number:
+                value = self._by_number[atom.number]
+                if value.free <= self.open:
+                    return value
+        return self.emit("size", (axis,), [array])[0]
+
+    def sizes(self, array: Value) -> list[Value]:
+        return [self.size(array, axis) for axis in range(rank(array.type))]
+
+    def index(self, array: Value, indices: Sequence[Value]) -> Value:
+        """An element; the array itself when there are no indices."""
+        return self.emit("index", (), [array, *indices])[0] if indices else array
+
+    def generate(self, extent: Value, body: Callable[[Value], Sequence[Value]], name: str = "") -> tuple[Value, ...]:
+        return self.emit("generate", (_dim(extent),), [extent], [self.body([i64], body, [name], _dim(extent))])
+
+    def array(self, extents: Sequence[Value], element: Callable[..., Value]) -> Value:
+        """The array of elements over these extents, which is the element itself when there are none."""
+
+        def build(prefix: tuple[Value, ...]) -> Value:
+            if len(prefix) == len(extents):
+                return element(*prefix)
+            return self.generate(extents[len(prefix)], lambda i: [build((*prefix, i))])[0]
+
+        return build(())
+
+    def each(self, extents: Sequence[Value], statements: Callable[..., None]) -> None:
+        """Run statements for all indices."""
+
+        def build(prefix: tuple[Value, ...]) -> None:
+            if len(prefix) == len(extents):
+                statements(*prefix)
+                return
+
+            def body(i: Value) -> Sequence[Value]:
+                build((*prefix, i))
+                return []
+
+            self.generate(extents[len(prefix)], body)
+
+        build(())
+
+    def reduce(
+        self,
+        extent: Value,
+        neutrals: Sequence[Value],
+        element: Callable[[Value], Sequence[Value]],
+        operator: Callable[..., Sequence[Value]],
+    ) -> tuple[Value, ...]:
+        types = [neutral.type for neutral in neutrals]
+        bodies = [self.body([i64], element, extent=_dim(extent)), self.body([*types, *types], operator)]
+        return self.emit("reduce", (), [extent, *neutrals], bodies)
+
+    def sum(self, extent: Value, element: Callable[[Value], Value], type: Scalar) -> Value:
+        zero = self.literal(0, type)
+        return self.reduce(extent, [zero], lambda i: [element(i)], lambda a, b: [self.primitive("add", a, b)])[0]
+
+    def cond(
+        self, test: Value, then: Callable[[], Sequence[Value]], orelse: Callable[[], Sequence[Value]]
+    ) -> tuple[Value, ...]:
+        return self.emit("cond", (), [test], [self.body([], then), self.body([], orelse)])
+
+    def loop(
+        self, extent: Value, initials: Sequence[Value], body: Callable[..., Sequence[Value]], names: Sequence[str] = ()
+    ) -> tuple[Value, ...]:
+        types = [i64, *[initial.type for initial in initials]]
+        return self.emit("loop", (_dim(extent),), [extent, *initials], [self.body(types, body, names, _dim(extent))])
+
+    def require(self, test: Value, failure: Failure, values: Sequence[Value]) -> None:
+        if test.literal is True:
+            return
+        self.emit("require", (failure,), [test, *values])
+
+    # Bodies
+
+    def body(
+        self,
+        types: Sequence[Type],
+        function: Callable[..., Sequence[Value]],
+        names: Sequence[str] = (),
+        extent: Dim | None = None,
+    ) -> Body:
+        """The body of a function on fresh binders; statements emitted meanwhile are its own.
+
+        ``extent`` is given when the first binder is a loop variable.
+        """
+        names = names or [""] * len(types)
+        binders = tuple([self.variable(type, name) for type, name in zip(types, names, strict=True)])
+        self.scopes.append(Scope(binders))
+        if extent is not None:
+            self.extents[binders[0].number] = extent
+        try:
+            results = tuple(function(*binders))
+        finally:
+            scope = self.scopes.pop()
+            self.open.difference_update(numbers(binders, scope.statements))
+        return self.close(binders, tuple(scope.statements), results)
+
+    def close(self, binders: tuple[Value, ...], statements: tuple[Node, ...], results: tuple[Value, ...]) -> Body:
+        """A body; bodies that differ in their binders only are one."""
+        if any(node.effects for node in statements):
+            return Body(self._next(), binders, statements, results)
+        key = _alpha_key(binders, results)
+        body = self._bodies.get(key)
+        if body is None:
+            body = self._bodies[key] = Body(self._next(), binders, statements, results)
+        return body
+
+    def instantiate(self, body: Body, arguments: Sequence[Value]) -> list[Value]:
+        """The results of a body for these arguments; its statements go to the open scope."""
+        mapping = dict(zip(body.binders, arguments, strict=True))
+        return _Substitution(self, mapping, None, body.statements).apply(body)
+
+    def substitute(self, values: Sequence[Value], mapping: dict[Value, Value]) -> list[Value]:
+        """Values with binders replaced."""
+        return _Substitution(self, mapping, None).values(values)
+
+
+class _Substitution:
+    """The one function that rewrites a graph: a mapping of binders, nested as the bodies it enters are.
+
+    A value's image is remembered at the innermost level whose binders it mentions, since a body shared by two
+    places is entered once for each.
+    """
+
+    def __init__(
+        self, builder: Builder, mapping: dict[Value, Value], parent: _Substitution | None, statements: Sequence[Node] = ()
+    ) -> None:
+        self.builder, self.mapping, self.parent = builder, mapping, parent
+        self.numbers = numbers(mapping, statements)
+        self.memo: dict[int, tuple[Value, ...]] = {}
+
+    def level(self, free: frozenset[int]) -> _Substitution | None:
+        level: _Substitution | None = self
+        while level is not None and free.isdisjoint(level.numbers):
+            level = level.parent
+        return level
+
+    def value(self, value: Value) -> Value:
+        level = self.level(value.free)
+        if level is None:
+            return value
+        if value.source is None:
+            return level.mapping[value]
+        return level.memo[value.source.number][value.position]
+
+    def values(self, values: Sequence[Value]) -> list[Value]:
+        self.rebuild([value.source for value in values if value.source is not None])
+        return [self.value(value) for value in values]
+
+    def rebuild(self, nodes: Sequence[Node]) -> None:
+        """Emit the images of these nodes and of all they need; arguments have lower numbers than their users."""
+        needed: dict[int, Node] = {}
+        stack = list(nodes)
+        while stack:
+            node = stack.pop()
+            level = self.level(node.free)
+            if level is None or node.effects or node.number in level.memo or node.number in needed:
+                continue
+            needed[node.number] = node
+            stack.extend([arg.source for arg in node.args if arg.source is not None])
+        for number in sorted(needed):
+            level = self.level(needed[number].free)
+            assert level is not None
+            level.memo[number] = level.image(needed[number])
+
+    def image(self, node: Node) -> tuple[Value, ...]:
+        """Emit a node whose arguments have their images already."""
+        args = [self.value(arg) for arg in node.args]
+        bodies = [self.body(body) for body in node.bodies]
+        self.builder.origin, outer = node.origin, self.builder.origin
+        static = (_dim(args[0]),) if node.op in ("generate", "loop") else node.static
+        results = self.builder.emit(node.op, static, args, bodies)
+        self.builder.origin = outer
+        return results
+
+    def body(self, body: Body) -> Body:
+        level = self.level(body.free)
+        if level is None:
+            return body
+
+        def enter(*binders: Value) -> list[Value]:
+            mapping = dict(zip(body.binders, binders, strict=True))
+            return _Substitution(self.builder, mapping, level, body.statements).apply(body)
+
+        types = [binder.type for binder in body.binders]
+        return self.builder.body(types, enter, [binder.name for binder in body.binders])
+
+    def apply(self, body: Body) -> list[Value]:
+        for statement in body.statements:
+            self.rebuild([arg.source for arg in statement.args if arg.source is not None])
+            self.memo[statement.number] = self.image(statement)
+        return self.values(body.results)
+
+
+def _dim(extent: Value) -> Dim:
+    assert extent.dim is not None
+    return extent.dim
+
+
+def _alpha_key(binders: tuple[Value, ...], results: tuple[Value, ...]) -> tuple[Any, ...]:
+    """A key that equal bodies share: the nodes that mention the binders, numbered in depth-first order."""
+    bound = {binder.number: -1 - k for k, binder in enumerate(binders)}
+    inside = set(bound)
+    numbering: dict[int, int] = {}
+    nodes: list[tuple[Any, ...]] = []
+
+    def reference(value: Value) -> tuple[int, int]:
+        if value.number in bound:
+            return (bound[value.number], 0)
+        if value.source is not None and value.source.number in numbering:
+            return (numbering[value.source.number], 1 + value.position)
+        return (value.number, -1)
+
+    def visit(roots: Sequence[Value]) -> tuple[Any, ...]:
+        stack = [(value.source, False) for value in reversed(roots) if value.source is not None]
+        while stack:
+            node, ready = stack.pop()
+            if node.number in numbering or node.free.isdisjoint(inside):
+                continue
+            if not ready:
+                stack.append((node, True))
+                stack.extend([(arg.source, False) for arg in reversed(node.args) if arg.source is not None])
+                continue
+            key = (node.op, node.static, tuple(map(reference, node.args)), tuple(map(body_key, node.bodies)))
+            numbering[node.number] = len(nodes)
+            nodes.append(key)
+        return tuple(map(reference, roots))
+
+    def body_key(body: Body) -> tuple[Any, ...] | int:
+        if body.statements or body.free.isdisjoint(inside):
+            return body.number
+        for binder in body.binders:
+            bound[binder.number] = -1 - len(bound)
+            inside.add(binder.number)
+        return (tuple(binder.type for binder in body.binders), visit(body.results))
+
+    roots = visit(results)
+    return (tuple(binder.type for binder in binders), roots, tuple(nodes))
+
+
+# The current builder
+
+_current: ContextVar[Builder | None] = ContextVar("adze_builder", default=None)
+
+
+@contextmanager
+def build(rule: Rule | None = None) -> Iterator[Builder]:
+    """Make a builder current while a program is built or transformed.
+
+    Python's garbage collector rests meanwhile: the graph is all live, and walking it again and again took most of
+    the time of long programs.
+    """
+    builder = Builder(rule)
+    token = _current.set(builder)
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield builder
+    finally:
+        _current.reset(token)
+        if collecting:
+            gc.enable()
+
+
+def current() -> Builder:
+    """The builder of the program that is being built; RuntimeError when there is none."""
+    builder = _current.get()
+    if builder is None:
+        raise RuntimeError("no program is being built here: array operations on expressions belong inside a program")
+    return builder
+
+
+def building() -> bool:
+    """Whether a program is being built."""
+    return _current.get() is not None
+

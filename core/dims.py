@@ -1,0 +1,357 @@
+"""Sizes of arrays as normalised integer expressions.
+
+A *dim* is a polynomial with integer coefficients over atoms: a size name (``n``), an opaque size (the value of
+an integer variable of the program), or a quotient, minimum or maximum of two dims. Polynomials have a normal
+form, so two sizes are equal when their normal forms are, provably different when their difference cannot be
+zero for any sizes, and undecided otherwise.
+
+>>> Dim.parse("d*(d-1)//2")
+d*(d-1)//2
+>>> Dim.parse("n + m + 1") - Dim.parse("m + n")
+1
+>>> Dim.parse("2*n").compare(Dim.parse("n + n")), Dim.parse("n + 1").compare(Dim.parse("n"))
+(True, False)
+>>> Dim.parse("n").compare(Dim.parse("m")) is None
+True
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Union
+
+DimLike = Union["Dim", int, str]
+
+
+@dataclass(frozen=True)
+class Name:
+    """A named size, bound by the arguments of a call."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Opaque:
+    """The value of an integer variable, known by its number only."""
+
+    number: int
+
+    def __str__(self) -> str:
+        return f"?{self.number}"
+
+
+@dataclass(frozen=True)
+class Compound:
+    """``left // right``, ``min(left, right)`` or ``max(left, right)`` of two dims that do not simplify."""
+
+    operator: str
+    left: Dim
+    right: Dim
+
+    def __str__(self) -> str:
+        if self.operator == "//":
+            return f"{self.left.factor_text()}//{self.right.factor_text(tight=True)}"
+        return f"{self.operator}({self.left}, {self.right})"
+
+
+DimAtom = Name | Opaque | Compound
+Monomial = tuple[DimAtom, ...]
+
+
+class Dim:
+    """An integer polynomial over dim atoms, in normal form. Immutable and hashable.
+
+    Sources: the size expressions of DESIGN section 3; the normal form is that of sums of sorted monomials.
+    """
+
+    __slots__ = ("_hash", "terms")
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __init__(self, terms: Mapping[Monomial, int]) -> None:
+        kept = [(monomial, c) for monomial, c in terms.items() if c]
+        kept.sort(key=lambda term: (-len(term[0]), tuple(map(str, term[0]))))
+        self.terms = tuple(kept)
+        self._hash = hash(self.terms)
+
+    # Constructors
+
+    @staticmethod
+    def of(value: DimLike) -> Dim:
+        """The dim of an integer, of a size expression as text, or of a dim."""
+        if isinstance(value, Dim):
+            return value
+        if isinstance(value, int):
+            return Dim({(): value})
+        return Dim.parse(value)
+
+    @staticmethod
+    def atom(atom: DimAtom) -> Dim:
+        return Dim({(atom,): 1})
+
+    @staticmethod
+    def parse(text: str) -> Dim:
+        """Read a size expression: names, integers, ``+ - * //``, ``min`` and ``max``.
+
+        Raises ValueError when the text is something else.
+        """
+        try:
+            return _from_syntax(ast.parse(text.strip(), mode="eval").body)
+        except (SyntaxError, ValueError) as error:
+            raise ValueError(f"{text!r} is not a size: write names, integers, + - * //, min and max") from error
+
+    # Identity
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Dim) and self.terms == other.terms
+
+    def __reduce__(self) -> tuple[Callable[..., Dim], tuple[dict[Monomial, int]]]:
+        return Dim, (dict(self.terms),)
+
+    # Arithmetic
+
+    def __add__(self, other: DimLike) -> Dim:
+        terms = dict(self.terms)
+        for monomial, c in Dim.of(other).terms:
+            terms[monomial] = terms.get(monomial, 0) + c
+        return Dim(terms)
+
+    def __neg__(self) -> Dim:
+        return Dim({monomial: -c for monomial, c in self.terms})
+
+    def __sub__(self, other: DimLike) -> Dim:
+        return self + (-Dim.of(other))
+
+    def __mul__(self, other: DimLike) -> Dim:
+        terms: dict[Monomial, int] = {}
+        for a, ca in self.terms:
+            for b, cb in Dim.of(other).terms:
+                monomial = tuple(sorted(a + b, key=str))
+                terms[monomial] = terms.get(monomial, 0) + ca * cb
+        return Dim(terms)
+
+    def __floordiv__(self, other: DimLike) -> Dim:
+        divisor = Dim.of(other)
+        if divisor.constant and self.constant is not None:
+            return Dim.of(self.constant // divisor.constant)
+        if divisor.constant is not None and divisor.constant > 0:
+            if all(c % divisor.constant == 0 for _, c in self.terms):
+                return Dim({monomial: c // divisor.constant for monomial, c in self.terms})
+        return Dim.atom(Compound("//", self, divisor))
+
+    def minimum(self, other: DimLike) -> Dim:
+        return self._extremum("min", Dim.of(other))
+
+    def maximum(self, other: DimLike) -> Dim:
+        return self._extremum("max", Dim.of(other))
+
+    def _extremum(self, operator: str, other: Dim) -> Dim:
+        if (self - other).is_nonnegative():
+            return other if operator == "min" else self
+        if (other - self).is_nonnegative():
+            return self if operator == "min" else other
+        first, second = sorted((self, other), key=str)
+        return Dim.atom(Compound(operator, first, second))
+
+    # Questions
+
+    @property
+    def constant(self) -> int | None:
+        """The integer that this dim is, or None when it depends on a name."""
+        if not self.terms:
+            return 0
+        return self.terms[0][1] if self.terms[0][0] == () else None
+
+    def is_nonnegative(self) -> bool:
+        """Provably at least zero, since the sizes of a call are; an opaque size may be any integer."""
+        return all(c >= 0 and all(map(_is_nonnegative, monomial)) for monomial, c in self.terms)
+
+    def compare(self, other: Dim) -> bool | None:
+        """True when equal, False when different for all sizes, None when it depends on the sizes."""
+        difference = self - other
+        if not difference.terms:
+            return True
+        signs = {c > 0 for _, c in difference.terms}
+        has_constant = difference.terms[-1][0] == ()
+        return False if has_constant and len(signs) == 1 else None
+
+    def atoms(self) -> set[DimAtom]:
+        """Every name and opaque size that occurs, inside quotients and extrema too."""
+        found: set[DimAtom] = set()
+        for monomial, _ in self.terms:
+            for atom in monomial:
+                if isinstance(atom, Compound):
+                    found |= atom.left.atoms() | atom.right.atoms()
+                else:
+                    found.add(atom)
+        return found
+
+    def names(self) -> set[str]:
+        return {atom.name for atom in self.atoms() if isinstance(atom, Name)}
+
+    def is_static(self) -> bool:
+        """Whether the sizes of a call alone determine it: no opaque size occurs."""
+        return not any(isinstance(atom, Opaque) for atom in self.atoms())
+
+    def substitute(self, meaning: Callable[[DimAtom], Dim | None]) -> Dim:
+        """Replace names and opaque sizes for which ``meaning`` gives a dim."""
+        total = Dim({})
+        for monomial, c in self.terms:
+            product = Dim.of(c)
+            for atom in monomial:
+                if isinstance(atom, Compound):
+                    product *= _combine(atom.operator, atom.left.substitute(meaning), atom.right.substitute(meaning))
+                else:
+                    found = meaning(atom)
+                    product *= Dim.atom(atom) if found is None else found
+            total += product
+        return total
+
+    def evaluate(self, sizes: Mapping[str, int]) -> int:
+        """The integer for given sizes of the names; KeyError when one is missing, as it is for an opaque size."""
+
+        def meaning(atom: DimAtom) -> Dim:
+            return Dim.of(sizes[str(atom)])
+
+        value = self.substitute(meaning).constant
+        if value is None:
+            raise ZeroDivisionError(f"size {self} with {dict(sizes)}")
+        return value
+
+    # Text
+
+    def __str__(self) -> str:
+        if not self.terms:
+            return "0"
+        text = ""
+        for monomial, c in self.terms:
+            body = "*".join(map(str, monomial))
+            magnitude = abs(c)
+            if body and magnitude != 1:
+                body = f"{magnitude}*{body}"
+            text += (("-" if c < 0 else "") if not text else (" - " if c < 0 else " + ")) + (body or str(magnitude))
+        return text
+
+    __repr__ = __str__
+
+    def factor_text(self, tight: bool = False) -> str:
+        """The text to stand beside an operator; a common atom is shown in front: ``d*(d-1)``."""
+        if len(self.terms) == 1 and (not tight or len(self.terms[0][0]) <= 1):
+            return str(self)
+        shared = set(self.terms[0][0]).intersection(*(monomial for monomial, _ in self.terms))
+        if len(self.terms) > 1 and shared and not tight:
+            front = min(shared, key=str)
+            rest = Dim({_without(monomial, front): c for monomial, c in self.terms})
+            return f"{front}*({str(rest).replace(' ', '')})"
+        return f"({str(self).replace(' ', '')})"
+
+
+def _is_nonnegative(atom: DimAtom) -> bool:
+    match atom:
+        case Compound("max", left, right):
+            return left.is_nonnegative() or right.is_nonnegative()
+        case Compound(_, left, right):
+            return left.is_nonnegative() and right.is_nonnegative()
+    return isinstance(atom, Name)
+
+
+def _without(monomial: Monomial, atom: DimAtom) -> Monomial:
+    position = monomial.index(atom)
+    return monomial[:position] + monomial[position + 1 :]
+
+
+def _combine(operator: str, left: Dim, right: Dim) -> Dim:
+    if operator == "//":
+        return left // right
+    return left.minimum(right) if operator == "min" else left.maximum(right)
+
+
+def _from_syntax(node: ast.expr) -> Dim:
+    match node:
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            return Dim.of(value)
+        case ast.Name(id=name):
+            return Dim.atom(Name(name))
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_from_syntax(operand)
+        case ast.BinOp(left=left, op=operator, right=right):
+            a, b = _from_syntax(left), _from_syntax(right)
+            match operator:
+                case ast.Add():
+                    return a + b
+                case ast.Sub():
+                    return a - b
+                case ast.Mult():
+                    return a * b
+                case ast.FloorDiv():
+                    return a // b
+        case ast.Call(func=ast.Name(id=("min" | "max") as operator), args=[left, right], keywords=[]):
+            return _combine(operator, _from_syntax(left), _from_syntax(right))
+    raise ValueError(ast.dump(node))
+
+
+# The integer primitives that have a meaning on dims, and how long a polynomial is worth keeping.
+_ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {
+    "add": lambda a, b: a + b,
+    "subtract": lambda a, b: a - b,
+    "multiply": lambda a, b: a * b,
+    "minimum": lambda a, b: a.minimum(b),
+    "maximum": lambda a, b: a.maximum(b),
+}
+_LARGEST = 24
+
+
+def arithmetic(primitive: str, operands: Sequence[Dim | None]) -> Dim | None:
+    """The dim that an integer primitive makes of dims; None when it makes none that is worth keeping."""
+    if len(operands) != 2 or operands[0] is None or operands[1] is None:
+        return None
+    if primitive == "floor_divide" and (operands[1].constant or 0) > 0:
+        return operands[0] // operands[1]
+    if primitive not in _ARITHMETIC:
+        return None
+    result = _ARITHMETIC[primitive](operands[0], operands[1])
+    return result if len(result.terms) <= _LARGEST and all(abs(c) < 1 << 62 for _, c in result.terms) else None
+
+
+def bounds(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> tuple[Dim, Dim] | None:
+    """The least and greatest value of a dim, for loop variables between 0 and their extent (exclusive).
+
+    ``extents`` gives the extent of an atom that is a loop variable, None for every other atom. None when the dim is
+    not linear in the loop variables.
+    """
+    lowest, highest = Dim({}), Dim({})
+    for monomial, c in dim.terms:
+        ranges = [extents(atom) for atom in monomial]
+        if all(extent is None for extent in ranges):
+            lowest += Dim({monomial: c})
+            highest += Dim({monomial: c})
+        elif len(monomial) == 1 and ranges[0] is not None:
+            last = (_positive(ranges[0]) - 1) * c
+            if c > 0:
+                highest += last
+            else:
+                lowest += last
+        else:
+            return None
+    return lowest, highest
+
+
+def index_in_range(index: Dim, size: Dim, extents: Callable[[DimAtom], Dim | None]) -> bool:
+    """Whether ``0 <= index < size`` is proved, for loop variables in their range (see :func:`bounds`)."""
+    found = bounds(index, extents)
+    return found is not None and found[0].is_nonnegative() and (size - 1 - found[1]).is_nonnegative()
+
+
+def _positive(extent: Dim) -> Dim:
+    """The extent of a loop that runs: ``max(e, 0)`` is ``e`` there."""
+    match extent.terms:
+        case (((Compound("max", left, right),), 1),):
+            return right if left == Dim({}) else left if right == Dim({}) else extent
+    return extent

@@ -1,0 +1,389 @@
+"""Expressions: what the user's functions compute with while a program is being built.
+
+An ``Expr`` wraps a value of the builder's graph. Its operators are elementwise with NumPy's broadcasting and
+promotion; Python numbers adopt the other operand's type. An expression has a type but no content: whatever would
+need its content now (``if``, ``float``, iteration over a size that is a name) raises TypeError with the user's line
+and names the combinator to use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import indexing
+from .builder import Builder, building, current
+from .dims import Dim
+from .graph import Value
+from .primitive import PRIMITIVES, Primitive
+from .source import at_line, user_line
+from .terms import Constant, Failure
+from .types import Scalar, Type, bool_, dims, element, f64, i64, rank, scalar_of
+
+
+class Expr:
+    """An expression of a program that is being built. Made by parameters and combinators, never by hand."""
+
+    __slots__ = ("_value", "builder")
+
+    def __init__(self, value: Value, builder: Builder) -> None:
+        self._value, self.builder = value, builder
+
+    @property
+    def value(self) -> Value:
+        """The graph value, checked to be in scope."""
+        if not building() or current() is not self.builder or not self._value.free <= self.builder.open:
+            source = self._value.source
+            written = f"written at {source.origin}" if source is not None else f"{self._value.name or 'a variable'}"
+            raise RuntimeError(at_line(f"the expression {written}, of type {self.type}, was used outside its program"))
+        return self._value
+
+    # Type and shape
+
+    @property
+    def type(self) -> Type:
+        """Its scalar or array type."""
+        return self._value.type
+
+    @property
+    def dtype(self) -> Scalar:
+        """Its scalar type."""
+        return element(self.type)
+
+    @property
+    def ndim(self) -> int:
+        return rank(self.type)
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """One entry an axis: an int where the size is known, an i64 expression elsewhere."""
+        return tuple([self.axis_size(axis) for axis in range(self.ndim)])
+
+    def axis_size(self, axis: int) -> Any:
+        size = self.builder.size(self.value, axis)
+        return size.literal if size.literal is not None else Expr(size, self.builder)
+
+    def __repr__(self) -> str:
+        return f"<expression of type {self.type}>"
+
+    # Elementwise operators
+
+    def apply_primitive(self, primitive: Primitive, arguments: Sequence[Any]) -> Expr:
+        return elementwise(primitive, arguments)
+
+    def __add__(self, other: Any) -> Expr:
+        return _operator("add", self, other)
+
+    def __radd__(self, other: Any) -> Expr:
+        return _operator("add", other, self)
+
+    def __sub__(self, other: Any) -> Expr:
+        return _operator("subtract", self, other)
+
+    def __rsub__(self, other: Any) -> Expr:
+        return _operator("subtract", other, self)
+
+    def __mul__(self, other: Any) -> Expr:
+        return _operator("multiply", self, other)
+
+    def __rmul__(self, other: Any) -> Expr:
+        return _operator("multiply", other, self)
+
+    def __truediv__(self, other: Any) -> Expr:
+        return _operator("divide", self, other)
+
+    def __rtruediv__(self, other: Any) -> Expr:
+        return _operator("divide", other, self)
+
+    def __floordiv__(self, other: Any) -> Expr:
+        return _operator("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Any) -> Expr:
+        return _operator("floor_divide", other, self)
+
+    def __mod__(self, other: Any) -> Expr:
+        return _operator("remainder", self, other)
+
+    def __rmod__(self, other: Any) -> Expr:
+        return _operator("remainder", other, self)
+
+    def __pow__(self, other: Any) -> Expr:
+        if isinstance(other, int) and not isinstance(other, bool) and (other >= 0 or self.dtype.kind == "float"):
+            return _integer_power(self, other)
+        return _operator("power", self, other)
+
+    def __rpow__(self, other: Any) -> Expr:
+        return _operator("power", other, self)
+
+    def __matmul__(self, other: Any) -> Any:
+        from .combinators import matmul
+
+        return matmul(self, other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        from .combinators import matmul
+
+        return matmul(other, self)
+
+    def __neg__(self) -> Expr:
+        return _operator("negative", self)
+
+    def __abs__(self) -> Expr:
+        return _operator("abs", self)
+
+    def __lt__(self, other: Any) -> Expr:
+        return _operator("less", self, other)
+
+    def __le__(self, other: Any) -> Expr:
+        return _operator("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Expr:
+        return _operator("greater", self, other)
+
+    def __ge__(self, other: Any) -> Expr:
+        return _operator("greater_equal", self, other)
+
+    def __eq__(self, other: Any) -> Expr:  # type: ignore[override]
+        return _operator("equal", self, other)
+
+    def __ne__(self, other: Any) -> Expr:  # type: ignore[override]
+        return _operator("not_equal", self, other)
+
+    def __and__(self, other: Any) -> Expr:
+        return _operator("logical_and", self, other)
+
+    def __rand__(self, other: Any) -> Expr:
+        return _operator("logical_and", other, self)
+
+    def __or__(self, other: Any) -> Expr:
+        return _operator("logical_or", self, other)
+
+    def __ror__(self, other: Any) -> Expr:
+        return _operator("logical_or", other, self)
+
+    def __invert__(self) -> Expr:
+        return _operator("logical_not", self)
+
+    __hash__ = object.__hash__
+
+    def astype(self, scalar: Scalar) -> Expr:
+        """The elements converted to another scalar type, as NumPy's ``astype`` does."""
+        return self if self.dtype == scalar else elementwise(PRIMITIVES[scalar.name], [self])
+
+    # Indexing
+
+    def __getitem__(self, key: Any) -> Expr:
+        return indexing.getitem(self, key)
+
+    def __iter__(self) -> Iterator[Expr]:
+        length = self.axis_size(0) if self.ndim else None
+        if not isinstance(length, int):
+            what = f"iteration over an axis of size {dims(self.type)[0]}" if self.ndim else "iteration over a scalar"
+            raise TypeError(at_line(f"{what}: the size is not known while the program is built; use az.map"))
+        return iter([self[i] for i in range(length)])
+
+    # What an expression cannot do
+
+    def _refuse(self, what: str, instead: str) -> TypeError:
+        return TypeError(at_line(f"{what} of an expression of type {self.type}: it has no content yet; {instead}"))
+
+    def __bool__(self) -> bool:
+        raise self._refuse("the truth", "use az.cond or az.where (and & | ~ for and, or, not)")
+
+    def __len__(self) -> int:
+        raise self._refuse("len()", "use x.shape[0] or az.size(x)")
+
+    def __float__(self) -> float:
+        raise self._refuse("float()", "use x.astype(az.f64)")
+
+    def __int__(self) -> int:
+        raise self._refuse("int()", "use x.astype(az.i64)")
+
+    def __index__(self) -> int:
+        raise self._refuse("a Python index", "use it inside the program")
+
+    def __contains__(self, item: Any) -> bool:
+        raise self._refuse("'in'", "use az.any(x == value)")
+
+    # NumPy
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if method == "__call__" and not options:
+            if ufunc is np.matmul:
+                return inputs[0] @ inputs[1] if isinstance(inputs[0], Expr) else inputs[1].__rmatmul__(inputs[0])
+            for primitive in PRIMITIVES.values():
+                if primitive.numpy is ufunc:
+                    return elementwise(primitive, inputs)
+        raise TypeError(at_line(f"np.{ufunc.__name__} is not an operation of the language"))
+
+    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
+        from . import combinators
+
+        ours = getattr(combinators, function.__name__, None)
+        if ours is None or function is not getattr(np, function.__name__, None):
+            raise TypeError(at_line(f"np.{function.__name__} is not an operation of the language"))
+        return ours(*args, **options)
+
+
+# Conversion to expressions
+
+
+def is_number(x: Any) -> bool:
+    """Whether x is a Python number, which adopts the type of what it meets."""
+    return isinstance(x, bool | int | float) and not isinstance(x, np.generic)
+
+
+def as_expr(x: Any, like: Scalar | None = None) -> Expr:
+    """An expression: as it is, or a literal or captured array of NumPy; a Python number becomes ``like``.
+
+    Raises TypeError for anything else.
+    """
+    builder = current()
+    if isinstance(x, Expr):
+        x.value  # noqa: B018  (checks the scope)
+        return x
+    if is_number(x):
+        own = bool_ if isinstance(x, bool) else i64 if isinstance(x, int) else f64
+        if like is not None and _adopts(own, like):
+            own = like
+        return Expr(builder.literal(own.dtype.type(x).item(), own), builder)
+    if isinstance(x, np.ndarray | np.generic | list | tuple):
+        array = np.asarray(x)
+        scalar = scalar_of(array.dtype)
+        if scalar is None:
+            raise TypeError(at_line(f"an array of {array.dtype} is not a value of the language"))
+        if array.ndim == 0:
+            return Expr(builder.literal(array.item(), scalar), builder)
+        return Expr(builder.atom(Constant.capture(array)), builder)
+    raise TypeError(at_line(f"{x!r} of type {type(x).__name__} is not a value of the language"))
+
+
+def _adopts(own: Scalar, other: Scalar) -> bool:
+    """Whether a Python number of kind ``own`` becomes ``other``: 2 a float, True a number, but not 0.5 an integer."""
+    order = ("bool", "int", "float")
+    return order.index(own.kind) <= order.index(other.kind)
+
+
+def promoted(arguments: Sequence[Any]) -> list[Expr]:
+    """Expressions of one scalar type, by NumPy's rules; Python numbers adopt the type of the others."""
+    kinds = [argument.dtype for argument in arguments if isinstance(argument, Expr)]
+    kinds += [as_expr(argument).dtype for argument in arguments if not isinstance(argument, Expr) and not is_number(argument)]
+    common = _join(kinds) if kinds else None
+    expressions = [as_expr(argument, common) for argument in arguments]
+    target = _join([expression.dtype for expression in expressions])
+    return [expression.astype(target) for expression in expressions]
+
+
+def _join(scalars: Sequence[Scalar]) -> Scalar:
+    joined = scalar_of(np.result_type(*[scalar.dtype for scalar in scalars]))
+    assert joined is not None
+    return joined
+
+
+# Elementwise application
+
+
+def elementwise(primitive: Primitive, arguments: Sequence[Any]) -> Expr:
+    """A primitive applied to elements, with broadcasting."""
+    operands = [as_expr(x) for x in arguments] if primitive.mixed else promoted(arguments)
+    if primitive.operands == ("float",):
+        operands = [x.astype(f64) if x.dtype.kind != "float" else x for x in operands]
+    try:
+        primitive.result_type([x.dtype for x in operands])
+    except TypeError as error:
+        raise TypeError(at_line(str(error))) from None
+    builder = current()
+    builder.origin = user_line()
+    sizes = broadcast_sizes([x.value for x in operands], primitive.name)
+
+    def at(*indices: Value) -> Value:
+        return builder.primitive(primitive, *[broadcast_element(x.value, indices) for x in operands])
+
+    return Expr(builder.array(sizes, at), builder)
+
+
+def broadcast_sizes(values: Sequence[Value], what: str) -> list[Value]:
+    """The shape that all operands broadcast to, as NumPy does: aligned at the last axis, 1 stretches."""
+    builder = current()
+    total = max((rank(value.type) for value in values), default=0)
+    sizes: list[Value] = []
+    for axis in range(-total, 0):
+        chosen: tuple[Value, int] | None = None
+        for value in values:
+            if rank(value.type) < -axis or dims(value.type)[axis] == Dim.of(1):
+                continue
+            if chosen is None:
+                chosen = (value, axis)
+            else:
+                same_size(chosen[0], axis, value, axis, what)
+        sizes.append(builder.size(chosen[0], rank(chosen[0].type) + axis) if chosen else builder.literal(1, i64))
+    return sizes
+
+
+def broadcast_element(value: Value, indices: Sequence[Value]) -> Value:
+    """The element of a broadcast operand at these indices."""
+    builder = current()
+    own = rank(value.type)
+    zero = builder.literal(0, i64)
+    last = indices[len(indices) - own :]
+    return builder.index(value, [zero if dim == Dim.of(1) else i for dim, i in zip(dims(value.type), last, strict=True)])
+
+
+def same_size(a: Value, axis_a: int, b: Value, axis_b: int, what: str) -> None:
+    """Make sure that two axes have one size: proved, refused, or left to a requirement of the run."""
+    first, second = dims(a.type)[axis_a], dims(b.type)[axis_b]
+    equal = first.compare(second)
+    if equal is False:
+        raise TypeError(at_line(f"{what}: the shapes of {a.type} and {b.type} differ: {first} is not {second}"))
+    if equal is None:
+        builder = current()
+        sizes = [builder.size(a, axis_a % rank(a.type)), builder.size(b, axis_b % rank(b.type))]
+        message = f"{what}: the sizes {first} = {{0}} and {second} = {{1}} of {a.type} and {b.type} differ"
+        builder.require(builder.primitive("equal", *sizes), Failure("size", message, user_line()), sizes)
+
+
+def _operator(name: str, *arguments: Any) -> Expr:
+    if any(not isinstance(x, Expr | np.ndarray | np.generic | list | tuple) and not is_number(x) for x in arguments):
+        return NotImplemented  # type: ignore[no-any-return]
+    if name == "floor_divide" or name == "remainder":
+        guard_division(*promoted(arguments))
+    return elementwise(PRIMITIVES[name], arguments)
+
+
+def guard_division(numerator: Expr, divisor: Expr) -> None:
+    """Require an integer divisor to be different from zero, unless it is a literal that is."""
+    if divisor.dtype.kind != "int" or divisor.value.literal:
+        return
+    builder = current()
+    origin = user_line()
+    failure = Failure("division", "integer division by zero", origin)
+
+    def check(*indices: Value) -> None:
+        element = builder.index(divisor.value, indices)
+        builder.require(builder.primitive("not_equal", element, builder.literal(0, divisor.dtype)), failure, [])
+
+    builder.origin = origin
+    builder.each(builder.sizes(divisor.value), check)
+
+
+def _integer_power(x: Expr, exponent: int) -> Expr:
+    """x multiplied with itself, by squaring; the reciprocal for a negative exponent."""
+    if exponent < 0:
+        return 1.0 / _integer_power(x, -exponent)
+    result: Expr | None = None
+    square = x
+    while exponent:
+        if exponent & 1:
+            result = square if result is None else result * square
+        exponent >>= 1
+        if exponent:
+            square = square * square
+    return ones_like(x) if result is None else result
+
+
+def ones_like(x: Expr) -> Expr:
+    """An expression of ones with the type of x."""
+    one = x.builder.literal(1, x.dtype)
+    return Expr(x.builder.array(x.builder.sizes(x.value), lambda *_: one), x.builder)

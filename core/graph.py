@@ -1,0 +1,117 @@
+"""The builder's graph: what a term is while it is being built.
+
+Values have no names and no indices here: a *value* is a binder, an atom without binder, or a result of a node; a
+*node* is an operation; a *body* is a block, with binders of unique number. Where a node is computed is decided at
+the end (``placement.py``), so an expression may be used anywhere its free binders are in scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from . import terms
+from .dims import Dim, Opaque
+from .terms import Origin
+from .types import Type, i64
+
+# The effect of a requirement; the effect of an update is the number of its accumulator's binder.
+REQUIREMENT = -1
+
+NONE: frozenset[int] = frozenset()
+
+
+class Value:
+    """A binder (no source, no atom), a literal, constant or size (atom), or a node's result (source, position)."""
+
+    __slots__ = ("atom", "dim", "free", "name", "number", "position", "source", "type")
+
+    def __init__(
+        self,
+        number: int,
+        type: Type,
+        free: frozenset[int],
+        source: Node | None = None,
+        position: int = 0,
+        atom: terms.Atom | None = None,
+        name: str = "",
+    ) -> None:
+        self.number, self.type, self.free = number, type, free
+        self.source, self.position, self.atom, self.name = source, position, atom, name
+        self.dim: Dim | None = None
+        if type == i64:
+            match atom:
+                case terms.Literal(bits):
+                    self.dim = Dim.of(bits)
+                case terms.Size(dim):
+                    self.dim = dim
+                case _:
+                    self.dim = Dim.atom(Opaque(number))
+
+    @property
+    def literal(self) -> float | int | bool | None:
+        """The Python value of a literal, None for every other value."""
+        return self.atom.value if isinstance(self.atom, terms.Literal) else None
+
+    def __repr__(self) -> str:
+        return f"<{self.atom or (self.source and self.source.op) or 'binder'} {self.number}: {self.type}>"
+
+
+class Node:
+    """An operation in the graph."""
+
+    __slots__ = ("args", "bodies", "effects", "free", "number", "op", "origin", "results", "static")
+
+    op: str
+    static: tuple[Any, ...]
+    args: tuple[Value, ...]
+    bodies: tuple[Body, ...]
+    results: tuple[Value, ...]
+    free: frozenset[int]
+    effects: frozenset[int]
+    number: int
+    origin: Origin
+
+
+class Body:
+    """A block in the graph: ``statements`` are its nodes with effects, in order.
+
+    A statement may have results (a loop that updates an accumulator and yields a state). They are bound by the body
+    as its binders are: their ``free`` holds the statement's number, which keeps what uses them in its scope.
+    """
+
+    __slots__ = ("binders", "effects", "free", "number", "results", "statements")
+
+    binders: tuple[Value, ...]
+    statements: tuple[Node, ...]
+    results: tuple[Value, ...]
+    free: frozenset[int]
+    effects: frozenset[int]
+    number: int
+
+    def __init__(
+        self, number: int, binders: tuple[Value, ...], statements: tuple[Node, ...], results: tuple[Value, ...]
+    ) -> None:
+        bound = numbers(binders, statements)
+        self.number, self.binders, self.statements, self.results = number, binders, statements, results
+        used = union([value.free for value in results] + [node.free for node in statements])
+        self.free = used - bound if bound else used
+        self.effects = union([node.effects for node in statements]) - bound
+
+    @property
+    def types(self) -> tuple[Type, ...]:
+        return tuple(value.type for value in self.results)
+
+
+def numbers(binders: Iterable[Value], statements: Iterable[Node]) -> frozenset[int]:
+    """The numbers of what a scope binds."""
+    return frozenset([*[binder.number for binder in binders], *[statement.number for statement in statements]])
+
+
+def union(sets: list[frozenset[int]]) -> frozenset[int]:
+    """The union, sharing an operand where one contains the others (most programs have few binders)."""
+    total = NONE
+    for one in sets:
+        if one is not total and not one <= total:
+            total = one if total <= one else total | one
+    return total

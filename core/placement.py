@@ -1,0 +1,221 @@
+"""From the graph to a term: where each node is computed, and De Bruijn indices, in one final pass.
+
+A scope is the inside of a body. From each place of use a node rises out of scopes as far as its free binders allow,
+but not out of a branch of ``cond``: so what is used in both branches alone is computed in each, what is used
+outside too is computed there, and everything leaves the loops it does not depend on. There is one exception: what
+holds a loop itself leaves a branch if that takes it out of a surrounding loop, for it would run again and again
+there. Statements stay where they were recorded. Both walks use explicit stacks: a program may be as long as memory allows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from . import terms
+from .dims import Dim, DimAtom, Opaque
+from .graph import Body, Node, Value, numbers
+from .terms import Block, Operation
+from .types import Accumulator, ArrayType, Scalar, Type, dims
+
+
+class _Region:
+    """A scope of the program being laid out, with the nodes placed in it."""
+
+    __slots__ = ("body", "bound", "depth", "inner", "kind", "order", "parent")
+
+    def __init__(self, parent: _Region | None, body: Body, kind: str) -> None:
+        self.parent, self.body, self.kind = parent, body, kind
+        self.bound = numbers(body.binders, body.statements)
+        self.order: list[Node] = []
+        self.inner: dict[tuple[int, int], _Region] = {}
+        self.depth: int = parent.depth + 1 if parent else 0
+
+    def enter(self, node: Node, k: int) -> _Region:
+        region = self.inner.get((node.number, k))
+        if region is None:
+            region = self.inner[node.number, k] = _Region(self, node.bodies[k], node.op)
+        return region
+
+    def within(self, other: _Region) -> bool:
+        region = self
+        while region.depth > other.depth:
+            assert region.parent is not None
+            region = region.parent
+        return region is other
+
+
+def _risen(node: Node, region: _Region) -> _Region:
+    """The outermost scope in which a node used in ``region`` may be computed."""
+    if node.effects:
+        while node.number not in region.bound:
+            assert region.parent is not None, "a statement outside the scope that holds it"
+            region = region.parent
+        return region
+    home, branch = region, False
+    while region.parent is not None and node.free.isdisjoint(region.bound):
+        branch = branch or region.kind == "cond"
+        leaves_loop = region.kind in ("generate", "reduce", "loop")
+        region = region.parent
+        if not branch or (leaves_loop and node.bodies):
+            home, branch = region, False
+    return home
+
+
+class _Layout:
+    """Both walks over the graph from a root body."""
+
+    def __init__(self, root: Body) -> None:
+        self.root = _Region(None, root, "root")
+        self.homes: dict[int, list[_Region]] = {}
+        self.captured: dict[int, Value] = {}
+
+    def run(self) -> None:
+        self._collect()
+        for number, regions in self.homes.items():
+            self.homes[number] = [
+                r for r in regions if not any(other is not r and r.within(other) for other in regions)
+            ]
+        self._order()
+
+    def _is_captured(self, value: Value) -> bool:
+        """A value of an outer scope: it has free binders, none of them bound here."""
+        return bool(value.free) and value.free.isdisjoint(self._all_bound)
+
+    def _collect(self) -> None:
+        """Find all scopes that want a node, each the outermost for some use."""
+        self._all_bound = set(self.root.bound)
+        seen: set[tuple[int, int]] = set()
+        stack: list[tuple[Node, _Region]] = []
+        regions = [self.root]
+        while regions or stack:
+            if stack:
+                node, region = stack.pop()
+                home = _risen(node, region)
+                if (node.number, id(home)) in seen:
+                    continue
+                seen.add((node.number, id(home)))
+                self.homes.setdefault(node.number, []).append(home)
+                self._push(node.args, home, stack)
+                for k in range(len(node.bodies)):
+                    inner = home.enter(node, k)
+                    self._all_bound.update(inner.bound)
+                    regions.append(inner)
+                continue
+            region = regions.pop()
+            stack.extend((statement, region) for statement in region.body.statements)
+            self._push(region.body.results, region, stack)
+
+    def _push(self, values: Sequence[Value], region: _Region, stack: list[tuple[Node, _Region]]) -> None:
+        for value in values:
+            if self._is_captured(value):
+                self.captured.setdefault(value.number, value)
+            elif value.source is not None:
+                stack.append((value.source, region))
+
+    def _home(self, node: Node, region: _Region) -> _Region:
+        for home in self.homes[node.number]:
+            if region.within(home):
+                return home
+        raise AssertionError("a node that was not collected")
+
+    def _order(self) -> None:
+        """Put the nodes of each scope in an order in which arguments precede their users."""
+        done: set[tuple[int, int]] = set()
+        stack: list[tuple[Node, _Region, bool]] = []
+
+        def push(values: Sequence[Value], region: _Region) -> None:
+            for value in reversed(values):
+                if value.source is not None and value.number not in self.captured:
+                    stack.append((value.source, region, False))
+
+        push(self.root.body.results, self.root)
+        stack.extend((statement, self.root, False) for statement in reversed(self.root.body.statements))
+        while stack:
+            node, region, ready = stack.pop()
+            if ready:
+                region.order.append(node)
+                continue
+            home = self._home(node, region)
+            if (node.number, id(home)) in done:
+                continue
+            done.add((node.number, id(home)))
+            stack.append((node, home, True))
+            for k, body in reversed(list(enumerate(node.bodies))):
+                inner = home.enter(node, k)
+                push(body.results, inner)
+                stack.extend((statement, inner, False) for statement in reversed(body.statements))
+            push(node.args, home)
+
+
+def to_block(
+    binders: Sequence[Value], results: Sequence[Value], statements: Sequence[Node] = (), names: Sequence[str] = ()
+) -> tuple[Block, list[Value]]:
+    """The term of a body, and the values of outer scopes that it uses, which are bound before its binders."""
+    root = Body(0, tuple(binders), tuple(statements), tuple(results))
+    layout = _Layout(root)
+    layout.run()
+    captured = list(layout.captured.values())
+    writer = _Writer()
+    return writer.block(layout.root, [*captured, *binders], names), captured
+
+
+class _Writer:
+    """Writes a finished layout as a term."""
+
+    def __init__(self) -> None:
+        self.levels: dict[int, int] = {}
+        self.depth = 0
+        self.opaque: dict[int, Opaque] = {}
+
+    def block(self, region: _Region, binders: Sequence[Value], names: Sequence[str] = ()) -> Block:
+        base, bound = self.depth, []
+
+        def bind(value: Value) -> None:
+            self.levels[value.number] = self.depth
+            self.depth += 1
+            bound.append(value.number)
+
+        for binder in binders:
+            bind(binder)
+        operations = []
+        for node in region.order:
+            args = tuple([self.atom(arg) for arg in node.args])
+            blocks = tuple([self.block(region.inner[node.number, k], body.binders) for k, body in enumerate(node.bodies)])
+            static = tuple([self.dim(x) if isinstance(x, Dim) else x for x in node.static])
+            types = tuple([self.type(value.type) for value in node.results])
+            operations.append(Operation(node.op, static, args, blocks, types, node.origin))
+            for value in node.results:
+                bind(value)
+        results = tuple([self.atom(value) for value in region.body.results])
+        for number in bound:
+            del self.levels[number]
+        self.depth = base
+        types = tuple([self.type(binder.type) for binder in binders])
+        return Block(types, tuple(operations), results, tuple(names) or tuple([binder.name for binder in binders]))
+
+    def atom(self, value: Value) -> terms.Atom:
+        if value.atom is not None:
+            return value.atom
+        level = self.levels.get(value.number)
+        if level is None:
+            raise LookupError(value.name or repr(value))
+        return terms.Variable(self.depth - 1 - level, self.type(value.type))
+
+    def type(self, type: Type) -> Type:
+        """The type with opaque sizes numbered in the order in which they occur."""
+        if isinstance(type, Scalar) or all(dim.is_static() for dim in dims(type)):
+            return type
+        if isinstance(type, Accumulator):
+            return Accumulator(self.type(type.of))  # type: ignore[arg-type]
+        return ArrayType(type.scalar, tuple([self.dim(dim) for dim in type.dims]))
+
+    def dim(self, dim: Dim) -> Dim:
+        if dim.is_static():
+            return dim
+
+        def renumber(atom: DimAtom) -> Dim | None:
+            if not isinstance(atom, Opaque):
+                return None
+            return Dim.atom(self.opaque.setdefault(atom.number, Opaque(len(self.opaque))))
+
+        return dim.substitute(renumber)

@@ -1,0 +1,144 @@
+"""What a primitive is: a scalar operation as one row of data.
+
+A row holds everything every interpretation needs to know of an operation: its type rule, its NumPy meaning, its
+derivative, its LLVM spelling and how it prints. The rows themselves stand in ``primitives.py``. A derivative is
+written once, in the language itself: one linear function an operand, from a tangent to its contribution to the
+result's tangent. A linear function of one number is its own transpose, so forward and reverse mode use the same
+rule, and a rule may mask its argument before it meets a factor that is infinite.
+
+    tanh = primitive("tanh", numpy=np.tanh, llvm=Libm("tanh"),
+                     derivative=lambda y, x: (lambda t: t * (1 - y * y),))
+
+Calling a primitive applies it: elementwise with broadcasting to expressions, with its NumPy meaning to numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .types import Scalar
+
+Rule = Callable[..., Sequence[Callable[[Any], Any] | None]]
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """LLVM instructions as text, one a line, by kind of the operands; the last line defines ``%r``.
+
+    ``$0 $1 ...`` are the operands, ``$t`` their type (a scalar or vector type), ``$m`` the mask type of the same
+    width, ``$v`` the intrinsic suffix of ``$t`` (``f64``, ``v8f64``), ``$one`` a one of type ``$t``, ``$u`` the
+    result's type; other names after ``%`` are temporaries. Zero is written ``zeroinitializer``.
+    """
+
+    by_kind: dict[str, str]
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.by_kind.items()))
+
+
+@dataclass(frozen=True)
+class Libm:
+    """A function of the C mathematical library; on vectors, its vector version where there is one."""
+
+    function: str
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """The conversion of any scalar to ``target``, with NumPy's meaning of ``astype``."""
+
+    target: Scalar
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """The operation written in the language, from other primitives; on arguments of one scalar type."""
+
+    definition: Callable[..., Any]
+
+
+Spelling = Instructions | Libm | Conversion | Expansion
+
+
+@dataclass(frozen=True, eq=False)
+class Primitive:
+    """A scalar operation. Build one with :func:`primitive`."""
+
+    name: str
+    arity: int
+    operands: tuple[str, ...]  # the kinds it takes: "float", "int", "bool"
+    result: Scalar | None  # None: the operands' type
+    numpy: Callable[..., Any]
+    derivative: Rule | None
+    llvm: Spelling
+    infix: str | None = None  # as printed between two operands
+    commutative: bool = False
+    mixed: bool = False  # operands may differ in type (conversions have one operand of any type)
+    cost: int = 1  # about how many additions it is worth
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Apply elementwise; the result is an expression when an argument is one."""
+        if len(arguments) != self.arity:
+            raise TypeError(f"{self.name} takes {self.arity} argument(s), got {len(arguments)}")
+        for argument in arguments:
+            apply = getattr(argument, "apply_primitive", None)
+            if apply is not None:
+                return apply(self, arguments)
+        with np.errstate(all="ignore"):
+            return self.numpy(*arguments)
+
+    def result_type(self, types: Sequence[Scalar]) -> Scalar:
+        """The type of the result; TypeError says what the operation takes when the operands do not fit."""
+        for type in types:
+            if type.kind not in self.operands:
+                wanted = " or ".join(self.operands)
+                raise TypeError(f"{self.name} takes {wanted} operands, got {', '.join(map(str, types))}")
+        if not self.mixed and len(set(types)) > 1:
+            raise TypeError(f"{self.name} takes operands of one type, got {', '.join(map(str, types))}")
+        return types[0] if self.result is None else self.result
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Callable[[str], Primitive], tuple[str]]:
+        return lookup, (self.name,)
+
+
+PRIMITIVES: dict[str, Primitive] = {}
+
+
+def lookup(name: str) -> Primitive:
+    """The row with this name; KeyError when the table has none."""
+    return PRIMITIVES[name]
+
+
+def primitive(
+    name: str,
+    *,
+    numpy: Callable[..., Any],
+    llvm: Spelling,
+    derivative: Rule | None = None,
+    arity: int = 1,
+    operands: tuple[str, ...] = ("float",),
+    result: Scalar | None = None,
+    infix: str | None = None,
+    commutative: bool = False,
+    mixed: bool = False,
+    cost: int = 1,
+) -> Primitive:
+    """Add a primitive to the language and give it back; it is at once part of every interpretation.
+
+    ``numpy`` is its meaning on NumPy scalars and arrays; ``derivative(result, *operands)`` gives one linear
+    function (or None for zero) an operand; ``llvm`` its spelling. A primitive whose result is floating must have
+    a derivative: TypeError otherwise. A row with the name of another one replaces it.
+    """
+    floating = "float" in operands and (result is None or result.kind == "float")
+    if floating and derivative is None:
+        raise TypeError(f"primitive {name!r} has floating operands and result, so it needs a derivative")
+    row = Primitive(name, arity, operands, result, numpy, derivative, llvm, infix, commutative, mixed, cost)
+    PRIMITIVES[name] = row
+    return row

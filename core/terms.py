@@ -1,0 +1,220 @@
+"""The typed syntax tree: atoms, operations and blocks, in A-normal form with De Bruijn indices.
+
+An *operation* is applied to atoms and blocks and yields any number of results; a *block* binds parameters, then
+the results of its operations in order, and gives back some atoms. A block is every let and every lambda, so trees
+are as deep as the program is nested, never as deep as it is long. ``Variable(0)`` is the value bound last; an
+operation with ``k`` results binds ``k`` values, a statement binds none.
+
+    sum(x * x) of x: f64[n]
+
+    Block((f64[n],),                                             # x
+          (Operation("reduce", (n,), (Size(n), Literal(0.0)), (
+              Block((i64,), (Operation("index", (), (Variable(1), Variable(0))), ...)),
+              Block((f64, f64), (Operation("primitive", (add,), (Variable(1), Variable(0))),), (Variable(0),)),
+          )),),
+          (Variable(0),))
+
+Terms are immutable and compare by structure; hashes are computed once, at construction. Names and source lines
+(:class:`Origin`) are kept for people and ignored by equality. ``block.interpret(language)`` gives a term a meaning.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from .dims import Dim
+from .types import ArrayType, Scalar, Type, i64, scalar_of
+
+if TYPE_CHECKING:
+    from .language import Language
+
+A = TypeVar("A")
+O = TypeVar("O")
+B = TypeVar("B")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where an operation was written: the user's file and line, and a name for its result if there is one."""
+
+    file: str
+    line: int
+    name: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.file else "an unknown line"
+
+
+NOWHERE = Origin("", 0)
+
+# Atoms
+
+
+@dataclass(frozen=True)
+class Variable:
+    """The value bound ``index`` bindings ago."""
+
+    index: int
+    type: Type
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A scalar constant, known by its type and its bits: 0.0 and -0.0 differ, NaN equals itself."""
+
+    bits: int
+    type: Scalar
+
+    @staticmethod
+    def of(value: float | int | bool, type: Scalar) -> Literal:
+        if type.kind == "float":
+            code, number = ("<d", "<Q") if type.bits == 64 else ("<f", "<I")
+            return Literal(struct.unpack(number, struct.pack(code, value))[0], type)
+        return Literal(int(value), type)
+
+    @property
+    def value(self) -> float | int | bool:
+        if self.type.kind == "float":
+            code, number = ("<d", "<Q") if self.type.bits == 64 else ("<f", "<I")
+            return float(struct.unpack(code, struct.pack(number, self.bits))[0])
+        return bool(self.bits) if self.type.kind == "bool" else self.bits
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """An array captured from Python, copied at capture; known by its type and the digest of its content."""
+
+    array: np.ndarray[Any, Any]
+    type: ArrayType
+    digest: bytes
+
+    @staticmethod
+    def capture(array: np.ndarray[Any, Any]) -> Constant:
+        scalar = scalar_of(array.dtype)
+        if scalar is None or array.ndim == 0:
+            raise TypeError(f"an array of {array.dtype} cannot be a constant of a program")
+        copy = np.array(array, order="C")
+        copy.flags.writeable = False
+        type = ArrayType(scalar, tuple(map(Dim.of, copy.shape)))
+        return Constant(copy, type, hashlib.blake2b(copy.tobytes(), digest_size=16).digest())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and (self.type, self.digest) == (other.type, other.digest)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.digest))
+
+
+@dataclass(frozen=True)
+class Size:
+    """The value of a dim that the sizes of a call determine."""
+
+    dim: Dim
+    type: Scalar = i64
+
+
+Atom = Variable | Literal | Constant | Size
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a failed requirement says: its kind ("index", "division" or "size") and a message with ``{0}`` fields."""
+
+    kind: str
+    message: str
+    origin: Origin
+
+    def text(self, values: Sequence[int]) -> str:
+        return f"{self.message.format(*values)}, at {self.origin}"
+
+    def error(self, values: Sequence[int]) -> Exception:
+        """The exception to raise for these values."""
+        classes: dict[str, type[Exception]] = {"index": IndexError, "division": ZeroDivisionError, "size": ValueError}
+        return classes[self.kind](self.text(values))
+
+
+class Operation:
+    """A construct applied to atoms and blocks. ``types`` are the types of its results."""
+
+    __slots__ = ("_hash", "args", "blocks", "op", "origin", "static", "types")
+
+    def __init__(
+        self,
+        op: str,
+        static: tuple[Any, ...],
+        args: tuple[Atom, ...],
+        blocks: tuple[Block, ...],
+        types: tuple[Type, ...],
+        origin: Origin = NOWHERE,
+    ) -> None:
+        self.op, self.static, self.args, self.blocks, self.types, self.origin = op, static, args, blocks, types, origin
+        self._hash = hash((op, static, args, blocks, types))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Operation) or self._hash != other._hash:
+            return False
+        mine = (self.op, self.static, self.args, self.types, self.blocks)
+        return mine == (other.op, other.static, other.args, other.types, other.blocks)
+
+    def __repr__(self) -> str:
+        return f"Operation({self.op!r}, {self.static}, {self.args}, {self.blocks})"
+
+    def __reduce__(self) -> Any:
+        return Operation, (self.op, self.static, self.args, self.blocks, self.types, self.origin)
+
+
+class Block:
+    """Parameters, operations in order, and the atoms given back."""
+
+    __slots__ = ("_hash", "binders", "bindings", "names", "results")
+
+    def __init__(
+        self,
+        binders: tuple[Type, ...],
+        bindings: tuple[Operation, ...],
+        results: tuple[Atom, ...],
+        names: tuple[str, ...] = (),
+    ) -> None:
+        self.binders, self.bindings, self.results = binders, bindings, results
+        self.names = names or ("",) * len(binders)
+        self._hash = hash((binders, bindings, results))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Block) or self._hash != other._hash:
+            return False
+        return (self.binders, self.bindings, self.results) == (other.binders, other.bindings, other.results)
+
+    def __repr__(self) -> str:
+        return f"Block({self.binders}, {self.bindings}, {self.results})"
+
+    def __reduce__(self) -> Any:
+        return Block, (self.binders, self.bindings, self.results, self.names)
+
+    @property
+    def types(self) -> tuple[Type, ...]:
+        """The types of the results."""
+        return tuple(result.type for result in self.results)
+
+    def interpret(self, language: Language[A, O, B]) -> B:
+        """The meaning of this block in a language: a fold, one method a construct."""
+        return language.meaning_of_block(self)
+
+    def count(self) -> int:
+        """How many operations the block holds, at all depths: the size of a program."""
+        return sum(1 + sum(block.count() for block in binding.blocks) for binding in self.bindings)

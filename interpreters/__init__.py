@@ -1,0 +1,1 @@
+"""Interpretations of programs: evaluation, printing, checking and simplification."""

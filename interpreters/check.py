@@ -1,0 +1,211 @@
+"""The type checker: types a term again, and rejects one that is ill-typed. Run between passes under test.
+
+A walk over the operations with an environment of types (``core/type_rules.py`` has the rule of each construct). What
+the rules do not say is said here: a variable's index leads to a value of its type; blocks bind what their operation
+hands them; an accumulator is only written to and never leaves its scope; and an opaque size stands for one integer
+variable in scope. For that, every i64 variable has a *value* as a dim, as in the builder: the value of a computed
+extent must be what the type that it makes says it is.
+
+>>> from adze.core.types import f64, i64
+>>> from adze.core.terms import Block, Variable
+>>> check(Block((i64,), (), (Variable(0, f64),)))
+Traceback (most recent call last):
+TypeError: ill-typed term: variable 0 is written with type f64, but bound with type i64; in the results (%0: f64)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..core.dims import Dim, DimAtom, Opaque, arithmetic
+from ..core.environment import Env
+from ..core.program import Instance, Program, instance_of
+from ..core.terms import Atom, Block, Literal, Operation, Size, Variable
+from ..core.type_rules import binder_types, result_types
+from ..core.types import Accumulator, Type, dims, i64
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A bound value: its type, and its value as a dim when it is an integer."""
+
+    type: Type
+    value: Dim | None
+
+
+class _IllTyped(Exception):
+    """What is wrong, without the place."""
+
+
+def check(program: Program | Instance | Block) -> None:
+    """Type a program or term; TypeError, with the operation printed, when it is ill-typed."""
+    block = program if isinstance(program, Block) else instance_of(program).term
+    checker = _Checker()
+    try:
+        checker.block(block, Env(), block.binders)
+    except _IllTyped as error:
+        raise TypeError(f"ill-typed term: {error}") from None
+
+
+class _Checker:
+    """The sizes that opaque dims of the term stand for, in terms of the checker's own numbers."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.sizes: dict[int, Dim] = {}
+
+    # Blocks and operations
+
+    def block(self, block: Block, env: Env[_Entry], binders: Sequence[Type]) -> tuple[Type, ...]:
+        """The types of the results of a block that is handed parameters of these types."""
+        first = self.count
+        if tuple(block.binders) != tuple(binders):
+            raise _IllTyped(f"a block binds ({_types(block.binders)}) where its operation gives ({_types(binders)})")
+        for type in block.binders:
+            self.introduce(type)
+        env = env.enter([self.entry(type) for type in block.binders])
+        for position, operation in enumerate(block.bindings):
+            try:
+                env = env.extend(self.operation(operation, env))
+            except (_IllTyped, TypeError) as error:
+                place = f"operation {position}, {_text(operation)}, written at {operation.origin}"
+                raise _IllTyped(f"{error}; in {place}") from None
+        try:
+            for result in block.results:
+                self.atom(result, env)
+                if isinstance(result.type, Accumulator):
+                    raise _IllTyped("an accumulator leaves its scope")
+        except _IllTyped as error:
+            raise _IllTyped(f"{error}; in the results ({', '.join(map(_atom, block.results))})") from None
+        self.leave(first)
+        for result in block.results:
+            self.known(result.type, "leaves the block that makes it")
+        return block.types
+
+    def operation(self, operation: Operation, env: Env[_Entry]) -> list[_Entry]:
+        """Check an operation; what it binds."""
+        entries = [self.atom(arg, env) for arg in operation.args]
+        types = [arg.type for arg in operation.args]
+        for position, type in enumerate(types):
+            if isinstance(type, Accumulator) and (operation.op, position) != ("add_to", 0):
+                raise _IllTyped("an accumulator is only written to, by add_to")
+        if operation.op in ("generate", "loop"):
+            self.extent(operation.static[0], entries[0])
+        given = binder_types(operation.op, types, len(operation.blocks))
+        if len(given) != len(operation.blocks):
+            raise _IllTyped(f"{operation.op} has {len(given)} blocks, not {len(operation.blocks)}")
+        blocks = [self.block(block, env, types) for block, types in zip(operation.blocks, given, strict=True)]
+        expected = result_types(operation.op, operation.static, types, blocks)
+        if expected != operation.types:
+            raise _IllTyped(f"it yields ({_types(expected)}), but binds ({_types(operation.types)})")
+        for type in expected:
+            self.known(type, "is the size of nothing in scope")
+        bound = [self.entry(type) for type in expected]
+        if operation.op == "primitive" and expected == (i64,):
+            value = arithmetic(operation.static[0].name, [entry.value for entry in entries])
+            bound = [_Entry(i64, value or bound[0].value)]
+        elif operation.op == "size":
+            bound = [_Entry(i64, self.resolved(dims(types[0])[operation.static[0]]))]
+        return bound
+
+    def atom(self, atom: Atom, env: Env[_Entry]) -> _Entry:
+        match atom:
+            case Variable(index, type):
+                if not 0 <= index < len(env):
+                    raise _IllTyped(f"variable {index} is not bound: {len(env)} values are in scope")
+                entry = env.get(index)
+                if entry.type != type:
+                    raise _IllTyped(f"variable {index} is written with type {type}, but bound with type {entry.type}")
+                return entry
+            case Literal(bits, type):
+                return _Entry(type, Dim.of(bits) if type == i64 else None)
+            case Size(dim):
+                if not dim.is_static():
+                    raise _IllTyped(f"the size {dim} is not known from the arguments of a call")
+                return _Entry(i64, dim)
+        return _Entry(atom.type, None)
+
+    # Opaque sizes
+
+    def fresh(self) -> Dim:
+        self.count += 1
+        return Dim.atom(Opaque(self.count))
+
+    def entry(self, type: Type) -> _Entry:
+        return _Entry(type, self.fresh() if type == i64 else None)
+
+    def resolved(self, dim: Dim) -> Dim:
+        """A dim of the term in the checker's own numbers."""
+
+        def own(atom: DimAtom) -> Dim | None:
+            if not isinstance(atom, Opaque):
+                return None
+            if atom.number not in self.sizes:
+                raise _IllTyped(f"the size {atom} is the size of nothing in scope")
+            return self.sizes[atom.number]
+
+        return dim if dim.is_static() else dim.substitute(own)
+
+    def introduce(self, type: Type) -> None:
+        """Sizes of outer scopes that a parameter of the whole term has."""
+        for dim in dims(type):
+            for atom in dim.atoms():
+                if isinstance(atom, Opaque):
+                    self.sizes.setdefault(atom.number, self.fresh())
+
+    def extent(self, dim: Dim, extent: _Entry) -> None:
+        """The dim of a loop is its extent; a new opaque size in it is thereby known."""
+        if extent.value is None:
+            raise _IllTyped(f"an extent of type {extent.type}")
+        new = sorted({a.number for a in dim.atoms() if isinstance(a, Opaque) and a.number not in self.sizes})
+        for number in new[1:]:
+            self.sizes[number] = self.fresh()
+        if new:
+            # dim = c ? + rest, so ? = (extent - rest) / c: solved for c = 1, else taken on trust
+            unknown = Dim.atom(Opaque(new[0]))
+            rest = dim - unknown
+            solvable = Opaque(new[0]) not in rest.atoms() and len(new) == 1
+            self.sizes[new[0]] = extent.value - self.resolved(rest) if solvable else self.fresh()
+            if not solvable:
+                return
+        if self.resolved(dim).compare(extent.value) is not True:
+            raise _IllTyped(f"its size is written {dim}, but its extent is {extent.value}")
+
+    def known(self, type: Type, problem: str) -> None:
+        for dim in dims(type):
+            for atom in dim.atoms():
+                if isinstance(atom, Opaque) and atom.number not in self.sizes:
+                    raise _IllTyped(f"the size {atom} of a value of type {type} {problem}")
+
+    def leave(self, first: int) -> None:
+        """Forget the sizes that stand for variables of the block that ends."""
+        self.sizes = {
+            number: dim
+            for number, dim in self.sizes.items()
+            if all(not isinstance(atom, Opaque) or atom.number <= first for atom in dim.atoms())
+        }
+
+
+# Text
+
+
+def _atom(atom: Atom) -> str:
+    match atom:
+        case Variable(index, type):
+            return f"%{index}: {type}"
+        case Literal():
+            return f"{atom.value}: {atom.type}"
+        case Size(dim):
+            return f"size {dim}"
+    return f"constant: {atom.type}"
+
+
+def _text(operation: Operation) -> str:
+    static = "".join(f" {x}" for x in operation.static if not hasattr(x, "message"))
+    bound = f"{_types(operation.types)} = " if operation.types else ""
+    return f"{bound}{operation.op}{static}({', '.join(map(_atom, operation.args))})"
+
+
+def _types(types: Sequence[Type]) -> str:
+    return ", ".join(map(str, types))

@@ -1,0 +1,130 @@
+"""From a term back into the builder: the interpretation that rebuilds a program, and on which passes are built.
+
+An atom means ``env -> value``, an operation ``env -> values``, a block ``(env, arguments) -> values``; entering a
+block again emits its code again. With a plain builder this is the identity; with rules it is a simplifier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core.builder import Builder
+from ..core.dims import Dim
+from ..core.environment import Env
+from ..core.graph import Body, Value
+from ..core.language import Binding, Language
+from ..core.primitive import Primitive
+from ..core.terms import Constant, Failure
+from ..core.types import Accumulator, ArrayType, Scalar, Type
+
+Entries = Env[Any]
+Atom = Callable[[Entries], Value]
+Operation = Callable[[Entries], Sequence[Value]]
+Block = Callable[[Entries, Sequence[Value]], list[Value]]
+
+
+class Embed(Language[Atom, Operation, Block]):
+    """Rebuilds a term in a builder. While ``checks`` is false, requirements are left out.
+
+    An environment holds *entries*; ``entry`` and ``value`` lead from a value to its entry and back, so that a
+    transformation may keep more beside a value.
+    """
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder, self.checks = builder, True
+
+    def entry(self, value: Value) -> Any:
+        return value
+
+    def value(self, entry: Any) -> Value:
+        assert isinstance(entry, Value)
+        return entry
+
+    def variable(self, index: int, type: Type) -> Atom:
+        return lambda env: self.value(env.get(index))
+
+    def literal(self, value: float | int | bool, type: Scalar) -> Atom:
+        return lambda env: self.builder.literal(value, type)
+
+    def constant(self, array: Constant, type: ArrayType) -> Atom:
+        return lambda env: self.builder.atom(array)
+
+    def dim(self, dim: Dim) -> Atom:
+        return lambda env: self.builder.dim(dim)
+
+    def primitive(self, primitive: Primitive, args: Sequence[Atom]) -> Operation:
+        return lambda env: self.builder.emit("primitive", (primitive,), [a(env) for a in args])
+
+    def cond(self, test: Atom, then: Block, orelse: Block) -> Operation:
+        return lambda env: self.builder.cond(test(env), lambda: then(env, []), lambda: orelse(env, []))
+
+    def loop(self, dim: Dim, extent: Atom, initials: Sequence[Atom], body: Block) -> Operation:
+        def run(env: Entries) -> Sequence[Value]:
+            return self.builder.loop(extent(env), [a(env) for a in initials], lambda *state: body(env, state))
+
+        return run
+
+    def size(self, array: Atom, axis: int) -> Operation:
+        return lambda env: [self.builder.size(array(env), axis)]
+
+    def index(self, array: Atom, indices: Sequence[Atom]) -> Operation:
+        return lambda env: [self.builder.index(array(env), [i(env) for i in indices])]
+
+    def generate(self, dim: Dim, extent: Atom, body: Block) -> Operation:
+        return lambda env: self.builder.generate(extent(env), lambda i: body(env, [i]))
+
+    def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
+        def run(env: Entries) -> Sequence[Value]:
+            units = [a(env) for a in neutrals]
+            return self.builder.reduce(extent(env), units, lambda i: element(env, [i]), lambda *ab: operator(env, ab))
+
+        return run
+
+    def accumulate(self, initials: Sequence[Atom], body: Block) -> Operation:
+        def run(env: Entries) -> Sequence[Value]:
+            return accumulate(self.builder, [a(env) for a in initials], lambda *cells: body(env, cells))
+
+        return run
+
+    def add_to(self, accumulator: Atom, value: Atom, indices: Sequence[Atom]) -> Operation:
+        def run(env: Entries) -> Sequence[Value]:
+            return self.builder.emit("add_to", (), [accumulator(env), value(env), *[i(env) for i in indices]])
+
+        return run
+
+    def require(self, test: Atom, failure: Failure, values: Sequence[Atom]) -> Operation:
+        def run(env: Entries) -> Sequence[Value]:
+            if self.checks:
+                self.builder.require(test(env), failure, [v(env) for v in values])
+            return []
+
+        return run
+
+    def block(
+        self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Atom], names: Sequence[str]
+    ) -> Block:
+        def run(env: Entries, arguments: Sequence[Value]) -> list[Value]:
+            builder = self.builder
+            env = env.enter([self.entry(argument) for argument in arguments])
+            for name, argument in zip(names, arguments, strict=True):
+                argument.name = argument.name or name
+            outer = builder.origin
+            for operation, _, origin in bindings:
+                builder.origin = origin
+                env = env.extend([self.entry(value) for value in operation(env)])
+            builder.origin = outer
+            return [result(env) for result in results]
+
+        return run
+
+
+def accumulate(
+    builder: Builder, initials: Sequence[Value], body: Callable[..., Sequence[Value]]
+) -> tuple[Value, ...]:
+    """An accumulate over these initial values."""
+    types = [Accumulator(value.type) for value in initials if not isinstance(value.type, Accumulator)]
+    made: Body = builder.body(types, body)
+    return builder.emit("accumulate", (), initials, [made])
+
+

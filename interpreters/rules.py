@@ -1,0 +1,348 @@
+"""The simplifier's local rules: what an operation becomes when it is about to be emitted.
+
+Every rule holds for IEEE numbers to the bit: ``x * 0`` stays, since x may be infinite; ``x + 0.0`` stays, since x may
+be -0.0; ``x * 1`` and ``x - 0.0`` go. Reading an array that is cheap to compute computes it (``index(generate f, i)
+= f(i)``): this alone makes rows, slices, broadcasts and elementwise chains free.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.builder import Builder
+from ..core.graph import Body, Node, Value
+from ..core.primitive import Primitive
+from ..core.types import bool_, dims
+from .accumulators import rewrite_accumulate
+
+# An array element is computed where it is read when that costs at most about this many additions.
+CHEAP = 12
+
+Args = tuple[Value, ...]
+Bodies = tuple[Body, ...]
+Answer = Sequence[Value] | None
+
+
+def rewrite(builder: Builder, op: str, static: tuple[Any, ...], args: Args, bodies: Bodies) -> tuple[Value, ...] | None:
+    """The builder's rule (see ``Builder``): other values for this operation, or None."""
+    rule = _RULES.get(op)
+    answer = rule(builder, static, args, bodies) if rule else None
+    return None if answer is None else tuple(answer)
+
+
+# Scalars
+
+
+def _primitive(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
+    row: Primitive = static[0]
+    literals = [arg.literal for arg in args]
+    if all(x is not None for x in literals):
+        return [_fold(b, row, args)]
+    special = _ALGEBRA.get(row.name)
+    answer = special(b, *args) if special else None
+    if answer is not None:
+        return [answer]
+    if row.commutative and args[0].literal is None and args[1].literal is not None and row.infix not in ("==", "!="):
+        return [b.primitive(row, args[1], args[0])]  # literals first
+    return None
+
+
+def _fold(b: Builder, row: Primitive, args: Args) -> Value:
+    """Constant folding with the primitive's NumPy meaning."""
+    types = [arg.type for arg in args]
+    numbers = [np.array(arg.literal, dtype=t.dtype)[()] for arg, t in zip(args, types, strict=True)]  # type: ignore[union-attr]
+    with np.errstate(all="ignore"):
+        result = row.numpy(*numbers)
+    target = row.result_type(types)  # type: ignore[arg-type]
+    return b.literal(np.asarray(result).astype(target.dtype).item(), target)
+
+
+def _is(value: Value, number: float) -> bool:
+    return value.literal is not None and value.type != bool_ and value.literal == number
+
+
+def _is_zero(value: Value) -> bool:
+    """Positive zero: the neutral element of nothing but sums of derivatives, where it is an absent term."""
+    return _is(value, 0) and not np.signbit(float(value.literal or 0))
+
+
+def _operands(value: Value, name: str) -> tuple[Value, ...] | None:
+    source = value.source
+    if source is not None and source.op == "primitive" and source.static[0].name == name:
+        return source.args
+    return None
+
+
+def _is_float(value: Value) -> bool:
+    return getattr(value.type, "kind", "") == "float"
+
+
+def _add(b: Builder, x: Value, y: Value) -> Value | None:
+    for zero, other in ((x, y), (y, x)):
+        if _is(zero, 0) and (not _is_float(x) or np.signbit(float(zero.literal or 0))):
+            return other
+    if (inner := _operands(y, "negative")) is not None:
+        return b.primitive("subtract", x, inner[0])
+    if (inner := _operands(x, "negative")) is not None:
+        return b.primitive("subtract", y, inner[0])
+    return None
+
+
+def _subtract(b: Builder, x: Value, y: Value) -> Value | None:
+    if _is_zero(y):
+        return x
+    if (inner := _operands(y, "negative")) is not None:
+        return b.primitive("add", x, inner[0])
+    if not _is_float(x) and x.dim is not None and y.dim is not None and (x.dim - y.dim).constant is not None:
+        return b.literal((x.dim - y.dim).constant, x.type)  # type: ignore[arg-type]
+    return None
+
+
+def _multiply(b: Builder, x: Value, y: Value) -> Value | None:
+    for one, other in ((x, y), (y, x)):
+        if _is(one, 1):
+            return other
+        if _is(one, -1):
+            return b.primitive("negative", other)
+    first, second = _operands(x, "negative"), _operands(y, "negative")
+    if first is not None and second is not None:
+        return b.primitive("multiply", first[0], second[0])
+    if first is not None and y.literal is None:
+        return b.primitive("negative", b.primitive("multiply", first[0], y))
+    if second is not None and x.literal is None:
+        return b.primitive("negative", b.primitive("multiply", x, second[0]))
+    return None
+
+
+def _divide(b: Builder, x: Value, y: Value) -> Value | None:
+    if _is(y, 1):
+        return x
+    number = y.literal
+    if number is not None and np.isfinite(number) and abs(float(np.frexp(number)[0])) == 0.5 and abs(number) < 2.0**100:
+        return b.primitive("multiply", b.literal(1.0 / float(number), y.type), x)  # type: ignore[arg-type]
+    return None
+
+
+def _negative(b: Builder, x: Value) -> Value | None:
+    if (inner := _operands(x, "negative")) is not None:
+        return inner[0]
+    if (inner := _operands(x, "multiply")) is not None and inner[0].literal is not None:
+        return b.primitive("multiply", b.primitive("negative", inner[0]), inner[1])
+    return None
+
+
+def _not(b: Builder, x: Value) -> Value | None:
+    inner = _operands(x, "logical_not")
+    return None if inner is None else inner[0]
+
+
+def _and(b: Builder, x: Value, y: Value) -> Value | None:
+    for known, other in ((x, y), (y, x)):
+        if known.literal is not None:
+            return other if known.literal else known
+    return x if x is y else None
+
+
+def _or(b: Builder, x: Value, y: Value) -> Value | None:
+    for known, other in ((x, y), (y, x)):
+        if known.literal is not None:
+            return known if known.literal else other
+    return x if x is y else None
+
+
+def _compare_sizes(holds: Callable[[int], bool]) -> Callable[[Builder, Value, Value], Value | None]:
+    """A comparison of integers whose difference is a known number."""
+
+    def rule(b: Builder, x: Value, y: Value) -> Value | None:
+        if x.dim is not None and y.dim is not None:
+            difference = (x.dim - y.dim).constant
+            if difference is not None:
+                return b.literal(holds(difference), bool_)
+        return None
+
+    return rule
+
+
+_ALGEBRA: dict[str, Callable[..., Value | None]] = {
+    "add": _add,
+    "subtract": _subtract,
+    "multiply": _multiply,
+    "divide": _divide,
+    "negative": _negative,
+    "logical_not": _not,
+    "logical_and": _and,
+    "logical_or": _or,
+    "equal": _compare_sizes(lambda d: d == 0),
+    "not_equal": _compare_sizes(lambda d: d != 0),
+    "less": _compare_sizes(lambda d: d < 0),
+    "less_equal": _compare_sizes(lambda d: d <= 0),
+    "greater": _compare_sizes(lambda d: d > 0),
+    "greater_equal": _compare_sizes(lambda d: d >= 0),
+}
+
+
+# Control
+
+
+def _cond(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
+    then, orelse = bodies
+    if args[0].literal is not None:
+        return b.instantiate(then if args[0].literal else orelse, [])
+    if (inner := _operands(args[0], "logical_not")) is not None:
+        return b.emit("cond", (), [inner[0]], [orelse, then])
+    if not then.statements and not orelse.statements:
+        if all(x is y for x, y in zip(then.results, orelse.results, strict=True)):
+            return then.results
+        return _cond_without_invariants(b, args[0], then, orelse)
+    return None
+
+
+def _cond_without_invariants(b: Builder, test: Value, then: Body, orelse: Body) -> Answer:
+    """Results that both branches agree on leave the cond."""
+    differ = [k for k, (x, y) in enumerate(zip(then.results, orelse.results, strict=True)) if x is not y]
+    if len(differ) == len(then.results):
+        return None
+    branches = [b.close((), (), tuple([body.results[k] for k in differ])) for body in (then, orelse)]
+    chosen = dict(zip(differ, b.emit("cond", (), [test], branches), strict=True))
+    return [chosen.get(k, value) for k, value in enumerate(then.results)]
+
+
+def _require(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
+    return [] if args[0].literal is True else None
+
+
+# Arrays
+
+
+def _index(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
+    array, indices = args[0], list(args[1:])
+    element = element_of(b, array, indices, _is_cheap)
+    return None if element is None else [element]
+
+
+def element_of(
+    b: Builder, array: Value, indices: Sequence[Value], admits: Callable[[list[Body], Value], bool]
+) -> Value | None:
+    """``index(generate f, i) = f(i)``, through nested generates, where the chain of bodies is admitted."""
+    chain: list[Body] = []
+    mapping: dict[Value, Value] = {}
+    value, remaining = array, list(indices)
+    while remaining and value.source is not None and value.source.op == "generate" and not value.source.effects:
+        body = value.source.bodies[0]
+        chain.append(body)
+        mapping[body.binders[0]] = remaining.pop(0)
+        value = body.results[value.position]
+    if not chain:
+        return None
+    if remaining:
+        # What is left is an array of an outer scope, read with the remaining indices.
+        if not value.free.isdisjoint({binder.number for binder in mapping}):
+            return None
+        return b.index(value, remaining)
+    return b.substitute([value], mapping)[0] if admits(chain, value) else None
+
+
+def _is_cheap(chain: list[Body], value: Value) -> bool:
+    """Whether computing one element costs no more than about a read."""
+    return scalar_cost(value, frozenset([binder.number for body in chain for binder in body.binders])) <= CHEAP
+
+
+def scalar_cost(value: Value, binders: frozenset[int]) -> float:
+    """About how many additions it takes to compute a scalar inside these binders; infinite with inner loops."""
+    cost = 0.0
+    for node in nodes_within([value], binders):
+        if node.op == "primitive":
+            cost += node.static[0].cost
+        elif node.op in ("index", "size"):
+            cost += 1
+        elif node.op == "cond":
+            inner = [result for body in node.bodies for result in body.results]
+            cost += 1 + sum(scalar_cost(result, frozenset()) if not result.free else 0 for result in inner)
+        else:
+            return float("inf")
+        if cost > 1000:
+            break
+    return cost
+
+
+def nodes_within(values: Sequence[Value], binders: frozenset[int]) -> Iterator[Node]:
+    """The nodes that depend on the binders, those inside branches of a cond included; bodies of loops are not entered."""
+    stack = [value.source for value in values if value.source is not None]
+    seen: set[int] = set()
+    while stack:
+        node = stack.pop()
+        if node.number in seen or node.free.isdisjoint(binders):
+            continue
+        seen.add(node.number)
+        yield node
+        stack.extend([arg.source for arg in node.args if arg.source is not None])
+        if node.op == "cond":
+            stack.extend([r.source for body in node.bodies for r in body.results if r.source is not None])
+
+
+def _generate(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
+    body = bodies[0]
+    if not body.results and not body.statements:
+        return []
+    if body.statements or len(body.results) != 1:
+        return None
+    array = _reads_in_order(body.results[0], [body.binders[0]])
+    inner = dims(body.results[0].type)
+    return [array] if array is not None and dims(array.type) == (args[0].dim, *inner) else None
+
+
+def _reads_in_order(value: Value, binders: list[Value]) -> Value | None:
+    """The array a of ``generate i. generate j. a[i, j]``, when that is what the body says."""
+    while value.source is not None and value.source.op == "generate" and not value.source.effects:
+        if len(value.source.bodies[0].results) != 1:
+            return None
+        binders.append(value.source.bodies[0].binders[0])
+        value = value.source.bodies[0].results[0]
+    source = value.source
+    if source is None or source.op != "index" or list(source.args[1:]) != binders:
+        return None
+    array = source.args[0]
+    if not array.free.isdisjoint({binder.number for binder in binders}):
+        return None
+    return array
+
+
+def _reduce(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
+    element = bodies[0]
+    if operator_name(bodies[1]) == "add" and len(element.results) == 1 and _is_zero(element.results[0]):
+        return [element.results[0]]
+    return None
+
+
+def operator_name(operator: Body) -> str | None:
+    """The primitive that an operator's body applies to its two elements, if that is all it does."""
+    if len(operator.results) == 1 and operator.results[0].source is not None:
+        source = operator.results[0].source
+        if source.op == "primitive" and set(source.args) == set(operator.binders) and len(source.args) == 2:
+            row: Primitive = source.static[0]
+            if row.commutative or source.args == operator.binders or row.name in ("minimum", "maximum"):
+                return row.name
+    return None
+
+
+def _accumulate(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
+    return rewrite_accumulate(b, args, bodies[0])
+
+
+def _add_to(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
+    return [] if _is_zero(args[1]) else None
+
+
+_RULES: dict[str, Callable[[Builder, tuple[Any, ...], Args, Bodies], Answer]] = {
+    "primitive": _primitive,
+    "cond": _cond,
+    "require": _require,
+    "index": _index,
+    "generate": _generate,
+    "reduce": _reduce,
+    "accumulate": _accumulate,
+    "add_to": _add_to,
+}

@@ -1,0 +1,476 @@
+"""Simplify: the same program with less work in it.
+
+One round folds a term into a meaning with two parts. ``analyse`` runs backwards and finds what is needed: results of
+loops, branches and accumulators that nobody asks for, states that feed only themselves, updates of accumulators whose
+final value is dead. ``emit`` rebuilds what is left through a builder whose rules fold constants, apply algebra, share
+common subexpressions and compute cheap array elements where they are read (``rules.py``), and turns accumulators into
+reductions (``accumulators.py``). An array that is expensive to compute and read exactly once, in the loops it was
+made in, is computed there (fusion without duplicated work). Rounds repeat until nothing changes.
+
+    for i < n: t = for j < m: exp(x[j] + 0)          t = for j < m: exp(x[j])
+               y[i] = sum(j < m: t[j] * 1) + z[i]    for i < n: sum(j < m: t[j]) + z[i]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ..core.builder import Builder, build, current
+from ..core.dims import Dim, DimAtom, Opaque
+from ..core.environment import Env
+from ..core.graph import Value
+from ..core.language import Binding, Language
+from ..core.placement import to_block
+from ..core.primitive import Primitive
+from ..core.terms import Block, Constant, Failure
+from ..core.types import Accumulator, ArrayType, Scalar, Type
+from .embed import accumulate
+from .rules import rewrite
+
+ROUNDS = 8
+
+
+def simplify(block: Block, fuse: bool = True) -> Block:
+    """The simplified term of a closed block, equal to it for all inputs (but for signs of zeros).
+
+    Without ``fuse`` an array that is expensive to compute stays where it is made.
+    """
+    for _ in range(ROUNDS):
+        before, block = block, _round(block, fuse)
+        if block == before:
+            break
+    return block
+
+
+def _round(block: Block, fuse: bool) -> Block:
+    meaning = block.interpret(_Simplify(fuse))
+    uses = [Use(()) for _ in block.binders]
+    meaning.analyse(Env(), uses, range(len(block.results)), ())
+    with build(rewrite) as builder:
+        binders = fresh_binders(builder, block)
+        results = meaning.emit(Env(), binders, range(len(block.results)))
+        simplified, captured = to_block(binders, results, builder.scopes[0].statements, block.names)
+        assert not captured
+        return simplified
+
+
+def fresh_binders(builder: Builder, block: Block) -> list[Value]:
+    """Binders for a block's parameters; sizes known by number only get numbers of this builder."""
+    numbers: dict[int, Dim] = {}
+
+    def renumber(atom: DimAtom) -> Dim | None:
+        if not isinstance(atom, Opaque):
+            return None
+        return numbers.setdefault(atom.number, Dim.atom(Opaque(-1 - atom.number)))
+
+    def renamed(type: Type) -> Type:
+        if isinstance(type, Accumulator):
+            return Accumulator(renamed(type.of))  # type: ignore[arg-type]
+        if isinstance(type, ArrayType):
+            return ArrayType(type.scalar, tuple([dim.substitute(renumber) for dim in type.dims]))
+        return type
+
+    return [builder.variable(renamed(type), name) for type, name in zip(block.binders, block.names, strict=True)]
+
+
+# What is known of a value while a block is analysed
+
+
+class Use:
+    """How a bound value is used: where it is read as an array, and whether in any other way."""
+
+    __slots__ = ("escapes", "live", "loops", "reads", "results")
+
+    def __init__(self, loops: tuple[Use, ...]) -> None:
+        self.loops = loops  # the loop variables around its definition
+        self.live = False
+        self.reads: dict[int, tuple[list[Use | None], tuple[Use, ...]]] = {}  # by site: indices, loops around it
+        self.results = 0  # times it is a result of its own block
+        self.escapes = False
+
+    def read_once_in_place(self) -> bool:
+        """One read, at the variables of exactly the loops that lie between definition and read, in their order."""
+        if self.escapes or self.results or len(self.reads) != 1:
+            return False
+        indices, loops = next(iter(self.reads.values()))
+        between = loops[len(self.loops) :]
+        return tuple(indices[: len(between)]) == between and len(set(map(id, between))) == len(between)
+
+    def only_a_result(self) -> bool:
+        return self.results == 1 and not self.escapes and not self.reads
+
+
+Effects = set[Use]  # accumulators that are updated; requirements count as updates of this one:
+_REQUIREMENTS = Use(())
+
+Uses = Env[Use]
+
+
+@dataclass(frozen=True)
+class _Delayed:
+    """A generate that is computed where it is read."""
+
+    body: _Block
+    env: Env[_Entry]
+    position: int
+
+    def at(self, indices: Sequence[Value]) -> Value:
+        return self.body.element(self.env, indices[0], self.position, indices[1:])
+
+
+_Entry = Value | _Delayed | None  # None: dead, not emitted
+
+
+@dataclass(frozen=True)
+class _Atom:
+    use: Callable[[Uses], Use | None]
+    emit: Callable[[Env[_Entry]], _Entry]
+
+    def need(self, env: Uses) -> None:
+        use = self.use(env)
+        if use is not None:
+            use.live = use.escapes = True
+
+    def value(self, env: Env[_Entry]) -> Value:
+        value = self.emit(env)
+        assert isinstance(value, Value)
+        return value
+
+
+class _Operation:
+    """A pure operation without blocks; the others override."""
+
+    def __init__(self, args: Sequence[_Atom], emit: Callable[[list[Value]], Sequence[Value]]) -> None:
+        self.args, self.build = args, emit
+
+    def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
+        """Mark what the live results (and live effects) need; the effects that are live."""
+        if live:
+            self.need(env, self.args)
+        return set()
+
+    def need(self, env: Uses, args: Iterable[_Atom]) -> None:
+        for arg in args:
+            arg.need(env)
+
+    def emit(self, env: Env[_Entry], live: set[int]) -> Sequence[_Entry]:
+        return self.build([arg.value(env) for arg in self.args])
+
+
+class _Index(_Operation):
+    def __init__(self, array: _Atom, indices: Sequence[_Atom]) -> None:
+        self.array, self.indices = array, indices
+
+    def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
+        if live:
+            self.need(env, self.indices)
+            use = self.array.use(env)
+            if use is not None:
+                use.live = True
+                use.reads[id(self)] = ([index.use(env) for index in self.indices], loops)
+        return set()
+
+    def emit(self, env: Env[_Entry], live: set[int]) -> Sequence[_Entry]:
+        array = self.array.emit(env)
+        indices = [index.value(env) for index in self.indices]
+        if isinstance(array, _Delayed):
+            return [array.at(indices)]
+        assert array is not None
+        return [current().index(array, indices)]
+
+
+class _Generate(_Operation):
+    def __init__(self, extent: _Atom, body: _Block) -> None:
+        self.extent, self.body = extent, body
+
+    def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
+        variable = Use(loops)
+        effects = self.body.analyse(env, [variable], sorted(live), (*loops, variable))
+        if live or effects:
+            self.extent.need(env)
+        return effects
+
+    def emit(self, env: Env[_Entry], live: set[int]) -> Sequence[_Entry]:
+        wanted = sorted(live)
+        made = current().generate(self.extent.value(env), lambda i: self.body.emit(env, [i], wanted))
+        return _spread(wanted, made, self.body.width)
+
+
+class _Reduce(_Operation):
+    def __init__(self, extent: _Atom, neutrals: Sequence[_Atom], element: _Block, operator: _Block) -> None:
+        self.extent, self.neutrals, self.element, self.operator = extent, neutrals, element, operator
+
+    def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
+        if live:
+            self.need(env, [self.extent, *self.neutrals])
+        variable = Use(loops)
+        every = range(len(self.neutrals)) if live else ()
+        effects = self.element.analyse(env, [variable], every, (*loops, variable))
+        opaque = (*loops, Use(()))  # the operator runs any number of times
+        return effects | self.operator.analyse(env, [Use(opaque) for _ in range(2 * len(self.neutrals))], every, opaque)
+
+    def emit(self, env: Env[_Entry], live: set[int]) -> Sequence[_Entry]:
+        every = range(len(self.neutrals))
+        return current().reduce(
+            self.extent.value(env),
+            [neutral.value(env) for neutral in self.neutrals],
+            lambda i: self.element.emit(env, [i], every),
+            lambda *ab: self.operator.emit(env, ab, every),
+        )
+
+
+class _Cond(_Operation):
+    def __init__(self, test: _Atom, branches: Sequence[_Block]) -> None:
+        self.test, self.branches = test, branches
+
+    def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
+        effects: Effects = set()
+        for branch in self.branches:
+            effects |= branch.analyse(env, [], sorted(live), loops)
+        if live or effects:
+            self.test.need(env)
+        return effects
+
+    def emit(self, env: Env[_Entry], live: set[int]) -> Sequence[_Entry]:
+        wanted = sorted(live)
+        then, orelse = self.branches
+        made = current().cond(
+            self.test.value(env), lambda: then.emit(env, [], wanted), lambda: orelse.emit(env, [], wanted)
+        )
+        return _spread(wanted, made, then.width)
+
+
+class _Loop(_Operation):
+    def __init__(self, extent: _Atom, initials: Sequence[_Atom], body: _Block) -> None:
+        self.extent, self.initials, self.body = extent, initials, body
+        self.needed: list[int] = []
+
+    def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
+        count = len(self.initials)
+        wanted = set(live)
+        while True:
+            variable = Use(loops)
+            inner = (*loops, variable)
+            state = [Use(inner) for _ in self.initials]
+            effects = self.body.analyse(env, [variable, *state], sorted(wanted), inner)
+            more = {k for k in range(count) if state[k].live} - wanted
+            if not more:
+                break
+            wanted |= more
+        self.needed = sorted(wanted)
+        if wanted or effects:
+            self.need(env, [self.extent, *[self.initials[k] for k in self.needed if k < count]])
+        return effects
+
+    def emit(self, env: Env[_Entry], live: set[int]) -> Sequence[_Entry]:
+        count = len(self.initials)
+        states = [k for k in self.needed if k < count]
+
+        def body(i: Value, *values: Value) -> list[Value]:
+            state: list[_Entry] = [None] * count
+            for k, value in zip(states, values, strict=True):
+                state[k] = value
+            return self.body.emit(env, [i, *state], self.needed)
+
+        initials = [self.initials[k].value(env) for k in states]
+        return _spread(self.needed, current().loop(self.extent.value(env), initials, body), self.body.width)
+
+
+class _Accumulate(_Operation):
+    def __init__(self, initials: Sequence[_Atom], body: _Block) -> None:
+        self.initials, self.body = initials, body
+
+    def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
+        cells = [Use(loops) for _ in self.initials]
+        for k, cell in enumerate(cells):
+            cell.live = k in live
+        count = len(cells)
+        effects = self.body.analyse(env, cells, [k - count for k in sorted(live) if k >= count], loops)
+        self.need(env, [self.initials[k] for k in sorted(live) if k < count])
+        return effects - set(cells)
+
+    def emit(self, env: Env[_Entry], live: set[int]) -> Sequence[_Entry]:
+        count = len(self.initials)
+        kept = [k for k in sorted(live) if k < count]
+        wanted = [k - count for k in sorted(live) if k >= count]
+
+        def body(*values: Value) -> list[Value]:
+            cells: list[_Entry] = [None] * count
+            for k, value in zip(kept, values, strict=True):
+                cells[k] = value
+            return self.body.emit(env, cells, wanted)
+
+        made = accumulate(current(), [self.initials[k].value(env) for k in kept], body)
+        return _spread(sorted(live), made, count + self.body.width)
+
+
+class _AddTo(_Operation):
+    def __init__(self, accumulator: _Atom, operands: Sequence[_Atom]) -> None:
+        self.accumulator, self.operands = accumulator, operands
+
+    def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
+        cell = self.accumulator.use(env)
+        assert cell is not None
+        if not cell.live:
+            return set()
+        self.need(env, self.operands)
+        return {cell}
+
+    def emit(self, env: Env[_Entry], live: set[int]) -> Sequence[_Entry]:
+        return current().emit("add_to", (), [self.accumulator.value(env), *[x.value(env) for x in self.operands]])
+
+
+class _Require(_Operation):
+    def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
+        self.need(env, self.args)
+        return {_REQUIREMENTS}
+
+
+def _spread(positions: Sequence[int], values: Sequence[Value], width: int) -> list[_Entry]:
+    """Values at their positions among ``width`` results, None elsewhere."""
+    results: list[_Entry] = [None] * width
+    for position, value in zip(positions, values, strict=True):
+        results[position] = value
+    return results
+
+
+@dataclass
+class _Step:
+    """What the analysis found out about one binding."""
+
+    needed: bool = False
+    live: set[int] = field(default_factory=set)
+    delayed: set[int] = field(default_factory=set)
+    only_results: set[int] = field(default_factory=set)
+
+
+class _Block:
+    def __init__(
+        self, bindings: Sequence[Binding], results: Sequence[_Atom], names: Sequence[str], fuse: bool
+    ) -> None:
+        self.bindings, self.results, self.names, self.fuse = bindings, results, names, fuse
+        self.width = len(results)
+        self.steps: list[_Step] = []
+
+    def analyse(self, env: Uses, arguments: Sequence[Use], wanted: Iterable[int], loops: tuple[Use, ...]) -> Effects:
+        env = env.enter(arguments)
+        before: list[Uses] = []
+        uses: list[list[Use]] = []
+        for binding in self.bindings:
+            before.append(env)
+            uses.append([Use(loops) for _ in binding.types])
+            env = env.extend(uses[-1])
+        for position in wanted:
+            use = self.results[position].use(env)
+            if use is not None:
+                use.live = True
+                use.results += 1
+                use.escapes = use.escapes or not any(use is own for step in uses for own in step)
+        effects: Effects = set()
+        self.steps = [_Step() for _ in self.bindings]
+        for k in reversed(range(len(self.bindings))):
+            step, operation = self.steps[k], self.bindings[k].operation
+            step.live = {position for position, use in enumerate(uses[k]) if use.live}
+            own = operation.analyse(before[k], step.live, loops)
+            step.needed = bool(step.live or own)
+            effects |= own
+            if self.fuse and isinstance(operation, _Generate) and not own:
+                step.delayed = {p for p in step.live if uses[k][p].read_once_in_place()}
+                step.only_results = {p for p in step.live if uses[k][p].only_a_result()}
+        return effects
+
+    def emit(self, env: Env[_Entry], arguments: Sequence[_Entry], wanted: Iterable[int]) -> list[Value]:
+        env = self._bindings(env, arguments, None)
+        return [self.results[position].value(env) for position in wanted]
+
+    def element(self, env: Env[_Entry], i: Value, position: int, rest: Sequence[Value]) -> Value:
+        """One element of a result that is an array (the result itself when no indices are left)."""
+        env = self._bindings(env, [i], position if rest else None)
+        result = self.results[position].emit(env)
+        if isinstance(result, _Delayed):
+            return result.at(rest)
+        assert result is not None
+        return current().index(result, rest)
+
+    def _bindings(
+        self, env: Env[_Entry], arguments: Sequence[_Entry], entered: int | None
+    ) -> Env[_Entry]:
+        """Emit what is needed; the result that will be entered by an index is delayed if it is used for that alone."""
+        builder, outer = current(), current().origin
+        for name, argument in zip(self.names, arguments, strict=True):
+            if isinstance(argument, Value) and argument.source is None and not argument.name:
+                argument.name = name
+        env = env.enter(arguments)
+        for binding, step in zip(self.bindings, self.steps, strict=True):
+            if not step.needed:
+                env = env.extend([None] * len(binding.types))
+                continue
+            builder.origin = binding.origin
+            delayed = step.delayed if entered is None else step.delayed | step.only_results
+            entries: list[_Entry] = [None] * len(binding.types)
+            if delayed != step.live or not delayed:
+                entries = list(binding.operation.emit(env, step.live - delayed))
+            for position in delayed:
+                entries[position] = _Delayed(binding.operation.body, env, position)
+            env = env.extend(entries)
+        builder.origin = outer
+        return env
+
+
+class _Simplify(Language[_Atom, _Operation, _Block]):
+    def __init__(self, fuse: bool) -> None:
+        self.fuse = fuse
+
+    def variable(self, index: int, type: Type) -> _Atom:
+        return _Atom(lambda env: env.get(index), lambda env: env.get(index))
+
+    def literal(self, value: float | int | bool, type: Scalar) -> _Atom:
+        return _Atom(lambda env: None, lambda env: current().literal(value, type))
+
+    def constant(self, array: Constant, type: ArrayType) -> _Atom:
+        return _Atom(lambda env: None, lambda env: current().atom(array))
+
+    def dim(self, dim: Dim) -> _Atom:
+        return _Atom(lambda env: None, lambda env: current().dim(dim))
+
+    def primitive(self, primitive: Primitive, args: Sequence[_Atom]) -> _Operation:
+        return _Operation(args, lambda values: current().emit("primitive", (primitive,), values))
+
+    def cond(self, test: _Atom, then: _Block, orelse: _Block) -> _Operation:
+        return _Cond(test, [then, orelse])
+
+    def loop(self, dim: Dim, extent: _Atom, initials: Sequence[_Atom], body: _Block) -> _Operation:
+        return _Loop(extent, initials, body)
+
+    def size(self, array: _Atom, axis: int) -> _Operation:
+        return _Operation([array], lambda values: [current().size(values[0], axis)])
+
+    def index(self, array: _Atom, indices: Sequence[_Atom]) -> _Operation:
+        return _Index(array, indices)
+
+    def generate(self, dim: Dim, extent: _Atom, body: _Block) -> _Operation:
+        return _Generate(extent, body)
+
+    def reduce(self, extent: _Atom, neutrals: Sequence[_Atom], element: _Block, operator: _Block) -> _Operation:
+        return _Reduce(extent, neutrals, element, operator)
+
+    def accumulate(self, initials: Sequence[_Atom], body: _Block) -> _Operation:
+        return _Accumulate(initials, body)
+
+    def add_to(self, accumulator: _Atom, value: _Atom, indices: Sequence[_Atom]) -> _Operation:
+        return _AddTo(accumulator, [value, *indices])
+
+    def require(self, test: _Atom, failure: Failure, values: Sequence[_Atom]) -> _Operation:
+        def emit(operands: list[Value]) -> Sequence[Value]:
+            current().require(operands[0], failure, operands[1:])
+            return []
+
+        return _Require([test, *values], emit)
+
+    def block(
+        self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[_Atom], names: Sequence[str]
+    ) -> _Block:
+        return _Block(bindings, results, names, self.fuse)
+
+

@@ -1,0 +1,68 @@
+"""The shape of the repository: the linked folders, the direction of imports, the checks at run time."""
+
+import ast
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typeguard
+
+import adze
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# What each folder may import of the others.
+MAY_IMPORT = {
+    "core": {"core"},
+    "interpreters": {"interpreters", "core"},
+    "ad": {"ad", "core", "interpreters"},
+    "backends": {"backends", "core", "interpreters"},
+}
+
+
+def imported(file: Path) -> Iterator[tuple[int, str]]:
+    """The line and the absolute name of every import in a file of the package, also inside functions."""
+    package = ["adze", *file.relative_to(ROOT).parent.parts]
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            for alias in node.names:
+                yield node.lineno, ".".join([*base, *filter(None, [node.module]), alias.name])
+
+
+@pytest.mark.parametrize("folder", MAY_IMPORT)
+def test_links(folder: str) -> None:
+    link = ROOT / "adze" / folder
+    assert link.is_symlink() and str(link.readlink()) == f"../{folder}"
+    module = importlib.import_module(f"adze.{folder}")
+    assert module.__name__ == f"adze.{folder}"
+
+
+def test_modules_have_one_name() -> None:
+    for folder in MAY_IMPORT:
+        wrong = [name for name in sys.modules if name == folder or name.startswith(f"{folder}.")]
+        assert not wrong, f"imported without the package's name: {wrong}"
+
+
+@pytest.mark.parametrize("folder", MAY_IMPORT)
+def test_imports_never_point_up(folder: str) -> None:
+    wrong = []
+    for file in sorted((ROOT / folder).rglob("*.py")):
+        for line, name in imported(file):
+            parts = name.split(".")
+            if parts[0] in MAY_IMPORT or (
+                parts[0] == "adze" and parts[1:2] not in [[f] for f in MAY_IMPORT[folder]]
+            ):
+                wrong.append(f"{file.relative_to(ROOT)}:{line}: {name}")
+    assert not wrong, f"{folder} may import only {sorted(MAY_IMPORT[folder])} of adze: " + ", ".join(wrong)
+
+
+def test_the_package_is_checked_at_run_time(request: pytest.FixtureRequest) -> None:
+    assert request.config.getoption("typeguard_packages") == "adze"
+    hooks = [finder for finder in sys.meta_path if type(finder).__module__.startswith(typeguard.__name__)]
+    assert any(getattr(finder, "should_instrument", lambda name: False)(adze.__name__) for finder in hooks)

@@ -1,0 +1,540 @@
+"""The LLVM back end against a plain run of the same loops: every kind of loop, every scalar type, all tails."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import plain_loops
+import pytest
+from plain_loops import apply, at, const, fma, loop, put, var
+
+from adze.backends.llvm.assemble import Code
+from adze.backends.llvm.host import Machine, host, host_target
+from adze.backends.llvm.jit import Executable, Failure
+from adze.backends.loops import (
+    Allocate,
+    Assign,
+    Buffer,
+    Declare,
+    Function,
+    If,
+    Let,
+    Reduction,
+    Require,
+    Select,
+    Statement,
+)
+from adze.backends.loops_check import check
+from adze.core.primitive import lookup
+from adze.core.types import SCALARS, Scalar, bool_, f32, f64, i32, i64
+
+SIZES = (0, 1, 7, 8, 9, 31, 32, 33, 100)
+THREADS = (1, 2, 7)
+
+
+def values(scalar: Scalar, shape: Any, seed: int = 0) -> np.ndarray:
+    """Small numbers of a type: integers, and quarters where there are any."""
+    numbers = np.random.default_rng(seed).integers(-20, 21, shape)
+    if scalar.kind == "float":
+        return (numbers / 4).astype(scalar.dtype)
+    return (numbers > 0) if scalar.kind == "bool" else numbers.astype(scalar.dtype)
+
+
+def call(executable: Executable, arrays: list[np.ndarray], sizes: list[int], threads: int = 1) -> Failure | None:
+    return executable.run([array.ctypes.data for array in arrays], sizes, threads)
+
+
+def compare(function: Function, arguments: list[np.ndarray], sizes: list[int], executable: Executable) -> None:
+    """Compiled code, on every number of threads, gives bit for bit what the plain run gives."""
+    shapes = []
+    names = dict(zip(function.sizes, sizes))
+    for buffer in function.results:
+        shapes.append([names[each.name] if hasattr(each, "name") else each.value for each in buffer.extents])
+    wanted = [np.zeros(shape, buffer.scalar.dtype) for shape, buffer in zip(shapes, function.results)]
+    plain_loops.run(function, arguments + wanted, sizes)
+    for threads in THREADS:
+        found = [np.zeros(shape, buffer.scalar.dtype) for shape, buffer in zip(shapes, function.results)]
+        assert call(executable, arguments + found, sizes, threads) is None
+        for a, b in zip(found, wanted):
+            np.testing.assert_array_equal(a, b)
+
+
+def compiled(function: Function) -> Executable:
+    check(function)
+    return Executable(function)
+
+
+# Kinds of loops
+
+
+@pytest.mark.parametrize("scalar", SCALARS.values(), ids=str)
+@pytest.mark.parametrize("kind", ["sequential", "parallel", "lanes", "jam"])
+def test_every_kind_moves_every_type(scalar: Scalar, kind: str) -> None:
+    n = var("n")
+    a, b, c = (Buffer(name, scalar, (n,)) for name in "abc")
+    value = apply("logical_or" if scalar is bool_ else "add", at(a, "i"), at(b, "i"))
+    factor = {"lanes": 32, "jam": 4}.get(kind, 1)
+    function = Function("f", ("n",), (a, b), (c,), (loop("i", "n", put(c, "i", value), kind=kind, factor=factor),))
+    executable = compiled(function)
+    for size in SIZES:
+        compare(function, [values(scalar, size, seed) for seed in (1, 2)], [size], executable)
+
+
+def product(*nest: tuple[str, str, int], scalar: Scalar = f64) -> Function:
+    """A matrix product, given the loops over rows and columns as (variable, kind, factor), outer first."""
+    n, m, inner = var("n"), var("m"), var("l")
+    a, b, c = Buffer("a", scalar, (n, inner)), Buffer("b", scalar, (inner, m)), Buffer("c", scalar, (n, m))
+    total = var("t", scalar)
+    body: tuple[Statement, ...] = (
+        Declare("t", const(0.0, scalar)),
+        loop("k", "l", Assign("t", fma(at(a, "i", "k"), at(b, "k", "j"), total))),
+        put(c, "i", "j", total),
+    )
+    for variable, kind, factor in reversed(nest):
+        body = (loop(variable, {"i": "n", "j": "m"}[variable], *body, kind=kind, factor=factor),)
+    return Function("product", ("n", "m", "l"), (a, b), (c,), body)
+
+
+NESTS = [
+    (("i", "jam", 4), ("j", "lanes", 32)),
+    (("j", "lanes", 16), ("i", "jam", 3)),
+    (("i", "parallel", 1), ("j", "lanes", 8)),
+    (("i", "lanes", 8), ("j", "jam", 2)),
+    (("i", "jam", 2), ("j", "jam", 3)),
+    (("i", "sequential", 1), ("j", "sequential", 1)),
+    (("j", "parallel", 1), ("i", "lanes", 4)),
+    (("i", "lanes", 1), ("j", "jam", 1)),
+]
+
+
+@pytest.mark.parametrize("nest", NESTS, ids=lambda nest: "-".join(f"{kind}{factor}" for _, kind, factor in nest))
+@pytest.mark.parametrize("scalar", [f64, f32], ids=str)
+def test_nested_kinds(nest: Any, scalar: Scalar) -> None:
+    function = product(*nest, scalar=scalar)
+    executable = compiled(function)
+    for n in (0, 1, 3, 9, 33):
+        for m in (0, 1, 8, 31, 33):
+            arguments = [values(scalar, (n, 5), 1), values(scalar, (5, m), 2)]
+            compare(function, arguments, [n, m, 5], executable)
+
+
+def test_extents_known_at_compile_time_leave_no_tail() -> None:
+    for size in (8, 12, 64):
+        a, b = Buffer("a", f64, (const(size),)), Buffer("b", f64, (const(size),))
+        body = loop("i", size, put(b, "i", apply("negative", at(a, "i"))), kind="lanes", factor=32)
+        executable = compiled(Function("f", (), (a,), (b,), (body,)))
+        assert ("masked" in executable.emitted_ir) == (size == 12)
+        compare(Function("f", (), (a,), (b,), (body,)), [values(f64, size)], [], executable)
+
+
+# Places
+
+
+@pytest.mark.parametrize("scalar", SCALARS.values(), ids=str)
+@pytest.mark.parametrize("kind", ["lanes", "jam"])
+def test_gathers_and_scatters(scalar: Scalar, kind: str) -> None:
+    """Through an array of indices, backwards, with a stride, and down a column."""
+    n = var("n")
+    where = Buffer("where", i64, (n,))
+    a, square = Buffer("a", scalar, (n,)), Buffer("square", scalar, (n, n))
+    out = [Buffer(f"out{number}", scalar, (n,)) for number in range(4)]
+    wide = Buffer("wide", scalar, (n, n))
+    last = apply("subtract", apply("subtract", n, const(1)), var("i"))
+    twice = apply("remainder", apply("multiply", const(2), var("i")), n)
+    body = (
+        Let("w", at(where, "i")),
+        put(out[0], "i", at(a, "w")),
+        put(out[1], "w", at(a, "i")),
+        put(out[2], last, at(a, apply("add", last, const(0)))),
+        put(out[3], "i", at(a, twice)),
+        put(wide, "i", 0, at(square, "i", apply("subtract", n, const(1)))),
+        put(wide, last, last, at(square, "i", "i")),
+    )
+    function = Function(
+        "f", ("n",), (where, a, square), (*out, wide), (loop("i", "n", *body, kind=kind, factor=16),)
+    )
+    executable = compiled(function)
+    for size in SIZES:
+        permutation = np.random.default_rng(3).permutation(size).astype(np.int64)
+        arguments = [permutation, values(scalar, size, 1), values(scalar, (size, size), 2)]
+        if size:
+            compare(function, arguments, [size], executable)
+
+
+def test_lanes_that_are_off_read_nothing() -> None:
+    """Offsets of lanes that are off point nowhere: a page of zeros with nothing mapped after it must do."""
+    n = var("n")
+    a, where, b = Buffer("a", f64, (n,)), Buffer("where", i64, (n,)), Buffer("b", f64, (n,))
+    far = apply("multiply", var("i"), const(1 << 40))
+    index = Select(apply("less", var("i"), n), at(where, "i"), far, i64)
+    function = Function(
+        "f", ("n",), (a, where), (b,), (loop("i", "n", put(b, "i", at(a, index)), kind="lanes", factor=32),)
+    )
+    compare(function, [values(f64, 3), np.array([2, 0, 1])], [3], compiled(function))
+
+
+# Mutable variables, branches, temporaries
+
+
+def test_mutable_variables_that_vary_and_that_do_not() -> None:
+    """``count`` is the same in every lane and copy; ``best`` varies only because of an assignment further down."""
+    n, m = var("n"), var("m")
+    a, b = Buffer("a", f64, (m, n)), Buffer("b", f64, (n,))
+    best, count = var("best", f64), var("count")
+    body = (
+        Declare("count", const(0)),
+        Declare("best", const(-math.inf, f64)),
+        loop(
+            "k", "m",
+            If(
+                apply("equal", apply("remainder", var("k"), const(2)), const(0)),
+                (Assign("best", apply("maximum", best, at(a, "k", "i"))),),
+                (Assign("count", apply("add", count, const(1))),),
+            ),
+        ),
+        put(b, "i", apply("add", best, apply("f64", count))),
+    )
+    for kind in ("lanes", "jam"):
+        function = Function("f", ("n", "m"), (a,), (b,), (loop("i", "n", *body, kind=kind, factor=8),))
+        executable = compiled(function)
+        for size in SIZES:
+            compare(function, [values(f64, (6, size))], [size, 6], executable)
+
+
+def test_temporaries_are_private_to_threads() -> None:
+    n, m = var("n"), var("m")
+    a, b, t, u = Buffer("a", f64, (n, m)), Buffer("b", f64, (n, m)), Buffer("t", f64, (m,)), Buffer("u", f64, (m,))
+    back = apply("subtract", apply("subtract", m, const(1)), var("j"))
+    body = (
+        Allocate(t),
+        loop("j", "m", put(t, "j", apply("multiply", at(a, "i", "j"), const(2.0, f64))), kind="lanes", factor=8),
+        Allocate(u),
+        loop("j", "m", put(u, back, at(t, "j"))),
+        loop("j", "m", put(b, "i", "j", at(u, "j")), kind="lanes", factor=8),
+    )
+    function = Function("f", ("n", "m"), (a,), (b,), (loop("i", "n", *body, kind="parallel", grain=const(1)),))
+    executable = compiled(function)
+    for size in (1, 5, 400):
+        compare(function, [values(f64, (size, 37))], [size, 37], executable)
+
+
+def test_temporaries_of_sizes_known_at_run_time() -> None:
+    n = var("n")
+    a, count, b = Buffer("a", f64, (n,)), Buffer("count", i64, ()), Buffer("b", f64, (n,))
+    t, s = Buffer("t", f64, (var("c"),)), Buffer("s", f64, (var("twice"),))
+    body = (
+        Let("c", at(count)),
+        Let("twice", apply("multiply", n, const(2))),
+        Allocate(t),
+        Allocate(s),
+        loop("i", "c", put(t, "i", at(a, "i"))),
+        loop("i", "c", put(s, apply("multiply", var("i"), const(2)), at(t, "i"))),
+        loop("i", "c", put(b, "i", at(s, apply("multiply", var("i"), const(2))))),
+    )
+    function = Function("f", ("n",), (a, count), (b,), body)
+    executable = compiled(function)
+    compare(function, [values(f64, 50), np.array(20)], [50], executable)
+    with pytest.raises(MemoryError):
+        call(executable, [values(f64, 50), np.array(1 << 55), np.zeros(50)], [50])
+
+
+def long_block(statements: int) -> Function:
+    """Straight-line code with near and far uses, mutable variables, temporaries, and memory taken on the way."""
+    a, b = Buffer("a", i64, (var("n"),)), Buffer("b", i64, (var("n"),))
+    chosen = np.random.default_rng(0).integers(0, 1 << 30, statements)
+    body: list[Statement] = [Let("x0", at(a, 0)), Declare("sum", const(0)), Let("twice", apply("add", var("n"), var("n")))]
+    for number in range(1, statements):
+        far = var(f"x{chosen[number] % number}")
+        near = var(f"x{number - 1}")
+        body.append(Let(f"x{number}", apply(("add", "subtract", "multiply")[number % 3], near, far)))
+        if number % 50 == 0:
+            body.append(Assign("sum", apply("add", var("sum"), near)))
+        if number % 400 == 0:
+            extent = [var("twice"), apply("minimum", apply("abs", near), var("n"))][number % 800 == 0]
+            t = Buffer(f"t{number}", i64, (apply("add", extent, const(1)),))
+            body.append(Allocate(t))
+            body.append(put(t, 0, near))
+            body.append(loop("i", "n", put(b, "i", apply("add", at(t, 0), var("sum"))), kind="lanes", factor=8))
+            body.append(loop("i", "n", If(apply("less", var("i"), const(3)), (put(b, "i", far),), ()), kind="parallel"))
+    return Function("long", ("n",), (a,), (b,), tuple(body))
+
+
+def test_long_blocks_are_cut_into_functions() -> None:
+    function = long_block(3000)
+    executable = compiled(function)
+    assert executable.emitted_ir.count("@piece.") > 6
+    compare(function, [values(i64, 20)], [20], executable)
+
+
+# Reductions
+
+
+@pytest.mark.parametrize("scalar", [f64, f32, i64, i32], ids=str)
+@pytest.mark.parametrize("name", ["add", "maximum", "multiply"])
+def test_reductions(scalar: Scalar, name: str) -> None:
+    n = var("n")
+    a, b = Buffer("a", scalar, (var("m"), n)), Buffer("b", scalar, (var("m"),))
+    lowest = -math.inf if scalar.kind == "float" else -(2 ** (scalar.bits - 1))
+    neutral = const({"add": 0, "multiply": 1}.get(name, lowest), scalar)
+    total = var("t", scalar)
+    inner = loop(
+        "i", "n", Assign("t", apply(name, total, at(a, "k", "i"))),
+        kind="lanes", factor=16, reductions=(Reduction("t", lookup(name), neutral),),
+    )
+    for kind, factor in (("sequential", 1), ("parallel", 1), ("jam", 3)):
+        body = loop("k", "m", Declare("t", const(1, scalar)), inner, put(b, "k", total), kind=kind, factor=factor)
+        function = Function("f", ("n", "m"), (a,), (b,), (body,))
+        executable = compiled(function)
+        for size in SIZES:
+            numbers = values(scalar, (4, size), size)
+            if name == "multiply":
+                numbers = np.sign(numbers) + (numbers == 0)
+            compare(function, [numbers.astype(scalar.dtype)], [size, 4], executable)
+
+
+def test_a_dot_product_and_a_conditional_count_in_one_loop() -> None:
+    n = var("n")
+    a, b, dot, count = Buffer("a", f64, (n,)), Buffer("b", f64, (n,)), Buffer("dot", f64, ()), Buffer("count", i64, ())
+    positive = apply("greater", at(a, "i"), const(0.0, f64))
+    body = loop(
+        "i", "n",
+        Assign("d", fma(at(a, "i"), at(b, "i"), var("d", f64))),
+        Assign("c", Select(positive, apply("add", var("c"), const(1)), var("c"), i64)),
+        kind="lanes", factor=32,
+        reductions=(Reduction("d", lookup("add"), const(0.0, f64)), Reduction("c", lookup("add"), const(0))),
+    )
+    function = Function(
+        "f", ("n",), (a, b), (dot, count),
+        (Declare("d", const(0.0, f64)), Declare("c", const(0)), body, put(dot, var("d", f64)), put(count, var("c"))),
+    )
+    executable = compiled(function)
+    for size in SIZES:
+        compare(function, [values(f64, size, 1), values(f64, size, 2)], [size], executable)
+
+
+# Primitives
+
+
+def spread(function_name: str, scalar: Scalar, arity: int, kind: str) -> Function:
+    """An elementwise function in a loop of a kind."""
+    n = var("n")
+    arguments = tuple(Buffer(f"x{number}", scalar, (n,)) for number in range(arity))
+    value = apply(function_name, *(at(each, "i") for each in arguments))
+    y = Buffer("y", value.type, (n,))
+    factor = 32 if kind == "lanes" else 1
+    return Function("f", ("n",), arguments, (y,), (loop("i", "n", put(y, "i", value), kind=kind, factor=factor),))
+
+
+@pytest.mark.parametrize("scalar", [f64, f32], ids=str)
+@pytest.mark.parametrize("name", ["exp", "log", "expm1", "log1p", "sin", "cos", "tanh", "power", "lgamma", "sqrt"])
+def test_mathematical_functions(name: str, scalar: Scalar) -> None:
+    """Within a few units of NumPy's, and the same for a value in whole strips, in tails and alone."""
+    arity = lookup(name).arity
+    x = np.linspace(0.01, 8, 100).astype(scalar.dtype)
+    arguments = [x, x[::-1].copy()][:arity]
+    wanted = lookup(name).numpy(*(each.astype(np.float64) for each in arguments))
+    lanes, alone = compiled(spread(name, scalar, arity, "lanes")), compiled(spread(name, scalar, arity, "sequential"))
+    whole = np.empty(100, scalar.dtype)
+    assert call(lanes, [*arguments, whole], [100]) is None
+    near = dict(rtol=4 * np.finfo(scalar.dtype).eps, atol=1e-6 if name == "lgamma" else 0)
+    np.testing.assert_allclose(whole, wanted, **near)
+    scalars = np.empty(100, scalar.dtype)
+    assert call(alone, [*arguments, scalars], [100]) is None
+    np.testing.assert_allclose(scalars, wanted, **near)
+    for start, size in ((0, 1), (3, 7), (5, 33), (90, 10)):
+        part = np.empty(size, scalar.dtype)
+        call(lanes, [*(each[start : start + size].copy() for each in arguments), part], [size])
+        np.testing.assert_array_equal(part, whole[start : start + size])
+
+
+def test_vector_routines_are_called_where_the_machine_has_them() -> None:
+    if host().routine("exp", f64, 1) is None:
+        pytest.skip("no vector mathematics here")
+    text = compiled(spread("exp", f64, 1, "lanes")).emitted_ir
+    assert "_ZGV" in text and "@exp(" not in text
+    assert "exp.by." not in text and "lgamma.by.32" in compiled(spread("lgamma", f64, 1, "lanes")).emitted_ir
+
+
+@pytest.mark.parametrize("source", SCALARS.values(), ids=str)
+@pytest.mark.parametrize("target", SCALARS.values(), ids=str)
+def test_conversions(source: Scalar, target: Scalar) -> None:
+    numbers = np.arange(-9, 10)
+    x = (numbers / 4 if source.kind == "float" else numbers).astype(source.dtype)
+    for kind in ("lanes", "sequential"):
+        function = spread(target.name, source, 1, kind)
+        compare(function, [x], [len(x)], compiled(function))
+
+
+def test_what_no_integer_holds_converts_to_the_least() -> None:
+    x = np.array([np.nan, np.inf, -np.inf, 1e300, -1e300, 2.0**63, -(2.0**63), 2.0**31, -(2.0**31) - 0.5, 5.9])
+    least = {i64: -(2**63), i32: -(2**31)}
+    whole = {i64: [-(2**63), 2**31, -(2**31), 5], i32: [least[i32], least[i32], -(2**31), 5]}
+    for target in (i64, i32):
+        for kind in ("lanes", "sequential"):
+            y = np.zeros(len(x), target.dtype)
+            call(compiled(spread(target.name, f64, 1, kind)), [x, y], [len(x)])
+            assert y.tolist() == [least[target]] * 6 + whole[target]
+
+
+@pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "minimum", "maximum", "less", "equal"])
+def test_special_values(name: str) -> None:
+    special = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 5e-324, 1.7e308])
+    x, y = (each.ravel().copy() for each in np.meshgrid(special, special))
+    for kind in ("lanes", "sequential"):
+        function = spread(name, f64, 2, kind)
+        compare(function, [x, y], [len(x)], compiled(function))
+
+
+@pytest.mark.parametrize("name", ["floor_divide", "remainder"])
+@pytest.mark.parametrize("scalar", [i64, i32], ids=str)
+def test_integer_division_is_total(name: str, scalar: Scalar) -> None:
+    special = np.array([0, 1, -1, 7, -7, 2, -2, np.iinfo(scalar.dtype).max, np.iinfo(scalar.dtype).min], scalar.dtype)
+    x, y = (each.ravel().copy() for each in np.meshgrid(special, special))
+    for kind in ("lanes", "sequential"):
+        function = spread(name, scalar, 2, kind)
+        compare(function, [x, y], [len(x)], compiled(function))
+
+
+def test_a_machine_without_vector_mathematics_calls_lane_by_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Machine, "routine", lambda *_: None)
+    x, y, z = np.linspace(0.1, 2, 45), np.empty(45), np.empty(45)
+    function = spread("power", f64, 2, "lanes")
+    call(compiled(function), [x, x, y], [45])
+    call(compiled(spread("power", f64, 2, "sequential")), [x, x, z], [45])
+    np.testing.assert_array_equal(y, z)
+
+
+# Failures, threads, processes
+
+
+def test_a_failed_requirement_is_recorded_and_the_run_goes_on() -> None:
+    n = var("n")
+    a, b = Buffer("a", i64, (n,)), Buffer("b", i64, (n,))
+    inside = apply("less", at(a, "i"), n)
+    for kind in ("sequential", "parallel"):
+        body = loop("i", "n", Require(inside, 7, (at(a, "i"), n)), put(b, "i", at(a, "i")), kind=kind)
+        executable = compiled(Function("f", ("n",), (a,), (b,), (body,)))
+        x, y = np.arange(300), np.zeros(300, np.int64)
+        assert call(executable, [x, y], [300], 2) is None
+        x[137] = 1000
+        assert call(executable, [x, y], [300], 2) == Failure(7, (1000, 300, 0, 0))
+        assert y[137] == 1000 and y[299] == 299
+        assert call(executable, [np.arange(300), y], [300], 2) is None
+
+
+def chain(scalar: Scalar = f64) -> Function:
+    """A parallel loop with a private temporary and a reduction: what may go wrong between threads."""
+    n, m = var("n"), var("m")
+    a, b, t = Buffer("a", scalar, (n, m)), Buffer("b", scalar, (n,)), Buffer("t", scalar, (m,))
+    total = var("s", scalar)
+    body = (
+        Allocate(t),
+        loop("j", "m", put(t, "j", apply("sin", at(a, "i", "j"))), kind="lanes", factor=16),
+        Declare("s", const(0.0, scalar)),
+        loop(
+            "j", "m", Assign("s", apply("add", total, at(t, "j"))),
+            kind="lanes", factor=16, reductions=(Reduction("s", lookup("add"), const(0.0, scalar)),),
+        ),
+        put(b, "i", total),
+    )
+    return Function("chain", ("n", "m"), (a,), (b,), (loop("i", "n", *body, kind="parallel", grain=const(2)),))
+
+
+def test_results_do_not_depend_on_the_number_of_threads() -> None:
+    executable = compiled(chain())
+    x = np.random.default_rng(0).normal(size=(500, 41))
+    found = []
+    for threads in (1, 2, 7, 3, 1):
+        for _ in range(20):
+            y = np.empty(500)
+            call(executable, [x, y], [500, 41], threads)
+            found.append(y.tobytes())
+    assert len(set(found)) == 1
+
+
+def test_one_program_called_from_many_threads_at_once() -> None:
+    executable = compiled(chain())
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        x = np.random.default_rng(seed).normal(size=(200 + seed, 30))
+        first = np.empty(len(x))
+        call(executable, [x, first], [len(x), 30], 1)
+        for repeat in range(100):
+            y = np.empty(len(x))
+            call(executable, [x, y], [len(x), 30], 1 + repeat % 4)
+            if y.tobytes() != first.tobytes():
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def _in_child(executable: Executable, x: np.ndarray, answer: Any) -> None:
+    y = np.empty(len(x))
+    call(executable, [x, y], [len(x), x.shape[1]], 2)
+    answer.put(y.tobytes())
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_has_its_own_threads() -> None:
+    executable = compiled(chain())
+    x, y = np.random.default_rng(0).normal(size=(300, 20)), np.empty(300)
+    call(executable, [x, y], [300, 20], 2)
+    context = multiprocessing.get_context("fork")
+    answer = context.Queue()
+    child = context.Process(target=_in_child, args=(executable, x, answer))
+    child.start()
+    assert answer.get(timeout=60) == y.tobytes()
+    child.join(60)
+    assert child.exitcode == 0
+
+
+_PROGRAM = """
+import sys
+sys.path.insert(0, {tests!r})
+import numpy as np
+from test_llvm_emit import call, chain, compiled
+executable = compiled(chain())
+x, y = np.ones((400, 20)), np.empty(400)
+call(executable, [x, y], [400, 20], 3)
+print(y[0])
+"""
+
+
+def test_the_interpreter_ends_while_workers_wait() -> None:
+    program = _PROGRAM.format(tests=os.path.dirname(__file__))
+    for _ in range(3):
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert float(done.stdout) == pytest.approx(20 * math.sin(1))
+
+
+# What was generated
+
+
+def test_code_can_be_linked_again_without_compiling() -> None:
+    function = product(("i", "jam", 4), ("j", "lanes", 32))
+    first = compiled(function)
+    again = Executable(function, Code(first.code.emitted, first.code.optimised, first.code.machine_code))
+    compare(function, [values(f64, (9, 5)), values(f64, (5, 40))], [9, 40, 5], again)
+    assert "define" in again.llvm_ir and "entry" in again.assembly and "alloca" in again.emitted_ir
+    assert again.compile_seconds < first.compile_seconds
+
+
+def test_the_target_describes_one_core() -> None:
+    target = host_target()
+    assert target.lanes(f32) == 2 * target.lanes(f64) >= 2
+    assert target.registers >= 16 and target.l2_bytes > target.l1_bytes > 0

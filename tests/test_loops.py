@@ -1,0 +1,316 @@
+"""The loop IR itself: its rules, its text, and the plan of its temporaries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import plain_loops
+import pytest
+from plain_loops import apply, at, const, fma, loop, put, var
+
+from adze.backends import memory
+from adze.backends.loops import (
+    Allocate,
+    Apply,
+    Assign,
+    Buffer,
+    Declare,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Reduction,
+    Require,
+    Select,
+    Statement,
+    Store,
+)
+from adze.backends.loops_check import InvalidLoops, check
+from adze.backends.loops_text import expression_text, text
+from adze.backends.loops_walk import varying
+from adze.core.primitive import lookup
+from adze.core.types import bool_, f32, f64, i32, i64
+
+n, m = var("n"), var("m")
+A, B, C = Buffer("a", f64, (n, m)), Buffer("b", f64, (n,)), Buffer("c", f64, (n, m))
+
+
+def function(*body: Statement) -> Function:
+    return Function("f", ("n", "m"), (A, B), (C,), body)
+
+
+PRODUCT = Function(
+    "product",
+    ("n", "m", "l"),
+    (Buffer("a", f64, (n, var("l"))), Buffer("b", f64, (var("l"), m))),
+    (C,),
+    (
+        loop(
+            "i", "n",
+            loop(
+                "j", "m",
+                Declare("t", const(0.0, f64)),
+                loop("k", "l", Assign("t", fma(
+                    at(Buffer("a", f64, (n, var("l"))), "i", "k"),
+                    at(Buffer("b", f64, (var("l"), m)), "k", "j"), var("t", f64),
+                ))),
+                put(C, "i", "j", var("t", f64)),
+                kind="lanes", factor=32,
+            ),
+            kind="jam", factor=4,
+        ),
+    ),
+)
+
+
+# Text
+
+
+def test_the_worked_example_prints_as_in_the_header() -> None:
+    assert text(PRODUCT) == """\
+product(n, m, l; a: f64[n, l], b: f64[l, m]) -> c: f64[n, m]
+  jam i < n by 4
+    lanes j < m by 32
+      var t = 0.0
+      for k < l
+        t = fma(a[i, k], b[k, j], t)
+      c[i, j] = t"""
+
+
+def test_every_statement_prints() -> None:
+    scratch = Buffer("s", f64, (m,))
+    total = Reduction("t", lookup("add"), const(0.0, f64))
+    half = apply("multiply", const(0.5, f64), apply("add", at(A, "i", "j"), const(-1.0, f64)))
+    body = loop(
+        "i", "n",
+        Allocate(scratch),
+        Declare("t", const(0.0, f64)),
+        loop("j", "m", Assign("t", apply("add", var("t", f64), half)), kind="lanes", factor=8, reductions=(total,)),
+        Require(apply("less", var("i"), m), 3, (var("i"), m)),
+        If(
+            apply("less", var("t", f64), const(1.0, f64)),
+            (Let("x", apply("exp", var("t", f64))), put(C, "i", 0, var("x", f64))),
+            (put(C, "i", 0, Select(const(True, bool_), var("t", f64), const(2.0, f64), f64)),),
+        ),
+        kind="parallel", grain=const(4),
+    )
+    check(function(body))
+    assert text(function(body)) == """\
+f(n, m; a: f64[n, m], b: f64[n]) -> c: f64[n, m]
+  parallel i < n grain 4
+    temporary s: f64[m]
+    var t = 0.0
+    lanes j < m by 8 combining t by add from 0.0
+      t = t + 0.5 * (a[i, j] + -1.0)
+    require i < m else fail at 3 with i, m
+    if t < 1.0
+      let x = exp(t)
+      c[i, 0] = x
+    else
+      c[i, 0] = select(True, t, 2.0)"""
+
+
+@pytest.mark.parametrize(
+    ("expression", "wanted"),
+    [
+        (apply("subtract", n, apply("subtract", m, n)), "n - (m - n)"),
+        (apply("subtract", apply("subtract", n, m), n), "n - m - n"),
+        (apply("multiply", apply("add", n, m), const(-2)), "(n + m) * -2"),
+        (apply("power", const(2.0, f64), apply("negative", var("x", f64))), "2.0 ** negative(x)"),
+        (apply("equal", apply("less", n, m), apply("less", m, n)), "(n < m) == (m < n)"),
+        (apply("logical_and", apply("less", n, m), apply("logical_not", const(False, bool_))),
+         "n < m and logical_not(False)"),
+    ],
+)
+def test_operators_print_with_the_parentheses_they_need(expression: Any, wanted: str) -> None:
+    assert expression_text(expression) == wanted
+
+
+# Rules
+
+total, total0 = var("t", f64), const(0.0, f64)
+adds = Reduction("t", lookup("add"), const(0.0, f64))
+store = put(C, "i", "j", const(0.0, f64))
+
+
+def lanes(*body: Any, factor: int = 8, **more: Any) -> For:
+    return loop("j", "m", *body, kind="lanes", factor=factor, **more)
+
+
+BROKEN: dict[str, tuple[str, tuple[Statement, ...]]] = {
+    "unknown name": ("x is not in scope", (Let("y", var("x")),)),
+    "wrong type of a name": ("n is i64, not f64", (Let("y", var("n", f64)),)),
+    "out of its block": ("x is not in scope", (If(const(True, bool_), (Let("x", n),), ()), Let("y", var("x")))),
+    "bound twice": ("n is bound already", (Let("n", m),)),
+    "operand types": ("of one type", (Let("y", Apply(lookup("add"), (n, const(1.0, f64)), i64)),)),
+    "result type": ("gives bool, not i64", (Let("y", Apply(lookup("less"), (n, m), i64)),)),
+    "operand count": ("takes 2 operands", (Let("y", Apply(lookup("add"), (n,), i64)),)),
+    "not expanded": ("must be expanded", (Let("y", apply("sign", n)),)),
+    "constant": ("1.5 is no i64", (Let("y", const(1.5)),)),
+    "arms": ("is f64, not i64", (Let("y", Select(const(True, bool_), n, const(1.0, f64), i64)),)),
+    "fused integers": ("only floating", (Let("y", fma(n, n, n)),)),
+    "index count": ("takes 2 indices, got 1", (Let("y", Load(A, (n,))),)),
+    "index type": ("is i32, not i64", (Let("y", at(B, const(0, i32))),)),
+    "unknown buffer": ("z is not in scope", (Let("y", at(Buffer("z", f64, (n,)), 0)),)),
+    "other buffer of the name": ("b is not in scope", (Let("y", at(Buffer("b", f32, (n,)), 0)),)),
+    "buffer twice": ("named b exists", (Allocate(Buffer("b", f64, ())),)),
+    "argument written": ("an argument is only read", (put(B, 0, const(0.0, f64)),)),
+    "result read": ("the result c is only written", (Let("y", at(C, 0, 0)),)),
+    "stored type": ("is i64, not f64", (put(C, 0, 0, n),)),
+    "immutable": ("x is no mutable variable", (Let("x", n), Assign("x", m))),
+    "assigned type": ("is f64, not i64", (Declare("x", n), Assign("x", const(0.0, f64)))),
+    "test": ("is i64, not bool", (If(n, (), ()),)),
+    "extent": ("is f64, not i64", (loop("i", const(1.0, f64)),)),
+    "same place": ("every iteration of j stores", (loop("i", "n", lanes(put(C, "i", 0, const(0.0, f64)))),)),
+    "same place for copies": (
+        "every iteration of i stores",
+        (loop("i", "n", lanes(put(C, 0, "j", const(0.0, f64))), kind="jam", factor=2),),
+    ),
+    "extent varies": ("varies with j", (lanes(loop("k", "j")),)),
+    "extent varies by a variable": (
+        "varies with j",
+        (lanes(Declare("x", n), loop("k", "n", loop("l", "x"), Assign("x", var("j")))),),
+    ),
+    "test varies": ("varies with j", (lanes(If(apply("less", var("j"), n), (), ())),)),
+    "parallel in lanes": ("parallel is nested", (lanes(loop("i", "n", kind="parallel")),)),
+    "parallel in parallel": ("parallel is nested", (loop("i", "n", loop("j", "m", kind="parallel"), kind="parallel"),)),
+    "lanes in lanes": ("lanes is nested", (lanes(loop("i", "n", kind="lanes")),)),
+    "factor": ("power of two", (lanes(factor=12),)),
+    "factor of a sequential loop": ("only lanes and jam", (loop("i", "n", factor=2),)),
+    "grain": ("only parallel loops", (lanes(grain=const(1)),)),
+    "reductions elsewhere": ("only lanes loops", (Declare("t", total0), loop("i", "n", reductions=(adds,)))),
+    "outer variable in lanes": ("t is declared outside", (Declare("t", total0), lanes(Assign("t", total0)))),
+    "outer variable in parallel": (
+        "t is declared outside",
+        (Declare("t", total0), loop("i", "n", Assign("t", total0), kind="parallel")),
+    ),
+    "reduction of nothing": ("no mutable variable", (lanes(reductions=(adds,)),)),
+    "reduction read": (
+        "has no value inside",
+        (Declare("t", total0), loop("i", "n", lanes(put(C, "i", "j", total), reductions=(adds,)))),
+    ),
+    "reduction replaced": (
+        "does not combine",
+        (Declare("t", total0), lanes(Assign("t", apply("multiply", total, total)), reductions=(adds,))),
+    ),
+    "reduction in copies": (
+        "t is declared outside",
+        (Declare("t", total0), lanes(loop("i", "n", Assign("t", apply("add", total, total0)), kind="jam", factor=2),
+                                     reductions=(adds,))),
+    ),
+    "allocated in lanes": ("no buffer is allocated", (lanes(Allocate(Buffer("s", f64, (n,)))),)),
+    "allocated by data": (
+        "depend on more than the sizes",
+        (loop("i", "n", Let("x", apply("add", var("i"), n)), Allocate(Buffer("s", f64, (var("x"),)))),),
+    ),
+    "required in lanes": ("no requirement", (lanes(Require(const(True, bool_), 0, ())),)),
+    "required values": ("at most 4", (Require(const(True, bool_), 0, (n,) * 5),)),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_what_breaks_the_rules_is_refused(case: str) -> None:
+    message, body = BROKEN[case]
+    with pytest.raises(InvalidLoops, match=message) as caught:
+        check(function(*body))
+    assert str(caught.value).startswith("in the loops of f: ")
+
+
+def test_what_keeps_the_rules_passes() -> None:
+    check(PRODUCT)
+    masked = Select(apply("less", at(B, "j"), total0), apply("add", total, at(B, "j")), total, f64)
+    check(function(
+        loop(
+            "i", "n",
+            Declare("t", total0),
+            lanes(Assign("t", masked), Assign("t", fma(at(B, "j"), at(B, "j"), total)), reductions=(adds,)),
+            lanes(put(C, "i", "j", total)),
+            kind="parallel",
+        ),
+        Let("count", apply("i64", at(B, 0))),
+        Allocate(Buffer("s", f64, (var("count"),))),
+    ))
+
+
+def test_varying_finds_what_is_assigned_further_down() -> None:
+    still, moved, late = Declare("still", n), Declare("moved", n), Declare("late", n)
+    body = lanes(
+        still, moved, late,
+        loop(
+            "k", "n",
+            Assign("still", apply("add", var("still"), var("k"))),
+            Assign("late", var("moved")),
+            Assign("moved", var("j")),
+        ),
+    )
+    assert varying(body) == {id(moved), id(late)}
+
+
+# Temporaries
+
+
+def plan(*body: Statement) -> memory.Plan:
+    check(function(*body))
+    return memory.plan(function(*body))
+
+
+def temporary(name: str, *extents: Any, scalar: Any = f64) -> Buffer:
+    return Buffer(name, scalar, tuple(map(plain_loops.index, extents)))
+
+
+def touch(buffer: Buffer) -> Store:
+    return Store(buffer, tuple(const(0) for _ in buffer.extents), const(0, buffer.scalar))
+
+
+def test_buffers_of_one_size_share_a_slot_when_their_lives_do_not_overlap() -> None:
+    r, s, t = (temporary(name, "n", "m") for name in "rst")
+    apart = plan(Allocate(r), touch(r), Allocate(s), touch(s), Allocate(t), touch(t))
+    assert apart.slot_of == {"r": 0, "s": 0, "t": 0}
+    crossed = plan(Allocate(r), touch(r), Allocate(s), touch(s), Allocate(t), touch(r), touch(t))
+    assert crossed.slot_of == {"r": 0, "s": 1, "t": 0}
+    looped = plan(Allocate(r), Allocate(s), loop("i", "n", touch(r), touch(s)))
+    assert looped.slot_of == {"r": 0, "s": 1}
+
+
+def test_sizes_are_compared_in_normal_form() -> None:
+    r = temporary("r", apply("add", n, n), "m")
+    s = temporary("s", "m", "w")
+    t = temporary("t", apply("multiply", n, m), 4, scalar=f32)
+    u = temporary("u", apply("subtract", n, const(1)), "m")
+    body = [Let("w", apply("multiply", const(2), n))]
+    body += [statement for buffer in (r, s, t, u) for statement in (Allocate(buffer), touch(buffer))]
+    planned = plan(*body)
+    assert planned.slot_of == {"r": 0, "s": 0, "t": 0, "u": 1}
+    assert planned.prelude == ()
+    assert plan(body[0], Allocate(s), touch(s)).prelude == (body[0],)
+
+
+def test_buffers_inside_parallel_loops_are_private() -> None:
+    r, s, t = (temporary(name, "n") for name in "rst")
+    first = loop("i", "n", Allocate(r), touch(r), kind="parallel")
+    second = loop("i", "n", Allocate(s), touch(s), kind="parallel")
+    planned = plan(Allocate(t), touch(t), first, second)
+    assert planned.slot_of == {"t": 0, "r": 1, "s": 1}
+    assert [slot.private for slot in planned.slots] == [False, True]
+
+
+def test_buffers_of_sizes_that_depend_on_data_are_dynamic() -> None:
+    r = temporary("r", "count")
+    planned = plan(Let("count", apply("i64", at(B, 0))), Allocate(r), touch(r))
+    assert planned.dynamic == {"r"} and not planned.slots
+
+
+def test_the_plain_run_fills_arrays() -> None:
+    a, b, c = np.ones((2, 3)), np.ones((3, 4)), np.zeros((2, 4))
+    assert plain_loops.run(PRODUCT, [a, b, c], [2, 4, 3]) == []
+    assert (c == 3).all()
+
+
+def test_a_reduction_must_keep_its_type() -> None:
+    broken = replace(adds, primitive=lookup("less"))
+    with pytest.raises(InvalidLoops, match="less changes the type"):
+        check(function(Declare("t", total0), lanes(reductions=(broken,))))
+
