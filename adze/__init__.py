@@ -63,7 +63,9 @@ from .core.primitives import (
 from .core.program import Instance, Program, interpret, program
 from .core.reify import Reify
 from .core.special import digamma
+from .interpreters.check import check
 from .interpreters.evaluate import evaluate
+from .interpreters.pretty import pretty
 
 if TYPE_CHECKING:
     # To a type checker a parameter is the expression that it is inside the program, with its sizes as a remark.
@@ -95,6 +97,7 @@ __all__ = [
     "all",
     "any",
     "bool_",
+    "check",
     "cond",
     "cos",
     "digamma",
@@ -125,6 +128,7 @@ __all__ = [
     "minimum",
     "ones",
     "power",
+    "pretty",
     "primitive",
     "prod",
     "program",

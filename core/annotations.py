@@ -105,5 +105,7 @@ def type_of_argument(argument: Any, name: str, program: str) -> Type:
     array = np.asarray(argument)
     scalar = scalar_of(array.dtype)
     if scalar is None:
-        raise TypeError(f"{program}: argument {name!r} of type {type(argument).__name__} is not a value of the language")
+        raise TypeError(
+            f"{program}: argument {name!r} of type {type(argument).__name__} is not a value of the language"
+        )
     return array_of(scalar, tuple([Dim.parse(f"{name}_{axis}") for axis in range(array.ndim)]))

@@ -25,7 +25,7 @@ import numpy as np
 
 from .dims import Dim, Name
 from .source import at_line
-from .types import Accumulator, Scalar, Type, dims, element, rank, scalar_of
+from .types import Type, dims, element, rank, scalar_of
 
 if TYPE_CHECKING:
     from .program import Instance

@@ -25,6 +25,7 @@ from . import terms
 from .dims import Dim, Opaque, arithmetic
 from .graph import NONE, REQUIREMENT, Body, Node, Value, numbers, union
 from .primitive import PRIMITIVES, Primitive
+from .source import at_line
 from .terms import NOWHERE, Failure, Origin
 from .type_rules import result_types
 from .types import Scalar, Type, dims, i64, rank
@@ -38,6 +39,7 @@ class Scope:
     def __init__(self, binders: tuple[Value, ...]) -> None:
         self.binders = binders
         self.statements: list[Node] = []
+        self.required: set[int] = set()  # the tests that hold from here on
 
 
 class Builder:
@@ -233,9 +235,10 @@ class Builder:
         neutrals: Sequence[Value],
         element: Callable[[Value], Sequence[Value]],
         operator: Callable[..., Sequence[Value]],
+        names: Sequence[str] = (),
     ) -> tuple[Value, ...]:
         types = [neutral.type for neutral in neutrals]
-        bodies = [self.body([i64], element, extent=_dim(extent)), self.body([*types, *types], operator)]
+        bodies = [self.body([i64], element, extent=_dim(extent)), self.body([*types, *types], operator, names)]
         return self.emit("reduce", (), [extent, *neutrals], bodies)
 
     def sum(self, extent: Value, element: Callable[[Value], Value], type: Scalar) -> Value:
@@ -254,8 +257,9 @@ class Builder:
         return self.emit("loop", (_dim(extent),), [extent, *initials], [self.body(types, body, names, _dim(extent))])
 
     def require(self, test: Value, failure: Failure, values: Sequence[Value]) -> None:
-        if test.literal is True:
+        if test.literal is True or any(test.number in scope.required for scope in self.scopes):
             return
+        self.scopes[-1].required.add(test.number)
         self.emit("require", (failure,), [test, *values])
 
     # Bodies
@@ -454,7 +458,7 @@ def current() -> Builder:
     """The builder of the program that is being built; RuntimeError when there is none."""
     builder = _current.get()
     if builder is None:
-        raise RuntimeError("no program is being built here: array operations on expressions belong inside a program")
+        raise RuntimeError(at_line("no program is being built here: operations on expressions belong inside a program"))
     return builder
 
 

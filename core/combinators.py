@@ -6,6 +6,7 @@ Python functions; they are called once, with fresh variables. Axis defaults are 
 
 from __future__ import annotations
 
+import builtins
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -141,13 +142,12 @@ def reduce(op: Function, neutral: Any, xs: Any, axis: int = 0) -> Any:
         for k in range(first.ndim):
             same_size(first.value, k, x.value, k, "reduce")
     units = [as_expr(unit, x.dtype).astype(x.dtype).value for unit, x in zip(neutrals, arrays, strict=True)]
-    shapes: list[trees.Shape] = []
+    names = [leaf for name in _parameter_names(op, 2) for leaf in _leaf_names(name, tree)]
 
     def operator(*values: Value) -> list[Value]:
         half = len(values) // 2
         a, b = ([Expr(v, builder) for v in part] for part in (values[:half], values[half:]))
         results, result_tree = trees.flatten(op(trees.unflatten(tree, a), trees.unflatten(tree, b)))
-        shapes[:] = [result_tree]
         if result_tree != tree:
             raise TypeError(at_line("the operator of a reduce returns the structure of an element"))
         scalars = [as_expr(r, x.dtype) for r, x in zip(results, arrays, strict=True)]
@@ -167,7 +167,7 @@ def reduce(op: Function, neutral: Any, xs: Any, axis: int = 0) -> Any:
             indices = [*prefix[:axis], i, *prefix[axis:]]
             return [builder.index(x.value, indices) for x in arrays]
 
-        return builder.reduce(extent, units, at, operator)
+        return builder.reduce(extent, units, at, operator, names)
 
     return trees.unflatten(tree, [Expr(value, builder) for value in build(())])
 
@@ -301,8 +301,12 @@ def cond(test: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
     first, second = builder.body([], branch(then)), builder.body([], branch(orelse))
     if first.types != second.types:
         # A Python number of the first branch adopts the type found in the second.
-        retyped = [s if is_number(leaf) else f for leaf, f, s in zip(built[0][0], first.types, second.types, strict=True)]
-        first = builder.body([], lambda: [as_expr(x, element(t)).value for x, t in zip(_call(then), retyped, strict=True)])
+        retyped = [
+            s if is_number(leaf) else f for leaf, f, s in zip(built[0][0], first.types, second.types, strict=True)
+        ]
+        first = builder.body(
+            [], lambda: [as_expr(x, element(t)).value for x, t in zip(_call(then), retyped, strict=True)]
+        )
     if first.types != second.types:
         shown = [", ".join(str(t) for t in body.types) for body in (first, second)]
         raise TypeError(at_line(f"the branches of a cond differ in type: {shown[0]} and {shown[1]}"))
@@ -381,10 +385,11 @@ def fori_loop(lower: Any, upper: Any, body: Function, init: Any) -> Any:
     low, high = _size_value(lower), _size_value(upper)
     leaves, tree = trees.flatten(init)
     initials = [as_expr(leaf) for leaf in leaves]
-    extent = builder.primitive("maximum", builder.primitive("subtract", high, low), builder.literal(0, i64))
+    span = high if low.literal == 0 else builder.primitive("subtract", high, low)
+    extent = builder.primitive("maximum", span, builder.literal(0, i64))
 
     def step(counter: Value, *state: Value) -> Sequence[Value]:
-        i = Expr(builder.primitive("add", low, counter), builder)
+        i = Expr(counter if low.literal == 0 else builder.primitive("add", low, counter), builder)
         values = [Expr(value, builder) for value in state]
         results, result_tree = trees.flatten(body(i, trees.unflatten(tree, values)))
         if result_tree != tree:
@@ -393,14 +398,23 @@ def fori_loop(lower: Any, upper: Any, body: Function, init: Any) -> Any:
         for new, old in zip(after, values, strict=True):
             if new.dtype != old.dtype or new.ndim != old.ndim:
                 raise TypeError(at_line(f"the body of a fori_loop changes a state of type {old.type} to {new.type}"))
-            for axis in range(new.ndim):
-                same_size(old.value, axis, new.value, axis, "fori_loop")
-        return [x.value for x in after]
+        return [_like(new.value, old.value, "fori_loop") for new, old in zip(after, values, strict=True)]
 
     builder.origin = origin
-    names = ["", *[""] * len(initials)]
+    parameters = _parameter_names(body, 2)
+    names = [parameters[0] if low.literal == 0 else "", *_leaf_names(parameters[1], tree)]
     values = builder.loop(extent, [x.value for x in initials], step, names)
     return trees.unflatten(tree, [Expr(value, builder) for value in values])
+
+
+def _like(x: Value, other: Value, what: str) -> Value:
+    """x with the type of another array, whose sizes it is required to have where that is not proved."""
+    if x.type == other.type:
+        return x
+    builder = current()
+    for axis in range(rank(x.type)):
+        same_size(other, axis, x, axis, what)
+    return builder.array(builder.sizes(other), lambda *indices: builder.index(x, indices))
 
 
 # Shared by the combinators
@@ -463,6 +477,15 @@ def _parameter_names(f: Function, count: int) -> list[str]:
     except (TypeError, ValueError):
         names = []
     return (names + [""] * count)[:count]
+
+
+def _leaf_names(name: str, tree: trees.Shape) -> list[str]:
+    """Names for the leaves of a structure that has a name: a dictionary's keys, else the name with a number."""
+    if not name or tree == trees.LEAF:
+        return [name] * tree.leaves
+    if tree.container is dict and builtins.all(inner == trees.LEAF for inner in tree.inner):
+        return [str(key) for key in tree.keys]
+    return [f"{name}{k + 1}" for k in range(tree.leaves)]
 
 
 def _name(x: Any, name: str) -> None:

@@ -204,6 +204,12 @@ class Expr:
     def __index__(self) -> int:
         raise self._refuse("a Python index", "use it inside the program")
 
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise self._refuse("the elements, as a NumPy array,", "use az.generate to make an array of expressions")
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        raise TypeError(at_line(f"an expression of type {self.type} cannot be changed; make a new one with az.where"))
+
     def __contains__(self, item: Any) -> bool:
         raise self._refuse("'in'", "use az.any(x == value)")
 
@@ -269,7 +275,9 @@ def _adopts(own: Scalar, other: Scalar) -> bool:
 def promoted(arguments: Sequence[Any]) -> list[Expr]:
     """Expressions of one scalar type, by NumPy's rules; Python numbers adopt the type of the others."""
     kinds = [argument.dtype for argument in arguments if isinstance(argument, Expr)]
-    kinds += [as_expr(argument).dtype for argument in arguments if not isinstance(argument, Expr) and not is_number(argument)]
+    kinds += [
+        as_expr(argument).dtype for argument in arguments if not isinstance(argument, Expr) and not is_number(argument)
+    ]
     common = _join(kinds) if kinds else None
     expressions = [as_expr(argument, common) for argument in arguments]
     target = _join([expression.dtype for expression in expressions])
@@ -328,7 +336,9 @@ def broadcast_element(value: Value, indices: Sequence[Value]) -> Value:
     own = rank(value.type)
     zero = builder.literal(0, i64)
     last = indices[len(indices) - own :]
-    return builder.index(value, [zero if dim == Dim.of(1) else i for dim, i in zip(dims(value.type), last, strict=True)])
+    return builder.index(
+        value, [zero if dim == Dim.of(1) else i for dim, i in zip(dims(value.type), last, strict=True)]
+    )
 
 
 def same_size(a: Value, axis_a: int, b: Value, axis_b: int, what: str) -> None:

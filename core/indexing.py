@@ -80,7 +80,7 @@ def _slice(builder: Builder, part: slice, size: Value) -> tuple[Value, Callable[
         """An end of the slice, clipped as Python clips it."""
         if end is None:
             return default
-        value = as_expr(end).value
+        value = _integer(as_expr(end), "the end of a slice")
         if isinstance(end, int) and end < 0:
             value = builder.primitive("add", size, value)
         return builder.primitive("minimum", builder.primitive("maximum", value, low), high)
@@ -101,6 +101,8 @@ def _slice(builder: Builder, part: slice, size: Value) -> tuple[Value, Callable[
 
     def read(i: Value) -> Value:
         offset = i if abs(step) == 1 else builder.primitive("multiply", i, stride)
+        if start.literal == 0 and step > 0:
+            return offset
         return builder.primitive("add" if step > 0 else "subtract", start, offset)
 
     return count, read
@@ -111,14 +113,12 @@ def _index(x: Expr, axis: int, size: Value, part: Any, extents: list[Value], rea
     from .expr import as_expr
 
     builder = current()
-    index = as_expr(part)
-    if index.dtype.kind != "int":
-        raise TypeError(at_line(f"an index of type {index.type} into a value of type {x.type}: indices are integers"))
-    value = index.astype(i64).value
+    value = _integer(as_expr(part), f"an index into a value of type {x.type}")
     if rank(value.type) == 0:
-        if value.literal is not None and int(value.literal) < 0:
-            value = builder.primitive("add", size, value)
-        guard_index(builder, value, size, x, axis)
+        written = None
+        if value.literal is not None and value.literal < 0:
+            written, value = int(value.literal), builder.primitive("add", size, value)
+        guard_index(builder, value, size, x, axis, written)
         readers.append(lambda indices: value)
         return
     first, sizes = len(extents), builder.sizes(value)
@@ -131,16 +131,26 @@ def _index(x: Expr, axis: int, size: Value, part: Any, extents: list[Value], rea
     readers.append(lambda indices: builder.index(value, indices[first : first + len(sizes)]))
 
 
-def guard_index(builder: Builder, index: Value, size: Value, x: Expr, axis: int) -> None:
-    """Require ``0 <= index < size`` unless it is proved; refuse what is never in range."""
+def _integer(x: Expr, what: str) -> Value:
+    if x.dtype.kind != "int":
+        raise TypeError(at_line(f"{what} is an integer, not {x.type}"))
+    return x.astype(i64).value
+
+
+def guard_index(builder: Builder, index: Value, size: Value, x: Expr, axis: int, written: int | None = None) -> None:
+    """Require ``0 <= index < size`` unless it is proved; refuse what is never in range.
+
+    ``written`` is what the user wrote for an index that counts from the end.
+    """
     assert index.dim is not None and size.dim is not None
     if index_in_range(index.dim, size.dim, extents_of(builder)):
         return
     constant, limit = index.dim.constant, size.dim.constant
     if constant is not None and (constant < 0 or (limit is not None and constant >= limit)):
-        raise IndexError(at_line(f"index {constant} is out of range for axis {axis} of type {x.type}"))
+        shown = constant if written is None else written
+        raise IndexError(at_line(f"index {shown} is out of range for axis {axis} of type {x.type}"))
     name = x._value.name or "an array"
-    message = f"index {{0}} is out of range for axis {axis} of {name}, of type {x.type}, whose size is {{1}}"
+    message = f"index {'{0}' if written is None else written} is out of range for axis {axis} of {name}, of type {x.type}, whose size is {{1}}"
     inside = builder.primitive(
         "logical_and",
         builder.primitive("less_equal", builder.literal(0, i64), index),

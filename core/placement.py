@@ -180,7 +180,9 @@ class _Writer:
         operations = []
         for node in region.order:
             args = tuple([self.atom(arg) for arg in node.args])
-            blocks = tuple([self.block(region.inner[node.number, k], body.binders) for k, body in enumerate(node.bodies)])
+            blocks = tuple(
+                [self.block(region.inner[node.number, k], body.binders) for k, body in enumerate(node.bodies)]
+            )
             static = tuple([self.dim(x) if isinstance(x, Dim) else x for x in node.static])
             types = tuple([self.type(value.type) for value in node.results])
             operations.append(Operation(node.op, static, args, blocks, types, node.origin))

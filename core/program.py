@@ -69,11 +69,20 @@ class Instance:
         return self._outputs
 
     def _build(self) -> None:
+        try:
+            self._build_term()
+        except Exception as error:
+            error.add_note(f"while building the program {self.program.name}({', '.join(map(str, self.types))})")
+            raise
+
+    def _build_term(self) -> None:
         self.signature  # noqa: B018  (refuses sizes that no argument would bind)
         with build() as builder:
             binders = [builder.variable(type, name) for type, name in zip(self.types, self.names, strict=True)]
             arguments = trees.unflatten(self.inputs, [Expr(binder, builder) for binder in binders])
             result = self.program.apply(self.program.with_statics(arguments, self.statics))
+            if result is None:
+                raise TypeError(f"{self.program.name} returns nothing: is a return missing?")
             leaves, self._outputs = trees.flatten(result)
             values = self.program.checked_results([as_expr(leaf) for leaf in leaves])
             statements = builder.scopes[0].statements
@@ -117,7 +126,7 @@ class Program:
         for name, value in kwargs.items():
             if name not in names or name in given:
                 problem = "twice" if name in names else "but has no such parameter"
-                raise TypeError(f"{self.name}({', '.join(names)}) got the argument {name!r} {problem}")
+                raise TypeError(at_line(f"{self.name}({', '.join(names)}) got the argument {name!r} {problem}"))
             given[name] = value
         for parameter in self.parameters:
             if parameter.name not in given and parameter.default is not inspect.Parameter.empty:
@@ -125,13 +134,13 @@ class Program:
         if len(args) > len(names) or len(given) < len(names):
             missing = ", ".join(name for name in names if name not in given)
             detail = f"missing: {missing}" if missing else f"got {len(args)}"
-            raise TypeError(f"{self.name} takes {len(names)} argument(s) ({', '.join(names)}); {detail}")
+            raise TypeError(at_line(f"{self.name} takes {len(names)} argument(s) ({', '.join(names)}); {detail}"))
         return [given[name] for name in names]
 
     def leaves(self, arguments: Sequence[Any]) -> list[Any]:
         """The leaves of the arguments that are not static."""
         dynamic = [a for a, p in zip(arguments, self.parameters, strict=True) if not p.static]
-        return [leaf for a, p in zip(arguments, self.dynamic, strict=True) for leaf in p.leaves(a)] if dynamic else []
+        return [leaf for a, p in zip(dynamic, self.dynamic, strict=True) for leaf in p.leaves(a)]
 
     @property
     def dynamic(self) -> tuple[Parameter, ...]:
@@ -160,9 +169,9 @@ class Program:
             raise TypeError(at_line(f"{self.name}: argument {parameter.name!r} is {wanted}, got {x.type}"))
         for axis, dim in enumerate(dims(wanted)):
             match dim.terms:
-                case ((((Name(name),), 1),)) if name not in sizes:
+                case (((Name(name),), 1),) if name not in sizes:
                     sizes[name] = (dims(x.type)[axis], x.value, axis)
-                case ((((Name(name),), 1),)):
+                case (((Name(name),), 1),):
                     same_size(sizes[name][1], sizes[name][2], x.value, axis, f"{self.name}, size {name}")
                 case _:
                     self._check_size(parameter, dim, x, axis, sizes)
@@ -217,7 +226,9 @@ class Program:
         Raises TypeError when a parameter has neither an annotation nor a type here.
         """
         if types and len(types) != len(self.dynamic):
-            raise TypeError(f"{self.name} has {len(self.dynamic)} parameters that are not static, got {len(types)} types")
+            raise TypeError(
+                f"{self.name} has {len(self.dynamic)} parameters that are not static, got {len(types)} types"
+            )
         chosen: list[Type] = list(types)
         for parameter in () if types else self.dynamic:
             if parameter.type is None:

@@ -29,7 +29,7 @@ from ..core.language import Binding, Language
 from ..core.primitive import PRIMITIVES, Primitive
 from ..core.program import Instance, Program, as_program
 from ..core.terms import Failure
-from ..core.types import Accumulator, ArrayType, Scalar, Type, element, i64, rank
+from ..core.types import ArrayType, Scalar, Type, element, i64, rank
 
 Meaning = Callable[[Env[Any]], Any]
 
@@ -225,7 +225,7 @@ class Evaluate(Language[Atom, Step, Code]):
         def run(env: Env[Any]) -> Sequence[Any]:
             total, added, at = accumulator.run(env), value.run(env), [index.run(env) for index in indices]
             behind = total.ndim - len(at)
-            inside = np.all([(0 <= i) & (i < n) for i, n in zip(at, total.shape)], axis=0) if at else np.True_
+            inside = np.all([(i >= 0) & (i < n) for i, n in zip(at, total.shape)], axis=0) if at else np.True_
             if not self.batch:
                 if inside:
                     total[tuple(at)] += added

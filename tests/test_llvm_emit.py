@@ -249,7 +249,8 @@ def long_block(statements: int) -> Function:
     """Straight-line code with near and far uses, mutable variables, temporaries, and memory taken on the way."""
     a, b = Buffer("a", i64, (var("n"),)), Buffer("b", i64, (var("n"),))
     chosen = np.random.default_rng(0).integers(0, 1 << 30, statements)
-    body: list[Statement] = [Let("x0", at(a, 0)), Declare("sum", const(0)), Let("twice", apply("add", var("n"), var("n")))]
+    twice = apply("add", var("n"), var("n"))
+    body: list[Statement] = [Let("x0", at(a, 0)), Declare("sum", const(0)), Let("twice", twice)]
     for number in range(1, statements):
         far = var(f"x{chosen[number] % number}")
         near = var(f"x{number - 1}")

@@ -64,13 +64,14 @@ Combiner = Callable[[str, str, int], str]
 
 @dataclass(frozen=True)
 class Cell:
-    """A mutable variable: one stack slot a copy, of scalars or of vectors."""
+    """A mutable variable: one stack slot a copy, of scalars or of vectors; or a word of an array in memory."""
 
     scalar: Scalar
     slots: tuple[str, ...]
     axes: tuple[Axis, ...] = ()
     lanes: int = 0
     guarded: bool = False  # lanes that are off keep their value
+    word: int | None = None  # in the array at the slot
 
 
 @dataclass
@@ -178,7 +179,7 @@ class Emitter:
             value = self.widening.vector(value)
         assert cell.lanes == value.lanes and value.uniform == (not value.lanes)
         type = register_type(cell.scalar, cell.lanes)
-        for slot, part in zip(cell.slots, value.along(cell.axes)):
+        for slot, part in zip(self._addresses(cell), value.along(cell.axes)):
             if cell.guarded and self.widening.strip and (mask := self.widening.strip.mask):
                 old = self.body.value(f"load {type}, ptr {slot}")
                 part = self.body.value(f"select <{cell.lanes} x i1> {mask}, {type} {part}, {type} {old}")
@@ -374,8 +375,13 @@ class Emitter:
             return found
         cell = found
         type = register_type(cell.scalar, cell.lanes)
-        parts = tuple(self.body.value(f"load {type}, ptr {slot}") for slot in cell.slots)
+        parts = tuple(self.body.value(f"load {type}, ptr {slot}") for slot in self._addresses(cell))
         return Value(cell.scalar, parts, cell.axes, cell.lanes)
+
+    def _addresses(self, cell: Cell) -> tuple[str, ...]:
+        if cell.word is None:
+            return cell.slots
+        return (self.body.value(f"getelementptr i64, ptr {cell.slots[0]}, i64 {cell.word}"),)
 
     def _call(self, intrinsic: str, type: Scalar, values: list[Value]) -> Value:
         def call(parts: Sequence[str], lanes: int) -> str:

@@ -10,6 +10,8 @@ they are made.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
 
 from ...core.types import i64
 from ..loops import Allocate, Block, Declare, For, Let, Statement, walk
@@ -20,7 +22,8 @@ from .text import Body, is_constant, register_type
 from .values import one
 
 _CHUNKS = 128  # at most so many pieces of a parallel loop are handed out to threads
-_PIECE = 500  # statements, about, in a piece of a long block
+_LONG = 600  # statements in a long block, those inside others included
+_PIECE = 200  # about, in a piece of one
 
 
 class _Frame:
@@ -82,18 +85,22 @@ class Function(Emitter):
     # Long blocks
 
     def block(self, block: Block) -> None:
-        if len(block) < 2 or self.widening.strip or self.widening.axes or _weight(block) <= 2 * _PIECE:
+        if len(block) < 2 or self.widening.strip or self.widening.axes or _weight(block) <= _LONG:
             super().block(block)
             return
         pieces = [(piece, *mentioned(tuple(piece))) for piece in self._pieces(block)]
         last = {name: number for number, (_, variables, _) in enumerate(pieces) for name in variables}
+        words = sum(isinstance(each, Let | Declare) for each in block)
+        cells, word = self.body.slot(f"[{words} x i64]", 8), count()
         for number, (piece, variables, buffers) in enumerate(pieces):
             if len(piece) == 1:
                 self.statement(piece[0])
-            else:
-                bound = [each for each in piece if isinstance(each, Let | Declare)]
-                kept = [each for each in bound if last[each.name] > number]
-                self._piece(piece, variables, buffers, kept)
+                continue
+            for each in piece:
+                if isinstance(each, Let | Declare) and last[each.name] > number:
+                    scalar = (each.value if isinstance(each, Let) else each.initial).type
+                    self.names[each.name] = Cell(scalar, (cells,), word=next(word))
+            self._piece(piece, variables, buffers)
         self.forget(block)
 
     def _pieces(self, block: Block) -> Iterator[list[Statement]]:
@@ -114,16 +121,11 @@ class Function(Emitter):
         if piece:
             yield piece
 
-    def _piece(
-        self, piece: list[Statement], variables: set[str], buffers: set[str], kept: list[Let | Declare]
-    ) -> None:
-        """Move a piece out; what it binds and is kept for later ones becomes a variable of the caller."""
+    def _piece(self, piece: list[Statement], variables: set[str], buffers: set[str]) -> None:
+        """Move a piece out; what it binds for later ones has its place in the caller already."""
         for statement in piece:
             if isinstance(statement, Allocate):
                 self.allocate(statement.buffer)
-        for each in kept:
-            scalar = (each.value if isinstance(each, Let) else each.initial).type
-            self.names[each.name] = Cell(scalar, (self.body.slot(register_type(scalar)),))
         part, frame = self._part(tuple(piece), variables, buffers, by_value=False)
         for statement in piece:
             match statement:
@@ -149,7 +151,7 @@ class Function(Emitter):
         for name in sorted(variables & self.names.keys()):
             found = self.names[name]
             if isinstance(found, Cell) and not by_value:
-                part.names[name] = Cell(found.scalar, (frame.carry("ptr", found.slots[0]),))
+                part.names[name] = replace(found, slots=(frame.carry("ptr", found.slots[0]),))
             else:
                 value = self.read(found)
                 part.names[name] = one(value.scalar, frame.carry(register_type(value.scalar), value.parts[0]))

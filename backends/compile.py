@@ -1,0 +1,150 @@
+"""``az.compile``: a program as machine code.
+
+A compiled program serves every size of its named dims. It is built when it is first called (or asked for its code):
+simplify, schedule, lower, emit. Calls check and convert their arguments, allocate the results and run; a requirement
+that failed during the run is raised as the exception it stands for, with the user's line.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core import trees
+from ..core.arguments import convert
+from ..core.program import RUNNERS, Instance, Program, as_program
+from ..core.types import dims, element
+from ..interpreters.simplify import simplify
+from .llvm.host import host
+from .llvm.jit import Executable
+from .loops_check import check_loops
+from .loops_text import loops_text
+from .lower import lower
+from .schedule import schedule
+
+
+class Compiled:
+    """A compiled program: call it like the program itself. Made by :func:`compile`."""
+
+    def __init__(self, program: Program, threads: int | None, checks: bool) -> None:
+        self.program, self.threads, self.checks = program, threads, checks
+        self._versions: dict[int, Version] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        arguments = self.program.bind(args, kwargs)
+        instance = self.program.instance_for(arguments)
+        return self.version(instance).run(self.program.leaves(arguments), self.threads)
+
+    def version(self, instance: Instance) -> Version:
+        """The compiled form of one instance, made on first use."""
+        key = id(instance)
+        if key not in self._versions:
+            self._versions[key] = Version(instance, self.checks)
+        return self._versions[key]
+
+    @property
+    def _annotated(self) -> Version:
+        return self.version(self.program.at())
+
+    @property
+    def llvm_ir(self) -> str:
+        """The LLVM IR of the annotated instance, after optimisation."""
+        return self._annotated.executable.llvm_ir
+
+    @property
+    def assembly(self) -> str:
+        """The machine code of the annotated instance, as assembly."""
+        return self._annotated.executable.assembly
+
+    @property
+    def loops(self) -> str:
+        """The loop IR of the annotated instance, as text."""
+        return loops_text(self._annotated.lowered.function)
+
+    @property
+    def compile_seconds(self) -> float:
+        """How long it took from the program to machine code."""
+        return self._annotated.seconds
+
+
+class Version:
+    """The machine code of one instance."""
+
+    def __init__(self, instance: Instance, checks: bool) -> None:
+        started = time.perf_counter()
+        self.instance = instance
+        term = schedule(simplify(instance.term))
+        self.lowered = lower(term, _identifier(instance.program.name), host(), checks)
+        check_loops(self.lowered.function)
+        self.executable = Executable(self.lowered.function)
+        self.types = term.types
+        self.constants = [constant.array for constant in self.lowered.constants]
+        self.seconds = time.perf_counter() - started
+
+    def run(self, leaves: Sequence[Any], threads: int | None) -> Any:
+        """Run on the leaves of a call's arguments."""
+        arrays, sizes = convert(self.instance, leaves)
+        buffers = [np.ascontiguousarray(array) for array in arrays]
+        results = [
+            np.empty(tuple([dim.evaluate(sizes) for dim in dims(type)]), element(type).dtype) for type in self.types
+        ]
+        function = self.lowered.function
+        addresses = [array.ctypes.data for array in (*buffers, *self.constants, *results)]
+        extents = [sizes[name] for name in function.sizes]
+        failure = self.executable.run(addresses, extents, threads or default_threads())
+        if failure is not None:
+            raise self.lowered.failures[failure.site].error(failure.values)
+        values = [result if result.ndim else result[()] for result in results]
+        return trees.unflatten(self.instance.outputs, values)
+
+
+def default_threads() -> int:
+    """The environment variable ADZE_THREADS, or the cores that this process may use."""
+    chosen = os.environ.get("ADZE_THREADS")
+    return max(1, int(chosen)) if chosen else len(os.sched_getaffinity(0))
+
+
+def compile(
+    program: Program | Callable[..., Any], *, backend: str = "llvm", threads: int | None = None, checks: bool = True
+) -> Compiled:
+    """Compile a program for the cores of this machine.
+
+    ``threads`` is the number of threads (default: ADZE_THREADS, or all cores), which never changes the result.
+    ``checks=False`` leaves out the requirements (indices in range, sizes that fit, divisors other than zero).
+    Raises ValueError for another backend; TypeError, when the code is built, for programs that only evaluate takes.
+
+    >>> import adze as az
+    >>> @az.program
+    ... def norm2(x: az.Array[az.f64, "n"]) -> az.f64:
+    ...     return az.sum(x * x)
+    >>> fast = az.compile(norm2, threads=1)
+    >>> float(fast(np.array([3.0, 4.0])))
+    25.0
+    """
+    if backend != "llvm":
+        raise ValueError(f"there is no backend {backend!r}; there is 'llvm'")
+    if threads is not None and threads < 1:
+        raise ValueError(f"a program runs on at least one thread, not {threads}")
+    return Compiled(as_program(program), threads, checks)
+
+
+def _identifier(name: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in name)
+
+
+_DEFAULTS: dict[int, Version] = {}
+
+
+def _run(instance: Instance, leaves: Sequence[Any]) -> Any:
+    """How a program called with arrays runs: compiled on first use."""
+    version = _DEFAULTS.get(id(instance))
+    if version is None or version.instance is not instance:
+        version = _DEFAULTS[id(instance)] = Version(instance, checks=True)
+    return version.run(leaves, None)
+
+
+RUNNERS["default"] = _run

@@ -1,0 +1,513 @@
+"""Nests: which loop of a perfect nest is parallel, which is the vector, which is unrolled, and in what order.
+
+A nest is a list of parallel loops over one body of scalar code, in which at most reductions are left. Its loops may
+run in any order, so they are chosen by what the body reads: the *lane* is the loop along which most of it is
+contiguous or does not vary (a temporary that the nest writes gets the lane as its last axis, whatever its place in
+the type); an array that would be read across is packed first, when it is read again and again; the *jam* is the
+loop along which most reads are shared; the loop outside of these is parallel.
+
+    Y[k, r, i] = sum(j: Q[k, r, j] * (x[i, j] - mu[k, j]))     lane i, jam r, parallel k, x packed as [j, i]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..core.primitive import lookup
+from ..core.types import i64
+from .loops import (
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Buffer,
+    Constant,
+    Declare,
+    Expression,
+    For,
+    If,
+    Let,
+    Load,
+    MultiplyAdd,
+    Reduction,
+    Require,
+    Select,
+    Statement,
+    Store,
+    Variable,
+)
+from .target import Target
+
+# About how many additions are worth handing a chunk of work to another thread.
+GRAIN = 40_000
+# A loop that is only lanes is cut into chunks of so many iterations for the threads.
+CHUNK = 4096
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A parallel loop of a nest."""
+
+    variable: Variable
+    extent: Expression
+
+
+@dataclass
+class Access:
+    """A read or write of a buffer in the body, with the variables its indices mention."""
+
+    buffer: Buffer
+    indices: tuple[Expression, ...]
+    weight: float
+    varies: list[frozenset[str]]
+
+    def mentions(self, variable: str) -> bool:
+        return any(variable in each for each in self.varies)
+
+
+@dataclass
+class Survey:
+    """What a body consists of."""
+
+    simple: bool = True  # nothing in it keeps it from being widened
+    loads: list[Access] = field(default_factory=list)
+    stores: list[Access] = field(default_factory=list)
+    inner: dict[str, For] = field(default_factory=dict)  # loops inside, by variable
+    uniform: set[str] = field(default_factory=set)  # variables that extents inside mention
+    work: float = 0.0
+    mutable: int = 0
+    lets: int = 0
+
+
+DEPTH_WEIGHT = 8.0  # iterations that a loop of unknown extent is taken to have, in comparisons
+
+
+def survey(body: Block) -> Survey:
+    """Look through a body once."""
+    found = Survey()
+    depends: dict[str, frozenset[str]] = {}
+
+    def mentioned(expression: Expression) -> frozenset[str]:
+        match expression:
+            case Variable(name):
+                return depends.get(name, frozenset([name]))
+            case Constant():
+                return frozenset()
+        return frozenset().union(*[mentioned(each) for each in _parts(expression)])
+
+    def read(expression: Expression, weight: float) -> None:
+        for each in _everything(expression):
+            if isinstance(each, Load):
+                found.loads.append(Access(each.buffer, each.indices, weight, [mentioned(i) for i in each.indices]))
+                found.work += weight
+            elif isinstance(each, Apply):
+                found.work += weight * each.primitive.cost
+            elif isinstance(each, Select | MultiplyAdd):
+                found.work += weight
+
+    def visit(block: Block, weight: float) -> None:
+        for statement in block:
+            match statement:
+                case Let(name, value):
+                    read(value, weight)
+                    depends[name] = mentioned(value)
+                    found.lets += weight == 1.0
+                case Declare(name, value):
+                    read(value, weight)
+                    found.mutable += 1
+                    depends[name] = frozenset([name])
+                case Assign(_, value):
+                    read(value, weight)
+                case Store(buffer, indices, value):
+                    read(value, weight)
+                    varies = [mentioned(i) for i in indices]
+                    found.stores.append(Access(buffer, indices, weight, varies))
+                case For(variable, extent, "sequential", inner):
+                    found.inner[variable] = statement
+                    found.uniform |= mentioned(extent)
+                    known = extent.value if isinstance(extent, Constant) else DEPTH_WEIGHT
+                    visit(inner, weight * max(1.0, min(float(known), 64.0)))
+                case Allocate() | If() | Require() | For():
+                    found.simple = False
+                    visit(getattr(statement, "body", ()), weight * DEPTH_WEIGHT)
+
+    visit(body, 1.0)
+    return found
+
+
+def _parts(expression: Expression) -> tuple[Expression, ...]:
+    match expression:
+        case Apply(_, arguments):
+            return arguments
+        case Select(a, b, c) | MultiplyAdd(a, b, c):
+            return (a, b, c)
+        case Load(_, indices):
+            return indices
+    return ()
+
+
+def _everything(expression: Expression) -> Iterator[Expression]:
+    yield expression
+    for part in _parts(expression):
+        yield from _everything(part)
+
+
+# Costs of a lane
+
+
+def _contiguous(access: Access, variable: str, axis: int) -> bool:
+    """Whether the variable moves along this axis alone, one element a step."""
+    others = [each for k, each in enumerate(access.varies) if k != axis]
+    if any(variable in each for each in others):
+        return False
+    index = access.indices[axis]
+    return isinstance(index, Variable) or _steps_by_one(index, variable)
+
+
+def _steps_by_one(index: Expression, variable: str) -> bool:
+    match index:
+        case Variable(name):
+            return name == variable
+        case Apply(primitive, (a, b)) if primitive.name == "add":
+            return _steps_by_one(a, variable) or _steps_by_one(b, variable)
+        case Apply(primitive, (a, _)) if primitive.name == "subtract":
+            return _steps_by_one(a, variable)
+    return False
+
+
+def _packable(access: Access, variable: str, loops: Sequence[Loop], inner: dict[str, For]) -> bool:
+    """Whether a read across the lane is of distinct plain loops, and repeated for some other loop."""
+    names = [index.name for index in access.indices if isinstance(index, Variable)]
+    known = {loop.variable.name for loop in loops} | set(inner)
+    plain = len(names) == len(access.indices) == len(set(names)) and set(names) <= known
+    return plain and variable in names and len(names) < len(known) and access.weight > 1
+
+
+def _load_cost(access: Access, variable: str, loops: Sequence[Loop], inner: dict[str, For]) -> float:
+    if not access.mentions(variable):
+        return 0.5
+    if access.indices and _contiguous(access, variable, len(access.indices) - 1):
+        return 1.0
+    return 1.5 if _packable(access, variable, loops, inner) else 8.0
+
+
+@dataclass
+class Choice:
+    """The roles of a nest's loops."""
+
+    lane: str | None  # a loop of the nest, or an inner reduction
+    jam: str | None
+    reduction: bool = False  # the lane is an inner reduction
+    strip: int = 1
+    copies: int = 1
+
+
+def choose(
+    loops: Sequence[Loop], found: Survey, temporaries: set[str], reductions: dict[str, Reduction], target: Target
+) -> Choice:
+    """The roles that cost least (see the module)."""
+    if not found.simple:
+        return Choice(None, None)
+
+    def cost(variable: str) -> float:
+        total = sum(a.weight * _load_cost(a, variable, loops, found.inner) for a in found.loads)
+        for store in found.stores:
+            free = store.buffer.name in temporaries or _contiguous(store, variable, len(store.indices) - 1)
+            total += 1.0 if free else 8.0
+        return total
+
+    candidates = [loop.variable.name for loop in loops if loop.variable.name not in found.uniform]
+    candidates = [name for name in candidates if all(store.mentions(name) for store in found.stores)]
+    costs = {name: cost(name) for name in candidates}
+    lane = min(candidates, key=lambda name: costs[name]) if candidates else None
+    reducible = [name for name in found.inner if name in reductions and _innermost(found.inner[name])]
+    if len(reducible) == 1 and len(found.inner) == 1:
+        across = cost(reducible[0])
+        if lane is None or across < costs[lane]:
+            return _sized(Choice(reducible[0], _jam(loops, found, reducible[0]), True), found, target)
+    if lane is None:
+        return Choice(None, None)
+    return _sized(Choice(lane, _jam(loops, found, lane)), found, target)
+
+
+def _innermost(loop: For) -> bool:
+    return not any(isinstance(statement, For) for statement in loop.body)
+
+
+def _jam(loops: Sequence[Loop], found: Survey, lane: str) -> str | None:
+    """The loop along which most of what the reductions read is shared."""
+    if not found.inner:
+        return None
+    deepest = max((access.weight for access in found.loads), default=1.0)
+    best, shared = None, 0
+    for loop in loops:
+        name = loop.variable.name
+        if name == lane or name in found.uniform:
+            continue
+        count = sum(not access.mentions(name) for access in found.loads if access.weight == deepest)
+        vectors = sum(not a.mentions(name) and a.mentions(lane) for a in found.loads if a.weight == deepest)
+        if vectors and count > shared:
+            best, shared = name, count
+    return best
+
+
+def _sized(choice: Choice, found: Survey, target: Target) -> Choice:
+    """The strip and the number of copies that the registers hold."""
+    scalars = [access.buffer.scalar for access in (*found.stores, *found.loads) if access.buffer.scalar.kind == "float"]
+    lanes = min([target.lanes(scalar) for scalar in scalars], default=target.lanes(i64))
+    accumulators = max(1, found.mutable)
+    room = max(1, target.registers // 2)
+    if not found.inner:
+        registers = 4 if found.lets <= 24 else 1
+        return replace(choice, strip=lanes * registers)
+    copies = 4 if choice.jam else 1
+    registers = 4
+    while copies * registers * accumulators > room and registers > 1:
+        registers //= 2
+    return replace(choice, strip=lanes * registers, copies=copies)
+
+
+# Building the loops
+
+
+@dataclass
+class Nest:
+    """A nest that is being built."""
+
+    loops: list[Loop]
+    body: Block
+    temporaries: set[str]  # buffers that only this nest writes and whose layout is free
+    reductions: dict[str, Reduction]  # what inner loops combine into, by loop variable
+    parallel: bool  # whether a loop may be parallel
+    target: Target
+    fresh: Callable[[str], str]
+
+
+@dataclass
+class Built:
+    """The statements of a nest, and the axis order of each temporary it writes."""
+
+    statements: list[Statement]
+    layouts: dict[str, tuple[int, ...]]
+
+
+def build(nest: Nest) -> Built:
+    """The nest as loops."""
+    found = survey(nest.body)
+    choice = choose(nest.loops, found, nest.temporaries, nest.reductions, nest.target)
+    statements: list[Statement] = []
+    body = nest.body
+    if choice.lane is not None:
+        packing = _pack(nest, found, choice.lane)
+        statements.extend(packing.statements)
+        body = rewrite(body, packing.replacements)
+    by_name = {loop.variable.name: loop for loop in nest.loops}
+    rest = [loop for loop in nest.loops if loop.variable.name not in (choice.lane, choice.jam)]
+    layouts = _layouts(nest, found, [*rest, *[by_name[n] for n in (choice.jam, choice.lane) if n in by_name]])
+    work = found.work
+    if choice.reduction:
+        body = _reducing_lanes(body, choice, nest.reductions)
+    if choice.jam is not None:
+        loop = by_name[choice.jam]
+        body = (For(loop.variable.name, loop.extent, "jam", body, choice.copies),)
+    lane = by_name.get(choice.lane or "")
+    if lane is not None and not rest and nest.parallel and nest.target.parallel:
+        extents = [by_name[choice.jam].extent] if choice.jam is not None else []
+        statements.extend(_chunked(lane, body, choice.strip, nest, _grain(work, [*extents, *_inner(found)])))
+        return Built(statements, layouts)
+    if lane is not None:
+        body = (For(lane.variable.name, lane.extent, "lanes", body, choice.strip),)
+    for k, loop in reversed(list(enumerate(rest))):
+        if k == 0 and nest.parallel and nest.target.parallel:
+            inside = [other.extent for other in nest.loops if other is not loop]
+            grain = _grain(work, [*inside, *_inner(found)])
+            body = (For(loop.variable.name, loop.extent, "parallel", body, grain=grain),)
+        else:
+            body = (For(loop.variable.name, loop.extent, "sequential", body),)
+    statements.extend(body)
+    return Built(statements, layouts)
+
+
+def _inner(found: Survey) -> list[Expression]:
+    return [loop.extent for loop in found.inner.values() if not isinstance(loop.extent, Constant)]
+
+
+def _grain(work: float, extents: Sequence[Expression]) -> Expression:
+    """Iterations of the parallel loop that make up ``GRAIN`` of work, given the loops inside each."""
+    cost: Expression = Constant(max(1, int(work / DEPTH_WEIGHT) if extents else int(work)), i64)
+    for extent in extents:
+        cost = Apply(lookup("multiply"), (cost, extent), i64)
+    cost = Apply(lookup("maximum"), (cost, Constant(1, i64)), i64)
+    share = Apply(lookup("floor_divide"), (Constant(GRAIN, i64), cost), i64)
+    return Apply(lookup("add"), (share, Constant(1, i64)), i64)
+
+
+def _chunked(loop: Loop, body: Block, strip: int, nest: Nest, grain: Expression) -> list[Statement]:
+    """A loop that is lanes and nothing else: parallel over chunks."""
+    chunk = nest.fresh("chunk")
+    inside = nest.fresh("lane")
+    start, length, count = chunks(loop.extent, chunk)
+    per_chunk = Apply(lookup("floor_divide"), (grain, Constant(CHUNK, i64)), i64)
+    at = Let(loop.variable.name, Apply(lookup("add"), (start, Variable(inside, i64)), i64))
+    lanes = For(inside, length, "lanes", (at, *body), strip)
+    return [For(chunk, count, "parallel", (lanes,), grain=per_chunk)]
+
+
+def chunks(extent: Expression, chunk: str) -> tuple[Expression, Expression, Expression]:
+    """The start and length of a chunk of a loop, and how many chunks there are; sizes alone decide."""
+    size = Constant(CHUNK, i64)
+    start = Apply(lookup("multiply"), (Variable(chunk, i64), size), i64)
+    left = Apply(lookup("subtract"), (extent, start), i64)
+    length = Apply(lookup("minimum"), (left, size), i64)
+    rounded = Apply(lookup("add"), (extent, Constant(CHUNK - 1, i64)), i64)
+    return start, length, Apply(lookup("floor_divide"), (rounded, size), i64)
+
+
+def _layouts(nest: Nest, found: Survey, order: Sequence[Loop]) -> dict[str, tuple[int, ...]]:
+    """For each temporary the axes in the order of the loops that run over them, outermost first.
+
+    An axis that no loop of the nest runs over stays outside.
+    """
+    rank = {loop.variable.name: k for k, loop in enumerate(order)}
+    layouts = {}
+    for store in found.stores:
+        if store.buffer.name in nest.temporaries:
+            places = [
+                rank.get(index.name, -1) if isinstance(index, Variable) else -1 for index in store.indices
+            ]
+            layouts[store.buffer.name] = tuple(sorted(range(len(places)), key=lambda axis: places[axis]))
+    return layouts
+
+
+def _reducing_lanes(body: Block, choice: Choice, reductions: dict[str, Reduction]) -> Block:
+    """The inner reduction as a loop of lanes."""
+    made: list[Statement] = []
+    for statement in body:
+        if isinstance(statement, For) and statement.variable == choice.lane:
+            reduction = (reductions[statement.variable],)
+            made.append(replace(statement, kind="lanes", factor=choice.strip, reductions=reduction))
+        else:
+            made.append(statement)
+    return tuple(made)
+
+
+# Packing
+
+
+@dataclass
+class _Packing:
+    statements: list[Statement]
+    replacements: dict[Buffer, tuple[Buffer, tuple[str, ...]]]  # by buffer: its copy, and the loops it is indexed by
+
+
+def _pack(nest: Nest, found: Survey, lane: str) -> _Packing:
+    """Copies of the arrays that are read across the lane, with the lane as last axis."""
+    packing = _Packing([], {})
+    extents = {loop.variable.name: loop.extent for loop in nest.loops}
+    extents.update({name: loop.extent for name, loop in found.inner.items()})
+    for access in found.loads:
+        if access.buffer in packing.replacements or not access.mentions(lane):
+            continue
+        last = len(access.indices) - 1
+        if _contiguous(access, lane, last) or not _packable(access, lane, nest.loops, found.inner):
+            continue
+        reads = [other for other in found.loads if other.buffer == access.buffer]
+        if any(other.indices != access.indices for other in reads):
+            continue
+        names = [index.name for index in access.indices if isinstance(index, Variable)]
+        order = (*[name for name in names if name != lane], lane)
+        if any(_depends(extents[name], set(extents)) for name in order):
+            continue
+        packed = Buffer(nest.fresh(f"{access.buffer.name}_packed"), access.buffer.scalar, tuple(extents[n] for n in order))
+        packing.replacements[access.buffer] = (packed, order)
+        packing.statements.append(Allocate(packed))
+        packing.statements.extend(_copy(nest, access, packed, order, extents))
+    return packing
+
+
+def _depends(expression: Expression, variables: set[str]) -> bool:
+    return any(isinstance(each, Variable) and each.name in variables for each in _everything(expression))
+
+
+def _copy(
+    nest: Nest, access: Access, packed: Buffer, order: Sequence[str], extents: dict[str, Expression]
+) -> list[Statement]:
+    """The loops that fill a packed copy; the source's last axis is the lane, so that reads are contiguous."""
+    names = {name: nest.fresh("p") for name in order}
+    source = tuple([Variable(names[i.name], i64) for i in access.indices if isinstance(i, Variable)])
+    target = tuple([Variable(names[name], i64) for name in order])
+    body: Block = (Store(packed, target, Load(access.buffer, source)),)
+    last = access.indices[-1]
+    assert isinstance(last, Variable)
+    inner = [last.name]
+    outer = [name for name in order if name not in inner]
+    body = (For(names[last.name], extents[last.name], "lanes", body, nest.target.lanes(packed.scalar)),)
+    for k, name in reversed(list(enumerate(outer))):
+        kind = "parallel" if k == 0 and nest.parallel and nest.target.parallel else "sequential"
+        grain = _grain(2.0, [extents[other] for other in order if other != name]) if kind == "parallel" else None
+        body = (For(names[name], extents[name], kind, body, grain=grain),)  # type: ignore[arg-type]
+    return list(body)
+
+
+# Rewriting
+
+
+def rewrite(block: Block, replacements: dict[Buffer, tuple[Buffer, tuple[str, ...]]]) -> Block:
+    """The block with reads of packed arrays in place of the originals."""
+    if not replacements:
+        return block
+
+    def expression(e: Expression) -> Expression:
+        match e:
+            case Load(buffer, indices):
+                if buffer in replacements:
+                    packed, order = replacements[buffer]
+                    return Load(packed, tuple([Variable(name, i64) for name in order]))
+                return Load(buffer, tuple([expression(i) for i in indices]))
+        return map_parts(e, expression)
+
+    return map_block(block, expression, lambda store: store)
+
+
+def map_parts(e: Expression, function: Callable[[Expression], Expression]) -> Expression:
+    """An expression with the function applied to what it is made from."""
+    match e:
+        case Apply(primitive, arguments, type):
+            return Apply(primitive, tuple([function(a) for a in arguments]), type)
+        case Select(test, then, orelse, type):
+            return Select(function(test), function(then), function(orelse), type)
+        case MultiplyAdd(a, b, c, type):
+            return MultiplyAdd(function(a), function(b), function(c), type)
+        case Load(buffer, indices):
+            return Load(buffer, tuple([function(i) for i in indices]))
+    return e
+
+
+def map_block(
+    block: Block, expression: Callable[[Expression], Expression], store: Callable[[Store], Store]
+) -> Block:
+    """A block with its expressions and stores rewritten."""
+    made: list[Statement] = []
+    for statement in block:
+        match statement:
+            case Let(name, value):
+                made.append(Let(name, expression(value)))
+            case Declare(name, value):
+                made.append(Declare(name, expression(value)))
+            case Assign(name, value):
+                made.append(Assign(name, expression(value)))
+            case Store(buffer, indices, value):
+                made.append(store(Store(buffer, tuple([expression(i) for i in indices]), expression(value))))
+            case For():
+                grain = None if statement.grain is None else expression(statement.grain)
+                inner = map_block(statement.body, expression, store)
+                made.append(replace(statement, extent=expression(statement.extent), body=inner, grain=grain))
+            case If(test, then, orelse):
+                branches = [map_block(branch, expression, store) for branch in (then, orelse)]
+                made.append(If(expression(test), *branches))
+            case Require(test, site, values):
+                made.append(Require(expression(test), site, tuple([expression(v) for v in values])))
+            case Allocate():
+                made.append(statement)
+    return tuple(made)
