@@ -19,10 +19,10 @@ from ..core.arguments import convert
 from ..core.program import RUNNERS, Instance, Program, as_program
 from ..core.types import dims, element
 from ..interpreters.simplify import simplify
-from .llvm.host import host
+from .llvm.host import host_target
 from .llvm.jit import Executable
-from .loops_check import check_loops
-from .loops_text import loops_text
+from .loops_check import check as check_loops
+from .loops_text import text as loops_text
 from .lower import lower
 from .schedule import schedule
 
@@ -78,7 +78,7 @@ class Version:
         started = time.perf_counter()
         self.instance = instance
         term = schedule(simplify(instance.term))
-        self.lowered = lower(term, _identifier(instance.program.name), host(), checks)
+        self.lowered = lower(term, _identifier(instance.program.name), host_target(), checks)
         check_loops(self.lowered.function)
         self.executable = Executable(self.lowered.function)
         self.types = term.types

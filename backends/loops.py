@@ -192,7 +192,7 @@ Block = tuple[Statement, ...]
 
 @dataclass(frozen=True)
 class Function:
-    """``sizes`` are i64 variables; ``arguments`` are only read, ``results`` only written; all are distinct memory."""
+    """``sizes`` are i64 variables; ``arguments`` are only read; results are written first; all are distinct memory."""
 
     name: str
     sizes: tuple[str, ...]

@@ -219,7 +219,6 @@ class _Checker:
                     self._expect_type(operand, type)
             case Load(buffer, indices):
                 self._place(buffer, indices)
-                _expect(buffer.name not in self.results, f"the result {buffer.name} is only written")
         return expression.type
 
     def _apply(self, expression: Apply) -> None:

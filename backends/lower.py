@@ -215,7 +215,7 @@ class _Lowering:
             case terms.Literal(_, type):
                 return Constant(atom.value, type)
             case terms.Size(dim):
-                return self.let("size", self.size(dim))
+                return self.size(dim)
             case terms.Constant():
                 if atom not in self.constants:
                     self.constants[atom] = self.buffer("constant", atom.type)
@@ -294,11 +294,7 @@ class _Lowering:
             case "accumulate":
                 return self.accumulate(op, env, destinations)
             case "add_to":
-                target = self.atom(env, op.args[0])
-                assert isinstance(target, ArrayRef)
-                place = target.place([self.scalar(env, a) for a in op.args[2:]])
-                total = self.apply("add", Load(target.buffer, place), self.scalar(env, op.args[1]))
-                self.out.append(Store(target.buffer, place, total))
+                self.add_to(op, env)
                 return []
             case "require":
                 if self.checks:
@@ -695,6 +691,22 @@ class _Lowering:
         for final, type in zip(finals, op.types, strict=False):
             values.append(final if rank(type) else self.let("t", Load(final.buffer, final.place(()))))
         return [*values, *results]
+
+    def add_to(self, op: terms.Operation, env: Environment) -> None:
+        """An update; one that is not proved in range is tested, and outside it has no effect."""
+        target, value = self.atom(env, op.args[0]), self.scalar(env, op.args[1])
+        assert isinstance(target, ArrayRef)
+        indices = [self.scalar(env, a) for a in op.args[2:]]
+        place = target.place(indices)
+        update = Store(target.buffer, place, self.apply("add", Load(target.buffer, place), value))
+        inside: Expression | None = None
+        for axis, index in enumerate(indices):
+            dim = self.dim(index)
+            if dim is None or not index_in_range(dim, dims(op.args[0].type)[axis], self._extent_of):
+                below = self.apply("less", index, target.extent(axis))
+                fits = self.apply("logical_and", self.apply("less_equal", ZERO, index), below)
+                inside = fits if inside is None else self.apply("logical_and", inside, fits)
+        self.out.append(update if inside is None else If(inside, (update,), ()))
 
     def private_accumulators(self, body: Block, loops: list[nests.Loop]) -> list[Statement] | None:
         """A nest that updates accumulators: None when its loops are independent.

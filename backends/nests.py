@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..core.primitive import lookup
-from ..core.types import i64
+from ..core.types import bool_, i64
 from .loops import (
     Allocate,
     Apply,
@@ -205,34 +205,45 @@ class Choice:
 
 def choose(
     loops: Sequence[Loop], found: Survey, temporaries: set[str], reductions: dict[str, Reduction], target: Target
-) -> Choice:
-    """The roles that cost least (see the module)."""
+) -> list[Choice]:
+    """The roles that cost least (see the module), and a second choice where sizes decide which is better.
+
+    Lanes along a loop of the nest need no sum over lanes, but are idle where that loop is short; lanes along a
+    reduction are summed at the end.
+    """
     if not found.simple:
-        return Choice(None, None)
+        return [Choice(None, None)]
 
     def cost(variable: str) -> float:
         total = sum(a.weight * _load_cost(a, variable, loops, found.inner) for a in found.loads)
         for store in found.stores:
-            free = store.buffer.name in temporaries or _contiguous(store, variable, len(store.indices) - 1)
-            total += 1.0 if free else 8.0
+            if store.mentions(variable):
+                free = store.buffer.name in temporaries or _contiguous(store, variable, len(store.indices) - 1)
+                total += 1.0 if free else 8.0
         return total
 
     candidates = [loop.variable.name for loop in loops if loop.variable.name not in found.uniform]
     candidates = [name for name in candidates if all(store.mentions(name) for store in found.stores)]
-    costs = {name: cost(name) for name in candidates}
-    lane = min(candidates, key=lambda name: costs[name]) if candidates else None
-    reducible = [name for name in found.inner if name in reductions and _innermost(found.inner[name])]
-    if len(reducible) == 1 and len(found.inner) == 1:
-        across = cost(reducible[0])
-        if lane is None or across < costs[lane]:
-            return _sized(Choice(reducible[0], _jam(loops, found, reducible[0]), True), found, target)
-    if lane is None:
-        return Choice(None, None)
-    return _sized(Choice(lane, _jam(loops, found, lane)), found, target)
+    summing = [name for name in found.inner if _may_be_lanes(name, found, reductions)]
+    costs = {name: cost(name) for name in (*candidates, *summing)}
+    choices = []
+    if candidates:
+        lane = min(candidates, key=lambda name: costs[name])
+        choices.append(_sized(Choice(lane, _jam(loops, found, lane)), found, target))
+    if summing:
+        lane = min(summing, key=lambda name: costs[name])
+        choices.append(_sized(Choice(lane, _jam(loops, found, lane), True), found, target))
+    choices.sort(key=lambda choice: costs[choice.lane or ""])
+    if len(choices) == 2 and (choices[0].reduction or costs[choices[1].lane or ""] > 2 * costs[choices[0].lane or ""]):
+        choices.pop()
+    return choices or [Choice(None, None)]
 
 
-def _innermost(loop: For) -> bool:
-    return not any(isinstance(statement, For) for statement in loop.body)
+def _may_be_lanes(variable: str, found: Survey, reductions: dict[str, Reduction]) -> bool:
+    """Whether an inner loop combines into one variable, in a body that does nothing else with loops."""
+    if variable not in reductions or variable in found.uniform:
+        return False
+    return len({reductions[name].name for name in found.inner if name in reductions}) == 1 == found.mutable
 
 
 def _jam(loops: Sequence[Loop], found: Survey, lane: str) -> str | None:
@@ -293,9 +304,20 @@ class Built:
 
 
 def build(nest: Nest) -> Built:
-    """The nest as loops."""
+    """The nest as loops; where sizes decide between two ways, both, and the choice."""
     found = survey(nest.body)
-    choice = choose(nest.loops, found, nest.temporaries, nest.reductions, nest.target)
+    choices = choose(nest.loops, found, nest.temporaries, nest.reductions, nest.target)
+    first = _arranged(nest, found, choices[0])
+    if len(choices) == 1:
+        return first
+    second = _arranged(nest, found, choices[1])
+    by_name = {loop.variable.name: loop for loop in nest.loops}
+    short = Apply(lookup("less"), (by_name[choices[0].lane or ""].extent, Constant(choices[0].strip // 2, i64)), bool_)
+    return Built([If(short, tuple(second.statements), tuple(first.statements))], first.layouts)
+
+
+def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
+    """The nest with its loops in the roles chosen."""
     statements: list[Statement] = []
     body = nest.body
     if choice.lane is not None:
@@ -381,12 +403,14 @@ def _layouts(nest: Nest, found: Survey, order: Sequence[Loop]) -> dict[str, tupl
 
 
 def _reducing_lanes(body: Block, choice: Choice, reductions: dict[str, Reduction]) -> Block:
-    """The inner reduction as a loop of lanes."""
+    """An inner reduction as a loop of lanes."""
     made: list[Statement] = []
     for statement in body:
         if isinstance(statement, For) and statement.variable == choice.lane:
             reduction = (reductions[statement.variable],)
             made.append(replace(statement, kind="lanes", factor=choice.strip, reductions=reduction))
+        elif isinstance(statement, For):
+            made.append(replace(statement, body=_reducing_lanes(statement.body, choice, reductions)))
         else:
             made.append(statement)
     return tuple(made)

@@ -117,8 +117,9 @@ class _Block:
                 used |= {start - 1 - index for index in binding.operation.inner}
         for start, binding in zip(reversed(starts), reversed(self.bindings), strict=True):
             operation = binding.operation
-            if start in used and not operation.loops and not operation.costly:
-                used |= {start - 1 - index for index in operation.free}  # cheap: computed again inside the loops
+            if start in used and not operation.loops:
+                # What is cheap is computed again inside the loops; what is not is stored, and so is what it is made of.
+                used |= {start - 1 - index for index in operation.free}
         merged = self._result_level(position) if reduction else None
         found = []
         for k, (start, binding) in enumerate(zip(starts, self.bindings, strict=True)):

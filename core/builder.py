@@ -149,7 +149,12 @@ class Builder:
         return tuple([self.close(body.binders, (), body.results) for body in bodies])
 
     def _node(
-        self, op: str, static: tuple[Any, ...], args: tuple[Value, ...], bodies: tuple[Body, ...], effects: frozenset[int]
+        self,
+        op: str,
+        static: tuple[Any, ...],
+        args: tuple[Value, ...],
+        bodies: tuple[Body, ...],
+        effects: frozenset[int],
     ) -> Node:
         types = result_types(op, static, [arg.type for arg in args], [body.types for body in bodies])
         node = Node()
@@ -315,7 +320,11 @@ class _Substitution:
     """
 
     def __init__(
-        self, builder: Builder, mapping: dict[Value, Value], parent: _Substitution | None, statements: Sequence[Node] = ()
+        self,
+        builder: Builder,
+        mapping: dict[Value, Value],
+        parent: _Substitution | None,
+        statements: Sequence[Node] = (),
     ) -> None:
         self.builder, self.mapping, self.parent = builder, mapping, parent
         self.numbers = numbers(mapping, statements)
@@ -465,4 +474,3 @@ def current() -> Builder:
 def building() -> bool:
     """Whether a program is being built."""
     return _current.get() is not None
-

@@ -232,7 +232,8 @@ class Dim:
             return "0"
         text = ""
         for monomial, c in self.terms:
-            body = "*".join(map(str, monomial))
+            alone = len(monomial) == 1 and c == 1
+            body = "*".join([str(atom) if alone else _factor(atom) for atom in monomial])
             magnitude = abs(c)
             if body and magnitude != 1:
                 body = f"{magnitude}*{body}"
@@ -243,7 +244,8 @@ class Dim:
 
     def factor_text(self, tight: bool = False) -> str:
         """The text to stand beside an operator; a common atom is shown in front: ``d*(d-1)``."""
-        if len(self.terms) == 1 and (not tight or len(self.terms[0][0]) <= 1):
+        single = len(self.terms) <= 1 and "//" not in str(self)
+        if single and not (tight and "*" in str(self)):
             return str(self)
         shared = set(self.terms[0][0]).intersection(*(monomial for monomial, _ in self.terms))
         if len(self.terms) > 1 and shared and not tight:
@@ -251,6 +253,10 @@ class Dim:
             rest = Dim({_without(monomial, front): c for monomial, c in self.terms})
             return f"{front}*({str(rest).replace(' ', '')})"
         return f"({str(self).replace(' ', '')})"
+
+
+def _factor(atom: DimAtom) -> str:
+    return f"({atom})" if isinstance(atom, Compound) and atom.operator == "//" else str(atom)
 
 
 def _is_nonnegative(atom: DimAtom) -> bool:

@@ -147,10 +147,14 @@ def guard_index(builder: Builder, index: Value, size: Value, x: Expr, axis: int,
         return
     constant, limit = index.dim.constant, size.dim.constant
     if constant is not None and (constant < 0 or (limit is not None and constant >= limit)):
-        shown = constant if written is None else written
-        raise IndexError(at_line(f"index {shown} is out of range for axis {axis} of type {x.type}"))
+        raise IndexError(
+            at_line(
+                f"index {constant if written is None else written} is out of range for axis {axis} of type {x.type}"
+            )
+        )
+    shown = "{0}" if written is None else str(written)
     name = x._value.name or "an array"
-    message = f"index {'{0}' if written is None else written} is out of range for axis {axis} of {name}, of type {x.type}, whose size is {{1}}"
+    message = f"index {shown} is out of range for axis {axis} of {name}, of type {x.type}, whose size is {{1}}"
     inside = builder.primitive(
         "logical_and",
         builder.primitive("less_equal", builder.literal(0, i64), index),

@@ -25,6 +25,9 @@ def _instruction(**by_kind: str) -> Instructions:
     return Instructions({kind: f"%r = {name} $t $0, $1" for kind, name in by_kind.items()})
 
 
+# A row reads best on as few lines as it needs.
+# fmt: off
+
 # Arithmetic
 
 add = primitive(
@@ -111,15 +114,26 @@ sqrt = primitive(
 # Trigonometric and hyperbolic functions
 
 sin = primitive("sin", numpy=np.sin, llvm=Libm("sin"), cost=25, derivative=lambda y, x: (lambda t: t * cos(x),))
-cos: Primitive = primitive("cos", numpy=np.cos, llvm=Libm("cos"), cost=25, derivative=lambda y, x: (lambda t: -(t * sin(x)),))
+cos: Primitive = primitive(
+    "cos", numpy=np.cos, llvm=Libm("cos"), cost=25, derivative=lambda y, x: (lambda t: -(t * sin(x)),)
+)
 tanh = primitive(
     "tanh", numpy=np.tanh, llvm=Libm("tanh"), cost=30, derivative=lambda y, x: (lambda t: t * (1.0 - y * y),)
 )
 
 # Special functions
 
+
+def _lgamma(x: float) -> float:
+    """As in C: infinity at the poles and where the value is too large."""
+    try:
+        return math.lgamma(x)
+    except (ValueError, OverflowError):
+        return math.inf
+
+
 lgamma = primitive(
-    "lgamma", numpy=np.vectorize(math.lgamma, otypes=[np.float64]), llvm=Libm("lgamma"), cost=60,
+    "lgamma", numpy=np.vectorize(_lgamma, otypes=[np.float64]), llvm=Libm("lgamma"), cost=60,
     derivative=lambda y, x: (lambda t: t * digamma(x),),
 )
 

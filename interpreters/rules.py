@@ -16,7 +16,7 @@ from ..core.builder import Builder
 from ..core.graph import Body, Node, Value
 from ..core.primitive import Primitive
 from ..core.types import bool_, dims
-from .accumulators import rewrite_accumulate
+from .accumulators import costly_nodes, rewrite_accumulate
 
 # An array element is computed where it is read when that costs at most about this many additions.
 CHEAP = 12
@@ -246,8 +246,9 @@ def element_of(
 
 
 def _is_cheap(chain: list[Body], value: Value) -> bool:
-    """Whether computing one element costs no more than about a read."""
-    return scalar_cost(value, frozenset([binder.number for body in chain for binder in body.binders])) <= CHEAP
+    """Whether computing one element costs no more than about a read, and holds nothing costly."""
+    binders = frozenset([binder.number for body in chain for binder in body.binders])
+    return scalar_cost(value, binders) <= CHEAP and not costly_nodes([value], binders)
 
 
 def scalar_cost(value: Value, binders: frozenset[int]) -> float:

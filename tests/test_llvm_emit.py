@@ -14,6 +14,7 @@ import numpy as np
 import plain_loops
 import pytest
 from plain_loops import apply, at, const, fma, loop, put, var
+from random_loops import Draw
 
 from adze.backends.llvm.assemble import Code
 from adze.backends.llvm.host import Machine, host, host_target
@@ -126,11 +127,11 @@ def test_nested_kinds(nest: Any, scalar: Scalar) -> None:
 
 
 def test_extents_known_at_compile_time_leave_no_tail() -> None:
-    for size in (8, 12, 64):
+    for size in (32, 13, 64):
         a, b = Buffer("a", f64, (const(size),)), Buffer("b", f64, (const(size),))
         body = loop("i", size, put(b, "i", apply("negative", at(a, "i"))), kind="lanes", factor=32)
         executable = compiled(Function("f", (), (a,), (b,), (body,)))
-        assert ("masked" in executable.emitted_ir) == (size == 12)
+        assert ("masked" in executable.emitted_ir) == (size == 13)
         compare(Function("f", (), (a,), (b,), (body,)), [values(f64, size)], [], executable)
 
 
@@ -410,6 +411,19 @@ def test_a_machine_without_vector_mathematics_calls_lane_by_lane(monkeypatch: py
     call(compiled(function), [x, x, y], [45])
     call(compiled(spread("power", f64, 2, "sequential")), [x, x, z], [45])
     np.testing.assert_array_equal(y, z)
+
+
+# Random functions
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_nests(seed: int) -> None:
+    function = Draw(seed).function()
+    executable = compiled(function)
+    for n, m in ((1, 1), (3, 33), (9, 7), (32, 5)):
+        where = np.random.default_rng(seed).integers(0, n, n)
+        arguments = [where, values(f64, (n, m), seed), values(i64, m, seed)]
+        compare(function, arguments, [n, m], executable)
 
 
 # Failures, threads, processes

@@ -158,7 +158,6 @@ BROKEN: dict[str, tuple[str, tuple[Statement, ...]]] = {
     "other buffer of the name": ("b is not in scope", (Let("y", at(Buffer("b", f32, (n,)), 0)),)),
     "buffer twice": ("named b exists", (Allocate(Buffer("b", f64, ())),)),
     "argument written": ("an argument is only read", (put(B, 0, const(0.0, f64)),)),
-    "result read": ("the result c is only written", (Let("y", at(C, 0, 0)),)),
     "stored type": ("is i64, not f64", (put(C, 0, 0, n),)),
     "immutable": ("x is no mutable variable", (Let("x", n), Assign("x", m))),
     "assigned type": ("is f64, not i64", (Declare("x", n), Assign("x", const(0.0, f64)))),

@@ -12,10 +12,10 @@ from ...core.types import i64
 from .. import memory
 from ..loops import Buffer
 from ..loops import Function as Loops
-from .function import Arena, Unit
 from .host import Machine
 from .regions import Function
 from .text import bytes_of
+from .unit import Arena, Unit
 from .values import one
 
 ALIGNMENT = 128  # of every buffer in the arena: two cache lines, which are often fetched together
@@ -84,7 +84,7 @@ class _Entry(_Exported):
         body.line(f"ret i64 {body.value('load i64, ptr %failure')}")
         self.regions.close()
         parameters = "ptr %buffers, ptr %sizes, ptr %arena, i64 %threads, ptr %failure"
-        unit.module.define("entry", f"define i64 @entry({parameters}) nounwind {{\n{body}\n}}")
+        unit.module.define("entry", f"define i64 @entry({parameters}) {unit.attributes} {{\n{body}\n}}")
 
     def allocate(self, buffer: Buffer) -> None:
         if buffer.name not in self.unit.plan.dynamic:

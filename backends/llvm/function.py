@@ -1,121 +1,44 @@
-"""The statements and expressions of the loop IR as the text of one LLVM function.
+"""The statements of the loop IR as the text of one LLVM function.
 
-Structured control flow becomes blocks; immutable names become registers, mutable ones stack slots that LLVM turns
-into registers again. What surrounds a statement (strips and copies) is kept in a :class:`Widening`; what is
-moved out into functions of its own, parallel loops and parts of long blocks, is in ``regions.py``.
+Structured control flow becomes blocks; what surrounds a statement (strips and copies) is kept in a
+:class:`~.values.Widening`. What is moved out into functions of its own, parallel loops and parts of long blocks, is
+in ``regions.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ...core.types import Scalar, i64
 from ..loops import (
     Allocate,
-    Apply,
     Assign,
     Block,
     Buffer,
-    Constant,
     Declare,
-    Expression,
     For,
     If,
     Let,
-    Load,
-    MultiplyAdd,
     Reduction,
     Require,
-    Select,
     Statement,
     Store,
-    Variable,
 )
-from ..loops_walk import varying
-from ..memory import Plan
-from .access import Access, Place, Regions
-from .host import Machine
-from .spelling import Speller
-from .text import Body, Module, constant, iota, literal, register_type, suffix
-from .values import Axis, Strip, Value, Widening, one, slice_of, splat
-
-_FAIL = """\
-define internal void @fail(ptr %record, i64 %site, i64 %a, i64 %b, i64 %c, i64 %d) cold noinline nounwind {
-  %old = cmpxchg ptr %record, i64 0, i64 %site monotonic monotonic
-  %first = extractvalue { i64, i1 } %old, 1
-  br i1 %first, label %write, label %end
-write:
-  %values = getelementptr i64, ptr %record, i64 1
-  store i64 %a, ptr %values
-  %values.1 = getelementptr i64, ptr %record, i64 2
-  store i64 %b, ptr %values.1
-  %values.2 = getelementptr i64, ptr %record, i64 3
-  store i64 %c, ptr %values.2
-  %values.3 = getelementptr i64, ptr %record, i64 4
-  store i64 %d, ptr %values.3
-  br label %end
-end:
-  ret void
-}"""
+from .access import Place
+from .expressions import Cell, Expressions
+from .text import constant, iota, literal, register_type
+from .unit import Arena, Unit
+from .values import Axis, Strip, Value, one, slice_of, splat
 
 Combiner = Callable[[str, str, int], str]
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A mutable variable: one stack slot a copy, of scalars or of vectors; or a word of an array in memory."""
-
-    scalar: Scalar
-    slots: tuple[str, ...]
-    axes: tuple[Axis, ...] = ()
-    lanes: int = 0
-    guarded: bool = False  # lanes that are off keep their value
-    word: int | None = None  # in the array at the slot
-
-
-@dataclass
-class Arena:
-    """How a function finds the slots of the arena: offsets from one base, or from another for private slots."""
-
-    base: str
-    private: str
-    stride: str  # between the private slots of one thread and the next
-    offsets: dict[int, str]
-
-
-class Unit:
-    """A module under construction, and what all its functions share."""
-
-    def __init__(self, plan: Plan, machine: Machine) -> None:
-        self.plan, self.machine = plan, machine
-        self.module = Module()
-        self._varying: dict[int, frozenset[int]] = {}
-        self._count = 0
-
-    def varying(self, loop: For) -> frozenset[int]:
-        if id(loop) not in self._varying:
-            self._varying[id(loop)] = varying(loop)
-        return self._varying[id(loop)]
-
-    def fresh(self, kind: str) -> str:
-        """The name of another function of the module."""
-        self._count += 1
-        return f"{kind}.{self._count}"
-
-
-class Emitter:
-    """Emits statements into one function."""
+class Emitter(Expressions):
+    """Emits the statements of one function."""
 
     def __init__(self, unit: Unit, arena: Arena, threads: str, failure: str) -> None:
-        self.unit, self.arena, self.threads, self.failure = unit, arena, threads, failure
-        self.body = Body()
-        self.widening = Widening(self.body)
-        self.regions = Regions(unit.module)
-        self.access = Access(self.widening, self.regions)
-        self.speller = Speller(unit.module, self.body, unit.machine.routine)
-        self.names: dict[str, Value | Cell] = {}
-        self.places: dict[str, Place] = {}
+        super().__init__(unit)
+        self.arena, self.threads, self.failure = arena, threads, failure
         self._varying: dict[Axis | None, frozenset[int]] = {}  # by jam axis; None: the strip
 
     # Statements
@@ -152,38 +75,11 @@ class Emitter:
             case Require(test, site, values):
                 self._require(self.scalar(test), site, [self.scalar(value) for value in values])
 
-    def assign(self, name: str, value: Expression) -> None:
-        """Give a variable another value."""
-        self._assign(self._mutable(name), self.evaluate(value))
-
-    def _mutable(self, name: str) -> Cell:
-        cell = self.names[name]
-        assert isinstance(cell, Cell)
-        return cell
-
     def _cell(self, statement: Declare, scalar: Scalar) -> Cell:
         axes = tuple(axis for axis in self.widening.axes if id(statement) in self._varying[axis])
         strip = self.widening.strip
         lanes = strip.lanes if strip and id(statement) in self._varying[None] else 0
         return self._cells(scalar, axes, lanes)
-
-    def _cells(self, scalar: Scalar, axes: tuple[Axis, ...], lanes: int, guarded: bool = False) -> Cell:
-        copies = 1
-        for axis in axes:
-            copies *= axis.factor
-        type = register_type(scalar, lanes)
-        return Cell(scalar, tuple(self.body.slot(type) for _ in range(copies)), axes, lanes, guarded)
-
-    def _assign(self, cell: Cell, value: Value) -> None:
-        if cell.lanes:
-            value = self.widening.vector(value)
-        assert cell.lanes == value.lanes and value.uniform == (not value.lanes)
-        type = register_type(cell.scalar, cell.lanes)
-        for slot, part in zip(self._addresses(cell), value.along(cell.axes)):
-            if cell.guarded and self.widening.strip and (mask := self.widening.strip.mask):
-                old = self.body.value(f"load {type}, ptr {slot}")
-                part = self.body.value(f"select <{cell.lanes} x i1> {mask}, {type} {part}, {type} {old}")
-            self.body.line(f"store {type} {part}, ptr {slot}")
 
     def _if(self, statement: If) -> None:
         test = self.scalar(statement.test)
@@ -205,9 +101,8 @@ class Emitter:
         self.body.line(f"br i1 {test}, label %{after}, label %{fail}")
         self.body.label(fail)
         record = [str(site + 1), *values, *["0"] * (4 - len(values))]
-        if not self.unit.module.defines("fail"):
-            self.unit.module.define("fail", _FAIL)
-        self.body.line(f"call void @fail(ptr {self.failure}, " + ", ".join(f"i64 {word}" for word in record) + ")")
+        words = ", ".join(f"i64 {word}" for word in record)
+        self.body.line(f"call void @{self.unit.fail()}(ptr {self.failure}, {words})")
         self.body.branch(after)
         self.body.label(after)
 
@@ -321,7 +216,7 @@ class Emitter:
         def apply(a: str, b: str, lanes: int) -> str:
             return self.speller.apply(reduction.primitive, (scalar, scalar), scalar, (a, b), lanes)
 
-        for number, slot in enumerate(cell.slots):
+        for number, slot in enumerate(self.addresses(cell)):
             total, lanes = "", 0
             for each in partial:
                 vector = self.body.value(f"load {register_type(scalar, each.lanes)}, ptr {each.slots[number]}")
@@ -344,74 +239,3 @@ class Emitter:
             high = slice_of(self.body, element, vector, lanes, range(half, lanes))
             vector, lanes = apply(low, high, half), half
         return vector
-
-    # Expressions
-
-    def scalar(self, expression: Expression) -> str:
-        """The register of an expression that varies with no loop that is being widened."""
-        value = self.evaluate(expression)
-        assert value.uniform and not value.axes, f"{expression} varies with a lanes or jam loop"
-        return value.parts[0]
-
-    def evaluate(self, expression: Expression) -> Value:
-        match expression:
-            case Constant(value, type):
-                return one(type, constant(value, type))
-            case Variable(name):
-                return self.read(self.names[name])
-            case Load(buffer, indices):
-                places = [self.evaluate(index) for index in indices]
-                return self.access.load(buffer, self.places[buffer.name], places)
-            case MultiplyAdd(a, b, c, type):
-                return self._call("fma", type, [self.evaluate(operand) for operand in (a, b, c)])
-            case Select(test, then, orelse, type):
-                return self._select(type, self.evaluate(test), self.evaluate(then), self.evaluate(orelse))
-            case Apply():
-                return self._apply(expression)
-
-    def read(self, found: Value | Cell) -> Value:
-        """What a name stands for, now."""
-        if isinstance(found, Value):
-            return found
-        cell = found
-        type = register_type(cell.scalar, cell.lanes)
-        parts = tuple(self.body.value(f"load {type}, ptr {slot}") for slot in self._addresses(cell))
-        return Value(cell.scalar, parts, cell.axes, cell.lanes)
-
-    def _addresses(self, cell: Cell) -> tuple[str, ...]:
-        if cell.word is None:
-            return cell.slots
-        return (self.body.value(f"getelementptr i64, ptr {cell.slots[0]}, i64 {cell.word}"),)
-
-    def _call(self, intrinsic: str, type: Scalar, values: list[Value]) -> Value:
-        def call(parts: Sequence[str], lanes: int) -> str:
-            name = register_type(type, lanes)
-            arguments = ", ".join(f"{name} {part}" for part in parts)
-            return self.body.value(f"call {name} @llvm.{intrinsic}.{suffix(type, lanes)}({arguments})")
-
-        return self.widening.lift(type, values, call)
-
-    def _select(self, type: Scalar, test: Value, then: Value, orelse: Value) -> Value:
-        def select(parts: Sequence[str], lanes: int) -> str:
-            mask, name = f"<{lanes} x i1>" if lanes else "i1", register_type(type, lanes)
-            return self.body.value(f"select {mask} {parts[0]}, {name} {parts[1]}, {name} {parts[2]}")
-
-        return self.widening.lift(type, [test, then, orelse], select)
-
-    def _apply(self, expression: Apply) -> Value:
-        primitive, type = expression.primitive, expression.type
-        values = [self.evaluate(argument) for argument in expression.arguments]
-        if type == i64 and not any(value.lanes for value in values):
-            match primitive.name:
-                case "add":
-                    return self.widening.add(*values)
-                case "subtract":
-                    return self.widening.subtract(*values)
-                case "multiply" if (product := self.widening.multiply(*values)) is not None:
-                    return product
-                case _:
-                    pass
-        types = [value.scalar for value in values]
-        return self.widening.lift(
-            type, values, lambda parts, lanes: self.speller.apply(primitive, types, type, parts, lanes)
-        )

@@ -17,8 +17,10 @@ from ...core.types import i64
 from ..loops import Allocate, Block, Declare, For, Let, Statement, walk
 from ..loops_walk import mentioned
 from .access import Place
-from .function import Arena, Cell, Emitter
+from .expressions import Cell
+from .function import Emitter
 from .text import Body, is_constant, register_type
+from .unit import Arena
 from .values import one
 
 _CHUNKS = 128  # at most so many pieces of a parallel loop are handed out to threads
@@ -181,7 +183,7 @@ class Function(Emitter):
         self.body.line("ret void")
         self.regions.close()
         name = self.unit.fresh(kind)
-        head = f"define internal void @{name}({parameters}) noinline nounwind"
+        head = f"define internal void @{name}({parameters}) noinline {self.unit.attributes}"
         self.unit.module.define(name, f"{head} {{\n{self.body}\n}}")
         return name
 

@@ -20,8 +20,8 @@ _TOKEN = re.compile(r"\$(\w+)|%([A-Za-z_]\w*)")
 class Speller:
     """Emits applications of primitives to scalars (``lanes`` 0) or to vectors."""
 
-    def __init__(self, module: Module, body: Body, routine: VectorRoutine) -> None:
-        self.module, self.body, self.routine = module, body, routine
+    def __init__(self, module: Module, body: Body, routine: VectorRoutine, attributes: str) -> None:
+        self.module, self.body, self.routine, self.attributes = module, body, routine, attributes
 
     def apply(
         self, primitive: Primitive, types: Sequence[Scalar], result: Scalar, operands: Sequence[str], lanes: int
@@ -87,7 +87,7 @@ class Speller:
         if self.module.defines(own):
             return own
         vector, element = register_type(scalar, lanes), register_type(scalar)
-        loops = Speller(self.module, Body(), self.routine)
+        loops = Speller(self.module, Body(), self.routine, self.attributes)
         body = loops.body
         memory = [body.slot(vector) for _ in range(arity + 1)]
         for number in range(arity):
@@ -99,9 +99,8 @@ class Speller:
             body.line(f"store {element} {result}, ptr {places[arity]}")
         body.line(f"ret {vector} {body.value(f'load {vector}, ptr {memory[arity]}')}")
         arguments = ", ".join(f"{vector} %x{number}" for number in range(arity))
-        self.module.define(
-            own, f"define internal {vector} @{own}({arguments}) noinline nounwind memory(none) {{\n{body}\n}}"
-        )
+        head = f"define internal {vector} @{own}({arguments}) noinline memory(none) {self.attributes}"
+        self.module.define(own, f"{head} {{\n{body}\n}}")
         return own
 
     # Conversions, with NumPy's meaning of astype

@@ -1,0 +1,144 @@
+"""The expressions of the loop IR, and the variables they read, as instructions.
+
+An immutable name stands for registers. A mutable one is a :class:`Cell`, stack slots that LLVM turns into registers
+again. How expressions widen inside ``lanes`` and ``jam`` loops is in ``values.py``, loads are in ``access.py``, and
+applications of primitives in ``spelling.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...core.types import Scalar, i64
+from ..loops import Apply, Constant, Expression, Load, MultiplyAdd, Select, Variable
+from .access import Access, Place, Regions
+from .spelling import Speller
+from .text import Body, constant, register_type, suffix
+from .unit import Unit
+from .values import Axis, Value, Widening, one
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A mutable variable: one stack slot a copy, of scalars or of vectors; or a word of an array in memory."""
+
+    scalar: Scalar
+    slots: tuple[str, ...]
+    axes: tuple[Axis, ...] = ()
+    lanes: int = 0
+    guarded: bool = False  # lanes that are off keep their value
+    word: int | None = None  # in the array at the slot
+
+
+class Expressions:
+    """Emits the expressions of one function."""
+
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
+        self.body = Body()
+        self.widening = Widening(self.body)
+        self.regions = Regions(unit.module)
+        self.access = Access(self.widening, self.regions)
+        self.speller = Speller(unit.module, self.body, unit.machine.routine, unit.attributes)
+        self.names: dict[str, Value | Cell] = {}
+        self.places: dict[str, Place] = {}
+
+    def scalar(self, expression: Expression) -> str:
+        """The register of an expression that varies with no loop that is being widened."""
+        value = self.evaluate(expression)
+        assert value.uniform and not value.axes, f"{expression} varies with a lanes or jam loop"
+        return value.parts[0]
+
+    def evaluate(self, expression: Expression) -> Value:
+        match expression:
+            case Constant(value, type):
+                return one(type, constant(value, type))
+            case Variable(name):
+                return self.read(self.names[name])
+            case Load(buffer, indices):
+                places = [self.evaluate(index) for index in indices]
+                return self.access.load(buffer, self.places[buffer.name], places)
+            case MultiplyAdd(a, b, c, type):
+                return self._call("fma", type, [self.evaluate(operand) for operand in (a, b, c)])
+            case Select(test, then, orelse, type):
+                return self._select(type, self.evaluate(test), self.evaluate(then), self.evaluate(orelse))
+            case Apply():
+                return self._apply(expression)
+
+    def read(self, found: Value | Cell) -> Value:
+        """What a name stands for, now."""
+        if isinstance(found, Value):
+            return found
+        cell = found
+        type = register_type(cell.scalar, cell.lanes)
+        parts = tuple(self.body.value(f"load {type}, ptr {slot}") for slot in self.addresses(cell))
+        return Value(cell.scalar, parts, cell.axes, cell.lanes)
+
+    def addresses(self, cell: Cell) -> tuple[str, ...]:
+        """Where the copies of a variable are."""
+        if cell.word is None:
+            return cell.slots
+        return (self.body.value(f"getelementptr i64, ptr {cell.slots[0]}, i64 {cell.word}"),)
+
+    def _call(self, intrinsic: str, type: Scalar, values: list[Value]) -> Value:
+        def call(parts: Sequence[str], lanes: int) -> str:
+            name = register_type(type, lanes)
+            arguments = ", ".join(f"{name} {part}" for part in parts)
+            return self.body.value(f"call {name} @llvm.{intrinsic}.{suffix(type, lanes)}({arguments})")
+
+        return self.widening.lift(type, values, call)
+
+    def _select(self, type: Scalar, test: Value, then: Value, orelse: Value) -> Value:
+        def select(parts: Sequence[str], lanes: int) -> str:
+            mask, name = f"<{lanes} x i1>" if lanes else "i1", register_type(type, lanes)
+            return self.body.value(f"select {mask} {parts[0]}, {name} {parts[1]}, {name} {parts[2]}")
+
+        return self.widening.lift(type, [test, then, orelse], select)
+
+    def _apply(self, expression: Apply) -> Value:
+        primitive, type = expression.primitive, expression.type
+        values = [self.evaluate(argument) for argument in expression.arguments]
+        if type == i64 and not any(value.lanes for value in values):
+            match primitive.name:
+                case "add":
+                    return self.widening.add(*values)
+                case "subtract":
+                    return self.widening.subtract(*values)
+                case "multiply" if (product := self.widening.multiply(*values)) is not None:
+                    return product
+                case _:
+                    pass
+        types = [value.scalar for value in values]
+        return self.widening.lift(
+            type, values, lambda parts, lanes: self.speller.apply(primitive, types, type, parts, lanes)
+        )
+
+    # Mutable variables
+
+    def assign(self, name: str, value: Expression) -> None:
+        """Give a variable another value."""
+        self._assign(self._mutable(name), self.evaluate(value))
+
+    def _mutable(self, name: str) -> Cell:
+        cell = self.names[name]
+        assert isinstance(cell, Cell)
+        return cell
+
+    def _cells(self, scalar: Scalar, axes: tuple[Axis, ...], lanes: int, guarded: bool = False) -> Cell:
+        copies = 1
+        for axis in axes:
+            copies *= axis.factor
+        type = register_type(scalar, lanes)
+        return Cell(scalar, tuple(self.body.slot(type) for _ in range(copies)), axes, lanes, guarded)
+
+    def _assign(self, cell: Cell, value: Value) -> None:
+        if cell.lanes:
+            value = self.widening.vector(value)
+        assert cell.lanes == value.lanes and value.uniform == (not value.lanes)
+        type = register_type(cell.scalar, cell.lanes)
+        for slot, part in zip(self.addresses(cell), value.along(cell.axes)):
+            if cell.guarded and self.widening.strip and (mask := self.widening.strip.mask):
+                old = self.body.value(f"load {type}, ptr {slot}")
+                part = self.body.value(f"select <{cell.lanes} x i1> {mask}, {type} {part}, {type} {old}")
+            self.body.line(f"store {type} {part}, ptr {slot}")

@@ -1,0 +1,68 @@
+"""What the functions of one module share while they are emitted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..loops import For
+from ..loops_walk import varying
+from ..memory import Plan
+from .host import Machine
+from .text import Module
+
+_FAIL = """\
+define internal void @fail(ptr %record, i64 %site, i64 %a, i64 %b, i64 %c, i64 %d) cold noinline nounwind {
+  %old = cmpxchg ptr %record, i64 0, i64 %site monotonic monotonic
+  %first = extractvalue { i64, i1 } %old, 1
+  br i1 %first, label %write, label %end
+write:
+  %values = getelementptr i64, ptr %record, i64 1
+  store i64 %a, ptr %values
+  %values.1 = getelementptr i64, ptr %record, i64 2
+  store i64 %b, ptr %values.1
+  %values.2 = getelementptr i64, ptr %record, i64 3
+  store i64 %c, ptr %values.2
+  %values.3 = getelementptr i64, ptr %record, i64 4
+  store i64 %d, ptr %values.3
+  br label %end
+end:
+  ret void
+}"""
+
+
+@dataclass
+class Arena:
+    """How a function finds the slots of the arena: offsets from one base, or from another for private slots."""
+
+    base: str
+    private: str
+    stride: str  # between the private slots of one thread and the next
+    offsets: dict[int, str]
+
+
+class Unit:
+    """A module under construction, and what all its functions share."""
+
+    def __init__(self, plan: Plan, machine: Machine) -> None:
+        self.plan, self.machine = plan, machine
+        self.module = Module()
+        # an aligned stack: a vector that crosses two cache lines costs two accesses when it is spilled
+        self.attributes = f"nounwind alignstack({machine.target.register_bytes})"
+        self._varying: dict[int, frozenset[int]] = {}
+        self._count = 0
+
+    def varying(self, loop: For) -> frozenset[int]:
+        if id(loop) not in self._varying:
+            self._varying[id(loop)] = varying(loop)
+        return self._varying[id(loop)]
+
+    def fresh(self, kind: str) -> str:
+        """The name of another function of the module."""
+        self._count += 1
+        return f"{kind}.{self._count}"
+
+    def fail(self) -> str:
+        """The name of the function that records a failure, unless there is one already."""
+        if not self.module.defines("fail"):
+            self.module.define("fail", _FAIL)
+        return "fail"
