@@ -15,6 +15,8 @@ compiled. The names here are the public ones; everything else may change.
 
 from typing import TYPE_CHECKING
 
+from .ad import grad, jvp, value_and_grad, vjp
+from .backends.compile import Compiled, compile
 from .core.combinators import (
     all,
     any,
@@ -66,6 +68,7 @@ from .core.special import digamma
 from .interpreters.check import check
 from .interpreters.evaluate import evaluate
 from .interpreters.pretty import pretty
+from .interpreters.simplify import simplify
 
 if TYPE_CHECKING:
     # To a type checker a parameter is the expression that it is inside the program, with its sizes as a remark.
@@ -83,6 +86,7 @@ else:
 __all__ = [
     "Array",
     "Binding",
+    "Compiled",
     "Conversion",
     "Expansion",
     "Expr",
@@ -98,6 +102,7 @@ __all__ = [
     "any",
     "bool_",
     "check",
+    "compile",
     "cond",
     "cos",
     "digamma",
@@ -111,10 +116,12 @@ __all__ = [
     "fori_loop",
     "full",
     "generate",
+    "grad",
     "i32",
     "i64",
     "interpret",
     "iota",
+    "jvp",
     "lgamma",
     "log",
     "log1p",
@@ -135,12 +142,15 @@ __all__ = [
     "reduce",
     "remainder",
     "sign",
+    "simplify",
     "sin",
     "size",
     "sqrt",
     "stop_gradient",
     "sum",
     "tanh",
+    "value_and_grad",
+    "vjp",
     "where",
     "zeros",
 ]

@@ -1,1 +1,1 @@
-"""From a program to machine code: schedule, loop IR, memory and code generators."""
+"""From a term to machine code: schedule, nests, loop IR, memory, and one folder a target."""

@@ -7,9 +7,8 @@ that failed during the run is raised as the exception it stands for, with the us
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,13 +16,14 @@ import numpy as np
 from ..core import trees
 from ..core.arguments import convert
 from ..core.program import RUNNERS, Instance, Program, as_program
-from ..core.types import dims, element
+from ..core.types import Type, dims, element
 from ..interpreters.simplify import simplify
 from .llvm.host import host_target
 from .llvm.jit import Executable
 from .loops_check import check as check_loops
 from .loops_text import text as loops_text
 from .lower import lower
+from .runtime import default_threads
 from .schedule import schedule
 
 
@@ -32,38 +32,34 @@ class Compiled:
 
     def __init__(self, program: Program, threads: int | None, checks: bool) -> None:
         self.program, self.threads, self.checks = program, threads, checks
-        self._versions: dict[int, Version] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program on arrays: NumPy's in, NumPy's out. Raises what the program itself raises."""
         arguments = self.program.bind(args, kwargs)
         instance = self.program.instance_for(arguments)
-        return self.version(instance).run(self.program.leaves(arguments), self.threads)
+        return version(instance, self.checks).run(self.program.leaves(arguments), self.threads)
 
-    def version(self, instance: Instance) -> Version:
-        """The compiled form of one instance, made on first use."""
-        key = id(instance)
-        if key not in self._versions:
-            self._versions[key] = Version(instance, self.checks)
-        return self._versions[key]
+    def __repr__(self) -> str:
+        return f"<compiled {self.program!r}>"
 
     @property
     def _annotated(self) -> Version:
-        return self.version(self.program.at())
+        return version(self.program.at(), self.checks)
+
+    @property
+    def loops(self) -> str:
+        """The loop IR, as text. This and what follows needs a program whose parameters are all annotated."""
+        return loops_text(self._annotated.lowered.function)
 
     @property
     def llvm_ir(self) -> str:
-        """The LLVM IR of the annotated instance, after optimisation."""
+        """The LLVM IR, after optimisation."""
         return self._annotated.executable.llvm_ir
 
     @property
     def assembly(self) -> str:
-        """The machine code of the annotated instance, as assembly."""
+        """The machine code, as assembly."""
         return self._annotated.executable.assembly
-
-    @property
-    def loops(self) -> str:
-        """The loop IR of the annotated instance, as text."""
-        return loops_text(self._annotated.lowered.function)
 
     @property
     def compile_seconds(self) -> float:
@@ -72,7 +68,7 @@ class Compiled:
 
 
 class Version:
-    """The machine code of one instance."""
+    """The machine code of one instance. One serves all sizes, and may be called from several threads at once."""
 
     def __init__(self, instance: Instance, checks: bool) -> None:
         started = time.perf_counter()
@@ -81,20 +77,17 @@ class Version:
         self.lowered = lower(term, _identifier(instance.program.name), host_target(), checks)
         check_loops(self.lowered.function)
         self.executable = Executable(self.lowered.function)
-        self.types = term.types
         self.constants = [constant.array for constant in self.lowered.constants]
+        self.results = [_Result(type) for type in term.types]
         self.seconds = time.perf_counter() - started
 
     def run(self, leaves: Sequence[Any], threads: int | None) -> Any:
-        """Run on the leaves of a call's arguments."""
+        """Run on the leaves of a call's arguments; the results have memory of their own."""
         arrays, sizes = convert(self.instance, leaves)
-        buffers = [np.ascontiguousarray(array) for array in arrays]
-        results = [
-            np.empty(tuple([dim.evaluate(sizes) for dim in dims(type)]), element(type).dtype) for type in self.types
-        ]
-        function = self.lowered.function
+        buffers = [_readable(array) for array in arrays]
+        results = [result.allocate(sizes) for result in self.results]
         addresses = [array.ctypes.data for array in (*buffers, *self.constants, *results)]
-        extents = [sizes[name] for name in function.sizes]
+        extents = [sizes[name] for name in self.lowered.function.sizes]
         failure = self.executable.run(addresses, extents, threads or default_threads())
         if failure is not None:
             raise self.lowered.failures[failure.site].error(failure.values)
@@ -102,10 +95,32 @@ class Version:
         return trees.unflatten(self.instance.outputs, values)
 
 
-def default_threads() -> int:
-    """The environment variable ADZE_THREADS, or the cores that this process may use."""
-    chosen = os.environ.get("ADZE_THREADS")
-    return max(1, int(chosen)) if chosen else len(os.sched_getaffinity(0))
+class _Result:
+    """How to allocate a result for given sizes."""
+
+    def __init__(self, type: Type) -> None:
+        self.dims, self.dtype = dims(type), element(type).dtype
+
+    def allocate(self, sizes: Mapping[str, int]) -> np.ndarray[Any, Any]:
+        return np.empty(tuple([dim.evaluate(sizes) for dim in self.dims]), self.dtype)
+
+
+def _readable(array: np.ndarray[Any, Any] | np.generic) -> np.ndarray[Any, Any]:
+    """An argument in row-major order; an empty one with room for one along each axis.
+
+    A read whose index is clamped then touches the argument's own memory, even in an empty array.
+    """
+    if array.size == 0:
+        return np.zeros([max(1, length) for length in array.shape], array.dtype)
+    return np.ascontiguousarray(array)
+
+
+def version(instance: Instance, checks: bool) -> Version:
+    """The compiled form of an instance, made on first use and kept with it."""
+    found = instance.compiled.get(checks)
+    if found is None:
+        found = instance.compiled[checks] = Version(instance, checks)
+    return found
 
 
 def compile(
@@ -136,15 +151,9 @@ def _identifier(name: str) -> str:
     return "".join(c if c.isalnum() else "_" for c in name)
 
 
-_DEFAULTS: dict[int, Version] = {}
-
-
 def _run(instance: Instance, leaves: Sequence[Any]) -> Any:
     """How a program called with arrays runs: compiled on first use."""
-    version = _DEFAULTS.get(id(instance))
-    if version is None or version.instance is not instance:
-        version = _DEFAULTS[id(instance)] = Version(instance, checks=True)
-    return version.run(leaves, None)
+    return version(instance, True).run(leaves, None)
 
 
 RUNNERS["default"] = _run

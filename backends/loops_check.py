@@ -200,7 +200,8 @@ class _Checker:
     def _type(self, expression: Expression) -> Scalar:
         match expression:
             case Constant(value, type):
-                fits = {"bool": isinstance(value, bool), "int": isinstance(value, int), "float": True}
+                whole = isinstance(value, int) and -(2 ** (type.bits - 1)) <= value < 2 ** (type.bits - 1)
+                fits = {"bool": isinstance(value, bool), "int": whole, "float": True}
                 _expect(fits[type.kind], f"{value!r} is no {type}")
             case Variable(name, type):
                 _expect(name in self.names, f"{name} is not in scope")

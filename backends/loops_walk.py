@@ -9,7 +9,6 @@ from .loops import (
     Apply,
     Assign,
     Block,
-    Buffer,
     Constant,
     Declare,
     Expression,
@@ -135,8 +134,3 @@ def _look(block: Block, binders: dict[str, int | None], found: set[int]) -> None
                 _look(orelse, binders, found)
             case Store() | Allocate() | Require():
                 pass
-
-
-def strides(buffer: Buffer) -> tuple[tuple[Expression, ...], ...]:
-    """The stride of each dimension, as the extents to multiply: those of the dimensions after it."""
-    return tuple(buffer.extents[axis + 1 :] for axis in range(len(buffer.extents)))

@@ -13,6 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from ..core.types import i64
 from .loops import Allocate, Apply, Block, Buffer, Constant, Expression, For, Function, If, Let, Load, Store, Variable
 from .loops_walk import expressions, inside
 
@@ -159,14 +160,14 @@ def _static(expression: Expression, known: dict[str, Polynomial]) -> bool:
 
 
 def polynomial(expression: Expression, known: dict[str, Polynomial]) -> Polynomial:
-    """The normal form of an i64 expression of sizes: equal normal forms are equal values."""
+    """The normal form of an expression of sizes: equal normal forms are equal values."""
     result: Polynomial | None = None
     match expression:
-        case Constant(value):
-            result = {(): int(value)}
         case Variable(name):
             result = known.get(name)
-        case Apply(primitive, arguments):
+        case Constant(value) if expression.type == i64:
+            result = {(): int(value)}
+        case Apply(primitive, arguments) if expression.type == i64:
             parts = [polynomial(argument, known) for argument in arguments]
             match primitive.name:
                 case "add":

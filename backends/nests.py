@@ -40,7 +40,7 @@ from .loops import (
 from .target import Target
 
 # About how many additions are worth handing a chunk of work to another thread.
-GRAIN = 40_000
+GRAIN = 200_000
 # A loop that is only lanes is cut into chunks of so many iterations for the threads.
 CHUNK = 4096
 
@@ -78,6 +78,7 @@ class Survey:
     work: float = 0.0
     mutable: int = 0
     lets: int = 0
+    bound: set[str] = field(default_factory=set)  # names bound in the body, and loop variables around it
 
 
 DEPTH_WEIGHT = 8.0  # iterations that a loop of unknown extent is taken to have, in comparisons
@@ -110,6 +111,7 @@ def survey(body: Block) -> Survey:
         for statement in block:
             match statement:
                 case Let(name, value):
+                    found.bound.add(name)
                     read(value, weight)
                     depends[name] = mentioned(value)
                     found.lets += weight == 1.0
@@ -124,6 +126,7 @@ def survey(body: Block) -> Survey:
                     varies = [mentioned(i) for i in indices]
                     found.stores.append(Access(buffer, indices, weight, varies))
                 case For(variable, extent, "sequential", inner):
+                    found.bound.add(variable)
                     found.inner[variable] = statement
                     found.uniform |= mentioned(extent)
                     known = extent.value if isinstance(extent, Constant) else DEPTH_WEIGHT
@@ -306,6 +309,7 @@ class Built:
 def build(nest: Nest) -> Built:
     """The nest as loops; where sizes decide between two ways, both, and the choice."""
     found = survey(nest.body)
+    found.bound |= {loop.variable.name for loop in nest.loops}
     choices = choose(nest.loops, found, nest.temporaries, nest.reductions, nest.target)
     first = _arranged(nest, found, choices[0])
     if len(choices) == 1:
@@ -352,7 +356,10 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
 
 
 def _inner(found: Survey) -> list[Expression]:
-    return [loop.extent for loop in found.inner.values() if not isinstance(loop.extent, Constant)]
+    """The extents of inner loops that the function's sizes determine."""
+    extents = [loop.extent for loop in found.inner.values()]
+    bound = found.bound
+    return [e for e in extents if not isinstance(e, Constant) and not _depends(e, bound)]
 
 
 def _grain(work: float, extents: Sequence[Expression]) -> Expression:

@@ -11,18 +11,20 @@ import ctypes
 import os
 import signal
 import threading
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
 
 _LOOKS = 2000  # at the gate before a worker sleeps: some tens of microseconds
 
 
-class Pool(Protocol):
-    """What compiled code brings along, by address: a worker's main function, and what runs a parallel loop."""
+@dataclass(frozen=True)
+class Pool:
+    """The compiled part of a pool: by address, the main function of workers and what runs a parallel loop."""
 
     worker: int
     parallel: int
-
-    def reset(self) -> None: ...
+    reset: Callable[[], None]  # there are no workers
+    library: object  # which holds the code
 
 
 def default_threads() -> int:

@@ -71,7 +71,7 @@ def read_parameters(function: Callable[..., Any]) -> tuple[list[Parameter], Any]
     scope.update(inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {})
 
     def resolved(annotation: Any, where: str) -> Any:
-        if annotation is inspect.Parameter.empty or annotation is None:
+        if annotation is inspect.Parameter.empty or annotation is None or annotation is Any:
             return None
         if isinstance(annotation, str):
             try:

@@ -54,9 +54,9 @@ class Signature:
                         self.binding.append((leaf, axis, name))
                     case _:
                         self.derived.append((leaf, axis, dim))
-        bound = {name for _, _, name in self.binding}
+        self.bound = frozenset([name for _, _, name in self.binding])
         for leaf, _, dim in self.derived:
-            for name in sorted(dim.names() - bound):
+            for name in sorted(dim.names() - self.bound):
                 raise TypeError(
                     f"{program}: the size {name} of parameter {self.names[leaf]!r}, of type {types[leaf]}, cannot be "
                     f"found from the arguments: no axis of a parameter has the size {name} alone"
@@ -152,7 +152,8 @@ def convert(instance: Instance, leaves: Sequence[Any]) -> tuple[list[Any], dict[
 
 def _shown(leaf: Any, array: np.ndarray[Any, Any]) -> str:
     if array.ndim == 0:
-        return f"the {'number' if isinstance(leaf, bool | int | float) else 'scalar'} {_short(leaf)} ({array.dtype})"
+        python = isinstance(leaf, bool | int | float) and not isinstance(leaf, np.generic)
+        return f"the {'number' if python else 'scalar'} {_short(leaf)} ({array.dtype})"
     return f"an array of {array.dtype} with shape {array.shape}"
 
 

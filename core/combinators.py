@@ -381,7 +381,7 @@ def fori_loop(lower: Any, upper: Any, body: Function, init: Any) -> Any:
     Raises TypeError when ``body`` changes the structure or a type.
     """
     builder = current()
-    origin = user_line()
+    builder.origin = origin = user_line()
     low, high = _size_value(lower), _size_value(upper)
     leaves, tree = trees.flatten(init)
     initials = [as_expr(leaf) for leaf in leaves]

@@ -53,6 +53,12 @@ class Compound:
     left: Dim
     right: Dim
 
+    def evaluate(self, sizes: Mapping[str, int]) -> int:
+        left, right = self.left.evaluate(sizes), self.right.evaluate(sizes)
+        if self.operator == "//":
+            return left // right
+        return min(left, right) if self.operator == "min" else max(left, right)
+
     def __str__(self) -> str:
         if self.operator == "//":
             return f"{self.left.factor_text()}//{self.right.factor_text(tight=True)}"
@@ -215,15 +221,16 @@ class Dim:
         return total
 
     def evaluate(self, sizes: Mapping[str, int]) -> int:
-        """The integer for given sizes of the names; KeyError when one is missing, as it is for an opaque size."""
+        """The integer for given sizes of the names; KeyError when one is missing, as it is for an opaque size.
 
-        def meaning(atom: DimAtom) -> Dim:
-            return Dim.of(sizes[str(atom)])
-
-        value = self.substitute(meaning).constant
-        if value is None:
-            raise ZeroDivisionError(f"size {self} with {dict(sizes)}")
-        return value
+        Raises ZeroDivisionError when a divisor is zero.
+        """
+        total = 0
+        for monomial, product in self.terms:
+            for atom in monomial:
+                product *= atom.evaluate(sizes) if isinstance(atom, Compound) else sizes[str(atom)]
+            total += product
+        return total
 
     # Text
 

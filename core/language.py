@@ -10,8 +10,6 @@ the language, its instances the final one; :meth:`Language.meaning_of_block` lea
 section 2.1.)
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar

@@ -4,7 +4,8 @@ A scope is the inside of a body. From each place of use a node rises out of scop
 but not out of a branch of ``cond``: so what is used in both branches alone is computed in each, what is used
 outside too is computed there, and everything leaves the loops it does not depend on. There is one exception: what
 holds a loop itself leaves a branch if that takes it out of a surrounding loop, for it would run again and again
-there. Statements stay where they were recorded. Both walks use explicit stacks: a program may be as long as memory allows.
+there. Statements stay where they were recorded. Both walks use explicit stacks: a program may be as long as memory
+allows.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ class Instance:
     _term: Block | None = field(default=None, repr=False)
     _outputs: trees.Shape | None = field(default=None, repr=False)
     _signature: Signature | None = field(default=None, repr=False)
+    compiled: dict[Any, Any] = field(default_factory=dict, repr=False)  # what backends keep with an instance
 
     @property
     def signature(self) -> Signature:
@@ -84,7 +85,7 @@ class Instance:
             if result is None:
                 raise TypeError(f"{self.program.name} returns nothing: is a return missing?")
             leaves, self._outputs = trees.flatten(result)
-            values = self.program.checked_results([as_expr(leaf) for leaf in leaves])
+            values = self.program.checked_results([as_expr(leaf) for leaf in leaves], self.signature.bound)
             statements = builder.scopes[0].statements
             try:
                 self._term, captured = to_block(binders, values, statements, self.names)
@@ -249,8 +250,11 @@ class Program:
             self._instances[key] = Instance(self, types, names, inputs, dict(statics))
         return self._instances[key]
 
-    def checked_results(self, results: Sequence[Expr]) -> list[Value]:
-        """The values of the results, checked against the return annotation if there is one."""
+    def checked_results(self, results: Sequence[Expr], bound: frozenset[str]) -> list[Value]:
+        """The values of the results, checked against the return annotation if there is one.
+
+        A size that mentions a name which no argument binds is not checked.
+        """
         if isinstance(self.result, Scalar | ArrayType):
             wanted = self.result
             fits = len(results) == 1 and results[0].dtype == element(wanted) and results[0].ndim == rank(wanted)
@@ -258,6 +262,8 @@ class Program:
                 got = ", ".join(str(x.type) for x in results)
                 raise TypeError(f"{self.name} is declared to return {wanted}, but its body returns {got}")
             for axis, dim in enumerate(dims(wanted)):
+                if not dim.names() <= bound:
+                    continue
                 actual = dims(results[0].type)[axis]
                 if dim.compare(actual) is False:
                     raise TypeError(f"{self.name} is declared to return {wanted}, its body returns {results[0].type}")

@@ -14,6 +14,7 @@ runs in Python, in the batch around it. ``vectorize=False`` runs every loop in P
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -225,14 +226,17 @@ class Evaluate(Language[Atom, Step, Code]):
         def run(env: Env[Any]) -> Sequence[Any]:
             total, added, at = accumulator.run(env), value.run(env), [index.run(env) for index in indices]
             behind = total.ndim - len(at)
-            inside = np.all([(i >= 0) & (i < n) for i, n in zip(at, total.shape)], axis=0) if at else np.True_
+            inside = functools.reduce(np.logical_and, [(i >= 0) & (i < n) for i, n in zip(at, total.shape)], np.True_)
             if not self.batch:
                 if inside:
                     total[tuple(at)] += added
                 return ()
             places = [np.broadcast_to(x, self.batch) for x in (inside, added, *at, *self.mesh(behind))]
-            where = places[0]
-            np.add.at(total, tuple([place[where] for place in places[2:]]), places[1][where])
+            chosen, *rest = [place[places[0]] for place in places[1:]]
+            if total.ndim == 0:
+                total += np.add.reduce(chosen, dtype=total.dtype)
+            else:
+                np.add.at(total, tuple(rest), chosen)
             return ()
 
         return Step(run, Effects(updates=True))
@@ -240,7 +244,7 @@ class Evaluate(Language[Atom, Step, Code]):
     def require(self, test: Atom, failure: Failure, values: Sequence[Atom]) -> Step:
         def run(env: Env[Any]) -> Sequence[Any]:
             holds = test.run(env)
-            if not np.all(holds):
+            if not np.all(holds) and 0 not in self.batch:
                 shown = np.broadcast_arrays(holds, *[value.run(env) for value in values])
                 first = int(np.argmin(shown[0]))
                 raise failure.error([int(value.flat[first]) for value in shown[1:]])
@@ -384,6 +388,9 @@ def evaluate(program: Program | Instance | Callable[..., Any], *, vectorize: boo
         chosen, family = None, as_program(program)
 
     def run(*args: Any, **kwargs: Any) -> Any:
+        if chosen is not None:  # its static arguments need not be given again
+            given = {parameter.name for parameter in family.parameters[: len(args)]}
+            kwargs = {name: value for name, value in chosen.statics.items() if name not in given} | kwargs
         arguments = family.bind(args, kwargs)
         instance = chosen or family.instance_for(arguments)
         arrays, sizes = convert(instance, family.leaves(arguments))

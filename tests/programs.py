@@ -294,7 +294,7 @@ def extremes_of_all(x: Vector) -> Any:
     return az.max(x), az.min(x)
 
 
-@case(lambda i: (i.max(), i.min(), i.sum(), i.prod()), (numbers(6, dtype=np.int32),))
+@case(lambda i: (i.max(), i.min(), i.sum(dtype=i.dtype), i.prod(dtype=i.dtype)), (numbers(6, dtype=np.int32),))
 def integer_reductions(i: az.Array[az.i32, "n"]) -> Any:
     return az.max(i), az.min(i), az.sum(i), az.prod(i)
 

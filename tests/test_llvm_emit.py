@@ -16,6 +16,7 @@ import pytest
 from plain_loops import apply, at, const, fma, loop, put, var
 from random_loops import Draw
 
+from adze.backends import runtime
 from adze.backends.llvm.assemble import Code
 from adze.backends.llvm.host import Machine, host, host_target
 from adze.backends.llvm.jit import Executable, Failure
@@ -413,6 +414,14 @@ def test_a_machine_without_vector_mathematics_calls_lane_by_lane(monkeypatch: py
     np.testing.assert_array_equal(y, z)
 
 
+def test_constants_wrap_like_registers() -> None:
+    large = const(2**62)
+    b = Buffer("b", i64, (const(3),))
+    body = (put(b, 0, apply("add", large, large)), put(b, 1, apply("multiply", large, const(6))))
+    body += (put(b, 2, apply("subtract", const(-(2**63)), const(1))),)
+    compare(Function("f", (), (), (b,), body), [], [], compiled(Function("f", (), (), (b,), body)))
+
+
 # Random functions
 
 
@@ -494,6 +503,17 @@ def test_one_program_called_from_many_threads_at_once() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_the_environment_sets_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADZE_THREADS", "3")
+    assert runtime.default_threads() == 3
+    monkeypatch.setenv("ADZE_THREADS", "")
+    assert runtime.default_threads() == runtime.cpus() >= 1
+    for wrong in ("0", "many"):
+        monkeypatch.setenv("ADZE_THREADS", wrong)
+        with pytest.raises(ValueError, match="ADZE_THREADS must be a positive integer"):
+            runtime.default_threads()
 
 
 def _in_child(executable: Executable, x: np.ndarray, answer: Any) -> None:

@@ -150,6 +150,7 @@ BROKEN: dict[str, tuple[str, tuple[Statement, ...]]] = {
     "operand count": ("takes 2 operands", (Let("y", Apply(lookup("add"), (n,), i64)),)),
     "not expanded": ("must be expanded", (Let("y", apply("sign", n)),)),
     "constant": ("1.5 is no i64", (Let("y", const(1.5)),)),
+    "large constant": ("is no i32", (Let("y", const(1 << 31, i32)),)),
     "arms": ("is f64, not i64", (Let("y", Select(const(True, bool_), n, const(1.0, f64), i64)),)),
     "fused integers": ("only floating", (Let("y", fma(n, n, n)),)),
     "index count": ("takes 2 indices, got 1", (Let("y", Load(A, (n,))),)),
@@ -284,6 +285,9 @@ def test_sizes_are_compared_in_normal_form() -> None:
     planned = plan(*body)
     assert planned.slot_of == {"r": 0, "s": 0, "t": 0, "u": 1}
     assert planned.prelude == ()
+    parts = [apply("i64", apply("multiply", const(part, f64), apply("f64", n))) for part in (0.5, 0.25)]
+    halves = [temporary(f"h{number}", part) for number, part in enumerate(parts)]
+    assert len(plan(*(each for buffer in halves for each in (Allocate(buffer), touch(buffer)))).slots) == 2
     assert plan(body[0], Allocate(s), touch(s)).prelude == (body[0],)
 
 

@@ -1,8 +1,9 @@
 """Reading and writing buffers: how the offset of an element varies decides which instruction moves it.
 
 The offset is the sum of index times stride over the dimensions. Inside a ``lanes`` loop it splits into a scalar
-base and a spread over the lanes: none (one element for all lanes), consecutive (one vector load or store), any
-other constant stride or a vector of offsets (a gather or scatter). Lanes that are off are neither read nor written.
+base and a spread over the lanes: none (one element for all lanes), a row of consecutive elements, forwards or
+backwards (one vector load or store), any other stride or a vector of offsets (a gather or scatter). Lanes that are
+off are neither read nor written.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from ...core.types import Scalar, i64
 from ..loops import Buffer
 from .text import Module, bytes_of, iota, literal, memory_type, suffix
-from .values import Value, Widening, one
+from .values import Value, Widening, join, one, slice_of
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,20 @@ class _Address:
     stride: int
     offsets: Value | None
 
+    @property
+    def single(self) -> bool:
+        """All lanes are at one element."""
+        return self.stride == 0 and self.offsets is None
+
+    @property
+    def row(self) -> bool:
+        """The lanes are at consecutive elements, forwards or backwards."""
+        return self.stride in (1, -1) and self.offsets is None
+
+    @property
+    def backwards(self) -> bool:
+        return self.row and self.stride == -1
+
 
 class Access:
     """Emits loads and stores of buffers under a widening."""
@@ -74,75 +89,60 @@ class Access:
         self.widening, self.body, self.regions = widening, widening.body, regions
 
     def load(self, buffer: Buffer, place: Place, indices: Sequence[Value]) -> Value:
-        scalar, strip = buffer.scalar, self.widening.strip
+        scalar = buffer.scalar
         address = self._address(scalar, place, indices)
-        tag = self.regions.tag(place.region)
-        align = bytes_of(scalar)
-        if not address.stride and address.offsets is None:
-            type = memory_type(scalar)
-
-            def read(parts: Sequence[str], lanes: int) -> str:
-                return self._from_memory(scalar, self.body.value(f"load {type}, ptr {parts[0]}, align {align}{tag}"), 0)
-
-            return self.widening.lift(scalar, [address.pointers], read)
-        assert strip is not None
-        lanes, type = strip.lanes, memory_type(scalar, strip.lanes)
-        if address.stride == 1 and address.offsets is None:
-            if strip.mask is None:
-                texts = [f"load {type}, ptr {pointer}, align {align}{tag}" for pointer in address.pointers.parts]
+        lanes = 0 if address.single else self.widening.lanes
+        type, tag = memory_type(scalar, lanes), self.regions.tag(place.region)
+        where = self._where(scalar, address)
+        align, strip = f"align {bytes_of(scalar)}", self.widening.strip
+        parts = []
+        for part in where.parts:
+            if lanes == 0 or (address.row and strip and strip.mask is None):
+                text = f"load {type}, ptr {part}, {align}{tag}"
             else:
-                name = f"@llvm.masked.load.{suffix(scalar, lanes, memory=True)}.p0"
-                texts = [
-                    f"call {type} {name}(ptr align {align} {pointer}, {_mask(strip.lanes)} {strip.mask}, "
-                    f"{type} zeroinitializer){tag}"
-                    for pointer in address.pointers.parts
-                ]
-            axes = address.pointers.axes
-        else:
-            places = self._places(scalar, address)
-            name = f"@llvm.masked.gather.{suffix(scalar, lanes, memory=True)}.v{lanes}p0"
-            texts = [
-                f"call {type} {name}(<{lanes} x ptr> align {align} {pointers}, {_mask(strip.lanes)} {strip.active()}, "
-                f"{type} zeroinitializer){tag}"
-                for pointers in places.parts
-            ]
-            axes = places.axes
-        parts = tuple(self._from_memory(scalar, self.body.value(text), lanes) for text in texts)
-        return Value(scalar, parts, axes, lanes)
+                name, pointer, mask = self._masked("load" if address.row else "gather", scalar, address)
+                text = f"call {type} {name}({pointer} {align} {part}, {mask}, {type} zeroinitializer){tag}"
+            loaded = self.body.value(text)
+            if address.backwards:
+                loaded = self._reversed(memory_type(scalar), loaded)
+            parts.append(self._from_memory(scalar, loaded, lanes))
+        return Value(scalar, tuple(parts), where.axes, lanes)
 
     def store(self, buffer: Buffer, place: Place, indices: Sequence[Value], value: Value) -> None:
-        scalar, strip = buffer.scalar, self.widening.strip
+        scalar = buffer.scalar
         address = self._address(scalar, place, indices)
-        tag = self.regions.tag(place.region, write=True)
-        align = bytes_of(scalar)
-        if not address.stride and address.offsets is None:
-            type = memory_type(scalar)
-            for pointer, part in self._pairs(address.pointers, value):
-                part = self._to_memory(scalar, part, 0)
-                self.body.line(f"store {type} {part}, ptr {pointer}, align {align}{tag}")
-            return
+        lanes = 0 if address.single else self.widening.lanes
+        type, tag = memory_type(scalar, lanes), self.regions.tag(place.region, write=True)
+        where = self._where(scalar, address)
+        align, strip = f"align {bytes_of(scalar)}", self.widening.strip
+        if lanes:
+            value = self.widening.vector(value)
+        axes = join((where, value))
+        for place_part, value_part in zip(where.along(axes), value.along(axes)):
+            stored = self._to_memory(scalar, value_part, lanes)
+            if address.backwards:
+                stored = self._reversed(memory_type(scalar), stored)
+            if lanes == 0 or (address.row and strip and strip.mask is None):
+                self.body.line(f"store {type} {stored}, ptr {place_part}, {align}{tag}")
+            else:
+                name, pointer, mask = self._masked("store" if address.row else "scatter", scalar, address)
+                self.body.line(f"call void {name}({type} {stored}, {pointer} {align} {place_part}, {mask}){tag}")
+
+    def _masked(self, operation: str, scalar: Scalar, address: _Address) -> tuple[str, str, str]:
+        """The intrinsic that skips lanes that are off, the type of its address, and its mask."""
+        strip = self.widening.strip
         assert strip is not None
-        lanes, type = strip.lanes, memory_type(scalar, strip.lanes)
-        value = self.widening.vector(value)
-        if address.stride == 1 and address.offsets is None:
-            for pointer, part in self._pairs(address.pointers, value):
-                part = self._to_memory(scalar, part, lanes)
-                if strip.mask is None:
-                    self.body.line(f"store {type} {part}, ptr {pointer}, align {align}{tag}")
-                else:
-                    name = f"@llvm.masked.store.{suffix(scalar, lanes, memory=True)}.p0"
-                    self.body.line(
-                        f"call void {name}({type} {part}, ptr align {align} {pointer}, "
-                        f"{_mask(strip.lanes)} {strip.mask}){tag}"
-                    )
-            return
-        name = f"@llvm.masked.scatter.{suffix(scalar, lanes, memory=True)}.v{lanes}p0"
-        for pointers, part in self._pairs(self._places(scalar, address), value):
-            part = self._to_memory(scalar, part, lanes)
-            self.body.line(
-                f"call void {name}({type} {part}, <{lanes} x ptr> align {align} {pointers}, "
-                f"{_mask(strip.lanes)} {strip.active()}){tag}"
-            )
+        lanes = strip.lanes
+        mask = strip.active()
+        if address.backwards and strip.mask is not None:
+            mask = self._reversed("i1", mask)
+        pointers = "p0" if address.row else f"v{lanes}p0"
+        name = f"@llvm.masked.{operation}.{suffix(scalar, lanes, memory=True)}.{pointers}"
+        return name, "ptr" if address.row else f"<{lanes} x ptr>", f"<{lanes} x i1> {mask}"
+
+    def _reversed(self, element: str, vector: str) -> str:
+        lanes = self.widening.lanes
+        return slice_of(self.body, element, vector, lanes, range(lanes - 1, -1, -1))
 
     # Addresses
 
@@ -172,16 +172,22 @@ class Access:
         )
         return _Address(Value(i64, pointers, base.axes), stride, offsets)
 
-    def _places(self, scalar: Scalar, address: _Address) -> Value:
-        """The addresses of all lanes."""
-        lanes = self.widening.lanes
+    def _where(self, scalar: Scalar, address: _Address) -> Value:
+        """The address of the only element, of the lowest one of a row, or of the elements of all lanes."""
+        lanes, type = self.widening.lanes, memory_type(scalar)
+        step = f"getelementptr inbounds {type}, ptr"
+        if address.single or (address.row and not address.backwards):
+            return address.pointers
+        if address.row:
+            lowest = [self.body.value(f"{step} {pointer}, i64 {1 - lanes}") for pointer in address.pointers.parts]
+            return Value(i64, tuple(lowest), address.pointers.axes)
         offsets = address.offsets or self._iota(address.stride)
-        axes = tuple(sorted({*address.pointers.axes, *offsets.axes}))
-        parts = tuple(
-            self.body.value(f"getelementptr inbounds {memory_type(scalar)}, ptr {pointer}, <{lanes} x i64> {offset}")
+        axes = join((address.pointers, offsets))
+        each = [
+            self.body.value(f"{step} {pointer}, <{lanes} x i64> {offset}")
             for pointer, offset in zip(address.pointers.along(axes), offsets.along(axes))
-        )
-        return Value(i64, parts, axes, lanes)
+        ]
+        return Value(i64, tuple(each), axes, lanes)
 
     def _iota(self, stride: int) -> Value:
         return Value(i64, (iota(self.widening.lanes, stride),), lanes=self.widening.lanes)
@@ -197,11 +203,6 @@ class Access:
             i64, [a, b], lambda parts, lanes: self.body.value(f"{operation} <{lanes} x i64> {parts[0]}, {parts[1]}")
         )
 
-    def _pairs(self, places: Value, value: Value) -> list[tuple[str, str]]:
-        """Address and value of every copy, in the order of the copies."""
-        axes = tuple(sorted({*places.axes, *value.axes}))
-        return list(zip(places.along(axes), value.along(axes)))
-
     # Booleans take a byte in memory
 
     def _from_memory(self, scalar: Scalar, part: str, lanes: int) -> str:
@@ -214,7 +215,3 @@ class Access:
             return part
         before = f"<{lanes} x i1>" if lanes else "i1"
         return self.body.value(f"zext {before} {part} to {memory_type(scalar, lanes)}")
-
-
-def _mask(lanes: int) -> str:
-    return f"<{lanes} x i1>"

@@ -49,7 +49,9 @@ class _Exported(Function):
             self.arena.offsets[number] = totals[slot.private]
             elements = "1"
             for extent in slot.like.extents:
-                elements = self.body.multiply(elements, self.scalar(extent))
+                # Room for one along each axis: a clamped index into an empty array still touches its memory alone.
+                length = self.body.value(f"call i64 @llvm.smax.i64(i64 {self.scalar(extent)}, i64 1)")
+                elements = self.body.multiply(elements, length)
             totals[slot.private] = self.body.add(totals[slot.private], self.padded(slot.like, elements))
         self.arena.stride = totals[True]
         return totals[False]

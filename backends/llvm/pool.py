@@ -16,9 +16,8 @@ from __future__ import annotations
 import ctypes
 import platform
 from functools import cache
-from typing import Any
 
-from ..runtime import Workers
+from ..runtime import Pool, Workers
 from .assemble import compile_text, link
 
 _INSIDE = 1 << 32  # one worker, in the gate
@@ -184,17 +183,9 @@ done:
 """
 
 
-class Pool:
-    """The compiled pool: the functions above, by address or ready to be called."""
-
-    def __init__(self) -> None:
-        self._library = link(compile_text(_IR).machine_code, ("reset", "worker", "adze_parallel"))
-        self.parallel: int = self._library["adze_parallel"]
-        self.worker: int = self._library["worker"]
-        self.reset: Any = ctypes.CFUNCTYPE(None)(self._library["reset"])
-
-
 @cache
 def workers() -> Workers:
     """The pool of this process, with its workers."""
-    return Workers(Pool())
+    library = link(compile_text(_IR).machine_code, ("reset", "worker", "adze_parallel"))
+    reset = ctypes.CFUNCTYPE(None)(library["reset"])
+    return Workers(Pool(library["worker"], library["adze_parallel"], reset, library))

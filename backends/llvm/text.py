@@ -73,6 +73,11 @@ def iota(lanes: int, stride: int = 1) -> str:
     return "<" + ", ".join(f"i64 {stride * lane}" for lane in range(lanes)) + ">"
 
 
+def _wrapped(value: int) -> str:
+    """An integer, as it is left by arithmetic on 64 bits."""
+    return str((value + (1 << 63)) % (1 << 64) - (1 << 63))
+
+
 class Module:
     """Functions, declarations and metadata of one module, in the order of their making."""
 
@@ -175,14 +180,14 @@ class Body:
         if a == "0" or b == "0":
             return b if a == "0" else a
         if is_constant(a) and is_constant(b):
-            return str(int(a) + int(b))
+            return _wrapped(int(a) + int(b))
         return self.value(f"add i64 {a}, {b}")
 
     def subtract(self, a: str, b: str) -> str:
         if b == "0":
             return a
         if is_constant(a) and is_constant(b):
-            return str(int(a) - int(b))
+            return _wrapped(int(a) - int(b))
         return self.value(f"sub i64 {a}, {b}")
 
     def multiply(self, a: str, b: str) -> str:
@@ -191,7 +196,7 @@ class Body:
         if a == "1" or b == "1":
             return b if a == "1" else a
         if is_constant(a) and is_constant(b):
-            return str(int(a) * int(b))
+            return _wrapped(int(a) * int(b))
         return self.value(f"mul i64 {a}, {b}")
 
     def divide(self, a: str, b: int) -> str:

@@ -1,0 +1,211 @@
+"""Compiled programs: equal to evaluate on every program, for any number of threads, and safe on bad input."""
+
+import pickle
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from programs import CASES, Case, numbers
+
+import adze as az
+
+
+def leaves(tree: Any) -> list[Any]:
+    if isinstance(tree, dict):
+        return [leaf for value in tree.values() for leaf in leaves(value)]
+    if isinstance(tree, tuple | list):
+        return [leaf for value in tree for leaf in leaves(value)]
+    return [tree]
+
+
+def assert_same(actual: Any, expected: Any, exact: bool = False) -> None:
+    actual, expected = leaves(actual), leaves(expected)
+    assert len(actual) == len(expected)
+    for a, e in zip(actual, expected, strict=True):
+        assert np.shape(a) == np.shape(e)
+        assert np.asarray(a).dtype == np.asarray(e).dtype
+        if exact:
+            assert np.asarray(a).tobytes() == np.asarray(e).tobytes()
+        else:
+            tolerance = 1e-5 if np.asarray(e).dtype == np.float32 else 1e-12
+            np.testing.assert_allclose(a, e, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_equals_evaluate_for_any_number_of_threads(case: Case) -> None:
+    for arguments in case.arguments:
+        expected = az.evaluate(case.program)(*arguments)
+        single = az.compile(case.program, threads=1)(*arguments)
+        assert_same(single, expected)
+        for threads in (2, 7):
+            assert_same(az.compile(case.program, threads=threads)(*arguments), single, exact=True)
+
+
+@az.program
+def mixed(A: az.Array[az.f64, "n m"], B: az.Array[az.f64, "m k"], x: az.Array[az.f64, "m"], y: az.Array[az.f64, "n"]):  # type: ignore[no-untyped-def]
+    """A product, its row sums, a matrix-vector product, a column sum, an outer product and a transposed read."""
+    product = A @ B
+    return (
+        product,
+        az.sum(product, axis=1),
+        az.exp(A @ x),
+        az.sum(A, axis=0),
+        az.generate((A.shape[1], A.shape[0]), lambda j, i: A[i, j] * x[j] + y[i]),
+        az.sum(az.map(lambda row: az.max(row) - az.min(row), A)),
+    )
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 31, 32, 33, 100])
+@pytest.mark.parametrize("m", [0, 1, 3, 8, 33])
+def test_every_size(n: int, m: int) -> None:
+    """Tails of strips and copies, and empty arrays: one compiled program for all."""
+    k = (n + m) % 37
+    A, B, x, y = numbers(n, m), numbers(m, k, seed=1), numbers(m, seed=2), numbers(n, seed=3)
+    product, rows, e, columns, outer, spread = az.compile(mixed, threads=2)(A, B, x, y)
+    np.testing.assert_array_equal(product, A @ B)
+    np.testing.assert_array_equal(rows, (A @ B).sum(axis=1))
+    np.testing.assert_allclose(e, np.exp(A @ x), rtol=1e-13)
+    np.testing.assert_array_equal(columns, A.sum(axis=0))
+    np.testing.assert_array_equal(outer, (A * x + y[:, None]).T)
+    if m:
+        np.testing.assert_array_equal(spread, (A.max(axis=1) - A.min(axis=1)).sum())
+
+
+def test_large_reductions_are_chunked_and_reproducible() -> None:
+    @az.program
+    def norm(x: az.Array[az.f64, "n"]) -> az.f64:
+        return az.sum(x * x)
+
+    x = np.random.default_rng(0).normal(size=100_003)
+    results = {float(az.compile(norm, threads=threads)(x)) for threads in (1, 2, 3, 7) for _ in range(3)}
+    assert len(results) == 1
+    np.testing.assert_allclose(results.pop(), x @ x, rtol=1e-13)
+
+
+def test_arguments_of_any_stride_and_read_only() -> None:
+    @az.program
+    def twice(a: az.Array[az.f64, "n m"]):  # type: ignore[no-untyped-def]
+        return a + a
+
+    base = numbers(6, 8)
+    base.flags.writeable = False
+    for a in (base[::2, ::-1], base.T, base[:, 1:3], np.asfortranarray(base)):
+        np.testing.assert_array_equal(twice(a), a + a)
+
+
+def test_results_never_share_memory() -> None:
+    @az.program
+    def same(a: az.Array[az.f64, "n"]):  # type: ignore[no-untyped-def]
+        return a, a, np.ones(3)
+
+    a = numbers(5)
+    first, second, constant = same(a)
+    assert not np.shares_memory(first, a) and not np.shares_memory(first, second)
+    constant[:] = 7.0
+    np.testing.assert_array_equal(same(a)[2], np.ones(3))
+
+
+def test_scattered_updates_have_private_copies() -> None:
+    """The gradient of a gather adds at computed places; threads add to copies of their own."""
+
+    @az.program
+    def picked(x: az.Array[az.f64, "n"], places: az.Array[az.i64, "m"], w: az.Array[az.f64, "m"]) -> az.f64:
+        return az.sum(x[places] * x[places] * w)
+
+    generator = np.random.default_rng(0)
+    x, w = generator.normal(size=50), generator.normal(size=200_000)
+    places = generator.integers(0, 50, size=200_000)
+    gradient = az.grad(picked)
+    expected = np.bincount(places, weights=2 * x[places] * w, minlength=50)
+    single = az.compile(gradient, threads=1)(x, places, w)
+    np.testing.assert_allclose(single, expected, rtol=1e-10)
+    for threads in (2, 7):
+        assert_same(az.compile(gradient, threads=threads)(x, places, w), single, exact=True)
+
+
+def test_an_index_out_of_range_is_reported_with_its_line() -> None:
+    @az.program
+    def read(x: az.Array[az.f64, "n"], i: az.i64) -> az.f64:
+        return x[i]  # the line
+
+    line = read.function.__code__.co_firstlineno + 2
+    for i in (5, -1, 2**62):
+        with pytest.raises(IndexError, match=rf"index {i} is out of range .*size is 5.*test_compile.py:{line}"):
+            az.compile(read)(numbers(5), i)
+    with pytest.raises(IndexError):
+        az.compile(read)(np.zeros(0), 0)
+    assert np.isfinite(az.compile(read, checks=False)(numbers(5), 10**12))
+
+
+def test_an_index_out_of_range_touches_no_other_memory() -> None:
+    """Reads and updates outside an array, in parallel and nested, are harmless before they are reported."""
+
+    @az.program
+    def rows(a: az.Array[az.f64, "n m"], i: az.Array[az.i64, "k"]):  # type: ignore[no-untyped-def]
+        return az.map(lambda row: az.sum(a[row]), i)
+
+    @az.program
+    def loss(a: az.Array[az.f64, "n m"], i: az.Array[az.i64, "k"]) -> az.f64:
+        return az.sum(rows(a, i))
+
+    wild = np.array([0, 2**60, -(2**60), 10**9])
+    for a in (numbers(3, 1000), np.zeros((0, 1000))):
+        for program in (rows, az.grad(loss)):
+            with pytest.raises(IndexError):
+                program(a, wild)
+            az.compile(program, checks=False)(a, wild)
+
+
+def test_division_by_zero_is_reported() -> None:
+    @az.program
+    def divide(a: az.i64, b: az.i64):  # type: ignore[no-untyped-def]
+        return a // b, a % b
+
+    for a, b in ((7, 2), (-7, 2), (7, -2), (-7, -2), (-(2**63), -1), (0, 5)):
+        with np.errstate(all="ignore"):
+            assert tuple(divide(a, b)) == (np.int64(a) // np.int64(b), np.int64(a) % np.int64(b))
+    with pytest.raises(ZeroDivisionError, match="integer division by zero"):
+        divide(1, 0)
+    assert tuple(az.compile(divide, checks=False)(1, 0)) == (0, 0)
+
+
+def test_several_python_threads_may_call_at_once() -> None:
+    @az.program
+    def step(x: az.Array[az.f64, "n"]) -> az.f64:
+        return az.sum(az.sin(x) * x)
+
+    x = np.random.default_rng(1).normal(size=50_000)
+    fast = az.compile(step, threads=2)
+    expected = float(fast(x))
+    wrong: list[float] = []
+
+    def call() -> None:
+        wrong.extend(value for value in (float(fast(x)) for _ in range(50)) if value != expected)
+
+    callers = [threading.Thread(target=call) for _ in range(4)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert not wrong
+
+
+def test_what_was_generated_can_be_looked_at() -> None:
+    fast = az.compile(mixed, threads=1)
+    assert "parallel" in fast.loops and "lanes" in fast.loops and "jam" in fast.loops
+    assert "define" in fast.llvm_ir and "fma" in fast.llvm_ir
+    assert "ret" in fast.assembly
+    assert fast.compile_seconds > 0
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(ValueError, match="no backend 'cuda'"):
+        az.compile(mixed, backend="cuda")
+    with pytest.raises(ValueError, match="at least one thread"):
+        az.compile(mixed, threads=0)
+
+
+def test_terms_pickle() -> None:
+    term = mixed.at().term
+    assert pickle.loads(pickle.dumps(term)) == term

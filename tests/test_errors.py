@@ -1,0 +1,394 @@
+"""Wrong programs and wrong arguments: each gives an error that names the program, the argument and the line."""
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adze as az
+
+Vector = az.Array[az.f64, "n"]
+X = np.arange(3.0)
+
+
+@az.program
+def inner(x: Vector, y: Vector) -> az.f64:
+    return az.sum(x * y)
+
+
+class Buffer:
+    """An object with NumPy's array interface."""
+
+    def __init__(self, array: Any) -> None:
+        self.__array_interface__ = array.__array_interface__
+        self.array = array
+
+
+class Capsule:
+    """An object with DLPack's protocol only."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+
+HERE = r"test_errors\.py:\d+"
+
+CALLS: list[tuple[str, tuple[Any, ...], type[Exception], str]] = [
+    ("too few", (X,), TypeError, r"inner takes 2 argument\(s\) \(x, y\); missing: y"),
+    ("too many", (X, X, X), TypeError, r"inner takes 2 argument\(s\) \(x, y\); got 3"),
+    ("f32", (X, X.astype("f4")), TypeError, r"inner: argument 'y' is f64\[n\], got an array of float32 with shape"),
+    ("an array of integers", (X, np.arange(3)), TypeError, r"argument 'y' is f64\[n\], got an array of int64"),
+    ("complex", (X, 1j * X), TypeError, r"argument 'y' is f64\[n\], got an array of complex128"),
+    ("two axes", (X, X[None]), TypeError, r"argument 'y' is f64\[n\], got an array of float64 with shape \(1, 3\)"),
+    ("no axis", (X, 1.0), TypeError, r"argument 'y' is f64\[n\], got the number 1.0"),
+    ("another length", (X, X[:2]), ValueError, r"inner: n is 3 in argument 'x' .* but 2 in argument 'y' \(axis 0 of"),
+    ("None", (X, None), TypeError, "argument 'y' is .* got a value of type NoneType that is not numeric"),
+    ("text", (X, "abc"), TypeError, "argument 'y' is .* got a value of type str that is not numeric: 'abc'"),
+    ("an object", (X, object()), TypeError, "argument 'y' is .* got a value of type object that is not numeric"),
+    ("a dictionary", (X, {"a": X}), TypeError, "argument 'y' is .* got a value of type dict that is not numeric"),
+    ("a ragged list", (X, [[1.0], [1.0, 2.0]]), TypeError, "argument 'y' is .* that is not a regular array"),
+    ("an array of text", (np.array(["a"]), X), TypeError, "argument 'x' is .* not numeric"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "error", "message"), [c[1:] for c in CALLS], ids=[c[0] for c in CALLS])
+def test_wrong_calls(arguments: tuple[Any, ...], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=f"{message}.*{HERE}"):
+        az.evaluate(inner)(*arguments)
+
+
+def test_wrong_keywords() -> None:
+    with pytest.raises(TypeError, match=rf"inner\(x, y\) got the argument 'z' but has no such parameter.*{HERE}"):
+        az.evaluate(inner)(X, z=X)
+    with pytest.raises(TypeError, match=r"inner\(x, y\) got the argument 'x' twice"):
+        az.evaluate(inner)(X, x=X)
+    assert az.evaluate(inner)(y=X, x=X) == 5
+
+
+@pytest.mark.parametrize(
+    "argument",
+    [[0, 1, 2], (0.0, 1.0, 2.0), [0, True, 2.0], memoryview(X), Buffer(X), Capsule(X), X[::-1][::-1], X.astype(">f8")],
+    ids=["ints", "floats", "mixed", "buffer", "interface", "dlpack", "strided", "big-endian"],
+)
+def test_what_converts(argument: Any) -> None:
+    assert az.evaluate(inner)(argument, X) == 5
+
+
+def test_lists_of_nothing_convert_to_any_type() -> None:
+    @az.program
+    def count(x: az.Array[az.i32, "n"]) -> az.i32:
+        return az.sum(x)
+
+    assert az.evaluate(count)([]) == 0
+    with pytest.raises(TypeError, match="argument 'x' is i32.n., got an array of float64 with shape"):
+        az.evaluate(count)(np.zeros(0))
+
+
+@pytest.mark.parametrize(
+    ("type", "number", "message"),
+    [
+        (az.i32, 2**31, "2147483648, which is not exactly representable in i32"),
+        (az.i32, 2.0, r"the number 2.0 \(float64\)"),
+        (az.f32, 0.1, "0.1, which is not exactly representable in f32"),
+        (az.f64, 2**53 + 1, "9007199254740993, which is not exactly representable in f64"),
+        (az.i64, 2**64, "a value of type int that is not numeric|which is not exactly representable"),
+        (az.bool_, 1, r"the number 1 \(int64\)"),
+        (az.f64, np.float32(1), r"the scalar np.float32\(1.0\) \(float32\)"),
+    ],
+)
+def test_numbers_convert_when_exact(type: Any, number: Any, message: str) -> None:
+    def same(x: Any) -> Any:
+        return x
+
+    same.__annotations__ = {"x": type}
+    with pytest.raises(TypeError, match=f"same: argument 'x' is {type}, got ({message})"):
+        az.evaluate(az.program(same))(number)
+
+
+@pytest.mark.parametrize(
+    ("type", "number"), [(az.f64, 3), (az.f32, 0.5), (az.i32, True), (az.f32, math.nan), (az.f64, True)]
+)
+def test_exact_numbers(type: Any, number: Any) -> None:
+    def same(x: Any) -> Any:
+        return x
+
+    same.__annotations__ = {"x": type}
+    np.testing.assert_equal(az.evaluate(az.program(same))(number), type.dtype.type(number))
+
+
+def test_composite_sizes_are_checked() -> None:
+    @az.program
+    def lower(q: az.Array[az.f64, "d"], l: az.Array[az.f64, "d*(d-1)//2"]) -> az.f64:
+        return az.sum(q) + az.sum(l)
+
+    assert az.evaluate(lower)(np.ones(3), np.ones(3)) == 6
+    message = r"lower: axis 0 of argument 'l' is d\*\(d-1\)//2 = 3 \(with d = 3\), got 4 \(shape \(4,\)\)"
+    with pytest.raises(ValueError, match=f"{message}.*{HERE}"):
+        az.evaluate(lower)(np.ones(3), np.ones(4))
+
+
+def test_integer_sizes_are_checked() -> None:
+    @az.program
+    def three(x: az.Array[az.f64, 3]) -> az.f64:
+        return az.sum(x)
+
+    with pytest.raises(ValueError, match=r"three: axis 0 of argument 'x' is 3, got 4 \(shape \(4,\)\)"):
+        az.evaluate(three)(np.ones(4))
+
+
+def test_a_size_that_nothing_binds() -> None:
+    @az.program
+    def lower(l: az.Array[az.f64, "d*(d-1)//2"]) -> az.f64:
+        return az.sum(l)
+
+    message = r"lower: the size d of parameter 'l', of type f64\[d\*\(d-1\)//2\], cannot be found from the arguments"
+    with pytest.raises(TypeError, match=message):
+        lower.at().term  # noqa: B018
+    with pytest.raises(TypeError, match=message):
+        az.evaluate(lower)(np.ones(3))
+
+
+# Programs
+
+
+def run(body: Callable[[Any], Any], argument: Any = X, type: Any = Vector) -> Any:
+    """Evaluate a program of one parameter."""
+
+    def f(x: Any) -> Any:
+        return body(x)
+
+    f.__annotations__ = {"x": type}
+    return az.evaluate(az.program(f))(argument)
+
+
+LEAKED: list[Any] = []
+
+
+def leak(x: Any) -> Any:
+    LEAKED[:] = [x + 1]
+    return x
+
+
+def leak_from_map(x: Any) -> Any:
+    az.map(lambda v: LEAKED.append(v * 2) or v, x)  # type: ignore[func-returns-value]
+    return x + LEAKED[-1]
+
+
+def assign(x: Any) -> Any:
+    x[0] = 1.0
+    return x
+
+
+Three = az.Array[az.f64, 3]
+BODIES: list[tuple[str, Callable[[Any], Any], type[Exception], str]] = [
+    ("if", lambda x: 1.0 if x[0] > 0 else 2.0, TypeError, "the truth of an expression of type bool: .*use az.cond"),
+    ("and", lambda x: x[0] > 0 and x[0] < 1, TypeError, "the truth of an expression of type bool"),
+    ("not", lambda x: not x, TypeError, r"the truth of an expression of type f64\[n\]"),
+    ("len", len, TypeError, r"len\(\) of an expression of type f64\[n\]: .*use x.shape\[0\]"),
+    ("float", lambda x: float(x[0]), TypeError, r"float\(\) of an expression of type f64: .*astype\(az.f64\)"),
+    ("int", lambda x: int(x[0]), TypeError, r"int\(\) of an expression of type f64"),
+    ("math", lambda x: math.exp(x[0]), TypeError, r"float\(\) of an expression of type f64"),
+    ("iteration", list, TypeError, "iteration over an axis of size n: .*use az.map"),
+    ("iteration over a scalar", lambda x: list(x[0]), TypeError, "iteration over a scalar"),
+    ("Python's sum", lambda x: __builtins__["sum"](x), TypeError, "iteration over an axis of size n"),
+    ("in", lambda x: 1.0 in x, TypeError, "'in' of an expression"),
+    ("range", lambda x: range(x.shape[0]), TypeError, "a Python index of an expression of type i64"),
+    ("assignment", assign, TypeError, r"an expression of type f64\[n\] cannot be changed"),
+    ("np.asarray", np.asarray, TypeError, "the elements, as a NumPy array, of an expression"),
+    ("np.cumprod", np.cumprod, TypeError, "np.cumprod is not an operation of the language"),
+    ("np.hypot", lambda x: np.hypot(x, x), TypeError, "np.hypot is not an operation of the language"),
+    ("np.add.reduce", np.add.reduce, TypeError, "np.add is not an operation of the language"),
+    ("no return", lambda x: None, TypeError, "f returns nothing: is a return missing"),
+    ("a result of text", lambda x: "abc", TypeError, "'abc' of type str is not a value of the language"),
+    ("text as an operand", lambda x: x + "a", TypeError, "unsupported operand"),
+    ("an array of text", lambda x: x * np.array(["a"]), TypeError, "is not a value of the language"),
+    ("bool arithmetic", lambda x: (x > 0) + (x > 0), TypeError, "add takes float or int operands, got bool, bool"),
+    ("logic on floats", lambda x: x & x, TypeError, "logical_and takes bool operands, got f64, f64"),
+    ("an index of floats", lambda x: x[1.0], TypeError, "an index into a value of type f64.n. is an integer, not f64"),
+    ("an index of bools", lambda x: x[x > 0], TypeError, "an index into .* is an integer, not bool"),
+    ("an index of text", lambda x: x["a"], TypeError, "'a' of type str is not a value of the language"),
+    ("two indices", lambda x: x[0, 0], IndexError, r"2 indices into a value of type f64\[n\]"),
+    ("a slice of floats", lambda x: x[1.5:], TypeError, "the end of a slice is an integer, not f64"),
+    ("a step of zero", lambda x: x[::0], TypeError, "the step of a slice is a Python integer other than zero"),
+    ("an axis", lambda x: az.sum(x, 1), ValueError, r"axis 1 of a value of type f64\[n\]"),
+    ("a cond of a number", lambda x: az.cond(x[0], lambda: 1, lambda: 2), TypeError, "the test of a cond is a scalar bool"),
+    ("a cond of an array", lambda x: az.cond(x > 0, lambda: 1, lambda: 2), TypeError, "scalar bool, not bool"),
+    ("branches", lambda x: az.cond(x[0] > 0, lambda: x, lambda: 2.0), TypeError, r"differ in type: f64\[n\] and f64"),
+    ("structures", lambda x: az.cond(x[0] > 0, lambda: (x, x), lambda: x), TypeError, "return different structures"),
+    ("a where of a number", lambda x: az.where(x, 1.0, 2.0), TypeError, "the test of a where is bool"),
+    ("a state's type", lambda x: az.fori_loop(0, 3, lambda i, s: s > 0, 1.0), TypeError, "state of type f64 to bool"),
+    ("a state's structure", lambda x: az.fori_loop(0, 3, lambda i, s: (s, s), 1.0), TypeError, "another structure"),
+    ("a loop's bound", lambda x: az.fori_loop(0, x[0], lambda i, s: s, x), TypeError, "a size is an integer, not f64"),
+    ("a neutral's structure", lambda x: az.reduce(lambda a, b: a, (0.0, 1.0), x), TypeError, "the neutral element"),
+    ("an operator's type", lambda x: az.reduce(lambda a, b: a > b, 1.0, x), TypeError, "returned a value of type bool"),
+    ("a reduced scalar", lambda x: az.reduce(lambda a, b: a, 0.0, x[0]), ValueError, "axis 0 of a value of type f64"),
+    ("a mapped scalar", lambda x: az.map(lambda v: v, x[0]), TypeError, "map over a scalar of type f64"),
+    ("nothing to map", lambda x: az.map(lambda v: v), TypeError, "map takes at least one array"),
+    ("a size", lambda x: az.generate(x[0], lambda i: 1.0), TypeError, "a size is an integer, not f64"),
+    ("a negative size", lambda x: az.generate(-1, lambda i: 1.0), ValueError, "a size of -1"),
+    ("irregular", lambda x: az.generate(3, az.iota), TypeError, "irregular array .*an inner size depends on the index"),
+    ("a product", lambda x: x[None, None] @ x, TypeError, "vectors and matrices are multiplied"),
+    ("outside a combinator", leak_from_map, RuntimeError, f"the expression written at .*{HERE}, of type f64, was used"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "error", "message"), [b[1:] for b in BODIES], ids=[b[0] for b in BODIES])
+def test_wrong_programs(body: Callable[[Any], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message) as caught:
+        run(body)
+    assert re.search(HERE, str(caught.value)) or "returns nothing" in message or "operand" in message
+    assert any("while building the program f(f64[n])" in note for note in caught.value.__notes__)
+
+
+STATIC: list[tuple[str, Callable[[Any], Any], type[Exception], str]] = [
+    ("shapes", lambda x: x + np.ones(4), TypeError, r"add: the shapes of f64\[3\] and f64\[4\] differ: 3 is not 4"),
+    ("lengths", lambda x: az.map(lambda v, w: v, x, np.ones(2)), TypeError, r"map: the shapes .* 3 is not 2"),
+    ("matmul", lambda x: np.ones((2, 2)) @ x, TypeError, r"matmul: the shapes .* 2 is not 3"),
+    ("an index", lambda x: x[3], IndexError, r"index 3 is out of range for axis 0 of type f64\[3\]"),
+    ("an index from the end", lambda x: x[-4], IndexError, r"index -4 is out of range for axis 0 of type f64\[3\]"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "error", "message"), [b[1:] for b in STATIC], ids=[b[0] for b in STATIC])
+def test_what_is_wrong_for_all_sizes_is_refused_when_built(
+    body: Callable[[Any], Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=f"{message}.*{HERE}"):
+        run(body, type=Three)
+
+
+DYNAMIC: list[tuple[str, Callable[[Any], Any], Any, Any, type[Exception], str]] = [
+    ("an index", lambda x: x[3], X, Vector, IndexError, "index 3 is out of range for axis 0 of x, .*whose size is 3"),
+    ("from the end", lambda x: x[-4], X, Vector, IndexError, "index -4 is out of range for axis 0 of x"),
+    ("computed", lambda k: az.iota(3)[k], 3, az.i64, IndexError, "index 3 is out of range .* whose size is 3"),
+    ("negative", lambda k: az.iota(3)[k], -1, az.i64, IndexError, "index -1 is out of range"),
+    ("in a map", lambda x: az.generate(4, lambda i: x[i]), X, Vector, IndexError, "index 3 is out of range"),
+    ("gathered", lambda i: np.ones(3)[0] * az.full(3, 1.0)[i], np.array([0, 3]), az.Array[az.i64, "m"], IndexError,
+     "index 3 is out of range"),
+    ("a matrix", lambda x: x[:, None][0, 0] + x[None, :][0, 5], X, Vector, IndexError, "index 5 is out of range"),
+    ("in a branch", lambda x: az.cond(x[0] < 1, lambda: x[7], lambda: 0.0), X, Vector, IndexError, "index 7 is"),
+    ("division", lambda k: 1 // k, 0, az.i64, ZeroDivisionError, "integer division by zero"),
+    ("remainder", lambda k: az.sum(az.iota(3) % k), 0, az.i64, ZeroDivisionError, "integer division by zero"),
+    ("a size", lambda k: az.sum(az.iota(k)), -2, az.i64, ValueError, "a size of -2"),
+    ("shapes", lambda x: x + np.ones(4), X, Vector, ValueError, "add: the sizes n = 3 and 4 = 4 of .* differ"),
+    ("a state's size", lambda x: az.fori_loop(0, 3, lambda i, s: s[1:], x), X, Vector, ValueError,
+     r"fori_loop: the sizes n = 3 and .* = 2 of"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("vectorize", [True, False])
+@pytest.mark.parametrize(
+    ("body", "argument", "type", "error", "message"), [b[1:] for b in DYNAMIC], ids=[b[0] for b in DYNAMIC]
+)
+def test_what_is_wrong_for_some_values_fails_in_the_run(
+    body: Callable[[Any], Any], argument: Any, type: Any, error: type[Exception], message: str, vectorize: bool
+) -> None:
+    def f(x: Any) -> Any:
+        return body(x)
+
+    f.__annotations__ = {"x": type}
+    with pytest.raises(error, match=f"{message}.*{HERE}"):
+        az.evaluate(az.program(f), vectorize=vectorize)(argument)
+
+
+def test_a_branch_that_is_not_taken_does_not_fail() -> None:
+    assert run(lambda x: az.cond(x[0] > 1, lambda: x[7], lambda: 0.5)) == 0.5
+    assert list(run(lambda x: az.generate(5, lambda i: az.cond(i < 3, lambda: x[i], lambda: 0.0)))) == [0, 1, 2, 0, 0]
+
+
+def test_an_expression_outside_its_program() -> None:
+    run(leak)
+    with pytest.raises(RuntimeError, match=f"no program is being built here.*{HERE}"):
+        LEAKED[0] + 1
+    with pytest.raises(
+        RuntimeError, match=rf"the expression written at .*, of type f64\[n\], was used outside.*{HERE}"
+    ):
+        run(lambda x: x + LEAKED[0])
+    with pytest.raises(RuntimeError, match="no program is being built here"):
+        az.sum(X)
+
+
+def test_arrays_on_the_left() -> None:
+    assert list(run(lambda x: np.ones(3) * x)) == list(X)
+    assert list(run(lambda x: np.float64(2) - x)) == list(2 - X)
+    assert list(run(lambda x: np.eye(3) @ x)) == list(X)
+    assert list(run(lambda x: np.maximum(1.0, np.exp(0 * x) * np.ones(3)))) == [1, 1, 1]
+    assert run(np.sum) == 3
+    assert list(run(lambda x: np.arange(3) < x + 1)) == [True] * 3
+
+
+# Declarations
+
+
+def test_annotations() -> None:
+    def wrong(x: list) -> None:  # type: ignore[type-arg]
+        pass
+
+    with pytest.raises(TypeError, match="wrong: parameter 'x' has the annotation <class 'list'>, which is neither"):
+        az.program(wrong)
+    with pytest.raises(TypeError, match=r"a program has no \*args parameter"):
+        az.program(lambda *args: 0)
+    with pytest.raises(TypeError, match=r"Array\[...\] takes a scalar type such as az.f64 first"):
+        az.Array[float, "n"]
+    with pytest.raises(ValueError, match="'n/2' is not a size"):
+        az.Array[az.f64, "n/2"]
+    with pytest.raises(TypeError, match="an array has at least one axis"):
+        az.Array[az.f64, ""]
+
+
+def test_results_are_what_was_declared() -> None:
+    @az.program
+    def scalar(x: Vector) -> az.f64:
+        return x
+
+    @az.program
+    def grown(x: Vector) -> az.Array[az.f64, "n + 1"]:
+        return x
+
+    @az.program
+    def sliced(x: Vector, k: az.i64) -> Vector:
+        return x[k:]
+
+    @az.program
+    def new(k: az.i64) -> az.Array[az.i64, "m"]:
+        return az.iota(k)
+
+    with pytest.raises(TypeError, match=r"scalar is declared to return f64, but its body returns f64\[n\]"):
+        az.evaluate(scalar)(X)
+    with pytest.raises(TypeError, match=r"grown is declared to return f64\[n \+ 1\], its body returns f64\[n\]"):
+        az.evaluate(grown)(X)
+    assert list(az.evaluate(sliced)(X, 0)) == list(X)
+    with pytest.raises(ValueError, match=rf"sliced returns f64\[n\], but axis 0 has size 2, not 3, at .*{HERE}"):
+        az.evaluate(sliced)(X, 1)
+    assert list(az.evaluate(new)(2)) == [0, 1]
+
+
+def test_static_parameters() -> None:
+    @az.program
+    def power(x: Vector, times: int) -> Vector:
+        return x**times
+
+    assert list(az.evaluate(power)(X, 2)) == [0, 1, 4]
+    with pytest.raises(TypeError, match="power: parameter 'times' is a static int, got float"):
+        az.evaluate(power)(X, 2.5)
+    with pytest.raises(TypeError, match="power: the static parameters times need values"):
+        power.at()
+
+
+def test_inlined_programs_check_their_arguments() -> None:
+    with pytest.raises(TypeError, match=rf"inner: argument 'y' is f64\[n\], got f64 \(at .*{HERE}"):
+        run(lambda x: inner(x, 1.0))
+    with pytest.raises(TypeError, match=r"inner, size n: the shapes of f64\[3\] and f64\[2\] differ"):
+        run(lambda x: inner(x, np.ones(2)), type=Three)
+    with pytest.raises(ValueError, match="inner, size n: the sizes n = 3 and 2 = 2"):
+        run(lambda x: inner(x, np.ones(2)))
+    assert run(lambda x: inner(x, x)) == 5
