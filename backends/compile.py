@@ -22,7 +22,7 @@ from .llvm.host import host_target
 from .llvm.jit import Executable
 from .loops_check import check as check_loops
 from .loops_text import text as loops_text
-from .lower import lower
+from .lowering import lower
 from .runtime import default_threads
 from .schedule import schedule
 

@@ -63,9 +63,7 @@ def plan(function: Function) -> Plan:
     _Lives(lives).block(function.body, 0, False)
     fixed = [life for life in lives if all(_static(extent, known) for extent in life.buffer.extents)]
     slots, slot_of = _assign(fixed, known)
-    return Plan(
-        _needed(prelude, slots), slots, slot_of, frozenset(life.buffer.name for life in lives) - slot_of.keys()
-    )
+    return Plan(_needed(prelude, slots), slots, slot_of, frozenset(life.buffer.name for life in lives) - slot_of.keys())
 
 
 def _assign(lives: list[_Life], known: dict[str, Polynomial]) -> tuple[tuple[Slot, ...], dict[str, int]]:
@@ -115,10 +113,7 @@ class _Lives:
         for statement in block:
             start, number = number, number + 1
             names = {
-                part.buffer.name
-                for whole in expressions(statement)
-                for part in inside(whole)
-                if isinstance(part, Load)
+                part.buffer.name for whole in expressions(statement) for part in inside(whole) if isinstance(part, Load)
             }
             match statement:
                 case Allocate(buffer):

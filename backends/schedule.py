@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..core.builder import Builder, build
@@ -54,7 +55,7 @@ def _round(block: Block) -> Block:
     with build(rewrite) as builder:
         binders = fresh_binders(builder, block)
         meaning = block.interpret(_Distribute(builder))
-        results = meaning.run(Env(), binders)
+        results = meaning(Env(), binders)
         scheduled, captured = to_block(binders, results, builder.scopes[0].statements, block.names)
         assert not captured
         return scheduled
@@ -89,7 +90,9 @@ class _Operation:
 class _Block:
     """A block with what the decision needs: which of its values are used inside loops of later operations."""
 
-    def __init__(self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[_Atom], run: Any) -> None:
+    def __init__(
+        self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[_Atom], run: Any
+    ) -> None:
         self.binders, self.bindings, self.results, self.run = binders, bindings, results, run
         free: set[int] = set()
         inner: set[int] = set()
@@ -229,12 +232,12 @@ class _Distributed:
         self.builder, self.env, self.body = builder, env, body
         self.stored: dict[int, Sequence[Value]] = {}
         for cut in cuts:
-            self.stored[cut] = builder.generate(length, lambda i, cut=cut: self._run(i, cut))
+            self.stored[cut] = builder.generate(length, partial(self._run, stop=cut))
 
     def __call__(self, i: Value) -> list[Value]:
-        return self._run(i, None)
+        return self._run(i)
 
-    def _run(self, i: Value, stop: int | None) -> list[Value]:
+    def _run(self, i: Value, stop: int | None = None) -> list[Value]:
         """Emit the body for an iteration; up to a binding, whose results it then gives."""
         env, outer = self.env.enter([i]), self.builder.origin
         for k, binding in enumerate(self.body.bindings):

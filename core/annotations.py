@@ -30,7 +30,10 @@ class Array:
         for size in sizes:
             if isinstance(size, bool) or not isinstance(size, str | int):
                 raise TypeError(f"the sizes of an Array are names, integers or expressions of both, not {size!r}")
-            dims.extend([Dim.of(part) for part in size.split()] if isinstance(size, str) else [Dim.of(size)])
+            try:
+                dims.extend([Dim.of(part) for part in size.split()] if isinstance(size, str) else [Dim.of(size)])
+            except ValueError as error:
+                raise ValueError(f"in the sizes {size!r}, which are separated by spaces: {error}") from None
         if not dims:
             raise TypeError(f"an array has at least one axis: write az.{scalar} for a scalar")
         return ArrayType(scalar, tuple(dims))

@@ -355,8 +355,6 @@ def same_size(a: Value, axis_a: int, b: Value, axis_b: int, what: str) -> None:
 
 
 def _operator(name: str, *arguments: Any) -> Expr:
-    if any(not isinstance(x, Expr | np.ndarray | np.generic | list | tuple) and not is_number(x) for x in arguments):
-        return NotImplemented  # type: ignore[no-any-return]
     if name == "floor_divide" or name == "remainder":
         guard_division(*promoted(arguments))
     return elementwise(PRIMITIVES[name], arguments)

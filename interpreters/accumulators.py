@@ -222,5 +222,3 @@ def plus(b: Builder, x: Value, y: Value) -> Value:
 def zeros_like(b: Builder, value: Value) -> Value:
     """Zeros of a value's type."""
     return b.array(b.sizes(value), lambda *_: b.literal(0, element(value.type)))
-
-

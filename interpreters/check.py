@@ -43,7 +43,7 @@ def check(program: Program | Instance | Block) -> None:
     block = program if isinstance(program, Block) else instance_of(program).term
     checker = _Checker()
     try:
-        checker.block(block, Env(), block.binders)
+        checker.block(block, Env(), block.binders, whole=True)
     except _IllTyped as error:
         raise TypeError(f"ill-typed term: {error}") from None
 
@@ -57,8 +57,11 @@ class _Checker:
 
     # Blocks and operations
 
-    def block(self, block: Block, env: Env[_Entry], binders: Sequence[Type]) -> tuple[Type, ...]:
-        """The types of the results of a block that is handed parameters of these types."""
+    def block(self, block: Block, env: Env[_Entry], binders: Sequence[Type], whole: bool = False) -> tuple[Type, ...]:
+        """The types of the results of a block that is handed parameters of these types.
+
+        A result of the whole term may have a size that the run decides; that of another block may not.
+        """
         first = self.count
         if tuple(block.binders) != tuple(binders):
             raise _IllTyped(f"a block binds ({_types(block.binders)}) where its operation gives ({_types(binders)})")
@@ -78,9 +81,10 @@ class _Checker:
                     raise _IllTyped("an accumulator leaves its scope")
         except _IllTyped as error:
             raise _IllTyped(f"{error}; in the results ({', '.join(map(_atom, block.results))})") from None
-        self.leave(first)
-        for result in block.results:
-            self.known(result.type, "leaves the block that makes it")
+        if not whole:
+            self.leave(first)
+            for result in block.results:
+                self.known(result.type, "leaves the block that makes it")
         return block.types
 
     def operation(self, operation: Operation, env: Env[_Entry]) -> list[_Entry]:

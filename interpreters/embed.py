@@ -119,12 +119,8 @@ class Embed(Language[Atom, Operation, Block]):
         return run
 
 
-def accumulate(
-    builder: Builder, initials: Sequence[Value], body: Callable[..., Sequence[Value]]
-) -> tuple[Value, ...]:
+def accumulate(builder: Builder, initials: Sequence[Value], body: Callable[..., Sequence[Value]]) -> tuple[Value, ...]:
     """An accumulate over these initial values."""
     types = [Accumulator(value.type) for value in initials if not isinstance(value.type, Accumulator)]
     made: Body = builder.body(types, body)
     return builder.emit("accumulate", (), initials, [made])
-
-

@@ -346,9 +346,7 @@ class _Step:
 
 
 class _Block:
-    def __init__(
-        self, bindings: Sequence[Binding], results: Sequence[_Atom], names: Sequence[str], fuse: bool
-    ) -> None:
+    def __init__(self, bindings: Sequence[Binding], results: Sequence[_Atom], names: Sequence[str], fuse: bool) -> None:
         self.bindings, self.results, self.names, self.fuse = bindings, results, names, fuse
         self.width = len(results)
         self.steps: list[_Step] = []
@@ -393,9 +391,7 @@ class _Block:
         assert result is not None
         return current().index(result, rest)
 
-    def _bindings(
-        self, env: Env[_Entry], arguments: Sequence[_Entry], entered: int | None
-    ) -> Env[_Entry]:
+    def _bindings(self, env: Env[_Entry], arguments: Sequence[_Entry], entered: int | None) -> Env[_Entry]:
         """Emit what is needed; the result that will be entered by an index is delayed if it is used for that alone."""
         builder, outer = current(), current().origin
         for name, argument in zip(self.names, arguments, strict=True):
@@ -472,5 +468,3 @@ class _Simplify(Language[_Atom, _Operation, _Block]):
         self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[_Atom], names: Sequence[str]
     ) -> _Block:
         return _Block(bindings, results, names, self.fuse)
-
-

@@ -71,10 +71,6 @@ ILL_TYPED = {
         block((f64, f64), (op("primitive", (var(1), var(0)), (f32,), static=(add,)),), (var(0, f32),)),
         r"it yields \(f64\), but binds \(f32\)",
     ),
-    "too few indices": (
-        block((ArrayType(f64, (Dim.of(2), Dim.of(2))),), (), ()),
-        None,
-    ),
     "an index that is not an integer": (
         block((VECTOR,), (op("index", (var(0, VECTOR), REAL), (f64,)),), (var(0),)),
         "index takes i64 sizes and indices, got f64",
@@ -242,31 +238,21 @@ ILL_TYPED = {
     ),
     "no construct": (block((), (op("frobnicate", (), ()),), ()), "no construct is called 'frobnicate'"),
 }
-del ILL_TYPED["too few indices"]
 
 
 @pytest.mark.parametrize("name", ILL_TYPED)
 def test_ill_typed_terms_are_rejected(name: str) -> None:
     term, message = ILL_TYPED[name]
-    assert message is not None
     with pytest.raises(TypeError, match=f"ill-typed term: .*{message}"):
         az.check(term)
 
 
 def test_opaque_sizes_follow_arithmetic() -> None:
-    """An array of k + 1 elements, for an integer k: the size is ``?0 + 1`` where ?0 is k."""
-    size = OPAQUE + 1
-    grown = op("primitive", (var(0, i64), ONE), (i64,), static=(add,))
-    array = ArrayType(f64, (size,))
-    az.check(
-        block(
-            (i64,), (generate(var(0, i64), OPAQUE), grown_after(grown), generate(var(0, i64), size)), (var(0, array),)
-        )
-    )
+    """Arrays of k and of k + 1 elements: the second size is ``?0 + 1`` where ?0 is k."""
+    grown = op("primitive", (var(1, i64), ONE), (i64,), static=(add,))
+    array = ArrayType(f64, (OPAQUE + 1,))
+    first, second = generate(var(0, i64), OPAQUE), generate(var(0, i64), OPAQUE + 1)
+    az.check(block((i64,), (first, grown, second), (var(0, array),)))
+    other = generate(var(1, i64), OPAQUE + 1)  # of k elements, like the first
     with pytest.raises(TypeError, match=r"its size is written \?0 \+ 1, but its extent is \?1"):
-        az.check(block((i64,), (generate(var(0, i64), OPAQUE), generate(var(1, i64), size)), (var(0, array),)))
-
-
-def grown_after(operation: Operation) -> Operation:
-    """The operation after one more binding."""
-    return op("primitive", (var(1, i64), ONE), operation.types, static=operation.static)
+        az.check(block((i64,), (first, other), (var(0, array),)))

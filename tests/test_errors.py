@@ -89,7 +89,7 @@ def test_lists_of_nothing_convert_to_any_type() -> None:
         return az.sum(x)
 
     assert az.evaluate(count)([]) == 0
-    with pytest.raises(TypeError, match="argument 'x' is i32.n., got an array of float64 with shape"):
+    with pytest.raises(TypeError, match=r"argument 'x' is i32\[n\], got an array of float64 with shape"):
         az.evaluate(count)(np.zeros(0))
 
 
@@ -209,7 +209,7 @@ BODIES: list[tuple[str, Callable[[Any], Any], type[Exception], str]] = [
     ("np.add.reduce", np.add.reduce, TypeError, "np.add is not an operation of the language"),
     ("no return", lambda x: None, TypeError, "f returns nothing: is a return missing"),
     ("a result of text", lambda x: "abc", TypeError, "'abc' of type str is not a value of the language"),
-    ("text as an operand", lambda x: x + "a", TypeError, "unsupported operand"),
+    ("text as an operand", lambda x: x + "a", TypeError, "'a' of type str is not a value of the language"),
     ("an array of text", lambda x: x * np.array(["a"]), TypeError, "is not a value of the language"),
     ("bool arithmetic", lambda x: (x > 0) + (x > 0), TypeError, "add takes float or int operands, got bool, bool"),
     ("logic on floats", lambda x: x & x, TypeError, "logical_and takes bool operands, got f64, f64"),
@@ -220,7 +220,7 @@ BODIES: list[tuple[str, Callable[[Any], Any], type[Exception], str]] = [
     ("a slice of floats", lambda x: x[1.5:], TypeError, "the end of a slice is an integer, not f64"),
     ("a step of zero", lambda x: x[::0], TypeError, "the step of a slice is a Python integer other than zero"),
     ("an axis", lambda x: az.sum(x, 1), ValueError, r"axis 1 of a value of type f64\[n\]"),
-    ("a cond of a number", lambda x: az.cond(x[0], lambda: 1, lambda: 2), TypeError, "the test of a cond is a scalar bool"),
+    ("a cond of a number", lambda x: az.cond(x[0], lambda: 1, lambda: 2), TypeError, "the test .* is a scalar bool"),
     ("a cond of an array", lambda x: az.cond(x > 0, lambda: 1, lambda: 2), TypeError, "scalar bool, not bool"),
     ("branches", lambda x: az.cond(x[0] > 0, lambda: x, lambda: 2.0), TypeError, r"differ in type: f64\[n\] and f64"),
     ("structures", lambda x: az.cond(x[0] > 0, lambda: (x, x), lambda: x), TypeError, "return different structures"),
@@ -245,7 +245,7 @@ BODIES: list[tuple[str, Callable[[Any], Any], type[Exception], str]] = [
 def test_wrong_programs(body: Callable[[Any], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message) as caught:
         run(body)
-    assert re.search(HERE, str(caught.value)) or "returns nothing" in message or "operand" in message
+    assert re.search(HERE, str(caught.value)) or "returns nothing" in message
     assert any("while building the program f(f64[n])" in note for note in caught.value.__notes__)
 
 
@@ -341,6 +341,8 @@ def test_annotations() -> None:
         az.Array[float, "n"]
     with pytest.raises(ValueError, match="'n/2' is not a size"):
         az.Array[az.f64, "n/2"]
+    with pytest.raises(ValueError, match=r"in the sizes 'n [+] 1', which are separated by spaces: '[+]' is not a size"):
+        az.Array[az.f64, "n + 1"]
     with pytest.raises(TypeError, match="an array has at least one axis"):
         az.Array[az.f64, ""]
 
@@ -351,7 +353,7 @@ def test_results_are_what_was_declared() -> None:
         return x
 
     @az.program
-    def grown(x: Vector) -> az.Array[az.f64, "n + 1"]:
+    def grown(x: Vector) -> az.Array[az.f64, "n+1"]:
         return x
 
     @az.program

@@ -59,9 +59,7 @@ class _Exported(Function):
     def padded(self, buffer: Buffer, elements: str) -> str:
         """The bytes of some elements, up to the next multiple of the alignment."""
         size = self.body.multiply(elements, str(bytes_of(buffer.scalar)))
-        return self.body.multiply(
-            self.body.divide(self.body.add(size, str(ALIGNMENT - 1)), ALIGNMENT), str(ALIGNMENT)
-        )
+        return self.body.multiply(self.body.divide(self.body.add(size, str(ALIGNMENT - 1)), ALIGNMENT), str(ALIGNMENT))
 
 
 class _Entry(_Exported):

@@ -78,9 +78,7 @@ class Function(Emitter):
         body.branch(after)
         body.label(shared)
         self.unit.module.declare("adze_parallel", "declare void @adze_parallel(ptr, ptr, i64, i64, i64) nounwind")
-        body.line(
-            f"call void @adze_parallel(ptr @{name}, ptr {memory}, i64 {extent}, i64 {chunk}, i64 {self.threads})"
-        )
+        body.line(f"call void @adze_parallel(ptr @{name}, ptr {memory}, i64 {extent}, i64 {chunk}, i64 {self.threads})")
         body.branch(after)
         body.label(after)
 
@@ -142,9 +140,7 @@ class Function(Emitter):
 
     # Parts
 
-    def _part(
-        self, block: Block, variables: set[str], buffers: set[str], by_value: bool
-    ) -> tuple[Function, _Frame]:
+    def _part(self, block: Block, variables: set[str], buffers: set[str], by_value: bool) -> tuple[Function, _Frame]:
         """The emitter of a function for a block, with what the block mentions in scope."""
         part = Function(self.unit, self.arena, "1", self.failure)
         frame = _Frame(self.body, part.body)

@@ -36,9 +36,7 @@ class Speller:
             return self._convert(types[0], result, operands[0], lanes)
         raise AssertionError(f"{primitive} has no instructions: it must be expanded before code is emitted")
 
-    def _instructions(
-        self, template: str, type: Scalar, result: Scalar, operands: Sequence[str], lanes: int
-    ) -> str:
+    def _instructions(self, template: str, type: Scalar, result: Scalar, operands: Sequence[str], lanes: int) -> str:
         stem = self.body.name("o") + "."
         words = {
             "t": register_type(type, lanes),
@@ -49,8 +47,11 @@ class Speller:
             **{str(number): operand for number, operand in enumerate(operands)},
         }
         for line in _pieces(template):
-            self.body.line("".join(words[word] if kind == "$" else f"%{stem}{word}" if kind == "%" else word
-                                   for kind, word in line))
+            self.body.line(
+                "".join(
+                    words[word] if kind == "$" else f"%{stem}{word}" if kind == "%" else word for kind, word in line
+                )
+            )
         return f"%{stem}r"
 
     # The mathematical library

@@ -104,9 +104,7 @@ class Widening:
             return spread
         return self.body.value(f"add <{self.lanes} x i64> {spread}, {iota(self.lanes, stride)}")
 
-    def lift(
-        self, scalar: Scalar, values: Sequence[Value], operation: Callable[[Sequence[str], int], str]
-    ) -> Value:
+    def lift(self, scalar: Scalar, values: Sequence[Value], operation: Callable[[Sequence[str], int], str]) -> Value:
         """Apply ``operation(parts, lanes)`` to every copy of the values, as vectors if one of them varies."""
         lanes = 0 if all(value.uniform for value in values) else self.lanes
         if lanes:

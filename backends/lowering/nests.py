@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..core.primitive import lookup
-from ..core.types import bool_, i64
-from .loops import (
+from ...core.primitive import lookup
+from ...core.types import bool_, i64
+from ..loops import (
     Allocate,
     Apply,
     Assign,
@@ -37,7 +37,7 @@ from .loops import (
     Store,
     Variable,
 )
-from .target import Target
+from ..target import Target
 
 # About how many additions are worth handing a chunk of work to another thread.
 GRAIN = 200_000
@@ -402,9 +402,7 @@ def _layouts(nest: Nest, found: Survey, order: Sequence[Loop]) -> dict[str, tupl
     layouts = {}
     for store in found.stores:
         if store.buffer.name in nest.temporaries:
-            places = [
-                rank.get(index.name, -1) if isinstance(index, Variable) else -1 for index in store.indices
-            ]
+            places = [rank.get(index.name, -1) if isinstance(index, Variable) else -1 for index in store.indices]
             layouts[store.buffer.name] = tuple(sorted(range(len(places)), key=lambda axis: places[axis]))
     return layouts
 
@@ -450,7 +448,9 @@ def _pack(nest: Nest, found: Survey, lane: str) -> _Packing:
         order = (*[name for name in names if name != lane], lane)
         if any(_depends(extents[name], set(extents)) for name in order):
             continue
-        packed = Buffer(nest.fresh(f"{access.buffer.name}_packed"), access.buffer.scalar, tuple(extents[n] for n in order))
+        packed = Buffer(
+            nest.fresh(f"{access.buffer.name}_packed"), access.buffer.scalar, tuple(extents[n] for n in order)
+        )
         packing.replacements[access.buffer] = (packed, order)
         packing.statements.append(Allocate(packed))
         packing.statements.extend(_copy(nest, access, packed, order, extents))
@@ -515,9 +515,7 @@ def map_parts(e: Expression, function: Callable[[Expression], Expression]) -> Ex
     return e
 
 
-def map_block(
-    block: Block, expression: Callable[[Expression], Expression], store: Callable[[Store], Store]
-) -> Block:
+def map_block(block: Block, expression: Callable[[Expression], Expression], store: Callable[[Store], Store]) -> Block:
     """A block with its expressions and stores rewritten."""
     made: list[Statement] = []
     for statement in block:

@@ -1,0 +1,141 @@
+"""Arrays: a generate, and the generates perfectly nested in it, become a nest of loops that write to a destination."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...core import terms
+from ...core.dims import Dim
+from ...core.types import Type, dims, element
+from ..loops import Allocate, Block, Buffer, Load, Statement, Store
+from . import nests
+from .context import ArrayRef, Context, Destinations, Environment, Operand, Unsupported
+from .private import private_accumulators
+
+
+class Arrays(Context):
+    """The lowering of generates."""
+
+    def generate(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
+        """A nest over this loop and the loops that are perfectly nested in it."""
+        loops: list[nests.Loop] = []
+        results: list[ArrayRef] = []
+        temporaries: set[str] = set()
+        allocations: list[Statement] = []
+        for type, destination in zip(op.types, destinations, strict=True):
+            if destination is None:
+                buffer = self.stored(op, type, env)
+                allocations.append(Allocate(buffer))
+                temporaries.add(buffer.name)
+                destination = self.array(buffer)
+            results.append(destination)
+        with self.captured() as statements:
+            self.inside += 1
+            inner, env, places = self.enter(op, env, loops, results)
+            self.block_within(inner, env, places)
+            self.inside -= 1
+        private = private_accumulators(self, tuple(statements), loops)
+        if private is not None:
+            self.out.extend(private)
+            return list(results)
+        layouts = self.nest(loops, tuple(statements), temporaries, allocations)
+        return [self.relaid(result, layouts) for result in results]
+
+    def stored(self, op: terms.Operation, type: Type, env: Environment) -> Buffer:
+        """The buffer of a generate's result; its first extent may be known during the run only."""
+        first, *rest = dims(type)
+        extents = [self.scalar(env, op.args[0]) if not first.is_static() else self.size(first)]
+        extents += [self.size(dim) for dim in rest]
+        if not first.is_static() and self.inside:
+            raise Unsupported(f"an array of type {type} inside a loop, whose size is known during the run only")
+        return Buffer(self.fresh(op.origin.name or "array"), element(type), tuple(extents))
+
+    def enter(
+        self, op: terms.Operation, env: Environment, loops: list[nests.Loop], places: list[ArrayRef]
+    ) -> tuple[terms.Block, Environment, list[ArrayRef]]:
+        """Go into the loops that are perfectly nested; scalars between them are computed inside."""
+        block = op.blocks[0]
+        variable = self.loop_variable(block.names[0], op.static[0])
+        loops.append(nests.Loop(variable, self.scalar(env, op.args[0])))
+        env = env.enter([variable])
+        places = [place.at(variable) for place in places]
+        inner = _perfect(block)
+        if inner is None:
+            return block, env, places
+        for binding in block.bindings[:-1]:
+            env = env.extend(self.operation(binding, env, [None] * len(binding.types)))
+        return self.enter(inner, env, loops, places)
+
+    def block_within(self, block: terms.Block, env: Environment, places: Destinations) -> None:
+        """The body of a nest, whose parameter is bound already."""
+        env, written = self.bindings(block, env, places)
+        for atom, place in zip(block.results, places, strict=True):
+            value = self.atom(env, atom)
+            assert place is not None
+            if not (isinstance(value, ArrayRef) and value.buffer in written):
+                self.copy(value, place)
+
+    def copy(self, value: Operand, destination: ArrayRef) -> None:
+        """Store a scalar, or copy an array, into a destination."""
+        if not isinstance(value, ArrayRef):
+            self.out.append(Store(destination.buffer, destination.place(()), value))
+            return
+        source = value
+        extents = [source.extent(axis) for axis in range(len(source.order) - len(source.prefix))]
+        loops = [nests.Loop(self.loop_variable("i", self.dim(e) or Dim({})), e) for e in extents]
+        indices = [loop.variable for loop in loops]
+        body: Block = (
+            Store(destination.buffer, destination.place(indices), Load(source.buffer, source.place(indices))),
+        )
+        self.nest(loops, body, set())
+
+    def nest(
+        self, loops: list[nests.Loop], body: Block, temporaries: set[str], allocations: Sequence[Statement] = ()
+    ) -> dict[str, tuple[int, ...]]:
+        """Arrange a nest's loops; the layouts that its temporaries got."""
+        parallel = self.inside == 0
+        found = nests.Nest(loops, body, temporaries, self.reductions, parallel, self.target, self.fresh)
+        built = nests.build(found)
+        renamed = {name: order for name, order in built.layouts.items() if order != tuple(range(len(order)))}
+        for allocation in allocations:
+            assert isinstance(allocation, Allocate)
+            self.out.append(Allocate(_permuted(allocation.buffer, renamed)))
+
+        def store(statement: Store) -> Store:
+            order = renamed.get(statement.buffer.name)
+            if order is None:
+                return statement
+            indices = tuple([statement.indices[axis] for axis in order])
+            return Store(_permuted(statement.buffer, renamed), indices, statement.value)
+
+        self.out.extend(nests.map_block(tuple(built.statements), lambda e: e, store) if renamed else built.statements)
+        return renamed
+
+    def relaid(self, result: ArrayRef, layouts: dict[str, tuple[int, ...]]) -> ArrayRef:
+        order = layouts.get(result.buffer.name)
+        return result if order is None else ArrayRef(_permuted(result.buffer, layouts), order)
+
+
+def _perfect(block: terms.Block) -> terms.Operation | None:
+    """The generate that is all of a block but cheap scalars, whose results are the block's, in order."""
+    if not block.bindings or block.bindings[-1].op != "generate":
+        return None
+    last = block.bindings[-1]
+    if any(binding.op not in ("primitive", "index", "size") for binding in block.bindings[:-1]):
+        return None
+    count = len(last.types)
+    wanted = [terms.Variable(count - 1 - k, type) for k, type in enumerate(last.types)]
+    if list(block.results) != wanted:
+        return None
+    extent = last.args[0]
+    inside = len(block.binders) + sum(len(binding.types) for binding in block.bindings[:-1])
+    if isinstance(extent, terms.Variable) and extent.index < inside:
+        return None  # its length depends on this loop
+    return last
+
+
+def _permuted(buffer: Buffer, layouts: dict[str, tuple[int, ...]]) -> Buffer:
+    order = layouts.get(buffer.name)
+    return (
+        buffer if order is None else Buffer(buffer.name, buffer.scalar, tuple([buffer.extents[axis] for axis in order]))
+    )

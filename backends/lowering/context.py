@@ -1,0 +1,220 @@
+"""What lowering knows and keeps: names, sizes, proofs about indices, and the statements emitted so far."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ...core import terms
+from ...core.dims import Compound, Dim, DimAtom, Name, Opaque, index_in_range
+from ...core.environment import Env
+from ...core.primitive import lookup
+from ...core.types import Scalar, Type, dims, element, i64
+from ..loops import Allocate, Apply, Buffer, Constant, Expression, Let, Reduction, Statement, Variable
+from ..target import Target
+
+ZERO, ONE = Constant(0, i64), Constant(1, i64)
+
+
+class Unsupported(TypeError):
+    """A program that the compiler does not take, though evaluate does."""
+
+
+@dataclass(frozen=True)
+class ArrayRef:
+    """An array in memory: its buffer, whose axes stand in the given order, behind fixed leading indices."""
+
+    buffer: Buffer
+    order: tuple[int, ...]
+    prefix: tuple[Expression, ...] = ()
+
+    def place(self, indices: Sequence[Expression]) -> tuple[Expression, ...]:
+        """The buffer's indices for indices of the array."""
+        logical = (*self.prefix, *indices)
+        return tuple([logical[axis] for axis in self.order])
+
+    def at(self, index: Expression) -> ArrayRef:
+        return ArrayRef(self.buffer, self.order, (*self.prefix, index))
+
+    def extent(self, axis: int) -> Expression:
+        return self.buffer.extents[self.order.index(len(self.prefix) + axis)]
+
+
+Operand = Expression | ArrayRef
+Environment = Env[Operand]
+Destinations = Sequence[ArrayRef | None]
+
+
+@dataclass
+class Context(ABC):
+    """The state of lowering one function. Subclasses add the constructs."""
+
+    target: Target
+    checks: bool
+    out: list[Statement] = field(default_factory=list)
+    inside: int = 0  # generates around, inside of which nothing is parallel
+    counter: int = 0
+    failures: list[terms.Failure] = field(default_factory=list)
+    constants: dict[terms.Constant, Buffer] = field(default_factory=dict)
+    known: dict[str, Dim] = field(default_factory=dict)  # integer variables as dims
+    extents: dict[int, Dim] = field(default_factory=dict)  # loop variables by number
+    values: dict[str, Expression] = field(default_factory=dict)  # what Lets stand for
+    reductions: dict[str, Reduction] = field(default_factory=dict)  # by loop variable
+
+    # The walk, which every construct goes on with
+
+    @abstractmethod
+    def operation(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
+        """Lower an operation; its arrays go to the destinations, where there are any."""
+
+    @abstractmethod
+    def block(
+        self, block: terms.Block, env: Environment, arguments: Sequence[Operand], destinations: Destinations
+    ) -> list[Operand]:
+        """Lower a block; its results go to the destinations, where there are any."""
+
+    @abstractmethod
+    def bindings(
+        self, block: terms.Block, env: Environment, destinations: Destinations
+    ) -> tuple[Environment, set[Buffer]]:
+        """Lower the operations of a block; arrays that are results are written to their destination at once.
+
+        Gives the environment after them, and the buffers that were written.
+        """
+
+    # Names and values
+
+    def fresh(self, stem: str) -> str:
+        self.counter += 1
+        return f"{stem}{self.counter}"
+
+    def buffer(self, stem: str, type: Type) -> Buffer:
+        return Buffer(self.fresh(stem), element(type), tuple([self.size(dim) for dim in dims(type)]))
+
+    def array(self, buffer: Buffer) -> ArrayRef:
+        return ArrayRef(buffer, tuple(range(len(buffer.extents))))
+
+    def allocate(self, stem: str, type: Type) -> ArrayRef:
+        if any(not dim.is_static() for dim in dims(type)):
+            raise Unsupported(
+                f"an array of type {type}, whose size is known during the run only, cannot be stored here"
+            )
+        buffer = self.buffer(stem, type)
+        self.out.append(Allocate(buffer))
+        return self.array(buffer)
+
+    def let(self, stem: str, value: Expression) -> Expression:
+        if isinstance(value, Constant | Variable):
+            return value
+        name = self.fresh(stem)
+        self.out.append(Let(name, value))
+        self.values[name] = value
+        dim = self.dim(value)
+        if dim is not None:
+            self.known[name] = dim
+        return Variable(name, value.type)
+
+    def frozen(self, value: Expression) -> Expression:
+        """The present value of a variable, which may change later."""
+        name = self.fresh("t")
+        self.out.append(Let(name, value))
+        return Variable(name, value.type)
+
+    def apply(self, name: str, *arguments: Expression) -> Expression:
+        row = lookup(name)
+        return Apply(row, arguments, row.result_type([a.type for a in arguments]))
+
+    def captured(self) -> Capture:
+        """The statements emitted inside a ``with`` block, apart."""
+        return Capture(self)
+
+    # Sizes and indices
+
+    def size(self, dim: Dim) -> Expression:
+        """The value of a static dim."""
+        total: Expression | None = None
+        for monomial, factor in dim.terms:
+            product: Expression | None = None if monomial and factor == 1 else Constant(factor, i64)
+            for atom in monomial:
+                part = self._size_atom(atom)
+                product = part if product is None else self.apply("multiply", product, part)
+            assert product is not None
+            total = product if total is None else self.apply("add", total, product)
+        return ZERO if total is None else total
+
+    def _size_atom(self, atom: DimAtom) -> Expression:
+        match atom:
+            case Name(name):
+                return Variable(name, i64)
+            case Compound(operator, left, right):
+                row = {"//": "floor_divide", "min": "minimum", "max": "maximum"}[operator]
+                return self.apply(row, self.size(left), self.size(right))
+        raise Unsupported("an array inside a loop has a size that is known during the run only")
+
+    def dim(self, value: Expression) -> Dim | None:
+        """An integer expression as a dim, for proofs about indices."""
+        match value:
+            case Constant(number) if value.type == i64:
+                return Dim.of(int(number))
+            case Variable(name):
+                return self.known.get(name)
+            case Apply(primitive, (a, b)) if value.type == i64 and primitive.name in ("add", "subtract", "multiply"):
+                left, right = self.dim(a), self.dim(b)
+                if left is not None and right is not None:
+                    combine = {"add": Dim.__add__, "subtract": Dim.__sub__, "multiply": Dim.__mul__}
+                    return combine[primitive.name](left, right)
+        return None
+
+    def loop_variable(self, stem: str, extent: Dim) -> Variable:
+        """A fresh loop variable, known to lie below its extent."""
+        name = self.fresh(stem or "i")
+        number = -self.counter
+        self.known[name] = Dim.atom(Opaque(number))
+        self.extents[number] = extent
+        return Variable(name, i64)
+
+    def proved(self, index: Expression, size: Dim) -> bool:
+        """Whether an index is in range of an axis for all sizes."""
+        dim = self.dim(index)
+        return dim is not None and index_in_range(dim, size, self._extent_of)
+
+    def _extent_of(self, atom: DimAtom) -> Dim | None:
+        return self.extents.get(atom.number) if isinstance(atom, Opaque) else None
+
+    # Atoms
+
+    def atom(self, env: Environment, atom: terms.Atom) -> Operand:
+        match atom:
+            case terms.Variable(index):
+                return env.get(index)
+            case terms.Literal(_, type):
+                return Constant(atom.value, type)
+            case terms.Size(dim):
+                return self.size(dim)
+            case terms.Constant():
+                if atom not in self.constants:
+                    self.constants[atom] = self.buffer("constant", atom.type)
+                return self.array(self.constants[atom])
+
+    def scalar(self, env: Environment, atom: terms.Atom) -> Expression:
+        value = self.atom(env, atom)
+        assert not isinstance(value, ArrayRef)
+        return value
+
+
+class Capture:
+    def __init__(self, lowering: Context) -> None:
+        self.lowering = lowering
+
+    def __enter__(self) -> list[Statement]:
+        self.outer, self.lowering.out = self.lowering.out, []
+        return self.lowering.out
+
+    def __exit__(self, *_: object) -> None:
+        self.lowering.out = self.outer
+
+
+def zero(scalar: Scalar) -> float | int | bool:
+    """The zero of a scalar type."""
+    return {"float": 0.0, "int": 0, "bool": False}[scalar.kind]

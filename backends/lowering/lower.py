@@ -1,0 +1,218 @@
+"""From a scheduled term to the loop IR, in destination-passing style.
+
+A term is walked from the top, since a destination is handed down: an array is written where it is wanted, element by
+element, and only arrays that no destination takes are allocated. Scalars become Lets; a reduction becomes a variable
+and a loop (``reductions.py``); a generate becomes a nest (``arrays.py``), whose loops ``nests.py`` arranges; state
+and accumulators are updated in place (``state.py``). Reads whose index is not proved in range are clamped, so that no
+other memory is touched; what reports the mistake is the requirement that the program holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...core import terms
+from ...core.builder import build
+from ...core.dims import Dim, Name
+from ...core.environment import Env
+from ...core.expr import Expr
+from ...core.placement import to_block
+from ...core.primitive import Expansion, Primitive
+from ...core.types import dims, rank
+from ...interpreters.rules import rewrite
+from ..loops import (
+    Apply,
+    Assign,
+    Buffer,
+    Constant,
+    Declare,
+    Expression,
+    Function,
+    If,
+    Let,
+    Load,
+    Require,
+    Select,
+    Variable,
+)
+from ..target import Target
+from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand, Unsupported, zero
+from .nests import survey
+from .reductions import Reductions
+from .state import State
+
+# A cond between scalars is a selection when both branches cost no more than this many additions.
+SELECTABLE = 60
+
+
+@dataclass
+class Lowered:
+    """A function of the loop IR, with what its call needs to know."""
+
+    function: Function
+    failures: list[terms.Failure]
+    constants: list[terms.Constant]
+
+
+def lower(block: terms.Block, name: str, target: Target, checks: bool = True) -> Lowered:
+    """Lower a closed, scheduled block. Raises Unsupported for what compiled programs cannot do."""
+    return _Lowering(target, checks).function(block, name)
+
+
+class _Lowering(State, Reductions):
+    """The walk: blocks, scalars and branches."""
+
+    def function(self, block: terms.Block, name: str) -> Lowered:
+        sizes = sorted({size for type in block.binders for dim in dims(type) for size in dim.names()})
+        self.known.update({size: Dim.atom(Name(size)) for size in sizes})
+        arguments, operands = [], []
+        for type, binder in zip(block.binders, block.names, strict=True):
+            buffer = self.buffer(binder or "argument", type)
+            arguments.append(buffer)
+            operands.append(self.array(buffer) if rank(type) else self.let(binder or "scalar", Load(buffer, ())))
+        results = []
+        for type in block.types:
+            if any(not dim.is_static() for dim in dims(type)):
+                raise Unsupported(f"{name}: a result of type {type}, whose size is known during the run only")
+            results.append(self.buffer("result", type))
+        self.block(block, Env(), operands, [self.array(buffer) for buffer in results])
+        hidden = tuple(self.constants.values())
+        function = Function(name, tuple(sizes), (*arguments, *hidden), tuple(results), tuple(self.out))
+        return Lowered(function, self.failures, list(self.constants))
+
+    # Blocks
+
+    def block(
+        self, block: terms.Block, env: Environment, arguments: Sequence[Operand], destinations: Destinations
+    ) -> list[Operand]:
+        """Lower a block; its results go to the destinations, where there are any."""
+        env, wanted = self.bindings(block, env.enter(arguments), destinations)
+        results = []
+        for atom, destination in zip(block.results, destinations, strict=True):
+            value = self.atom(env, atom)
+            if destination is not None and not (isinstance(value, ArrayRef) and value.buffer in wanted):
+                self.copy(value, destination)
+            elif destination is not None:
+                wanted.discard(destination.buffer)
+            results.append(value)
+        return results
+
+    def bindings(
+        self, block: terms.Block, env: Environment, destinations: Destinations
+    ) -> tuple[Environment, set[Buffer]]:
+        """Lower the operations of a block; arrays that are results are written to their destination at once."""
+        total = len(block.binders) + sum(len(binding.types) for binding in block.bindings)
+        direct: dict[int, ArrayRef] = {}
+        for atom, destination in zip(block.results, destinations, strict=True):
+            if isinstance(atom, terms.Variable) and destination is not None and rank(atom.type):
+                direct.setdefault(total - 1 - atom.index, destination)
+        level = len(block.binders)
+        written: set[Buffer] = set()
+        for binding in block.bindings:
+            own = [direct.get(level + k) for k in range(len(binding.types))]
+            written.update([destination.buffer for destination in own if destination is not None])
+            env = env.extend(self.operation(binding, env, own))
+            level += len(binding.types)
+        return env, written
+
+    # Operations
+
+    def operation(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
+        match op.op:
+            case "primitive":
+                return [self.primitive(op.static[0], [self.scalar(env, a) for a in op.args], op.origin.name)]
+            case "size":
+                array = self.atom(env, op.args[0])
+                assert isinstance(array, ArrayRef)
+                return [self.let("size", array.extent(op.static[0]))]
+            case "index":
+                return [self.index(op, env)]
+            case "cond":
+                return self.cond(op, env, destinations)
+            case "generate":
+                return self.generate(op, env, destinations)
+            case "reduce":
+                return self.reduce(op, env)
+            case "loop":
+                return self.loop(op, env, destinations)
+            case "accumulate":
+                return self.accumulate(op, env, destinations)
+            case "add_to":
+                self.add_to(op, env)
+                return []
+            case "require":
+                if self.checks:
+                    values = tuple([self.scalar(env, a) for a in op.args[1:]])
+                    self.out.append(Require(self.scalar(env, op.args[0]), len(self.failures), values))
+                    self.failures.append(op.static[0])
+                return []
+        raise Unsupported(f"{op.op} is not compiled (written at {op.origin}); evaluate runs it")
+
+    def primitive(self, row: Primitive, arguments: list[Expression], name: str = "") -> Expression:
+        if isinstance(row.llvm, Expansion):
+            return self.expansion(row, arguments)
+        type = row.result_type([a.type for a in arguments])
+        if all(isinstance(a, Constant) for a in arguments):
+            numbers = [np.array(a.value, a.type.dtype)[()] for a in arguments if isinstance(a, Constant)]
+            with np.errstate(all="ignore"):
+                return Constant(np.asarray(row.numpy(*numbers)).astype(type.dtype).item(), type)
+        return self.let(name or "t", Apply(row, tuple(arguments), type))
+
+    def expansion(self, row: Primitive, arguments: list[Expression]) -> Expression:
+        """A primitive that is written in the language."""
+        assert isinstance(row.llvm, Expansion)
+        with build(rewrite) as builder:
+            binders = [builder.variable(a.type) for a in arguments]
+            result = row.llvm.definition(*[Expr(binder, builder) for binder in binders])
+            block, _ = to_block(binders, [result.value])
+        value = self.block(block, Env(), arguments, [None])[0]
+        assert not isinstance(value, ArrayRef)
+        return value
+
+    def index(self, op: terms.Operation, env: Environment) -> Expression:
+        array = self.atom(env, op.args[0])
+        assert isinstance(array, ArrayRef)
+        indices = []
+        for axis, atom in enumerate(op.args[1:]):
+            indices.append(self.clamped(self.scalar(env, atom), dims(op.args[0].type)[axis], array.extent(axis)))
+        return self.let("t", Load(array.buffer, array.place(indices)))
+
+    def clamped(self, index: Expression, size: Dim, extent: Expression) -> Expression:
+        """The index, in range whatever it is; as it is where that is proved."""
+        if self.proved(index, size):
+            return index
+        last = self.apply("subtract", extent, ONE)
+        return self.let("index", self.apply("maximum", self.apply("minimum", index, last), ZERO))
+
+    def cond(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
+        """A selection where both branches are cheap scalars; else statements, arrays going to destinations."""
+        test = self.scalar(env, op.args[0])
+        places = [
+            (destination or self.allocate("chosen", type)) if rank(type) else None
+            for type, destination in zip(op.types, destinations, strict=True)
+        ]
+        branches = []
+        for block in op.blocks:
+            with self.captured() as statements:
+                results = self.block(block, env, [], places)
+            branches.append((statements, results))
+        (then, then_results), (orelse, else_results) = branches
+        pairs = [
+            (a, b)
+            for a, b in zip(then_results, else_results, strict=True)
+            if not isinstance(a, ArrayRef) and not isinstance(b, ArrayRef)
+        ]
+        cheap = sum(survey(tuple(statements)).work for statements in (then, orelse)) <= SELECTABLE
+        if cheap and len(pairs) == len(op.types) > 0 and all(isinstance(s, Let) for s in (*then, *orelse)):
+            self.out.extend([*then, *orelse])
+            return [self.let("t", Select(test, a, b, a.type)) for a, b in pairs]
+        chosen = [Variable(self.fresh("chosen"), a.type) for a, _ in pairs]
+        self.out.extend([Declare(name.name, Constant(zero(name.type), name.type)) for name in chosen])
+        then.extend([Assign(name.name, a) for name, (a, _) in zip(chosen, pairs, strict=True)])
+        orelse.extend([Assign(name.name, b) for name, (_, b) in zip(chosen, pairs, strict=True)])
+        self.out.append(If(test, tuple(then), tuple(orelse)))
+        scalars = iter(chosen)
+        return [place if place is not None else next(scalars) for place in places]
