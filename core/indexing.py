@@ -95,9 +95,10 @@ def _slice(builder: Builder, part: slice, size: Value) -> tuple[Value, Callable[
         stop = bound(part.stop, before, before, last)
         span = builder.primitive("subtract", start, stop)
     stride = builder.literal(abs(step), i64)
+    if part.start is not None or part.stop is not None:
+        span = builder.primitive("maximum", span, zero)
     rounded = builder.primitive("add", span, builder.literal(abs(step) - 1, i64))
     count = span if abs(step) == 1 else builder.primitive("floor_divide", rounded, stride)
-    count = builder.primitive("maximum", count, zero)
 
     def read(i: Value) -> Value:
         offset = i if abs(step) == 1 else builder.primitive("multiply", i, stride)

@@ -8,14 +8,15 @@ array carries the last few batch axes behind its own, so that NumPy's broadcasti
 
     for i < n: sum(j < m: x[i, j] * y[j])      i: (n,)   j: (m, 1)   x[i, j]: (m, n)   the sum, over axis 0: (n,)
 
-Where that is not possible (an extent that differs along the batch, a branch with effects, too many elements) the loop
+Both branches of a ``cond`` run where its test differs along the batch, with a *mask* that says where updates and
+requirements are meant. Where this is not possible (an extent that differs along the batch, too many elements) the loop
 runs in Python, in the batch around it. ``vectorize=False`` runs every loop in Python; the tests compare the two.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -63,13 +64,10 @@ class Effects:
     """What decides how a loop around some code may run."""
 
     updates: bool = False  # adds to an accumulator: must not be tried twice
-    requires: bool = False  # holds requirements: must not run for elements that are not meant
-    irregular: bool = False  # an extent is computed, or a branch has effects: running it at once may fail
+    irregular: bool = False  # an extent is computed, so running it at once may fail
 
     def __or__(self, other: Effects) -> Effects:
-        return Effects(
-            self.updates or other.updates, self.requires or other.requires, self.irregular or other.irregular
-        )
+        return Effects(self.updates or other.updates, self.irregular or other.irregular)
 
 
 PURE = Effects()
@@ -101,6 +99,7 @@ class Evaluate(Language[Atom, Step, Code]):
         self.sizes = sizes
         self.largest = LARGEST_BATCH if vectorize else 0
         self.batch: tuple[int, ...] = ()
+        self.mask: Any = np.True_
 
     # Atoms
 
@@ -132,21 +131,23 @@ class Evaluate(Language[Atom, Step, Code]):
 
     def cond(self, test: Atom, then: Code, orelse: Code) -> Step:
         effects = then.effects | orelse.effects
-        together = effects == PURE
 
         def run(env: Env[Any]) -> Sequence[Any]:
             chosen = test.run(env)
             if np.ndim(chosen) == 0 or chosen.all() or not chosen.any():
                 return then.run(env, ()) if np.all(chosen) else orelse.run(env, ())
-            if not together:
+            if effects.irregular:
                 raise _Irregular
-            first, second = then.run(env, ()), orelse.run(env, ())
+            with self._inside(self.batch, self.mask & chosen):
+                first = then.run(env, ())
+            with self._inside(self.batch, self.mask & ~chosen):
+                second = orelse.run(env, ())
             return [
                 np.where(chosen, a if r == 0 else self.filled(a, r), b if r == 0 else self.filled(b, r))
                 for a, b, r in zip(first, second, then.ranks, strict=True)
             ]
 
-        return Step(run, Effects(effects.updates, effects.requires, not together))
+        return Step(run, effects)
 
     def loop(self, dim: Dim, extent: Atom, initials: Sequence[Atom], body: Code) -> Step:
         count = len(initials)
@@ -197,8 +198,10 @@ class Evaluate(Language[Atom, Step, Code]):
                 return units
             elements = self.for_all(count, lambda i: element.run(env, [i]), element)
             first = [column[0] for column in elements]
-            for unit, x, result in zip(units, first, operator.run(env, [*units, *first]), strict=True):
-                if not np.all((result == x) | ((result != result) & (x != x))):
+            results = operator.run(env, [*units, *first])
+            for unit, x, result, r in zip(units, first, results, element.ranks, strict=True):
+                same = (result == x) | ((result != result) & (x != x))
+                if not self._holds(self.filled(same, r) if self.batch else same):
                     raise _NotNeutral(f"{_some(unit)}: combined with {_some(x)} it gives {_some(result)}")
             if operator.ufunc is not None:
                 return [operator.ufunc.reduce(elements[0], axis=0, dtype=elements[0].dtype)]
@@ -228,10 +231,10 @@ class Evaluate(Language[Atom, Step, Code]):
             behind = total.ndim - len(at)
             inside = functools.reduce(np.logical_and, [(i >= 0) & (i < n) for i, n in zip(at, total.shape)], np.True_)
             if not self.batch:
-                if inside:
+                if inside and self.mask:
                     total[tuple(at)] += added
                 return ()
-            places = [np.broadcast_to(x, self.batch) for x in (inside, added, *at, *self.mesh(behind))]
+            places = [np.broadcast_to(x, self.batch) for x in (inside & self.mask, added, *at, *self.mesh(behind))]
             chosen, *rest = [place[places[0]] for place in places[1:]]
             if total.ndim == 0:
                 total += np.add.reduce(chosen, dtype=total.dtype)
@@ -244,13 +247,17 @@ class Evaluate(Language[Atom, Step, Code]):
     def require(self, test: Atom, failure: Failure, values: Sequence[Atom]) -> Step:
         def run(env: Env[Any]) -> Sequence[Any]:
             holds = test.run(env)
-            if not np.all(holds) and 0 not in self.batch:
-                shown = np.broadcast_arrays(holds, *[value.run(env) for value in values])
+            if not self._holds(holds):
+                shown = np.broadcast_arrays(holds | ~self.mask, *[value.run(env) for value in values])
                 first = int(np.argmin(shown[0]))
                 raise failure.error([int(value.flat[first]) for value in shown[1:]])
             return ()
 
-        return Step(run, Effects(requires=True))
+        return Step(run)
+
+    def _holds(self, test: Any) -> bool:
+        """Whether a test holds wherever it is meant."""
+        return 0 in self.batch or bool(np.all(test | ~self.mask))
 
     # Blocks
 
@@ -291,16 +298,17 @@ class Evaluate(Language[Atom, Step, Code]):
     def all_at_once(self, extent: int, body: Callable[[Any], list[Any]], ranks: Sequence[int]) -> list[Any]:
         """The same, from one run with a vector of indices as a new first axis of the batch."""
         index = np.arange(extent).reshape((extent,) + (1,) * len(self.batch))
-        with self._batch((extent, *self.batch)):
+        with self._inside((extent, *self.batch), self.mask):
             return [np.moveaxis(self.filled(value, r), r, 0) for value, r in zip(body(index), ranks, strict=True)]
 
     @contextmanager
-    def _batch(self, batch: tuple[int, ...]) -> Any:
-        outer, self.batch = self.batch, batch
+    def _inside(self, batch: tuple[int, ...], mask: Any) -> Iterator[None]:
+        outer = self.batch, self.mask
+        self.batch, self.mask = batch, mask
         try:
             yield
         finally:
-            self.batch = outer
+            self.batch, self.mask = outer
 
     def stacked(self, values: Sequence[Any], r: int) -> Any:
         """Values of the same type as one array with a new first axis."""
@@ -336,7 +344,7 @@ def _extent(value: Any) -> int:
 
 
 def _around(extent: Atom, body: Code) -> Effects:
-    return Effects(body.effects.updates, body.effects.requires, body.effects.irregular or extent.index >= 0)
+    return Effects(body.effects.updates, body.effects.irregular or extent.index >= 0)
 
 
 def _ufunc(binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Atom]) -> np.ufunc | None:

@@ -40,75 +40,6 @@ _INFIX = {
     "or": OR, "and": AND, "<": COMPARE, "<=": COMPARE, ">": COMPARE, ">=": COMPARE, "==": COMPARE, "!=": COMPARE,
     "+": ADD, "-": ADD, "*": MULTIPLY, "/": MULTIPLY, "//": MULTIPLY, "%": MULTIPLY, "**": POWER,
 }  # fmt: skip
-_REDUCTIONS = {
-    "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
-}  # fmt: skip
-
-
-@dataclass(eq=False)
-class _Value:
-    """A bound value: how often it is used, and how it is written."""
-
-    type: Type
-    hint: str = ""
-    uses: int = 0
-    inside: bool = False  # used in a block inside the one that binds it
-    text: str = ""
-    precedence: int = ATOM
-    comparison: tuple[str, str, str] | None = None  # left, operator, right: ``0 <= i and i < n`` is ``0 <= i < n``
-
-
-_Arg = _Value | terms.Atom
-
-
-@dataclass(eq=False)
-class _Operation:
-    op: str
-    static: tuple[Any, ...]
-    args: list[_Arg]
-    blocks: list[_Block]
-    results: list[_Value]
-    origin: Origin
-
-
-@dataclass(eq=False)
-class _Block:
-    binders: list[_Value]
-    operations: list[_Operation] = field(default_factory=list)
-    results: list[_Arg] = field(default_factory=list)
-
-
-def _resolve(block: Block, env: Env[tuple[_Value, _Block]]) -> _Block:
-    resolved = _Block([_Value(type, name) for type, name in zip(block.binders, block.names, strict=True)])
-    env = env.enter([(value, resolved) for value in resolved.binders])
-
-    def use(atom: terms.Atom) -> _Arg:
-        if not isinstance(atom, Variable):
-            return atom
-        value, home = env.get(atom.index)
-        value.uses += 1
-        value.inside = value.inside or home is not resolved
-        return value
-
-    for operation in block.bindings:
-        args = [use(arg) for arg in operation.args]
-        squared = _square(operation.op, operation.static, args)
-        if squared is not None:
-            squared.uses -= 1
-        blocks = [_resolve(inner, env) for inner in operation.blocks]
-        hint = operation.origin.name if len(operation.types) == 1 else ""
-        results = [_Value(type, hint) for type in operation.types]
-        resolved.operations.append(_Operation(operation.op, operation.static, args, blocks, results, operation.origin))
-        env = env.extend([(value, resolved) for value in results])
-    resolved.results = [use(result) for result in block.results]
-    return resolved
-
-
-def _square(op: str, static: tuple[Any, ...], args: Sequence[_Arg]) -> _Value | None:
-    """The value that an operation multiplies with itself: printed as a power, which shows the value once."""
-    if op == "primitive" and static[0].name == "multiply" and isinstance(args[0], _Value) and args[0] is args[1]:
-        return args[0]
-    return None
 
 
 class _NeedsLines(Exception):
@@ -135,7 +66,7 @@ class _Printer:
         name, number = hint, 1
         while name in self.taken or keyword.iskeyword(name):
             number += 1
-            name = f"{hint}{number}"
+            name = f"{hint}_{number}" if hint[-1].isdigit() else f"{hint}{number}"
         return self.take(name)
 
     def take(self, name: str) -> str:
@@ -143,7 +74,7 @@ class _Printer:
         self.scoped.append(name)
         return name
 
-    def bind(self, value: _Value) -> str:
+    def bind(self, value: Bound) -> str:
         if value.hint.isidentifier() and not value.hint.startswith("_"):
             value.text = self.free(value.hint)
         else:
@@ -151,7 +82,7 @@ class _Printer:
             value.text = self.free(f"t{self.count}")
         return value.text
 
-    def bind_index(self, value: _Value) -> str:
+    def bind_index(self, value: Bound) -> str:
         hint = value.hint if value.hint.isidentifier() and not value.hint.startswith("_") else ""
         choices = [hint] if hint else []
         choices += ["i", "j", "k", "l", "p", "q", "r"]
@@ -181,10 +112,10 @@ class _Printer:
 
     # Expressions
 
-    def atom(self, arg: _Arg, least: int = IF) -> str:
+    def atom(self, arg: Argument, least: int = IF) -> str:
         """An argument as text, in parentheses where it binds less tightly than asked."""
         match arg:
-            case _Value(text=text, precedence=precedence):
+            case Bound(text=text, precedence=precedence):
                 pass
             case Literal():
                 text = _number(arg)
@@ -200,7 +131,7 @@ class _Printer:
                 raise TypeError(f"unexpected atom {arg!r}")
         return text if precedence >= least else f"({text})"
 
-    def expression(self, operation: _Operation) -> tuple[str, int] | None:
+    def expression(self, operation: Operation) -> tuple[str, int] | None:
         """The operation as one expression, or None when it needs lines of its own."""
         match operation.op:
             case "primitive":
@@ -219,16 +150,16 @@ class _Printer:
             case "reduce":
                 return self.reduction(operation)
             case "generate":
-                return self.fill(operation)
+                return self.filled(operation)
         return None
 
-    def primitive(self, operation: _Operation) -> tuple[str, int]:
+    def primitive(self, operation: Operation) -> tuple[str, int]:
         primitive, args = operation.static[0], operation.args
         if primitive.name == "negative":
             return f"-{self.atom(args[0], POWER)}", NEGATE
         if primitive.name == "logical_not":
             return f"not {self.atom(args[0], NOT)}", NOT
-        if _square("primitive", operation.static, args) is not None:
+        if square("primitive", operation.static, args) is not None:
             return f"{self.atom(args[0], ATOM)} ** 2", POWER
         level = _INFIX.get(primitive.infix or "")
         if level is None or len(args) != 2:
@@ -244,53 +175,58 @@ class _Printer:
         if level == COMPARE:
             operation.results[0].comparison = parts
         elif level == AND:
-            chain = [arg.comparison if isinstance(arg, _Value) and arg.uses == 1 else None for arg in args]
+            chain = [arg.comparison if isinstance(arg, Bound) and arg.uses == 1 else None for arg in args]
             match chain:
                 case [(low, ("<" | "<=") as first, middle), (same, ("<" | "<=") as second, high)] if middle == same:
                     return f"{low} {first} {middle} {second} {high}", COMPARE
         return " ".join(parts), level
 
-    def reduction(self, operation: _Operation) -> tuple[str, int] | None:
+    def reduction(self, operation: Operation) -> tuple[str, int] | None:
         """A reduction by a named operator, with nested ones of the same name in one pair of parentheses."""
-        name = _reduction_name(operation)
+        name = reduction_name(operation)
         if name is None:
             return None
+        count = self.count
         with self.scope():
             ranges = []
             while True:
                 extent, element = operation.args[0], operation.blocks[0]
                 ranges.append(f"{self.bind_index(element.binders[0])} < {self.atom(extent, ADD)}")
                 inner = self.only_operation(element)
-                if inner is None or _reduction_name(inner) != name:
+                if inner is None or reduction_name(inner) != name:
                     break
                 operation = inner
             body = self.inline(element)
         if body is None or len(body[0][0]) > INLINE:
+            self.count = count
             return None
         return f"{name}({', '.join(ranges)}: {body[0][0]})", ATOM
 
-    def fill(self, operation: _Operation) -> tuple[str, int] | None:
+    def filled(self, operation: Operation) -> tuple[str, int] | None:
         """An array of one literal."""
-        extents = []
-        while True:
-            extents.append(operation.args[0])
-            body = operation.blocks[0]
-            if len(body.results) != 1:
-                return None
-            if len(body.operations) == 1 and body.results == body.operations[0].results:
-                operation = body.operations[0]
-                if operation.op == "generate":
-                    continue
-            break
-        value = body.results[0]
-        if body.operations or not isinstance(value, Literal):
+        body = operation.blocks[0]
+        if len(body.results) != 1:
             return None
-        shape = ", ".join(map(self.atom, extents))
-        if _number(value) in ("0.0", "0", "1.0", "1"):
-            return f"{'zeros' if value.value == 0 else 'ones'}({shape})", ATOM
-        return f"full({shape if len(extents) == 1 else f'({shape})'}, {_number(value)})", ATOM
+        if len(body.operations) == 1 and body.operations[0].op == "generate" and body.results == body.operations[0].results:
+            if self.filled(body.operations[0]) is None:
+                return None
+        elif body.operations:
+            return None
+        value, extents = body.results[0], [self.atom(operation.args[0])]
+        if isinstance(value, Bound) and value.fill is not None:
+            number, inner = value.fill
+            extents += inner
+        elif isinstance(value, Literal):
+            number = _number(value)
+        else:
+            return None
+        operation.results[0].fill = number, extents
+        shape = ", ".join(extents)
+        if number in ("0.0", "0", "1.0", "1"):
+            return f"{'zeros' if number.startswith('0') else 'ones'}({shape})", ATOM
+        return f"full({shape if len(extents) == 1 else f'({shape})'}, {number})", ATOM
 
-    def inline(self, block: _Block) -> list[tuple[str, int]] | None:
+    def inline(self, block: ResolvedBlock) -> list[tuple[str, int]] | None:
         """The results of a block that is expressions only, None for another one (nothing is printed then)."""
         if id(block) in self.needs_lines:
             return None
@@ -299,7 +235,7 @@ class _Printer:
         try:
             with self.scope():
                 self.operations(block.operations)
-            return [(self.atom(r), r.precedence if isinstance(r, _Value) else ATOM) for r in block.results]
+            return [(self.atom(r), r.precedence if isinstance(r, Bound) else ATOM) for r in block.results]
         except _NeedsLines:
             self.count = count
             self.needs_lines.add(id(block))
@@ -307,22 +243,24 @@ class _Printer:
         finally:
             self.expressions_only = outer
 
-    def only_operation(self, block: _Block) -> _Operation | None:
+    def only_operation(self, block: ResolvedBlock) -> Operation | None:
         """The operation whose results a block gives, if nothing before it needs a line."""
         if not block.operations or block.results != block.operations[-1].results:
             return None
         outer, self.expressions_only = self.expressions_only, True
+        count = self.count
         try:
-            self.operations(block.operations[:-1])
+            with self.scope():
+                self.operations(block.operations[:-1])
         except _NeedsLines:
             return None
         finally:
-            self.expressions_only = outer
+            self.expressions_only, self.count = outer, count
         return block.operations[-1]
 
     # Blocks
 
-    def operations(self, operations: Sequence[_Operation]) -> None:
+    def operations(self, operations: Sequence[Operation]) -> None:
         for operation in operations:
             expression = self.expression(operation) if len(operation.results) == 1 else None
             if expression is None:
@@ -330,12 +268,13 @@ class _Printer:
                 continue
             value = operation.results[0]
             once = value.uses <= 1 and not value.inside and len(expression[0]) <= INLINE
-            if once or (operation.op == "index" and not value.hint and len(expression[0]) <= READ):
+            read = operation.op == "index" and not value.hint and len(expression[0]) <= READ
+            if once or read or value.fill is not None:
                 value.text, value.precedence = expression
             else:
                 self.line(f"{self.bind(value)} = {expression[0]}")
 
-    def body(self, block: _Block, give: str) -> None:
+    def body(self, block: ResolvedBlock, give: str) -> None:
         """The lines of a block, ending with what it gives."""
         last = block.operations[-1] if block.operations else None
         tail = (
@@ -355,7 +294,7 @@ class _Printer:
         elif block.results:
             self.line(f"{give} {', '.join(map(self.atom, block.results))}")
 
-    def statement(self, operation: _Operation, give: str | None) -> None:
+    def statement(self, operation: Operation, give: str | None) -> None:
         """An operation with lines of its own: its results get names, or are given by the block."""
         args = operation.args
         match operation.op:
@@ -379,7 +318,7 @@ class _Printer:
                 raise TypeError(f"no construct is called {operation.op!r}")
 
     @contextmanager
-    def bound(self, operation: _Operation, give: str | None) -> Iterator[str]:
+    def bound(self, operation: Operation, give: str | None) -> Iterator[str]:
         """How a statement with results begins; their names hold after it."""
         if give is not None or not operation.results:
             yield "" if give is None else f"{give} "
@@ -387,9 +326,10 @@ class _Printer:
         names = [self.bind(value) for value in operation.results]
         yield f"{', '.join(names)} = "
 
-    def headed(self, header: str, block: _Block, give: str = "yield") -> None:
+    def headed(self, header: str, block: ResolvedBlock, give: str = "yield") -> None:
         """A header and a block, on one line if it fits."""
         with self.scope():
+            count = self.count
             results = self.inline(block)
             if results:
                 given = ", ".join([result[0] for result in results])
@@ -397,23 +337,24 @@ class _Printer:
                 if len(text) + 2 * self.depth <= LINE:
                     self.line(text)
                     return
+                self.count = count
             self.line(header)
             with self.indented():
                 self.body(block, give)
 
-    def generate(self, operation: _Operation, give: str | None) -> None:
+    def generate(self, operation: Operation, give: str | None) -> None:
         with self.bound(operation, give) as start, self.scope():
             ranges = []
             while True:
                 block = operation.blocks[0]
                 ranges.append(f"{self.bind_index(block.binders[0])} < {self.atom(operation.args[0], ADD)}")
                 inner = self.only_operation(block)
-                if inner is None or inner.op != "generate" or self.fill(inner) is not None:
+                if inner is None or inner.op != "generate" or self.filled(inner) is not None:
                     break
                 operation = inner
             self.headed(f"{start}for {', '.join(ranges)}:", block)
 
-    def cond(self, operation: _Operation, give: str | None) -> None:
+    def cond(self, operation: Operation, give: str | None) -> None:
         with self.bound(operation, give) as start:
             test = self.atom(operation.args[0])
             for header, block in ((f"{start}if {test}:", operation.blocks[0]), ("else:", operation.blocks[1])):
@@ -423,10 +364,10 @@ class _Printer:
                     continue
                 self.headed(header, block)
 
-    def reduce(self, operation: _Operation, give: str | None) -> None:
+    def reduce(self, operation: Operation, give: str | None) -> None:
         extent, *neutrals = operation.args
         element, operator = operation.blocks
-        name = _reduction_name(operation)
+        name = reduction_name(operation)
         with self.bound(operation, give) as start:
             with self.scope():
                 header = f"{start}{name or 'reduce'} {self.bind_index(element.binders[0])} < {self.atom(extent, ADD)}:"
@@ -442,7 +383,7 @@ class _Printer:
                 start = ", ".join(map(self.atom, neutrals))
                 self.headed(f"combining {' with '.join(sides)}, from {start}:", operator)
 
-    def loop(self, operation: _Operation, give: str | None) -> None:
+    def loop(self, operation: Operation, give: str | None) -> None:
         extent, *initials = operation.args
         block = operation.blocks[0]
         with self.bound(operation, give) as start, self.scope():
@@ -461,7 +402,7 @@ class _Printer:
                     if values:
                         self.line(f"{word} {', '.join(map(self.atom, values))}")
 
-    def accumulate(self, operation: _Operation) -> None:
+    def accumulate(self, operation: Operation) -> None:
         """The totals have the names of their accumulators; other results are bound to names of their own."""
         block = operation.blocks[0]
         finals, others = operation.results[: len(operation.args)], operation.results[len(operation.args) :]
@@ -475,33 +416,6 @@ class _Printer:
         self.line(f"{start}accumulate {', '.join(totals)}:")
         with self.indented(), self.scope():
             self.body(block, "yield")
-
-
-def _reduction_name(operation: _Operation) -> str | None:
-    """What a reduction by a primitive operator with its usual neutral element is called."""
-    if operation.op != "reduce" or len(operation.results) != 1:
-        return None
-    operator, neutral = operation.blocks[1], operation.args[1]
-    if len(operator.operations) != 1 or operator.results != operator.operations[0].results:
-        return None
-    applied = operator.operations[0]
-    if applied.op != "primitive" or set(map(id, applied.args)) != set(map(id, operator.binders)):
-        return None
-    primitive: Primitive = applied.static[0]
-    if not isinstance(neutral, Literal) or PRIMITIVES.get(primitive.name) is not primitive:
-        return None
-    name = _REDUCTIONS.get(primitive.name)
-    return name if name is not None and neutral.value == _usual_neutral(name, neutral) else None
-
-
-def _usual_neutral(name: str, neutral: Literal) -> Any:
-    if name in ("max", "min"):
-        sign = -1 if name == "max" else 1
-        if neutral.type.kind == "float":
-            return sign * float("inf")
-        limits = np.iinfo(neutral.type.dtype)
-        return limits.min if sign < 0 else limits.max
-    return {"sum": 0, "prod": 1, "all": True, "any": False}[name]
 
 
 def _number(literal: Literal) -> str:
@@ -542,7 +456,7 @@ def pretty(program: Program | Instance | Block, *, simplified: bool = True) -> s
 
 
 def _text(name: str, block: Block, names: Sequence[str], outputs: trees.Shape | None) -> str:
-    resolved = _resolve(block, Env())
+    resolved = resolve(block, Env())
     printer = _Printer(_size_names(block))
     parameters = []
     for value, hint in zip(resolved.binders, names, strict=True):

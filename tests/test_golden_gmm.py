@@ -36,6 +36,11 @@ def compiled() -> dict[int, az.Compiled]:
     return {threads: az.compile(gmm.gradient, threads=threads) for threads in (1, 2, 3)}
 
 
+@pytest.fixture(scope="module")
+def forward() -> az.Compiled:
+    return az.compile(az.jvp(gmm.objective), threads=1)
+
+
 def test_the_cases_are_there() -> None:
     assert [case.name for case in CASES] == ["d=2 k=5 n=1000", "d=2 k=25 n=1000", "d=10 k=25 n=1000"]
     assert all(case.objective is not None and case.gradient is not None for case in CASES)
@@ -63,12 +68,12 @@ def test_the_number_of_threads_changes_no_bit(case: Any, compiled: dict[int, az.
 
 
 @cases
-def test_forward_mode_agrees_with_reverse_mode(case: Any) -> None:
+def test_forward_mode_agrees_with_reverse_mode(case: Any, forward: az.Compiled) -> None:
     """The derivative in one direction is the inner product of the gradient with it."""
     random = np.random.default_rng(1)
     tangents = [random.standard_normal(np.shape(argument)) for argument in case.arguments[:4]]
     fixed = [np.zeros_like(case.arguments[4]), 0.0]  # for the points and for gamma
-    value, tangent = az.compile(az.jvp(gmm.objective), threads=1)(*case.arguments, *tangents, *fixed)
+    value, tangent = forward(*case.arguments, *tangents, *fixed)
     close(value, case.objective)
     products = [case.gradient[name] * v for name, v in zip(gmm.PARTS, tangents, strict=True)]
     magnitude = sum(float(np.sum(abs(p))) for p in products)

@@ -81,6 +81,8 @@ class Survey:
     bound: set[str] = field(default_factory=set)  # names bound in the body, and loop variables around it
 
 
+# What it costs more to reduce into one strip at a time.
+LATENCY = 1.5
 DEPTH_WEIGHT = 8.0  # iterations that a loop of unknown extent is taken to have, in comparisons
 
 
@@ -223,7 +225,8 @@ def choose(
             if store.mentions(variable):
                 free = store.buffer.name in temporaries or _contiguous(store, variable, len(store.indices) - 1)
                 total += 1.0 if free else 8.0
-        return total
+        # Without copies a reduction waits for its own result: too few sums run side by side.
+        return total * LATENCY if found.inner and _jam(loops, found, variable) is None else total
 
     candidates = [loop.variable.name for loop in loops if loop.variable.name not in found.uniform]
     candidates = [name for name in candidates if all(store.mentions(name) for store in found.stores)]
