@@ -9,8 +9,8 @@ x)``, ``max``, ``min``, ``prod``, ``any``, ``all`` are reductions over i; ``redu
 operator; ``loop i < n with s = a`` runs one step after the other and says with ``next`` what the state becomes;
 ``yield`` gives the value of a block; ``accumulate a = x`` starts a total to which the statements inside add.
 
-The text of a program is the same in every run, so tests compare it. (A term is first resolved: De Bruijn indices become
-shared records that know how often they are used; then printed, operation by operation.)
+The text of a program is the same in every run, so tests compare it. (``resolved.py`` turns indices into records that know
+how often they are used; this module prints them, operation by operation.)
 """
 
 from __future__ import annotations
@@ -18,17 +18,14 @@ from __future__ import annotations
 import keyword
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from ..core import terms, trees
-from ..core.environment import Env
-from ..core.primitive import PRIMITIVES, Primitive
+from ..core import trees
 from ..core.program import Instance, Program, instance_of
-from ..core.terms import Block, Constant, Literal, Origin, Size, Variable
-from ..core.types import ArrayType, Type, dims
+from ..core.terms import Block, Constant, Literal, Size
+from ..core.types import ArrayType, dims
+from .resolved import Argument, Bound, ResolvedBlock, ResolvedOperation, reduction_name, resolve, square
 
 INLINE = 56  # the longest expression that is printed where it is used
 READ = 12  # the longest read of an array that is printed wherever it is used
@@ -131,7 +128,7 @@ class _Printer:
                 raise TypeError(f"unexpected atom {arg!r}")
         return text if precedence >= least else f"({text})"
 
-    def expression(self, operation: Operation) -> tuple[str, int] | None:
+    def expression(self, operation: ResolvedOperation) -> tuple[str, int] | None:
         """The operation as one expression, or None when it needs lines of its own."""
         match operation.op:
             case "primitive":
@@ -153,7 +150,7 @@ class _Printer:
                 return self.filled(operation)
         return None
 
-    def primitive(self, operation: Operation) -> tuple[str, int]:
+    def primitive(self, operation: ResolvedOperation) -> tuple[str, int]:
         primitive, args = operation.static[0], operation.args
         if primitive.name == "negative":
             return f"-{self.atom(args[0], POWER)}", NEGATE
@@ -181,7 +178,7 @@ class _Printer:
                     return f"{low} {first} {middle} {second} {high}", COMPARE
         return " ".join(parts), level
 
-    def reduction(self, operation: Operation) -> tuple[str, int] | None:
+    def reduction(self, operation: ResolvedOperation) -> tuple[str, int] | None:
         """A reduction by a named operator, with nested ones of the same name in one pair of parentheses."""
         name = reduction_name(operation)
         if name is None:
@@ -202,12 +199,16 @@ class _Printer:
             return None
         return f"{name}({', '.join(ranges)}: {body[0][0]})", ATOM
 
-    def filled(self, operation: Operation) -> tuple[str, int] | None:
+    def filled(self, operation: ResolvedOperation) -> tuple[str, int] | None:
         """An array of one literal."""
         body = operation.blocks[0]
         if len(body.results) != 1:
             return None
-        if len(body.operations) == 1 and body.operations[0].op == "generate" and body.results == body.operations[0].results:
+        if (
+            len(body.operations) == 1
+            and body.operations[0].op == "generate"
+            and body.results == body.operations[0].results
+        ):
             if self.filled(body.operations[0]) is None:
                 return None
         elif body.operations:
@@ -243,7 +244,7 @@ class _Printer:
         finally:
             self.expressions_only = outer
 
-    def only_operation(self, block: ResolvedBlock) -> Operation | None:
+    def only_operation(self, block: ResolvedBlock) -> ResolvedOperation | None:
         """The operation whose results a block gives, if nothing before it needs a line."""
         if not block.operations or block.results != block.operations[-1].results:
             return None
@@ -260,7 +261,7 @@ class _Printer:
 
     # Blocks
 
-    def operations(self, operations: Sequence[Operation]) -> None:
+    def operations(self, operations: Sequence[ResolvedOperation]) -> None:
         for operation in operations:
             expression = self.expression(operation) if len(operation.results) == 1 else None
             if expression is None:
@@ -294,7 +295,7 @@ class _Printer:
         elif block.results:
             self.line(f"{give} {', '.join(map(self.atom, block.results))}")
 
-    def statement(self, operation: Operation, give: str | None) -> None:
+    def statement(self, operation: ResolvedOperation, give: str | None) -> None:
         """An operation with lines of its own: its results get names, or are given by the block."""
         args = operation.args
         match operation.op:
@@ -318,7 +319,7 @@ class _Printer:
                 raise TypeError(f"no construct is called {operation.op!r}")
 
     @contextmanager
-    def bound(self, operation: Operation, give: str | None) -> Iterator[str]:
+    def bound(self, operation: ResolvedOperation, give: str | None) -> Iterator[str]:
         """How a statement with results begins; their names hold after it."""
         if give is not None or not operation.results:
             yield "" if give is None else f"{give} "
@@ -342,7 +343,7 @@ class _Printer:
             with self.indented():
                 self.body(block, give)
 
-    def generate(self, operation: Operation, give: str | None) -> None:
+    def generate(self, operation: ResolvedOperation, give: str | None) -> None:
         with self.bound(operation, give) as start, self.scope():
             ranges = []
             while True:
@@ -354,7 +355,7 @@ class _Printer:
                 operation = inner
             self.headed(f"{start}for {', '.join(ranges)}:", block)
 
-    def cond(self, operation: Operation, give: str | None) -> None:
+    def cond(self, operation: ResolvedOperation, give: str | None) -> None:
         with self.bound(operation, give) as start:
             test = self.atom(operation.args[0])
             for header, block in ((f"{start}if {test}:", operation.blocks[0]), ("else:", operation.blocks[1])):
@@ -364,7 +365,7 @@ class _Printer:
                     continue
                 self.headed(header, block)
 
-    def reduce(self, operation: Operation, give: str | None) -> None:
+    def reduce(self, operation: ResolvedOperation, give: str | None) -> None:
         extent, *neutrals = operation.args
         element, operator = operation.blocks
         name = reduction_name(operation)
@@ -383,7 +384,7 @@ class _Printer:
                 start = ", ".join(map(self.atom, neutrals))
                 self.headed(f"combining {' with '.join(sides)}, from {start}:", operator)
 
-    def loop(self, operation: Operation, give: str | None) -> None:
+    def loop(self, operation: ResolvedOperation, give: str | None) -> None:
         extent, *initials = operation.args
         block = operation.blocks[0]
         with self.bound(operation, give) as start, self.scope():
@@ -402,7 +403,7 @@ class _Printer:
                     if values:
                         self.line(f"{word} {', '.join(map(self.atom, values))}")
 
-    def accumulate(self, operation: Operation) -> None:
+    def accumulate(self, operation: ResolvedOperation) -> None:
         """The totals have the names of their accumulators; other results are bound to names of their own."""
         block = operation.blocks[0]
         finals, others = operation.results[: len(operation.args)], operation.results[len(operation.args) :]
@@ -456,7 +457,7 @@ def pretty(program: Program | Instance | Block, *, simplified: bool = True) -> s
 
 
 def _text(name: str, block: Block, names: Sequence[str], outputs: trees.Shape | None) -> str:
-    resolved = resolve(block, Env())
+    resolved = resolve(block)
     printer = _Printer(_size_names(block))
     parameters = []
     for value, hint in zip(resolved.binders, names, strict=True):
