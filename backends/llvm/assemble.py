@@ -34,7 +34,6 @@ def compile_text(text: str) -> Code:
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
     module.verify()
-    # level 3 takes about half as long again, and what it adds gains nothing on loops that are vectors already
     options = llvm.create_pipeline_tuning_options(speed_level=3)
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)

@@ -11,6 +11,7 @@ from ..loops import Allocate, Block, Buffer, Load, Statement, Store
 from . import nests
 from .context import ArrayRef, Context, Destinations, Environment, Operand, Unsupported
 from .private import private_accumulators
+from .rewriting import map_block
 
 
 class Arrays(Context):
@@ -108,7 +109,7 @@ class Arrays(Context):
             indices = tuple([statement.indices[axis] for axis in order])
             return Store(_permuted(statement.buffer, renamed), indices, statement.value)
 
-        self.out.extend(nests.map_block(tuple(built.statements), lambda e: e, store) if renamed else built.statements)
+        self.out.extend(map_block(tuple(built.statements), lambda e: e, store) if renamed else built.statements)
         return renamed
 
     def relaid(self, result: ArrayRef, layouts: dict[str, tuple[int, ...]]) -> ArrayRef:

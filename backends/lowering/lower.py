@@ -40,9 +40,9 @@ from ..loops import (
 )
 from ..target import Target
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand, Unsupported, zero
-from .nests import survey
 from .reductions import Reductions
 from .state import State
+from .survey import survey
 
 # A cond between scalars is a selection when both branches cost no more than this many additions.
 SELECTABLE = 60

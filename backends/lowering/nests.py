@@ -11,36 +11,36 @@ loop along which most reads are shared; the loop outside of these is parallel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from ...core.primitive import lookup
 from ...core.types import bool_, i64
 from ..loops import (
     Allocate,
     Apply,
-    Assign,
     Block,
     Buffer,
     Constant,
-    Declare,
     Expression,
     For,
     If,
     Let,
     Load,
-    MultiplyAdd,
     Reduction,
-    Require,
-    Select,
     Statement,
     Store,
     Variable,
 )
+from ..loops_walk import inside
 from ..target import Target
+from .rewriting import read_packed
+from .survey import DEPTH_WEIGHT, Access, Survey, survey
 
 # About how many additions are worth handing a chunk of work to another thread.
 GRAIN = 200_000
+# What it costs more to reduce into one strip at a time.
+LATENCY = 1.5
 # A loop that is only lanes is cut into chunks of so many iterations for the threads.
 CHUNK = 4096
 
@@ -51,111 +51,6 @@ class Loop:
 
     variable: Variable
     extent: Expression
-
-
-@dataclass
-class Access:
-    """A read or write of a buffer in the body, with the variables its indices mention."""
-
-    buffer: Buffer
-    indices: tuple[Expression, ...]
-    weight: float
-    varies: list[frozenset[str]]
-
-    def mentions(self, variable: str) -> bool:
-        return any(variable in each for each in self.varies)
-
-
-@dataclass
-class Survey:
-    """What a body consists of."""
-
-    simple: bool = True  # nothing in it keeps it from being widened
-    loads: list[Access] = field(default_factory=list)
-    stores: list[Access] = field(default_factory=list)
-    inner: dict[str, For] = field(default_factory=dict)  # loops inside, by variable
-    uniform: set[str] = field(default_factory=set)  # variables that extents inside mention
-    work: float = 0.0
-    mutable: int = 0
-    lets: int = 0
-    bound: set[str] = field(default_factory=set)  # names bound in the body, and loop variables around it
-
-
-# What it costs more to reduce into one strip at a time.
-LATENCY = 1.5
-DEPTH_WEIGHT = 8.0  # iterations that a loop of unknown extent is taken to have, in comparisons
-
-
-def survey(body: Block) -> Survey:
-    """Look through a body once."""
-    found = Survey()
-    depends: dict[str, frozenset[str]] = {}
-
-    def mentioned(expression: Expression) -> frozenset[str]:
-        match expression:
-            case Variable(name):
-                return depends.get(name, frozenset([name]))
-            case Constant():
-                return frozenset()
-        return frozenset().union(*[mentioned(each) for each in _parts(expression)])
-
-    def read(expression: Expression, weight: float) -> None:
-        for each in _everything(expression):
-            if isinstance(each, Load):
-                found.loads.append(Access(each.buffer, each.indices, weight, [mentioned(i) for i in each.indices]))
-                found.work += weight
-            elif isinstance(each, Apply):
-                found.work += weight * each.primitive.cost
-            elif isinstance(each, Select | MultiplyAdd):
-                found.work += weight
-
-    def visit(block: Block, weight: float) -> None:
-        for statement in block:
-            match statement:
-                case Let(name, value):
-                    found.bound.add(name)
-                    read(value, weight)
-                    depends[name] = mentioned(value)
-                    found.lets += weight == 1.0
-                case Declare(name, value):
-                    read(value, weight)
-                    found.mutable += 1
-                    depends[name] = frozenset([name])
-                case Assign(_, value):
-                    read(value, weight)
-                case Store(buffer, indices, value):
-                    read(value, weight)
-                    varies = [mentioned(i) for i in indices]
-                    found.stores.append(Access(buffer, indices, weight, varies))
-                case For(variable, extent, "sequential", inner):
-                    found.bound.add(variable)
-                    found.inner[variable] = statement
-                    found.uniform |= mentioned(extent)
-                    known = extent.value if isinstance(extent, Constant) else DEPTH_WEIGHT
-                    visit(inner, weight * max(1.0, min(float(known), 64.0)))
-                case Allocate() | If() | Require() | For():
-                    found.simple = False
-                    visit(getattr(statement, "body", ()), weight * DEPTH_WEIGHT)
-
-    visit(body, 1.0)
-    return found
-
-
-def _parts(expression: Expression) -> tuple[Expression, ...]:
-    match expression:
-        case Apply(_, arguments):
-            return arguments
-        case Select(a, b, c) | MultiplyAdd(a, b, c):
-            return (a, b, c)
-        case Load(_, indices):
-            return indices
-    return ()
-
-
-def _everything(expression: Expression) -> Iterator[Expression]:
-    yield expression
-    for part in _parts(expression):
-        yield from _everything(part)
 
 
 # Costs of a lane
@@ -253,7 +148,7 @@ def _may_be_lanes(variable: str, found: Survey, reductions: dict[str, Reduction]
 
 
 def _jam(loops: Sequence[Loop], found: Survey, lane: str) -> str | None:
-    """The loop along which most of what the reductions read is shared."""
+    """The loop along which most of what the reductions read and compute is shared."""
     if not found.inner:
         return None
     deepest = max((access.weight for access in found.loads), default=1.0)
@@ -262,7 +157,7 @@ def _jam(loops: Sequence[Loop], found: Survey, lane: str) -> str | None:
         name = loop.variable.name
         if name == lane or name in found.uniform:
             continue
-        count = sum(not access.mentions(name) for access in found.loads if access.weight == deepest)
+        count = sum(name not in mentioned for weight, mentioned in found.operations if weight == deepest)
         vectors = sum(not a.mentions(name) and a.mentions(lane) for a in found.loads if a.weight == deepest)
         if vectors and count > shared:
             best, shared = name, count
@@ -330,7 +225,7 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
     if choice.lane is not None:
         packing = _pack(nest, found, choice.lane)
         statements.extend(packing.statements)
-        body = rewrite(body, packing.replacements)
+        body = read_packed(body, packing.replacements)
     by_name = {loop.variable.name: loop for loop in nest.loops}
     rest = [loop for loop in nest.loops if loop.variable.name not in (choice.lane, choice.jam)]
     layouts = _layouts(nest, found, [*rest, *[by_name[n] for n in (choice.jam, choice.lane) if n in by_name]])
@@ -343,14 +238,14 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
     lane = by_name.get(choice.lane or "")
     if lane is not None and not rest and nest.parallel and nest.target.parallel:
         extents = [by_name[choice.jam].extent] if choice.jam is not None else []
-        statements.extend(_chunked(lane, body, choice.strip, nest, _grain(work, [*extents, *_inner(found)])))
+        statements.extend(_chunked(lane, body, choice.strip, nest, grain_of(work, [*extents, *_inner(found)])))
         return Built(statements, layouts)
     if lane is not None:
         body = (For(lane.variable.name, lane.extent, "lanes", body, choice.strip),)
     for k, loop in reversed(list(enumerate(rest))):
         if k == 0 and nest.parallel and nest.target.parallel:
-            inside = [other.extent for other in nest.loops if other is not loop]
-            grain = _grain(work, [*inside, *_inner(found)])
+            others = [other.extent for other in nest.loops if other is not loop]
+            grain = grain_of(work, [*others, *_inner(found)])
             body = (For(loop.variable.name, loop.extent, "parallel", body, grain=grain),)
         else:
             body = (For(loop.variable.name, loop.extent, "sequential", body),)
@@ -365,7 +260,7 @@ def _inner(found: Survey) -> list[Expression]:
     return [e for e in extents if not isinstance(e, Constant) and not _depends(e, bound)]
 
 
-def _grain(work: float, extents: Sequence[Expression]) -> Expression:
+def grain_of(work: float, extents: Sequence[Expression]) -> Expression:
     """Iterations of the parallel loop that make up ``GRAIN`` of work, given the loops inside each."""
     cost: Expression = Constant(max(1, int(work / DEPTH_WEIGHT) if extents else int(work)), i64)
     for extent in extents:
@@ -378,11 +273,11 @@ def _grain(work: float, extents: Sequence[Expression]) -> Expression:
 def _chunked(loop: Loop, body: Block, strip: int, nest: Nest, grain: Expression) -> list[Statement]:
     """A loop that is lanes and nothing else: parallel over chunks."""
     chunk = nest.fresh("chunk")
-    inside = nest.fresh("lane")
+    lane = nest.fresh("lane")
     start, length, count = chunks(loop.extent, chunk)
     per_chunk = Apply(lookup("floor_divide"), (grain, Constant(CHUNK, i64)), i64)
-    at = Let(loop.variable.name, Apply(lookup("add"), (start, Variable(inside, i64)), i64))
-    lanes = For(inside, length, "lanes", (at, *body), strip)
+    at = Let(loop.variable.name, Apply(lookup("add"), (start, Variable(lane, i64)), i64))
+    lanes = For(lane, length, "lanes", (at, *body), strip)
     return [For(chunk, count, "parallel", (lanes,), grain=per_chunk)]
 
 
@@ -461,7 +356,7 @@ def _pack(nest: Nest, found: Survey, lane: str) -> _Packing:
 
 
 def _depends(expression: Expression, variables: set[str]) -> bool:
-    return any(isinstance(each, Variable) and each.name in variables for each in _everything(expression))
+    return any(isinstance(each, Variable) and each.name in variables for each in inside(expression))
 
 
 def _copy(
@@ -479,67 +374,6 @@ def _copy(
     body = (For(names[last.name], extents[last.name], "lanes", body, nest.target.lanes(packed.scalar)),)
     for k, name in reversed(list(enumerate(outer))):
         kind = "parallel" if k == 0 and nest.parallel and nest.target.parallel else "sequential"
-        grain = _grain(2.0, [extents[other] for other in order if other != name]) if kind == "parallel" else None
+        grain = grain_of(2.0, [extents[other] for other in order if other != name]) if kind == "parallel" else None
         body = (For(names[name], extents[name], kind, body, grain=grain),)  # type: ignore[arg-type]
     return list(body)
-
-
-# Rewriting
-
-
-def rewrite(block: Block, replacements: dict[Buffer, tuple[Buffer, tuple[str, ...]]]) -> Block:
-    """The block with reads of packed arrays in place of the originals."""
-    if not replacements:
-        return block
-
-    def expression(e: Expression) -> Expression:
-        match e:
-            case Load(buffer, indices):
-                if buffer in replacements:
-                    packed, order = replacements[buffer]
-                    return Load(packed, tuple([Variable(name, i64) for name in order]))
-                return Load(buffer, tuple([expression(i) for i in indices]))
-        return map_parts(e, expression)
-
-    return map_block(block, expression, lambda store: store)
-
-
-def map_parts(e: Expression, function: Callable[[Expression], Expression]) -> Expression:
-    """An expression with the function applied to what it is made from."""
-    match e:
-        case Apply(primitive, arguments, type):
-            return Apply(primitive, tuple([function(a) for a in arguments]), type)
-        case Select(test, then, orelse, type):
-            return Select(function(test), function(then), function(orelse), type)
-        case MultiplyAdd(a, b, c, type):
-            return MultiplyAdd(function(a), function(b), function(c), type)
-        case Load(buffer, indices):
-            return Load(buffer, tuple([function(i) for i in indices]))
-    return e
-
-
-def map_block(block: Block, expression: Callable[[Expression], Expression], store: Callable[[Store], Store]) -> Block:
-    """A block with its expressions and stores rewritten."""
-    made: list[Statement] = []
-    for statement in block:
-        match statement:
-            case Let(name, value):
-                made.append(Let(name, expression(value)))
-            case Declare(name, value):
-                made.append(Declare(name, expression(value)))
-            case Assign(name, value):
-                made.append(Assign(name, expression(value)))
-            case Store(buffer, indices, value):
-                made.append(store(Store(buffer, tuple([expression(i) for i in indices]), expression(value))))
-            case For():
-                grain = None if statement.grain is None else expression(statement.grain)
-                inner = map_block(statement.body, expression, store)
-                made.append(replace(statement, extent=expression(statement.extent), body=inner, grain=grain))
-            case If(test, then, orelse):
-                branches = [map_block(branch, expression, store) for branch in (then, orelse)]
-                made.append(If(expression(test), *branches))
-            case Require(test, site, values):
-                made.append(Require(expression(test), site, tuple([expression(v) for v in values])))
-            case Allocate():
-                made.append(statement)
-    return tuple(made)

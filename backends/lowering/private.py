@@ -13,6 +13,8 @@ from ...core.types import f64, i64
 from ..loops import Allocate, Apply, Block, Buffer, Constant, Expression, For, If, Let, Load, Statement, Store, Variable
 from . import nests
 from .context import ONE, Context, zero
+from .rewriting import map_block, map_operands
+from .survey import survey
 
 # Copies of an accumulator that threads add to side by side.
 COPIES = 8
@@ -36,7 +38,7 @@ def private_accumulators(context: Context, body: Block, loops: list[nests.Loop])
         return sequential
     own = outer.variable.name
     shared = {buffer for buffer, stores in updated.items() if not _sliced(stores, own)}
-    grain = nests._grain(nests.survey(body).work, [loop.extent for loop in loops[1:]])
+    grain = nests.grain_of(survey(body).work, [loop.extent for loop in loops[1:]])
     if not shared:
         return [For(own, outer.extent, "parallel", nest, grain=grain)]
     return _copies(context, outer, nest, shared, grain)
@@ -65,7 +67,7 @@ def _copies(
     def expression(e: Expression) -> Expression:
         if isinstance(e, Load) and e.buffer in private:
             return Load(private[e.buffer], (Variable(piece, i64), *[expression(i) for i in e.indices]))
-        return nests.map_parts(e, expression)
+        return map_operands(e, expression)
 
     def store(s: Store) -> Store:
         return Store(private[s.buffer], (Variable(piece, i64), *s.indices), s.value) if s.buffer in private else s
@@ -82,7 +84,7 @@ def _copies(
     length = context.apply("subtract", bound(context.apply("add", Variable(piece, i64), ONE)), Variable(start, i64))
     step = context.fresh("step")
     at = Let(outer.variable.name, context.apply("add", Variable(start, i64), Variable(step, i64)))
-    body.append(For(step, length, "sequential", (at, *nests.map_block(nest, expression, store))))
+    body.append(For(step, length, "sequential", (at, *map_block(nest, expression, store))))
     made.append(For(piece, count, "parallel", tuple(body), grain=ONE))
     for buffer, copy in private.items():
         k = context.fresh("piece")

@@ -24,6 +24,7 @@ from ..loops import (
 )
 from . import nests
 from .context import ArrayRef, Context, Environment, Operand, Unsupported
+from .survey import DEPTH_WEIGHT, survey
 
 
 class Reductions(Context):
@@ -122,7 +123,7 @@ class Reductions(Context):
                 self.lanes_of_chunk(op, env, start, length, part, named, neutral)
             self.out.append(Store(partial, (Variable(chunk, i64),), Variable(part, neutral.type)))
             self.inside -= 1
-        work = nests.survey(tuple(inside)).work * (1 if nested else nests.CHUNK / nests.DEPTH_WEIGHT)
+        work = survey(tuple(inside)).work * (1 if nested else nests.CHUNK / DEPTH_WEIGHT)
         grain = Constant(max(1, int(nests.GRAIN / max(1.0, work))), i64)
         self.out.append(
             For(
@@ -156,7 +157,7 @@ class Reductions(Context):
         with self.captured() as statements:
             self.out.append(Let(variable.name, self.apply("add", start, Variable(lane, i64))))
             self.combine(op, env, variable, [part], named)
-        found = nests.survey(tuple(statements))
+        found = survey(tuple(statements))
         if found.simple and not found.inner:
             reduction = (Reduction(part, named, neutral),)
             strip = 4 * self.target.lanes(neutral.type)

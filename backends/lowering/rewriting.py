@@ -1,0 +1,82 @@
+"""Rewriting the loop IR: a function applied to every expression, or to every store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ...core.types import i64
+from ..loops import (
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Buffer,
+    Declare,
+    Expression,
+    For,
+    If,
+    Let,
+    Load,
+    MultiplyAdd,
+    Require,
+    Select,
+    Statement,
+    Store,
+    Variable,
+)
+
+
+def read_packed(block: Block, replacements: dict[Buffer, tuple[Buffer, tuple[str, ...]]]) -> Block:
+    """The block with reads of packed arrays in place of the originals."""
+    if not replacements:
+        return block
+
+    def expression(e: Expression) -> Expression:
+        if isinstance(e, Load) and e.buffer in replacements:
+            packed, order = replacements[e.buffer]
+            return Load(packed, tuple([Variable(name, i64) for name in order]))
+        return map_operands(e, expression)
+
+    return map_block(block, expression, lambda store: store)
+
+
+def map_operands(e: Expression, function: Callable[[Expression], Expression]) -> Expression:
+    """An expression with the function applied to what it is made from."""
+    match e:
+        case Apply(primitive, arguments, type):
+            return Apply(primitive, tuple([function(a) for a in arguments]), type)
+        case Select(test, then, orelse, type):
+            return Select(function(test), function(then), function(orelse), type)
+        case MultiplyAdd(a, b, c, type):
+            return MultiplyAdd(function(a), function(b), function(c), type)
+        case Load(buffer, indices):
+            return Load(buffer, tuple([function(i) for i in indices]))
+    return e
+
+
+def map_block(block: Block, expression: Callable[[Expression], Expression], store: Callable[[Store], Store]) -> Block:
+    """A block with its expressions and stores rewritten."""
+    made: list[Statement] = []
+    for statement in block:
+        match statement:
+            case Let(name, value):
+                made.append(Let(name, expression(value)))
+            case Declare(name, value):
+                made.append(Declare(name, expression(value)))
+            case Assign(name, value):
+                made.append(Assign(name, expression(value)))
+            case Store(buffer, indices, value):
+                made.append(store(Store(buffer, tuple([expression(i) for i in indices]), expression(value))))
+            case For():
+                grain = None if statement.grain is None else expression(statement.grain)
+                inner = map_block(statement.body, expression, store)
+                made.append(replace(statement, extent=expression(statement.extent), body=inner, grain=grain))
+            case If(test, then, orelse):
+                branches = [map_block(branch, expression, store) for branch in (then, orelse)]
+                made.append(If(expression(test), *branches))
+            case Require(test, site, values):
+                made.append(Require(expression(test), site, tuple([expression(v) for v in values])))
+            case Allocate():
+                made.append(statement)
+    return tuple(made)

@@ -1,0 +1,118 @@
+"""What a body of scalar code consists of: its reads and writes, its inner loops, and about how much work it is.
+
+This is all that ``nests.py`` looks at when it chooses which loop is the vector. Reads are weighed by the loops around
+them; a loop of unknown extent counts as ``DEPTH_WEIGHT`` iterations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..loops import (
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Buffer,
+    Constant,
+    Declare,
+    Expression,
+    For,
+    If,
+    Let,
+    Load,
+    MultiplyAdd,
+    Require,
+    Select,
+    Store,
+    Variable,
+)
+from ..loops_walk import inside, operands
+
+# Iterations that a loop of unknown extent is taken to have, in comparisons.
+DEPTH_WEIGHT = 8.0
+
+
+@dataclass
+class Access:
+    """A read or write of a buffer in the body, with the variables its indices mention."""
+
+    buffer: Buffer
+    indices: tuple[Expression, ...]
+    weight: float
+    varies: list[frozenset[str]]
+
+    def mentions(self, variable: str) -> bool:
+        return any(variable in each for each in self.varies)
+
+
+@dataclass
+class Survey:
+    """What a body consists of."""
+
+    simple: bool = True  # nothing in it keeps it from being widened
+    loads: list[Access] = field(default_factory=list)
+    stores: list[Access] = field(default_factory=list)
+    inner: dict[str, For] = field(default_factory=dict)  # loops inside, by variable
+    uniform: set[str] = field(default_factory=set)  # variables that extents inside mention
+    operations: list[tuple[float, frozenset[str]]] = field(default_factory=list)  # weights, and what they mention
+    work: float = 0.0
+    mutable: int = 0
+    lets: int = 0
+    bound: set[str] = field(default_factory=set)  # names bound in the body, and loop variables around it
+
+
+def survey(body: Block) -> Survey:
+    """Look through a body once."""
+    found = Survey()
+    depends: dict[str, frozenset[str]] = {}
+
+    def mentioned(expression: Expression) -> frozenset[str]:
+        match expression:
+            case Variable(name):
+                return depends.get(name, frozenset([name]))
+            case Constant():
+                return frozenset()
+        return frozenset().union(*[mentioned(each) for each in operands(expression)])
+
+    def read(expression: Expression, weight: float) -> None:
+        for each in inside(expression):
+            if isinstance(each, Load):
+                found.loads.append(Access(each.buffer, each.indices, weight, [mentioned(i) for i in each.indices]))
+                found.work += weight
+            elif isinstance(each, Apply):
+                found.work += weight * each.primitive.cost
+            elif isinstance(each, Select | MultiplyAdd):
+                found.work += weight
+
+    def visit(block: Block, weight: float) -> None:
+        for statement in block:
+            match statement:
+                case Let(name, value):
+                    found.bound.add(name)
+                    read(value, weight)
+                    depends[name] = mentioned(value)
+                    found.operations.append((weight, depends[name]))
+                    found.lets += weight == 1.0
+                case Declare(name, value):
+                    read(value, weight)
+                    found.mutable += 1
+                    depends[name] = frozenset([name])
+                case Assign(_, value):
+                    read(value, weight)
+                case Store(buffer, indices, value):
+                    read(value, weight)
+                    varies = [mentioned(i) for i in indices]
+                    found.stores.append(Access(buffer, indices, weight, varies))
+                case For(variable, extent, "sequential", inner):
+                    found.bound.add(variable)
+                    found.inner[variable] = statement
+                    found.uniform |= mentioned(extent)
+                    known = extent.value if isinstance(extent, Constant) else DEPTH_WEIGHT
+                    visit(inner, weight * max(1.0, min(float(known), 64.0)))
+                case Allocate() | If() | Require() | For():
+                    found.simple = False
+                    visit(getattr(statement, "body", ()), weight * DEPTH_WEIGHT)
+
+    visit(body, 1.0)
+    return found
