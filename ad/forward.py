@@ -1,8 +1,8 @@
-"""Forward mode: a language in which every floating value carries its tangent.
+"""Forward mode: a language in which every active value carries its tangent.
 
 An environment entry is a value and its tangent, or no tangent where the value does not depend on what is
-differentiated. Each construct is the same construct over pairs: arrays of tangents beside arrays, states beside
-states, an accumulator of tangents beside an accumulator. (Schenck et al. 2022, section 3.)
+differentiated (``activity.py``). Each construct is the same construct over pairs: arrays of tangents beside arrays,
+states beside states, an accumulator of tangents beside an accumulator. (Schenck et al. 2022, section 3.)
 
     y = sum(i < n: sin(x[i]))        dy = sum(i < n: cos(x[i]) * dx[i])
 """
@@ -20,9 +20,13 @@ from ..core.graph import Value
 from ..core.language import Binding, Language
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure
-from ..core.types import Accumulator, ArrayType, Scalar, Type, is_float
+from ..core.types import ArrayType, Scalar, Type, element
 from ..interpreters.accumulators import plus, zeros_like
-from ..interpreters.rules import operator_name
+from ..interpreters.embed import accumulate, name_arguments
+from .activity import Activity
+from .activity import Block as ActivityBlock
+from .activity import Operation as ActivityOperation
+from .reductions import first_place, products_of_others, rule_of
 
 
 @dataclass(frozen=True)
@@ -35,8 +39,23 @@ class Dual:
 
 Duals = Env[Dual]
 Atom = Callable[[Duals], Dual]
-Operation = Callable[[Duals], Sequence[Dual]]
-Block = Callable[[Duals, Sequence[Dual]], list[Dual]]
+Pick = Sequence[bool]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """The duals of the results, given which of them are to have a tangent; and the analysis that says so."""
+
+    run: Callable[[Duals, Pick], Sequence[Dual]]
+    activity: ActivityOperation
+
+
+@dataclass(frozen=True)
+class Block:
+    """The same for a block, which decides by itself."""
+
+    run: Callable[[Duals, Sequence[Dual]], list[Dual]]
+    activity: ActivityBlock
 
 
 class Forward(Language[Atom, Operation, Block]):
@@ -44,10 +63,16 @@ class Forward(Language[Atom, Operation, Block]):
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
+        self.activity = Activity(lambda dual: dual.tangent is not None)
 
     def _tangent(self, dual: Dual) -> Value:
         """The tangent as a value, zero if need be."""
         return zeros_like(self.builder, dual.primal) if dual.tangent is None else dual.tangent
+
+    def _flat(self, duals: Sequence[Dual], active: Pick) -> list[Value]:
+        """The primals, then the tangents of the active ones."""
+        tangents = [self._tangent(dual) for dual, moves in zip(duals, active, strict=True) if moves]
+        return [*[dual.primal for dual in duals], *tangents]
 
     # Atoms
 
@@ -66,11 +91,11 @@ class Forward(Language[Atom, Operation, Block]):
     # Scalars and control
 
     def primitive(self, primitive: Primitive, args: Sequence[Atom]) -> Operation:
-        def run(env: Duals) -> Sequence[Dual]:
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
             b = self.builder
             duals = [a(env) for a in args]
             (y,) = b.emit("primitive", (primitive,), [dual.primal for dual in duals])
-            if not is_float(y.type) or all(dual.tangent is None for dual in duals):
+            if not active[0]:
                 return [Dual(y)]
             assert primitive.derivative is not None
             rules = primitive.derivative(Expr(y, b), *[Expr(dual.primal, b) for dual in duals])
@@ -81,157 +106,148 @@ class Forward(Language[Atom, Operation, Block]):
                     total = part if total is None else plus(b, total, part)
             return [Dual(y, total)]
 
-        return run
+        return Operation(run, self.activity.primitive(primitive, args))
 
     def cond(self, test: Atom, then: Block, orelse: Block) -> Operation:
-        def run(env: Duals) -> Sequence[Dual]:
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
             def branch(block: Block) -> Callable[[], Sequence[Value]]:
-                def values() -> Sequence[Value]:
-                    duals = block(env, [])
-                    tangents = [self._tangent(dual) for dual in duals if is_float(dual.primal.type)]
-                    return [*[dual.primal for dual in duals], *tangents]
+                return lambda: self._flat(block.run(env, []), active)
 
-                return values
+            return duals(self.builder.cond(test(env).primal, branch(then), branch(orelse)), active)
 
-            return _paired(self.builder.cond(test(env).primal, branch(then), branch(orelse)))
-
-        return run
+        return Operation(run, self.activity.cond(test, then.activity, orelse.activity))
 
     def loop(self, dim: Dim, extent: Atom, initials: Sequence[Atom], body: Block) -> Operation:
-        """Every floating state has a tangent state, every floating output a tangent output."""
+        """Every active state has a tangent state, every active output a tangent output."""
+        count = len(initials)
 
-        def run(env: Duals) -> Sequence[Dual]:
-            starts = [a(env) for a in initials]
-            floating = [k for k, dual in enumerate(starts) if is_float(dual.primal.type)]
-            count = len(starts)
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
+            moving, outputs = active[:count], active[count:]
 
             def step(i: Value, *state: Value) -> Sequence[Value]:
-                tangents = dict(zip(floating, state[count:], strict=True))
-                duals = body(env, [Dual(i), *[Dual(state[k], tangents.get(k)) for k in range(count)]])
-                after, outputs = duals[:count], duals[count:]
-                moved = [self._tangent(after[k]) for k in floating]
-                output_tangents = [self._tangent(dual) for dual in outputs if is_float(dual.primal.type)]
-                return [*[d.primal for d in after], *moved, *[d.primal for d in outputs], *output_tangents]
+                results = body.run(env, [Dual(i), *duals(state, moving)])
+                return [*self._flat(results[:count], moving), *self._flat(results[count:], outputs)]
 
-            initial = [*[dual.primal for dual in starts], *[self._tangent(starts[k]) for k in floating]]
-            values = self.builder.loop(extent(env).primal, initial, step)
-            states = _paired(values[: len(initial)])
-            return [*states, *_paired(values[len(initial) :])]
+            starts = self._flat([a(env) for a in initials], moving)
+            values = self.builder.loop(extent(env).primal, starts, step)
+            return [*duals(values[: len(starts)], moving), *duals(values[len(starts) :], outputs)]
 
-        return run
+        return Operation(run, self.activity.loop(dim, extent, initials, body.activity))
 
     # Arrays
 
     def size(self, array: Atom, axis: int) -> Operation:
-        return lambda env: [Dual(self.builder.size(array(env).primal, axis))]
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
+            return [Dual(self.builder.size(array(env).primal, axis))]
+
+        return Operation(run, self.activity.size(array, axis))
 
     def index(self, array: Atom, indices: Sequence[Atom]) -> Operation:
-        def run(env: Duals) -> Sequence[Dual]:
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
             dual, places = array(env), [i(env).primal for i in indices]
             tangent = None if dual.tangent is None else self.builder.index(dual.tangent, places)
             return [Dual(self.builder.index(dual.primal, places), tangent)]
 
-        return run
+        return Operation(run, self.activity.index(array, indices))
 
     def generate(self, dim: Dim, extent: Atom, body: Block) -> Operation:
-        def run(env: Duals) -> Sequence[Dual]:
-            shape: list[bool] = []
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
+            def at(i: Value) -> Sequence[Value]:
+                return self._flat(body.run(env, [Dual(i)]), active)
 
-            def inner(i: Value) -> Sequence[Value]:
-                duals = body(env, [Dual(i)])
-                shape[:] = [dual.tangent is not None for dual in duals]
-                return [*[dual.primal for dual in duals], *[d.tangent for d in duals if d.tangent is not None]]
+            return duals(self.builder.generate(extent(env).primal, at), active)
 
-            values = list(self.builder.generate(extent(env).primal, inner))
-            tangents = iter(values[len(shape) :])
-            return [Dual(value, next(tangents) if active else None) for value, active in zip(values, shape, strict=False)]
-
-        return run
+        return Operation(run, self.activity.generate(dim, extent, body.activity))
 
     def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
-        """The operator on duals, which is associative as it is; a sum's tangent is the sum of tangents."""
+        """By operator where it has a rule; else the operator on duals, which is associative as it is."""
 
-        def run(env: Duals) -> Sequence[Dual]:
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
             b = self.builder
             length, units = extent(env).primal, [a(env) for a in neutrals]
 
             def at(i: Value) -> list[Dual]:
-                return element(env, [Dual(i)])
+                return element.run(env, [Dual(i)])
+
+            def on_primals(*values: Value) -> list[Value]:
+                return [dual.primal for dual in operator.run(env, [Dual(value) for value in values])]
+
+            def on_duals(*values: Value) -> list[Value]:
+                half = len(values) // 2
+                return self._flat(operator.run(env, [*duals(values[:half], active), *duals(values[half:], active)]), active)
 
             plain = b.reduce(
-                length,
-                [unit.primal for unit in units],
-                lambda i: [dual.primal for dual in at(i)],
-                lambda *ab: [dual.primal for dual in operator(env, [Dual(value) for value in ab])],
+                length, [unit.primal for unit in units], lambda i: [dual.primal for dual in at(i)], on_primals
             )
+            if not any(active):
+                return [Dual(value) for value in plain]
             source = plain[0].source
-            if len(plain) == 1 and source is not None and source.op == "reduce" and is_float(plain[0].type):
-                if operator_name(source.bodies[1]) == "add":
-                    zero = zeros_like(b, units[0].primal)
-                    total = b.reduce(
-                        length, [zero], lambda i: [self._tangent(at(i)[0])], lambda x, y: [b.primitive("add", x, y)]
-                    )
-                    return [Dual(plain[0], total[0])]
-            return self._reduce_duals(env, length, units, at, operator)
+            if source is not None and source.op == "reduce":
+                rules = [rule_of(source.bodies[1], k) if active[k] else "" for k in range(len(active))]
+                if None not in rules:
+                    return [
+                        Dual(value, self._reduced(length, at, k, rule, value) if rule else None)
+                        for k, (value, rule) in enumerate(zip(plain, rules, strict=True))
+                    ]
+            starts = self._flat(units, active)
+            return duals(b.reduce(length, starts, lambda i: self._flat(at(i), active), on_duals), active)
 
-        return run
+        return Operation(run, self.activity.reduce(extent, neutrals, element.activity, operator.activity))
 
-    def _reduce_duals(
-        self, env: Duals, length: Value, units: Sequence[Dual], at: Callable[[Value], list[Dual]], operator: Block
-    ) -> Sequence[Dual]:
-        count = len(units)
-        floating = [k for k, unit in enumerate(units) if is_float(unit.primal.type)]
+    def _reduced(
+        self, length: Value, at: Callable[[Value], list[Dual]], component: int, rule: str, value: Value
+    ) -> Value:
+        """The tangent of a component of a reduce by an operator that has a rule."""
+        b, type = self.builder, element(value.type)
 
-        def flat(duals: Sequence[Dual]) -> list[Value]:
-            return [*[dual.primal for dual in duals], *[self._tangent(duals[k]) for k in floating]]
+        def item(i: Value) -> Value:
+            return at(i)[component].primal
 
-        def duals(values: Sequence[Value]) -> list[Dual]:
-            tangents = dict(zip(floating, values[count:], strict=True))
-            return [Dual(values[k], tangents.get(k)) for k in range(count)]
+        def tangent(i: Value) -> Value:
+            return self._tangent(at(i)[component])
 
-        def combine(*values: Value) -> list[Value]:
-            half = len(values) // 2
-            return flat(operator(env, [*duals(values[:half]), *duals(values[half:])]))
-
-        values = self.builder.reduce(length, flat([Dual(unit.primal) for unit in units]), lambda i: flat(at(i)), combine)
-        return duals(values)
+        if rule == "add":
+            return b.sum(length, tangent, type)
+        if rule == "multiply":
+            others = products_of_others(b, length, item, type)
+            return b.sum(length, lambda i: b.primitive("multiply", tangent(i), b.index(others, [i])), type)
+        first, found = first_place(b, length, item, value, rule)
+        return b.cond(found, lambda: [tangent(first)], lambda: [b.literal(0, type)])[0]
 
     # Effects
 
     def accumulate(self, initials: Sequence[Atom], body: Block) -> Operation:
-        def run(env: Duals) -> Sequence[Dual]:
-            starts = [a(env) for a in initials]
-            floating = [k for k, dual in enumerate(starts) if is_float(dual.primal.type)]
-            values = [*[dual.primal for dual in starts], *[self._tangent(starts[k]) for k in floating]]
+        count = len(initials)
+
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
+            moving, rest = active[:count], active[count:]
+            starts = self._flat([a(env) for a in initials], moving)
 
             def inner(*cells: Value) -> Sequence[Value]:
-                tangents = dict(zip(floating, cells[len(starts) :], strict=True))
-                duals = body(env, [Dual(cells[k], tangents.get(k)) for k in range(len(starts))])
-                results = [self._tangent(dual) for dual in duals if is_float(dual.primal.type)]
-                return [*[dual.primal for dual in duals], *results]
+                return self._flat(body.run(env, duals(cells, moving)), rest)
 
-            types = [Accumulator(value.type) for value in values if not isinstance(value.type, Accumulator)]
-            made = self.builder.emit("accumulate", (), values, [self.builder.body(types, inner)])
-            return [*_paired(made[: len(values)]), *_paired(made[len(values) :])]
+            values = accumulate(self.builder, starts, inner)
+            return [*duals(values[: len(starts)], moving), *duals(values[len(starts) :], rest)]
 
-        return run
+        return Operation(run, self.activity.accumulate(initials, body.activity))
 
     def add_to(self, accumulator: Atom, value: Atom, indices: Sequence[Atom]) -> Operation:
-        def run(env: Duals) -> Sequence[Dual]:
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
             target, dual, places = accumulator(env), value(env), [i(env).primal for i in indices]
             self.builder.emit("add_to", (), [target.primal, dual.primal, *places])
-            if target.tangent is not None and dual.tangent is not None:
+            if dual.tangent is not None:
+                assert target.tangent is not None
                 self.builder.emit("add_to", (), [target.tangent, dual.tangent, *places])
             return []
 
-        return run
+        return Operation(run, self.activity.add_to(accumulator, value, indices))
 
     def require(self, test: Atom, failure: Failure, values: Sequence[Atom]) -> Operation:
-        def run(env: Duals) -> Sequence[Dual]:
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
             self.builder.require(test(env).primal, failure, [v(env).primal for v in values])
             return []
 
-        return run
+        return Operation(run, self.activity.require(test, failure, values))
 
     # Blocks
 
@@ -239,20 +255,19 @@ class Forward(Language[Atom, Operation, Block]):
         self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Atom], names: Sequence[str]
     ) -> Block:
         def run(env: Duals, arguments: Sequence[Dual]) -> list[Dual]:
+            name_arguments([dual.primal for dual in arguments], names)
             env, outer = env.enter(arguments), self.builder.origin
             for operation, _, origin in bindings:
                 self.builder.origin = origin
-                env = env.extend(operation(env))
+                env = env.extend(operation.run(env, operation.activity(env).results))
             self.builder.origin = outer
             return [result(env) for result in results]
 
-        return run
+        inner = [Binding(binding.operation.activity, binding.types, binding.origin) for binding in bindings]
+        return Block(run, self.activity.block(binders, inner, results, names))
 
 
-def _paired(values: Sequence[Value]) -> list[Dual]:
-    """Duals from values followed by the tangents of the floating ones among them."""
-    count = len(values)
-    while count and count + sum(is_float(value.type) for value in values[:count]) > len(values):
-        count -= 1
-    tangents = iter(values[count:])
-    return [Dual(value, next(tangents) if is_float(value.type) else None) for value in values[:count]]
+def duals(values: Sequence[Value], active: Pick) -> list[Dual]:
+    """Duals from values followed by the tangents of the active ones."""
+    tangents = iter(values[len(active) :])
+    return [Dual(value, next(tangents) if moves else None) for value, moves in zip(values, active, strict=False)]

@@ -7,8 +7,8 @@ is not needed is dead code (Schenck et al. 2022, sections 4 and 5).
 
 A *cell* holds the cotangent of one value and knows its scope. In that scope it is a value, and single reads wait in
 it; from a deeper scope (the body of a loop, a branch) it is reached by ``add_to`` on an accumulator made on demand,
-and the statement that did so is wrapped by its accumulate at once. A value captured from outside the differentiated
-function has no cell: this is all there is to activity analysis, and to freedom from perturbation confusion.
+and the statement that did so is wrapped by its accumulate at once. What does not depend on what is differentiated
+has no cell, a value captured from outside the differentiated function above all: there is no perturbation confusion.
 """
 
 from __future__ import annotations
@@ -25,11 +25,15 @@ from ..core.graph import Node, Value
 from ..core.language import Binding, Language
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Origin
-from ..core.types import Accumulator, ArrayType, Scalar, Type, element, i64, is_float, rank
+from ..core.types import Accumulator, ArrayType, Scalar, Type, element, i64, rank
 from ..interpreters.accumulators import plus, zeros_like
-from ..interpreters.embed import Embed
+from ..interpreters.embed import Block as PrimalBlock
+from ..interpreters.embed import Embed, name_arguments
 from ..interpreters.embed import Operation as PrimalOperation
-from ..interpreters.rules import operator_name
+from .activity import Activity
+from .activity import Block as ActivityBlock
+from .activity import Operation as ActivityOperation
+from .reductions import first_place, products_of_others, rule_of
 
 Cotangents = Sequence[Value | None]
 Pull = Callable[[Cotangents], None]
@@ -87,6 +91,11 @@ class Cell:
             self.close(b.emit("accumulate", (), [self.initial()], [body])[0])
         return self.total
 
+    def total_or_zero(self) -> Value:
+        """The cotangent so far, in the cell's own scope."""
+        total = self.read()
+        return self.initial() if total is None else total
+
 
 @dataclass
 class Entry:
@@ -95,6 +104,10 @@ class Entry:
     value: Value | None
     cell: Cell | None = None
     final: Value | None = None
+
+    @property
+    def active(self) -> bool:
+        return self.cell is not None or self.final is not None
 
 
 class Sweep:
@@ -152,7 +165,6 @@ def _plain(type: Type) -> Scalar | ArrayType:
 class _Atom:
     primal: Callable[[Env[Entry]], Value]
     entry: Callable[[Env[Entry]], Entry]
-    accumulators: frozenset[int] = frozenset()
 
     def cell(self, env: Env[Entry]) -> Cell | None:
         return self.entry(env).cell
@@ -160,22 +172,18 @@ class _Atom:
 
 @dataclass(frozen=True)
 class _Operation:
-    """The primal alone, and the primal with its pull; ``always``: pull though no result has a cotangent."""
+    """The primal alone; the primal with its pull, given which results are active; and the analysis that says so."""
 
     primal: PrimalOperation
-    run: Callable[[Env[Entry]], tuple[Sequence[Value], Pull | None]]
-    accumulators: frozenset[int] = frozenset()
+    run: Callable[[Env[Entry], Sequence[bool]], tuple[Sequence[Value], Pull]]
+    activity: ActivityOperation
 
 
 @dataclass(frozen=True)
 class _Block:
-    primal: Callable[[Env[Entry], Sequence[Value]], list[Value]]
+    primal: PrimalBlock
     run: Callable[[Env[Entry], Sequence[Entry]], tuple[list[Value], Pull]]
-    accumulators: frozenset[int] = frozenset()
-
-
-def _free(*parts: Any) -> frozenset[int]:
-    return frozenset().union(*[part.accumulators for part in parts])
+    activity: ActivityBlock
 
 
 class _Primal(Embed):
@@ -193,21 +201,29 @@ class _Primal(Embed):
 
 
 class Reverse(Language[_Atom, _Operation, _Block]):
-    """The language of return sweeps. Use :func:`pullback`."""
+    """The language of return sweeps.
+
+    Only active operations (``activity.py``) are run with a pull, and only their active results have a cell. While
+    ``checks`` is false, requirements are left out: they belong to the forward sweep, and all else runs code again.
+    """
 
     def __init__(self, sweep: Sweep) -> None:
         self.sweep, self.builder = sweep, sweep.builder
         self.embed = _Primal(sweep.builder)
+        self.activity = Activity(lambda entry: entry.active)
 
-    def stop_checking(self) -> None:
-        """Requirements belong to the forward sweep: from here on code is run again."""
-        self.embed.checks = False
+    @property
+    def checks(self) -> bool:
+        return self.embed.checks
+
+    @checks.setter
+    def checks(self, value: bool) -> None:
+        self.embed.checks = value
 
     # Atoms
 
     def variable(self, index: int, type: Type) -> _Atom:
-        own = frozenset([index]) if isinstance(type, Accumulator) else frozenset[int]()
-        return _Atom(self.embed.variable(index, type), lambda env: env.get(index), own)
+        return _Atom(self.embed.variable(index, type), lambda env: env.get(index))
 
     def _inactive(self, primal: Callable[[Env[Any]], Value]) -> _Atom:
         return _Atom(primal, lambda env: Entry(primal(env)))
@@ -225,30 +241,27 @@ class Reverse(Language[_Atom, _Operation, _Block]):
 
     def primitive(self, primitive: Primitive, args: Sequence[_Atom]) -> _Operation:
         primal = self.embed.primitive(primitive, [a.primal for a in args])
-
-        def run(env: Env[Entry]) -> tuple[Sequence[Value], Pull | None]:
-            values, cells = [a.primal(env) for a in args], [a.cell(env) for a in args]
-            (y,) = self.builder.emit("primitive", (primitive,), values)
-            if not is_float(y.type) or not any(cells):
-                return [y], None
-            return [y], lambda cotangents: self._pull_primitive(primitive, y, values, cells, cotangents)
-
-        return _Operation(primal, run)
-
-    def _pull_primitive(
-        self, primitive: Primitive, y: Value, values: list[Value], cells: list[Cell | None], cotangents: Cotangents
-    ) -> None:
-        assert primitive.derivative is not None and cotangents[0] is not None
         b = self.builder
-        rules = primitive.derivative(Expr(y, b), *[Expr(value, b) for value in values])
-        for cell, rule in zip(cells, rules, strict=True):
-            if cell is not None and rule is not None:
-                cell.add(rule(Expr(cotangents[0], b)).value)
+
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+            values, cells = [a.primal(env) for a in args], [a.cell(env) for a in args]
+            (y,) = b.emit("primitive", (primitive,), values)
+
+            def pull(cotangents: Cotangents) -> None:
+                assert primitive.derivative is not None and cotangents[0] is not None
+                rules = primitive.derivative(Expr(y, b), *[Expr(value, b) for value in values])
+                for cell, rule in zip(cells, rules, strict=True):
+                    if cell is not None and rule is not None:
+                        cell.add(rule(Expr(cotangents[0], b)).value)
+
+            return [y], pull
+
+        return _Operation(primal, run, self.activity.primitive(primitive, _entries(args)))
 
     def cond(self, test: _Atom, then: _Block, orelse: _Block) -> _Operation:
         primal = self.embed.cond(test.primal, then.primal, orelse.primal)
 
-        def run(env: Env[Entry]) -> tuple[Sequence[Value], Pull | None]:
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
             values, condition = primal(env), test.primal(env)
 
             def branch(block: _Block, cotangents: Cotangents) -> Callable[[], Sequence[Value]]:
@@ -265,87 +278,74 @@ class Reverse(Language[_Atom, _Operation, _Block]):
 
             return values, pull
 
-        return _Operation(primal, run, _free(then, orelse))
+        return _Operation(primal, run, self.activity.cond(test.entry, then.activity, orelse.activity))
 
     def loop(self, dim: Dim, extent: _Atom, initials: Sequence[_Atom], body: _Block) -> _Operation:
         """The forward loop stores the state of each step; the return loop runs the steps again, backwards."""
         primal = self.embed.loop(dim, extent.primal, [a.primal for a in initials], body.primal)
         b, count = self.builder, len(initials)
 
-        def run(env: Env[Entry]) -> tuple[Sequence[Value], Pull | None]:
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
             length, starts = extent.primal(env), [a.primal(env) for a in initials]
             cells = [a.cell(env) for a in initials]
-            floating = [k for k in range(count) if is_float(starts[k].type)]
+            moving = [k for k in range(count) if active[k]]
 
             def step(i: Value, *state: Value) -> Sequence[Value]:
                 return [*body.primal(env, [i, *state]), *state]
 
             values = b.loop(length, starts, step)
-            plain = values[: len(values) - count]
-            stored = values[len(values) - count :]
+            plain, stored = values[: len(values) - count], values[len(values) - count :]
 
             def pull(cotangents: Cotangents) -> None:
-                incoming = [
-                    zeros_like(b, starts[k]) if cotangents[k] is None else cotangents[k] for k in floating
-                ]
-
                 def back(j: Value, *state: Value) -> Sequence[Value]:
                     last = b.primitive("subtract", length, b.literal(1, i64))
                     i = b.primitive("subtract", last, j)
-                    entries = [Entry(i)]
-                    for k in range(count):
-                        value = element_at(b, stored[k], [i])
-                        entries.append(Entry(value, Cell(self.sweep, value) if k in floating else None))
-                    known: dict[int, Value] = dict(zip(floating, state, strict=True))
+                    known = dict(zip(moving, state, strict=True))
+                    entries = [Entry(element_at(b, array, [i])) for array in stored]
+                    own = [Cell(self.sweep, entries[k].value) for k in moving]
+                    for k, cell in zip(moving, own, strict=True):
+                        entries[k].cell = cell
                     outputs = [None if g is None else element_at(b, g, [i]) for g in cotangents[count:]]
-                    body.run(env, entries)[1]([*[known.get(k) for k in range(count)], *outputs])
-                    results = []
-                    for k in floating:
-                        cell = entries[1 + k].cell
-                        assert cell is not None
-                        total = cell.read()
-                        results.append(cell.initial() if total is None else total)
-                    return results
+                    body.run(env, [Entry(i), *entries])[1]([*[known.get(k) for k in range(count)], *outputs])
+                    return [cell.total_or_zero() for cell in own]
 
-                starting = [value for value in incoming if value is not None]
-                results = self.sweep.enclose(lambda: b.loop(length, starting, back))
-                for k, result in zip(floating, results, strict=True):
+                incoming = [cotangents[k] for k in moving]
+                ends = [zeros_like(b, starts[k]) if g is None else g for k, g in zip(moving, incoming, strict=True)]
+                results = self.sweep.enclose(lambda: b.loop(length, ends, back))
+                for k, result in zip(moving, results, strict=True):
                     cell = cells[k]
                     if cell is not None:
                         cell.add(result)
 
             return plain, pull
 
-        return _Operation(primal, run, _free(body))
+        return _Operation(primal, run, self.activity.loop(dim, extent.entry, _entries(initials), body.activity))
 
     # Arrays
 
     def size(self, array: _Atom, axis: int) -> _Operation:
         primal = self.embed.size(array.primal, axis)
-        return _Operation(primal, lambda env: (primal(env), None))
+        return _Operation(primal, _never, self.activity.size(array.entry, axis))
 
     def index(self, array: _Atom, indices: Sequence[_Atom]) -> _Operation:
         primal = self.embed.index(array.primal, [i.primal for i in indices])
 
-        def run(env: Env[Entry]) -> tuple[Sequence[Value], Pull | None]:
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
             cell, places = array.cell(env), [i.primal(env) for i in indices]
-            values = [self.builder.index(array.primal(env), places)]
-            if cell is None:
-                return values, None
 
             def pull(cotangents: Cotangents) -> None:
-                if cotangents[0] is not None:
+                if cell is not None and cotangents[0] is not None:
                     cell.add_at(places, cotangents[0])
 
-            return values, pull
+            return [self.builder.index(array.primal(env), places)], pull
 
-        return _Operation(primal, run)
+        return _Operation(primal, run, self.activity.index(array.entry, _entries(indices)))
 
     def generate(self, dim: Dim, extent: _Atom, body: _Block) -> _Operation:
         primal = self.embed.generate(dim, extent.primal, body.primal)
 
-        def run(env: Env[Entry]) -> tuple[Sequence[Value], Pull | None]:
-            values, length = primal(env), extent.primal(env)
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+            length = extent.primal(env)
 
             def pull(cotangents: Cotangents) -> None:
                 def sweep(i: Value) -> Sequence[Value]:
@@ -355,21 +355,20 @@ class Reverse(Language[_Atom, _Operation, _Block]):
 
                 self.sweep.enclose(lambda: self.builder.generate(length, sweep))
 
-            return values, pull
+            return primal(env), pull
 
-        return _Operation(primal, run, body.accumulators)
+        return _Operation(primal, run, self.activity.generate(dim, extent.entry, body.activity))
 
     def reduce(self, extent: _Atom, neutrals: Sequence[_Atom], element: _Block, operator: _Block) -> _Operation:
-        primal = self.embed.reduce(extent.primal, [a.primal for a in neutrals], element.primal, operator.primal)
+        units = [a.primal for a in neutrals]
+        primal = self.embed.reduce(extent.primal, units, element.primal, operator.primal)
 
-        def run(env: Env[Entry]) -> tuple[Sequence[Value], Pull | None]:
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
             values = primal(env)
-            source = values[0].source
-            if not any(is_float(value.type) for value in values) or source is None or source.op != "reduce":
-                return values, None
-            return values, _Reduction(self, env, extent.primal(env), element, values, source).pull
+            return values, _Reduction(self, env, extent.primal(env), element, values).pull
 
-        return _Operation(primal, run, _free(element, operator))
+        activity = self.activity.reduce(extent.entry, _entries(neutrals), element.activity, operator.activity)
+        return _Operation(primal, run, activity)
 
     # Effects
 
@@ -378,8 +377,8 @@ class Reverse(Language[_Atom, _Operation, _Block]):
         primal = self.embed.accumulate([a.primal for a in initials], body.primal)
         count = len(initials)
 
-        def run(env: Env[Entry]) -> tuple[Sequence[Value], Pull | None]:
-            values, cells = primal(env), [a.cell(env) for a in initials]
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+            cells = [a.cell(env) for a in initials]
 
             def pull(cotangents: Cotangents) -> None:
                 for cell, cotangent in zip(cells, cotangents, strict=False):
@@ -387,43 +386,40 @@ class Reverse(Language[_Atom, _Operation, _Block]):
                         cell.add(cotangent)
                 body.run(env, [Entry(None, None, g) for g in cotangents[:count]])[1](cotangents[count:])
 
-            return values, pull
+            return primal(env), pull
 
-        return _Operation(primal, run, _free(body))
+        return _Operation(primal, run, self.activity.accumulate(_entries(initials), body.activity))
 
     def add_to(self, accumulator: _Atom, value: _Atom, indices: Sequence[_Atom]) -> _Operation:
         primal = self.embed.add_to(accumulator.primal, value.primal, [i.primal for i in indices])
 
-        def run(env: Env[Entry]) -> tuple[Sequence[Value], Pull | None]:
-            final, cell = accumulator.entry(env).final, value.cell(env)
-            places = [i.primal(env) for i in indices]
-            if final is None or cell is None:
-                return [], None
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+            final, cell, places = accumulator.entry(env).final, value.cell(env), [i.primal(env) for i in indices]
+            assert final is not None and cell is not None
             return [], lambda cotangents: cell.add(self.builder.index(final, places))
 
-        return _Operation(primal, run, accumulator.accumulators)
+        activity = self.activity.add_to(accumulator.entry, value.entry, _entries(indices))
+        return _Operation(primal, run, activity)
 
     def require(self, test: _Atom, failure: Failure, values: Sequence[_Atom]) -> _Operation:
         primal = self.embed.require(test.primal, failure, [v.primal for v in values])
-        return _Operation(primal, lambda env: (primal(env), None))
+        return _Operation(primal, _never, self.activity.require(test.entry, failure, _entries(values)))
 
     # Blocks
 
     def block(
         self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[_Atom], names: Sequence[str]
     ) -> _Block:
-        inner = [Binding(binding.operation.primal, binding.types, binding.origin) for binding in bindings]
-        primal = self.embed.block(binders, inner, [result.primal for result in results], names)
-        free: set[int] = set()
-        bound = len(binders)
-        for binding in bindings:
-            free |= {index - bound for index in binding.operation.accumulators if index >= bound}
-            bound += len(binding.types)
+        primals = [Binding(binding.operation.primal, binding.types, binding.origin) for binding in bindings]
+        primal = self.embed.block(binders, primals, [result.primal for result in results], names)
+        activities = [Binding(binding.operation.activity, binding.types, binding.origin) for binding in bindings]
+        activity = self.activity.block(binders, activities, _entries(results), names)
 
         def run(env: Env[Entry], arguments: Sequence[Entry]) -> tuple[list[Value], Pull]:
+            name_arguments([argument.value for argument in arguments], names)
             return self._run_block(env.enter(arguments), bindings, results)
 
-        return _Block(primal, run, frozenset(free))
+        return _Block(primal, run, activity)
 
     def _run_block(
         self, env: Env[Entry], bindings: Sequence[Binding], results: Sequence[_Atom]
@@ -432,12 +428,15 @@ class Reverse(Language[_Atom, _Operation, _Block]):
         outer = self.builder.origin
         for operation, _, origin in bindings:
             self.builder.origin = origin
-            values, pull = operation.run(env)
-            cells: list[Cell | None] = [None] * len(values)
-            if pull is not None:
-                cells = [Cell(self.sweep, value) if is_float(value.type) else None for value in values]
-                steps.append((pull, cells, bool(operation.accumulators), origin))
-            env = env.extend([Entry(value, cell) for value, cell in zip(values, cells, strict=True)])
+            active, updates = operation.activity(env)
+            if updates or any(active):
+                values, pull = operation.run(env, active)
+                moving = zip(values, active, strict=True)
+                cells = [Cell(self.sweep, value) if moves else None for value, moves in moving]
+                steps.append((pull, cells, updates, origin))
+                env = env.extend([Entry(value, cell) for value, cell in zip(values, cells, strict=True)])
+            else:
+                env = env.extend([Entry(value) for value in operation.primal(env)])
         self.builder.origin = outer
         finals = [result.cell(env) for result in results]
 
@@ -446,111 +445,78 @@ class Reverse(Language[_Atom, _Operation, _Block]):
                 if cell is not None and cotangent is not None:
                     cell.add(cotangent)
             before = self.builder.origin
-            for pull, cells, always, origin in reversed(steps):
+            for pull, cells, updates, origin in reversed(steps):
                 self.builder.origin = origin
                 arrived = [None if cell is None else cell.read() for cell in cells]
-                if always or any(cotangent is not None for cotangent in arrived):
+                if updates or any(cotangent is not None for cotangent in arrived):
                     pull(arrived)
             self.builder.origin = before
 
         return [result.primal(env) for result in results], pull_all
 
 
+def _entries(atoms: Sequence[_Atom]) -> list[Callable[[Env[Entry]], Entry]]:
+    return [atom.entry for atom in atoms]
+
+
+def _never(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+    raise AssertionError("an operation without active results is not run")
+
+
 class _Reduction:
-    """The return sweep of a reduce, by operator (Schenck et al. 2022, section 5.1)."""
+    """The return sweep of a reduce, by operator (``reductions.py``)."""
 
     def __init__(
-        self,
-        reverse: Reverse,
-        env: Env[Entry],
-        length: Value,
-        element: _Block,
-        values: Sequence[Value],
-        source: Node,
+        self, reverse: Reverse, env: Env[Entry], length: Value, element: _Block, values: Sequence[Value]
     ) -> None:
         self.reverse, self.env, self.length, self.element, self.values = reverse, env, length, element, values
-        self.operator = operator_name(source.bodies[1])
 
     def pull(self, cotangents: Cotangents) -> None:
-        rule = {
-            "add": self._sum,
-            "multiply": self._product,
-            "minimum": self._extremum,
-            "maximum": self._extremum,
-        }.get(self.operator or "")
-        if rule is None:
-            origin = self.reverse.builder.origin
-            raise TypeError(
-                f"reverse mode of a reduce takes the operators +, *, min and max, not {self.operator or 'a general one'}"
-                f" (at {origin})"
+        b = self.reverse.builder
+        everywhere: dict[int, Callable[[Value], Value]] = {}  # the cotangent of element i, by component
+        for component, (value, cotangent) in enumerate(zip(self.values, cotangents, strict=True)):
+            if cotangent is None:
+                continue
+            assert value.source is not None
+            match rule := rule_of(value.source.bodies[1], component):
+                case "add":
+                    everywhere[component] = lambda i, g=cotangent: g
+                case "multiply":
+                    others = products_of_others(b, self.length, self._item(component), element(value.type))
+                    everywhere[component] = lambda i, g=cotangent, others=others: b.primitive(
+                        "multiply", g, b.index(others, [i])
+                    )
+                case "minimum" | "maximum":
+                    self._at_first(component, value, cotangent, rule)
+                case _:
+                    raise TypeError(
+                        f"reverse mode of a reduce takes the operators +, *, min and max on each component, not a "
+                        f"general one (at {b.origin}); jvp takes any"
+                    )
+        if everywhere:
+            self.reverse.sweep.enclose(
+                lambda: b.generate(self.length, lambda i: self._sweep(i, {k: at(i) for k, at in everywhere.items()}))
             )
-        assert cotangents[0] is not None
-        rule(cotangents[0])
 
-    def _each(self, cotangent: Callable[[Value], Value]) -> None:
-        """The return sweep of every element, whose cotangent may depend on its value."""
+    def _item(self, component: int) -> Callable[[Value], Value]:
+        return lambda i: self.element.primal(self.env, [i])[component]
+
+    def _sweep(self, i: Value, cotangents: dict[int, Value]) -> Sequence[Value]:
+        """The return sweep of element i."""
+        pull = self.element.run(self.env, [Entry(i)])[1]
+        pull([cotangents.get(component) for component in range(len(self.values))])
+        return []
+
+    def _at_first(self, component: int, value: Value, cotangent: Value, rule: str) -> None:
+        """Only the first element that attains the extremum, if there is one."""
         b = self.reverse.builder
-
-        def sweep(i: Value) -> Sequence[Value]:
-            values, pull = self.element.run(self.env, [Entry(i)])
-            pull([cotangent(values[0])])
-            return []
-
-        self.reverse.sweep.enclose(lambda: b.generate(self.length, sweep))
-
-    def _sum(self, g: Value) -> None:
-        self._each(lambda _: g)
-
-    def _product(self, g: Value) -> None:
-        """Without zeros y / a; with one, the product of the others there; with more, nothing."""
-        b, type = self.reverse.builder, element(self.values[0].type)
-        zero, one = b.literal(0, type), b.literal(1, type)
-
-        def item(i: Value) -> Value:
-            return self.element.primal(self.env, [i])[0]
-
-        def is_zero(value: Value) -> Value:
-            return b.primitive("equal", value, zero)
-
-        zeros = b.sum(self.length, lambda i: b.primitive("i64", is_zero(item(i))), i64)
-        others = b.reduce(
-            self.length,
-            [one],
-            lambda i: b.cond(is_zero(item(i)), lambda: [one], lambda: [item(i)]),
-            lambda x, y: [b.primitive("multiply", x, y)],
-        )[0]
-        none = b.primitive("equal", zeros, b.literal(0, i64))
-        single = b.primitive("equal", zeros, b.literal(1, i64))
-
-        def factor(value: Value) -> Value:
-            at_zero = b.primitive("logical_and", single, is_zero(value))
-            rest = b.cond(at_zero, lambda: [b.primitive("multiply", g, others)], lambda: [zero])[0]
-            quotient = b.cond(none, lambda: [b.primitive("divide", self.values[0], value)], lambda: [zero])[0]
-            return b.cond(none, lambda: [b.primitive("multiply", g, quotient)], lambda: [rest])[0]
-
-        self._each(factor)
-
-    def _extremum(self, g: Value) -> None:
-        """Only the first element that attains it; nothing when there is none (no element, or NaN)."""
-        b = self.reverse.builder
-
-        def place(i: Value) -> Sequence[Value]:
-            attained = b.primitive("equal", self.element.primal(self.env, [i])[0], self.values[0])
-            return b.cond(attained, lambda: [i], lambda: [self.length])
-
-        first = b.reduce(self.length, [self.length], place, lambda x, y: [b.primitive("minimum", x, y)])[0]
-
-        def sweep() -> Sequence[Value]:
-            self.element.run(self.env, [Entry(first)])[1]([g])
-            return []
-
-        found = b.primitive("less", first, self.length)
-        self.reverse.sweep.enclose(lambda: b.cond(found, sweep, lambda: []))
+        first, found = first_place(b, self.length, self._item(component), value, rule)
+        self.reverse.sweep.enclose(
+            lambda: b.cond(found, lambda: self._sweep(first, {component: cotangent}), lambda: [])
+        )
 
 
 def element_at(b: Builder, array: Value, indices: Sequence[Value]) -> Value:
     """An element, or the subarray that is left when there are fewer indices than axes."""
     sizes = [b.size(array, axis) for axis in range(len(indices), rank(array.type))]
     return b.array(sizes, lambda *rest: b.index(array, [*indices, *rest]))
-
-

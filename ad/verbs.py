@@ -4,29 +4,33 @@
 cotangent)`` giving ``(result, *cotangents)``; ``grad`` and ``value_and_grad`` are the reverse mode of a scalar. Each
 takes a program or, inside a program's body, any Python function of expressions, which may capture outer variables:
 what is captured is constant for the derivative. Verbs nest to any depth.
+
+A verb checks what it can at once and gives a program that holds (verb, options, f); the derivative is built with that
+program's term: f becomes a term, which is simplified, and its meaning in ``Forward`` or ``Reverse`` is emitted.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..core import trees
 from ..core.annotations import Parameter
 from ..core.builder import current
 from ..core.environment import Env
-from ..core.expr import Expr, as_expr
+from ..core.expr import Expr, as_expr, same_size
 from ..core.graph import Value
 from ..core.placement import to_block
 from ..core.program import Program, as_program
 from ..core.source import at_line, user_line
 from ..core.terms import Block
-from ..core.types import element, is_float, rank
+from ..core.types import element, i64, is_float, rank
 from ..interpreters.accumulators import zeros_like
 from ..interpreters.simplify import simplify
 from .forward import Dual, Forward
-from .reverse import Entry, Reverse, Sweep
-from .reverse import Cell as _Cell
+from .reverse import Cell, Entry, Reverse, Sweep
 
 Argnums = int | Sequence[int]
 
@@ -34,9 +38,9 @@ Argnums = int | Sequence[int]
 def grad(f: Program | Callable[..., Any], argnums: Argnums = 0) -> Program:
     """The gradient of a scalar program with respect to the chosen parameters.
 
-    The result has the structure of the parameter, or is a tuple of these when ``argnums`` is a sequence. Raises
-    TypeError when a parameter is not floating, ValueError when there is none of that number; a result that is not a
-    floating scalar is refused when the derivative is built.
+    The result has the structure of the parameter (None at its integer leaves), or is a tuple of these when
+    ``argnums`` is a sequence. Raises TypeError when a parameter is not floating, ValueError when there is none of
+    that number; a result that is not a floating scalar is refused when the derivative is built.
 
     >>> import adze as az, numpy as np
     >>> @az.program
@@ -45,12 +49,9 @@ def grad(f: Program | Callable[..., Any], argnums: Argnums = 0) -> Program:
     >>> az.grad(norm2)(np.array([1.0, 2.0]))
     array([2., 4.])
     """
-    f, chosen = as_program(f), _Argnums(f, argnums, "grad")
-
-    def gradient(*args: Any) -> Any:
-        return _value_and_gradient(f, chosen, args)[1]
-
-    return Program(gradient, f"grad({f.name})", f.parameters)
+    f = as_program(f)
+    gradient = _ValueAndGradient("grad", f, _numbers("grad", f, argnums), _is_single(argnums))
+    return Program(gradient, gradient.name, f.parameters)
 
 
 def value_and_grad(f: Program | Callable[..., Any], argnums: Argnums = 0) -> Program:
@@ -64,39 +65,46 @@ def value_and_grad(f: Program | Callable[..., Any], argnums: Argnums = 0) -> Pro
     >>> float(value), float(gradient)
     (9.0, 6.0)
     """
-    f, chosen = as_program(f), _Argnums(f, argnums, "value_and_grad")
-
-    def both(*args: Any) -> Any:
-        return _value_and_gradient(f, chosen, args)
-
-    return Program(both, f"value_and_grad({f.name})", f.parameters)
+    f = as_program(f)
+    both = _ValueAndGradient("value_and_grad", f, _numbers("value_and_grad", f, argnums), _is_single(argnums))
+    return Program(both, both.name, f.parameters)
 
 
 def vjp(f: Program | Callable[..., Any], *primals: Any, argnums: Argnums | None = None) -> Any:
     """Reverse mode: the program of ``(*primals, cotangent)`` giving ``(result, *cotangents)``.
 
-    There is one cotangent for each floating parameter (or each of ``argnums``), None at integer leaves. With primals
-    it is JAX's: ``(result, pullback)`` where ``pullback(cotangent)`` gives the tuple of cotangents.
+    There is one cotangent for each parameter with floating leaves (or each of ``argnums``), None at integer leaves;
+    the cotangent that is given has the structure of the result, and anything (None, say) at its integer leaves. With
+    primals it is JAX's: ``(result, pullback)`` where ``pullback(cotangent)`` gives the tuple of cotangents.
+
+    >>> import adze as az
+    >>> @az.program
+    ... def product(x: az.f64, y: az.f64) -> az.f64:
+    ...     return x * y
+    >>> [float(number) for number in az.vjp(product)(2.0, 3.0, 1.0)]
+    [6.0, 3.0, 2.0]
+    >>> result, pullback = az.vjp(product, 2.0, 3.0)
+    >>> [float(number) for number in pullback(10.0)]
+    [30.0, 20.0]
     """
     f = as_program(f)
-    chosen = _Argnums(f, _floating(f) if argnums is None else argnums, "vjp")
-
-    def transposed(*args: Any) -> Any:
-        result, pull = _reverse(f, chosen, args[:-1])
-        return (result, *pull(args[-1]))
-
-    if not primals:
-        return Program(transposed, f"vjp({f.name})", [*f.parameters, Parameter("cotangent", None)])
+    transposed = _Transposed("vjp", f, None if argnums is None else _numbers("vjp", f, argnums))
     if any(isinstance(leaf, Expr) for leaf in trees.flatten(primals)[0]):
-        return _reverse(f, chosen, primals)
-    program = vjp(f, argnums=chosen.numbers)
+        pullback = _Pullback(transposed.name, _Function.of(f, f.bind(primals, {})), transposed.argnums)
+        return pullback.result, pullback
+    taken = [parameter.name for parameter in f.parameters]
+    parameters = [*f.parameters, Parameter(_fresh("cotangent", taken), None)]
+    program = Program(transposed, transposed.name, parameters)
+    if not primals:
+        return program
     return f(*primals), lambda cotangent: program(*primals, cotangent)[1:]
 
 
 def jvp(f: Program | Callable[..., Any], primals: Any = None, tangents: Any = None) -> Any:
     """Forward mode: the program of ``(*primals, *tangents)`` giving ``(result, tangent)``.
 
-    There is one tangent for each floating parameter. With ``primals`` and ``tangents`` (tuples) the pair itself.
+    There is one tangent for each parameter that may be floating, with its structure and anything (None, say) at
+    integer leaves. With ``primals`` and ``tangents`` (tuples) the pair itself.
 
     >>> import adze as az
     >>> @az.program
@@ -107,170 +115,247 @@ def jvp(f: Program | Callable[..., Any], primals: Any = None, tangents: Any = No
     (8.0, 12.0)
     """
     f = as_program(f)
-    moving = _floating(f)
-    names = [f.parameters[k] for k in moving]
-    parameters = [*f.parameters, *[Parameter(f"d_{p.name}", p.type, p.static) for p in names]]
-    count = len(f.parameters)
-
-    def pushed(*args: Any) -> Any:
-        return _forward(f, args[:count], dict(zip(moving, args[count:], strict=True)))
-
-    program = Program(pushed, f"jvp({f.name})", parameters)
-    if primals is None:
+    pushed = _Pushed("jvp", f)
+    parameters = list(f.parameters)
+    for number in pushed.moving:
+        parameter = f.parameters[number]
+        name = _fresh(f"d_{parameter.name}", [parameter.name for parameter in parameters])
+        parameters.append(Parameter(name, parameter.type))
+    program = Program(pushed, pushed.name, parameters)
+    if primals is None and tangents is None:
         return program
+    if primals is None or tangents is None:
+        raise TypeError(at_line(f"{pushed.name} takes primals and tangents together, or neither"))
     return program(*primals, *tangents)
 
 
-# How the verbs work: the function becomes a term, the term is differentiated into the builder
+# Which parameters
 
 
-class _Argnums:
-    """The chosen parameters, checked against the program's annotations at once."""
+def _is_single(argnums: Argnums) -> bool:
+    return not isinstance(argnums, Sequence)
 
-    def __init__(self, f: Program, argnums: Argnums, verb: str) -> None:
-        self.single = isinstance(argnums, int)
-        self.numbers = [argnums] if isinstance(argnums, int) else list(argnums)
-        count = len(f.parameters)
-        for k, number in enumerate(self.numbers):
-            if not -count <= number < count:
-                raise ValueError(f"{verb}({f.name}): argnums {number}, but {f.name} has {count} parameter(s)")
-            self.numbers[k] = number % count
-            parameter = f.parameters[number]
-            if parameter.static is not None or (parameter.type is not None and not is_float(parameter.type)):
-                shown = parameter.static.__name__ if parameter.static else parameter.type
-                raise TypeError(
+
+def _numbers(verb: str, f: Program, argnums: Argnums) -> tuple[int, ...]:
+    """The numbers of the chosen parameters, checked against the program's annotations."""
+    numbers = []
+    count = len(f.parameters)
+    for given in argnums if isinstance(argnums, Sequence) else [argnums]:
+        try:
+            number = operator.index(given)
+        except TypeError:
+            raise TypeError(at_line(f"{verb}({f.name}): argnums are integers, not {given!r}")) from None
+        if not -count <= number < count:
+            parameters = "1 parameter" if count == 1 else f"{count} parameters"
+            raise ValueError(at_line(f"{verb}({f.name}): argnums {number}, but {f.name} has {parameters}"))
+        parameter = f.parameters[number]
+        if not _may_be_floating(parameter):
+            shown = f"a static {parameter.static.__name__}" if parameter.static else f"of type {parameter.type}"
+            raise TypeError(
+                at_line(
                     f"{verb}({f.name}): parameter {parameter.name!r} (argnums {number}) is {shown};"
                     " derivatives are taken with respect to floating parameters"
                 )
+            )
+        numbers.append(number % count)
+    return tuple(numbers)
 
 
-def _floating(f: Program) -> list[int]:
-    """The parameters that may have a derivative."""
+def _may_be_floating(parameter: Parameter) -> bool:
+    """Whether some argument of a parameter has floating leaves, as far as its annotation says."""
+    return parameter.static is None and (parameter.type is None or is_float(parameter.type))
+
+
+def _fresh(name: str, taken: Sequence[str]) -> str:
+    """The name, or the first of name2, name3, ... that is not taken."""
+    numbered = (f"{name}{k}" for k in range(2, len(taken) + 3))
+    return next(candidate for candidate in (name, *numbered) if candidate not in taken)
+
+
+# What a verb's program does
+
+
+@dataclass(frozen=True)
+class _Verb:
+    """A verb applied to a program, waiting for arguments. The name is that of the program that it makes."""
+
+    verb: str
+    f: Program
+
+    @property
+    def name(self) -> str:
+        return f"{self.verb}({self.f.name})"
+
+
+@dataclass(frozen=True)
+class _ValueAndGradient(_Verb):
+    argnums: tuple[int, ...]
+    single: bool
+
+    def __call__(self, *args: Any) -> Any:
+        """The value and the gradient, or the gradient alone."""
+        builder = current()
+        builder.origin = user_line()
+        pullback = _Pullback(self.name, _Function.of(self.f, args), self.argnums)
+        result = pullback.result
+        if not isinstance(result, Expr) or result.ndim or result.dtype.kind != "float":
+            shown = result.type if isinstance(result, Expr) else f"a {type(result).__name__}"
+            message = f"{self.name}: the gradient is that of one floating scalar, but {self.f.name} returns {shown}"
+            raise TypeError(at_line(message))
+        gradients = pullback(Expr(builder.literal(1.0, result.dtype), builder))
+        chosen = gradients[0] if self.single else gradients
+        return (result, chosen) if self.verb == "value_and_grad" else chosen
+
+
+@dataclass(frozen=True)
+class _Transposed(_Verb):
+    argnums: tuple[int, ...] | None
+
+    def __call__(self, *args: Any) -> Any:
+        """The result and the cotangents."""
+        pullback = _Pullback(self.name, _Function.of(self.f, args[:-1]), self.argnums)
+        return (pullback.result, *pullback(args[-1]))
+
+
+@dataclass(frozen=True)
+class _Pushed(_Verb):
+    @property
+    def moving(self) -> list[int]:
+        """The parameters that have a tangent."""
+        return [number for number, parameter in enumerate(self.f.parameters) if _may_be_floating(parameter)]
+
+    def __call__(self, *args: Any) -> Any:
+        """The result and its tangent."""
+        builder = current()
+        count = len(self.f.parameters)
+        function = _Function.of(self.f, args[:count])
+        tangents = dict(zip(self.moving, args[count:], strict=True))
+        duals = [Dual(value) for value in function.captured]
+        for number, values in function.leaves.items():
+            name = self.f.parameters[number].name
+            given = tangents.get(number, function.rebuilt(number, [None] * len(values)))
+            tangent = _converted(f"{self.name}: the tangent of {name!r}", given, function.shapes[number], values)
+            duals += [Dual(value, moves) for value, moves in zip(values, tangent, strict=True)]
+        results = function.block.interpret(Forward(builder)).run(Env(), duals)
+
+        def tangent_of(dual: Dual) -> Expr | None:
+            if not is_float(dual.primal.type):
+                return None
+            return Expr(zeros_like(builder, dual.primal) if dual.tangent is None else dual.tangent, builder)
+
+        result = trees.unflatten(function.output, [Expr(dual.primal, builder) for dual in results])
+        return result, trees.unflatten(function.output, [tangent_of(dual) for dual in results])
+
+
+# How the verbs work
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A program at its arguments as a term: what is differentiated."""
+
+    program: Program
+    block: Block  # simplified; its binders are what it captures, then the leaves of its arguments
+    captured: Sequence[Value]
+    leaves: dict[int, list[Value]]  # by number of the parameter; static ones have none
+    shapes: dict[int, trees.Shape]
+    output: trees.Shape
+
+    @staticmethod
+    def of(f: Program, args: Sequence[Any]) -> _Function:
+        builder = current()
+        arguments, leaves, shapes = list(args), {}, {}
+        for number, (parameter, argument) in enumerate(zip(f.parameters, args, strict=True)):
+            if parameter.static:
+                continue
+            like = None if parameter.type is None else element(parameter.type)
+            parts, shapes[number] = trees.flatten(argument)
+            leaves[number] = [as_expr(part, like).value for part in parts]
+        outputs: list[trees.Shape] = []
+
+        def run(*binders: Value) -> Sequence[Value]:
+            expressions = iter([Expr(binder, builder) for binder in binders])
+            for number, values in leaves.items():
+                arguments[number] = trees.unflatten(shapes[number], [next(expressions) for _ in values])
+            results, output = trees.flatten(f.inline(arguments))
+            outputs.append(output)
+            return [as_expr(leaf).value for leaf in results]
+
+        values = [value for parts in leaves.values() for value in parts]
+        body = builder.body([value.type for value in values], run, [value.name for value in values])
+        block, captured = to_block(body.binders, body.results, body.statements)
+        return _Function(f, simplify(block), captured, leaves, shapes, outputs[0])
+
+    def rebuilt(self, number: int, parts: Sequence[Any]) -> Any:
+        """What belongs to the leaves of a parameter, in its structure."""
+        return trees.unflatten(self.shapes[number], parts)
+
+
+class _Pullback:
+    """The result of a function, and how a cotangent of it becomes cotangents of the arguments."""
+
+    def __init__(self, name: str, function: _Function, argnums: Sequence[int] | None) -> None:
+        self.name, self.function = name, function
+        floating = [k for k, values in function.leaves.items() if any(is_float(value.type) for value in values)]
+        self.argnums = floating if argnums is None else argnums
+        for number in self.argnums:
+            if number not in floating:
+                parameter = function.program.parameters[number].name
+                raise TypeError(at_line(f"{name}: parameter {parameter!r} has no floating part to differentiate"))
+        self._sweep_forward(checks=True)
+        output = [Expr(value, current()) for value in self.values]
+        self.result = trees.unflatten(function.output, output)
+
+    def _sweep_forward(self, checks: bool) -> None:
+        """Emit the forward part here; the return part waits in ``pull``, with cells for one cotangent."""
+        function, builder = self.function, current()
+        sweep = Sweep(builder)
+        self.cells: dict[int, list[Cell | None]] = {}
+        entries = [Entry(value) for value in function.captured]
+        for number, values in function.leaves.items():
+            chosen = number in self.argnums
+            cells = [Cell(sweep, value) if chosen and is_float(value.type) else None for value in values]
+            entries += [Entry(value, cell) for value, cell in zip(values, cells, strict=True)]
+            self.cells[number] = cells
+        reverse = Reverse(sweep)
+        reverse.checks = checks
+        self.values, self.pull = function.block.interpret(reverse).run(Env(), entries)
+        reverse.checks = False
+        self.scope, self.used = builder.scopes[-1], False
+
+    def __call__(self, cotangent: Any) -> tuple[Any, ...]:
+        if self.used or current().scopes[-1] is not self.scope:
+            self._sweep_forward(checks=False)
+        self.used = True
+        self.pull(_converted(f"{self.name}: the cotangent", cotangent, self.function.output, self.values))
+        return tuple([self._collected(number) for number in self.argnums])
+
+    def _collected(self, number: int) -> Any:
+        builder = current()
+        totals = [None if cell is None else Expr(cell.total_or_zero(), builder) for cell in self.cells[number]]
+        return self.function.rebuilt(number, totals)
+
+
+def _converted(what: str, given: Any, shape: trees.Shape, values: Sequence[Value]) -> list[Value | None]:
+    """A tangent or cotangent: one value a leaf, of exactly the leaf's type; None at leaves that have none."""
+    leaves, own = trees.flatten(given, none_is_leaf=True)
+    if own != shape:
+        raise TypeError(at_line(f"{what} has another structure than what it belongs to"))
     return [
-        k for k, p in enumerate(f.parameters) if p.static is None and (p.type is None or is_float(p.type))
+        None if leaf is None or not is_float(value.type) else _of_type(what, leaf, value)
+        for leaf, value in zip(leaves, values, strict=True)
     ]
 
 
-def _reified(f: Program, args: Sequence[Any]) -> tuple[Block, list[Value], list[Value], trees.Shape, list[Any]]:
-    """The simplified term of ``f`` at these arguments, what it captures, its leaves, and the result's structure."""
-    builder = current()
-    arguments = []
-    for parameter, argument in zip(f.parameters, args, strict=True):
-        like = element(parameter.type) if parameter.type is not None else None
-        arguments.append(argument if parameter.static else trees.tree_map(lambda x, t=like: as_expr(x, t), argument))
-    dynamic = [a for a, p in zip(arguments, f.parameters, strict=True) if not p.static]
-    leaves, shape = trees.flatten(dynamic)
-    values = [leaf.value for leaf in leaves]
-    outputs: list[trees.Shape] = []
-
-    def run(*binders: Value) -> Sequence[Value]:
-        inner = iter(trees.unflatten(shape, [Expr(binder, builder) for binder in binders]))
-        results = f.inline([a if p.static else next(inner) for a, p in zip(arguments, f.parameters, strict=True)])
-        result_leaves, output = trees.flatten(results)
-        outputs.append(output)
-        return [as_expr(leaf).value for leaf in result_leaves]
-
-    names = [value.name for value in values]
-    body = builder.body([value.type for value in values], run, names)
-    block, captured = to_block(body.binders, body.results, body.statements)
-    return simplify(block), captured, values, outputs[0], arguments
-
-
-def _reverse(f: Program, chosen: _Argnums, args: Sequence[Any]) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    """The result of ``f`` and its pullback, emitted into the program that is being built."""
-    builder = current()
-    block, captured, values, output, arguments = _reified(f, args)
-    sweep = Sweep(builder)
-    cells: dict[int, list[_Cell | None]] = {}
-    entries = [Entry(value) for value in captured]
-    position = 0
-    for k, (parameter, argument) in enumerate(zip(f.parameters, arguments, strict=True)):
-        if parameter.static:
-            continue
-        own: list[_Cell | None] = []
-        for _ in trees.flatten(argument)[0]:
-            value = values[position]
-            position += 1
-            own.append(_Cell(sweep, value) if k in chosen.numbers and is_float(value.type) else None)
-            entries.append(Entry(value, own[-1]))
-        cells[k] = own
-        if k in chosen.numbers and not any(own):
-            raise TypeError(at_line(f"{f.name}: parameter {parameter.name!r} has no floating part to differentiate"))
-    reverse = Reverse(sweep)
-    results, pull = block.interpret(reverse).run(Env(), entries)
-    reverse.stop_checking()
-    result = trees.unflatten(output, [Expr(value, builder) for value in results])
-
-    def pullback(cotangent: Any) -> tuple[Any, ...]:
-        given, shape = trees.flatten(cotangent, none_is_leaf=True)
-        if shape != output:
-            raise TypeError(at_line(f"{f.name}: the cotangent has another structure than the result"))
-        pull(_cotangents(f, given, results))
-        return tuple([_collected(arguments[k], cells[k]) for k in chosen.numbers])
-
-    return result, pullback
-
-
-def _cotangents(f: Program, given: Sequence[Any], results: Sequence[Value]) -> list[Value | None]:
-    cotangents: list[Value | None] = []
-    for leaf, result in zip(given, results, strict=True):
-        if leaf is None or not is_float(result.type):
-            cotangents.append(None)
-            continue
-        x = as_expr(leaf, element(result.type))
-        if x.dtype != element(result.type) or x.ndim != rank(result.type):
-            raise TypeError(at_line(f"{f.name}: a cotangent of type {x.type} for a result of type {result.type}"))
-        cotangents.append(x.value)
-    return cotangents
-
-
-def _collected(argument: Any, cells: Sequence[_Cell | None]) -> Any:
-    """The cotangents of one argument, in its structure."""
-    builder = current()
-
-    def total(cell: _Cell | None) -> Any:
-        if cell is None:
-            return None
-        value = cell.read()
-        return Expr(cell.initial() if value is None else value, builder)
-
-    return trees.unflatten(trees.flatten(argument)[1], [total(cell) for cell in cells])
-
-
-def _value_and_gradient(f: Program, chosen: _Argnums, args: Sequence[Any]) -> tuple[Any, Any]:
-    builder = current()
-    builder.origin = user_line()
-    result, pull = _reverse(f, chosen, args)
-    if not isinstance(result, Expr) or result.ndim or result.dtype.kind != "float":
-        shown = result.type if isinstance(result, Expr) else f"a {type(result).__name__}"
-        raise TypeError(at_line(f"grad takes a program with one floating scalar as result; {f.name} returns {shown}"))
-    gradients = pull(Expr(builder.literal(1.0, result.dtype), builder))
-    return result, gradients[0] if chosen.single else gradients
-
-
-def _forward(f: Program, args: Sequence[Any], tangents: dict[int, Any]) -> tuple[Any, Any]:
-    """The result of ``f`` and its tangent, emitted into the program that is being built."""
-    builder = current()
-    block, captured, values, output, arguments = _reified(f, args)
-    duals = [Dual(value) for value in captured]
-    position = 0
-    for k, (parameter, argument) in enumerate(zip(f.parameters, arguments, strict=True)):
-        if parameter.static:
-            continue
-        leaves, shape = trees.flatten(argument)
-        given, given_shape = trees.flatten(tangents[k], none_is_leaf=True) if k in tangents else ([None] * len(leaves), shape)
-        if shape != given_shape:
-            raise TypeError(at_line(f"{f.name}: the tangent of {parameter.name!r} has another structure"))
-        for _, tangent in zip(leaves, given, strict=True):
-            value = values[position]
-            position += 1
-            duals.append(Dual(value, _cotangents(f, [tangent], [value])[0]))
-    results = block.interpret(Forward(builder))(Env(), duals)
-
-    def tangent_of(dual: Dual) -> Any:
-        if not is_float(dual.primal.type):
-            return None
-        return Expr(zeros_like(builder, dual.primal) if dual.tangent is None else dual.tangent, builder)
-
-    result = trees.unflatten(output, [Expr(dual.primal, builder) for dual in results])
-    return result, trees.unflatten(output, [tangent_of(dual) for dual in results])
+def _of_type(what: str, leaf: Any, value: Value) -> Value:
+    builder, type = current(), value.type
+    x = as_expr(leaf, element(type))
+    if x.type == i64:
+        x = x.astype(element(type))  # a Python number
+    if x.dtype != element(type) or x.ndim != rank(type):
+        raise TypeError(at_line(f"{what} is {x.type}, but belongs to a value of type {type}"))
+    if x.type == type:
+        return x.value
+    for axis in range(rank(type)):
+        same_size(value, axis, x.value, axis, what)
+    return builder.array(builder.sizes(value), lambda *indices: builder.index(x.value, indices))

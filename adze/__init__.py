@@ -15,60 +15,64 @@ compiled. The names here are the public ones; everything else may change.
 
 from typing import TYPE_CHECKING
 
-from .ad import grad, jvp, value_and_grad, vjp
-from .backends.compile import Compiled, compile
-from .core.combinators import (
-    all,
-    any,
-    cond,
-    dot,
-    fori_loop,
-    full,
-    generate,
-    iota,
-    logsumexp,
-    map,
-    matmul,
-    max,
-    mean,
-    min,
-    ones,
-    prod,
-    reduce,
-    size,
-    sum,
-    where,
-    zeros,
-)
-from .core.expr import Expr
-from .core.language import Binding, Language
-from .core.primitive import Conversion, Expansion, Instructions, Libm, Primitive, primitive
-from .core.primitives import abs_ as abs
-from .core.primitives import (
-    cos,
-    exp,
-    expm1,
-    floor_divide,
-    lgamma,
-    log,
-    log1p,
-    maximum,
-    minimum,
-    power,
-    remainder,
-    sign,
-    sin,
-    sqrt,
-    stop_gradient,
-    tanh,
-)
-from .core.program import Instance, Program, interpret, program
-from .core.reify import Reify
-from .core.special import digamma
-from .interpreters.check import check
-from .interpreters.evaluate import evaluate
-from .interpreters.pretty import pretty
-from .interpreters.simplify import simplify
+from typeguard import install_import_hook
+
+# Where programs are built, arguments are checked against the annotations: a wrong one is refused at the user's call.
+with install_import_hook(["adze.core.combinators", "adze.core.primitive", "adze.ad.verbs"]):
+    from .ad import grad, jvp, value_and_grad, vjp
+    from .backends.compile import Compiled, compile
+    from .core.combinators import (
+        all,
+        any,
+        cond,
+        dot,
+        fori_loop,
+        full,
+        generate,
+        iota,
+        logsumexp,
+        map,
+        matmul,
+        max,
+        mean,
+        min,
+        ones,
+        prod,
+        reduce,
+        size,
+        sum,
+        where,
+        zeros,
+    )
+    from .core.expr import Expr
+    from .core.language import Binding, Language
+    from .core.primitive import Conversion, Expansion, Instructions, Libm, Primitive, primitive
+    from .core.primitives import abs_ as abs
+    from .core.primitives import (
+        cos,
+        exp,
+        expm1,
+        floor_divide,
+        lgamma,
+        log,
+        log1p,
+        maximum,
+        minimum,
+        power,
+        remainder,
+        sign,
+        sin,
+        sqrt,
+        stop_gradient,
+        tanh,
+    )
+    from .core.program import Instance, Program, interpret, program
+    from .core.reify import Reify
+    from .core.special import digamma
+    from .interpreters.check import check
+    from .interpreters.evaluate import evaluate
+    from .interpreters.pretty import pretty
+    from .interpreters.simplify import simplify
 
 if TYPE_CHECKING:
     # To a type checker a parameter is the expression that it is inside the program, with its sizes as a remark.

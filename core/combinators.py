@@ -22,6 +22,7 @@ from .indexing import extents_of
 from .primitive import PRIMITIVES
 from .source import at_line, user_line
 from .terms import Failure
+from .trees import Structure
 from .types import Scalar, bool_, dims, element, f64, i64, rank
 
 Function = Callable[..., Any]
@@ -29,7 +30,7 @@ Function = Callable[..., Any]
 # Arrays from indices
 
 
-def generate(shape: Any, f: Function) -> Any:
+def generate(shape: Any, f: Function) -> Structure:
     """The array (or structure of arrays) of ``f(i, j, ...)`` over all indices of a shape.
 
     ``shape`` is a size or a tuple of sizes (integers or i64 expressions). ``f`` may return a scalar, an array (which
@@ -39,7 +40,7 @@ def generate(shape: Any, f: Function) -> Any:
     return _generate(extents, _parameter_names(f, len(extents)), f)
 
 
-def _generate(extents: Sequence[Value], names: Sequence[str], f: Function) -> Any:
+def _generate(extents: Sequence[Value], names: Sequence[str], f: Function) -> Structure:
     builder = current()
     origin = user_line()
     shapes: list[trees.Shape] = []
@@ -59,7 +60,7 @@ def _generate(extents: Sequence[Value], names: Sequence[str], f: Function) -> An
     return trees.unflatten(shapes[0], [Expr(value, builder) for value in values])
 
 
-def map(f: Function, *arrays: Any) -> Any:
+def map(f: Function, *arrays: Any) -> Structure:
     """``f`` applied along the first axis of one or more arrays (structures of arrays count leaf by leaf).
 
     ``map(f, xs, ys)[i] == f(xs[i], ys[i])``; the results are stacked. Raises TypeError when the arrays have no axis
@@ -92,17 +93,17 @@ def iota(n: Any) -> Expr:
     return result
 
 
-def full(shape: Any, value: Any) -> Any:
+def full(shape: Any, value: Any) -> Structure:
     """An array filled with one value (a number or a scalar expression)."""
     return generate(shape, lambda *_: value)
 
 
-def zeros(shape: Any, dtype: Scalar = f64) -> Any:
+def zeros(shape: Any, dtype: Any = f64) -> Structure:
     """An array of zeros."""
     return full(shape, as_expr(0, dtype).astype(dtype))
 
 
-def ones(shape: Any, dtype: Scalar = f64) -> Any:
+def ones(shape: Any, dtype: Any = f64) -> Structure:
     """An array of ones."""
     return full(shape, as_expr(1, dtype).astype(dtype))
 
@@ -115,7 +116,7 @@ def size(x: Any, axis: int = 0) -> Any:
 # Reductions
 
 
-def reduce(op: Function, neutral: Any, xs: Any, axis: int = 0) -> Any:
+def reduce(op: Function, neutral: Any, xs: Any, axis: int = 0) -> Structure:
     """Combine the elements along an axis with an associative ``op`` whose neutral element is ``neutral``.
 
     ``xs`` is an array or a structure of arrays; ``neutral`` and the arguments and results of ``op`` have the structure
@@ -172,60 +173,59 @@ def reduce(op: Function, neutral: Any, xs: Any, axis: int = 0) -> Any:
     return trees.unflatten(tree, [Expr(value, builder) for value in build(())])
 
 
-def _named_reduction(x: Any, axis: int | None, primitive: str, neutral: Callable[[Scalar], Any]) -> Any:
-    x = as_expr(x)
-    if x.dtype == bool_ and primitive not in ("logical_and", "logical_or"):
-        x = x.astype(i64)
-    if x.ndim == 0:
-        return x
+def _named_reduction(x: Any, axis: int | None, primitive: str, neutral: Callable[[Scalar], Any]) -> Expr:
+    total = as_expr(x)
+    if total.dtype == bool_ and primitive not in ("logical_and", "logical_or"):
+        total = total.astype(i64)
     row = PRIMITIVES[primitive]
     if axis is not None:
-        return reduce(row, neutral(x.dtype), x, axis)
-    while x.ndim:
-        x = reduce(row, neutral(x.dtype), x, x.ndim - 1)
-    return x
+        return reduce(row, neutral(total.dtype), total, axis)
+    while total.ndim:
+        total = reduce(row, neutral(total.dtype), total, total.ndim - 1)
+    return total
 
 
-def sum(x: Any, axis: int | None = None) -> Any:
+def sum(x: Any, axis: int | None = None) -> Expr:
     """The sum over one axis, or over all (the default). Booleans count as integers."""
     return _named_reduction(x, axis, "add", lambda scalar: 0)
 
 
-def prod(x: Any, axis: int | None = None) -> Any:
+def prod(x: Any, axis: int | None = None) -> Expr:
     """The product over one axis, or over all."""
     return _named_reduction(x, axis, "multiply", lambda scalar: 1)
 
 
-def max(x: Any, axis: int | None = None) -> Any:
+def max(x: Any, axis: int | None = None) -> Expr:
     """The largest element over one axis, or over all; minus infinity (integers: the least value) of nothing."""
     return _named_reduction(x, axis, "maximum", lambda scalar: _extreme(scalar, -1))
 
 
-def min(x: Any, axis: int | None = None) -> Any:
+def min(x: Any, axis: int | None = None) -> Expr:
     """The smallest element over one axis, or over all; infinity (integers: the largest value) of nothing."""
     return _named_reduction(x, axis, "minimum", lambda scalar: _extreme(scalar, 1))
 
 
-def any(x: Any, axis: int | None = None) -> Any:
+def any(x: Any, axis: int | None = None) -> Expr:
     """Whether some element is true."""
     return _named_reduction(as_expr(x).astype(bool_), axis, "logical_or", lambda scalar: False)
 
 
-def all(x: Any, axis: int | None = None) -> Any:
+def all(x: Any, axis: int | None = None) -> Expr:
     """Whether all elements are true."""
     return _named_reduction(as_expr(x).astype(bool_), axis, "logical_and", lambda scalar: True)
 
 
-def mean(x: Any, axis: int | None = None) -> Any:
+def mean(x: Any, axis: int | None = None) -> Expr:
     """The mean over one axis, or over all."""
     x = as_expr(x)
     count: Any = 1
     for n in x.shape if axis is None else (x.shape[_axis(x, axis)],):
         count = n * count
-    return sum(x, axis) / count
+    average: Expr = sum(x, axis) / count
+    return average
 
 
-def logsumexp(x: Any, axis: int | None = None) -> Any:
+def logsumexp(x: Any, axis: int | None = None) -> Expr:
     """``log(sum(exp(x)))`` over one axis, or over all, without overflow; minus infinity of nothing.
 
     Its gradient does not go through the maximum that is subtracted.
@@ -237,12 +237,12 @@ def logsumexp(x: Any, axis: int | None = None) -> Any:
     return finite + PRIMITIVES["log"](sum(PRIMITIVES["exp"](x - spread), axis))
 
 
-def dot(a: Any, b: Any) -> Any:
+def dot(a: Any, b: Any) -> Expr:
     """The inner product of two vectors, or the matrix product, as ``np.dot`` for up to two dimensions."""
     return matmul(a, b)
 
 
-def matmul(a: Any, b: Any) -> Any:
+def matmul(a: Any, b: Any) -> Expr:
     """The matrix product of matrices and vectors, as ``a @ b``: the last axis of a against the first of b."""
     a, b = promoted([a, b])
     if a.ndim not in (1, 2) or b.ndim not in (1, 2):
@@ -268,7 +268,7 @@ def matmul(a: Any, b: Any) -> Any:
 # Control
 
 
-def cond(test: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -> Any:
+def cond(test: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -> Structure:
     """The result of ``then()`` where a scalar bool holds, of ``orelse()`` elsewhere; only that branch is run.
 
     Both return one structure with the same types; Python numbers adopt the type of the other branch. Raises TypeError
@@ -374,7 +374,7 @@ def _is_elementwise(value: Value) -> bool:
     return True
 
 
-def fori_loop(lower: Any, upper: Any, body: Function, init: Any) -> Any:
+def fori_loop(lower: Any, upper: Any, body: Function, init: Any) -> Structure:
     """``for i in range(lower, upper): state = body(i, state)``: the final state.
 
     ``lower`` and ``upper`` are integers or i64 expressions; the state is any structure whose types do not change.

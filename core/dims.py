@@ -175,18 +175,56 @@ class Dim:
             return 0
         return self.terms[0][1] if self.terms[0][0] == () else None
 
-    def is_nonnegative(self) -> bool:
-        """Provably at least zero, since the sizes of a call are; an opaque size may be any integer."""
-        return all(c >= 0 and all(map(_is_nonnegative, monomial)) for monomial, c in self.terms)
+    def is_nonnegative(self, depth: int = 4) -> bool:
+        """Provably at least zero, since the sizes of a call are; an opaque size may be any integer.
+
+        A minimum or maximum is one of its two operands, and at most or at least the other one; so many of them are
+        looked into as ``depth`` says.
+        """
+        if all(c >= 0 and all(map(_is_nonnegative, monomial)) for monomial, c in self.terms):
+            return True
+        for monomial, c in self.terms:
+            match monomial:
+                case (Compound(("min" | "max") as operator, left, right),) if depth:
+                    rest = Dim({m: k for m, k in self.terms if m is not monomial})
+                    either = ((rest + side * c).is_nonnegative(depth - 1) for side in (left, right))
+                    return any(either) if (c > 0) == (operator == "max") else all(either)
+        return False
 
     def compare(self, other: Dim) -> bool | None:
         """True when equal, False when different for all sizes, None when it depends on the sizes."""
-        difference = self - other
+        difference = (self - other)._with_maxima()
         if not difference.terms:
             return True
         signs = {c > 0 for _, c in difference.terms}
         has_constant = difference.terms[-1][0] == ()
         return False if has_constant and len(signs) == 1 else None
+
+    def _with_maxima(self) -> Dim:
+        """Minima written as ``a + b - max(a, b)`` and constants taken out of maxima, which makes more dims equal.
+
+        >>> Dim.parse("n - min(1, n)").compare(Dim.parse("max(n - 1, 0)"))
+        True
+        """
+        total = Dim({})
+        for monomial, c in self.terms:
+            product = Dim.of(c)
+            for atom in monomial:
+                match atom:
+                    case Compound(("min" | "max") as operator, left, right):
+                        a, b = left._with_maxima(), right._with_maxima()
+                        shift = min(a._constant_term, b._constant_term)
+                        first, second = sorted((a - shift, b - shift), key=str)
+                        highest = Dim.atom(Compound("max", first, second)) + shift
+                        product *= highest if operator == "max" else a + b - highest
+                    case _:
+                        product *= Dim.atom(atom)
+            total += product
+        return total
+
+    @property
+    def _constant_term(self) -> int:
+        return self.terms[-1][1] if self.terms and self.terms[-1][0] == () else 0
 
     def atoms(self) -> set[DimAtom]:
         """Every name and opaque size that occurs, inside quotients and extrema too."""
@@ -238,7 +276,7 @@ class Dim:
         if not self.terms:
             return "0"
         text = ""
-        for monomial, c in self.terms:
+        for monomial, c in sorted(self.terms, key=lambda term: term[1] < 0):
             alone = len(monomial) == 1 and c == 1
             body = "*".join([str(atom) if alone else _factor(atom) for atom in monomial])
             magnitude = abs(c)

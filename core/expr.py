@@ -117,12 +117,12 @@ class Expr:
     def __rpow__(self, other: Any) -> Expr:
         return _operator("power", other, self)
 
-    def __matmul__(self, other: Any) -> Any:
+    def __matmul__(self, other: Any) -> Expr:
         from .combinators import matmul
 
         return matmul(self, other)
 
-    def __rmatmul__(self, other: Any) -> Any:
+    def __rmatmul__(self, other: Any) -> Expr:
         from .combinators import matmul
 
         return matmul(other, self)
@@ -168,7 +168,7 @@ class Expr:
 
     __hash__ = object.__hash__
 
-    def astype(self, scalar: Scalar) -> Expr:
+    def astype(self, scalar: Any) -> Expr:
         """The elements converted to another scalar type, as NumPy's ``astype`` does."""
         return self if self.dtype == scalar else elementwise(PRIMITIVES[scalar.name], [self])
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from .trees import Structure
 from .types import Scalar
 
 Rule = Callable[..., Sequence[Callable[[Any], Any] | None]]
@@ -80,16 +81,18 @@ class Primitive:
     mixed: bool = False  # operands may differ in type (conversions have one operand of any type)
     cost: int = 1  # about how many additions it is worth
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any) -> Structure:
         """Apply elementwise; the result is an expression when an argument is one."""
         if len(arguments) != self.arity:
             raise TypeError(f"{self.name} takes {self.arity} argument(s), got {len(arguments)}")
         for argument in arguments:
             apply = getattr(argument, "apply_primitive", None)
             if apply is not None:
-                return apply(self, arguments)
+                expression: Structure = apply(self, arguments)
+                return expression
         with np.errstate(all="ignore"):
-            return self.numpy(*arguments)
+            number: Structure = self.numpy(*arguments)
+            return number
 
     def result_type(self, types: Sequence[Scalar]) -> Scalar:
         """The type of the result; TypeError says what the operation takes when the operands do not fit."""

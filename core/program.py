@@ -29,7 +29,7 @@ from .types import ArrayType, Scalar, Type, dims, element, rank
 B = TypeVar("B")
 
 # How a program called with arrays is run: entered by the backends under the name "default".
-RUNNERS: dict[str, Callable[[Instance, Sequence[Any]], Any]] = {}
+RUNNERS: dict[str, Callable[[Instance, Sequence[Any]], trees.Structure]] = {}
 
 
 @dataclass
@@ -111,7 +111,7 @@ class Program:
 
     # Calls
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> trees.Structure:
         """Inline the program among expressions, or run it on arrays."""
         arguments = self.bind(args, kwargs)
         if any(isinstance(leaf, Expr) for leaf in trees.flatten(arguments)[0]):
@@ -147,7 +147,7 @@ class Program:
     def dynamic(self) -> tuple[Parameter, ...]:
         return tuple([parameter for parameter in self.parameters if not parameter.static])
 
-    def inline(self, arguments: Sequence[Any]) -> Any:
+    def inline(self, arguments: Sequence[Any]) -> trees.Structure:
         """Apply the function to expressions, after checking them against the annotations."""
         sizes: dict[str, tuple[Dim, Value, int]] = {}
         checked = []
@@ -193,9 +193,10 @@ class Program:
             message = f"{self.name}: axis {axis} of {parameter.name!r} is {dim} = {{0}}, got {{1}}"
             builder.require(builder.primitive("equal", *values), Failure("size", message, user_line()), values)
 
-    def apply(self, arguments: Sequence[Any]) -> Any:
+    def apply(self, arguments: Sequence[Any]) -> trees.Structure:
         """The function's result on arguments that are ready."""
-        return self.function(*arguments)
+        result: trees.Structure = self.function(*arguments)
+        return result
 
     # Instances
 
@@ -286,7 +287,7 @@ def program(function: Callable[..., Any]) -> Program:
     >>> @az.program
     ... def norm2(x: az.Array[az.f64, "n"]) -> az.f64:
     ...     return az.sum(x * x)
-    >>> float(norm2(np.array([3.0, 4.0])))
+    >>> float(norm2([3.0, 4.0]))
     25.0
     """
     parameters, result = read_parameters(function)

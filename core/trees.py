@@ -14,7 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+
+    class Structure(Any):  # type: ignore[misc]
+        """A structured value, or a leaf. To a type checker it is whatever the context takes it for."""
+else:
+    Structure = Any
 
 
 @dataclass(frozen=True)
@@ -53,9 +60,10 @@ def flatten(tree: Any, none_is_leaf: bool = False) -> tuple[list[Any], Shape]:
     return leaves, shape_of(tree)
 
 
-def unflatten(shape: Shape, leaves: Sequence[Any]) -> Any:
+def unflatten(shape: Shape, leaves: Sequence[Any]) -> Structure:
     """The structure of this shape with these leaves."""
-    return _build(shape, iter(leaves))
+    structure: Structure = _build(shape, iter(leaves))
+    return structure
 
 
 def _build(shape: Shape, leaves: Iterator[Any]) -> Any:
@@ -71,7 +79,7 @@ def _build(shape: Shape, leaves: Iterator[Any]) -> Any:
     return shape.container(values)
 
 
-def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
+def tree_map(function: Callable[[Any], Any], tree: Any) -> Structure:
     """The structure with the function applied to each leaf."""
     leaves, shape = flatten(tree)
     return unflatten(shape, [function(leaf) for leaf in leaves])

@@ -106,9 +106,8 @@ class Embed(Language[Atom, Operation, Block]):
     ) -> Block:
         def run(env: Entries, arguments: Sequence[Value]) -> list[Value]:
             builder = self.builder
+            name_arguments(arguments, names)
             env = env.enter([self.entry(argument) for argument in arguments])
-            for name, argument in zip(names, arguments, strict=True):
-                argument.name = argument.name or name
             outer = builder.origin
             for operation, _, origin in bindings:
                 builder.origin = origin
@@ -117,6 +116,13 @@ class Embed(Language[Atom, Operation, Block]):
             return [result(env) for result in results]
 
         return run
+
+
+def name_arguments(arguments: Sequence[object], names: Sequence[str]) -> None:
+    """Give binders that a block is entered with the names of its parameters, where they have none."""
+    for argument, name in zip(arguments, names, strict=True):
+        if isinstance(argument, Value) and argument.source is None and argument.atom is None and not argument.name:
+            argument.name = name
 
 
 def accumulate(builder: Builder, initials: Sequence[Value], body: Callable[..., Sequence[Value]]) -> tuple[Value, ...]:

@@ -9,8 +9,8 @@ x)``, ``max``, ``min``, ``prod``, ``any``, ``all`` are reductions over i; ``redu
 operator; ``loop i < n with s = a`` runs one step after the other and says with ``next`` what the state becomes;
 ``yield`` gives the value of a block; ``accumulate a = x`` starts a total to which the statements inside add.
 
-The text of a program is the same in every run, so tests compare it. (``resolved.py`` turns indices into records that know
-how often they are used; this module prints them, operation by operation.)
+The text of a program is the same in every run, so tests compare it. (``resolved.py`` turns indices into records that
+know how often they are used; this module prints them, operation by operation.)
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from ..core.types import ArrayType, dims
 from .resolved import Argument, Bound, ResolvedBlock, ResolvedOperation, reduction_name, resolve, square
 
 INLINE = 56  # the longest expression that is printed where it is used
-READ = 12  # the longest read of an array that is printed wherever it is used
+REDUCED = 80  # the longest expression inside a reduction
+SHORT = 12  # the longest read of an array or comparison that is printed wherever it is used
 LINE = 96  # the longest line that holds a loop and its body
 
 # Precedence, loosest first
@@ -172,7 +173,7 @@ class _Printer:
         if level == COMPARE:
             operation.results[0].comparison = parts
         elif level == AND:
-            chain = [arg.comparison if isinstance(arg, Bound) and arg.uses == 1 else None for arg in args]
+            chain = [arg.comparison if isinstance(arg, Bound) and arg.precedence == COMPARE else None for arg in args]
             match chain:
                 case [(low, ("<" | "<=") as first, middle), (same, ("<" | "<=") as second, high)] if middle == same:
                     return f"{low} {first} {middle} {second} {high}", COMPARE
@@ -194,7 +195,7 @@ class _Printer:
                     break
                 operation = inner
             body = self.inline(element)
-        if body is None or len(body[0][0]) > INLINE:
+        if body is None or len(body[0][0]) > REDUCED:
             self.count = count
             return None
         return f"{name}({', '.join(ranges)}: {body[0][0]})", ATOM
@@ -268,9 +269,14 @@ class _Printer:
                 self.statement(operation, None)
                 continue
             value = operation.results[0]
-            once = value.uses <= 1 and not value.inside and len(expression[0]) <= INLINE
-            read = operation.op == "index" and not value.hint and len(expression[0]) <= READ
-            if once or read or value.fill is not None:
+            once = (
+                value.uses <= 1
+                and not value.inside
+                and len(expression[0]) <= (REDUCED if operation.op == "reduce" else INLINE)
+            )
+            cheap = operation.op == "index" or value.comparison is not None
+            short = cheap and not value.hint and len(expression[0]) <= SHORT
+            if once or short or value.fill is not None:
                 value.text, value.precedence = expression
             else:
                 self.line(f"{self.bind(value)} = {expression[0]}")
@@ -293,7 +299,19 @@ class _Printer:
             else:
                 self.line(f"{give} {expression[0]}")
         elif block.results:
-            self.line(f"{give} {', '.join(map(self.atom, block.results))}")
+            self.give(give, [self.atom(result) for result in block.results])
+
+    def give(self, keyword: str, results: Sequence[str]) -> None:
+        """What a block gives, on as many lines as it has results if they do not fit on one."""
+        text = f"{keyword} {', '.join(results)}"
+        if len(text) + 2 * self.depth <= LINE or len(results) == 1:
+            self.line(text)
+            return
+        self.line(f"{keyword} (")
+        with self.indented():
+            for result in results:
+                self.line(f"{result},")
+        self.line(")")
 
     def statement(self, operation: ResolvedOperation, give: str | None) -> None:
         """An operation with lines of its own: its results get names, or are given by the block."""
@@ -443,7 +461,7 @@ def pretty(program: Program | Instance | Block, *, simplified: bool = True) -> s
     ...     return az.sum(x * x)
     >>> print(az.pretty(norm2))
     def norm2(x: f64[n]) -> f64:
-      return sum(i < n: x[i] * x[i])
+      return sum(i < n: x[i] ** 2)
     """
     if isinstance(program, Block):
         return _text("program", program, program.names, None)
@@ -463,24 +481,23 @@ def _text(name: str, block: Block, names: Sequence[str], outputs: trees.Shape | 
     for value, hint in zip(resolved.binders, names, strict=True):
         value.hint = hint or "x"
         parameters.append(f"{printer.bind(value)}: {value.type}")
-    structure = outputs or trees.Shape(tuple, (), (trees.LEAF,) * len(resolved.results))
-    if structure.container in (None, tuple):
-        if len(resolved.results) == structure.leaves and all(s.container is None for s in structure.inner):
-            printer.body(resolved, "return")
-    if not printer.lines or not _ends(printer.lines):
+    several = trees.Shape(tuple, (), (trees.LEAF,) * len(resolved.results))
+    structure = outputs or (trees.LEAF if len(resolved.results) == 1 else several)
+    if structure == trees.LEAF or (structure.container is tuple and len(structure.inner) == structure.leaves != 1):
+        printer.body(resolved, "return")
+    else:
         printer.operations(resolved.operations)
         printer.line("return " + _structured(structure, [printer.atom(result) for result in resolved.results]))
     types = _structured(structure, [str(type) for type in block.types])
     constants = [f"  {given} = {_content(constant)}" for constant, given in printer.constants.items()]
-    return "\n".join([f"def {name}({', '.join(parameters)}) -> {types}:", *constants, *printer.lines])
-
-
-def _ends(lines: Sequence[str]) -> bool:
-    return any(line.startswith("  return") for line in lines)
+    header = f"def {name}({', '.join(parameters)}) -> {types}:"
+    if len(header) > LINE:
+        header = "\n".join([f"def {name}(", *[f"  {parameter}," for parameter in parameters], f") -> {types}:"])
+    return "\n".join([header, *constants, *printer.lines])
 
 
 def _structured(shape: trees.Shape, leaves: Sequence[str]) -> str:
-    """The leaves in their containers; the outermost tuple without parentheses is for ``return`` only."""
+    """The leaves in their containers."""
     if shape.container is None:
         return leaves[0]
     if shape.container is type(None):

@@ -312,20 +312,21 @@ def _reads_in_order(value: Value, binders: list[Value]) -> Value | None:
 
 
 def _reduce(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
-    element = bodies[0]
-    if operator_name(bodies[1]) == "add" and len(element.results) == 1 and _is_zero(element.results[0]):
+    """A sum of zeros is zero."""
+    element, operator = bodies
+    if len(element.results) == 1 and _is_zero(element.results[0]) and component_operator(operator) == "add":
         return [element.results[0]]
     return None
 
 
-def operator_name(operator: Body) -> str | None:
-    """The primitive that an operator's body applies to its two elements, if that is all it does."""
-    if len(operator.results) == 1 and operator.results[0].source is not None:
-        source = operator.results[0].source
-        if source.op == "primitive" and set(source.args) == set(operator.binders) and len(source.args) == 2:
-            row: Primitive = source.static[0]
-            if row.commutative or source.args == operator.binders or row.name in ("minimum", "maximum"):
-                return row.name
+def component_operator(operator: Body, component: int = 0) -> str | None:
+    """The primitive that an operator applies to one component of its two elements, if that is all it does there."""
+    source = operator.results[component].source
+    mates = operator.binders[component], operator.binders[len(operator.results) + component]
+    if source is not None and source.op == "primitive" and len(source.args) == 2 and set(source.args) == set(mates):
+        row: Primitive = source.static[0]
+        if row.commutative or source.args == mates or row.name in ("minimum", "maximum"):
+            return row.name
     return None
 
 

@@ -25,7 +25,7 @@ from ..core.placement import to_block
 from ..core.primitive import Primitive
 from ..core.terms import Block, Constant, Failure
 from ..core.types import Accumulator, ArrayType, Scalar, Type
-from .embed import accumulate
+from .embed import accumulate, name_arguments
 from .rules import rewrite
 
 ROUNDS = 8
@@ -394,9 +394,7 @@ class _Block:
     def _bindings(self, env: Env[_Entry], arguments: Sequence[_Entry], entered: int | None) -> Env[_Entry]:
         """Emit what is needed; the result that will be entered by an index is delayed if it is used for that alone."""
         builder, outer = current(), current().origin
-        for name, argument in zip(self.names, arguments, strict=True):
-            if isinstance(argument, Value) and argument.source is None and not argument.name:
-                argument.name = name
+        name_arguments(arguments, self.names)
         env = env.enter(arguments)
         for binding, step in zip(self.bindings, self.steps, strict=True):
             if not step.needed:

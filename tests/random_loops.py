@@ -129,7 +129,9 @@ class Draw:
             case 1:
                 return at(GRID, self.row(0), self.column(0))
             case 2:
-                return apply(self.choose(("add", "subtract", "minimum")), self.number(depth - 1), self.number(depth - 1))
+                return apply(
+                    self.choose(("add", "subtract", "minimum")), self.number(depth - 1), self.number(depth - 1)
+                )
             case 3:
                 return apply("multiply", const(self.choose((-1.0, 2.0)), f64), self.number(depth - 1))
             case 4:

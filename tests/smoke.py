@@ -19,9 +19,7 @@ def check_installation() -> None:
     assert az.__file__ is not None
     package = Path(az.__file__).parent
     site = Path(sysconfig.get_path("purelib"))
-    assert package.resolve() == (site / "adze").resolve(), (
-        f"adze was imported from {package}, not from {site}"
-    )
+    assert package.resolve() == (site / "adze").resolve(), f"adze was imported from {package}, not from {site}"
     for name in ("core", "interpreters", "ad", "backends"):
         folder = package / name
         assert folder.is_dir() and not folder.is_symlink(), f"{folder} is not a real folder"

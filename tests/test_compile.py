@@ -209,3 +209,18 @@ def test_options_are_checked() -> None:
 def test_terms_pickle() -> None:
     term = mixed.at().term
     assert pickle.loads(pickle.dumps(term)) == term
+
+
+def test_the_gradient_of_a_minimum_finds_its_place_whatever_the_rounding() -> None:
+    """Forward and return sweep compute a distance in different loops; the place of the least must not depend on that."""
+
+    @az.program
+    def cost(points: az.Array[az.f64, "n d"], centroids: az.Array[az.f64, "k d"]) -> az.f64:
+        return az.sum(az.map(lambda p: az.min(az.map(lambda c: az.sum((p - c) ** 2), centroids)), points))
+
+    generator = np.random.default_rng(0)
+    points, centroids = generator.normal(size=(500, 16)), generator.normal(size=(10, 16))
+    nearest = np.argmin(((points[:, None] - centroids) ** 2).sum(axis=-1), axis=1)
+    expected = np.zeros_like(centroids)
+    np.add.at(expected, nearest, 2 * (centroids[nearest] - points))
+    np.testing.assert_allclose(az.compile(az.grad(cost, argnums=1))(points, centroids), expected, rtol=1e-10)

@@ -55,9 +55,7 @@ def test_imports_never_point_up(folder: str) -> None:
     for file in sorted((ROOT / folder).rglob("*.py")):
         for line, name in imported(file):
             parts = name.split(".")
-            if parts[0] in MAY_IMPORT or (
-                parts[0] == "adze" and parts[1:2] not in [[f] for f in MAY_IMPORT[folder]]
-            ):
+            if parts[0] in MAY_IMPORT or (parts[0] == "adze" and parts[1:2] not in [[f] for f in MAY_IMPORT[folder]]):
                 wrong.append(f"{file.relative_to(ROOT)}:{line}: {name}")
     assert not wrong, f"{folder} may import only {sorted(MAY_IMPORT[folder])} of adze: " + ", ".join(wrong)
 

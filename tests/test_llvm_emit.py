@@ -159,9 +159,7 @@ def test_gathers_and_scatters(scalar: Scalar, kind: str) -> None:
         put(wide, "i", 0, at(square, "i", apply("subtract", n, const(1)))),
         put(wide, last, last, at(square, "i", "i")),
     )
-    function = Function(
-        "f", ("n",), (where, a, square), (*out, wide), (loop("i", "n", *body, kind=kind, factor=16),)
-    )
+    function = Function("f", ("n",), (where, a, square), (*out, wide), (loop("i", "n", *body, kind=kind, factor=16),))
     executable = compiled(function)
     for size in SIZES:
         permutation = np.random.default_rng(3).permutation(size).astype(np.int64)
@@ -194,7 +192,8 @@ def test_mutable_variables_that_vary_and_that_do_not() -> None:
         Declare("count", const(0)),
         Declare("best", const(-math.inf, f64)),
         loop(
-            "k", "m",
+            "k",
+            "m",
             If(
                 apply("equal", apply("remainder", var("k"), const(2)), const(0)),
                 (Assign("best", apply("maximum", best, at(a, "k", "i"))),),
@@ -288,8 +287,12 @@ def test_reductions(scalar: Scalar, name: str) -> None:
     neutral = const({"add": 0, "multiply": 1}.get(name, lowest), scalar)
     total = var("t", scalar)
     inner = loop(
-        "i", "n", Assign("t", apply(name, total, at(a, "k", "i"))),
-        kind="lanes", factor=16, reductions=(Reduction("t", lookup(name), neutral),),
+        "i",
+        "n",
+        Assign("t", apply(name, total, at(a, "k", "i"))),
+        kind="lanes",
+        factor=16,
+        reductions=(Reduction("t", lookup(name), neutral),),
     )
     for kind, factor in (("sequential", 1), ("parallel", 1), ("jam", 3)):
         body = loop("k", "m", Declare("t", const(1, scalar)), inner, put(b, "k", total), kind=kind, factor=factor)
@@ -307,14 +310,19 @@ def test_a_dot_product_and_a_conditional_count_in_one_loop() -> None:
     a, b, dot, count = Buffer("a", f64, (n,)), Buffer("b", f64, (n,)), Buffer("dot", f64, ()), Buffer("count", i64, ())
     positive = apply("greater", at(a, "i"), const(0.0, f64))
     body = loop(
-        "i", "n",
+        "i",
+        "n",
         Assign("d", fma(at(a, "i"), at(b, "i"), var("d", f64))),
         Assign("c", Select(positive, apply("add", var("c"), const(1)), var("c"), i64)),
-        kind="lanes", factor=32,
+        kind="lanes",
+        factor=32,
         reductions=(Reduction("d", lookup("add"), const(0.0, f64)), Reduction("c", lookup("add"), const(0))),
     )
     function = Function(
-        "f", ("n",), (a, b), (dot, count),
+        "f",
+        ("n",),
+        (a, b),
+        (dot, count),
         (Declare("d", const(0.0, f64)), Declare("c", const(0)), body, put(dot, var("d", f64)), put(count, var("c"))),
     )
     executable = compiled(function)
@@ -463,8 +471,12 @@ def chain(scalar: Scalar = f64) -> Function:
         loop("j", "m", put(t, "j", apply("sin", at(a, "i", "j"))), kind="lanes", factor=16),
         Declare("s", const(0.0, scalar)),
         loop(
-            "j", "m", Assign("s", apply("add", total, at(t, "j"))),
-            kind="lanes", factor=16, reductions=(Reduction("s", lookup("add"), const(0.0, scalar)),),
+            "j",
+            "m",
+            Assign("s", apply("add", total, at(t, "j"))),
+            kind="lanes",
+            factor=16,
+            reductions=(Reduction("s", lookup("add"), const(0.0, scalar)),),
         ),
         put(b, "i", total),
     )

@@ -49,18 +49,30 @@ PRODUCT = Function(
     (C,),
     (
         loop(
-            "i", "n",
+            "i",
+            "n",
             loop(
-                "j", "m",
+                "j",
+                "m",
                 Declare("t", const(0.0, f64)),
-                loop("k", "l", Assign("t", fma(
-                    at(Buffer("a", f64, (n, var("l"))), "i", "k"),
-                    at(Buffer("b", f64, (var("l"), m)), "k", "j"), var("t", f64),
-                ))),
+                loop(
+                    "k",
+                    "l",
+                    Assign(
+                        "t",
+                        fma(
+                            at(Buffer("a", f64, (n, var("l"))), "i", "k"),
+                            at(Buffer("b", f64, (var("l"), m)), "k", "j"),
+                            var("t", f64),
+                        ),
+                    ),
+                ),
                 put(C, "i", "j", var("t", f64)),
-                kind="lanes", factor=32,
+                kind="lanes",
+                factor=32,
             ),
-            kind="jam", factor=4,
+            kind="jam",
+            factor=4,
         ),
     ),
 )
@@ -70,7 +82,9 @@ PRODUCT = Function(
 
 
 def test_the_worked_example_prints_as_in_the_header() -> None:
-    assert text(PRODUCT) == """\
+    assert (
+        text(PRODUCT)
+        == """\
 product(n, m, l; a: f64[n, l], b: f64[l, m]) -> c: f64[n, m]
   jam i < n by 4
     lanes j < m by 32
@@ -78,6 +92,7 @@ product(n, m, l; a: f64[n, l], b: f64[l, m]) -> c: f64[n, m]
       for k < l
         t = fma(a[i, k], b[k, j], t)
       c[i, j] = t"""
+    )
 
 
 def test_every_statement_prints() -> None:
@@ -85,7 +100,8 @@ def test_every_statement_prints() -> None:
     total = Reduction("t", lookup("add"), const(0.0, f64))
     half = apply("multiply", const(0.5, f64), apply("add", at(A, "i", "j"), const(-1.0, f64)))
     body = loop(
-        "i", "n",
+        "i",
+        "n",
         Allocate(scratch),
         Declare("t", const(0.0, f64)),
         loop("j", "m", Assign("t", apply("add", var("t", f64), half)), kind="lanes", factor=8, reductions=(total,)),
@@ -95,10 +111,13 @@ def test_every_statement_prints() -> None:
             (Let("x", apply("exp", var("t", f64))), put(C, "i", 0, var("x", f64))),
             (put(C, "i", 0, Select(const(True, bool_), var("t", f64), const(2.0, f64), f64)),),
         ),
-        kind="parallel", grain=const(4),
+        kind="parallel",
+        grain=const(4),
     )
     check(function(body))
-    assert text(function(body)) == """\
+    assert (
+        text(function(body))
+        == """\
 f(n, m; a: f64[n, m], b: f64[n]) -> c: f64[n, m]
   parallel i < n grain 4
     temporary s: f64[m]
@@ -111,6 +130,7 @@ f(n, m; a: f64[n, m], b: f64[n]) -> c: f64[n, m]
       c[i, 0] = x
     else
       c[i, 0] = select(True, t, 2.0)"""
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,8 +141,10 @@ f(n, m; a: f64[n, m], b: f64[n]) -> c: f64[n, m]
         (apply("multiply", apply("add", n, m), const(-2)), "(n + m) * -2"),
         (apply("power", const(2.0, f64), apply("negative", var("x", f64))), "2.0 ** negative(x)"),
         (apply("equal", apply("less", n, m), apply("less", m, n)), "(n < m) == (m < n)"),
-        (apply("logical_and", apply("less", n, m), apply("logical_not", const(False, bool_))),
-         "n < m and logical_not(False)"),
+        (
+            apply("logical_and", apply("less", n, m), apply("logical_not", const(False, bool_))),
+            "n < m and logical_not(False)",
+        ),
     ],
 )
 def test_operators_print_with_the_parentheses_they_need(expression: Any, wanted: str) -> None:
@@ -198,8 +220,10 @@ BROKEN: dict[str, tuple[str, tuple[Statement, ...]]] = {
     ),
     "reduction in copies": (
         "t is declared outside",
-        (Declare("t", total0), lanes(loop("i", "n", Assign("t", apply("add", total, total0)), kind="jam", factor=2),
-                                     reductions=(adds,))),
+        (
+            Declare("t", total0),
+            lanes(loop("i", "n", Assign("t", apply("add", total, total0)), kind="jam", factor=2), reductions=(adds,)),
+        ),
     ),
     "allocated in lanes": ("no buffer is allocated", (lanes(Allocate(Buffer("s", f64, (n,)))),)),
     "allocated by data": (
@@ -222,25 +246,31 @@ def test_what_breaks_the_rules_is_refused(case: str) -> None:
 def test_what_keeps_the_rules_passes() -> None:
     check(PRODUCT)
     masked = Select(apply("less", at(B, "j"), total0), apply("add", total, at(B, "j")), total, f64)
-    check(function(
-        loop(
-            "i", "n",
-            Declare("t", total0),
-            lanes(Assign("t", masked), Assign("t", fma(at(B, "j"), at(B, "j"), total)), reductions=(adds,)),
-            lanes(put(C, "i", "j", total)),
-            kind="parallel",
-        ),
-        Let("count", apply("i64", at(B, 0))),
-        Allocate(Buffer("s", f64, (var("count"),))),
-    ))
+    check(
+        function(
+            loop(
+                "i",
+                "n",
+                Declare("t", total0),
+                lanes(Assign("t", masked), Assign("t", fma(at(B, "j"), at(B, "j"), total)), reductions=(adds,)),
+                lanes(put(C, "i", "j", total)),
+                kind="parallel",
+            ),
+            Let("count", apply("i64", at(B, 0))),
+            Allocate(Buffer("s", f64, (var("count"),))),
+        )
+    )
 
 
 def test_varying_finds_what_is_assigned_further_down() -> None:
     still, moved, late = Declare("still", n), Declare("moved", n), Declare("late", n)
     body = lanes(
-        still, moved, late,
+        still,
+        moved,
+        late,
         loop(
-            "k", "n",
+            "k",
+            "n",
             Assign("still", apply("add", var("still"), var("k"))),
             Assign("late", var("moved")),
             Assign("moved", var("j")),
@@ -316,4 +346,3 @@ def test_a_reduction_must_keep_its_type() -> None:
     broken = replace(adds, primitive=lookup("less"))
     with pytest.raises(InvalidLoops, match="less changes the type"):
         check(function(Declare("t", total0), lanes(reductions=(broken,))))
-

@@ -1,0 +1,171 @@
+"""Which values depend on what is differentiated: an interpretation of programs over truth values.
+
+Both modes ask before they enter a construct: what is not active has no tangent and no cotangent, costs nothing and
+can cause no NaN. The environment is the one of the language that asks; its entries stand for the values bound
+outside, plain truth values for what is bound inside. A state of a loop is active when any step makes it so, and an
+accumulator when anything active is added to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from ..core.builder import build
+from ..core.dims import Dim
+from ..core.environment import Env
+from ..core.expr import Expr
+from ..core.language import Binding, Language
+from ..core.primitive import Primitive
+from ..core.terms import Constant, Failure
+from ..core.types import ArrayType, Scalar, Type, f64
+
+
+class Active(NamedTuple):
+    """Which results are active, and whether something active is added to an accumulator bound outside."""
+
+    results: Sequence[bool]
+    updates: bool = False
+
+
+class Mark:
+    """An accumulator of the code that is looked at."""
+
+    def __init__(self, active: bool) -> None:
+        self.active = active
+
+
+Atom = Callable[[Env[Any]], Any]
+Operation = Callable[[Env[Any]], Active]
+Block = Callable[[Env[Any], Sequence[Any]], Active]
+
+
+class Activity(Language[Atom, Operation, Block]):
+    """The analysis; ``entry_is_active`` reads the entries of the language that asks."""
+
+    def __init__(self, entry_is_active: Callable[[Any], bool]) -> None:
+        self.entry_is_active = entry_is_active
+
+    def is_active(self, entry: Any) -> bool:
+        if isinstance(entry, bool):
+            return entry
+        return entry.active if isinstance(entry, Mark) else self.entry_is_active(entry)
+
+    # Atoms
+
+    def variable(self, index: int, type: Type) -> Atom:
+        return lambda env: env.get(index)
+
+    def literal(self, value: float | int | bool, type: Scalar) -> Atom:
+        return lambda env: False
+
+    def constant(self, array: Constant, type: ArrayType) -> Atom:
+        return lambda env: False
+
+    def dim(self, dim: Dim) -> Atom:
+        return lambda env: False
+
+    # Scalars and control
+
+    def primitive(self, primitive: Primitive, args: Sequence[Atom]) -> Operation:
+        moving = [arg for arg, moves in zip(args, moving_operands(primitive), strict=True) if moves]
+        return lambda env: Active([any([self.is_active(arg(env)) for arg in moving])])
+
+    def cond(self, test: Atom, then: Block, orelse: Block) -> Operation:
+        def run(env: Env[Any]) -> Active:
+            first, second = then(env, ()), orelse(env, ())
+            return Active(_either(first.results, second.results), first.updates or second.updates)
+
+        return run
+
+    def loop(self, dim: Dim, extent: Atom, initials: Sequence[Atom], body: Block) -> Operation:
+        def run(env: Env[Any]) -> Active:
+            starts = [self.is_active(initial(env)) for initial in initials]
+            return _fixpoint(starts, lambda state: body(env, [False, *state]))
+
+        return run
+
+    # Arrays
+
+    def size(self, array: Atom, axis: int) -> Operation:
+        return lambda env: Active([False])
+
+    def index(self, array: Atom, indices: Sequence[Atom]) -> Operation:
+        return lambda env: Active([self.is_active(array(env))])
+
+    def generate(self, dim: Dim, extent: Atom, body: Block) -> Operation:
+        return lambda env: body(env, [False])
+
+    def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
+        def run(env: Env[Any]) -> Active:
+            elements = element(env, [False])
+            starts = _either([self.is_active(neutral(env)) for neutral in neutrals], elements.results)
+            total = _fixpoint(starts, lambda state: operator(env, [*state, *state]))
+            return Active(total.results, elements.updates or total.updates)
+
+        return run
+
+    # Effects
+
+    def accumulate(self, initials: Sequence[Atom], body: Block) -> Operation:
+        def run(env: Env[Any]) -> Active:
+            marks = [Mark(self.is_active(initial(env))) for initial in initials]
+            inner = body(env, marks)
+            return Active([*[mark.active for mark in marks], *inner.results], inner.updates)
+
+        return run
+
+    def add_to(self, accumulator: Atom, value: Atom, indices: Sequence[Atom]) -> Operation:
+        def run(env: Env[Any]) -> Active:
+            target = accumulator(env)
+            if not self.is_active(value(env)):
+                return Active(())
+            if not isinstance(target, Mark):
+                return Active((), self.is_active(target))
+            target.active = True
+            return Active(())
+
+        return run
+
+    def require(self, test: Atom, failure: Failure, values: Sequence[Atom]) -> Operation:
+        return lambda env: Active(())
+
+    # Blocks
+
+    def block(
+        self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Atom], names: Sequence[str]
+    ) -> Block:
+        def run(env: Env[Any], arguments: Sequence[Any]) -> Active:
+            env, updates = env.enter(arguments), False
+            for binding in bindings:
+                active = binding.operation(env)
+                env = env.extend(active.results)
+                updates = updates or active.updates
+            return Active([self.is_active(result(env)) for result in results], updates)
+
+        return run
+
+
+def _either(first: Sequence[bool], second: Sequence[bool]) -> list[bool]:
+    return [a or b for a, b in zip(first, second, strict=True)]
+
+
+def _fixpoint(state: Sequence[bool], step: Callable[[Sequence[bool]], Active]) -> Active:
+    """What the state becomes, and what else a step gives, when steps change the state no more."""
+    while True:
+        results, updates = step(state)
+        after = _either(state, results[: len(state)])
+        if after == list(state):
+            return Active([*after, *results[len(state) :]], updates)
+        state = after
+
+
+@cache
+def moving_operands(primitive: Primitive) -> tuple[bool, ...]:
+    """The operands on which a primitive's derivative depends (``stop_gradient`` and ``sign`` have none)."""
+    if primitive.derivative is None:
+        return (False,) * primitive.arity
+    with build() as builder:
+        values = [Expr(builder.variable(f64), builder) for _ in range(1 + primitive.arity)]
+        return tuple([rule is not None for rule in primitive.derivative(*values)])

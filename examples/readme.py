@@ -1,0 +1,91 @@
+"""The program on the README's first screen, and what four interpretations make of it.
+
+    python examples/readme.py            print what the README shows
+    python examples/readme.py --write    put it into the README
+
+In the README each piece stands in a code block behind a comment with its name, ``<!-- readme.py: printed -->``. A
+test compares all of them with what this script gives.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import adze as az
+
+README = Path(__file__).resolve().parent.parent / "README.md"
+_BLOCK = re.compile(r"(<!-- readme\.py: (\w+) -->\n```\w*\n)(.*?)(```\n)", re.DOTALL)
+
+
+@az.program
+def cost(points: az.Array[az.f64, "n d"], centroids: az.Array[az.f64, "k d"]) -> az.f64:
+    """The k-means cost: for each point, the squared distance to the nearest centroid."""
+
+    def nearest(p: az.Expr) -> az.Expr:
+        return az.min(az.map(lambda c: az.sum((p - c) ** 2), centroids))
+
+    return az.sum(az.map(nearest, points))
+
+
+gradient = az.grad(cost, argnums=1)
+
+
+def called() -> str:
+    """A session that calls the program and its gradient."""
+    points = np.array([[0.0, 1.0], [4.0, 4.0], [5.0, 4.0]])
+    centroids = np.array([[0.0, 0.0], [4.0, 5.0]])
+    lines = [">>> import numpy as np"]
+    for text, array in (("points", points), ("centroids", centroids)):
+        lines.append(f">>> {text} = np.array({array.tolist()})")
+    for text, result in (
+        ("float(cost(points, centroids))", float(cost(points, centroids))),
+        ("gradient(points, centroids)", gradient(points, centroids)),
+    ):
+        lines += [f">>> {text}", repr(result)]
+    return "\n".join(lines)
+
+
+def inner_loop(llvm_ir: str) -> str:
+    """What computes the first squares on vectors (on scalars, where there are none), without LLVM's annotations."""
+    lines = llvm_ir.splitlines()
+    squares = [k for k, line in enumerate(lines) if re.search(r"@llvm\.fma| = fmul", line)]
+    last = next((k for k in squares if " x double>" in lines[k]), squares[0])
+    first = max(k for k in range(last) if not lines[k].startswith(" ")) + 1
+    piece = [line for line in lines[first : last + 1] if " = phi " not in line]
+    return "\n".join([re.sub(r"(, (align|!alias\.scope|!noalias) !?\d+)|(\.(prol|us|lcssa)\b)", "", x) for x in piece])
+
+
+def pieces() -> dict[str, str]:
+    """What the README shows, by name."""
+    source = inspect.getsource(cost.function) + "\n\ngradient = az.grad(cost, argnums=1)"
+    return {
+        "program": "import adze as az\n\n" + source.replace("\n\n\n", "\n\n"),
+        "printed": az.pretty(cost),
+        "gradient": az.pretty(gradient),
+        "called": called(),
+        "llvm": inner_loop(az.compile(gradient).llvm_ir),
+    }
+
+
+def shown(readme: str) -> dict[str, str]:
+    """What a README's text shows, by name."""
+    return {match[2]: match[3].removesuffix("\n") for match in _BLOCK.finditer(readme)}
+
+
+def main() -> None:
+    made = pieces()
+    if sys.argv[1:] == ["--write"]:
+        text = README.read_text(encoding="utf-8")
+        README.write_text(_BLOCK.sub(lambda m: f"{m[1]}{made[m[2]]}\n{m[4]}", text), encoding="utf-8")
+        return
+    for name, text in made.items():
+        print(f"-- {name}\n{text}\n")
+
+
+if __name__ == "__main__":
+    main()

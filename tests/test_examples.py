@@ -1,0 +1,167 @@
+"""What the documentation says is true: its code runs, its examples run, the README shows what they print."""
+
+import contextlib
+import doctest
+import io
+import re
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from load import ROOT, example
+from programs import CASES, Case
+
+import adze as az
+from adze.core import trees
+
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+# The documents
+
+
+def blocks(text: str, language: str) -> Iterator[tuple[int, str]]:
+    """The code blocks of a document in one language, each with the line it starts at."""
+    for match in re.finditer(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+        yield text.count("\n", 0, match.start()) + 2, match[1]
+
+
+def run(source: str, file: str, line: int, scope: dict[str, Any], mode: str) -> str:
+    """What a piece of code prints, or the message of what it raises; messages find it at its place."""
+    printed = io.StringIO()
+    code = compile("\n" * (line - 1) + source, file, mode, dont_inherit=True)
+    with contextlib.redirect_stdout(printed):
+        try:
+            exec(code, scope)
+        except Exception as error:
+            if mode == "exec":
+                raise
+            return "".join(traceback.format_exception_only(error))
+    return printed.getvalue()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_code_in_documents_runs(document: Path) -> None:
+    """Each block runs, in order, in one scope a document; sessions (``>>>``) give what they show."""
+    scope: dict[str, Any] = {"__name__": "__main__", "az": az, "np": np}
+    parser, checker, wrong = doctest.DocTestParser(), doctest.OutputChecker(), []
+    for start, block in blocks(document.read_text(encoding="utf-8"), "python"):
+        if not block.startswith(">>>"):
+            run(block, str(document), start, scope, "exec")
+            continue
+        for step in parser.get_examples(block):
+            line = start + step.lineno
+            got = run(step.source, str(document), line, scope, "single")
+            want = step.want if step.exc_msg is None else step.exc_msg
+            if not checker.check_output(want, got, FLAGS):
+                wrong.append(f"{document.name}:{line}: {step.source}expected:\n{want}got:\n{got}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_links_in_documents_lead_somewhere() -> None:
+    for document in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#]+?)(?:#[\w-]+)?\)", document.read_text(encoding="utf-8")):
+            assert target.startswith("https://") or (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+def test_the_readme_shows_what_its_script_prints() -> None:
+    readme = example("readme")
+    made, shown = readme.pieces(), readme.shown((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert list(made) == list(shown)
+    for name in made:
+        if name != "llvm":
+            assert shown[name] == made[name], f"{name}: python examples/readme.py --write puts it into the README"
+
+
+def test_the_readme_shows_llvm_ir() -> None:
+    """Registers have other names and vectors another width on another CPU; the operations are the same."""
+    readme = example("readme")
+    shown = readme.shown((ROOT / "README.md").read_text(encoding="utf-8"))["llvm"]
+
+    def operations(piece: str) -> list[str]:
+        plain = re.sub(r"<\d+ x double>", "double", re.sub(r"\.v\d+f64", ".f64", piece))
+        return re.findall(r"= (?:tail call double @)?([\w.]+)", plain)
+
+    assert {"load", "fsub"} <= set(operations(shown)) and operations(shown)[-1] in ("llvm.fma.f64", "fmul")
+    assert {"load", "fsub"} <= set(operations(readme.pieces()["llvm"]))
+
+
+# The examples, run as users run them
+
+
+def output(name: str, folder: Path, *arguments: str) -> str:
+    """What an example prints when it is started in a folder."""
+    command = [sys.executable, str(ROOT / "examples" / f"{name}.py"), *arguments]
+    finished = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def test_gmm(tmp_path: Path) -> None:
+    text = output("gmm", tmp_path)
+    assert text.startswith("The program:\n\ndef objective(alpha: f64[k], mu: f64[k, d], q: f64[k, d], ")
+    assert re.search(
+        r"Its gradient has \d+ constructs, \d+ after simplification\.\nIt is compiled in \d+\.\d\d s", text
+    )
+    for sizes in ("d=2 k=5 n=1000", "d=2 k=25 n=1000", "d=10 k=25 n=1000"):
+        assert sizes in text
+    rows = re.findall(r"^  (evaluate|one thread|two threads) +[\d.]+ ms   error: (.*)$", text, re.MULTILINE)
+    assert len(rows) == 9
+    for _, row in rows:
+        errors = dict(part.split() for part in row.split(", "))
+        assert list(errors) == ["objective", "alpha", "mu", "q", "l"]
+        assert all(float(error) <= 1e-10 for error in errors.values())
+    assert text.count("agree bit for bit: yes") == 3
+
+
+def test_gmm_takes_a_file(tmp_path: Path) -> None:
+    lines = (ROOT / "tests" / "data" / "gmm.jsonl").read_text(encoding="utf-8").splitlines()
+    file = tmp_path / "one.jsonl"
+    file.write_text(lines[0] + "\n", encoding="utf-8")
+    text = output("gmm", tmp_path, "one.jsonl")
+    assert text.count("agree bit for bit: yes") == 1 and "d=2 k=5 n=1000" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("new_primitive", "def loss(x: f64[n], y: f64[n]) -> f64:\n"),
+        ("new_interpretation", "network(x) = "),
+        ("readme", "-- program\nimport adze as az\n"),
+    ],
+)
+def test_example(name: str, start: str, tmp_path: Path) -> None:
+    assert output(name, tmp_path).startswith(start)
+
+
+# The interpretation from outside the package means the same as those inside
+
+
+def sample() -> list[Case]:
+    """The programs that the example covers: all but those with empty arrays or arguments that are not numbers."""
+    return [
+        case
+        for case in CASES
+        if case.name not in ("comparisons", "statistics", "slices", "differences", "prefix_sums")
+        and all(parameter.type is not None for parameter in case.program.parameters)
+    ]
+
+
+@pytest.mark.parametrize("case", sample(), ids=lambda case: case.name)
+def test_bounds_contain_the_result(case: Case) -> None:
+    intervals = example("new_interpretation")
+    for arguments in case.arguments:
+        if any(np.size(argument) == 0 for argument in arguments):
+            continue
+        results = trees.flatten(az.evaluate(case.program)(*arguments))[0]
+        for exact, result in zip(intervals.bounds(case.program, *arguments), results, strict=True):
+            np.testing.assert_allclose(exact.low, result, rtol=1e-12)
+            np.testing.assert_allclose(exact.high, result, rtol=1e-12)
+        boxes = [intervals.Interval(x - 0.25, x + 0.25) if np.asarray(x).dtype.kind == "f" else x for x in arguments]
+        for box, result in zip(intervals.bounds(case.program, *boxes), results, strict=True):
+            assert np.all(box.low <= result) and np.all(result <= box.high)
