@@ -211,7 +211,7 @@ class Forward(Language[Atom, Operation, Block]):
         if rule == "multiply":
             others = products_of_others(b, length, item, type)
             return b.sum(length, lambda i: b.primitive("multiply", tangent(i), b.index(others, [i])), type)
-        first, found = first_place(b, length, item, value, rule)
+        first, found = first_place(b, length, item, type, rule)
         return b.cond(found, lambda: [tangent(first)], lambda: [b.literal(0, type)])[0]
 
     # Effects

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from ..core.builder import Builder
 from ..core.graph import Body, Value
-from ..core.types import Scalar, element, i64
+from ..core.types import Scalar, i64
 from ..interpreters.rules import component_operator
 
 Item = Callable[[Value], Value]
@@ -49,14 +49,14 @@ def products_of_others(b: Builder, length: Value, item: Item, type: Scalar) -> V
     return others
 
 
-def first_place(b: Builder, length: Value, item: Item, value: Value, rule: str) -> tuple[Value, Value]:
-    """The first index that attains an extremum, and whether there is one (not for NaN, nor without elements).
+def first_place(b: Builder, length: Value, item: Item, type: Scalar, rule: str) -> tuple[Value, Value]:
+    """The first index that attains an extremum, and whether there is one (not without elements).
 
     Elements are compared with each other and never with the result: what is computed again in another loop may be
-    rounded in another way.
+    rounded in another way. Where an element is NaN, so is the extremum, and which place is found is not specified.
     """
     better = "less" if rule == "minimum" else "greater"
-    worst = b.literal(math.inf if rule == "minimum" else -math.inf, element(value.type))
+    worst = b.literal(math.inf if rule == "minimum" else -math.inf, type)
 
     def choose(v: Value, i: Value, w: Value, j: Value) -> list[Value]:
         tie = b.primitive("logical_and", b.primitive("equal", v, w), b.primitive("less_equal", i, j))
@@ -64,5 +64,4 @@ def first_place(b: Builder, length: Value, item: Item, value: Value, rule: str) 
         return list(b.cond(stays, lambda: [v, i], lambda: [w, j]))
 
     _, first = b.reduce(length, [worst, length], lambda i: [item(i), i], choose)
-    found = b.primitive("logical_and", b.primitive("less", first, length), b.primitive("equal", value, value))
-    return first, found
+    return first, b.primitive("less", first, length)

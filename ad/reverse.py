@@ -487,7 +487,7 @@ class _Reduction:
                         "multiply", g, b.index(others, [i])
                     )
                 case "minimum" | "maximum":
-                    self._at_first(component, value, cotangent, rule)
+                    self._at_first(component, element(value.type), cotangent, rule)
                 case _:
                     raise TypeError(
                         f"reverse mode of a reduce takes the operators +, *, min and max on each component, not a "
@@ -507,10 +507,10 @@ class _Reduction:
         pull([cotangents.get(component) for component in range(len(self.values))])
         return []
 
-    def _at_first(self, component: int, value: Value, cotangent: Value, rule: str) -> None:
+    def _at_first(self, component: int, type: Scalar, cotangent: Value, rule: str) -> None:
         """Only the first element that attains the extremum, if there is one."""
         b = self.reverse.builder
-        first, found = first_place(b, self.length, self._item(component), value, rule)
+        first, found = first_place(b, self.length, self._item(component), type, rule)
         self.reverse.sweep.enclose(
             lambda: b.cond(found, lambda: self._sweep(first, {component: cotangent}), lambda: [])
         )

@@ -54,7 +54,7 @@ class Builder:
         self._atoms: dict[terms.Atom, Value] = {}
         self._nodes: dict[tuple[Any, ...], Node] = {}
         self._bodies: dict[tuple[Any, ...], Body] = {}
-        self._by_number: dict[int, Value] = {}  # integer values, for sizes that are one
+        self._by_dim: dict[Dim, Value] = {}  # integer values, for sizes that are one
         self.extents: dict[int, Dim] = {}  # of loop variables in scope, for proofs about indices
 
     def _next(self) -> int:
@@ -81,8 +81,8 @@ class Builder:
         """A fresh binder, in scope from now on until :meth:`close` takes it."""
         number = self._next()
         value = Value(number, type, frozenset((number,)), name=name)
-        if type == i64:
-            self._by_number[number] = value
+        if value.dim is not None:
+            self._by_dim[value.dim] = value
         self.open.add(number)
         return value
 
@@ -165,11 +165,11 @@ class Builder:
         node.results = tuple([Value(self._next(), type, free, node, k) for k, type in enumerate(types)])
         for value in node.results:
             if value.type == i64:
-                self._by_number[value.number] = value
                 if op == "primitive":
                     value.dim = arithmetic(static[0].name, [arg.dim for arg in args]) or value.dim
                 elif op == "size":
                     value.dim = dims(args[0].type)[static[0]]
+                self._by_dim[_dim(value)] = value
         return node
 
     def _fold_dim(self, primitive: Primitive, args: tuple[Value, ...]) -> Value | None:
@@ -186,16 +186,13 @@ class Builder:
         return self.emit("primitive", (row,), args)[0]
 
     def size(self, array: Value, axis: int) -> Value:
-        """The length of an axis: a static dim, the integer variable that it is, or an operation that asks."""
+        """The length of an axis: a static dim, an integer in scope that is equal, or an operation that asks."""
         dim = dims(array.type)[axis]
         if dim.is_static():
             return self.dim(dim)
-        if len(dim.terms) == 1 and dim.terms[0][1] == 1 and len(dim.terms[0][0]) == 1:
-            atom = dim.terms[0][0][0]
-            if isinstance(atom, Opaque) and atom.number in self._by_number:
-                value = self._by_number[atom.number]
-                if value.free <= self.open:
-                    return value
+        value = self._by_dim.get(dim)
+        if value is not None and value.free <= self.open:
+            return value
         return self.emit("size", (axis,), [array])[0]
 
     def sizes(self, array: Value) -> list[Value]:

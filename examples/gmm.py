@@ -7,8 +7,6 @@
 the results of an independent implementation, one JSON object a line; without it the cases of tests/data are run.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys
@@ -27,7 +25,7 @@ import adze as az
 
 def logsumexp(v: az.Expr) -> az.Expr:
     """log(sum(exp(v))); what is subtracted against overflow has no part in the derivative."""
-    top = az.stop_gradient(az.max(v))
+    top: az.Expr = az.stop_gradient(az.max(v))
     return top + az.log(az.sum(az.exp(v - top)))
 
 
@@ -43,9 +41,7 @@ def lower_triangular(log_diagonal: az.Expr, below: az.Expr) -> Any:
         def on_diagonal() -> az.Expr:
             return az.exp(log_diagonal[row])
 
-        return az.cond(
-            row > column, under_diagonal, lambda: az.cond(row == column, on_diagonal, lambda: 0.0)
-        )
+        return az.cond(row > column, under_diagonal, lambda: az.cond(row == column, on_diagonal, lambda: 0.0))
 
     return az.generate((d, d), entry)
 
@@ -60,7 +56,7 @@ def log_wishart(q: az.Expr, factors: az.Expr, gamma: az.Expr, m: az.Expr) -> az.
     k, d = q.shape
     freedom = d + m + 1
     constant = freedom * d * az.log(gamma / math.sqrt(2.0)) - log_multigamma(0.5 * freedom, d)
-    return k * constant - 0.5 * gamma**2 * az.sum(factors**2) + m * az.sum(q)
+    return m * az.sum(q) - 0.5 * gamma**2 * az.sum(factors**2) + k * constant
 
 
 @az.program
@@ -84,7 +80,8 @@ def objective(
         return logsumexp(az.map(component, alpha, mu, q, factors))
 
     scale = 0.5 * d * math.log(2 * math.pi) + logsumexp(alpha)
-    return az.sum(az.map(log_density, x)) - n * scale + log_wishart(q, factors, gamma, m)
+    likelihood: az.Expr = az.sum(az.map(log_density, x)) - n * scale
+    return likelihood + log_wishart(q, factors, gamma, m)
 
 
 gradient = az.value_and_grad(objective, argnums=(0, 1, 2, 3))

@@ -11,8 +11,6 @@ comes for free. Since a gradient is a program too, its bounds tell how fast a fu
 arrays are not empty.)
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -263,9 +261,7 @@ def bounds(program: az.Program, *arguments: Any) -> list[Interval]:
 
 
 @az.program
-def network(
-    weights: az.Array[az.f64, "h d"], outer: az.Array[az.f64, "h"], x: az.Array[az.f64, "d"]
-) -> az.f64:
+def network(weights: az.Array[az.f64, "h d"], outer: az.Array[az.f64, "h"], x: az.Array[az.f64, "d"]) -> az.f64:
     """A network with one hidden layer, which is linear on either side of zero."""
     hidden = weights @ x
     return az.sum(outer * az.where(hidden > 0, hidden, 0.1 * hidden))

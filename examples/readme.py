@@ -7,8 +7,6 @@ In the README each piece stands in a code block behind a comment with its name, 
 test compares all of them with what this script gives.
 """
 
-from __future__ import annotations
-
 import inspect
 import re
 import sys
@@ -67,8 +65,8 @@ def pieces() -> dict[str, str]:
         "program": "import adze as az\n\n" + source.replace("\n\n\n", "\n\n"),
         "printed": az.pretty(cost),
         "gradient": az.pretty(gradient),
-        "called": called(),
         "llvm": inner_loop(az.compile(gradient).llvm_ir),
+        "called": called(),
     }
 
 

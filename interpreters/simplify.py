@@ -90,12 +90,21 @@ class Use:
         self.escapes = False
 
     def read_once_in_place(self) -> bool:
-        """One read, at the variables of exactly the loops that lie between definition and read, in their order."""
+        """One read that computes no element twice, nor what some elements share.
+
+        Its indices are the variables of the loops that lie between definition and read, in their order, and besides
+        them only values from outside these loops.
+        """
         if self.escapes or self.results or len(self.reads) != 1:
             return False
         indices, loops = next(iter(self.reads.values()))
         between = loops[len(self.loops) :]
-        return tuple(indices[: len(between)]) == between and len(set(map(id, between))) == len(between)
+        moving = [index for index in indices if index is not None and (index in between or self.inside(index))]
+        return tuple(moving[: len(between)]) == between
+
+    def inside(self, other: Use) -> bool:
+        """Whether another value is bound inside a loop that is not around this one."""
+        return len(other.loops) > len(self.loops)
 
     def only_a_result(self) -> bool:
         return self.results == 1 and not self.escapes and not self.reads
