@@ -103,6 +103,7 @@ class _Block:
             bound += len(binding.types)
         free |= {index - bound for result in results for index in result.free if index >= bound}
         self.free, self.inner = frozenset(free), frozenset(inner)
+        self.costly = any(binding.operation.costly for binding in bindings)
 
     def __call__(self, env: Any, arguments: Sequence[Value]) -> list[Value]:
         values: list[Value] = self.run(env, arguments)
@@ -123,6 +124,7 @@ class _Block:
             if start in used and not operation.loops:
                 # What is cheap is computed again inside the loops; what is not is stored, and so is what it is made of.
                 used |= {start - 1 - index for index in operation.free}
+        used |= self._shared(starts)
         merged = self._result_level(position) if reduction else None
         found = []
         for k, (start, binding) in enumerate(zip(starts, self.bindings, strict=True)):
@@ -133,6 +135,21 @@ class _Block:
             if wanted and levels and all(_storable(type) for type in binding.types):
                 found.append(k)
         return found
+
+    def _shared(self, starts: Sequence[int]) -> set[int]:
+        """The levels of what is not cheap and of which several updates are made: stored, so that each goes its way."""
+        made_of: dict[int, frozenset[int]] = {}  # by level: the levels, not cheap, from which a scalar is computed
+        counts: dict[int, int] = {}
+        for start, binding in zip(starts, self.bindings, strict=True):
+            operation = binding.operation
+            sources = [made_of.get(start - 1 - index, frozenset[int]()) for index in operation.free]
+            own = frozenset[int]().union(*sources)
+            for k in range(len(binding.types)):
+                made_of[start + k] = own | {start + k} if operation.loops or operation.costly else own
+            if not binding.types:
+                for level in own:
+                    counts[level] = counts.get(level, 0) + 1
+        return {level for level, count in counts.items() if count > 1}
 
     def _result_level(self, position: int) -> int | None:
         """The level of the value that is the only result, which a surrounding reduction may go on summing."""
@@ -182,8 +199,8 @@ class _Distribute(Embed):
         return _Operation(super().index(array, indices), _free(array, *indices))
 
     def cond(self, test: Any, then: Any, orelse: Any) -> Any:
-        inner = then.inner | orelse.inner
-        return _Operation(super().cond(test, then, orelse), _free(test, then, orelse), inner, bool(inner))
+        inner, costly = then.inner | orelse.inner, then.costly or orelse.costly
+        return _Operation(super().cond(test, then, orelse), _free(test, then, orelse), inner, bool(inner), costly)
 
     def loop(self, dim: Dim, extent: Any, initials: Sequence[Any], body: Any) -> Any:
         return _Operation(super().loop(dim, extent, initials, body), _free(extent, *initials, body), body.free, True)

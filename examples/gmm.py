@@ -55,8 +55,8 @@ def log_wishart(q: az.Expr, factors: az.Expr, gamma: az.Expr, m: az.Expr) -> az.
     """The Wishart prior of the k precision matrices."""
     k, d = q.shape
     freedom = d + m + 1
-    constant = freedom * d * az.log(gamma / math.sqrt(2.0)) - log_multigamma(0.5 * freedom, d)
-    return m * az.sum(q) - 0.5 * gamma**2 * az.sum(factors**2) + k * constant
+    constant: az.Expr = k * (freedom * d * az.log(gamma / math.sqrt(2.0)) - log_multigamma(0.5 * freedom, d))
+    return constant - 0.5 * gamma**2 * az.sum(factors**2) + m * az.sum(q)
 
 
 @az.program

@@ -75,13 +75,17 @@ def shown(readme: str) -> dict[str, str]:
     return {match[2]: match[3].removesuffix("\n") for match in _BLOCK.finditer(readme)}
 
 
+def write() -> None:
+    """Put the pieces into the README."""
+    made, text = pieces(), README.read_text(encoding="utf-8")
+    README.write_text(_BLOCK.sub(lambda m: f"{m[1]}{made[m[2]]}\n{m[4]}", text), encoding="utf-8")
+
+
 def main() -> None:
-    made = pieces()
     if sys.argv[1:] == ["--write"]:
-        text = README.read_text(encoding="utf-8")
-        README.write_text(_BLOCK.sub(lambda m: f"{m[1]}{made[m[2]]}\n{m[4]}", text), encoding="utf-8")
+        write()
         return
-    for name, text in made.items():
+    for name, text in pieces().items():
         print(f"-- {name}\n{text}\n")
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from ..core.builder import Builder
-from ..core.graph import Body, Node, Value
+from ..core.graph import NONE, Body, Node, Value
 from ..core.primitive import Primitive
 from ..core.types import bool_, dims
-from .accumulators import costly_nodes, rewrite_accumulate
+from .accumulators import is_costly, rewrite_accumulate
 
 # An array element is computed where it is read when that costs at most about this many additions.
 CHEAP = 12
@@ -218,54 +218,42 @@ def _require(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) ->
 
 
 def _index(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
-    array, indices = args[0], list(args[1:])
-    element = element_of(b, array, indices, _is_cheap)
-    return None if element is None else [element]
-
-
-def element_of(
-    b: Builder, array: Value, indices: Sequence[Value], admits: Callable[[list[Body], Value], bool]
-) -> Value | None:
-    """``index(generate f, i) = f(i)``, through nested generates, where the chain of bodies is admitted."""
-    chain: list[Body] = []
-    mapping: dict[Value, Value] = {}
-    value, remaining = array, list(indices)
-    while remaining and value.source is not None and value.source.op == "generate" and not value.source.effects:
-        body = value.source.bodies[0]
-        chain.append(body)
-        mapping[body.binders[0]] = remaining.pop(0)
-        value = body.results[value.position]
-    if not chain:
+    """``index(generate f, i) = f(i)`` and ``index(cond(t, x, y), i) = cond(t, x[i], y[i])``, where that is no work."""
+    array, indices = args[0], args[1:]
+    source = array.source
+    if source is None or source.op not in ("generate", "cond") or _cost_of_read(array, len(indices), NONE) > CHEAP:
         return None
-    if remaining:
-        # What is left is an array of an outer scope, read with the remaining indices.
-        if not value.free.isdisjoint({binder.number for binder in mapping}):
-            return None
-        return b.index(value, remaining)
-    return b.substitute([value], mapping)[0] if admits(chain, value) else None
+    if source.op == "cond":
+        first, second = (body.results[array.position] for body in source.bodies)
+        return b.cond(source.args[0], lambda: [b.index(first, indices)], lambda: [b.index(second, indices)])
+    body = source.bodies[0]
+    inner = b.substitute([body.results[array.position]], {body.binders[0]: indices[0]})[0]
+    return [b.index(inner, indices[1:])]
 
 
-def _is_cheap(chain: list[Body], value: Value) -> bool:
-    """Whether computing one element costs no more than about a read, and holds nothing costly."""
-    binders = frozenset([binder.number for body in chain for binder in body.binders])
-    return scalar_cost(value, binders) <= CHEAP and not costly_nodes([value], binders)
+def _cost_of_read(array: Value, axes: int, inside: frozenset[int]) -> float:
+    """About how many additions it takes to compute an element instead of the array, inside these binders."""
+    source = array.source
+    if axes == 0:
+        return _cost(array, inside)
+    if source is None or (inside and array.free.isdisjoint(inside)):
+        return 1  # an array that is there anyway
+    if source.op == "generate" and not source.effects:
+        body = source.bodies[0]
+        return _cost_of_read(body.results[array.position], axes - 1, inside | {body.binders[0].number})
+    if source.op == "cond" and not source.effects:
+        branches = [_cost_of_read(body.results[array.position], axes, inside) for body in source.bodies]
+        return 1 + _cost(source.args[0], inside) + max(branches)
+    return float("inf")
 
 
-def scalar_cost(value: Value, binders: frozenset[int]) -> float:
-    """About how many additions it takes to compute a scalar inside these binders; infinite with inner loops."""
+def _cost(value: Value, inside: frozenset[int]) -> float:
+    """About how many additions it takes to compute a scalar inside these binders; infinite with something costly."""
     cost = 0.0
-    for node in nodes_within([value], binders):
-        if node.op == "primitive":
-            cost += node.static[0].cost
-        elif node.op in ("index", "size"):
-            cost += 1
-        elif node.op == "cond":
-            inner = [result for body in node.bodies for result in body.results]
-            cost += 1 + sum(scalar_cost(result, frozenset()) if not result.free else 0 for result in inner)
-        else:
+    for node in nodes_within([value], inside):
+        if is_costly(node) or cost > CHEAP:
             return float("inf")
-        if cost > 1000:
-            break
+        cost += node.static[0].cost if node.op == "primitive" else 1
     return cost
 
 

@@ -212,7 +212,7 @@ def test_terms_pickle() -> None:
 
 
 def test_the_gradient_of_a_minimum_finds_its_place_whatever_the_rounding() -> None:
-    """Forward and return sweep compute a distance in different loops; the place of the least must not depend on that."""
+    """Forward and return sweep compute a distance in different loops, which must not change where the least is."""
 
     @az.program
     def cost(points: az.Array[az.f64, "n d"], centroids: az.Array[az.f64, "k d"]) -> az.f64:

@@ -3,11 +3,11 @@
 import contextlib
 import doctest
 import io
+import os
 import re
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,9 @@ from adze.core import trees
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+UPDATE = bool(os.environ.get("UPDATE"))  # write what the code in documents gives instead of testing it
 
 # The documents
-
-
-def blocks(text: str, language: str) -> Iterator[tuple[int, str]]:
-    """The code blocks of a document in one language, each with the line it starts at."""
-    for match in re.finditer(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
-        yield text.count("\n", 0, match.start()) + 2, match[1]
 
 
 def run(source: str, file: str, line: int, scope: dict[str, Any], mode: str) -> str:
@@ -41,27 +36,51 @@ def run(source: str, file: str, line: int, scope: dict[str, Any], mode: str) -> 
         except Exception as error:
             if mode == "exec":
                 raise
-            return "".join(traceback.format_exception_only(error))
+            return "Traceback (most recent call last):\n" + "".join(traceback.format_exception_only(error))
     return printed.getvalue()
+
+
+def as_session(step: doctest.Example, output: str) -> str:
+    """A step of a session as it stands in a document; source lines in messages are left out."""
+    first, *rest = step.source.splitlines()
+    lines = [f">>> {first}", *[f"... {line}".rstrip() for line in rest]]
+    return "\n".join(lines) + "\n" + re.sub(r"/\S+\.md:\d+", "...", output)
+
+
+def checked(document: Path, block: str, line: int, scope: dict[str, Any], wrong: list[str]) -> str:
+    """Run a block that starts at a line, note what it shows wrongly, and give the block as it should be."""
+    if not block.startswith(">>>"):
+        run(block, str(document), line, scope, "exec")
+        return block
+    steps = []
+    for step in doctest.DocTestParser().get_examples(block):
+        output = run(step.source, str(document), line + step.lineno, scope, "single")
+        if doctest.OutputChecker().check_output(step.want, output, FLAGS):
+            output = step.want
+        else:
+            place = f"{document.name}:{line + step.lineno}"
+            wrong.append(f"{place}: {step.source}expected:\n{step.want}got:\n{output}")
+        steps.append(as_session(step, output))
+    return "".join(steps)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_code_in_documents_runs(document: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each block runs, in order, in one scope a document; sessions (``>>>``) give what they show."""
+    """Each Python block runs, in order, in one scope a document; sessions (``>>>``) give what they show."""
     monkeypatch.syspath_prepend(ROOT / "examples")
+    text = document.read_text(encoding="utf-8")
     scope: dict[str, Any] = {"__name__": "__main__", "az": az, "np": np}
-    parser, checker, wrong = doctest.DocTestParser(), doctest.OutputChecker(), []
-    for start, block in blocks(document.read_text(encoding="utf-8"), "python"):
-        if not block.startswith(">>>"):
-            run(block, str(document), start, scope, "exec")
-            continue
-        for step in parser.get_examples(block):
-            line = start + step.lineno
-            got = run(step.source, str(document), line, scope, "single")
-            want = step.want if step.exc_msg is None else step.exc_msg
-            if not checker.check_output(want, got, FLAGS):
-                wrong.append(f"{document.name}:{line}: {step.source}expected:\n{want}got:\n{got}")
-    assert not wrong, "\n".join(wrong)
+    wrong: list[str] = []
+
+    def checked_block(match: re.Match[str]) -> str:
+        line = text.count("\n", 0, match.start()) + 2
+        return f"```python\n{checked(document, match[1], line, scope, wrong)}```"
+
+    right = re.sub(r"^```python\n(.*?)^```$", checked_block, text, flags=re.DOTALL | re.MULTILINE)
+    if UPDATE:
+        document.write_text(right, encoding="utf-8")
+    else:
+        assert not wrong, "\n".join([*wrong, "UPDATE=1 in the environment puts into the documents what was got"])
 
 
 def test_links_in_documents_lead_somewhere() -> None:
@@ -72,11 +91,13 @@ def test_links_in_documents_lead_somewhere() -> None:
 
 def test_the_readme_shows_what_its_script_prints() -> None:
     readme = example("readme")
+    if UPDATE:
+        readme.write()
     made, shown = readme.pieces(), readme.shown((ROOT / "README.md").read_text(encoding="utf-8"))
     assert list(made) == list(shown)
     for name in made:
         if name != "llvm":
-            assert shown[name] == made[name], f"{name}: python examples/readme.py --write puts it into the README"
+            assert shown[name] == made[name], f"{name}: UPDATE=1 in the environment puts it into the README"
 
 
 def test_the_readme_shows_llvm_ir() -> None:

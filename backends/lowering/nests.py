@@ -294,14 +294,14 @@ def chunks(extent: Expression, chunk: str) -> tuple[Expression, Expression, Expr
 def _layouts(nest: Nest, found: Survey, order: Sequence[Loop]) -> dict[str, tuple[int, ...]]:
     """For each temporary the axes in the order of the loops that run over them, outermost first.
 
-    An axis that no loop of the nest runs over stays outside.
+    An axis that an inner loop runs over stays inside.
     """
     rank = {loop.variable.name: k for k, loop in enumerate(order)}
     layouts = {}
     for store in found.stores:
         if store.buffer.name in nest.temporaries:
-            places = [rank.get(index.name, -1) if isinstance(index, Variable) else -1 for index in store.indices]
-            layouts[store.buffer.name] = tuple(sorted(range(len(places)), key=lambda axis: places[axis]))
+            places = [rank.get(getattr(index, "name", ""), len(order)) for index in store.indices]
+            layouts[store.buffer.name] = tuple(sorted(range(len(places)), key=places.__getitem__))
     return layouts
 
 

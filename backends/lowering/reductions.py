@@ -23,11 +23,12 @@ from ..loops import (
     Variable,
 )
 from . import nests
-from .context import ArrayRef, Context, Environment, Operand, Unsupported
-from .survey import DEPTH_WEIGHT, survey
+from .arrays import Arrays
+from .context import ArrayRef, Environment, Operand, Unsupported
+from .survey import survey
 
 
-class Reductions(Context):
+class Reductions(Arrays):
     """The lowering of reduce."""
 
     def reduce(self, op: terms.Operation, env: Environment) -> list[Operand]:
@@ -101,69 +102,60 @@ class Reductions(Context):
         return self.values.get(value.name, value) if isinstance(value, Variable) else value
 
     def whole_reduction(self, op: terms.Operation, env: Environment, named: Primitive, neutral: Constant) -> Expression:
-        """A reduction outside of all loops: chunks side by side, combined in order."""
-        outer = self.scalar(env, op.args[0])
-        body = op.blocks[0]
-        nested = any(binding.blocks and binding.op != "cond" for binding in body.bindings)
-        chunk = self.fresh("chunk")
-        part = self.fresh("part")
-        start, length, count = nests.chunks(outer, chunk)
-        if nested:
-            count = outer
-        partial = Buffer(self.fresh("partial"), neutral.type, (count,))
-        self.out.append(Allocate(partial))
-        with self.captured() as inside:
-            self.inside += 1
-            self.out.append(Declare(part, neutral))
-            if nested:
-                variable = self.loop_variable(body.names[0], self.extent_dim(op, env))
-                self.out.append(Let(variable.name, Variable(chunk, i64)))
-                self.combine(op, env, variable, [part], named)
-            else:
-                self.lanes_of_chunk(op, env, start, length, part, named, neutral)
-            self.out.append(Store(partial, (Variable(chunk, i64),), Variable(part, neutral.type)))
-            self.inside -= 1
-        work = survey(tuple(inside)).work * (1 if nested else nests.CHUNK / DEPTH_WEIGHT)
-        grain = Constant(max(1, int(nests.GRAIN / max(1.0, work))), i64)
-        self.out.append(
-            For(
-                chunk,
-                count,
-                "parallel" if self.target.parallel else "sequential",
-                tuple(inside),
-                grain=grain if self.target.parallel else None,
-            )
-        )
-        total, index = self.fresh("total"), self.fresh("chunk")
+        """A reduction outside of all loops: partial results side by side, combined in order."""
+        nested = any(binding.blocks and binding.op != "cond" for binding in op.blocks[0].bindings)
+        partials = self.element_partials if nested else self.chunk_partials
+        partial = partials(op, env, named, neutral)
+        total, index = self.fresh("total"), self.fresh("part")
         self.out.append(Declare(total, neutral))
         value = Load(partial, (Variable(index, i64),))
         merged = Assign(total, Apply(named, (Variable(total, neutral.type), value), neutral.type))
-        self.out.append(For(index, count, "sequential", (merged,)))
+        self.out.append(For(index, partial.extents[0], "sequential", (merged,)))
         return self.let("t", Variable(total, neutral.type))
 
-    def lanes_of_chunk(
-        self,
-        op: terms.Operation,
-        env: Environment,
-        start: Expression,
-        length: Expression,
-        part: str,
-        named: Primitive,
-        neutral: Constant,
-    ) -> None:
-        """The elements of one chunk as lanes, where that is possible."""
+    def element_partials(self, op: terms.Operation, env: Environment, named: Primitive, neutral: Constant) -> Buffer:
+        """One partial result an element, where elements are reductions themselves: a nest."""
+        extent = self.scalar(env, op.args[0])
+        partial = Buffer(self.fresh("partial"), neutral.type, (extent,))
+        self.out.append(Allocate(partial))
         variable = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
-        lane = self.fresh("lane")
-        with self.captured() as statements:
+        part = self.fresh("part")
+        with self.captured() as body:
+            self.inside += 1
+            self.out.append(Declare(part, neutral))
+            self.combine(op, env, variable, [part], named)
+            self.out.append(Store(partial, (variable,), Variable(part, neutral.type)))
+            self.inside -= 1
+        self.nest([nests.Loop(variable, extent)], tuple(body), set())
+        return partial
+
+    def chunk_partials(self, op: terms.Operation, env: Environment, named: Primitive, neutral: Constant) -> Buffer:
+        """One partial result a chunk of elements, which are lanes where that is possible."""
+        chunk, part, lane = self.fresh("chunk"), self.fresh("part"), self.fresh("lane")
+        start, length, count = nests.chunks(self.scalar(env, op.args[0]), chunk)
+        partial = Buffer(self.fresh("partial"), neutral.type, (count,))
+        self.out.append(Allocate(partial))
+        variable = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
+        with self.captured() as elements:
+            self.inside += 1
             self.out.append(Let(variable.name, self.apply("add", start, Variable(lane, i64))))
             self.combine(op, env, variable, [part], named)
-        found = survey(tuple(statements))
+            self.inside -= 1
+        found = survey(tuple(elements))
         if found.simple and not found.inner:
             reduction = (Reduction(part, named, neutral),)
             strip = 4 * self.target.lanes(neutral.type)
-            self.out.append(For(lane, length, "lanes", tuple(statements), strip, reductions=reduction))
+            loop = For(lane, length, "lanes", tuple(elements), strip, reductions=reduction)
         else:
-            self.out.append(For(lane, length, "sequential", tuple(statements)))
+            loop = For(lane, length, "sequential", tuple(elements))
+        store = Store(partial, (Variable(chunk, i64),), Variable(part, neutral.type))
+        body = (Declare(part, neutral), loop, store)
+        if self.target.parallel:
+            grain = Constant(max(1, int(nests.GRAIN / max(1.0, found.work * nests.CHUNK))), i64)
+            self.out.append(For(chunk, count, "parallel", body, grain=grain))
+        else:
+            self.out.append(For(chunk, count, "sequential", body))
+        return partial
 
 
 def _operator(block: terms.Block) -> Primitive | None:
