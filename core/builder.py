@@ -443,19 +443,28 @@ _current: ContextVar[Builder | None] = ContextVar("adze_builder", default=None)
 
 @contextmanager
 def build(rule: Rule | None = None) -> Iterator[Builder]:
-    """Make a builder current while a program is built or transformed.
-
-    Python's garbage collector rests meanwhile: the graph is all live, and walking it again and again took most of
-    the time of long programs.
-    """
+    """Make a builder current while a program is built or transformed."""
     builder = Builder(rule)
     token = _current.set(builder)
+    try:
+        with resting_collector():
+            yield builder
+    finally:
+        _current.reset(token)
+
+
+@contextmanager
+def resting_collector() -> Iterator[None]:
+    """Let Python's garbage collector rest while much is made that lives on.
+
+    Graphs, terms and their meanings are all live while they are made; walking them again and again took most of the
+    time of long programs.
+    """
     collecting = gc.isenabled()
     gc.disable()
     try:
-        yield builder
+        yield
     finally:
-        _current.reset(token)
         if collecting:
             gc.enable()
 

@@ -34,7 +34,7 @@ gradient = az.grad(cost, argnums=1)
 
 
 def called() -> str:
-    """A session that calls the program and its gradient."""
+    """Calls of the program and its gradient, as Python shows them."""
     points = np.array([[0.0, 1.0], [4.0, 4.0], [5.0, 4.0]])
     centroids = np.array([[0.0, 0.0], [4.0, 5.0]])
     lines = [">>> import numpy as np"]
@@ -60,9 +60,9 @@ def inner_loop(llvm_ir: str) -> str:
 
 def pieces() -> dict[str, str]:
     """What the README shows, by name."""
-    source = inspect.getsource(cost.function) + "\n\ngradient = az.grad(cost, argnums=1)"
+    parts = ["import adze as az", inspect.getsource(cost.function).rstrip(), "gradient = az.grad(cost, argnums=1)"]
     return {
-        "program": "import adze as az\n\n" + source.replace("\n\n\n", "\n\n"),
+        "program": "\n\n\n".join(parts),
         "printed": az.pretty(cost),
         "gradient": az.pretty(gradient),
         "llvm": inner_loop(az.compile(gradient).llvm_ir),

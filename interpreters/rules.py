@@ -15,6 +15,7 @@ import numpy as np
 from ..core.builder import Builder
 from ..core.graph import NONE, Body, Node, Value
 from ..core.primitive import Primitive
+from ..core.terms import Literal
 from ..core.types import bool_, dims
 from .accumulators import is_costly, rewrite_accumulate
 
@@ -38,14 +39,14 @@ def rewrite(builder: Builder, op: str, static: tuple[Any, ...], args: Args, bodi
 
 def _primitive(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
     row: Primitive = static[0]
-    literals = [arg.literal for arg in args]
-    if all(x is not None for x in literals):
+    literals = [isinstance(arg.atom, Literal) for arg in args]
+    if all(literals):
         return [_fold(b, row, args)]
     special = _ALGEBRA.get(row.name)
     answer = special(b, *args) if special else None
     if answer is not None:
         return [answer]
-    if row.commutative and args[0].literal is None and args[1].literal is not None and row.infix not in ("==", "!="):
+    if row.commutative and literals == [False, True] and row.infix not in ("==", "!="):
         return [b.primitive(row, args[1], args[0])]  # literals first
     return None
 
@@ -61,7 +62,7 @@ def _fold(b: Builder, row: Primitive, args: Args) -> Value:
 
 
 def _is(value: Value, number: float) -> bool:
-    return value.literal is not None and value.type != bool_ and value.literal == number
+    return value.atom is not None and value.literal == number and value.type != bool_
 
 
 def _is_zero(value: Value) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ..core.builder import Builder, build, current
+from ..core.builder import Builder, build, current, resting_collector
 from ..core.dims import Dim, DimAtom, Opaque
 from ..core.environment import Env
 from ..core.graph import Value
@@ -36,11 +36,12 @@ def simplify(block: Block, fuse: bool = True) -> Block:
 
     Without ``fuse`` an array that is expensive to compute stays where it is made.
     """
-    for _ in range(ROUNDS):
-        before, block = block, _round(block, fuse)
-        if block == before:
-            break
-    return block
+    with resting_collector():
+        for _ in range(ROUNDS):
+            before, block = block, _round(block, fuse)
+            if block == before:
+                break
+        return block
 
 
 def _round(block: Block, fuse: bool) -> Block:
@@ -131,10 +132,17 @@ class _Delayed:
 _Entry = Value | _Delayed | None  # None: dead, not emitted
 
 
-@dataclass(frozen=True)
 class _Atom:
-    use: Callable[[Uses], Use | None]
-    emit: Callable[[Env[_Entry]], _Entry]
+    """A variable; the others override."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+
+    def use(self, env: Uses) -> Use | None:
+        return env.get(self.index)
+
+    def emit(self, env: Env[_Entry]) -> _Entry:
+        return env.get(self.index)
 
     def need(self, env: Uses) -> None:
         use = self.use(env)
@@ -145,6 +153,19 @@ class _Atom:
         value = self.emit(env)
         assert isinstance(value, Value)
         return value
+
+
+class _Closed(_Atom):
+    """A literal, constant or size."""
+
+    def __init__(self, make: Callable[[], Value]) -> None:
+        self.make = make
+
+    def use(self, env: Uses) -> Use | None:
+        return None
+
+    def emit(self, env: Env[_Entry]) -> _Entry:
+        return self.make()
 
 
 class _Operation:
@@ -209,23 +230,37 @@ class _Generate(_Operation):
 class _Reduce(_Operation):
     def __init__(self, extent: _Atom, neutrals: Sequence[_Atom], element: _Block, operator: _Block) -> None:
         self.extent, self.neutrals, self.element, self.operator = extent, neutrals, element, operator
+        self.combined: Sequence[int] = ()  # all results or none
 
     def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
-        if live:
-            self.need(env, [self.extent, *self.neutrals])
+        every = range(len(self.neutrals))
+        self.combined = every if live else ()
+        effects = self._analyse_operator(env, loops)
+        if effects and not live:  # its requirements are checked though nobody asks for the result
+            self.combined = every
+            effects = self._analyse_operator(env, loops)
         variable = Use(loops)
-        every = range(len(self.neutrals)) if live else ()
-        effects = self.element.analyse(env, [variable], every, (*loops, variable))
-        opaque = (*loops, Use(()))  # the operator runs any number of times
-        return effects | self.operator.analyse(env, [Use(opaque) for _ in range(2 * len(self.neutrals))], every, opaque)
+        effects |= self.element.analyse(env, [variable], self.combined, (*loops, variable))
+        if self.combined or effects:
+            self.extent.need(env)
+        if self.combined:
+            self.need(env, self.neutrals)
+        return effects
+
+    def _analyse_operator(self, env: Uses, loops: tuple[Use, ...]) -> Effects:
+        loops = (*loops, Use(()))  # it runs any number of times
+        return self.operator.analyse(env, [Use(loops) for _ in range(2 * len(self.neutrals))], self.combined, loops)
 
     def emit(self, env: Env[_Entry], live: set[int]) -> Sequence[_Entry]:
-        every = range(len(self.neutrals))
+        extent = self.extent.value(env)
+        if not self.combined:
+            current().generate(extent, lambda i: self.element.emit(env, [i], ()))
+            return [None] * len(self.neutrals)
         return current().reduce(
-            self.extent.value(env),
+            extent,
             [neutral.value(env) for neutral in self.neutrals],
-            lambda i: self.element.emit(env, [i], every),
-            lambda *ab: self.operator.emit(env, ab, every),
+            lambda i: self.element.emit(env, [i], self.combined),
+            lambda *ab: self.operator.emit(env, ab, self.combined),
         )
 
 
@@ -426,16 +461,16 @@ class _Simplify(Language[_Atom, _Operation, _Block]):
         self.fuse = fuse
 
     def variable(self, index: int, type: Type) -> _Atom:
-        return _Atom(lambda env: env.get(index), lambda env: env.get(index))
+        return _Atom(index)
 
     def literal(self, value: float | int | bool, type: Scalar) -> _Atom:
-        return _Atom(lambda env: None, lambda env: current().literal(value, type))
+        return _Closed(lambda: current().literal(value, type))
 
     def constant(self, array: Constant, type: ArrayType) -> _Atom:
-        return _Atom(lambda env: None, lambda env: current().atom(array))
+        return _Closed(lambda: current().atom(array))
 
     def dim(self, dim: Dim) -> _Atom:
-        return _Atom(lambda env: None, lambda env: current().dim(dim))
+        return _Closed(lambda: current().dim(dim))
 
     def primitive(self, primitive: Primitive, args: Sequence[_Atom]) -> _Operation:
         return _Operation(args, lambda values: current().emit("primitive", (primitive,), values))

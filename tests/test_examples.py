@@ -40,8 +40,8 @@ def run(source: str, file: str, line: int, scope: dict[str, Any], mode: str) -> 
     return printed.getvalue()
 
 
-def as_session(step: doctest.Example, output: str) -> str:
-    """A step of a session as it stands in a document; source lines in messages are left out."""
+def as_shown(step: doctest.Example, output: str) -> str:
+    """A step and its output as they stand in a document; source lines in messages are left out."""
     first, *rest = step.source.splitlines()
     lines = [f">>> {first}", *[f"... {line}".rstrip() for line in rest]]
     return "\n".join(lines) + "\n" + re.sub(r"/\S+\.md:\d+", "...", output)
@@ -60,13 +60,13 @@ def checked(document: Path, block: str, line: int, scope: dict[str, Any], wrong:
         else:
             place = f"{document.name}:{line + step.lineno}"
             wrong.append(f"{place}: {step.source}expected:\n{step.want}got:\n{output}")
-        steps.append(as_session(step, output))
+        steps.append(as_shown(step, output))
     return "".join(steps)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_code_in_documents_runs(document: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each Python block runs, in order, in one scope a document; sessions (``>>>``) give what they show."""
+    """Each Python block runs, in order, in one scope a document; steps (``>>>``) give what they show."""
     monkeypatch.syspath_prepend(ROOT / "examples")
     text = document.read_text(encoding="utf-8")
     scope: dict[str, Any] = {"__name__": "__main__", "az": az, "np": np}

@@ -10,7 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...core.types import f64, i64
-from ..loops import Allocate, Apply, Block, Buffer, Constant, Expression, For, If, Let, Load, Statement, Store, Variable
+from ..loops import (
+    Allocate,
+    Apply,
+    Block,
+    Buffer,
+    Constant,
+    Expression,
+    For,
+    Let,
+    Load,
+    Statement,
+    Store,
+    Variable,
+    walk,
+)
 from . import nests
 from .context import ONE, Context, zero
 from .rewriting import map_block, map_operands
@@ -109,24 +123,16 @@ def _over(
 
 
 def _updated(body: Block) -> dict[Buffer, list[Store]]:
-    """The buffers that a body adds to: stored and read at one place by one statement."""
+    """The buffers from outside that a body adds to: stored and read at one place by one statement."""
     found: dict[Buffer, list[Store]] = {}
-
-    def visit(block: Block) -> None:
-        for statement in block:
-            match statement:
-                case Store(buffer, indices, Apply(_, (Load(source, place), _))) if (
-                    source == buffer and place == indices
-                ):
-                    found.setdefault(buffer, []).append(statement)
-                case For():
-                    visit(statement.body)
-                case If(_, then, orelse):
-                    visit(then)
-                    visit(orelse)
-
-    visit(body)
-    return found
+    own: set[Buffer] = set()
+    for statement in walk(body):
+        match statement:
+            case Allocate(buffer):
+                own.add(buffer)
+            case Store(buffer, indices, Apply(_, (Load(source, place), _))) if source == buffer and place == indices:
+                found.setdefault(buffer, []).append(statement)
+    return {buffer: stores for buffer, stores in found.items() if buffer not in own}
 
 
 def _sliced(stores: list[Store], variable: str) -> bool:
