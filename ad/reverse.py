@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..core.builder import Builder, Scope
@@ -27,6 +28,7 @@ from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Origin
 from ..core.types import Accumulator, ArrayType, Scalar, Type, element, i64, rank
 from ..interpreters.accumulators import plus, zeros_like
+from ..interpreters.embed import Atom as PrimalAtom
 from ..interpreters.embed import Block as PrimalBlock
 from ..interpreters.embed import Embed, name_arguments
 from ..interpreters.embed import Operation as PrimalOperation
@@ -192,8 +194,14 @@ class _Primal(Embed):
     def entry(self, value: Value) -> Entry:
         return Entry(value)
 
-    def value(self, entry: Any) -> Value:
-        return entry.value  # type: ignore[no-any-return]
+    def value(self, entry: Entry) -> Value:
+        assert entry.value is not None
+        return entry.value
+
+    def variable(self, index: int, type: Type) -> PrimalAtom:
+        if isinstance(type, Accumulator):
+            return lambda env: env.get(index).value  # None for one that is differentiated
+        return super().variable(index, type)
 
     def add_to(self, accumulator: Any, value: Any, indices: Any) -> PrimalOperation:
         emit = super().add_to(accumulator, value, indices)
@@ -301,8 +309,9 @@ class Reverse(Language[_Atom, _Operation, _Block]):
                     last = b.primitive("subtract", length, b.literal(1, i64))
                     i = b.primitive("subtract", last, j)
                     known = dict(zip(moving, state, strict=True))
-                    entries = [Entry(element_at(b, array, [i])) for array in stored]
-                    own = [Cell(self.sweep, entries[k].value) for k in moving]
+                    states = [element_at(b, array, [i]) for array in stored]
+                    own = [Cell(self.sweep, states[k]) for k in moving]
+                    entries = [Entry(value) for value in states]
                     for k, cell in zip(moving, own, strict=True):
                         entries[k].cell = cell
                     outputs = [None if g is None else element_at(b, g, [i]) for g in cotangents[count:]]
@@ -480,12 +489,10 @@ class _Reduction:
             assert value.source is not None
             match rule := rule_of(value.source.bodies[1], component):
                 case "add":
-                    everywhere[component] = lambda i, g=cotangent: g
+                    everywhere[component] = partial(_same, cotangent)
                 case "multiply":
                     others = products_of_others(b, self.length, self._item(component), element(value.type))
-                    everywhere[component] = lambda i, g=cotangent, others=others: b.primitive(
-                        "multiply", g, b.index(others, [i])
-                    )
+                    everywhere[component] = partial(_scaled, b, cotangent, others)
                 case "minimum" | "maximum":
                     self._at_first(component, element(value.type), cotangent, rule)
                 case _:
@@ -514,6 +521,14 @@ class _Reduction:
         self.reverse.sweep.enclose(
             lambda: b.cond(found, lambda: self._sweep(first, {component: cotangent}), lambda: [])
         )
+
+
+def _same(cotangent: Value, i: Value) -> Value:
+    return cotangent
+
+
+def _scaled(b: Builder, cotangent: Value, factors: Value, i: Value) -> Value:
+    return b.primitive("multiply", cotangent, b.index(factors, [i]))
 
 
 def element_at(b: Builder, array: Value, indices: Sequence[Value]) -> Value:

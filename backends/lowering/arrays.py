@@ -37,7 +37,7 @@ class Arrays(Context):
             self.inside -= 1
         private = private_accumulators(self, tuple(statements), loops)
         if private is not None:
-            self.out.extend(private)
+            self.out.extend([*allocations, *private])
             return list(results)
         layouts = self.nest(loops, tuple(statements), temporaries, allocations)
         return [self.relaid(result, layouts) for result in results]
