@@ -174,7 +174,9 @@ class Forward(Language[Atom, Operation, Block]):
 
             def on_duals(*values: Value) -> list[Value]:
                 half = len(values) // 2
-                return self._flat(operator.run(env, [*duals(values[:half], active), *duals(values[half:], active)]), active)
+                return self._flat(
+                    operator.run(env, [*duals(values[:half], active), *duals(values[half:], active)]), active
+                )
 
             plain = b.reduce(
                 length, [unit.primal for unit in units], lambda i: [dual.primal for dual in at(i)], on_primals

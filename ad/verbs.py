@@ -26,7 +26,7 @@ from ..core.placement import to_block
 from ..core.program import Program, as_program
 from ..core.source import at_line, user_line
 from ..core.terms import Block
-from ..core.types import element, i64, is_float, rank
+from ..core.types import ArrayType, Scalar, element, i64, is_float, rank
 from ..interpreters.accumulators import zeros_like
 from ..interpreters.simplify import simplify
 from .forward import Dual, Forward
@@ -93,7 +93,8 @@ def vjp(f: Program | Callable[..., Any], *primals: Any, argnums: Argnums | None 
         pullback = _Pullback(transposed.name, _Function.of(f, f.bind(primals, {})), transposed.argnums)
         return pullback.result, pullback
     taken = [parameter.name for parameter in f.parameters]
-    parameters = [*f.parameters, Parameter(_fresh("cotangent", taken), None)]
+    declared = f.result if isinstance(f.result, Scalar | ArrayType) and is_float(f.result) else None
+    parameters = [*f.parameters, Parameter(_fresh("cotangent", taken), declared)]
     program = Program(transposed, transposed.name, parameters)
     if not primals:
         return program

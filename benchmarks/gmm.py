@@ -225,9 +225,7 @@ def error(found: Sequence[Any], wanted: Sequence[Any]) -> float:
     return worst
 
 
-def check(
-    contender: Contender, calls: Callables, problem: Problem, wanted: Sequence[Any], what: str
-) -> float:
+def check(contender: Contender, calls: Callables, problem: Problem, wanted: Sequence[Any], what: str) -> float:
     """Refuse a contender whose gradient or primal is wrong; the error otherwise."""
     arguments = contender.convert(problem)
     found = flat(calls["gradient"](*arguments))
@@ -270,9 +268,7 @@ def confine(threads: int) -> str:
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cores[:threads])
     used = min(threads, len(cores))
-    return f"{used} of {len(cores)} cores" + (
-        "" if used == threads else f", fewer than the {threads} threads"
-    )
+    return f"{used} of {len(cores)} cores" + ("" if used == threads else f", fewer than the {threads} threads")
 
 
 def processor() -> str:
@@ -328,9 +324,7 @@ def plot(measured: Sequence[tuple[str, list[tuple[str, dict[str, np.ndarray]]]]]
         for offset, function in enumerate(reversed(FUNCTIONS)):
             low, middle, high = np.percentile([times[function] for _, times in rows], (25, 50, 75), axis=1)
             place = np.arange(len(rows)) + 0.4 * (offset - 0.5)
-            bars = axis.bar(
-                place, middle, 0.38, yerr=(middle - low, high - middle), capsize=3, label=function
-            )
+            bars = axis.bar(place, middle, 0.38, yerr=(middle - low, high - middle), capsize=3, label=function)
             axis.bar_label(bars, fmt="%.3g", fontsize=8)
         axis.set_xticks(range(len(rows)), [name.replace(", ", ",\n") for name, _ in rows])
         axis.set_title(title)

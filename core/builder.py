@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from . import terms
-from .dims import Dim, Opaque, arithmetic
+from .dims import Dim, arithmetic
 from .graph import NONE, REQUIREMENT, Body, Node, Value, numbers, union
 from .primitive import PRIMITIVES, Primitive
 from .source import at_line

@@ -140,7 +140,9 @@ class Leaf:
         """The tests that stand in this many loops of the new order: in all when no loop is inside them, but never
         between the loops of the indices."""
         loops = len(self.path.loops)
-        level = {guard: loops if guard.depth == loops else max(guard.depth, len(self.used)) for guard in self.path.guards}
+        level = {
+            guard: loops if guard.depth == loops else max(guard.depth, len(self.used)) for guard in self.path.guards
+        }
         return [guard for guard in self.path.guards if level[guard] == depth]
 
 
@@ -252,7 +254,9 @@ class _Accumulate:
         leaves = [leaf for pairs in inner for leaf, _ in pairs]
         bodies = []
         for k, body in enumerate(node.bodies):
-            added = [[value if k == own else _zero(self.b, value) for _, value in inner[own]] for own in range(len(inner))]
+            added = [
+                [value if k == own else _zero(self.b, value) for _, value in inner[own]] for own in range(len(inner))
+            ]
             bodies.append(self.b.close(body.binders, (), tuple([value for values in added for value in values])))
         return list(zip(leaves, self.b.emit(node.op, node.static, node.args, bodies), strict=True))
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..core.dims import Dim, DimAtom, Opaque, arithmetic
+from ..core.dims import Compound, Dim, DimAtom, Opaque, arithmetic
 from ..core.environment import Env
 from ..core.program import Instance, Program, instance_of
 from ..core.terms import Atom, Block, Literal, Operation, Size, Variable
@@ -166,15 +166,24 @@ class _Checker:
         for number in new[1:]:
             self.sizes[number] = self.fresh()
         if new:
-            # dim = c ? + rest, so ? = (extent - rest) / c: solved for c = 1, else taken on trust
-            unknown = Dim.atom(Opaque(new[0]))
-            rest = dim - unknown
-            solvable = Opaque(new[0]) not in rest.atoms() and len(new) == 1
-            self.sizes[new[0]] = extent.value - self.resolved(rest) if solvable else self.fresh()
-            if not solvable:
-                return
+            found = self.solution(dim, extent.value, new[0]) if len(new) == 1 else None
+            self.sizes[new[0]] = self.fresh() if found is None else found
+            if found is None:
+                return  # taken on trust
         if self.resolved(dim).compare(extent.value) is not True:
             raise _IllTyped(f"its size is written {dim}, but its extent is {extent.value}")
+
+    def solution(self, dim: Dim, value: Dim, number: int) -> Dim | None:
+        """What an opaque size is when a dim that mentions it has a value: ``? + rest`` and ``max(0, ?)`` are solved."""
+        rest = dim - Dim.atom(Opaque(number))
+        if Opaque(number) not in rest.atoms():
+            return value - self.resolved(rest)
+        match dim.terms, value.terms:
+            case (((Compound() as pattern,), 1),), (((Compound() as own,), 1),) if pattern.operator == own.operator:
+                for part, part_value in ((pattern.left, own.left), (pattern.right, own.right)):
+                    if Opaque(number) in part.atoms():
+                        return self.solution(part, part_value, number)
+        return None
 
     def known(self, type: Type, problem: str) -> None:
         for dim in dims(type):

@@ -23,6 +23,7 @@ from ..core.graph import Value
 from ..core.language import Binding, Language
 from ..core.placement import to_block
 from ..core.primitive import Primitive
+from ..core.program import Instance, Program, instance_of
 from ..core.terms import Block, Constant, Failure
 from ..core.types import Accumulator, ArrayType, Scalar, Type
 from .embed import accumulate, name_arguments
@@ -31,11 +32,12 @@ from .rules import rewrite
 ROUNDS = 8
 
 
-def simplify(block: Block, fuse: bool = True) -> Block:
-    """The simplified term of a closed block, equal to it for all inputs (but for signs of zeros).
+def simplify(program: Program | Instance | Block, fuse: bool = True) -> Block:
+    """The simplified term of a program, equal to it for all inputs (but for signs of zeros).
 
     Without ``fuse`` an array that is expensive to compute stays where it is made.
     """
+    block = program if isinstance(program, Block) else instance_of(program).term
     with resting_collector():
         for _ in range(ROUNDS):
             before, block = block, _round(block, fuse)

@@ -99,7 +99,19 @@ class Writer:
     def scalar(self, scope: Scope, dims: str, depth: int) -> str:
         if depth <= 0:
             return self.leaf(scope) if self.coin() else f"({self.leaf(scope)} {self.one('+-**')} {self.leaf(scope)})"
-        kinds = ["arithmetic", "arithmetic", "unary", "unary", "extreme", "cond", "element", "sum", "sum", "reduction", "slice"]
+        kinds = [
+            "arithmetic",
+            "arithmetic",
+            "unary",
+            "unary",
+            "extreme",
+            "cond",
+            "element",
+            "sum",
+            "sum",
+            "reduction",
+            "slice",
+        ]
         kinds += ["dot", "loop", "loops", "gather", "grad", "jvp", "where", "product", "pair", "triangle", "let"]
         return str(getattr(self, "_" + self.one(kinds))(scope, depth - 1))
 
