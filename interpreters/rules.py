@@ -259,7 +259,7 @@ def _cost(value: Value, inside: frozenset[int]) -> float:
 
 
 def nodes_within(values: Sequence[Value], binders: frozenset[int]) -> Iterator[Node]:
-    """The nodes that depend on the binders, those inside branches of a cond included; bodies of loops are not entered."""
+    """The nodes that depend on the binders, also inside branches of a cond; bodies of loops are not entered."""
     stack = [value.source for value in values if value.source is not None]
     seen: set[int] = set()
     while stack:

@@ -1,8 +1,9 @@
 """A second interpreter, one element at a time in plain Python: an oracle for evaluate, and a counter of operations.
 
 It is a language like any other, with none of evaluate's ways to run loops at once. ``operations`` counts scalar
-operations (at their cost in additions), reads and updates as they are executed. ``exact`` says whether every floating number met was a multiple of
-2**-20 below 2**24: then sums and products are exact in any order, and all interpretations agree bit for bit.
+operations (at their cost in additions), reads and updates as they are executed. ``exact`` says whether every floating
+number met was a multiple of 2**-20 below 2**24: then sums and products are exact in any order, and all interpretations
+agree bit for bit.
 
     run = Plain.run(term, arguments)
     run.results, run.operations, run.exact
