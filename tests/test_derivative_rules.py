@@ -8,9 +8,11 @@ from programs import numbers
 
 import adze as az
 
+Weights, Inputs, Vector = az.Array[az.f64, "m n"], az.Array[az.f64, "k n"], az.Array[az.f64, "m"]
+
 
 @az.program
-def network(w: az.Array[az.f64, "m n"], x: az.Array[az.f64, "k n"], b: az.Array[az.f64, "m"]) -> az.f64:
+def network(w: Weights, x: Inputs, b: Vector) -> az.f64:
     """A dense layer, a selection and a loop: everything second order must go through."""
 
     def unit(row: az.Expr) -> az.Expr:
@@ -28,21 +30,15 @@ def test_second_order_four_ways() -> None:
     direction = generator.normal(size=(3, 4))
 
     @az.program
-    def forward_over_reverse(
-        w: az.Array[az.f64, "m n"], x: az.Array[az.f64, "k n"], b: az.Array[az.f64, "m"], d: az.Array[az.f64, "m n"]
-    ):  # type: ignore[no-untyped-def]
+    def forward_over_reverse(w: Weights, x: Inputs, b: Vector, d: Weights):  # type: ignore[no-untyped-def]
         return az.jvp(lambda w: az.grad(network)(w, x, b), (w,), (d,))[1]
 
     @az.program
-    def reverse_over_forward(
-        w: az.Array[az.f64, "m n"], x: az.Array[az.f64, "k n"], b: az.Array[az.f64, "m"], d: az.Array[az.f64, "m n"]
-    ):  # type: ignore[no-untyped-def]
+    def reverse_over_forward(w: Weights, x: Inputs, b: Vector, d: Weights):  # type: ignore[no-untyped-def]
         return az.grad(lambda w: az.jvp(lambda w: network(w, x, b), (w,), (d,))[1])(w)
 
     @az.program
-    def reverse_over_reverse(
-        w: az.Array[az.f64, "m n"], x: az.Array[az.f64, "k n"], b: az.Array[az.f64, "m"], d: az.Array[az.f64, "m n"]
-    ):  # type: ignore[no-untyped-def]
+    def reverse_over_reverse(w: Weights, x: Inputs, b: Vector, d: Weights):  # type: ignore[no-untyped-def]
         return az.grad(lambda w: az.sum(az.grad(network)(w, x, b) * d))(w)
 
     gradient, step = az.evaluate(az.grad(network)), 1e-6
