@@ -26,7 +26,7 @@ from ..core.graph import Node, Value
 from ..core.language import Binding, Language
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Origin
-from ..core.types import Accumulator, ArrayType, Scalar, Type, element, i64, rank
+from ..core.types import Accumulator, ArrayType, Scalar, Type, element, i64
 from ..interpreters.accumulators import plus, zeros_like
 from ..interpreters.embed import Atom as PrimalAtom
 from ..interpreters.embed import Block as PrimalBlock
@@ -309,12 +309,12 @@ class Reverse(Language[_Atom, _Operation, _Block]):
                     last = b.primitive("subtract", length, b.literal(1, i64))
                     i = b.primitive("subtract", last, j)
                     known = dict(zip(moving, state, strict=True))
-                    states = [element_at(b, array, [i]) for array in stored]
+                    states = [b.part(array, [i]) for array in stored]
                     own = [Cell(self.sweep, states[k]) for k in moving]
                     entries = [Entry(value) for value in states]
                     for k, cell in zip(moving, own, strict=True):
                         entries[k].cell = cell
-                    outputs = [None if g is None else element_at(b, g, [i]) for g in cotangents[count:]]
+                    outputs = [None if g is None else b.part(g, [i]) for g in cotangents[count:]]
                     body.run(env, [Entry(i), *entries])[1]([*[known.get(k) for k in range(count)], *outputs])
                     return [cell.total_or_zero() for cell in own]
 
@@ -358,7 +358,7 @@ class Reverse(Language[_Atom, _Operation, _Block]):
 
             def pull(cotangents: Cotangents) -> None:
                 def sweep(i: Value) -> Sequence[Value]:
-                    inner = [None if g is None else element_at(self.builder, g, [i]) for g in cotangents]
+                    inner = [None if g is None else self.builder.part(g, [i]) for g in cotangents]
                     body.run(env, [Entry(i)])[1](inner)
                     return []
 
@@ -529,9 +529,3 @@ def _same(cotangent: Value, i: Value) -> Value:
 
 def _scaled(b: Builder, cotangent: Value, factors: Value, i: Value) -> Value:
     return b.primitive("multiply", cotangent, b.index(factors, [i]))
-
-
-def element_at(b: Builder, array: Value, indices: Sequence[Value]) -> Value:
-    """An element, or the subarray that is left when there are fewer indices than axes."""
-    sizes = [b.size(array, axis) for axis in range(len(indices), rank(array.type))]
-    return b.array(sizes, lambda *rest: b.index(array, [*indices, *rest]))

@@ -260,7 +260,7 @@ class _Distributed:
         for k, binding in enumerate(self.body.bindings):
             self.builder.origin = binding.origin
             if k in self.stored:
-                values = [self._read(array, i) for array in self.stored[k]]
+                values = [self.builder.part(array, [i]) for array in self.stored[k]]
             elif stop is not None and not binding.types:
                 values = []  # statements run once, in the last part
             else:
@@ -270,8 +270,3 @@ class _Distributed:
             env = env.extend(values)
         self.builder.origin = outer
         return [result(env) for result in self.body.results]
-
-    def _read(self, array: Value, i: Value) -> Value:
-        b = self.builder
-        extents = b.sizes(array)[1:]
-        return b.array(extents, lambda *rest: b.index(array, [i, *rest]))

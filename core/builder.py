@@ -202,6 +202,11 @@ class Builder:
         """An element; the array itself when there are no indices."""
         return self.emit("index", (), [array, *indices])[0] if indices else array
 
+    def part(self, array: Value, indices: Sequence[Value]) -> Value:
+        """An element, or the subarray that is left when there are fewer indices than axes."""
+        sizes = [self.size(array, axis) for axis in range(len(indices), rank(array.type))]
+        return self.array(sizes, lambda *rest: self.index(array, [*indices, *rest]))
+
     def generate(self, extent: Value, body: Callable[[Value], Sequence[Value]], name: str = "") -> tuple[Value, ...]:
         return self.emit("generate", (_dim(extent),), [extent], [self.body([i64], body, [name], _dim(extent))])
 
