@@ -72,7 +72,7 @@ Monomial = tuple[DimAtom, ...]
 class Dim:
     """An integer polynomial over dim atoms, in normal form. Immutable and hashable.
 
-    Sources: the size expressions of DESIGN section 3; the normal form is that of sums of sorted monomials.
+    The normal form is a sum of sorted monomials, the longest first.
     """
 
     __slots__ = ("_hash", "terms")

@@ -25,6 +25,7 @@ from ..loops import (
     Expression,
     For,
     If,
+    Kind,
     Let,
     Load,
     Reduction,
@@ -373,7 +374,7 @@ def _copy(
     outer = [name for name in order if name not in inner]
     body = (For(names[last.name], extents[last.name], "lanes", body, nest.target.lanes(packed.scalar)),)
     for k, name in reversed(list(enumerate(outer))):
-        kind = "parallel" if k == 0 and nest.parallel and nest.target.parallel else "sequential"
+        kind: Kind = "parallel" if k == 0 and nest.parallel and nest.target.parallel else "sequential"
         grain = grain_of(2.0, [extents[other] for other in order if other != name]) if kind == "parallel" else None
-        body = (For(names[name], extents[name], kind, body, grain=grain),)  # type: ignore[arg-type]
+        body = (For(names[name], extents[name], kind, body, grain=grain),)
     return list(body)
