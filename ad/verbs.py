@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex
 
 from ..core import trees
 from ..core.annotations import Parameter
@@ -32,7 +32,7 @@ from ..interpreters.simplify import simplify
 from .forward import Dual, Forward
 from .reverse import Cell, Entry, Reverse, Sweep
 
-Argnums = int | Sequence[int]
+Argnums = SupportsIndex | Sequence[SupportsIndex]
 
 
 def grad(f: Program | Callable[..., Any], argnums: Argnums = 0) -> Program:
@@ -142,10 +142,7 @@ def _numbers(verb: str, f: Program, argnums: Argnums) -> tuple[int, ...]:
     numbers = []
     count = len(f.parameters)
     for given in argnums if isinstance(argnums, Sequence) else [argnums]:
-        try:
-            number = operator.index(given)
-        except TypeError:
-            raise TypeError(at_line(f"{verb}({f.name}): argnums are integers, not {given!r}")) from None
+        number = operator.index(given)
         if not -count <= number < count:
             parameters = "1 parameter" if count == 1 else f"{count} parameters"
             raise ValueError(at_line(f"{verb}({f.name}): argnums {number}, but {f.name} has {parameters}"))

@@ -219,33 +219,25 @@ def _require(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) ->
 
 
 def _index(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
-    """``index(generate f, i) = f(i)`` and ``index(cond(t, x, y), i) = cond(t, x[i], y[i])``, where that is no work."""
+    """``index(generate f, i) = f(i)``, where that is little more work than the read."""
     array, indices = args[0], args[1:]
-    source = array.source
-    if source is None or source.op not in ("generate", "cond") or _cost_of_read(array, len(indices), NONE) > CHEAP:
+    if array.source is None or array.source.op != "generate" or _cost_of_read(array, len(indices), NONE) > CHEAP:
         return None
-    if source.op == "cond":
-        first, second = (body.results[array.position] for body in source.bodies)
-        return b.cond(source.args[0], lambda: [b.index(first, indices)], lambda: [b.index(second, indices)])
-    body = source.bodies[0]
+    body = array.source.bodies[0]
     inner = b.substitute([body.results[array.position]], {body.binders[0]: indices[0]})[0]
     return [b.index(inner, indices[1:])]
 
 
 def _cost_of_read(array: Value, axes: int, inside: frozenset[int]) -> float:
     """About how many additions it takes to compute an element instead of the array, inside these binders."""
-    source = array.source
     if axes == 0:
         return _cost(array, inside)
-    if source is None or (inside and array.free.isdisjoint(inside)):
+    if array.free.isdisjoint(inside) and inside:
         return 1  # an array that is there anyway
-    if source.op == "generate" and not source.effects:
-        body = source.bodies[0]
-        return _cost_of_read(body.results[array.position], axes - 1, inside | {body.binders[0].number})
-    if source.op == "cond" and not source.effects:
-        branches = [_cost_of_read(body.results[array.position], axes, inside) for body in source.bodies]
-        return 1 + _cost(source.args[0], inside) + max(branches)
-    return float("inf")
+    if array.source is None or array.source.op != "generate" or array.source.effects:
+        return float("inf")
+    body = array.source.bodies[0]
+    return _cost_of_read(body.results[array.position], axes - 1, inside | {body.binders[0].number})
 
 
 def _cost(value: Value, inside: frozenset[int]) -> float:

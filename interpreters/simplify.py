@@ -13,8 +13,11 @@ made in, is computed there (fusion without duplicated work). Rounds repeat until
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from ..core.builder import Builder, build, current, resting_collector
 from ..core.dims import Dim, DimAtom, Opaque
@@ -27,7 +30,7 @@ from ..core.program import Instance, Program, instance_of
 from ..core.terms import Block, Constant, Failure
 from ..core.types import Accumulator, ArrayType, Scalar, Type
 from .embed import accumulate, name_arguments
-from .rules import rewrite
+from .rules import CHEAP, rewrite
 
 ROUNDS = 8
 
@@ -109,6 +112,9 @@ class Use:
         """Whether another value is bound inside a loop that is not around this one."""
         return len(other.loops) > len(self.loops)
 
+    def only_read(self) -> bool:
+        return bool(self.reads) and not self.escapes and not self.results
+
     def only_a_result(self) -> bool:
         return self.results == 1 and not self.escapes and not self.reads
 
@@ -119,8 +125,16 @@ _REQUIREMENTS = Use(())
 Uses = Env[Use]
 
 
+class _Lazy(ABC):
+    """An array that is not made: its elements are computed where they are read."""
+
+    @abstractmethod
+    def at(self, indices: Sequence[Value]) -> Value:
+        """The element at these indices."""
+
+
 @dataclass(frozen=True)
-class _Delayed:
+class _Delayed(_Lazy):
     """A generate that is computed where it is read."""
 
     body: _Block
@@ -131,7 +145,27 @@ class _Delayed:
         return self.body.element(self.env, indices[0], self.position, indices[1:])
 
 
-_Entry = Value | _Delayed | None  # None: dead, not emitted
+@dataclass(frozen=True)
+class _Chosen(_Lazy):
+    """An array chosen by a cond: the choice is made where it is read, once for each place."""
+
+    cond: _Cond
+    env: Env[_Entry]
+    position: int
+    made: dict[tuple[int, ...], Value] = field(default_factory=dict)
+
+    def at(self, indices: Sequence[Value]) -> Value:
+        place = tuple([index.number for index in indices])
+        if place not in self.made:
+            then, orelse = [partial(self._read, branch, indices) for branch in self.cond.branches]
+            self.made[place] = current().cond(self.cond.test.value(self.env), then, orelse)[0]
+        return self.made[place]
+
+    def _read(self, branch: _Block, indices: Sequence[Value]) -> list[Value]:
+        return [current().index(branch.emit(self.env, [], [self.position])[0], indices)]
+
+
+_Entry = Value | _Lazy | None  # None: dead, not emitted
 
 
 class _Atom:
@@ -171,10 +205,15 @@ class _Closed(_Atom):
 
 
 class _Operation:
-    """A pure operation without blocks; the others override."""
+    """A pure operation without blocks; the others override.
 
-    def __init__(self, args: Sequence[_Atom], emit: Callable[[list[Value]], Sequence[Value]]) -> None:
-        self.args, self.build = args, emit
+    ``cost`` is about how many additions a scalar result, or an element of an array, takes; infinite with inner loops.
+    """
+
+    cost = math.inf
+
+    def __init__(self, args: Sequence[_Atom], emit: Callable[[list[Value]], Sequence[Value]], cost: float = 1) -> None:
+        self.args, self.build, self.cost = args, emit, cost
 
     def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
         """Mark what the live results (and live effects) need; the effects that are live."""
@@ -187,10 +226,17 @@ class _Operation:
             arg.need(env)
 
     def emit(self, env: Env[_Entry], live: set[int]) -> Sequence[_Entry]:
+        """The live results, None for the others."""
         return self.build([arg.value(env) for arg in self.args])
+
+    def lazily(self, env: Env[_Entry], position: int) -> _Lazy:
+        """A result that is an array and need not be made."""
+        raise NotImplementedError
 
 
 class _Index(_Operation):
+    cost = 1
+
     def __init__(self, array: _Atom, indices: Sequence[_Atom]) -> None:
         self.array, self.indices = array, indices
 
@@ -206,15 +252,13 @@ class _Index(_Operation):
     def emit(self, env: Env[_Entry], live: set[int]) -> Sequence[_Entry]:
         array = self.array.emit(env)
         indices = [index.value(env) for index in self.indices]
-        if isinstance(array, _Delayed):
-            return [array.at(indices)]
         assert array is not None
-        return [current().index(array, indices)]
+        return [array.at(indices) if isinstance(array, _Lazy) else current().index(array, indices)]
 
 
 class _Generate(_Operation):
     def __init__(self, extent: _Atom, body: _Block) -> None:
-        self.extent, self.body = extent, body
+        self.extent, self.body, self.cost = extent, body, body.cost
 
     def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
         variable = Use(loops)
@@ -227,6 +271,9 @@ class _Generate(_Operation):
         wanted = sorted(live)
         made = current().generate(self.extent.value(env), lambda i: self.body.emit(env, [i], wanted))
         return _spread(wanted, made, self.body.width)
+
+    def lazily(self, env: Env[_Entry], position: int) -> _Lazy:
+        return _Delayed(self.body, env, position)
 
 
 class _Reduce(_Operation):
@@ -268,7 +315,7 @@ class _Reduce(_Operation):
 
 class _Cond(_Operation):
     def __init__(self, test: _Atom, branches: Sequence[_Block]) -> None:
-        self.test, self.branches = test, branches
+        self.test, self.branches, self.cost = test, branches, 1 + max([branch.cost for branch in branches])
 
     def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
         effects: Effects = set()
@@ -285,6 +332,9 @@ class _Cond(_Operation):
             self.test.value(env), lambda: then.emit(env, [], wanted), lambda: orelse.emit(env, [], wanted)
         )
         return _spread(wanted, made, then.width)
+
+    def lazily(self, env: Env[_Entry], position: int) -> _Lazy:
+        return _Chosen(self, env, position)
 
 
 class _Loop(_Operation):
@@ -387,7 +437,7 @@ class _Step:
 
     needed: bool = False
     live: set[int] = field(default_factory=set)
-    delayed: set[int] = field(default_factory=set)
+    lazy: set[int] = field(default_factory=set)
     only_results: set[int] = field(default_factory=set)
 
 
@@ -395,6 +445,7 @@ class _Block:
     def __init__(self, bindings: Sequence[Binding], results: Sequence[_Atom], names: Sequence[str], fuse: bool) -> None:
         self.bindings, self.results, self.names, self.fuse = bindings, results, names, fuse
         self.width = len(results)
+        self.cost = sum([binding.operation.cost for binding in bindings])
         self.steps: list[_Step] = []
 
     def analyse(self, env: Uses, arguments: Sequence[Use], wanted: Iterable[int], loops: tuple[Use, ...]) -> Effects:
@@ -419,8 +470,11 @@ class _Block:
             own = operation.analyse(before[k], step.live, loops)
             step.needed = bool(step.live or own)
             effects |= own
-            if self.fuse and isinstance(operation, _Generate) and not own:
-                step.delayed = {p for p in step.live if uses[k][p].read_once_in_place()}
+            if isinstance(operation, _Generate) and self.fuse and not own:
+                step.lazy = {p for p in step.live if uses[k][p].read_once_in_place()}
+                step.only_results = {p for p in step.live if uses[k][p].only_a_result()}
+            elif isinstance(operation, _Cond) and operation.cost <= CHEAP and not own:
+                step.lazy = {p for p in step.live if uses[k][p].only_read()}
                 step.only_results = {p for p in step.live if uses[k][p].only_a_result()}
         return effects
 
@@ -432,10 +486,8 @@ class _Block:
         """One element of a result that is an array (the result itself when no indices are left)."""
         env = self._bindings(env, [i], position if rest else None)
         result = self.results[position].emit(env)
-        if isinstance(result, _Delayed):
-            return result.at(rest)
         assert result is not None
-        return current().index(result, rest)
+        return result.at(rest) if isinstance(result, _Lazy) else current().index(result, rest)
 
     def _bindings(self, env: Env[_Entry], arguments: Sequence[_Entry], entered: int | None) -> Env[_Entry]:
         """Emit what is needed; the result that will be entered by an index is delayed if it is used for that alone."""
@@ -447,12 +499,12 @@ class _Block:
                 env = env.extend([None] * len(binding.types))
                 continue
             builder.origin = binding.origin
-            delayed = step.delayed if entered is None else step.delayed | step.only_results
+            lazy = step.lazy if entered is None else step.lazy | step.only_results
             entries: list[_Entry] = [None] * len(binding.types)
-            if delayed != step.live or not delayed:
-                entries = list(binding.operation.emit(env, step.live - delayed))
-            for position in delayed:
-                entries[position] = _Delayed(binding.operation.body, env, position)
+            if lazy != step.live or not lazy:
+                entries = list(binding.operation.emit(env, step.live - lazy))
+            for position in lazy:
+                entries[position] = binding.operation.lazily(env, position)
             env = env.extend(entries)
         builder.origin = outer
         return env
@@ -475,7 +527,7 @@ class _Simplify(Language[_Atom, _Operation, _Block]):
         return _Closed(lambda: current().dim(dim))
 
     def primitive(self, primitive: Primitive, args: Sequence[_Atom]) -> _Operation:
-        return _Operation(args, lambda values: current().emit("primitive", (primitive,), values))
+        return _Operation(args, lambda values: current().emit("primitive", (primitive,), values), primitive.cost)
 
     def cond(self, test: _Atom, then: _Block, orelse: _Block) -> _Operation:
         return _Cond(test, [then, orelse])
