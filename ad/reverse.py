@@ -26,7 +26,7 @@ from ..core.graph import Node, Value
 from ..core.language import Binding, Language
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Origin
-from ..core.types import Accumulator, ArrayType, Scalar, Type, element, i64
+from ..core.types import Accumulator, ArrayType, Scalar, Type, accumulator_of, element, i64
 from ..interpreters.accumulators import plus, zeros_like
 from ..interpreters.embed import Atom as PrimalAtom
 from ..interpreters.embed import Block as PrimalBlock
@@ -68,7 +68,7 @@ class Cell:
 
     def _add_to(self, cotangent: Value, indices: Sequence[Value]) -> None:
         if self.accumulator is None:
-            self.accumulator = self.sweep.builder.variable(Accumulator(_plain(self.primal.type)))
+            self.accumulator = self.sweep.builder.variable(accumulator_of(self.primal.type))
             self.sweep.touched.setdefault(self.scope, []).append(self)
         self.sweep.builder.emit("add_to", (), [self.accumulator, cotangent, *indices])
 
@@ -89,7 +89,7 @@ class Cell:
                     b.emit("add_to", (), [accumulator, cotangent, *indices])
                 return []
 
-            body = b.body([Accumulator(_plain(self.primal.type))], updates)
+            body = b.body([accumulator_of(self.primal.type)], updates)
             self.close(b.emit("accumulate", (), [self.initial()], [body])[0])
         return self.total
 
@@ -153,11 +153,6 @@ class Sweep:
                 assert cell.accumulator is not None
                 b.emit("add_to", (), [cell.accumulator, cotangent, *indices])
         return b.scopes.pop().statements
-
-
-def _plain(type: Type) -> Scalar | ArrayType:
-    assert not isinstance(type, Accumulator)
-    return type
 
 
 # Meanings

@@ -23,23 +23,36 @@ from typing import Any
 
 from . import terms
 from .dims import Dim, arithmetic
-from .graph import NONE, REQUIREMENT, Body, Node, Value, numbers, union
+from .graph import NONE, PARTIAL, REQUIREMENT, Body, Node, Value, numbers, union
 from .primitive import PRIMITIVES, Primitive
 from .source import at_line
 from .terms import NOWHERE, Failure, Origin
 from .type_rules import result_types
 from .types import Scalar, Type, dims, i64, rank
 
+# The constructs whose requirements become statements of their own, and where their extents begin.
+_CHECKED = {"generate": 0, "reduce": 0, "scan": 0, "histogram": 1, "scatter": 0, "cond": 0}
+
 Rule = Callable[["Builder", str, tuple[Any, ...], tuple[Value, ...], tuple[Body, ...]], "tuple[Value, ...] | None"]
 
 
 class Scope:
-    """A body that is open: the statements recorded so far."""
+    """A body that is open: the statements recorded so far.
 
-    def __init__(self, binders: tuple[Value, ...]) -> None:
+    What may not end is *anchored* to the innermost scope with binders: it is free in the first of them, and so never
+    leaves a loop that may run no iteration.
+    """
+
+    def __init__(self, binders: tuple[Value, ...], outer: Scope | None = None) -> None:
         self.binders = binders
         self.statements: list[Node] = []
         self.required: set[int] = set()  # the tests that hold from here on
+        self.partial = False  # whether something inside may not end
+        self.anchor: frozenset[int] = NONE
+        if binders:
+            self.anchor = frozenset([binders[0].number])
+        elif outer is not None:
+            self.anchor = outer.anchor
 
 
 class Builder:
@@ -108,17 +121,23 @@ class Builder:
     ) -> tuple[Value, ...]:
         """:meth:`emit` without the rules."""
         args, bodies = tuple(args), tuple(bodies)
-        if op in ("generate", "reduce", "cond") and bodies[0].results:
+        if op in _CHECKED and bodies[0].results:
             bodies = self._without_requirements(op, static, args, bodies)
         effects = union([body.effects for body in bodies])
         if op == "add_to":
             effects = effects | args[0].free
-        elif op == "require":
+        elif op in ("require", "probe", "apply"):
             effects = effects | {REQUIREMENT}
-        key = (op, static, tuple([arg.number for arg in args]), tuple([body.number for body in bodies]))
+        elif op in ("function", "fix"):
+            effects = NONE  # a function has its effects where it is applied
+        anchor = NONE
+        if op in PARTIAL or any(body.partial for body in bodies):
+            self.scopes[-1].partial = True
+            anchor = self.scopes[-1].anchor
+        key = (op, static, tuple([arg.number for arg in args]), tuple([body.number for body in bodies]), anchor)
         node = self._nodes.get(key) if not effects else None
         if node is None:
-            node = self._node(op, static, args, bodies, effects)
+            node = self._node(op, static, args, bodies, effects, anchor)
             if not effects:
                 self._nodes[key] = node
             else:
@@ -133,7 +152,7 @@ class Builder:
 
         What remains has no effect: it may be shared, moved and fused like everything else.
         """
-        checking = bodies[:1] if op == "reduce" else bodies
+        checking = bodies if op == "cond" else bodies[:1]
         if not any(body.statements for body in checking):
             return bodies
         for body in bodies:
@@ -141,12 +160,21 @@ class Builder:
             dependent = any(not result.free.isdisjoint(bound) for result in body.results)
             if dependent or body.effects - {REQUIREMENT} or (body.statements and body not in checking):
                 return bodies
-        statements = [Body(self._next(), body.binders, body.statements, ()) for body in checking]
         if op == "cond":
-            self.make("cond", (), args, statements)
+            self.make("cond", (), args, [Body(self._next(), (), body.statements, ()) for body in checking])
         else:
-            self.make("generate", (_dim(args[0]),), args[:1], statements)
-        return tuple([self.close(body.binders, (), body.results) for body in bodies])
+            first = _CHECKED[op]
+            extents = args[first : first + len(bodies[0].binders)]
+            self._check(extents, bodies[0].binders, bodies[0].statements)
+        return tuple([self.close(body.binders, (), body.results, body.partial) for body in bodies])
+
+    def _check(self, extents: Sequence[Value], binders: tuple[Value, ...], statements: tuple[Node, ...]) -> None:
+        """Statements over loops, as generates without results."""
+        if len(binders) > 1:
+            self.scopes.append(Scope(binders[:1], self.scopes[-1]))
+            self._check(extents[1:], binders[1:], statements)
+            statements = tuple(self.scopes.pop().statements)
+        self.make("generate", (_dim(extents[0]),), extents[:1], [Body(self._next(), binders[:1], statements, ())])
 
     def _node(
         self,
@@ -155,11 +183,13 @@ class Builder:
         args: tuple[Value, ...],
         bodies: tuple[Body, ...],
         effects: frozenset[int],
+        anchor: frozenset[int],
     ) -> Node:
         types = result_types(op, static, [arg.type for arg in args], [body.types for body in bodies])
         node = Node()
         node.op, node.static, node.args, node.bodies, node.effects = op, static, args, bodies, effects
-        node.free = union([arg.free for arg in args] + [body.free for body in bodies])
+        node.free = union([arg.free for arg in args] + [body.free for body in bodies] + [anchor])
+        node.partial = op in PARTIAL or any(body.partial for body in bodies)
         node.number, node.origin = self._next(), self.origin
         free = node.free | {node.number} if effects else node.free
         node.results = tuple([Value(self._next(), type, free, node, k) for k, type in enumerate(types)])
@@ -208,7 +238,7 @@ class Builder:
         return self.array(sizes, lambda *rest: self.index(array, [*indices, *rest]))
 
     def generate(self, extent: Value, body: Callable[[Value], Sequence[Value]], name: str = "") -> tuple[Value, ...]:
-        return self.emit("generate", (_dim(extent),), [extent], [self.body([i64], body, [name], _dim(extent))])
+        return self.emit("generate", (_dim(extent),), [extent], [self.body([i64], body, [name], [_dim(extent)])])
 
     def array(self, extents: Sequence[Value], element: Callable[..., Value]) -> Value:
         """The array of elements over these extents, which is the element itself when there are none."""
@@ -245,8 +275,58 @@ class Builder:
         names: Sequence[str] = (),
     ) -> tuple[Value, ...]:
         types = [neutral.type for neutral in neutrals]
-        bodies = [self.body([i64], element, extent=_dim(extent)), self.body([*types, *types], operator, names)]
+        bodies = [self.body([i64], element, extents=[_dim(extent)]), self.body([*types, *types], operator, names)]
         return self.emit("reduce", (), [extent, *neutrals], bodies)
+
+    def scan(
+        self,
+        extent: Value,
+        neutrals: Sequence[Value],
+        element: Callable[[Value], Sequence[Value]],
+        operator: Callable[..., Sequence[Value]],
+        names: Sequence[str] = (),
+    ) -> tuple[Value, ...]:
+        types = [neutral.type for neutral in neutrals]
+        bodies = [self.body([i64], element, extents=[_dim(extent)]), self.body([*types, *types], operator, names)]
+        return self.emit("scan", (_dim(extent),), [extent, *neutrals], bodies)
+
+    def histogram(
+        self,
+        bins: Value,
+        extent: Value,
+        neutrals: Sequence[Value],
+        element: Callable[[Value], Sequence[Value]],
+        operator: Callable[..., Sequence[Value]],
+        names: Sequence[str] = (),
+    ) -> tuple[Value, ...]:
+        """``element(i)`` is the bin and the values."""
+        types = [neutral.type for neutral in neutrals]
+        bodies = [self.body([i64], element, extents=[_dim(extent)]), self.body([*types, *types], operator, names)]
+        return self.emit("histogram", (_dim(bins),), [bins, extent, *neutrals], bodies)
+
+    def scatter(
+        self,
+        unique: bool,
+        extents: Sequence[Value],
+        destinations: Sequence[Value],
+        element: Callable[..., Sequence[Value]],
+        names: Sequence[str] = (),
+    ) -> tuple[Value, ...]:
+        """``element(*i)`` is the indices and the values."""
+        body = self.body([i64] * len(extents), element, names, extents=[_dim(extent) for extent in extents])
+        return self.emit("scatter", (unique, len(extents)), [*extents, *destinations], [body])
+
+    def while_loop(
+        self,
+        initials: Sequence[Value],
+        test: Callable[..., Value],
+        body: Callable[..., Sequence[Value]],
+        names: Sequence[str] = (),
+    ) -> tuple[Value, ...]:
+        """The final state and the number of trips."""
+        types = [initial.type for initial in initials]
+        bodies = [self.body(types, lambda *state: [test(*state)], names), self.body(types, body, names)]
+        return self.emit("while", (), initials, bodies)
 
     def sum(self, extent: Value, element: Callable[[Value], Value], type: Scalar) -> Value:
         zero = self.literal(0, type)
@@ -261,7 +341,7 @@ class Builder:
         self, extent: Value, initials: Sequence[Value], body: Callable[..., Sequence[Value]], names: Sequence[str] = ()
     ) -> tuple[Value, ...]:
         types = [i64, *[initial.type for initial in initials]]
-        return self.emit("loop", (_dim(extent),), [extent, *initials], [self.body(types, body, names, _dim(extent))])
+        return self.emit("loop", (_dim(extent),), [extent, *initials], [self.body(types, body, names, [_dim(extent)])])
 
     def require(self, test: Value, failure: Failure, values: Sequence[Value]) -> None:
         if test.literal is True or any(test.number in scope.required for scope in self.scopes):
@@ -276,32 +356,43 @@ class Builder:
         types: Sequence[Type],
         function: Callable[..., Sequence[Value]],
         names: Sequence[str] = (),
-        extent: Dim | None = None,
+        extents: Sequence[Dim] = (),
     ) -> Body:
         """The body of a function on fresh binders; statements emitted meanwhile are its own.
 
-        ``extent`` is given when the first binder is a loop variable.
+        The first binders are loop variables with these extents.
         """
         names = names or [""] * len(types)
         binders = tuple([self.variable(type, name) for type, name in zip(types, names, strict=True)])
-        self.scopes.append(Scope(binders))
-        if extent is not None:
-            self.extents[binders[0].number] = extent
+        opened = self._count
+        self.scopes.append(Scope(binders, self.scopes[-1]))
+        self.extents.update({binder.number: extent for binder, extent in zip(binders, extents, strict=False)})
         try:
             results = tuple(function(*binders))
         finally:
             scope = self.scopes.pop()
             self.open.difference_update(numbers(binders, scope.statements))
-        return self.close(binders, tuple(scope.statements), results)
+        return self.close(binders, tuple(scope.statements), results, scope.partial, opened)
 
-    def close(self, binders: tuple[Value, ...], statements: tuple[Node, ...], results: tuple[Value, ...]) -> Body:
-        """A body; bodies that differ in their binders only are one."""
+    def close(
+        self,
+        binders: tuple[Value, ...],
+        statements: tuple[Node, ...],
+        results: tuple[Value, ...],
+        partial: bool = False,
+        opened: int = 0,
+    ) -> Body:
+        """A body; bodies that differ in their binders only are one.
+
+        ``partial`` says that something in it may not end, ``opened`` the number of the last node made before it.
+        """
         if any(node.effects for node in statements):
-            return Body(self._next(), binders, statements, results)
+            partial = partial or any(node.partial for node in statements)
+            return Body(self._next(), binders, statements, results, partial, opened)
         key = _alpha_key(binders, results)
         body = self._bodies.get(key)
         if body is None:
-            body = self._bodies[key] = Body(self._next(), binders, statements, results)
+            body = self._bodies[key] = Body(self._next(), binders, statements, results, partial, opened)
         return body
 
     def instantiate(self, body: Body, arguments: Sequence[Value]) -> list[Value]:
@@ -371,7 +462,7 @@ class _Substitution:
         args = [self.value(arg) for arg in node.args]
         bodies = [self.body(body) for body in node.bodies]
         self.builder.origin, outer = node.origin, self.builder.origin
-        static = (_dim(args[0]),) if node.op in ("generate", "loop") else node.static
+        static = (_dim(args[0]),) if node.static and isinstance(node.static[0], Dim) else node.static
         results = self.builder.emit(node.op, static, args, bodies)
         self.builder.origin = outer
         return results

@@ -20,6 +20,11 @@ REQUIREMENT = -1
 
 NONE: frozenset[int] = frozenset()
 
+# Constructs whose bodies run any number of times, or not at all because of a choice; and constructs that may not end.
+LOOPS = frozenset({"generate", "reduce", "scan", "histogram", "scatter", "loop", "while", "function", "fix"})
+BRANCHES = frozenset({"cond", "case", "custom"})
+PARTIAL = frozenset({"while", "apply"})
+
 
 class Value:
     """A binder (no source, no atom), a literal, constant or size (atom), or a node's result (source, position)."""
@@ -60,7 +65,7 @@ class Value:
 class Node:
     """An operation in the graph."""
 
-    __slots__ = ("args", "bodies", "effects", "free", "number", "op", "origin", "results", "static")
+    __slots__ = ("args", "bodies", "effects", "free", "number", "op", "origin", "partial", "results", "static")
 
     op: str
     static: tuple[Any, ...]
@@ -70,6 +75,7 @@ class Node:
     free: frozenset[int]
     effects: frozenset[int]
     number: int
+    partial: bool  # it may not end
     origin: Origin
 
 
@@ -80,7 +86,7 @@ class Body:
     as its binders are: their ``free`` holds the statement's number, which keeps what uses them in its scope.
     """
 
-    __slots__ = ("binders", "effects", "free", "number", "results", "statements")
+    __slots__ = ("binders", "effects", "free", "number", "opened", "partial", "results", "statements")
 
     binders: tuple[Value, ...]
     statements: tuple[Node, ...]
@@ -88,10 +94,19 @@ class Body:
     free: frozenset[int]
     effects: frozenset[int]
     number: int
+    partial: bool  # holds something that may not end
+    opened: int  # nodes of lower number were there before
 
     def __init__(
-        self, number: int, binders: tuple[Value, ...], statements: tuple[Node, ...], results: tuple[Value, ...]
+        self,
+        number: int,
+        binders: tuple[Value, ...],
+        statements: tuple[Node, ...],
+        results: tuple[Value, ...],
+        partial: bool = False,
+        opened: int = 0,
     ) -> None:
+        self.partial, self.opened = partial, opened
         bound = numbers(binders, statements)
         self.number, self.binders, self.statements, self.results = number, binders, statements, results
         used = union([value.free for value in results] + [node.free for node in statements])

@@ -1,5 +1,8 @@
 """The language: one method a construct. An interpretation is a choice of what the methods return.
 
+A construct that not every interpretation has a meaning for (the higher-order fragment has none in compiled code) is
+refused by default, with the line where it was written: override it to give it one.
+
 ``A`` is what an atom means, ``O`` an operation, ``B`` a block. In practice an atom means ``env -> value``, an
 operation ``env -> values`` and a block ``(env, arguments) -> values``, where the environment holds what the De
 Bruijn indices stand for: running a scope again is calling its block's meaning again. Terms are the initial form of
@@ -12,13 +15,13 @@ section 2.1.)
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from . import terms
 from .dims import Dim
 from .primitive import Primitive
-from .terms import Failure, Origin
-from .types import ArrayType, Scalar, Type
+from .terms import Failure, Foreign, Origin
+from .types import ArrayType, FunctionType, Named, Scalar, Type
 
 A = TypeVar("A")
 O = TypeVar("O")
@@ -33,8 +36,22 @@ class Binding(NamedTuple):
     origin: Origin
 
 
+class Unsupported(TypeError):
+    """An interpretation has no meaning for a construct that a program uses (at ``origin``, if that is known)."""
+
+    origin: Origin | None = None
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return message if self.origin is None else f"{message}, written at {self.origin}"
+
+
 class Language(ABC, Generic[A, O, B]):
     """The constructs. Subclass it to give programs a meaning of your own."""
+
+    def refuse(self, construct: str) -> NoReturn:
+        """Raise what an interpretation without a meaning for a construct raises."""
+        raise Unsupported(f"{type(self).__name__.strip('_')} has no meaning for {construct}")
 
     # Atoms
 
@@ -86,6 +103,86 @@ class Language(ABC, Generic[A, O, B]):
     def reduce(self, extent: A, neutrals: Sequence[A], element: B, operator: B) -> O:
         """``element(0) op element(1) op ...`` with an associative operator and its neutral element."""
 
+    def scan(self, dim: Dim, extent: A, neutrals: Sequence[A], element: B, operator: B) -> O:
+        """The running reductions ``element(0) op ... op element(i)`` for i in 0..extent, stacked."""
+        self.refuse("scan")
+
+    def histogram(self, dim: Dim, bins: A, extent: A, neutrals: Sequence[A], element: B, operator: B) -> O:
+        """``element(i) -> (bin, *values)``: for each bin, the reduction in order of the values that go there.
+
+        Values of bins outside 0..bins are ignored. ``dim`` is the number of bins in types.
+        """
+        self.refuse("histogram")
+
+    def scatter(self, unique: bool, extents: Sequence[A], destinations: Sequence[A], element: B) -> O:
+        """The destinations with ``element(*i) -> (*indices, *values)`` written, for all i in order of the extents.
+
+        A value is a scalar, or an array over the axes behind the indices. The last of two writes to one place wins;
+        ``unique`` promises that there are none. Writes outside the destinations are ignored.
+        """
+        self.refuse("scatter")
+
+    def argsort(self, array: A) -> O:
+        """The i64 permutation that sorts a vector, stably; NaN comes last."""
+        self.refuse("argsort")
+
+    def while_loop(self, initials: Sequence[A], test: B, body: B) -> O:
+        """``state = body(*state)`` while ``test(*state)``: the final state, then the i64 number of trips."""
+        self.refuse("while")
+
+    # Meanings given by the user
+
+    def custom(self, rules: tuple[str, ...], args: Sequence[A], body: B, blocks: Sequence[B]) -> O:
+        """``body(*args)``, whose derivatives are given: by a block for each of ``rules`` ("jvp", "vjp").
+
+        A jvp block takes the arguments and one tangent for each that is floating, and gives one tangent for each
+        floating result; a vjp block takes the arguments and one cotangent for each floating result, and gives one
+        cotangent for each floating argument.
+        """
+        self.refuse("custom")
+
+    def probe(self, name: str, values: Sequence[A]) -> O:
+        """A statement: show these values to whoever runs the program."""
+        self.refuse("probe")
+
+    def foreign(self, function: Foreign, args: Sequence[A]) -> O:
+        """A function on arrays written elsewhere."""
+        self.refuse("foreign")
+
+    # The higher-order fragment
+
+    def function(self, type: FunctionType, body: B) -> O:
+        """A function as a value."""
+        self.refuse("a function as a value")
+
+    def fix(self, type: FunctionType, body: B) -> O:
+        """The recursive function ``f`` with ``f(*x) = body(f, *x)``."""
+        self.refuse("fix")
+
+    def apply(self, function: A, args: Sequence[A]) -> O:
+        """The results of a function that is a value."""
+        self.refuse("the application of a function that is a value")
+
+    def pack(self, items: Sequence[A]) -> O:
+        """A tuple as one value."""
+        self.refuse("a tuple as one value")
+
+    def project(self, value: A, position: int) -> O:
+        """An item of a tuple."""
+        self.refuse("a tuple as one value")
+
+    def construct(self, type: Named, variant: str, fields: Sequence[A]) -> O:
+        """A value of a declared type."""
+        self.refuse("a value of a declared type")
+
+    def case(self, value: A, variants: tuple[str, ...], branches: Sequence[B]) -> O:
+        """The results of the branch for the variant of a value, which is given its fields."""
+        self.refuse("case")
+
+    def par(self, branches: Sequence[B]) -> O:
+        """The results of all branches, one after the other, which may run side by side (fork and join)."""
+        self.refuse("par")
+
     # Effects: commuting updates of accumulators, and requirements
 
     @abstractmethod
@@ -122,6 +219,14 @@ class Language(ABC, Generic[A, O, B]):
                 return self.dim(dim)
 
     def meaning_of_operation(self, operation: terms.Operation) -> O:
+        try:
+            return self._meaning_of_operation(operation)
+        except Unsupported as error:
+            if error.origin is None:
+                error.origin = operation.origin
+            raise
+
+    def _meaning_of_operation(self, operation: terms.Operation) -> O:
         a = [self.meaning_of_atom(atom) for atom in operation.args]
         b = [self.meaning_of_block(block) for block in operation.blocks]
         static = operation.static
@@ -140,6 +245,39 @@ class Language(ABC, Generic[A, O, B]):
                 return self.generate(static[0], a[0], *b)
             case "reduce":
                 return self.reduce(a[0], a[1:], *b)
+            case "scan":
+                return self.scan(static[0], a[0], a[1:], *b)
+            case "histogram":
+                return self.histogram(static[0], a[0], a[1], a[2:], *b)
+            case "scatter":
+                unique, count = static
+                return self.scatter(unique, a[:count], a[count:], *b)
+            case "argsort":
+                return self.argsort(a[0])
+            case "while":
+                return self.while_loop(a, *b)
+            case "custom":
+                return self.custom(static, a, b[0], b[1:])
+            case "probe":
+                return self.probe(static[0], a)
+            case "foreign":
+                return self.foreign(static[0], a)
+            case "function":
+                return self.function(static[0], *b)
+            case "fix":
+                return self.fix(static[0], *b)
+            case "apply":
+                return self.apply(a[0], a[1:])
+            case "pack":
+                return self.pack(a)
+            case "project":
+                return self.project(a[0], static[0])
+            case "construct":
+                return self.construct(static[0], static[1], a)
+            case "case":
+                return self.case(a[0], static, b)
+            case "par":
+                return self.par(b)
             case "accumulate":
                 return self.accumulate(a, *b)
             case "add_to":

@@ -4,8 +4,9 @@ A scope is the inside of a body. From each place of use a node rises out of scop
 but not out of a branch of ``cond``: so what is used in both branches alone is computed in each, what is used
 outside too is computed there, and everything leaves the loops it does not depend on. There is one exception: what
 holds a loop itself leaves a branch if that takes it out of a surrounding loop, for it would run again and again
-there. Statements stay where they were recorded. Both walks use explicit stacks: a program may be as long as memory
-allows.
+there. What a branch of a ``par`` made stays in it, for that is what runs side by side; what was there before it
+is computed before it. Statements stay where they were recorded. Both walks use explicit stacks: a program may be as
+long as memory allows.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from collections.abc import Sequence
 
 from . import terms
 from .dims import Dim, DimAtom, Opaque
-from .graph import Body, Node, Value, numbers
+from .graph import BRANCHES, LOOPS, Body, Node, Value, numbers
 from .terms import Block, Operation
-from .types import Accumulator, ArrayType, Scalar, Type, dims
+from .types import Scalar, Type, map_dims
 
 
 class _Region:
@@ -54,8 +55,8 @@ def _risen(node: Node, region: _Region) -> _Region:
         return region
     home, branch = region, False
     while region.parent is not None and node.free.isdisjoint(region.bound):
-        branch = branch or region.kind == "cond"
-        leaves_loop = region.kind in ("generate", "reduce", "loop")
+        branch = branch or region.kind in BRANCHES or (region.kind == "par" and node.number > region.body.opened)
+        leaves_loop = region.kind in LOOPS
         region = region.parent
         if not branch or (leaves_loop and node.bodies):
             home, branch = region, False
@@ -206,11 +207,7 @@ class _Writer:
 
     def type(self, type: Type) -> Type:
         """The type with opaque sizes numbered in the order in which they occur."""
-        if isinstance(type, Scalar) or all(dim.is_static() for dim in dims(type)):
-            return type
-        if isinstance(type, Accumulator):
-            return Accumulator(self.type(type.of))  # type: ignore[arg-type]
-        return ArrayType(type.scalar, tuple([self.dim(dim) for dim in type.dims]))
+        return type if isinstance(type, Scalar) else map_dims(type, self.dim)
 
     def dim(self, dim: Dim) -> Dim:
         if dim.is_static():

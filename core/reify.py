@@ -13,8 +13,8 @@ from . import terms
 from .dims import Dim
 from .language import Binding, Language
 from .primitive import Primitive
-from .terms import Atom, Block, Failure, Literal, Operation, Origin, Size, Variable
-from .types import ArrayType, Scalar, Type
+from .terms import Atom, Block, Failure, Foreign, Literal, Operation, Origin, Size, Variable
+from .types import ArrayType, FunctionType, Named, Scalar, Type
 
 # An operation waits for its types and origin, which belong to its binding.
 Pending = Callable[[tuple[Type, ...], Origin], Operation]
@@ -55,6 +55,56 @@ class Reify(Language[Atom, Pending, Block]):
 
     def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Pending:
         return _pending("reduce", (), [extent, *neutrals], element, operator)
+
+    def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Pending:
+        return _pending("scan", (dim,), [extent, *neutrals], element, operator)
+
+    def histogram(
+        self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block
+    ) -> Pending:
+        return _pending("histogram", (dim,), [bins, extent, *neutrals], element, operator)
+
+    def scatter(self, unique: bool, extents: Sequence[Atom], destinations: Sequence[Atom], element: Block) -> Pending:
+        return _pending("scatter", (unique, len(extents)), [*extents, *destinations], element)
+
+    def argsort(self, array: Atom) -> Pending:
+        return _pending("argsort", (), [array])
+
+    def while_loop(self, initials: Sequence[Atom], test: Block, body: Block) -> Pending:
+        return _pending("while", (), initials, test, body)
+
+    def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Pending:
+        return _pending("custom", rules, args, body, *blocks)
+
+    def probe(self, name: str, values: Sequence[Atom]) -> Pending:
+        return _pending("probe", (name,), values)
+
+    def foreign(self, function: Foreign, args: Sequence[Atom]) -> Pending:
+        return _pending("foreign", (function,), args)
+
+    def function(self, type: FunctionType, body: Block) -> Pending:
+        return _pending("function", (type,), [], body)
+
+    def fix(self, type: FunctionType, body: Block) -> Pending:
+        return _pending("fix", (type,), [], body)
+
+    def apply(self, function: Atom, args: Sequence[Atom]) -> Pending:
+        return _pending("apply", (), [function, *args])
+
+    def pack(self, items: Sequence[Atom]) -> Pending:
+        return _pending("pack", (), items)
+
+    def project(self, value: Atom, position: int) -> Pending:
+        return _pending("project", (position,), [value])
+
+    def construct(self, type: Named, variant: str, fields: Sequence[Atom]) -> Pending:
+        return _pending("construct", (type, variant), fields)
+
+    def case(self, value: Atom, variants: tuple[str, ...], branches: Sequence[Block]) -> Pending:
+        return _pending("case", variants, [value], *branches)
+
+    def par(self, branches: Sequence[Block]) -> Pending:
+        return _pending("par", (), [], *branches)
 
     def accumulate(self, initials: Sequence[Atom], body: Block) -> Pending:
         return _pending("accumulate", (), initials, body)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -137,6 +137,21 @@ class Failure:
         """The exception to raise for these values."""
         classes: dict[str, type[Exception]] = {"index": IndexError, "division": ZeroDivisionError, "size": ValueError}
         return classes[self.kind](self.text(values))
+
+
+@dataclass(frozen=True, eq=False)
+class Foreign:
+    """A function on arrays written elsewhere: its name, its meaning on NumPy arrays, its rule for types.
+
+    ``result_types`` gives the types of the results for those of the arguments, or raises TypeError.
+    """
+
+    name: str
+    numpy: Callable[..., Any]
+    result_types: Callable[[Sequence[Type]], Sequence[Type]]
+
+    def __repr__(self) -> str:
+        return self.name
 
 
 class Operation:

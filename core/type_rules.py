@@ -7,9 +7,26 @@ the results. It raises TypeError, in terms of the construct, when they do not fi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
-from .types import Accumulator, ArrayType, Scalar, Type, array_of, bool_, dims, element, i64, rank
+from .types import (
+    Accumulator,
+    ArrayType,
+    FunctionType,
+    Named,
+    Scalar,
+    TupleType,
+    Type,
+    accumulator_of,
+    all_dims,
+    array_of,
+    bool_,
+    dims,
+    element,
+    i64,
+    is_float,
+    rank,
+)
 
 
 def result_types(
@@ -34,16 +51,69 @@ def result_types(
             _integers(op, args)
             return tuple(_stacked(static[0], type) for type in blocks[0])
         case "reduce":
-            _integers(op, args[:1])
-            neutrals = tuple(args[1:])
-            _expect(tuple(blocks[0]) == neutrals, "elements of the neutral's type", [*blocks[0], *neutrals])
-            _expect(tuple(blocks[1]) == neutrals, "an operator that gives an element", [*blocks[1], *neutrals])
-            return neutrals
+            return _combined(args[:1], args[1:], blocks[0], blocks[1])
         case "loop":
             _integers(op, args[:1])
             state = tuple(args[1:])
             _expect(tuple(blocks[0][: len(state)]) == state, "a body that keeps the state's type", [*blocks[0], *state])
             return state + tuple(_stacked(static[0], type) for type in blocks[0][len(state) :])
+        case "scan":
+            return tuple(_stacked(static[0], type) for type in _combined(args[:1], args[1:], blocks[0], blocks[1]))
+        case "histogram":
+            _expect(blocks[0][:1] == (i64,), "elements that begin with an i64 bin", blocks[0])
+            neutrals = _combined(args[:2], args[2:], blocks[0][1:], blocks[1])
+            return tuple(_stacked(static[0], type) for type in neutrals)
+        case "scatter":
+            return _scattered(args[: static[1]], args[static[1] :], blocks[0])
+        case "argsort":
+            _expect(isinstance(args[0], ArrayType) and rank(args[0]) == 1, "a vector to sort", args)
+            return (ArrayType(i64, dims(args[0])),)
+        case "while":
+            _expect(tuple(blocks[0]) == (bool_,), "a test that gives one bool", blocks[0])
+            _expect(tuple(blocks[1]) == tuple(args), "a body that keeps the state's type", [*blocks[1], *args])
+            return (*args, i64)
+        case "custom":
+            floating, results = _floating(args), _floating(blocks[0])
+            for rule, block in zip(static, blocks[1:], strict=True):
+                wanted = {"jvp": results, "vjp": floating}[rule]
+                _expect(tuple(block) == wanted, f"a {rule} rule that gives ({', '.join(map(str, wanted))})", block)
+            return tuple(blocks[0])
+        case "probe":
+            return ()
+        case "foreign":
+            return tuple(static[0].result_types(args))
+        case "function" | "fix":
+            type = static[0]
+            _known(type)
+            _expect(tuple(blocks[0]) == type.results, f"a body of a function {type}", blocks[0])
+            return (type,)
+        case "apply":
+            function = args[0]
+            if not isinstance(function, FunctionType):
+                raise TypeError(f"apply takes a function, got {function}")
+            _expect(tuple(args[1:]) == function.parameters, f"arguments of a function {function}", args[1:])
+            return function.results
+        case "pack":
+            return (_known(TupleType(tuple(args))),)
+        case "project":
+            items = args[0].items if isinstance(args[0], TupleType) else ()
+            _expect(0 <= static[0] < len(items), f"a tuple with an item {static[0]}", args)
+            return (items[static[0]],)
+        case "construct":
+            named, variant = static
+            wanted = tuple(named.fields(variant).values())
+            _expect(tuple(args) == wanted, f"the fields ({', '.join(map(str, wanted))}) of {named}.{variant}", args)
+            return (_known(named),)
+        case "case":
+            _expect(isinstance(args[0], Named), "a value of a declared type", args)
+            _expect(
+                len(static) > 0 and set(static) == _variants(args[0]), f"a branch for each variant of {args[0]}", args
+            )
+            for block in blocks[1:]:
+                _expect(tuple(block) == tuple(blocks[0]), "branches of one type", [*blocks[0], *block])
+            return tuple(blocks[0])
+        case "par":
+            return tuple(type for block in blocks for type in block)
         case "accumulate":
             return (*args, *blocks[0])
         case "add_to":
@@ -60,20 +130,101 @@ def result_types(
     raise TypeError(f"no construct is called {op!r}")
 
 
-def binder_types(op: str, args: Sequence[Type], blocks: int) -> list[tuple[Type, ...]]:
-    """The types of the parameters of an operation's blocks."""
+def block_count(op: str, static: tuple[Any, ...]) -> int | None:
+    """How many blocks a construct has; None when it may be any number."""
     match op:
-        case "cond":
-            return [(), ()]
+        case "par":
+            return None
+        case "case":
+            return len(static)
+        case "custom":
+            return 1 + len(static)
+    return _BLOCKS.get(op, 0)
+
+
+_BLOCKS = {
+    "cond": 2, "generate": 1, "reduce": 2, "scan": 2, "histogram": 2, "scatter": 1, "loop": 1, "while": 2,
+    "function": 1, "fix": 1, "accumulate": 1,
+}  # fmt: skip
+
+
+def binder_types(
+    op: str, static: tuple[Any, ...], args: Sequence[Type], earlier: Sequence[Sequence[Type]] = ()
+) -> tuple[Type, ...]:
+    """The types of the parameters of a construct's next block, after blocks that give results of ``earlier`` types."""
+    k = len(earlier)
+    match op:
         case "generate":
-            return [(i64,)]
-        case "reduce":
-            return [(i64,), (*args[1:], *args[1:])]
+            return (i64,)
+        case "reduce" | "scan":
+            return (i64,) if k == 0 else (*args[1:], *args[1:])
+        case "histogram":
+            return (i64,) if k == 0 else (*args[2:], *args[2:])
+        case "scatter":
+            return (i64,) * static[1]
         case "loop":
-            return [(i64, *args[1:])]
+            return (i64, *args[1:])
+        case "while":
+            return tuple(args)
+        case "custom":
+            if k == 0:
+                return tuple(args)
+            return (*args, *_floating(args if static[k - 1] == "jvp" else earlier[0]))
+        case "function":
+            return cast(FunctionType, static[0]).parameters
+        case "fix":
+            return (static[0], *static[0].parameters)
+        case "case":
+            value = args[0]
+            if not isinstance(value, Named) or static[k] not in value.declaration.variants:
+                raise TypeError(f"case of {', '.join(map(str, static))} takes a value of a declared type, got {value}")
+            return tuple(value.fields(static[k]).values())
         case "accumulate":
-            return [tuple(Accumulator(_plain(type)) for type in args)]
-    return [()] * blocks
+            return tuple([accumulator_of(type) for type in args])
+    return ()
+
+
+def _combined(
+    extents: Sequence[Type], neutrals: Sequence[Type], elements: Sequence[Type], results: Sequence[Type]
+) -> tuple[Type, ...]:
+    """The types that an operator combines."""
+    _integers("a reduction", extents)
+    _expect(tuple(elements) == tuple(neutrals), "elements of the neutral's type", [*elements, *neutrals])
+    _expect(tuple(results) == tuple(neutrals), "an operator that gives an element", [*results, *neutrals])
+    return tuple(neutrals)
+
+
+def _scattered(extents: Sequence[Type], destinations: Sequence[Type], results: Sequence[Type]) -> tuple[Type, ...]:
+    """The destinations, when indices and values fit into them."""
+    _integers("scatter", extents)
+    axes = len(results) - len(destinations)
+    _expect(axes > 0 and len(destinations) > 0, "indices and a value for each destination", results)
+    _integers("scatter", results[:axes])
+    for destination, value in zip(destinations, results[axes:], strict=True):
+        _expect(isinstance(destination, ArrayType) and rank(destination) >= axes, "arrays to write to", destinations)
+        _expect(dims(destination)[:axes] == dims(destinations[0])[:axes], "destinations of one size", destinations)
+        _expect(value == _stripped(destination, axes), f"a value for a place of {destination}", results)
+    return tuple(destinations)
+
+
+def _stripped(type: Type, axes: int) -> Type:
+    return array_of(element(type), dims(type)[axes:])
+
+
+def _floating(types: Sequence[Type]) -> tuple[Type, ...]:
+    return tuple(type for type in types if is_float(type))
+
+
+def _variants(type: Type) -> set[str]:
+    return set(type.declaration.variants) if isinstance(type, Named) else set()
+
+
+def _known(type: Type) -> Type:
+    """A type of the higher-order fragment, whose sizes the arguments of a call determine."""
+    for dim in all_dims(type):
+        if not dim.is_static():
+            raise TypeError(f"sizes inside {type} are known from the arguments of a call; {dim} is not")
+    return type
 
 
 def _stacked(dim: Any, type: Type) -> Type:
@@ -81,8 +232,8 @@ def _stacked(dim: Any, type: Type) -> Type:
 
 
 def _plain(type: Type) -> Scalar | ArrayType:
-    if isinstance(type, Accumulator):
-        raise TypeError("an accumulator is not a value")
+    if not isinstance(type, Scalar | ArrayType):
+        raise TypeError(f"arrays hold scalars, not values of type {type}")
     return type
 
 

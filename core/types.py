@@ -1,7 +1,9 @@
-"""The types of terms: scalars, regular arrays of scalars, and accumulators.
+"""The types of terms: scalars, regular arrays of scalars, accumulators, and those of the higher-order fragment.
 
 A scalar type is a row of one table; a new one is an addition here. Arrays are regular, hold scalars, and carry
 one dim an axis. An accumulator is the write-only view of an array (or of one scalar) to which statements add.
+Tuples, functions and nominal types (records, variants, recursive and polymorphic ones) are first-class values of
+programs that evaluate runs; array programs that are compiled hold scalars and arrays only.
 
 >>> print(ArrayType(f64, (Dim.of("n"), Dim.of(3))))
 f64[n, 3]
@@ -9,7 +11,8 @@ f64[n, 3]
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -73,14 +76,147 @@ class Accumulator:
     __repr__ = __str__
 
 
-Type = Scalar | ArrayType | Accumulator
+@dataclass(frozen=True)
+class TupleType:
+    """A tuple as one value: an element of a list, a type argument."""
+
+    items: tuple[Type, ...]
+
+    def __str__(self) -> str:
+        return f"({', '.join(map(str, self.items))}{',' if len(self.items) == 1 else ''})"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True)
+class FunctionType:
+    """A function as a value: the types of its parameters and of its results."""
+
+    parameters: tuple[Type, ...]
+    results: tuple[Type, ...]
+
+    def __str__(self) -> str:
+        results = str(self.results[0]) if len(self.results) == 1 else f"({', '.join(map(str, self.results))})"
+        return f"({', '.join(map(str, self.parameters))}) -> {results}"
+
+    __repr__ = __str__
+
+
+@dataclass(frozen=True)
+class TypeVariable:
+    """A parameter of a declaration; values have types without them."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    __repr__ = __str__
+
+
+@dataclass(eq=False)
+class Declaration:
+    """A nominal type: its parameters and, by the names of its variants, the types of their fields.
+
+    A record has one variant. Variants may mention the declaration itself, so they are filled in after it is made.
+    """
+
+    name: str
+    parameters: tuple[TypeVariable, ...] = ()
+    variants: dict[str, dict[str, Type]] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<declaration {self.name}>"
+
+
+@dataclass(frozen=True)
+class Named:
+    """A declared type with its type arguments. Two are equal when they have one declaration."""
+
+    declaration: Declaration
+    arguments: tuple[Type, ...] = ()
+
+    def fields(self, variant: str) -> dict[str, Type]:
+        """The fields of a variant, with the type arguments in place; KeyError when there is no such variant."""
+        bound = dict(zip(self.declaration.parameters, self.arguments, strict=True))
+        return {name: instantiated(type, bound) for name, type in self.declaration.variants[variant].items()}
+
+    def __str__(self) -> str:
+        name = self.declaration.name
+        return f"{name}[{', '.join(map(str, self.arguments))}]" if self.arguments else name
+
+    __repr__ = __str__
+
+
+Type = Scalar | ArrayType | Accumulator | TupleType | FunctionType | TypeVariable | Named
+
+
+def map_type(type: Type, leaf: Callable[[Type], Type]) -> Type:
+    """The type with a function applied to its scalars, arrays, accumulators and type variables."""
+    match type:
+        case TupleType(items):
+            return TupleType(tuple([map_type(item, leaf) for item in items]))
+        case FunctionType(parameters, results):
+            inner = [tuple([map_type(part, leaf) for part in parts]) for parts in (parameters, results)]
+            return FunctionType(*inner)
+        case Named(declaration, arguments):
+            return Named(declaration, tuple([map_type(argument, leaf) for argument in arguments]))
+    return leaf(type)
+
+
+def map_dims(type: Type, dim: Callable[[Dim], Dim]) -> Type:
+    """The type with a function applied to every dim in it."""
+
+    def leaf(type: Type) -> Type:
+        match type:
+            case ArrayType(scalar, sizes):
+                return ArrayType(scalar, tuple([dim(size) for size in sizes]))
+            case Accumulator(ArrayType(scalar, sizes)):
+                return Accumulator(ArrayType(scalar, tuple([dim(size) for size in sizes])))
+        return type
+
+    return map_type(type, leaf)
+
+
+def all_dims(type: Type) -> list[Dim]:
+    """Every dim in a type, at all depths."""
+    found: list[Dim] = []
+
+    def note(dim: Dim) -> Dim:
+        found.append(dim)
+        return dim
+
+    map_dims(type, note)
+    return found
+
+
+def instantiated(type: Type, bound: Mapping[TypeVariable, Type]) -> Type:
+    """The type with type variables replaced."""
+    return map_type(type, lambda part: bound.get(part, part) if isinstance(part, TypeVariable) else part)
+
+
+def is_data(type: Type) -> bool:
+    """Whether values of a type are scalars or arrays: what array programs compute with."""
+    return isinstance(type, Scalar | ArrayType)
+
+
+def accumulator_of(type: Type) -> Accumulator:
+    """The type of an accumulator for values of a type; TypeError for what cannot be added up."""
+    if not isinstance(type, Scalar | ArrayType):
+        raise TypeError(f"values of type {type} are not added up: scalars and arrays are")
+    return Accumulator(type)
 
 
 def element(type: Type) -> Scalar:
-    """The scalar type of a scalar, of an array's elements, or of what an accumulator adds up."""
-    if isinstance(type, Accumulator):
-        return element(type.of)
-    return type.scalar if isinstance(type, ArrayType) else type
+    """The scalar type of a scalar, of an array's elements, or of what an accumulator adds up; TypeError for others."""
+    match type:
+        case Scalar():
+            return type
+        case ArrayType(scalar):
+            return scalar
+        case Accumulator(of):
+            return element(of)
+    raise TypeError(f"a scalar or an array is needed here, not a value of type {type}")
 
 
 def dims(type: Type) -> tuple[Dim, ...]:
@@ -101,7 +237,7 @@ def array_of(scalar: Scalar, sizes: tuple[Dim, ...]) -> Scalar | ArrayType:
 
 def is_float(type: Type) -> bool:
     """Whether values of this type have tangents: floating scalars and arrays of them."""
-    return not isinstance(type, Accumulator) and element(type).kind == "float"
+    return is_data(type) and element(type).kind == "float"
 
 
 def scalar_of(dtype: np.dtype[Any]) -> Scalar | None:

@@ -22,7 +22,7 @@ from ..core.dims import Compound, Dim, DimAtom, Opaque, arithmetic
 from ..core.environment import Env
 from ..core.program import Instance, Program, instance_of
 from ..core.terms import Atom, Block, Literal, Operation, Size, Variable
-from ..core.type_rules import binder_types, result_types
+from ..core.type_rules import binder_types, block_count, result_types
 from ..core.types import Accumulator, Type, dims, i64
 
 
@@ -94,12 +94,15 @@ class _Checker:
         for position, type in enumerate(types):
             if isinstance(type, Accumulator) and (operation.op, position) != ("add_to", 0):
                 raise _IllTyped("an accumulator is only written to, by add_to")
-        if operation.op in ("generate", "loop"):
+        if operation.static and isinstance(operation.static[0], Dim):
             self.extent(operation.static[0], entries[0])
-        given = binder_types(operation.op, types, len(operation.blocks))
-        if len(given) != len(operation.blocks):
-            raise _IllTyped(f"{operation.op} has {len(given)} blocks, not {len(operation.blocks)}")
-        blocks = [self.block(block, env, types) for block, types in zip(operation.blocks, given, strict=True)]
+        count = block_count(operation.op, operation.static)
+        if count is not None and count != len(operation.blocks):
+            raise _IllTyped(f"{operation.op} has {count} blocks, not {len(operation.blocks)}")
+        blocks: list[tuple[Type, ...]] = []
+        for block in operation.blocks:
+            binders = binder_types(operation.op, operation.static, types, blocks)
+            blocks.append(self.block(block, env, binders))
         expected = result_types(operation.op, operation.static, types, blocks)
         if expected != operation.types:
             raise _IllTyped(f"it yields ({_types(expected)}), but binds ({_types(operation.types)})")

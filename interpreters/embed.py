@@ -15,8 +15,9 @@ from ..core.environment import Env
 from ..core.graph import Body, Value
 from ..core.language import Binding, Language
 from ..core.primitive import Primitive
-from ..core.terms import Constant, Failure
-from ..core.types import Accumulator, ArrayType, Scalar, Type
+from ..core.terms import Constant, Failure, Foreign
+from ..core.type_rules import binder_types
+from ..core.types import ArrayType, FunctionType, Named, Scalar, Type, accumulator_of
 
 Entries = Env[Any]
 Atom = Callable[[Entries], Value]
@@ -81,6 +82,94 @@ class Embed(Language[Atom, Operation, Block]):
 
         return run
 
+    def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
+        def run(env: Entries) -> Sequence[Value]:
+            units = [a(env) for a in neutrals]
+            return self.builder.scan(extent(env), units, lambda i: element(env, [i]), lambda *ab: operator(env, ab))
+
+        return run
+
+    def histogram(
+        self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block
+    ) -> Operation:
+        def run(env: Entries) -> Sequence[Value]:
+            units = [a(env) for a in neutrals]
+            sizes = bins(env), extent(env)
+            return self.builder.histogram(*sizes, units, lambda i: element(env, [i]), lambda *ab: operator(env, ab))
+
+        return run
+
+    def scatter(self, unique: bool, extents: Sequence[Atom], destinations: Sequence[Atom], element: Block) -> Operation:
+        def run(env: Entries) -> Sequence[Value]:
+            sizes, arrays = [a(env) for a in extents], [a(env) for a in destinations]
+            return self.builder.scatter(unique, sizes, arrays, lambda *i: element(env, i))
+
+        return run
+
+    def argsort(self, array: Atom) -> Operation:
+        return lambda env: self.builder.emit("argsort", (), [array(env)])
+
+    def while_loop(self, initials: Sequence[Atom], test: Block, body: Block) -> Operation:
+        def run(env: Entries) -> Sequence[Value]:
+            state = [a(env) for a in initials]
+            return self.builder.while_loop(state, lambda *s: test(env, s)[0], lambda *s: body(env, s))
+
+        return run
+
+    # Meanings given by the user
+
+    def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
+        return self._with_blocks("custom", rules, args, [body, *blocks])
+
+    def probe(self, name: str, values: Sequence[Atom]) -> Operation:
+        return self._with_blocks("probe", (name,), values, [])
+
+    def foreign(self, function: Foreign, args: Sequence[Atom]) -> Operation:
+        return self._with_blocks("foreign", (function,), args, [])
+
+    # The higher-order fragment
+
+    def function(self, type: FunctionType, body: Block) -> Operation:
+        return self._with_blocks("function", (type,), [], [body])
+
+    def fix(self, type: FunctionType, body: Block) -> Operation:
+        return self._with_blocks("fix", (type,), [], [body])
+
+    def apply(self, function: Atom, args: Sequence[Atom]) -> Operation:
+        return self._with_blocks("apply", (), [function, *args], [])
+
+    def pack(self, items: Sequence[Atom]) -> Operation:
+        return self._with_blocks("pack", (), items, [])
+
+    def project(self, value: Atom, position: int) -> Operation:
+        return self._with_blocks("project", (position,), [value], [])
+
+    def construct(self, type: Named, variant: str, fields: Sequence[Atom]) -> Operation:
+        return self._with_blocks("construct", (type, variant), fields, [])
+
+    def case(self, value: Atom, variants: tuple[str, ...], branches: Sequence[Block]) -> Operation:
+        return self._with_blocks("case", variants, [value], branches)
+
+    def par(self, branches: Sequence[Block]) -> Operation:
+        return self._with_blocks("par", (), [], branches)
+
+    def _with_blocks(
+        self, op: str, static: tuple[Any, ...], args: Sequence[Atom], blocks: Sequence[Block]
+    ) -> Operation:
+        """A construct whose blocks are entered with their own parameters."""
+
+        def run(env: Entries) -> Sequence[Value]:
+            values = [a(env) for a in args]
+            bodies: list[Body] = []
+            for block in blocks:
+                types = binder_types(op, static, [v.type for v in values], [body.types for body in bodies])
+                bodies.append(self.builder.body(types, lambda *binders, block=block: block(env, binders)))
+            return self.builder.emit(op, static, values, bodies)
+
+        return run
+
+    # Effects
+
     def accumulate(self, initials: Sequence[Atom], body: Block) -> Operation:
         def run(env: Entries) -> Sequence[Value]:
             return accumulate(self.builder, [a(env) for a in initials], lambda *cells: body(env, cells))
@@ -127,6 +216,6 @@ def name_arguments(arguments: Sequence[object], names: Sequence[str]) -> None:
 
 def accumulate(builder: Builder, initials: Sequence[Value], body: Callable[..., Sequence[Value]]) -> tuple[Value, ...]:
     """An accumulate over these initial values."""
-    types = [Accumulator(value.type) for value in initials if not isinstance(value.type, Accumulator)]
+    types = [accumulator_of(value.type) for value in initials]
     made: Body = builder.body(types, body)
     return builder.emit("accumulate", (), initials, [made])

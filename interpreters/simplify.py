@@ -28,7 +28,7 @@ from ..core.placement import to_block
 from ..core.primitive import Primitive
 from ..core.program import Instance, Program, instance_of
 from ..core.terms import Block, Constant, Failure
-from ..core.types import Accumulator, ArrayType, Scalar, Type
+from ..core.types import ArrayType, Scalar, Type, map_dims
 from .embed import accumulate, name_arguments
 from .rules import CHEAP, rewrite
 
@@ -71,11 +71,7 @@ def fresh_binders(builder: Builder, block: Block) -> list[Value]:
         return numbers.setdefault(atom.number, Dim.atom(Opaque(-1 - atom.number)))
 
     def renamed(type: Type) -> Type:
-        if isinstance(type, Accumulator):
-            return Accumulator(renamed(type.of))  # type: ignore[arg-type]
-        if isinstance(type, ArrayType):
-            return ArrayType(type.scalar, tuple([dim.substitute(renumber) for dim in type.dims]))
-        return type
+        return map_dims(type, lambda dim: dim.substitute(renumber))
 
     return [builder.variable(renamed(type), name) for type, name in zip(block.binders, block.names, strict=True)]
 
