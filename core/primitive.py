@@ -14,8 +14,8 @@ Calling a primitive applies it: elementwise with broadcasting to expressions, wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,8 +31,9 @@ class Instructions:
     """LLVM instructions as text, one a line, by kind of the operands; the last line defines ``%r``.
 
     ``$0 $1 ...`` are the operands, ``$t`` their type (a scalar or vector type), ``$m`` the mask type of the same
-    width, ``$v`` the intrinsic suffix of ``$t`` (``f64``, ``v8f64``), ``$one`` a one of type ``$t``, ``$u`` the
-    result's type; other names after ``%`` are temporaries. Zero is written ``zeroinitializer``.
+    width, ``$v`` the intrinsic suffix of ``$t`` (``f64``, ``v8f64``), ``$one`` a one of type ``$t``, ``$last`` the
+    number of its last bit, ``$u`` the result's type; other names after ``%`` are temporaries. Zero is written
+    ``zeroinitializer``.
     """
 
     by_kind: dict[str, str]
@@ -66,6 +67,18 @@ Spelling = Instructions | Libm | Conversion | Expansion
 
 
 @dataclass(frozen=True, eq=False)
+class Guard:
+    """What the last operand must satisfy where the user applies an operation; the operation itself is total.
+
+    A failure is of this kind (see ``terms.Failure``) and says the message, with the user's line.
+    """
+
+    test: Callable[[Any], Any]  # written in the language
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, eq=False)
 class Primitive:
     """A scalar operation. Build one with :func:`primitive`."""
 
@@ -80,6 +93,8 @@ class Primitive:
     commutative: bool = False
     mixed: bool = False  # operands may differ in type (conversions have one operand of any type)
     cost: int = 1  # about how many additions it is worth
+    otherwise: Mapping[str, str | None] = field(default_factory=dict)  # other kinds: another row, or the operand itself
+    guard: Guard | None = None
 
     def __call__(self, *arguments: Any) -> Structure:
         """Apply elementwise; the result is an expression when an argument is one."""
@@ -98,7 +113,8 @@ class Primitive:
         """The type of the result; TypeError says what the operation takes when the operands do not fit."""
         for type in types:
             if type.kind not in self.operands:
-                wanted = " or ".join(self.operands)
+                others = [kind for kind in self.otherwise if kind not in self.operands]
+                wanted = " or ".join([*self.operands, *others])
                 raise TypeError(f"{self.name} takes {wanted} operands, got {', '.join(map(str, types))}")
         if not self.mixed and len(set(types)) > 1:
             raise TypeError(f"{self.name} takes operands of one type, got {', '.join(map(str, types))}")
@@ -112,6 +128,7 @@ class Primitive:
 
 
 PRIMITIVES: dict[str, Primitive] = {}
+MEANINGS: dict[Callable[..., Any], Primitive] = {}  # the same rows by their meaning, to find them for NumPy's functions
 
 
 def lookup(name: str) -> Primitive:
@@ -132,6 +149,8 @@ def primitive(
     commutative: bool = False,
     mixed: bool = False,
     cost: int = 1,
+    otherwise: Mapping[str, str | None] | None = None,
+    guard: Guard | None = None,
 ) -> Primitive:
     """Add a primitive to the language and give it back; it is at once part of every interpretation.
 
@@ -142,6 +161,8 @@ def primitive(
     floating = "float" in operands and (result is None or result.kind == "float")
     if floating and derivative is None:
         raise TypeError(f"primitive {name!r} has floating operands and result, so it needs a derivative")
-    row = Primitive(name, arity, operands, result, numpy, derivative, llvm, infix, commutative, mixed, cost)
-    PRIMITIVES[name] = row
+    row = Primitive(
+        name, arity, operands, result, numpy, derivative, llvm, infix, commutative, mixed, cost, otherwise or {}, guard
+    )
+    PRIMITIVES[name] = MEANINGS[numpy] = row
     return row

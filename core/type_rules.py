@@ -161,7 +161,7 @@ def binder_types(
         case "histogram":
             return (i64,) if k == 0 else (*args[2:], *args[2:])
         case "scatter":
-            return (i64,) * static[1]
+            return (i64,) * int(static[1])
         case "loop":
             return (i64, *args[1:])
         case "while":

@@ -67,7 +67,12 @@ def _is(value: Value, number: float) -> bool:
 
 def _is_zero(value: Value) -> bool:
     """Positive zero: the neutral element of nothing but sums of derivatives, where it is an absent term."""
-    return _is(value, 0) and not np.signbit(float(value.literal or 0))
+    return _is(value, 0) and not _is_negative(value)
+
+
+def _is_negative(literal: Value) -> bool:
+    """Whether a literal has a minus sign, -0.0 too."""
+    return bool(np.signbit(float(literal.literal)))  # type: ignore[arg-type]
 
 
 def _operands(value: Value, name: str) -> tuple[Value, ...] | None:
@@ -83,7 +88,7 @@ def _is_float(value: Value) -> bool:
 
 def _add(b: Builder, x: Value, y: Value) -> Value | None:
     for zero, other in ((x, y), (y, x)):
-        if _is(zero, 0) and (not _is_float(x) or np.signbit(float(zero.literal or 0))):
+        if _is(zero, 0) and (not _is_float(x) or _is_negative(zero)):
             return other
     if (inner := _operands(y, "negative")) is not None:
         return b.primitive("subtract", x, inner[0])
@@ -122,7 +127,7 @@ def _divide(b: Builder, x: Value, y: Value) -> Value | None:
     if _is(y, 1):
         return x
     number = y.literal
-    if number is not None and np.isfinite(number) and abs(float(np.frexp(number)[0])) == 0.5 and abs(number) < 2.0**100:
+    if number is not None and 2.0**-100 < abs(number) < 2.0**100 and abs(float(np.frexp(number)[0])) == 0.5:
         return b.primitive("multiply", b.literal(1.0 / float(number), y.type), x)  # type: ignore[arg-type]
     return None
 

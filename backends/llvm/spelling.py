@@ -43,7 +43,8 @@ class Speller:
             "u": register_type(result, lanes),
             "m": f"<{lanes} x i1>" if lanes else "i1",
             "v": suffix(type, lanes),
-            "one": _one(type, lanes),
+            "one": _literal(type, 1, lanes),
+            "last": _literal(type, type.bits - 1, lanes),
             **{str(number): operand for number, operand in enumerate(operands)},
         }
         for line in _pieces(template):
@@ -141,10 +142,6 @@ class Speller:
 def _literal(scalar: Scalar, value: float | int, lanes: int) -> str:
     text = constant(value, scalar)
     return f"splat ({register_type(scalar)} {text})" if lanes else text
-
-
-def _one(scalar: Scalar, lanes: int) -> str:
-    return _literal(scalar, 1, lanes)
 
 
 @lru_cache(maxsize=1024)
