@@ -8,7 +8,7 @@ and names the combinator to use.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from . import indexing
 from .builder import Builder, building, current
 from .dims import Dim
 from .graph import Value
-from .primitive import PRIMITIVES, Primitive
+from .primitive import MEANINGS, PRIMITIVES, Guard, Primitive
 from .source import at_line, user_line
 from .terms import Constant, Failure
 from .types import Scalar, Type, bool_, dims, element, f64, i64, rank, scalar_of
@@ -109,10 +109,14 @@ class Expr:
     def __rmod__(self, other: Any) -> Expr:
         return _operator("remainder", other, self)
 
+    def __divmod__(self, other: Any) -> tuple[Expr, Expr]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> tuple[Expr, Expr]:
+        return other // self, other % self
+
     def __pow__(self, other: Any) -> Expr:
-        if isinstance(other, int) and not isinstance(other, bool) and (other >= 0 or self.dtype.kind == "float"):
-            return _integer_power(self, other)
-        return _operator("power", self, other)
+        return _literal_power(self, other) if is_number(other) else _operator("power", self, other)
 
     def __rpow__(self, other: Any) -> Expr:
         return _operator("power", other, self)
@@ -127,11 +131,17 @@ class Expr:
 
         return matmul(other, self)
 
+    def __pos__(self) -> Expr:
+        return self
+
     def __neg__(self) -> Expr:
         return _operator("negative", self)
 
     def __abs__(self) -> Expr:
         return _operator("abs", self)
+
+    def __round__(self) -> Expr:
+        return _operator("round", self)
 
     def __lt__(self, other: Any) -> Expr:
         return _operator("less", self, other)
@@ -152,25 +162,48 @@ class Expr:
         return _operator("not_equal", self, other)
 
     def __and__(self, other: Any) -> Expr:
-        return _operator("logical_and", self, other)
+        return _operator("bitwise_and", self, other)
 
     def __rand__(self, other: Any) -> Expr:
-        return _operator("logical_and", other, self)
+        return _operator("bitwise_and", other, self)
 
     def __or__(self, other: Any) -> Expr:
-        return _operator("logical_or", self, other)
+        return _operator("bitwise_or", self, other)
 
     def __ror__(self, other: Any) -> Expr:
-        return _operator("logical_or", other, self)
+        return _operator("bitwise_or", other, self)
+
+    def __xor__(self, other: Any) -> Expr:
+        return _operator("bitwise_xor", self, other)
+
+    def __rxor__(self, other: Any) -> Expr:
+        return _operator("bitwise_xor", other, self)
+
+    def __lshift__(self, other: Any) -> Expr:
+        return _operator("left_shift", self, other)
+
+    def __rlshift__(self, other: Any) -> Expr:
+        return _operator("left_shift", other, self)
+
+    def __rshift__(self, other: Any) -> Expr:
+        return _operator("right_shift", self, other)
+
+    def __rrshift__(self, other: Any) -> Expr:
+        return _operator("right_shift", other, self)
 
     def __invert__(self) -> Expr:
-        return _operator("logical_not", self)
+        return _operator("bitwise_not", self)
 
     __hash__ = object.__hash__
 
     def astype(self, scalar: Any) -> Expr:
-        """The elements converted to another scalar type, as NumPy's ``astype`` does."""
-        return self if self.dtype == scalar else elementwise(PRIMITIVES[scalar.name], [self])
+        """The elements converted to another scalar type (``az.f32`` or ``np.float32``), as NumPy's ``astype`` does.
+
+        Floating numbers are cut towards zero for an integer type; what it cannot hold, and NaN, becomes the least
+        integer. What is not zero becomes True for a boolean.
+        """
+        target = _scalar(scalar)
+        return self if self.dtype == target else elementwise(PRIMITIVES[target.name], [self])
 
     # Indexing
 
@@ -216,21 +249,25 @@ class Expr:
     # NumPy
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        if method == "__call__" and not options:
-            if ufunc is np.matmul:
-                return inputs[0] @ inputs[1] if isinstance(inputs[0], Expr) else inputs[1].__rmatmul__(inputs[0])
-            for primitive in PRIMITIVES.values():
-                if primitive.numpy is ufunc:
-                    return elementwise(primitive, inputs)
-        raise TypeError(at_line(f"np.{ufunc.__name__} is not an operation of the language"))
+        if method != "__call__" or options:
+            how = f".{method}" if method != "__call__" else f" with {', '.join(options)}"
+            raise TypeError(at_line(f"np.{ufunc.__name__}{how} is not an operation of the language"))
+        return _function_of_numpy(ufunc)(*inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        from . import combinators
+        return _function_of_numpy(function)(*args, **options)
 
+
+def _function_of_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What a function of NumPy means on expressions: the primitive with that meaning, or our function in its place."""
+    from . import combinators, special
+
+    ours = MEANINGS.get(function) or special.NUMPY.get(function)
+    if ours is None and function is getattr(np, function.__name__, None):
         ours = getattr(combinators, function.__name__, None)
-        if ours is None or function is not getattr(np, function.__name__, None):
-            raise TypeError(at_line(f"np.{function.__name__} is not an operation of the language"))
-        return ours(*args, **options)
+    if ours is None:
+        raise TypeError(at_line(f"np.{function.__name__} is not an operation of the language"))
+    return ours
 
 
 # Conversion to expressions
@@ -254,7 +291,7 @@ def as_expr(x: Any, like: Scalar | None = None) -> Expr:
         own = bool_ if isinstance(x, bool) else i64 if isinstance(x, int) else f64
         if like is not None and _adopts(own, like):
             own = like
-        return Expr(builder.literal(own.dtype.type(x).item(), own), builder)
+        return Expr(builder.literal(_converted(x, own), own), builder)
     if isinstance(x, np.ndarray | np.generic | list | tuple):
         array = np.asarray(x)
         scalar = scalar_of(array.dtype)
@@ -264,6 +301,31 @@ def as_expr(x: Any, like: Scalar | None = None) -> Expr:
             return Expr(builder.literal(array.item(), scalar), builder)
         return Expr(builder.atom(Constant.capture(array)), builder)
     raise TypeError(at_line(f"{x!r} of type {type(x).__name__} is not a value of the language"))
+
+
+def _converted(x: bool | int | float, scalar: Scalar) -> bool | int | float:
+    """A Python number as the scalar type holds it; OverflowError when an integer does not fit."""
+    try:
+        if scalar.kind == "int" and not np.iinfo(scalar.dtype).min <= x <= np.iinfo(scalar.dtype).max:
+            raise OverflowError
+        with np.errstate(over="ignore"):
+            number: bool | int | float = scalar.dtype.type(x).item()
+            return number
+    except OverflowError:
+        raise OverflowError(at_line(f"the number {x} does not fit {scalar}")) from None
+
+
+def _scalar(given: Any) -> Scalar:
+    """A scalar type of the language, or the one with a type of NumPy or Python; TypeError when there is none."""
+    if isinstance(given, Scalar):
+        return given
+    try:
+        found = scalar_of(np.dtype(given))
+    except TypeError:
+        found = None
+    if found is None:
+        raise TypeError(at_line(f"{given!r} is not a scalar type of the language"))
+    return found
 
 
 def _adopts(own: Scalar, other: Scalar) -> bool:
@@ -293,15 +355,27 @@ def _join(scalars: Sequence[Scalar]) -> Scalar:
 # Elementwise application
 
 
+# What the operands of a primitive that takes one kind are converted to, if they are of another one.
+_COMMON = {"float": f64, "bool": bool_}
+
+
 def elementwise(primitive: Primitive, arguments: Sequence[Any]) -> Expr:
-    """A primitive applied to elements, with broadcasting."""
+    """A primitive applied to elements, with broadcasting; the operands are made to fit it, and guarded."""
     operands = [as_expr(x) for x in arguments] if primitive.mixed else promoted(arguments)
-    if primitive.operands == ("float",):
-        operands = [x.astype(f64) if x.dtype.kind != "float" else x for x in operands]
+    while (kind := operands[0].dtype.kind) in primitive.otherwise and kind not in primitive.operands:
+        other = primitive.otherwise[kind]
+        if other is None:
+            return operands[0]
+        primitive = PRIMITIVES[other]
+    if len(primitive.operands) == 1 and primitive.operands[0] in _COMMON:
+        common = _COMMON[primitive.operands[0]]
+        operands = [x if x.dtype.kind == common.kind else x.astype(common) for x in operands]
     try:
         primitive.result_type([x.dtype for x in operands])
     except TypeError as error:
         raise TypeError(at_line(str(error))) from None
+    if primitive.guard is not None:
+        _guard(primitive.guard, operands[-1])
     builder = current()
     builder.origin = user_line()
     sizes = broadcast_sizes([x.value for x in operands], primitive.name)
@@ -355,31 +429,45 @@ def same_size(a: Value, axis_a: int, b: Value, axis_b: int, what: str) -> None:
 
 
 def _operator(name: str, *arguments: Any) -> Expr:
-    if name == "floor_divide" or name == "remainder":
-        guard_division(*promoted(arguments))
     return elementwise(PRIMITIVES[name], arguments)
 
 
-def guard_division(numerator: Expr, divisor: Expr) -> None:
-    """Require an integer divisor to be different from zero, unless it is a literal that is."""
-    if divisor.dtype.kind != "int" or divisor.value.literal:
-        return
+def _guard(guard: Guard, operand: Expr) -> None:
+    """Require that all elements pass the guard's test, unless the operand is a literal that does."""
     builder = current()
+    literal = operand.value.literal
+    if literal is not None and guard.test(literal):
+        return
     origin = user_line()
-    failure = Failure("division", "integer division by zero", origin)
+    failure = Failure(guard.kind, guard.message, origin)
 
     def check(*indices: Value) -> None:
-        element = builder.index(divisor.value, indices)
-        builder.require(builder.primitive("not_equal", element, builder.literal(0, divisor.dtype)), failure, [])
+        element = Expr(builder.index(operand.value, indices), builder)
+        builder.require(guard.test(element).value, failure, [])
 
     builder.origin = origin
-    builder.each(builder.sizes(divisor.value), check)
+    builder.each(builder.sizes(operand.value), check)
 
 
-def _integer_power(x: Expr, exponent: int) -> Expr:
-    """x multiplied with itself, by squaring; the reciprocal for a negative exponent."""
-    if exponent < 0:
-        return 1.0 / _integer_power(x, -exponent)
+# Powers with a floating base and a whole exponent up to this one are products: quick, exact to about as many units.
+_LARGEST_EXPONENT = 32
+
+
+def _literal_power(x: Expr, exponent: bool | int | float) -> Expr:
+    """A power with a Python number: products by squaring, reciprocals and roots where the exponent is one of these."""
+    if isinstance(exponent, float) and x.dtype.kind != "float":
+        x = x.astype(f64)
+    floating = x.dtype.kind == "float"
+    if floating and exponent == 0.5:
+        return _operator("sqrt", x)
+    products = abs(exponent) <= _LARGEST_EXPONENT and exponent == int(exponent) if floating else exponent >= 0
+    if not products or x.dtype == bool_ or isinstance(exponent, bool):
+        return _operator("power", x, exponent)
+    return 1.0 / _product(x, int(-exponent)) if exponent < 0 else _product(x, int(exponent))
+
+
+def _product(x: Expr, exponent: int) -> Expr:
+    """x multiplied with itself, by squaring; ones for no factor."""
     result: Expr | None = None
     square = x
     while exponent:

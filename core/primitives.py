@@ -2,19 +2,26 @@
 
 A row's ``derivative(y, *operands)`` gives one linear function an operand (see ``primitive.py``); it is written in
 the language, with the operators of expressions, and serves forward and reverse mode alike. At a tie ``minimum``
-and ``maximum`` send the tangent to the first operand; ``abs`` and ``sign`` have derivative 0 at 0.
+and ``maximum`` send the tangent to the first operand; ``abs``, ``sign`` and ``hypot`` have derivative 0 at 0, steps
+have derivative 0 everywhere.
+
+Meanings are NumPy's, and total. Where NumPy leaves a result to the machine it is fixed here: an integer divided by
+zero is zero, and what an integer cannot hold becomes the least one. What guards these cases is a statement beside the
+operation. What can be said in terms of these rows is in ``special.py``.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
-from .combinators import where
-from .primitive import Conversion, Expansion, Instructions, Libm, Primitive, primitive
-from .special import digamma
-from .types import SCALARS, bool_
+from .combinators import fori_loop, where
+from .expr import as_expr
+from .primitive import Conversion, Expansion, Guard, Instructions, Libm, Primitive, primitive
+from .types import SCALARS, Scalar, bool_
 
 NUMBERS = ("float", "int")
 ALL = ("float", "int", "bool")
@@ -25,13 +32,18 @@ def _instruction(**by_kind: str) -> Instructions:
     return Instructions({kind: f"%r = {name} $t $0, $1" for kind, name in by_kind.items()})
 
 
+def _each(function: Callable[[float], float]) -> Callable[[Any], Any]:
+    """A function of Python's floats on NumPy's scalars and arrays; computed in double precision."""
+    return lambda x: np.vectorize(function, otypes=[np.float64])(x)[()]
+
+
 # A row reads best on as few lines as it needs.
 # fmt: off
 
 # Arithmetic
 
 add = primitive(
-    "add", arity=2, operands=NUMBERS, infix="+", commutative=True, numpy=np.add,
+    "add", arity=2, operands=NUMBERS, otherwise={"bool": "logical_or"}, infix="+", commutative=True, numpy=np.add,
     llvm=_instruction(float="fadd", int="add"),
     derivative=lambda y, a, b: (lambda t: t, lambda t: t),
 )
@@ -41,7 +53,8 @@ subtract = primitive(
     derivative=lambda y, a, b: (lambda t: t, lambda t: -t),
 )
 multiply = primitive(
-    "multiply", arity=2, operands=NUMBERS, infix="*", commutative=True, numpy=np.multiply,
+    "multiply", arity=2, operands=NUMBERS, otherwise={"bool": "logical_and"}, infix="*", commutative=True,
+    numpy=np.multiply,
     llvm=_instruction(float="fmul", int="mul"),
     derivative=lambda y, a, b: (lambda t: t * b, lambda t: t * a),
 )
@@ -57,7 +70,7 @@ negative = primitive(
 )
 
 
-# Integer division is total: dividing by zero gives zero, and what guards it is a statement of its own.
+_NONZERO = Guard(lambda divisor: divisor != 0, "division", "integer division by zero")
 _DIVISION = """\
 %zero = icmp eq $t $1, zeroinitializer
 %minus = sub $t zeroinitializer, $one
@@ -73,7 +86,8 @@ _DIVISION = """\
 %adjust = and $m %inexact, %opposite
 """
 floor_divide = primitive(
-    "floor_divide", arity=2, operands=("int",), infix="//", numpy=np.floor_divide, cost=20,
+    "floor_divide", arity=2, operands=("int",), otherwise={"float": "floor_quotient"}, infix="//", cost=20,
+    numpy=np.floor_divide, guard=_NONZERO,
     llvm=Instructions({"int": _DIVISION + """\
 %lower = sub $t %quotient, $one
 %floor = select $m %adjust, $t %lower, $t %quotient
@@ -82,33 +96,121 @@ floor_divide = primitive(
 %r = select $m %zero, $t zeroinitializer, $t %whole"""}),
 )
 remainder = primitive(
-    "remainder", arity=2, operands=("int",), infix="%", numpy=np.remainder, cost=20,
+    "remainder", arity=2, operands=("int",), otherwise={"float": "floor_remainder"}, infix="%", cost=20,
+    numpy=np.remainder, guard=_NONZERO,
     llvm=Instructions({"int": _DIVISION + """\
 %shifted = add $t %rest, %divisor
 %modulo = select $m %adjust, $t %shifted, $t %rest
 %r = select $m %unsafe, $t zeroinitializer, $t %modulo"""}),
 )
 
+fmod: Primitive = primitive(
+    "fmod", arity=2, operands=NUMBERS, numpy=np.fmod, cost=40, guard=_NONZERO,
+    llvm=Instructions({"float": "%r = frem $t $0, $1", "int": _DIVISION + """\
+%r = select $m %unsafe, $t zeroinitializer, $t %rest"""}),
+    derivative=lambda y, a, b: (lambda t: t, lambda t: -(t * trunc(a / b))),
+)
+
+
+def _signed_like(x: Any, other: Any) -> Any:
+    return where(other < 0, -abs(x), abs(x))
+
+
+def _floor_quotient(a: Any, b: Any) -> Any:
+    """As NumPy has it: the exact remainder is taken away first, and the quotient snaps to the nearest whole number."""
+    rest = fmod(a, b)
+    quotient = (a - rest) / b
+    quotient = where((rest != 0) & ((rest < 0) != (b < 0)), quotient - 1.0, quotient)
+    below = floor(quotient)
+    whole = where(quotient - below > 0.5, below + 1.0, below)
+    return where(b == 0, a / b, where(quotient == 0, 0.0 * (a / b), whole))
+
+
+def _floor_remainder(a: Any, b: Any) -> Any:
+    rest = fmod(a, b)
+    return where(rest == 0, _signed_like(rest, b), where((rest < 0) != (b < 0), rest + b, rest))
+
+
+floor_quotient = primitive(
+    "floor_quotient", arity=2, infix="//", numpy=np.floor_divide, llvm=Expansion(_floor_quotient), cost=60,
+    derivative=lambda y, a, b: (None, None),
+)
+floor_remainder = primitive(
+    "floor_remainder", arity=2, infix="%", numpy=np.remainder, llvm=Expansion(_floor_remainder), cost=50,
+    derivative=lambda y, a, b: (lambda t: t, lambda t: -(t * floor(a / b))),
+)
+
 # Powers, exponentials and logarithms
 
+
+def _integer_power(x: Any, exponent: Any) -> Any:
+    """By squaring, over the bits of the exponent; a negative one counts as zero."""
+
+    def step(k: Any, state: Any) -> Any:
+        product, factor, bits = state
+        return where(bits & 1 == 1, product * factor, product), factor * factor, bits >> 1
+
+    start = as_expr(1, x.dtype), x, maximum(exponent, 0)
+    product: Any = fori_loop(0, x.dtype.bits - 1, step, start)
+    return product[0]
+
+
 power = primitive(
-    "power", arity=2, infix="**", numpy=np.power, llvm=Libm("pow"), cost=60,
+    "power", arity=2, otherwise={"int": "integer_power", "bool": "integer_power"}, infix="**",
+    numpy=np.power, llvm=Libm("pow"), cost=60,
     derivative=lambda y, a, b: (
         lambda t: where(b == 0, 0.0, t * (b * a ** (b - 1.0))),
         lambda t: where(a == 0, 0.0, t * (y * log(a))),
     ),
 )
-exp = primitive("exp", numpy=np.exp, llvm=Libm("exp"), cost=20, derivative=lambda y, x: (lambda t: t * y,))
+integer_power = primitive(
+    "integer_power", arity=2, operands=("int",), infix="**", cost=200,
+    numpy=lambda x, exponent: np.power(x, np.maximum(exponent, 0)), llvm=Expansion(_integer_power),
+    guard=Guard(lambda exponent: exponent >= 0, "domain", "an integer to a negative power"),
+)
+exp: Primitive = primitive("exp", numpy=np.exp, llvm=Libm("exp"), cost=20, derivative=lambda y, x: (lambda t: t * y,))
+exp2 = primitive(
+    "exp2", numpy=np.exp2, llvm=Libm("exp2"), cost=20, derivative=lambda y, x: (lambda t: t * (y * math.log(2)),)
+)
 log: Primitive = primitive("log", numpy=np.log, llvm=Libm("log"), cost=20, derivative=lambda y, x: (lambda t: t / x,))
+log2 = primitive(
+    "log2", numpy=np.log2, llvm=Libm("log2"), cost=20, derivative=lambda y, x: (lambda t: t / (x * math.log(2)),)
+)
+log10 = primitive(
+    "log10", numpy=np.log10, llvm=Libm("log10"), cost=20, derivative=lambda y, x: (lambda t: t / (x * math.log(10)),)
+)
 expm1 = primitive(
     "expm1", numpy=np.expm1, llvm=Libm("expm1"), cost=30, derivative=lambda y, x: (lambda t: t * (y + 1.0),)
 )
-log1p = primitive(
+log1p: Primitive = primitive(
     "log1p", numpy=np.log1p, llvm=Libm("log1p"), cost=30, derivative=lambda y, x: (lambda t: t / (x + 1.0),)
 )
-sqrt = primitive(
+sqrt: Primitive = primitive(
     "sqrt", numpy=np.sqrt, cost=10, llvm=Instructions({"float": "%r = call $t @llvm.sqrt.$v($t $0)"}),
     derivative=lambda y, x: (lambda t: t * 0.5 / y,),
+)
+cbrt = primitive(
+    "cbrt", numpy=np.cbrt, llvm=Libm("cbrt"), cost=40, derivative=lambda y, x: (lambda t: t / (3.0 * (y * y)),)
+)
+hypot: Primitive = primitive(
+    "hypot", arity=2, commutative=True, numpy=np.hypot, llvm=Libm("hypot"), cost=30,
+    derivative=lambda y, a, b: (
+        lambda t: where(y == 0, 0.0, t * (a / y)),
+        lambda t: where(y == 0, 0.0, t * (b / y)),
+    ),
+)
+logaddexp = primitive(
+    "logaddexp", arity=2, commutative=True, numpy=np.logaddexp, cost=60,
+    llvm=Expansion(lambda a, b: where(a == b, a + math.log(2), maximum(a, b) + log1p(exp(-abs(a - b))))),
+    derivative=lambda y, a, b: (
+        lambda t: t * where(a == y, 1.0, exp(a - y)),  # where both are infinite, too
+        lambda t: t * where(b == y, 1.0, exp(b - y)),
+    ),
+)
+sigmoid = primitive(
+    "sigmoid", numpy=lambda x: 1 / (1 + np.exp(-x)), cost=30,
+    llvm=Expansion(lambda x: 1.0 / (1.0 + exp(-x))),
+    derivative=lambda y, x: (lambda t: t * (y * (1.0 - y)),),
 )
 
 # Trigonometric and hyperbolic functions
@@ -117,8 +219,44 @@ sin = primitive("sin", numpy=np.sin, llvm=Libm("sin"), cost=25, derivative=lambd
 cos: Primitive = primitive(
     "cos", numpy=np.cos, llvm=Libm("cos"), cost=25, derivative=lambda y, x: (lambda t: -(t * sin(x)),)
 )
+tan = primitive(
+    "tan", numpy=np.tan, llvm=Libm("tan"), cost=35, derivative=lambda y, x: (lambda t: t * (1.0 + y * y),)
+)
+asin = primitive(
+    "asin", numpy=np.arcsin, llvm=Libm("asin"), cost=40,
+    derivative=lambda y, x: (lambda t: t / sqrt((1.0 - x) * (1.0 + x)),),
+)
+acos = primitive(
+    "acos", numpy=np.arccos, llvm=Libm("acos"), cost=40,
+    derivative=lambda y, x: (lambda t: -(t / sqrt((1.0 - x) * (1.0 + x))),),
+)
+atan = primitive(
+    "atan", numpy=np.arctan, llvm=Libm("atan"), cost=40, derivative=lambda y, x: (lambda t: t / (1.0 + x * x),)
+)
+atan2 = primitive(
+    "atan2", arity=2, numpy=np.arctan2, llvm=Libm("atan2"), cost=50,
+    derivative=lambda y, a, b: (
+        lambda t: t * (b / hypot(a, b)) / hypot(a, b),
+        lambda t: -(t * (a / hypot(a, b)) / hypot(a, b)),
+    ),
+)
+sinh = primitive("sinh", numpy=np.sinh, llvm=Libm("sinh"), cost=40, derivative=lambda y, x: (lambda t: t * cosh(x),))
+cosh: Primitive = primitive(
+    "cosh", numpy=np.cosh, llvm=Libm("cosh"), cost=40, derivative=lambda y, x: (lambda t: t * sinh(x),)
+)
 tanh = primitive(
     "tanh", numpy=np.tanh, llvm=Libm("tanh"), cost=30, derivative=lambda y, x: (lambda t: t * (1.0 - y * y),)
+)
+asinh = primitive(
+    "asinh", numpy=np.arcsinh, llvm=Libm("asinh"), cost=40, derivative=lambda y, x: (lambda t: t / hypot(x, 1.0),)
+)
+acosh = primitive(
+    "acosh", numpy=np.arccosh, llvm=Libm("acosh"), cost=40,
+    derivative=lambda y, x: (lambda t: t / (sqrt(x - 1.0) * sqrt(x + 1.0)),),
+)
+atanh = primitive(
+    "atanh", numpy=np.arctanh, llvm=Libm("atanh"), cost=40,
+    derivative=lambda y, x: (lambda t: t / ((1.0 - x) * (1.0 + x)),),
 )
 
 # Special functions
@@ -132,23 +270,51 @@ def _lgamma(x: float) -> float:
         return math.inf
 
 
+def _digamma(x: Any) -> Any:
+    from .special import digamma
+
+    return digamma(x)
+
+
 lgamma = primitive(
-    "lgamma", numpy=np.vectorize(_lgamma, otypes=[np.float64]), llvm=Libm("lgamma"), cost=60,
-    derivative=lambda y, x: (lambda t: t * digamma(x),),
+    "lgamma", numpy=_each(_lgamma), llvm=Libm("lgamma"), cost=60, derivative=lambda y, x: (lambda t: t * _digamma(x),)
 )
+erf = primitive(
+    "erf", numpy=_each(math.erf), llvm=Libm("erf"), cost=40,
+    derivative=lambda y, x: (lambda t: t * (2 / math.sqrt(math.pi) * exp(-(x * x))),),
+)
+erfc = primitive(
+    "erfc", numpy=_each(math.erfc), llvm=Libm("erfc"), cost=60,
+    derivative=lambda y, x: (lambda t: -(t * (2 / math.sqrt(math.pi) * exp(-(x * x)))),),
+)
+
+# Rounding to whole numbers (integers are whole already)
+
+
+def _rounding(name: str, intrinsic: str, numpy: Callable[..., Any]) -> Primitive:
+    return primitive(
+        name, numpy=numpy, otherwise={"int": None, "bool": None}, derivative=lambda y, x: (None,),
+        llvm=Instructions({"float": f"%r = call $t @llvm.{intrinsic}.$v($t $0)"}),
+    )
+
+
+floor: Primitive = _rounding("floor", "floor", np.floor)
+ceil = _rounding("ceil", "ceil", np.ceil)
+trunc: Primitive = _rounding("trunc", "trunc", np.trunc)
+round_ = _rounding("round", "roundeven", np.rint)
 
 # Minimum, maximum, absolute value, sign
 
 minimum = primitive(
-    "minimum", arity=2, operands=NUMBERS, numpy=np.minimum,
+    "minimum", arity=2, operands=NUMBERS, otherwise={"bool": "logical_and"}, numpy=np.minimum,
     llvm=Instructions({
         "float": "%r = call $t @llvm.minimum.$v($t $0, $t $1)",
         "int": "%r = call $t @llvm.smin.$v($t $0, $t $1)",
     }),
     derivative=lambda y, a, b: (lambda t: where(a <= b, t, 0.0), lambda t: where(a <= b, 0.0, t)),
 )
-maximum = primitive(
-    "maximum", arity=2, operands=NUMBERS, numpy=np.maximum,
+maximum: Primitive = primitive(
+    "maximum", arity=2, operands=NUMBERS, otherwise={"bool": "logical_or"}, numpy=np.maximum,
     llvm=Instructions({
         "float": "%r = call $t @llvm.maximum.$v($t $0, $t $1)",
         "int": "%r = call $t @llvm.smax.$v($t $0, $t $1)",
@@ -156,7 +322,7 @@ maximum = primitive(
     derivative=lambda y, a, b: (lambda t: where(a >= b, t, 0.0), lambda t: where(a >= b, 0.0, t)),
 )
 abs_ = primitive(
-    "abs", operands=NUMBERS, numpy=np.abs,
+    "abs", operands=NUMBERS, otherwise={"bool": None}, numpy=np.abs,
     llvm=Instructions({
         "float": "%r = call $t @llvm.fabs.$v($t $0)",
         "int": "%r = call $t @llvm.abs.$v($t $0, i1 false)",
@@ -165,29 +331,35 @@ abs_ = primitive(
 )
 sign: Primitive = primitive(
     "sign", operands=NUMBERS, numpy=np.sign,
-    llvm=Expansion(lambda x: where(x > 0, 1, where(x < 0, -1, x))),
+    llvm=Expansion(lambda x: where(x > 0, 1, where(x < 0, -1, x + 0))),  # -0.0 + 0 is 0.0
     derivative=lambda y, x: (None,),
 )
 
-# Comparisons and logic
+# Comparisons and tests
 
-for _name, _infix, _float, _int in (
-    ("less", "<", "olt", "slt"),
-    ("less_equal", "<=", "ole", "sle"),
-    ("greater", ">", "ogt", "sgt"),
-    ("greater_equal", ">=", "oge", "sge"),
-    ("equal", "==", "oeq", "eq"),
-    ("not_equal", "!=", "une", "ne"),
+for _name, _infix, _float, _int, _bool in (
+    ("less", "<", "olt", "slt", "ult"),
+    ("less_equal", "<=", "ole", "sle", "ule"),
+    ("greater", ">", "ogt", "sgt", "ugt"),
+    ("greater_equal", ">=", "oge", "sge", "uge"),
+    ("equal", "==", "oeq", "eq", "eq"),
+    ("not_equal", "!=", "une", "ne", "ne"),
 ):
     primitive(
-        _name, arity=2, operands=ALL if "equal" in (_name, _name[4:]) else NUMBERS, infix=_infix, result=bool_,
+        _name, arity=2, operands=ALL, infix=_infix, result=bool_,
         numpy=getattr(np, _name), commutative=_int in ("eq", "ne"),
         llvm=Instructions({
             "float": f"%r = fcmp {_float} $t $0, $1",
             "int": f"%r = icmp {_int} $t $0, $1",
-            "bool": f"%r = icmp {_int} $t $0, $1",
+            "bool": f"%r = icmp {_bool} $t $0, $1",
         }),
     )
+isnan = primitive("isnan", result=bool_, numpy=np.isnan, llvm=Expansion(lambda x: x != x))
+isinf = primitive("isinf", result=bool_, numpy=np.isinf, llvm=Expansion(lambda x: abs(x) == math.inf))
+isfinite = primitive("isfinite", result=bool_, numpy=np.isfinite, llvm=Expansion(lambda x: abs(x) < math.inf))
+
+# Logic (of numbers: whether they are not zero)
+
 logical_and = primitive(
     "logical_and", arity=2, operands=("bool",), infix="and", numpy=np.logical_and, commutative=True,
     llvm=_instruction(bool="and"),
@@ -196,17 +368,72 @@ logical_or = primitive(
     "logical_or", arity=2, operands=("bool",), infix="or", numpy=np.logical_or, commutative=True,
     llvm=_instruction(bool="or"),
 )
+logical_xor = primitive(
+    "logical_xor", arity=2, operands=("bool",), numpy=np.logical_xor, commutative=True,
+    llvm=_instruction(bool="xor"),
+)
 logical_not = primitive(
     "logical_not", operands=("bool",), numpy=np.logical_not,
     llvm=Instructions({"bool": "%r = icmp eq $t $0, zeroinitializer"}),
 )
 
+# Bits of integers, and shifts: all bits are gone where the count is negative or not below the width
+
+bitwise_and = primitive(
+    "bitwise_and", arity=2, operands=("int",), otherwise={"bool": "logical_and"}, commutative=True,
+    numpy=np.bitwise_and, llvm=_instruction(int="and"),
+)
+bitwise_or = primitive(
+    "bitwise_or", arity=2, operands=("int",), otherwise={"bool": "logical_or"}, commutative=True,
+    numpy=np.bitwise_or, llvm=_instruction(int="or"),
+)
+bitwise_xor = primitive(
+    "bitwise_xor", arity=2, operands=("int",), otherwise={"bool": "logical_xor"}, commutative=True,
+    numpy=np.bitwise_xor, llvm=_instruction(int="xor"),
+)
+bitwise_not = primitive(
+    "bitwise_not", operands=("int",), otherwise={"bool": "logical_not"}, numpy=np.invert,
+    llvm=Instructions({"int": """\
+%ones = sub $t zeroinitializer, $one
+%r = xor $t $0, %ones"""}),
+)
+left_shift = primitive(
+    "left_shift", arity=2, operands=("int",), numpy=np.left_shift,
+    llvm=Instructions({"int": """\
+%inside = icmp ule $t $1, $last
+%shifted = shl $t $0, $1
+%r = select $m %inside, $t %shifted, $t zeroinitializer"""}),
+)
+right_shift = primitive(
+    "right_shift", arity=2, operands=("int",), numpy=np.right_shift,
+    llvm=Instructions({"int": """\
+%count = call $t @llvm.umin.$v($t $1, $t $last)
+%r = ashr $t $0, %count"""}),
+)
+
 # Conversions: one a scalar type, named like it, with NumPy's meaning of astype
+
+
+def _converted(target: Scalar) -> Callable[[Any], Any]:
+    """As ``astype``; where an integer type cannot hold a floating number the result is the least integer."""
+
+    def convert(x: Any) -> Any:
+        x = np.asarray(x)
+        if not (x.dtype.kind == "f" and target.kind == "int"):
+            return x.astype(target.dtype)[()]
+        limit = 2.0 ** (target.bits - 1)
+        whole = np.trunc(x)
+        inside = (whole >= -limit) & (whole < limit)
+        least = target.dtype.type(np.iinfo(target.dtype).min)
+        return np.where(inside, np.where(inside, x, 0).astype(target.dtype), least)[()]
+
+    return convert
+
 
 CONVERSIONS: dict[str, Primitive] = {
     scalar.name: primitive(
         scalar.name, operands=ALL, result=scalar, mixed=True, llvm=Conversion(scalar),
-        numpy=lambda x, dtype=scalar.dtype: np.asarray(x).astype(dtype)[()],
+        numpy=_converted(scalar),
         derivative=(lambda y, x: (lambda t: convert_like(t, x),)) if scalar.kind == "float" else None,
     )
     for scalar in SCALARS.values()
@@ -221,6 +448,6 @@ def convert_like(t: object, x: object) -> object:
 # Derivatives
 
 stop_gradient = primitive(
-    "stop_gradient", operands=NUMBERS, numpy=np.positive, llvm=Expansion(lambda x: x),
+    "stop_gradient", operands=NUMBERS, otherwise={"bool": None}, numpy=lambda x: x, llvm=Expansion(lambda x: x),
     derivative=lambda y, x: (None,),
 )

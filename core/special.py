@@ -1,13 +1,32 @@
-"""Special functions written in the language: every interpretation, and every derivative, has them for free."""
+"""Functions written in the language from the primitives: every interpretation, and every derivative, has them for free.
+
+``NUMPY`` says which functions of NumPy they are when one of these is applied to an expression: ``np.clip(x, 0, 1)``.
+(A function of NumPy that is the meaning of a primitive needs no entry.)
+"""
 
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
+
+from .combinators import where
+from .expr import as_expr
+from .primitives import abs_, floor_divide, log, logaddexp, maximum, minimum, remainder, round_, tan, trunc
+from .types import f64
 
 # psi(z) - log(z) + 1/(2 z) = -sum B_2k / (2k z^2k), for large z (Abramowitz and Stegun 6.3.18)
 _BERNOULLI = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
 _SHIFT = 10
+
+
+def _floating(x: Any) -> Any:
+    """An expression of floating numbers."""
+    x = as_expr(x)
+    return x if x.dtype.kind == "float" else x.astype(f64)
 
 
 def digamma(x: Any) -> Any:
@@ -16,17 +35,94 @@ def digamma(x: Any) -> Any:
     The recurrence ``psi(x) = psi(x + 1) - 1/x`` leads to where the asymptotic series is exact to rounding; the
     reflection ``psi(x) = psi(1 - x) - pi / tan(pi x)`` leads there from negative numbers. At the poles
     (0, -1, -2, ...) the value is not finite. (Abramowitz and Stegun, 6.3.5, 6.3.7 and 6.3.18.)
-    """
-    from .combinators import where
-    from .primitives import cos, log, sin
 
+    >>> import adze as az
+    >>> @az.program
+    ... def f(x: az.f64) -> az.f64:
+    ...     return az.digamma(x)
+    >>> print(f"{-f(1.0):.12f}")
+    0.577215664902
+    """
+    x = _floating(x)
     positive = where(x > 0, x, 1.0 - x)
     z = positive + float(_SHIFT)
-    square = 1.0 / (z * z)
+    square_ = 1.0 / (z * z)
     series: Any = 0.0
     for coefficient in reversed(_BERNOULLI):
-        series = (series + coefficient) * square
+        series = (series + coefficient) * square_
     value = log(z) - 0.5 / z - series
     for k in range(_SHIFT):
         value = value - 1.0 / (positive + float(k))
-    return where(x > 0, value, value - math.pi * cos(math.pi * x) / sin(math.pi * x))
+    angle = math.pi * (x - round_(x))  # tan has the period pi, and the difference is exact
+    return where(x > 0, value, value - math.pi / tan(angle))
+
+
+def clip(x: Any, low: Any = None, high: Any = None) -> Any:
+    """``minimum(maximum(x, low), high)``, elementwise with broadcasting; None is no bound.
+
+    NaN stays; the derivative is that of x where x is one of the bounds.
+
+    >>> import adze as az
+    >>> @az.program
+    ... def f(x: az.Array[az.f64, "n"]) -> az.Array[az.f64, "n"]:
+    ...     return az.clip(x, 0, 1)
+    >>> f(np.array([-0.5, 0.5, 1.5]))
+    array([0. , 0.5, 1. ])
+    """
+    if low is not None:
+        x = maximum(x, low)
+    if high is not None:
+        x = minimum(x, high)
+    return x
+
+
+def square(x: Any) -> Any:
+    """``x * x``, elementwise."""
+    return x * x
+
+
+def reciprocal(x: Any) -> Any:
+    """``1 / x``, elementwise, of floating numbers (integers are converted to f64)."""
+    return 1.0 / _floating(x)
+
+
+def softplus(x: Any) -> Any:
+    """``log(1 + exp(x))``, elementwise, without overflow.
+
+    >>> import adze as az
+    >>> @az.program
+    ... def f(x: az.f64) -> az.f64:
+    ...     return az.softplus(x)
+    >>> float(f(1000.0)), float(az.grad(f)(0.0))
+    (1000.0, 0.5)
+    """
+    return logaddexp(x, 0.0)
+
+
+def log_sigmoid(x: Any) -> Any:
+    """``log(sigmoid(x))``, elementwise, without underflow."""
+    return -logaddexp(-x, 0.0)
+
+
+def _round(x: Any, decimals: int = 0) -> Any:
+    scale = 10.0 ** abs(decimals)
+    if decimals == 0:
+        return round_(x)
+    return round_(x * scale) / scale if decimals > 0 else round_(x / scale) * scale
+
+
+NUMPY: dict[Callable[..., Any], Callable[..., Any]] = {
+    np.around: _round,
+    np.clip: clip,
+    np.deg2rad: lambda x: x * (math.pi / 180),
+    np.degrees: lambda x: x * (180 / math.pi),
+    np.divmod: lambda a, b: (floor_divide(a, b), remainder(a, b)),
+    np.fabs: lambda x: abs_(_floating(x)),
+    np.fix: trunc,
+    np.positive: operator.pos,
+    np.rad2deg: lambda x: x * (180 / math.pi),
+    np.radians: lambda x: x * (math.pi / 180),
+    np.reciprocal: reciprocal,
+    np.round: _round,
+    np.square: square,
+}

@@ -124,7 +124,7 @@ Atom = Variable | Literal | Constant | Size
 
 @dataclass(frozen=True)
 class Failure:
-    """What a failed requirement says: its kind ("index", "division" or "size") and a message with ``{0}`` fields."""
+    """What a failed requirement says: its kind ("index", "division", "size"...) and a message with ``{0}`` fields."""
 
     kind: str
     message: str
@@ -135,8 +135,8 @@ class Failure:
 
     def error(self, values: Sequence[int]) -> Exception:
         """The exception to raise for these values."""
-        classes: dict[str, type[Exception]] = {"index": IndexError, "division": ZeroDivisionError, "size": ValueError}
-        return classes[self.kind](self.text(values))
+        classes: dict[str, type[Exception]] = {"index": IndexError, "division": ZeroDivisionError}
+        return classes.get(self.kind, ValueError)(self.text(values))
 
 
 @dataclass(frozen=True, eq=False)
