@@ -54,6 +54,7 @@ class _Checker:
     def __init__(self) -> None:
         self.count = 0
         self.sizes: dict[int, Dim] = {}
+        self.sealed = 0  # values bound before the innermost function, which may outlive their scope
 
     # Blocks and operations
 
@@ -99,10 +100,16 @@ class _Checker:
         count = block_count(operation.op, operation.static)
         if count is not None and count != len(operation.blocks):
             raise _IllTyped(f"{operation.op} has {count} blocks, not {len(operation.blocks)}")
+        if operation.op == "add_to" and operation.args[0].index >= len(env) - self.sealed:  # type: ignore[union-attr]
+            raise _IllTyped("an accumulator is written to by a function, which may be applied outside its scope")
+        outer = self.sealed
+        if operation.op in ("function", "fix"):
+            self.sealed = len(env)
         blocks: list[tuple[Type, ...]] = []
         for block in operation.blocks:
             binders = binder_types(operation.op, operation.static, types, blocks)
             blocks.append(self.block(block, env, binders))
+        self.sealed = outer
         expected = result_types(operation.op, operation.static, types, blocks)
         if expected != operation.types:
             raise _IllTyped(f"it yields ({_types(expected)}), but binds ({_types(operation.types)})")

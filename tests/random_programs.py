@@ -3,14 +3,15 @@
 A program is drawn as Python text, so that what a test reports can be pasted and run. Its parameters are always the
 same: vectors x and y, matrices a and b, scalars r and s, places k (i64 indices into x). The text uses every kind of
 construct: elementwise arithmetic with broadcasting, map, generate, reductions, cond and where, slices and gathers,
-loops with scalar, array and structured state, derivatives of functions that capture what is around them.
+loops with scalar, array and structured state, scans, histograms, updates, sorting, derivatives of functions that
+capture what is around them (inside of which only what has a derivative stands).
 """
 
 from __future__ import annotations
 
 import linecache
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ class Scope:
 
     names: dict[str, str] = field(default_factory=dict)
     indices: dict[str, str] = field(default_factory=dict)
+    differentiated: bool = False
 
     def of(self, dims: str) -> list[str]:
         """The names of values with these dims; those of inner scopes count thrice."""
@@ -34,10 +36,14 @@ class Scope:
         return names + 2 * [name for name in names if name not in PARAMETERS]
 
     def with_name(self, name: str, dims: str) -> Scope:
-        return Scope({**self.names, name: dims}, self.indices)
+        return replace(self, names={**self.names, name: dims})
 
     def with_index(self, name: str, dim: str) -> Scope:
-        return Scope(self.names, {**self.indices, name: dim})
+        return replace(self, indices={**self.indices, name: dim})
+
+    def inside_derivative(self, name: str, dims: str) -> Scope:
+        """The scope of a function that is differentiated with respect to a name."""
+        return replace(self.with_name(name, dims), differentiated=True)
 
     def fresh(self, letter: str) -> str:
         return f"{letter}{len(self.names) + len(self.indices)}"
@@ -113,6 +119,8 @@ class Writer:
             "slice",
         ]
         kinds += ["dot", "loop", "loops", "gather", "grad", "jvp", "where", "product", "pair", "triangle", "let"]
+        if not scope.differentiated:
+            kinds += ["place", "bins", "while", "steps", "running"]
         return str(getattr(self, "_" + self.one(kinds))(scope, depth - 1))
 
     def _arithmetic(self, scope: Scope, depth: int) -> str:
@@ -191,12 +199,14 @@ class Writer:
     def _grad(self, scope: Scope, depth: int) -> str:
         """A derivative with respect to a new variable, of something that captures the old ones."""
         v = scope.fresh("v")
-        body, point = self.scalar(scope.with_name(v, ""), "", min(depth, 2)), self.scalar(scope, "", depth // 2)
+        inside = scope.inside_derivative(v, "")
+        body, point = self.scalar(inside, "", min(depth, 2)), self.scalar(scope, "", depth // 2)
         return f"az.grad(lambda {v}: {body} * {v})(az.sum({point}) + 0.0)"
 
     def _jvp(self, scope: Scope, depth: int) -> str:
         v = scope.fresh("v")
-        body, point = self.scalar(scope.with_name(v, "n"), "", min(depth, 2)), self.vector(scope, "n", depth // 2)
+        inside = scope.inside_derivative(v, "n")
+        body, point = self.scalar(inside, "", min(depth, 2)), self.vector(scope, "n", depth // 2)
         return f"az.jvp(lambda {v}: az.sum({body}) + az.sum({v}), ({point},), ({self.vector(scope, 'n', 0)},))[1]"
 
     def _product(self, scope: Scope, depth: int) -> str:
@@ -220,6 +230,46 @@ class Writer:
         value, body = self.expression(scope, dims, depth), self.scalar(scope.with_name(t, dims), "", depth)
         return f"(lambda {t}: {body})({value})"
 
+    def _place(self, scope: Scope, depth: int) -> str:
+        """An element at a place that depends on values."""
+        values, keys = self.vector(scope, "n", depth), self.vector(scope, "n", depth // 2)
+        place = self.one([f"az.argmax({keys})", f"az.argmin({keys})", f"az.argsort({keys})[{self.index(scope, 'n')}]"])
+        return f"{values}[{place}]"
+
+    def _bins(self, scope: Scope, depth: int) -> str:
+        """A reduction by index; some bins stay empty, some indices are out of range."""
+        operator, neutral = self.one([("p + q", "0.0"), ("az.maximum(p, q)", "-8.0")])
+        values = self.scalar(scope, "", 0)
+        return (
+            f"az.histogram(lambda p, q: {operator}, {neutral}, 3, k - {self.pick(2)}, "
+            f"az.maximum({self.vector(scope, 'n', depth)}[k] * {values}, -8.0))[{self.pick(3)}]"
+        )
+
+    def _while(self, scope: Scope, depth: int) -> str:
+        """A loop that ends after at most so many steps."""
+        p = scope.fresh("p")
+        body = self.scalar(scope.with_name(f"{p}[1]", ""), "", min(depth, 2))
+        test = f"({p}[0] < {self.pick(4)}) & ({p}[1] < {self.literal()})"
+        start = self.scalar(scope, "", depth // 2)
+        return f"az.while_loop(lambda {p}: {test}, lambda {p}: ({p}[0] + 1, {body}), (0, az.sum({start}) + 0.0))[1]"
+
+    def _steps(self, scope: Scope, depth: int) -> str:
+        """A loop with an output a step."""
+        u, v = scope.fresh("u"), scope.fresh("v")
+        inside = scope.with_name(u, "").with_name(v, "")
+        after, output = self.scalar(inside, "", min(depth, 2)), self.scalar(inside, "", min(depth, 1))
+        loop = f"lambda {u}, {v}: (0.5 * {u} + {after}, {output})"
+        result = self.one(["[0]", "[1][-1]", f"[1][{self.index(scope, 'n')}]"])
+        return f"az.scan_loop({loop}, az.sum({self.leaf(scope)}) + 0.0, {self.vector(scope, 'n', depth // 2)}){result}"
+
+    def _running(self, scope: Scope, depth: int) -> str:
+        """A scan with an operator that does not commute: compositions of the maps t -> p t + q."""
+        slopes = self.one(["az.sign({})", "az.minimum(1.0, abs({}))"]).format(self.vector(scope, "n", 0))
+        operator = "lambda f, g: (f[0] * g[0], f[1] * g[0] + g[1])"
+        options = self.one(["", ", exclusive=True", ", reverse=True"])
+        scan = f"az.scan({operator}, (1.0, 0.0), ({slopes}, {self.vector(scope, 'n', depth)}){options})"
+        return f"{scan}[1][{self.index(scope, 'n')}]"
+
     # Vectors
 
     def vector(self, scope: Scope, dim: str, depth: int) -> str:
@@ -231,6 +281,8 @@ class Writer:
             return str(self.one(leaf))
         kinds = ["map", "map", "generate", "elementwise", "elementwise", "row", "rows", "where", "slice"]
         kinds += ["product", "cond", "loop", "gradient", "sums"]
+        if not scope.differentiated:
+            kinds += ["scan", "sorted", "updated", "scattered", "rotated"]
         return str(getattr(self, "_vector_" + self.one(kinds))(scope, dim, depth - 1))
 
     def _vector_map(self, scope: Scope, dim: str, depth: int) -> str:
@@ -285,8 +337,29 @@ class Writer:
 
     def _vector_gradient(self, scope: Scope, dim: str, depth: int) -> str:
         v = scope.fresh("v")
-        body = self.scalar(scope.with_name(v, dim), "", min(depth, 2))
+        body = self.scalar(scope.inside_derivative(v, dim), "", min(depth, 2))
         return f"az.grad(lambda {v}: {body} * az.sum({v}))({self.vector(scope, dim, depth // 2)})"
+
+    def _vector_scan(self, scope: Scope, dim: str, depth: int) -> str:
+        function = self.one(["az.cumsum({})", "az.scan(az.maximum, -8.0, az.maximum({}, -8.0))"])
+        return str(function.format(self.vector(scope, dim, depth)))
+
+    def _vector_sorted(self, scope: Scope, dim: str, depth: int) -> str:
+        return f"az.sort({self.vector(scope, dim, depth)})"
+
+    def _vector_updated(self, scope: Scope, dim: str, depth: int) -> str:
+        place, value = self.index(scope, dim), self.scalar(scope, "", depth // 2)
+        return f"az.update({self.vector(scope, dim, depth)}, {place}, {value})"
+
+    def _vector_scattered(self, scope: Scope, dim: str, depth: int) -> str:
+        """A permutation by a sort, undone or not."""
+        keys, values = self.vector(scope, dim, 0), self.vector(scope, dim, depth)
+        return f"az.scatter({self.vector(scope, dim, 0)}, az.argsort({keys}), {values})"
+
+    def _vector_rotated(self, scope: Scope, dim: str, depth: int) -> str:
+        """The same elements in another order."""
+        form = self.one(["az.rotate({}, 1)", "az.reverse({})", "az.concatenate(({0}[1:], {0}[:1]))"])
+        return f"(lambda t: {form.format('t')})({self.vector(scope, dim, depth)})"
 
     # Matrices
 
@@ -358,16 +431,21 @@ def made(text: str) -> az.Program:
 
 
 quarters = st.integers(-8, 8).map(lambda k: k / 4)
+SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1e-300, -1e-300, 1e30, 5e-324)
 
 
 @st.composite
-def argument_lists(draw: Any) -> tuple[Any, ...]:
-    """Arguments of the parameters of every random program: quarters, and places in x."""
+def argument_lists(draw: Any, special: bool = False) -> tuple[Any, ...]:
+    """Arguments of the parameters of every random program: quarters, and places in x.
+
+    With ``special`` some numbers are zeros of both signs, infinities, NaN, tiny or large.
+    """
+    numbers = st.one_of(quarters, st.sampled_from(SPECIAL)) if special else quarters
     n, m, p = draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(0, 3))
 
     def array(*shape: int) -> Any:
         count = int(np.prod(shape))
-        return np.array(draw(st.lists(quarters, min_size=count, max_size=count))).reshape(shape)
+        return np.array(draw(st.lists(numbers, min_size=count, max_size=count))).reshape(shape)
 
     places = np.array(draw(st.lists(st.integers(0, n - 1), min_size=p, max_size=p)), np.int64)
-    return array(n), array(n), array(n, m), array(m, n), draw(quarters), draw(quarters), places
+    return array(n), array(n), array(n, m), array(m, n), draw(numbers), draw(numbers), places

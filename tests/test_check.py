@@ -9,7 +9,20 @@ import adze as az
 from adze.core.dims import Dim, Opaque
 from adze.core.primitives import add
 from adze.core.terms import NOWHERE, Atom, Block, Failure, Literal, Operation, Size, Variable
-from adze.core.types import Accumulator, ArrayType, Scalar, Type, bool_, f32, f64, i64
+from adze.core.types import (
+    Accumulator,
+    ArrayType,
+    Declaration,
+    FunctionType,
+    Named,
+    Scalar,
+    TupleType,
+    Type,
+    bool_,
+    f32,
+    f64,
+    i64,
+)
 
 N = Size(Dim.parse("n"))
 ZERO, ONE, TWO = (Literal.of(k, i64) for k in range(3))
@@ -55,6 +68,12 @@ def test_a_program_and_an_instance_are_checked() -> None:
 
 
 ADDER = Accumulator(VECTOR)
+TRUE = Literal.of(True, bool_)
+FUNCTION = FunctionType((f64,), (f64,))
+POINT = Named(Declaration("Point", (), {"Point": {"x": f64}}))
+EITHER = Named(Declaration("Either", (), {"Left": {"value": f64}, "Right": {"value": i64}}))
+ELEMENT = block((i64,), (), (REAL,))
+ADDITION = block((f64, f64), (SUM,), (var(0),))
 ILL_TYPED = {
     "an unbound variable": (block((f64,), (), (var(1),)), "variable 1 is not bound: 1 values are in scope"),
     "a negative variable": (block((f64,), (), (var(-1),)), "variable -1 is not bound"),
@@ -236,6 +255,143 @@ ILL_TYPED = {
         block((), (), (Size(OPAQUE),)),
         r"the size \?0 is not known from the arguments of a call",
     ),
+    **{
+        name: (block(binders, (operation,), ()), message)
+        for name, (binders, operation, message) in {
+            "a scan of another size": (
+                (),
+                op(
+                    "scan", (N, REAL), (ArrayType(f64, (Dim.parse("m"),)),), ELEMENT, ADDITION, static=(Dim.parse("n"),)
+                ),
+                r"it yields \(f64\[n\]\), but binds \(f64\[m\]\)",
+            ),
+            "a scan whose size is not its extent": (
+                (),
+                op(
+                    "scan", (N, REAL), (ArrayType(f64, (Dim.parse("m"),)),), ELEMENT, ADDITION, static=(Dim.parse("m"),)
+                ),
+                "its size is written m, but its extent is n",
+            ),
+            "a histogram without bins": (
+                (),
+                op("histogram", (N, N, REAL), (VECTOR,), ELEMENT, ADDITION, static=(Dim.parse("n"),)),
+                "expected elements that begin with an i64 bin, got f64",
+            ),
+            "a scatter of other values": (
+                (VECTOR,),
+                op("scatter", (N, var(0, VECTOR)), (VECTOR,), block((i64,), (), (ZERO, ONE)), static=(True, 1)),
+                r"expected a value for a place of f64\[n\], got i64, i64",
+            ),
+            "a scatter without indices": (
+                (VECTOR,),
+                op("scatter", (N, var(0, VECTOR)), (VECTOR,), ELEMENT, static=(True, 1)),
+                "expected indices and a value for each destination, got f64",
+            ),
+            "a scatter with too many indices": (
+                (VECTOR,),
+                op("scatter", (N, var(0, VECTOR)), (VECTOR,), block((i64,), (), (ZERO, ZERO, REAL)), static=(True, 1)),
+                r"expected arrays to write to, got f64\[n\]",
+            ),
+            "a sort of a number": ((f64,), op("argsort", (var(0),), (VECTOR,)), "expected a vector to sort, got f64"),
+            "a while whose test is a number": (
+                (f64,),
+                op("while", (var(0),), (f64, i64), block((f64,), (), (var(0),)), block((f64,), (), (var(0),))),
+                "expected a test that gives one bool, got f64",
+            ),
+            "a while that changes its state": (
+                (f64,),
+                op("while", (var(0),), (f64, i64), block((f64,), (), (TRUE,)), block((f64,), (), (ONE,))),
+                "expected a body that keeps the state's type, got i64, f64",
+            ),
+            "a rule that gives too little": (
+                (f64,),
+                op(
+                    "custom",
+                    (var(0),),
+                    (f64,),
+                    block((f64,), (), (var(0),)),
+                    block((f64, f64), (), ()),
+                    static=("jvp",),
+                ),
+                r"expected a jvp rule that gives \(f64\)",
+            ),
+            "a function of another type": (
+                (),
+                op("function", (), (FUNCTION,), block((f64,), (), (ONE,)), static=(FUNCTION,)),
+                r"expected a body of a function \(f64\) -> f64, got i64",
+            ),
+            "a recursion without itself": (
+                (),
+                op("fix", (), (FUNCTION,), block((f64,), (), (var(0),)), static=(FUNCTION,)),
+                r"a block binds \(f64\) where its operation gives \(\(f64\) -> f64, f64\)",
+            ),
+            "a function of data of unknown size": (
+                (),
+                op("function", (), (), block((), (), ()), static=(FunctionType((ArrayType(f64, (OPAQUE,)),), ()),)),
+                "a block binds",
+            ),
+            "a number that is applied": ((f64,), op("apply", (var(0),), (f64,)), "apply takes a function, got f64"),
+            "an argument of another type": (
+                (FUNCTION,),
+                op("apply", (var(0, FUNCTION), ONE), (f64,)),
+                r"expected arguments of a function \(f64\) -> f64, got i64",
+            ),
+            "an item that a tuple has not": (
+                (TupleType((f64,)),),
+                op("project", (var(0, TupleType((f64,))),), (f64,), static=(1,)),
+                r"expected a tuple with an item 1, got \(f64,\)",
+            ),
+            "a field of another type": (
+                (),
+                op("construct", (ONE,), (POINT,), static=(POINT, "Point")),
+                r"expected the fields \(f64\) of Point.Point, got i64",
+            ),
+            "a case of a number": (
+                (f64,),
+                op("case", (var(0),), (f64,), block((f64,), (), (var(0),)), static=("Point",)),
+                "case of Point takes a value of a declared type, got f64",
+            ),
+            "a case with a branch too few": (
+                (EITHER,),
+                op("case", (var(0, EITHER),), (f64,), block((f64,), (), (var(0),)), static=("Left",)),
+                "expected a branch for each variant of Either, got Either",
+            ),
+            "a case whose branches differ": (
+                (EITHER,),
+                op(
+                    "case",
+                    (var(0, EITHER),),
+                    (f64,),
+                    block((f64,), (), (var(0),)),
+                    block((i64,), (), (var(0, i64),)),
+                    static=("Left", "Right"),
+                ),
+                "expected branches of one type, got f64, i64",
+            ),
+            "an update in a function": (
+                (VECTOR,),
+                op(
+                    "accumulate",
+                    (var(0, VECTOR),),
+                    (VECTOR,),
+                    block(
+                        (ADDER,),
+                        (
+                            op(
+                                "function",
+                                (),
+                                (FunctionType((), ()),),
+                                block((), (op("add_to", (var(0, ADDER), REAL, ZERO), ()),), ()),
+                                static=(FunctionType((), ()),),
+                            ),
+                        ),
+                        (),
+                    ),
+                ),
+                "an accumulator is written to by a function, which may be applied outside its scope",
+            ),
+        }.items()
+    },
     "no construct": (block((), (op("frobnicate", (), ()),), ()), "no construct is called 'frobnicate'"),
 }
 

@@ -1,0 +1,14 @@
+"""Programs for every interpretation: small, named, each with its meaning in NumPy and inputs.
+
+One body of programs serves all tests: evaluate, simplify, derivatives and compiled code must agree on each of them
+with NumPy and with each other. Inputs are quarters of small integers, so that polynomial programs are exact.
+
+    for case in CASES:
+        for arguments in case.arguments:
+            compare(az.evaluate(case.program)(*arguments), case.numpy(*arguments))
+"""
+
+from . import arrays, control, elementwise, reductions, structure
+from .case import CASES, Case, numbers
+
+__all__ = ["CASES", "Case", "arrays", "control", "elementwise", "numbers", "reductions", "structure"]

@@ -1,0 +1,56 @@
+"""A case: a program, its meaning in NumPy, and inputs; and small arrays to make inputs of."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import adze as az
+
+Arguments = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, the same function in NumPy, and the arguments of some calls."""
+
+    name: str
+    program: az.Program
+    numpy: Callable[..., Any]
+    arguments: tuple[Arguments, ...]
+
+
+CASES: list[Case] = []
+
+
+def case(numpy: Callable[..., Any], *arguments: Arguments) -> Callable[[Callable[..., Any]], az.Program]:
+    """Make a case of a function: its meaning in NumPy, and the arguments of some calls."""
+
+    def add(function: Callable[..., Any]) -> az.Program:
+        program = az.program(function)
+        CASES.append(Case(program.name, program, numpy, arguments))
+        return program
+
+    return add
+
+
+def numbers(*shape: int, seed: int = 0, dtype: Any = np.float64) -> Any:
+    """Distinct-looking quarters between -4 and 4; integers in that range for an integer type."""
+    steps = (np.arange(int(np.prod(shape, dtype=int))) * 7 + 5 * seed + 3) % 33 - 16
+    return (steps / 4 if np.dtype(dtype).kind == "f" else steps // 4).astype(dtype).reshape(shape)
+
+
+def bools(*shape: int, seed: int = 0) -> Any:
+    return numbers(*shape, seed=seed) > 0
+
+
+def positive(*shape: int, seed: int = 0) -> Any:
+    return np.abs(numbers(*shape, seed=seed)) + 0.25
+
+
+X, Y = numbers(5), numbers(5, seed=1)
+A, B = numbers(3, 4), numbers(3, 4, seed=1)
+NONE = numbers(0)
+Vector = az.Array[az.f64, "n"]
+Matrix = az.Array[az.f64, "n m"]
