@@ -1,24 +1,15 @@
 """The reference interpreter: what a program means, in NumPy.
 
 An atom means ``env -> value``, an operation ``env -> values``, a block ``(env, arguments) -> values``. Values are
-NumPy scalars and arrays of the declared types. There is one idea beside that: a loop need not run element by element.
-Its body can run once, with a vector of all its indices in the place of the index. Inside there is a *batch*: the
-extents of the loops run this way, innermost first. A scalar is then an array that broadcasts to the batch, and an
-array carries the last few batch axes behind its own, so that NumPy's broadcasting aligns everything:
-
-    for i < n: sum(j < m: x[i, j] * y[j])      i: (n,)   j: (m, 1)   x[i, j]: (m, n)   the sum, over axis 0: (n,)
-
-Both branches of a ``cond`` run where its test differs along the batch, with a *mask* that says where updates and
-requirements are meant. Where this is not possible (an extent that differs along the batch, too many elements) the loop
-runs in Python, in the batch around it. ``vectorize=False`` runs every loop in Python; the tests compare the two.
+NumPy scalars and arrays of the declared types. Loops run at once where that is possible: ``batches.py`` says how, and
+with what values the code inside then computes. ``combining.py`` has the constructs that combine, order and write
+elements. ``vectorize=False`` runs every loop in Python, element by element; the tests compare the two.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,76 +21,28 @@ from ..core.environment import Env
 from ..core.language import Binding, Language
 from ..core.primitive import PRIMITIVES, Primitive
 from ..core.program import Instance, Program, as_program
-from ..core.terms import Failure
-from ..core.types import ArrayType, Scalar, Type, element, i64, rank
-
-Meaning = Callable[[Env[Any]], Any]
-
-# A loop runs at once while the batch holds at most so many elements.
-LARGEST_BATCH = 1 << 20
+from ..core.terms import Failure, Foreign
+from ..core.types import ArrayType, Scalar, Type, array_of, dims, element, i64, rank, scalar_of
+from .batches import ORDERED, PURE, Atom, Batches, Code, Effects, Irregular, Refused, Step, around, extent_of, mesh
+from .combining import Combining
 
 # Operators whose reduction NumPy has.
 _UFUNCS = {name: getattr(np, name) for name in ("add", "multiply", "minimum", "maximum")}
 
-
-class _Irregular(Exception):
-    """Something differs along the batch that must not: run the innermost loop in Python."""
+Show = Callable[[str, Sequence[Any]], None]
 
 
-class _NotNeutral(Exception):
-    """A neutral element that is not: what it is, what it met, and what came out."""
+def print_probe(name: str, values: Sequence[Any]) -> None:
+    """What a probe does when nobody says otherwise."""
+    print(f"{name} = {', '.join(map(str, values))}")
 
 
-@dataclass(frozen=True)
-class Atom:
-    """What an atom means, with its De Bruijn index (or -1) and type."""
+class Evaluate(Combining, Batches, Language[Atom, Step, Code]):
+    """The meanings for one call, in which the size names have these values. ``show`` is what probes do."""
 
-    run: Meaning
-    index: int
-    type: Type
-
-
-@dataclass(frozen=True)
-class Effects:
-    """What decides how a loop around some code may run."""
-
-    updates: bool = False  # adds to an accumulator: must not be tried twice
-    irregular: bool = False  # an extent is computed, so running it at once may fail
-
-    def __or__(self, other: Effects) -> Effects:
-        return Effects(self.updates or other.updates, self.irregular or other.irregular)
-
-
-PURE = Effects()
-
-
-@dataclass(frozen=True)
-class Step:
-    """What an operation means."""
-
-    run: Callable[[Env[Any]], Sequence[Any]]
-    effects: Effects = PURE
-    applies: tuple[Primitive, tuple[int, ...]] | None = None  # a primitive and the indices of its variables
-
-
-@dataclass(frozen=True)
-class Code:
-    """What a block means."""
-
-    run: Callable[[Env[Any], Sequence[Any]], list[Any]]
-    effects: Effects
-    ranks: tuple[int, ...]  # of the results
-    ufunc: np.ufunc | None = None  # of a binary function that is one of NumPy's
-
-
-class Evaluate(Language[Atom, Step, Code]):
-    """The meanings for one call, in which the size names have these values."""
-
-    def __init__(self, sizes: dict[str, int], vectorize: bool = True) -> None:
-        self.sizes = sizes
-        self.largest = LARGEST_BATCH if vectorize else 0
-        self.batch: tuple[int, ...] = ()
-        self.mask: Any = np.True_
+    def __init__(self, sizes: dict[str, int], vectorize: bool = True, show: Show = print_probe) -> None:
+        super().__init__(sizes, vectorize)
+        self.show = show
 
     # Atoms
 
@@ -137,15 +80,12 @@ class Evaluate(Language[Atom, Step, Code]):
             if np.ndim(chosen) == 0 or chosen.all() or not chosen.any():
                 return then.run(env, ()) if np.all(chosen) else orelse.run(env, ())
             if effects.irregular:
-                raise _Irregular
-            with self._inside(self.batch, self.mask & chosen):
+                raise Irregular
+            with self.inside(self.batch, self.mask & chosen):
                 first = then.run(env, ())
-            with self._inside(self.batch, self.mask & ~chosen):
+            with self.inside(self.batch, self.mask & ~chosen):
                 second = orelse.run(env, ())
-            return [
-                np.where(chosen, a if r == 0 else self.filled(a, r), b if r == 0 else self.filled(b, r))
-                for a, b, r in zip(first, second, then.ranks, strict=True)
-            ]
+            return [self.chosen(chosen, a, b, r) for a, b, r in zip(first, second, then.ranks, strict=True)]
 
         return Step(run, effects)
 
@@ -154,7 +94,7 @@ class Evaluate(Language[Atom, Step, Code]):
 
         def run(env: Env[Any]) -> Sequence[Any]:
             state, outputs = [initial.run(env) for initial in initials], []
-            steps = _extent(extent.run(env))
+            steps = extent_of(extent.run(env))
             for i in range(steps):
                 results = body.run(env, [np.int64(i), *state])
                 state = results[:count]
@@ -165,7 +105,31 @@ class Evaluate(Language[Atom, Step, Code]):
                 return [*state, *self.all_at_once(0, lambda i: body.run(env, [i, *state])[count:], body.ranks[count:])]
             return [*state, *[self.stacked(column, r) for *column, r in zip(*outputs, body.ranks[count:], strict=True)]]
 
-        return Step(run, _around(extent, body))
+        return Step(run, around([extent], body))
+
+    def while_loop(self, initials: Sequence[Atom], test: Code, body: Code) -> Step:
+        effects = test.effects | body.effects
+
+        def run(env: Env[Any]) -> Sequence[Any]:
+            state, trips = [initial.run(env) for initial in initials], np.int64(0)
+            going = self.mask
+            while not self.nothing:
+                with self.inside(self.batch, going):
+                    going = going & test.run(env, state)[0]
+                    if not np.any(going):
+                        break
+                    if effects.irregular and not np.all(going):
+                        raise Irregular
+                with self.inside(self.batch, going):
+                    after = body.run(env, state)
+                if np.all(going):
+                    state = after
+                else:
+                    state = [self.chosen(going, a, b, r) for a, b, r in zip(after, state, body.ranks, strict=True)]
+                trips = trips + going
+            return [*state, trips]
+
+        return Step(run, effects)
 
     # Arrays
 
@@ -180,38 +144,43 @@ class Evaluate(Language[Atom, Step, Code]):
                 behind = value.shape[len(at) :]
                 return (np.zeros(np.broadcast_shapes(behind, *shapes), value.dtype)[()],)
             inside = [np.minimum(np.maximum(i, 0), n - 1) for i, n in zip(at, value.shape)]
-            return (value[(*inside, *self.mesh(value.ndim - len(at)))],)
+            return (value[(*inside, *mesh(value.shape[len(at) :]))],)
 
         return Step(run)
 
     def generate(self, dim: Dim, extent: Atom, body: Code) -> Step:
         def run(env: Env[Any]) -> Sequence[Any]:
-            return self.for_all(_extent(extent.run(env)), lambda i: body.run(env, [i]), body)
+            return self.for_all(extent_of(extent.run(env)), lambda i: body.run(env, [i]), body.effects, body.ranks)
 
-        return Step(run, _around(extent, body))
+        return Step(run, around([extent], body))
 
-    def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Code, operator: Code) -> Step:
+    # Meanings given by the user
+
+    def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Code, blocks: Sequence[Code]) -> Step:
+        return Step(lambda env: body.run(env, [arg.run(env) for arg in args]), body.effects)
+
+    def probe(self, name: str, values: Sequence[Atom]) -> Step:
         def run(env: Env[Any]) -> Sequence[Any]:
-            units = [neutral.run(env) for neutral in neutrals]
-            count = _extent(extent.run(env))
-            if count == 0:
-                return units
-            elements = self.for_all(count, lambda i: element.run(env, [i]), element)
-            first = [column[0] for column in elements]
-            results = operator.run(env, [*units, *first])
-            for unit, x, result, r in zip(units, first, results, element.ranks, strict=True):
-                same = (result == x) | ((result != result) & (x != x))
-                if not self._holds(self.filled(same, r) if self.batch else same):
-                    raise _NotNeutral(f"{_some(unit)}: combined with {_some(x)} it gives {_some(result)}")
-            if operator.ufunc is not None:
-                return [operator.ufunc.reduce(elements[0], axis=0, dtype=elements[0].dtype)]
-            total: Sequence[Any] = first
-            for k in range(1, count):
-                total = operator.run(env, [*total, *[column[k] for column in elements]])
-            return total
+            if not self.nothing:
+                self.show(name, [value.run(env) for value in values])
+            return ()
 
-        effects = _around(extent, element)
-        return Step(run, effects | operator.effects)
+        return Step(run, ORDERED)
+
+    def foreign(self, function: Foreign, args: Sequence[Atom]) -> Step:
+        def run(env: Env[Any]) -> Sequence[Any]:
+            values = [arg.run(env) for arg in args]
+            types = function.result_types([_actual(value, arg.type) for value, arg in zip(values, args, strict=True)])
+            if self.nothing:
+                return [self.filled(_zeros(type), rank(type)) for type in types]
+            given = function.numpy(*[_read_only(value) for value in values])
+            results = [np.array(result)[()] for result in (given if isinstance(given, tuple | list) else [given])]
+            promised, actual = ", ".join(map(str, types)), ", ".join(map(_described, results))
+            if promised != actual:
+                raise Refused(TypeError, f"{function.name} promised to give ({promised}), but gave ({actual})")
+            return results
+
+        return Step(run, ORDERED)
 
     # Effects
 
@@ -228,13 +197,13 @@ class Evaluate(Language[Atom, Step, Code]):
     def add_to(self, accumulator: Atom, value: Atom, indices: Sequence[Atom]) -> Step:
         def run(env: Env[Any]) -> Sequence[Any]:
             total, added, at = accumulator.run(env), value.run(env), [index.run(env) for index in indices]
-            behind = total.ndim - len(at)
             inside = functools.reduce(np.logical_and, [(i >= 0) & (i < n) for i, n in zip(at, total.shape)], np.True_)
             if not self.batch:
                 if inside and self.mask:
                     total[tuple(at)] += added
                 return ()
-            places = [np.broadcast_to(x, self.batch) for x in (inside & self.mask, added, *at, *self.mesh(behind))]
+            behind = mesh(total.shape[len(at) :])
+            places = [np.broadcast_to(x, self.batch) for x in (inside & self.mask, added, *at, *behind)]
             chosen, *rest = [place[places[0]] for place in places[1:]]
             if total.ndim == 0:
                 total += np.add.reduce(chosen, dtype=total.dtype)
@@ -247,17 +216,12 @@ class Evaluate(Language[Atom, Step, Code]):
     def require(self, test: Atom, failure: Failure, values: Sequence[Atom]) -> Step:
         def run(env: Env[Any]) -> Sequence[Any]:
             holds = test.run(env)
-            if not self._holds(holds):
-                shown = np.broadcast_arrays(holds | ~self.mask, *[value.run(env) for value in values])
-                first = int(np.argmin(shown[0]))
-                raise failure.error([int(value.flat[first]) for value in shown[1:]])
+            if not self.holds(holds):
+                first = self.first_failure(holds)
+                raise failure.error([int(self.filled(value.run(env), 0)[first]) for value in values])
             return ()
 
         return Step(run)
-
-    def _holds(self, test: Any) -> bool:
-        """Whether a test holds wherever it is meant."""
-        return 0 in self.batch or bool(np.all(test | ~self.mask))
 
     # Blocks
 
@@ -273,78 +237,38 @@ class Evaluate(Language[Atom, Step, Code]):
             for binding in bindings:
                 try:
                     env = env.extend(binding.operation.run(env))
-                except _NotNeutral as error:
-                    raise ValueError(
-                        f"reduce: the neutral element is not neutral: {error}, at {binding.origin}"
-                    ) from None
+                except Refused as error:
+                    raise error.kind(f"{error}, at {binding.origin}") from None
             return [result.run(env) for result in results]
 
         return Code(run, effects, tuple(rank(result.type) for result in results), _ufunc(binders, bindings, results))
-
-    # Loops, in Python or at once
-
-    def for_all(self, extent: int, body: Callable[[Any], list[Any]], code: Code) -> list[Any]:
-        """The results of a body for all indices, stacked."""
-        batch = int(np.prod(self.batch, dtype=np.float64)) * extent
-        safe = not (code.effects.updates and code.effects.irregular)
-        if extent == 0 or (safe and batch <= self.largest):
-            try:
-                return self.all_at_once(extent, body, code.ranks)
-            except _Irregular:
-                pass
-        rows = [body(np.int64(i)) for i in range(extent)]
-        return [self.stacked([row[k] for row in rows], r) for k, r in enumerate(code.ranks)]
-
-    def all_at_once(self, extent: int, body: Callable[[Any], list[Any]], ranks: Sequence[int]) -> list[Any]:
-        """The same, from one run with a vector of indices as a new first axis of the batch."""
-        index = np.arange(extent).reshape((extent,) + (1,) * len(self.batch))
-        with self._inside((extent, *self.batch), self.mask):
-            return [np.moveaxis(self.filled(value, r), r, 0) for value, r in zip(body(index), ranks, strict=True)]
-
-    @contextmanager
-    def _inside(self, batch: tuple[int, ...], mask: Any) -> Iterator[None]:
-        outer = self.batch, self.mask
-        self.batch, self.mask = batch, mask
-        try:
-            yield
-        finally:
-            self.batch, self.mask = outer
-
-    def stacked(self, values: Sequence[Any], r: int) -> Any:
-        """Values of the same type as one array with a new first axis."""
-        if any(np.ndim(value) != r for value in values):
-            values = [self.filled(value, r) for value in values]
-        return np.stack(values)
-
-    def filled(self, value: Any, r: int) -> Any:
-        """A value of rank r with the whole batch behind its own axes."""
-        shape, batch = np.shape(value), self.batch
-        missing = (1,) * (len(batch) - (len(shape) - r))
-        return np.broadcast_to(np.reshape(value, (*shape[:r], *missing, *shape[r:])), (*shape[:r], *batch))
-
-    def mesh(self, axes: int) -> list[Any]:
-        """The index vectors of the last axes of the batch, which an array made in an outer batch has behind its own."""
-        behind = self.batch[len(self.batch) - axes :]
-        return [np.arange(n).reshape((n,) + (1,) * (axes - 1 - k)) for k, n in enumerate(behind)]
 
 
 def _fixed(value: Any, type: Type) -> Atom:
     return Atom(lambda env: value, -1, type)
 
 
-def _extent(value: Any) -> int:
-    """The number of steps of a loop, the same for the whole batch; no steps where nothing runs it."""
-    if np.ndim(value):
-        if np.size(value) == 0:
-            return 0
-        if not np.all(value == value.flat[0]):
-            raise _Irregular
-        value = value.flat[0]
-    return max(0, int(value))
+def _actual(value: Any, type: Type) -> Type:
+    """The type of a value that is there, whose sizes are integers."""
+    return array_of(element(type), tuple(map(Dim.of, np.shape(value)[: rank(type)])))
 
 
-def _around(extent: Atom, body: Code) -> Effects:
-    return Effects(body.effects.updates, body.effects.irregular or extent.index >= 0)
+def _zeros(type: Type) -> Any:
+    return np.zeros([dim.evaluate({}) for dim in dims(type)], element(type).dtype)
+
+
+def _described(value: Any) -> str:
+    """The type of an array or scalar, as types are written."""
+    return f"{scalar_of(value.dtype) or value.dtype}{list(value.shape) if value.ndim else ''}"
+
+
+def _read_only(value: Any) -> Any:
+    """What a function written elsewhere is given: nothing that it could write to."""
+    if np.ndim(value) == 0:
+        return value
+    view = np.ascontiguousarray(value)[...]
+    view.flags.writeable = False
+    return view
 
 
 def _ufunc(binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Atom]) -> np.ufunc | None:
@@ -359,29 +283,31 @@ def _ufunc(binders: Sequence[Type], bindings: Sequence[Binding], results: Sequen
     return _UFUNCS.get(primitive.name) if standard and sorted(indices) == [0, 1] else None
 
 
-def _some(value: Any) -> str:
-    return str(value.flat[0] if np.size(value) and np.ndim(value) else value)
-
-
 # Running programs
 
 
 def evaluate_block(
-    block: terms.Block, arguments: Sequence[Any], sizes: dict[str, int], vectorize: bool = True
+    block: terms.Block,
+    arguments: Sequence[Any],
+    sizes: dict[str, int],
+    vectorize: bool = True,
+    show: Show = print_probe,
 ) -> list[Any]:
     """The results of a block for arguments of its binders' types: new arrays and NumPy scalars."""
     with np.errstate(all="ignore"):
-        results = block.interpret(Evaluate(sizes, vectorize)).run(Env(), arguments)
+        results = block.interpret(Evaluate(sizes, vectorize, show)).run(Env(), arguments)
     return [np.array(result, order="C")[()] for result in results]
 
 
-def evaluate(program: Program | Instance | Callable[..., Any], *, vectorize: bool = True) -> Callable[..., Any]:
+def evaluate(
+    program: Program | Instance | Callable[..., Any], *, vectorize: bool = True, show: Show = print_probe
+) -> Callable[..., Any]:
     """The program as a Python function on NumPy arrays, run by the reference interpreter.
 
     Arguments are arrays of the declared scalar types and sizes, or Python numbers and lists that convert exactly.
     Raises TypeError or ValueError for arguments that do not fit, IndexError for an index out of range and
     ZeroDivisionError for an integer division by zero, with the line of the program. With ``vectorize=False`` every
-    loop is run element by element.
+    loop is run element by element. ``show(name, values)`` is called by every probe that is met, in order.
 
     >>> import adze as az
     >>> @az.program
@@ -402,7 +328,7 @@ def evaluate(program: Program | Instance | Callable[..., Any], *, vectorize: boo
         arguments = family.bind(args, kwargs)
         instance = chosen or family.instance_for(arguments)
         arrays, sizes = convert(instance, family.leaves(arguments))
-        results = evaluate_block(instance.term, arrays, sizes, vectorize)
+        results = evaluate_block(instance.term, arrays, sizes, vectorize, show)
         return trees.unflatten(instance.outputs, results)
 
     run.__name__ = run.__qualname__ = f"evaluate({family.name})"

@@ -1,0 +1,194 @@
+"""Loops at once: the values that evaluate computes with, and how a loop runs without running element by element.
+
+A loop's body can run once, with a vector of all its indices in the place of the index. Inside there is a *batch*: the
+extents of the loops run this way, innermost first. A scalar is then an array that broadcasts to the batch, and an
+array carries the last few batch axes behind its own, so that NumPy's broadcasting aligns everything:
+
+    for i < n: sum(j < m: x[i, j] * y[j])      i: (n,)   j: (m, 1)   x[i, j]: (m, n)   the sum, over axis 0: (n,)
+
+Where control flow differs along the batch, a *mask* says where updates and requirements are meant. A loop runs in
+Python, in the batch around it, where running it at once is not possible: it has too many elements, something in it
+has an order (:class:`Effects`), or an extent differs along the batch (:class:`Irregular`).
+
+An empty loop runs once with a batch of no elements, which finds the shapes of what it makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..core.environment import Env
+from ..core.primitive import Primitive
+from ..core.types import Type
+
+Meaning = Callable[[Env[Any]], Any]
+
+# A loop runs at once while the batch holds at most so many elements.
+LARGEST_BATCH = 1 << 20
+
+
+class Irregular(Exception):
+    """Something differs along the batch that must not: run the innermost loop in Python."""
+
+
+class Refused(Exception):
+    """A construct cannot go on: the exception to raise, once the block has added the line to its message."""
+
+    def __init__(self, kind: type[Exception], message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class Atom:
+    """What an atom means, with its De Bruijn index (or -1) and type."""
+
+    run: Meaning
+    index: int
+    type: Type
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What decides how a loop around some code may run."""
+
+    updates: bool = False  # adds to an accumulator: must not be tried twice
+    irregular: bool = False  # an extent is computed, so running it at once may fail
+    ordered: bool = False  # runs element by element: it shows values, or computes with more than numbers and arrays
+
+    def __or__(self, other: Effects) -> Effects:
+        return Effects(self.updates or other.updates, self.irregular or other.irregular, self.ordered or other.ordered)
+
+
+PURE = Effects()
+ORDERED = Effects(ordered=True)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What an operation means."""
+
+    run: Callable[[Env[Any]], Sequence[Any]]
+    effects: Effects = PURE
+    applies: tuple[Primitive, tuple[int, ...]] | None = None  # a primitive and the indices of its variables
+
+
+@dataclass(frozen=True)
+class Code:
+    """What a block means."""
+
+    run: Callable[[Env[Any], Sequence[Any]], list[Any]]
+    effects: Effects
+    ranks: tuple[int, ...]  # of the results
+    ufunc: np.ufunc | None = None  # of a binary function that is one of NumPy's
+
+
+class Batches:
+    """The batch that code runs in, and loops in it. ``sizes`` are the size names of the call."""
+
+    def __init__(self, sizes: dict[str, int], vectorize: bool = True) -> None:
+        self.sizes = sizes
+        self.largest = LARGEST_BATCH if vectorize else 0
+        self.batch: tuple[int, ...] = ()
+        self.mask: Any = np.True_
+
+    @property
+    def nothing(self) -> bool:
+        """Whether the batch has no elements, so that only shapes matter."""
+        return 0 in self.batch
+
+    @contextmanager
+    def inside(self, batch: tuple[int, ...], mask: Any) -> Iterator[None]:
+        outer = self.batch, self.mask
+        self.batch, self.mask = batch, mask
+        try:
+            yield
+        finally:
+            self.batch, self.mask = outer
+
+    def holds(self, test: Any) -> bool:
+        """Whether a test holds wherever it is meant."""
+        return self.nothing or bool(np.all(test | ~self.mask))
+
+    def first_failure(self, test: Any) -> tuple[Any, ...]:
+        """The place in the batch, in the order of the program, where a test first fails that is meant to hold."""
+        wrong = self.filled(~(test | ~self.mask), 0)
+        place: tuple[Any, ...] = tuple(np.argwhere(wrong.T)[0][::-1])
+        return place
+
+    # Loops
+
+    def for_all(
+        self, extent: int, body: Callable[[Any], list[Any]], effects: Effects, ranks: Sequence[int]
+    ) -> list[Any]:
+        """The results of a body for all indices, stacked along a new first axis."""
+        batch = int(np.prod(self.batch, dtype=np.float64)) * extent
+        safe = not (effects.ordered or (effects.updates and effects.irregular))
+        if extent == 0 or (safe and batch <= self.largest):
+            try:
+                return self.all_at_once(extent, body, ranks)
+            except Irregular:
+                pass
+        rows = [body(np.int64(i)) for i in range(extent)]
+        return [self.stacked([row[k] for row in rows], r) for k, r in enumerate(ranks)]
+
+    def for_each(
+        self, extents: Sequence[int], body: Callable[..., list[Any]], effects: Effects, ranks: Sequence[int]
+    ) -> list[Any]:
+        """The same over several indices, the last of which runs fastest."""
+        if not extents:
+            return body()
+        inner = [r + len(extents) - 1 for r in ranks]
+        return self.for_all(
+            extents[0], lambda i: self.for_each(extents[1:], lambda *j: body(i, *j), effects, ranks), effects, inner
+        )
+
+    def all_at_once(self, extent: int, body: Callable[[Any], list[Any]], ranks: Sequence[int]) -> list[Any]:
+        """The same, from one run with a vector of indices as a new first axis of the batch."""
+        index = np.arange(extent).reshape((extent,) + (1,) * len(self.batch))
+        with self.inside((extent, *self.batch), self.mask):
+            return [np.moveaxis(self.filled(value, r), r, 0) for value, r in zip(body(index), ranks, strict=True)]
+
+    # Shapes
+
+    def stacked(self, values: Sequence[Any], r: int) -> Any:
+        """Values of the same type as one array with a new first axis."""
+        if any(np.ndim(value) != r for value in values):
+            values = [self.filled(value, r) for value in values]
+        return np.stack(values)
+
+    def filled(self, value: Any, r: int) -> Any:
+        """A value of rank r with the whole batch behind its own axes."""
+        shape, batch = np.shape(value), self.batch
+        missing = (1,) * (len(batch) - (len(shape) - r))
+        return np.broadcast_to(np.reshape(value, (*shape[:r], *missing, *shape[r:])), (*shape[:r], *batch))
+
+    def chosen(self, test: Any, a: Any, b: Any, r: int) -> Any:
+        """Of two values of rank r, the first where a test holds along the batch."""
+        return np.where(test, a, b) if r == 0 else np.where(test, self.filled(a, r), self.filled(b, r))
+
+
+def extent_of(value: Any) -> int:
+    """The number of steps of a loop, the same for the whole batch; no steps where nothing runs it."""
+    if np.ndim(value):
+        if np.size(value) == 0:
+            return 0
+        if not np.all(value == value.flat[0]):
+            raise Irregular
+        value = value.flat[0]
+    return max(0, int(value))
+
+
+def around(extents: Sequence[Atom], body: Code) -> Effects:
+    """The effects of a loop."""
+    return body.effects | Effects(irregular=any(extent.index >= 0 for extent in extents))
+
+
+def mesh(shape: Sequence[int]) -> list[Any]:
+    """Index vectors that together read the whole of these axes, behind other indices."""
+    return [np.arange(n).reshape((n,) + (1,) * (len(shape) - 1 - k)) for k, n in enumerate(shape)]
