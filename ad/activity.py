@@ -106,6 +106,39 @@ class Activity(Language[Atom, Operation, Block]):
 
         return run
 
+    def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
+        return self.reduce(extent, neutrals, element, operator)
+
+    def histogram(
+        self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block
+    ) -> Operation:
+        def values(env: Env[Any], arguments: Sequence[Any]) -> Active:
+            found = element(env, arguments)
+            return Active(found.results[1:], found.updates)
+
+        return self.reduce(extent, neutrals, values, operator)
+
+    def scatter(self, unique: bool, extents: Sequence[Atom], destinations: Sequence[Atom], element: Block) -> Operation:
+        def run(env: Env[Any]) -> Active:
+            found = element(env, [False] * len(extents))
+            values = found.results[len(found.results) - len(destinations) :]
+            return Active(_either([self.is_active(array(env)) for array in destinations], values), found.updates)
+
+        return run
+
+    def argsort(self, array: Atom) -> Operation:
+        return lambda env: Active([False])
+
+    def while_loop(self, initials: Sequence[Atom], test: Block, body: Block) -> Operation:
+        def run(env: Env[Any]) -> Active:
+            found = _fixpoint([self.is_active(initial(env)) for initial in initials], lambda state: body(env, state))
+            return Active([*found.results, False], found.updates)
+
+        return run
+
+    def probe(self, name: str, values: Sequence[Atom]) -> Operation:
+        return lambda env: Active(())
+
     # Effects
 
     def accumulate(self, initials: Sequence[Atom], body: Block) -> Operation:

@@ -56,6 +56,7 @@ class Block:
 
     run: Callable[[Duals, Sequence[Dual]], list[Dual]]
     activity: ActivityBlock
+    width: int  # how many results
 
 
 class Forward(Language[Atom, Operation, Block]):
@@ -172,12 +173,6 @@ class Forward(Language[Atom, Operation, Block]):
             def on_primals(*values: Value) -> list[Value]:
                 return [dual.primal for dual in operator.run(env, [Dual(value) for value in values])]
 
-            def on_duals(*values: Value) -> list[Value]:
-                half = len(values) // 2
-                return self._flat(
-                    operator.run(env, [*duals(values[:half], active), *duals(values[half:], active)]), active
-                )
-
             plain = b.reduce(
                 length, [unit.primal for unit in units], lambda i: [dual.primal for dual in at(i)], on_primals
             )
@@ -192,6 +187,7 @@ class Forward(Language[Atom, Operation, Block]):
                         for k, (value, rule) in enumerate(zip(plain, rules, strict=True))
                     ]
             starts = self._flat(units, active)
+            on_duals = self._on_duals(env, operator, active)
             return duals(b.reduce(length, starts, lambda i: self._flat(at(i), active), on_duals), active)
 
         return Operation(run, self.activity.reduce(extent, neutrals, element.activity, operator.activity))
@@ -215,6 +211,90 @@ class Forward(Language[Atom, Operation, Block]):
             return b.sum(length, lambda i: b.primitive("multiply", tangent(i), b.index(others, [i])), type)
         first, found = first_place(b, length, item, type, rule)
         return b.cond(found, lambda: [tangent(first)], lambda: [b.literal(0, type)])[0]
+
+    def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
+        """The operator on duals."""
+
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
+            starts = self._flat([a(env) for a in neutrals], active)
+            at = self._elements(env, element, active, 0)
+            return duals(
+                self.builder.scan(extent(env).primal, starts, at, self._on_duals(env, operator, active)), active
+            )
+
+        return Operation(run, self.activity.scan(dim, extent, neutrals, element.activity, operator.activity))
+
+    def histogram(
+        self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block
+    ) -> Operation:
+        """The operator on duals; tangents go to the bins of their primals."""
+
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
+            sizes = bins(env).primal, extent(env).primal
+            starts = self._flat([a(env) for a in neutrals], active)
+            at = self._elements(env, element, active, 1)
+            return duals(self.builder.histogram(*sizes, starts, at, self._on_duals(env, operator, active)), active)
+
+        activity = self.activity.histogram(dim, bins, extent, neutrals, element.activity, operator.activity)
+        return Operation(run, activity)
+
+    def _on_duals(self, env: Duals, operator: Block, active: Pick) -> Callable[..., list[Value]]:
+        def run(*values: Value) -> list[Value]:
+            half = len(values) // 2
+            operands = [*duals(values[:half], active), *duals(values[half:], active)]
+            return self._flat(operator.run(env, operands), active)
+
+        return run
+
+    def _elements(self, env: Duals, element: Block, active: Pick, places: int) -> Callable[..., list[Value]]:
+        """The elements of a construct: so many places, then values with their tangents."""
+
+        def at(*i: Value) -> list[Value]:
+            found = element.run(env, [Dual(each) for each in i])
+            return [*[dual.primal for dual in found[:places]], *self._flat(found[places:], active)]
+
+        return at
+
+    def scatter(self, unique: bool, extents: Sequence[Atom], destinations: Sequence[Atom], element: Block) -> Operation:
+        """Tangents are written beside primals."""
+
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
+            sizes = [a(env).primal for a in extents]
+            arrays = self._flat([a(env) for a in destinations], active)
+            at = self._elements(env, element, active, element.width - len(destinations))
+            return duals(self.builder.scatter(unique, sizes, arrays, at), active)
+
+        return Operation(run, self.activity.scatter(unique, extents, destinations, element.activity))
+
+    def argsort(self, array: Atom) -> Operation:
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
+            return [Dual(value) for value in self.builder.emit("argsort", (), [array(env).primal])]
+
+        return Operation(run, self.activity.argsort(array))
+
+    def while_loop(self, initials: Sequence[Atom], test: Block, body: Block) -> Operation:
+        """Every active state has a tangent state; the test sees primals."""
+
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
+            moving = active[:-1]
+
+            def holds(*state: Value) -> Value:
+                return test.run(env, duals(state, moving))[0].primal
+
+            def step(*state: Value) -> Sequence[Value]:
+                return self._flat(body.run(env, duals(state, moving)), moving)
+
+            *state, trips = self.builder.while_loop(self._flat([a(env) for a in initials], moving), holds, step)
+            return [*duals(state, moving), Dual(trips)]
+
+        return Operation(run, self.activity.while_loop(initials, test.activity, body.activity))
+
+    def probe(self, name: str, values: Sequence[Atom]) -> Operation:
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
+            self.builder.emit("probe", (name,), [v(env).primal for v in values])
+            return []
+
+        return Operation(run, self.activity.probe(name, values))
 
     # Effects
 
@@ -266,7 +346,7 @@ class Forward(Language[Atom, Operation, Block]):
             return [result(env) for result in results]
 
         inner = [Binding(binding.operation.activity, binding.types, binding.origin) for binding in bindings]
-        return Block(run, self.activity.block(binders, inner, results, names))
+        return Block(run, self.activity.block(binders, inner, results, names), len(results))
 
 
 def duals(values: Sequence[Value], active: Pick) -> list[Dual]:
