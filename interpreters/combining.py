@@ -8,6 +8,7 @@ batch around. Columns of elements have the loop's index as first axis, then thei
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -109,7 +110,7 @@ class Combining(Batches):
             results = [np.array(self.filled(d.run(env), r)) for d, r in zip(destinations, ranks, strict=True)]
             counts = [extent_of(extent.run(env)) for extent in extents]
             columns = self.for_each(counts, lambda *i: element.run(env, i), element.effects, element.ranks)
-            rows = [column.reshape(-1, *column.shape[len(counts) :]) for column in columns]
+            rows = [column.reshape(math.prod(counts), *column.shape[len(counts) :]) for column in columns]
             places, values = rows[:axes], rows[axes:]
             tests = [(place >= 0) & (place < n) for place, n in zip(places, results[0].shape, strict=False)]
             chosen = np.nonzero(functools.reduce(np.logical_and, tests) & self.mask)

@@ -1,9 +1,9 @@
 """A second interpreter, one element at a time in plain Python: an oracle for evaluate, and a counter of operations.
 
-It is a language like any other, with none of evaluate's ways to run loops at once. ``operations`` counts scalar
-operations (at their cost in additions), reads and updates as they are executed. ``exact`` says whether every floating
-number met was a multiple of 2**-20 below 2**24: then sums and products are exact in any order, and all interpretations
-agree bit for bit.
+It is a language like any other, with none of evaluate's ways to run loops at once. ``operations`` counts
+scalar operations (at their cost in additions), reads, writes and updates of elements as they are executed. ``exact``
+says whether every floating number met was a multiple of 2**-20 below 2**24: then sums and products are exact in any
+order, and all interpretations agree bit for bit. ``shown`` is what probes showed.
 
     run = Plain.run(term, arguments)
     run.results, run.operations, run.exact
@@ -22,8 +22,8 @@ from adze.core.environment import Env
 from adze.core.language import Binding, Language
 from adze.core.primitive import Primitive
 from adze.core.program import Instance
-from adze.core.terms import Failure
-from adze.core.types import ArrayType, Scalar, Type
+from adze.core.terms import Failure, Foreign
+from adze.core.types import SCALARS, ArrayType, Scalar, Type, array_of, dims, element
 
 Atom = Callable[[Env[Any]], Any]
 Operation = Callable[[Env[Any]], Sequence[Any]]
@@ -36,6 +36,7 @@ class Plain(Language[Atom, Operation, Block]):
         self.operations = 0
         self.exact = True
         self.results: list[Any] = []
+        self.shown: list[tuple[Any, ...]] = []  # by probes
         self.dry = False  # finding out the shapes of what an empty loop makes
 
     @staticmethod
@@ -101,6 +102,15 @@ class Plain(Language[Atom, Operation, Block]):
 
         return run
 
+    def while_loop(self, initials: Sequence[Atom], test: Block, body: Block) -> Operation:
+        def run(env: Env[Any]) -> Sequence[Any]:
+            state, trips = [initial(env) for initial in initials], 0
+            while not self.dry and test(env, state)[0]:
+                state, trips = body(env, state), trips + 1
+            return [*state, np.int64(trips)]
+
+        return run
+
     # Arrays
 
     def size(self, array: Atom, axis: int) -> Operation:
@@ -133,7 +143,56 @@ class Plain(Language[Atom, Operation, Block]):
 
         return run
 
-    def stacked(self, rows: list[Sequence[Any]], shapes: Callable[[], Sequence[Any]]) -> list[Any]:
+    def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
+        def run(env: Env[Any]) -> Sequence[Any]:
+            units = [neutral(env) for neutral in neutrals]
+            rows = [units]
+            for i in range(int(extent(env))):
+                rows.append(operator(env, [*rows[-1], *element(env, [np.int64(i)])]))
+            return self.stacked(rows[1:], lambda: units)
+
+        return run
+
+    def histogram(
+        self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block
+    ) -> Operation:
+        def run(env: Env[Any]) -> Sequence[Any]:
+            units = [neutral(env) for neutral in neutrals]
+            rows = [units for _ in range(int(bins(env)))]
+            for i in range(int(extent(env))):
+                place, *values = element(env, [np.int64(i)])
+                if 0 <= place < len(rows):
+                    self.count(sum(np.size(value) for value in values))
+                    rows[place] = operator(env, [*rows[place], *values])
+            return self.stacked(rows, lambda: units)
+
+        return run
+
+    def scatter(self, unique: bool, extents: Sequence[Atom], destinations: Sequence[Atom], element: Block) -> Operation:
+        def run(env: Env[Any]) -> Sequence[Any]:
+            arrays = [np.array(destination(env)) for destination in destinations]
+            for i in np.ndindex(*[max(0, int(extent(env))) for extent in extents]):
+                results = element(env, [np.int64(k) for k in i])
+                places = tuple([int(place) for place in results[: len(results) - len(arrays)]])
+                if all(0 <= place < n for place, n in zip(places, arrays[0].shape, strict=False)):
+                    for array, value in zip(arrays, results[len(places) :], strict=True):
+                        self.count(np.size(value))
+                        array[places] = value
+            return arrays
+
+        return run
+
+    def argsort(self, array: Atom) -> Operation:
+        def run(env: Env[Any]) -> Sequence[Any]:
+            values = [value.item() for value in array(env)]
+            self.count(len(values) * len(values).bit_length())
+            numbers = [i for i, value in enumerate(values) if value == value]
+            rest = [i for i, value in enumerate(values) if value != value]
+            return (np.array([*sorted(numbers, key=lambda i: values[i]), *rest], np.int64),)
+
+        return run
+
+    def stacked(self, rows: Sequence[Sequence[Any]], shapes: Callable[[], Sequence[Any]]) -> list[Any]:
         """Columns as arrays; the shapes of what no row shows come from a run that counts nothing."""
         if rows:
             return [np.stack(column) for column in zip(*rows, strict=True)]
@@ -141,6 +200,32 @@ class Plain(Language[Atom, Operation, Block]):
         samples = shapes()
         self.dry, self.exact = outer, exact
         return [np.empty((0, *np.shape(sample)), np.asarray(sample).dtype) for sample in samples]
+
+    # Meanings given by the user
+
+    def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
+        return lambda env: body(env, [arg(env) for arg in args])
+
+    def probe(self, name: str, values: Sequence[Atom]) -> Operation:
+        def run(env: Env[Any]) -> Sequence[Any]:
+            if not self.dry:
+                self.shown.append((name, *[value(env) for value in values]))
+            return ()
+
+        return run
+
+    def foreign(self, function: Foreign, args: Sequence[Atom]) -> Operation:
+        def run(env: Env[Any]) -> Sequence[Any]:
+            arrays = [arg(env) for arg in args]
+            if self.dry:
+                scalars = [next(s for s in SCALARS.values() if s.dtype == x.dtype) for x in arrays]
+                actual = [array_of(s, tuple(map(Dim.of, x.shape))) for s, x in zip(scalars, arrays, strict=True)]
+                types = function.result_types(actual)
+                return [np.zeros([dim.evaluate({}) for dim in dims(t)], element(t).dtype)[()] for t in types]
+            results = function.numpy(*arrays)
+            return results if isinstance(results, tuple) else (results,)
+
+        return run
 
     # Effects
 

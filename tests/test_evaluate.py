@@ -1,18 +1,23 @@
 """The reference interpreter against NumPy."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from plain import Plain, instance
 from programs import CASES, Case, numbers
 
 import adze as az
 from adze.core import trees
-from adze.core.builder import build
+from adze.core.builder import Builder, build, current
+from adze.core.dims import Dim
+from adze.core.environment import Env
 from adze.core.graph import Value
 from adze.core.placement import to_block
-from adze.core.types import f64, i64
+from adze.core.terms import Foreign
+from adze.core.types import SCALARS, ArrayType, Scalar, Type, bool_, dims, f64, i64
 from adze.interpreters.evaluate import evaluate_block
 
 Vector = az.Array[az.f64, "n"]
@@ -205,6 +210,356 @@ def test_accumulators_inside_a_loop(vectorize: bool) -> None:
 def b_remainder(b: Any, i: Value, j: Value) -> Value:
     value: Value = b.primitive("remainder", b.primitive("add", i, j), b.literal(4, i64))
     return value
+
+
+# Whole constructs, as terms. Each runs at once, in Python, and element by element by the second interpreter.
+
+N, M = Dim.of("n"), Dim.of("m")
+VECTOR, INDICES, MATRIX, STACK = (
+    ArrayType(f64, (N,)),
+    ArrayType(i64, (N,)),
+    ArrayType(f64, (N, M)),
+    ArrayType(f64, (N, M, M)),
+)
+
+
+def run_term(function: Callable[..., Sequence[Value]], types: Sequence[Type], *arguments: Any) -> list[Any]:
+    """The results of a term on arguments, which all ways to run it agree on."""
+    with build() as b:
+        binders = [b.variable(type) for type in types]
+        results = function(b, *binders)
+        block, _ = to_block(binders, results, b.scopes[0].statements)
+    az.check(block)
+    sizes: dict[str, int] = {}
+    for type, argument in zip(types, arguments, strict=True):
+        sizes.update(zip(map(str, dims(type)), np.shape(argument), strict=True))
+    ways = [evaluate_block(block, arguments, sizes, vectorize) for vectorize in (True, False)]
+    ways.append(block.interpret(Plain(sizes))(Env(), arguments))
+    for way in ways[1:]:
+        for x, y in zip(ways[0], way, strict=True):
+            assert np.shape(x) == np.shape(y) and x.dtype == y.dtype
+            np.testing.assert_allclose(x, y, rtol=1e-13)
+    return ways[0]
+
+
+def added(b: Builder) -> Callable[[Value, Value], list[Value]]:
+    return lambda x, y: [b.primitive("add", x, y)]
+
+
+def doubled(b: Builder) -> Callable[[Value, Value], list[Value]]:
+    """Addition, in a form that is not one of NumPy's functions."""
+    return lambda x, y: [b.primitive("add", b.primitive("multiply", b.literal(1, f64), x), y)]
+
+
+def product_of(b: Builder, n: Value) -> Callable[[Value, Value], list[Value]]:
+    """The product of two matrices."""
+
+    def entry(p: Value, q: Value, i: Value, j: Value) -> Value:
+        return b.sum(n, lambda k: b.primitive("multiply", b.index(p, [i, k]), b.index(q, [k, j])), f64)
+
+    return lambda p, q: [b.array([n, n], lambda i, j: entry(p, q, i, j))]
+
+
+def identity(b: Builder, n: Value, beside: float = 0) -> Value:
+    def entry(i: Value, j: Value) -> Value:
+        one, zero = b.literal(1, f64), b.literal(beside, f64)
+        return b.cond(b.primitive("equal", i, j), lambda: [one], lambda: [zero])[0]
+
+    return b.array([n, n], entry)
+
+
+OPERATORS = pytest.mark.parametrize("operator", [added, doubled])
+SHAPES = pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (1, 1), (3, 5)])
+
+
+@OPERATORS
+@SHAPES
+def test_scans_in_a_loop(operator: Any, shape: tuple[int, int]) -> None:
+    def rows(b: Builder, x: Value) -> Sequence[Value]:
+        zero = b.literal(0, f64)
+        return b.generate(
+            b.size(x, 0), lambda i: b.scan(b.size(x, 1), [zero], lambda j: [b.index(x, [i, j])], operator(b))
+        )
+
+    x = numbers(*shape)
+    np.testing.assert_array_equal(run_term(rows, [MATRIX], x)[0], np.cumsum(x, 1))
+
+
+@OPERATORS
+@SHAPES
+def test_histograms_in_a_loop(operator: Any, shape: tuple[int, int]) -> None:
+    """Bins from -1 to 3, of which 0 to 2 exist."""
+
+    def rows(b: Builder, x: Value) -> Sequence[Value]:
+        def row(i: Value) -> Sequence[Value]:
+            def element(j: Value) -> Sequence[Value]:
+                bin = b.primitive("remainder", b.primitive("add", i, j), b.literal(5, i64))
+                return [b.primitive("subtract", bin, b.literal(1, i64)), b.index(x, [i, j])]
+
+            return b.histogram(b.literal(3, i64), b.size(x, 1), [b.literal(0, f64)], element, operator(b))
+
+        return b.generate(b.size(x, 0), row)
+
+    x = numbers(*shape)
+    wanted = np.zeros((shape[0], 3))
+    for i, j in np.ndindex(shape):
+        if 1 <= (i + j) % 5 <= 3:
+            wanted[i, (i + j) % 5 - 1] += x[i, j]
+    np.testing.assert_array_equal(run_term(rows, [MATRIX], x)[0], wanted)
+
+
+@pytest.mark.parametrize("size", [0, 1, 5])
+def test_operators_on_matrices(size: int) -> None:
+    """Elements are arrays, and are combined in order of their indices."""
+
+    def combine(b: Builder, x: Value) -> Sequence[Value]:
+        count, n, two = b.size(x, 0), b.size(x, 1), b.literal(2, i64)
+        one, operator = identity(b, n), product_of(b, n)
+
+        def element(i: Value) -> Sequence[Value]:
+            return [b.part(x, [i])]
+
+        def with_bin(i: Value) -> Sequence[Value]:
+            return [b.primitive("remainder", i, two), *element(i)]
+
+        return [
+            *b.reduce(count, [one], element, operator),
+            *b.scan(count, [one], element, operator),
+            *b.histogram(two, count, [one], with_bin, operator),
+            *b.generate(two, lambda _: b.scan(count, [one], element, operator)),
+        ]
+
+    x = numbers(size, 3, 3)
+    running = [np.eye(3)]
+    for matrix in x:
+        running.append(running[-1] @ matrix)
+    halves = [functools.reduce(np.matmul, x[k::2], np.eye(3)) for k in range(2)]
+    total, scanned, bins, twice = run_term(combine, [STACK], x)
+    np.testing.assert_allclose(total, running[-1])
+    np.testing.assert_allclose(scanned, np.reshape(running[1:], (size, 3, 3)))
+    np.testing.assert_allclose(bins, halves)
+    np.testing.assert_allclose(twice, [scanned, scanned])
+
+
+@pytest.mark.parametrize("construct", ["reduce", "scan", "histogram"])
+def test_neutral_elements_that_are_arrays(construct: str) -> None:
+    def combine(b: Builder, x: Value) -> Sequence[Value]:
+        count, n = b.size(x, 0), b.size(x, 1)
+        one, operator = identity(b, n, beside=1), product_of(b, n)
+        if construct == "histogram":
+            return b.histogram(count, count, [one], lambda i: [i, b.part(x, [i])], operator)
+        make = b.reduce if construct == "reduce" else b.scan
+        return make(count, [one], lambda i: [b.part(x, [i])], operator)
+
+    message = rf"{construct}: the neutral element is not neutral: \[\[1., 1.\], \[1., 1.\]\]: combined with"
+    with pytest.raises(ValueError, match=message):
+        run_term(combine, [STACK], np.array([[[1.0, 2.0], [3.0, 4.0]]]))
+
+
+@pytest.mark.parametrize("size", [0, 1, 5])
+def test_the_last_write_of_a_scatter_wins(size: int) -> None:
+    """``y[at[i]] = x[i] + x[k] + x[r]`` for i and k, in every element r of a loop: writes outside are ignored."""
+
+    def scattered(b: Builder, x: Value, at: Value) -> Sequence[Value]:
+        n = b.size(x, 0)
+
+        def row(r: Value) -> Sequence[Value]:
+            def element(i: Value, k: Value) -> Sequence[Value]:
+                value = b.primitive("add", b.primitive("add", b.index(x, [i]), b.index(x, [k])), b.index(x, [r]))
+                return [b.index(at, [i]), value]
+
+            return b.scatter(False, [n, n], [x], element)
+
+        return b.generate(n, row)
+
+    x, at = numbers(size), np.array([1, 9, 1, -1, 0])[:size]
+    wanted = np.tile(x, (size, 1))
+    for r in range(size):
+        for i in range(size):
+            if 0 <= at[i] < size:
+                wanted[r, at[i]] = x[i] + x[-1] + x[r]
+    before = x.copy()
+    np.testing.assert_array_equal(run_term(scattered, [VECTOR, INDICES], x, at)[0], wanted)
+    np.testing.assert_array_equal(x, before)
+
+
+def test_scatter_of_rows() -> None:
+    """Values that are arrays, into two destinations, of which one is a vector."""
+
+    def scattered(b: Builder, x: Value, y: Value) -> Sequence[Value]:
+        n, m = b.size(x, 0), b.size(x, 1)
+
+        def element(i: Value) -> Sequence[Value]:
+            place = b.primitive("subtract", b.primitive("subtract", n, b.literal(1, i64)), i)
+            return [place, b.part(x, [i]), b.index(x, [i, b.literal(0, i64)])]
+
+        def both(k: Value) -> Sequence[Value]:
+            zeros = b.array([n, m], lambda i, j: b.index(y, [k]))
+            return b.scatter(True, [n], [zeros, y], element)
+
+        return b.generate(n, both)
+
+    x, y = numbers(3, 4), numbers(3, seed=1)
+    rows, column = run_term(scattered, [MATRIX, VECTOR], x, y)
+    np.testing.assert_array_equal(rows, np.tile(x[::-1], (3, 1, 1)))
+    np.testing.assert_array_equal(column, np.tile(x[::-1, 0], (3, 1)))
+
+
+@pytest.mark.parametrize("scalar", SCALARS.values(), ids=str)
+def test_argsort(scalar: Scalar) -> None:
+    """The order of NumPy's stable sort: NaN last, and zeros are equal. Rows of a matrix, in a loop."""
+
+    def sorted_rows(b: Builder, x: Value) -> Sequence[Value]:
+        return b.generate(b.size(x, 0), lambda i: b.emit("argsort", (), [b.part(x, [i])]))
+
+    for shape in ((0, 3), (3, 0), (1, 1), (3, 7)):
+        x = numbers(*shape, seed=4).astype(scalar.dtype)
+        if x.size == 21 and scalar.kind == "float":
+            x[1] = [np.nan, 0.0, np.inf, -0.0, -np.nan, -np.inf, 0.0]
+        got = run_term(sorted_rows, [ArrayType(scalar, (N, M))], x)[0]
+        np.testing.assert_array_equal(got, np.argsort(x, 1, kind="stable"))
+
+
+@pytest.mark.parametrize("size", [0, 1, 5])
+def test_while_loops_of_differing_length(size: int) -> None:
+    """Each element doubles until it is large, with an array in the state; some do nothing at all."""
+
+    def loops(b: Builder, x: Value) -> Sequence[Value]:
+        n = b.size(x, 0)
+
+        def element(i: Value) -> Sequence[Value]:
+            return b.while_loop(
+                [b.index(x, [i]), b.array([n], lambda k: b.index(x, [k]))],
+                lambda s, v: b.primitive("less", s, b.literal(10, f64)),
+                lambda s, v: [
+                    b.primitive("multiply", s, b.literal(2, f64)),
+                    b.array([n], lambda k: b.primitive("add", b.index(v, [k]), s)),
+                ],
+            )
+
+        return b.generate(n, element)
+
+    x = np.abs(numbers(size)) * 4 + 0.5
+    values, arrays, trips = run_term(loops, [VECTOR], x)
+    wanted = np.maximum(0, np.ceil(np.log2(10 / x))).astype(int)
+    np.testing.assert_array_equal(trips, wanted)
+    np.testing.assert_array_equal(values, x * 2.0**wanted)
+    np.testing.assert_allclose(arrays, x + (values - x)[:, None])
+
+
+def test_a_while_loop_in_a_branch_that_is_not_taken() -> None:
+    """It would not end for the elements that do not take it."""
+
+    def loops(b: Builder, x: Value) -> Sequence[Value]:
+        zero = b.literal(0, f64)
+
+        def halved(v: Value) -> Sequence[Value]:
+            one, half = b.literal(1, f64), b.literal(0.5, f64)
+            test = b.while_loop(
+                [v], lambda s: b.primitive("not_equal", s, one), lambda s: [b.primitive("multiply", s, half)]
+            )
+            return test[1:]
+
+        def element(i: Value) -> Sequence[Value]:
+            v = b.index(x, [i])
+            return b.cond(b.primitive("less", zero, v), lambda: halved(v), lambda: [b.literal(-1, i64)])
+
+        return b.generate(b.size(x, 0), element)
+
+    assert list(run_term(loops, [VECTOR], np.array([8.0, -1.0, 1.0, -np.inf]))[0]) == [3, -1, 0, -1]
+    assert list(run_term(loops, [VECTOR], np.array([-1.0]))[0]) == [-1]
+
+
+def test_a_while_loop_that_never_runs() -> None:
+    """In an empty loop nothing runs, though the test holds."""
+
+    def loops(b: Builder, x: Value) -> Sequence[Value]:
+        forever = b.literal(True, bool_)
+        return b.generate(b.size(x, 0), lambda i: b.while_loop([i], lambda s: forever, lambda s: [s]))
+
+    assert [result.shape for result in run_term(loops, [VECTOR], numbers(0))] == [(0,), (0,)]
+
+
+# Meanings given by the user
+
+
+def test_probes_show_every_element_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    @az.program
+    def f(x: Vector) -> Vector:
+        def square(i: Any) -> Any:
+            b = current()
+            b.emit("probe", ("x",), [x[i].value, i.value])
+            return x[i] * x[i]
+
+        return az.generate(x.shape[0], square)
+
+    x = np.array([1.5, 2.5, 3.5])
+    assert list(az.evaluate(f)(x)) == [2.25, 6.25, 12.25]
+    assert capsys.readouterr().out == "x = 1.5, 0\nx = 2.5, 1\nx = 3.5, 2\n"
+    shown: list[Any] = []
+    az.evaluate(f, show=lambda name, values: shown.append((name, *values)))(x)
+    assert shown == [("x", 1.5, 0), ("x", 2.5, 1), ("x", 3.5, 2)]
+    assert Plain.run(instance(f, [x]), [x]).shown == shown
+    assert az.evaluate(f)(x[:0]).shape == (0,) and capsys.readouterr().out == ""
+
+
+def test_a_custom_construct_runs_its_body() -> None:
+    def custom(b: Builder, x: Value) -> Sequence[Value]:
+        def each(i: Value) -> Sequence[Value]:
+            body = b.body([f64], lambda v: [b.primitive("multiply", v, v)])
+            rule = b.body([f64, f64], lambda v, t: [t])
+            return b.emit("custom", ("jvp",), [b.index(x, [i])], [body, rule])
+
+        return b.generate(b.size(x, 0), each)
+
+    x = numbers(5)
+    np.testing.assert_array_equal(run_term(custom, [VECTOR], x)[0], x * x)
+
+
+def inverse(function: Callable[..., Any]) -> Foreign:
+    return Foreign("inverse", function, lambda types: [types[0]])
+
+
+def inverses(function: Callable[..., Any]) -> Callable[..., Sequence[Value]]:
+    return lambda b, x: b.generate(b.size(x, 0), lambda i: b.emit("foreign", (inverse(function),), [b.part(x, [i])]))
+
+
+def test_foreign_functions() -> None:
+    x = numbers(4, 3, 3) + 10 * np.eye(3)
+    np.testing.assert_allclose(run_term(inverses(np.linalg.inv), [STACK], x)[0], np.linalg.inv(x))
+    np.testing.assert_allclose(run_term(inverses(np.linalg.inv), [STACK], x[:0])[0], np.zeros((0, 3, 3)))
+
+
+def test_a_foreign_function_that_keeps_its_result() -> None:
+    memory = np.zeros((3, 3))
+    x = numbers(4, 3, 3)
+    with build() as b:
+        variable = b.variable(STACK)
+        block, _ = to_block([variable], inverses(lambda a: np.multiply(a, 2, out=memory))(b, variable))
+    np.testing.assert_array_equal(evaluate_block(block, [x], {"n": 4, "m": 3})[0], 2 * x)
+
+
+@pytest.mark.parametrize(
+    ("function", "got"),
+    [
+        (lambda a: a[0], r"f64\[3\]"),
+        (lambda a: a.astype(np.float32), r"f32\[3, 3\]"),
+        (lambda a: (a, a), r"f64\[3, 3\], f64\[3, 3\]"),
+        (lambda a: a.astype(np.complex128), r"complex128\[3, 3\]"),
+    ],
+)
+def test_foreign_functions_keep_their_promise(function: Any, got: str) -> None:
+    with pytest.raises(TypeError, match=rf"inverse promised to give \(f64\[3, 3\]\), but gave \({got}\), at"):
+        run_term(inverses(function), [STACK], numbers(2, 3, 3))
+
+
+def test_foreign_functions_cannot_write_to_their_arguments() -> None:
+    def overwrite(a: Any) -> Any:
+        a[0] = 1
+        return a
+
+    with pytest.raises(ValueError, match="read-only"):
+        run_term(lambda b, x: b.emit("foreign", (inverse(overwrite),), [x]), [STACK], numbers(2, 3, 3))
 
 
 # Values
