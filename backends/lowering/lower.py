@@ -40,7 +40,8 @@ from ..loops import (
 )
 from ..target import Target
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand, Unsupported, zero
-from .reductions import Reductions
+from .histograms import Histograms
+from .scans import Scans
 from .state import State
 from .survey import survey
 
@@ -62,7 +63,7 @@ def lower(block: terms.Block, name: str, target: Target, checks: bool = True) ->
     return _Lowering(target, checks).function(block, name)
 
 
-class _Lowering(State, Reductions):
+class _Lowering(State, Scans, Histograms):
     """The walk: blocks, scalars and branches."""
 
     def function(self, block: terms.Block, name: str) -> Lowered:
@@ -135,7 +136,11 @@ class _Lowering(State, Reductions):
             case "generate":
                 return self.generate(op, env, destinations)
             case "reduce":
-                return self.reduce(op, env)
+                return self.reduce(op, env, destinations)
+            case "scan":
+                return self.scan(op, env, destinations)
+            case "histogram":
+                return self.histogram(op, env, destinations)
             case "loop":
                 return self.loop(op, env, destinations)
             case "accumulate":

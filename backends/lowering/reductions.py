@@ -1,11 +1,18 @@
-"""Reductions: a variable that a loop combines elements into, or, outside of all loops, chunks side by side."""
+"""Reductions: cells that a loop combines elements into, or, outside of all loops, pieces side by side.
+
+A reduction outside of all loops is cut into pieces, whose totals are combined in order; sizes alone decide how many
+there are, so the result does not depend on the number of threads. What a single addition or maximum combines is
+reduced along lanes. What any other operator combines is reduced in order, since the operator need not be commutative;
+as each step then waits for the one before, several stretches of a piece are reduced in lockstep (``jam``).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from ...core import terms
-from ...core.dims import Dim, Opaque
 from ...core.primitive import Primitive
-from ...core.types import i64, rank
+from ...core.types import Type, dims, element, i64, rank
 from ..loops import (
     Allocate,
     Apply,
@@ -15,125 +22,260 @@ from ..loops import (
     Declare,
     Expression,
     For,
+    If,
     Let,
     Load,
-    MultiplyAdd,
     Reduction,
     Store,
     Variable,
+    walk,
 )
 from . import nests
-from .arrays import Arrays
-from .context import ArrayRef, Environment, Operand, Unsupported
+from .combining import Cell, Combining, named_operator
+from .context import ONE, ArrayRef, Destinations, Environment, Operand
 from .survey import survey
 
+# At most so many pieces of a reduction are reduced side by side.
+PIECES = 128
+# A piece combines about this many scalars at least.
+WORTH = 32_768
+# The totals of pieces take at most so many scalars.
+TOTALS = 1 << 18
+# Stretches of a piece that are reduced in lockstep hold so many cells together.
+LOCKSTEP = 8
+# An element of at most so many scalars is combined by one thread.
+SMALL = 4096
+# The most statements in a step that is worth several copies.
+SIMPLE = 60
 
-class Reductions(Arrays):
+# What is done with a part of the elements: its start and length, and the number of its total.
+Stretch = Callable[[Expression, Expression, Expression], None]
+
+
+class Reductions(Combining):
     """The lowering of reduce."""
 
-    def reduce(self, op: terms.Operation, env: Environment) -> list[Operand]:
-        if any(rank(type) for type in op.types):
-            raise Unsupported(f"a reduce over arrays is not compiled yet (written at {op.origin}); evaluate runs it")
-        named = _operator(op.blocks[1])
-        neutrals = [self.scalar(env, a) for a in op.args[1:]]
+    def reduce(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
+        named = named_operator(op.blocks[1])
+        neutrals = [self.atom(env, a) for a in op.args[1:]]
         if self.inside == 0 and named is not None and isinstance(neutrals[0], Constant):
             return [self.whole_reduction(op, env, named, neutrals[0])]
-        names = [self.fresh("sum" if named and named.name == "add" else "total") for _ in neutrals]
-        self.out.extend([Declare(name, neutral) for name, neutral in zip(names, neutrals, strict=True)])
-        self.reducing_loop(op, env, names, named)
-        return [self.let("t", Variable(name, n.type)) for name, n in zip(names, neutrals, strict=True)]
+        cells: list[Cell] = []
+        for type, neutral, destination in zip(op.types, neutrals, destinations, strict=True):
+            if isinstance(neutral, ArrayRef):
+                place = destination or self.allocate("total", type)
+                self.copy(neutral, place)
+                cells.append(place)
+            else:
+                name = self.fresh("sum" if named and named.name == "add" else "total")
+                self.out.append(Declare(name, neutral))
+                cells.append(Variable(name, neutral.type))
+        if self.inside == 0 and self.target.parallel:
+            self.reduce_in_pieces(op, env, neutrals, cells)
+        else:
+            self.reducing_loop(op, env, cells, named)
+        return [self.read(cell) for cell in cells]
 
     def reducing_loop(
-        self, op: terms.Operation, env: Environment, names: list[str], named: Primitive | None
-    ) -> Variable:
-        """The loop that combines the elements into variables."""
+        self, op: terms.Operation, env: Environment, cells: Sequence[Cell], named: Primitive | None
+    ) -> None:
+        """The loop that combines the elements into cells."""
         variable = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
         with self.captured() as statements:
             self.inside += 1
-            self.combine(op, env, variable, names, named)
+            self.combine(op, env, variable, cells, named)
             self.inside -= 1
         extent = self.scalar(env, op.args[0])
         self.out.append(For(variable.name, extent, "sequential", tuple(statements)))
         neutral = op.args[1]
-        if named is not None and isinstance(neutral, terms.Literal):
+        if named is not None and isinstance(neutral, terms.Literal) and isinstance(cells[0], Variable):
             constant = Constant(neutral.value, neutral.type)
-            self.reductions[variable.name] = Reduction(names[0], named, constant)
-        return variable
-
-    def extent_dim(self, op: terms.Operation, env: Environment) -> Dim:
-        return self.dim(self.scalar(env, op.args[0])) or Dim.atom(Opaque(-1_000_000 - self.counter))
+            self.reductions[variable.name] = Reduction(cells[0].name, named, constant)
 
     def combine(
-        self, op: terms.Operation, env: Environment, variable: Expression, names: list[str], named: Primitive | None
+        self,
+        op: terms.Operation,
+        env: Environment,
+        variable: Expression,
+        cells: Sequence[Cell],
+        named: Primitive | None,
     ) -> None:
-        """One element, combined into the variables."""
+        """One element, combined into the cells."""
         body = op.blocks[0]
         inner = _merged(body, op) if named is not None else None
-        if inner is not None:
-            within = env.enter([variable])
-            for binding in body.bindings[:-1]:
-                within = within.extend(self.operation(binding, within, [None] * len(binding.types)))
-            self.reducing_loop(inner, within, names, named)
+        if inner is None:
+            self.step(op, env, cells, self.element(op, env, variable))
             return
-        elements = self.block(body, env, [variable], [None] * len(names))
-        scalars = [value for value in elements if not isinstance(value, ArrayRef)]
-        if named is not None:
-            self.out.append(Assign(names[0], self.combined(named, names[0], scalars[0])))
+        within = env.enter([variable])
+        for binding in body.bindings[:-1]:
+            within = within.extend(self.operation(binding, within, [None] * len(binding.types)))
+        self.reducing_loop(inner, within, cells, named)
+
+    # Any operator, outside of all loops
+
+    def reduce_in_pieces(
+        self, op: terms.Operation, env: Environment, neutrals: Sequence[Operand], cells: Sequence[Cell]
+    ) -> None:
+        """The totals of pieces, combined in order; a single piece goes into the cells at once."""
+        extent = self.scalar(env, op.args[0])
+        size = self.scalars(op.types)
+        most = self.most(size, PIECES)
+        smallest = self.let("smallest", self.worthwhile(size))
+        count = self.calculate("minimum", most, self.calculate("floor_divide", extent, smallest))
+        count = self.let("pieces", count)
+        with self.captured() as serial:
+            small = not isinstance(size, Constant) or size.value <= SMALL
+            self.inside += small
+            self.elements(op, env, Constant(0, i64), extent, cells)
+            self.inside -= small
+        if isinstance(count, Constant) and count.value < 2:
+            self.out.extend(serial)
             return
-        current = [self.frozen(Variable(name, s.type)) for name, s in zip(names, scalars, strict=True)]
-        results = self.block(op.blocks[1], env, [*current, *scalars], [None] * len(names))
-        for name, result in zip(names, results, strict=True):
-            assert not isinstance(result, ArrayRef)
-            self.out.append(Assign(name, result))
+        with self.captured() as parallel:
+            copies = self.copies(op, env, neutrals)
+            rows = 1 if copies == 1 else copies + 1
+            totals = self.totals(op.types, self.calculate("multiply", most, Constant(rows, i64)))
+            piece = Variable(self.fresh("piece"), i64)
 
-    def combined(self, named: Primitive, name: str, value: Expression) -> Expression:
-        """The variable and an element under the operator; a product that is added is added in one rounding."""
-        total = Variable(name, value.type)
-        if named.name == "add" and value.type.kind == "float" and self.target.multiply_add:
-            product, negated = self.values.get(getattr(value, "name", ""), value), False
-            if isinstance(product, Apply) and product.primitive.name == "negative":
-                product, negated = self.definition(product.arguments[0]), True
-            if isinstance(product, Apply) and product.primitive.name == "multiply":
-                a, b = product.arguments
-                return MultiplyAdd(self.apply("negative", a) if negated else a, b, total, value.type)
-        return Apply(named, (total, value), value.type)
+            def bound(k: Expression) -> Expression:
+                return self.apply("floor_divide", self.apply("multiply", extent, k), count)
 
-    def definition(self, value: Expression) -> Expression:
-        return self.values.get(value.name, value) if isinstance(value, Variable) else value
+            with self.captured() as body:
+                self.inside += 1
+                start = self.let("start", bound(piece))
+                length = self.let("length", self.apply("subtract", bound(self.apply("add", piece, ONE)), start))
+                first = self.let("first", self.apply("multiply", piece, Constant(rows, i64)))
+                self.stretches(op, env, neutrals, start, length, totals, first, copies)
+                self.inside -= 1
+            self.out.append(For(piece.name, count, "parallel", tuple(body), grain=ONE))
+            row = Variable(self.fresh("row"), i64)
+            with self.captured() as merge:
+                self.inside += 1
+                self.step(op, env, cells, [self.read(total.at(row)) for total in totals])
+                self.inside -= 1
+            number = self.apply("multiply", count, Constant(rows, i64))
+            self.out.append(For(row.name, number, "sequential", tuple(merge)))
+        self.out.append(If(self.apply("less", count, Constant(2, i64)), tuple(serial), tuple(parallel)))
+
+    def worthwhile(self, size: Expression) -> Expression:
+        """How many elements of so many scalars are worth a thread's attention."""
+        share = self.calculate("floor_divide", Constant(WORTH, i64), self.calculate("maximum", size, ONE))
+        return self.calculate("add", share, ONE)
+
+    def most(self, size: Expression, wanted: int) -> Expression:
+        """How many totals of so many scalars are kept at most."""
+        share = self.calculate("floor_divide", Constant(TOTALS, i64), self.calculate("maximum", size, ONE))
+        return self.calculate("minimum", share, Constant(wanted, i64))
+
+    def totals(self, types: Sequence[Type], rows: Expression) -> list[ArrayRef]:
+        """Memory for so many totals."""
+        made = []
+        for type in types:
+            buffer = Buffer(self.fresh("totals"), element(type), (rows, *[self.size(dim) for dim in dims(type)]))
+            self.out.append(Allocate(buffer))
+            made.append(self.array(buffer))
+        return made
+
+    def copies(self, op: terms.Operation, env: Environment, neutrals: Sequence[Operand]) -> int:
+        """How many stretches are reduced in lockstep: one where a step has loops or much code, or combines arrays."""
+        if any(rank(type) for type in op.blocks[1].types):
+            return 1
+        start = Variable(self.fresh("start"), i64)
+        with self.captured() as trial:
+            self.inside += 1
+            cells = self.cells(op.blocks[1].types, neutrals)
+            variable = self.elements(op, env, start, start, cells)
+            self.inside -= 1
+        loop = trial[-1]
+        assert isinstance(loop, For)
+        found = survey(loop.body)
+        long = sum(1 for _ in walk(loop.body)) > SIMPLE
+        if not found.simple or long or not found.uniform.isdisjoint({variable.name, start.name}):
+            return 1
+        return max(2, LOCKSTEP // len(cells))
+
+    def stretches(
+        self,
+        op: terms.Operation,
+        env: Environment,
+        neutrals: Sequence[Operand],
+        start: Expression,
+        length: Expression,
+        totals: Sequence[ArrayRef],
+        first: Expression,
+        copies: int,
+    ) -> None:
+        """The totals of so many equal stretches of a range in lockstep, and of what is left of it."""
+
+        def run(start: Expression, length: Expression, row: Expression) -> None:
+            cells = self.cells(op.blocks[1].types, neutrals)
+            self.elements(op, env, start, length, cells)
+            for cell, total in zip(cells, totals, strict=True):
+                self.copy(self.read(cell), total.at(row))
+
+        self.in_lockstep(start, length, first, copies, run)
+
+    def in_lockstep(self, start: Expression, length: Expression, first: Expression, copies: int, run: Stretch) -> None:
+        """Run equal stretches of a range side by side, and then what is left; ``run(start, length, row)``."""
+        if copies > 1:
+            segment = self.let("segment", self.apply("floor_divide", length, Constant(copies, i64)))
+            copy = Variable(self.fresh("copy"), i64)
+            with self.captured() as body:
+                begin = self.let("begin", self.apply("add", start, self.apply("multiply", copy, segment)))
+                run(begin, segment, self.let("row", self.apply("add", first, copy)))
+            self.out.append(For(copy.name, Constant(copies, i64), "jam", tuple(body), copies))
+            done = self.let("done", self.apply("multiply", segment, Constant(copies, i64)))
+            start = self.let("begin", self.apply("add", start, done))
+            length = self.let("rest", self.apply("subtract", length, done))
+            first = self.let("row", self.apply("add", first, Constant(copies, i64)))
+        run(start, length, first)
+
+    # Single commutative primitives, outside of all loops
 
     def whole_reduction(self, op: terms.Operation, env: Environment, named: Primitive, neutral: Constant) -> Expression:
         """A reduction outside of all loops: partial results side by side, combined in order."""
         nested = any(binding.blocks and binding.op != "cond" for binding in op.blocks[0].bindings)
+        nested = nested and self.extent_dim(op, env).is_static()
         partials = self.element_partials if nested else self.chunk_partials
-        partial = partials(op, env, named, neutral)
+        partial, count = partials(op, env, named, neutral)
         total, index = self.fresh("total"), self.fresh("part")
         self.out.append(Declare(total, neutral))
         value = Load(partial, (Variable(index, i64),))
         merged = Assign(total, Apply(named, (Variable(total, neutral.type), value), neutral.type))
-        self.out.append(For(index, partial.extents[0], "sequential", (merged,)))
+        self.out.append(For(index, count, "sequential", (merged,)))
         return self.let("t", Variable(total, neutral.type))
 
-    def element_partials(self, op: terms.Operation, env: Environment, named: Primitive, neutral: Constant) -> Buffer:
+    def element_partials(
+        self, op: terms.Operation, env: Environment, named: Primitive, neutral: Constant
+    ) -> tuple[Buffer, Expression]:
         """One partial result an element, where elements are reductions themselves: a nest."""
         extent = self.scalar(env, op.args[0])
         partial = Buffer(self.fresh("partial"), neutral.type, (extent,))
         self.out.append(Allocate(partial))
         variable = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
-        part = self.fresh("part")
+        part = Variable(self.fresh("part"), neutral.type)
         with self.captured() as body:
             self.inside += 1
-            self.out.append(Declare(part, neutral))
+            self.out.append(Declare(part.name, neutral))
             self.combine(op, env, variable, [part], named)
-            self.out.append(Store(partial, (variable,), Variable(part, neutral.type)))
+            self.out.append(Store(partial, (variable,), part))
             self.inside -= 1
         self.nest([nests.Loop(variable, extent)], tuple(body), set())
-        return partial
+        return partial, extent
 
-    def chunk_partials(self, op: terms.Operation, env: Environment, named: Primitive, neutral: Constant) -> Buffer:
+    def chunk_partials(
+        self, op: terms.Operation, env: Environment, named: Primitive, neutral: Constant
+    ) -> tuple[Buffer, Expression]:
         """One partial result a chunk of elements, which are lanes where that is possible."""
-        chunk, part, lane = self.fresh("chunk"), self.fresh("part"), self.fresh("lane")
-        start, length, count = nests.chunks(self.scalar(env, op.args[0]), chunk)
-        partial = Buffer(self.fresh("partial"), neutral.type, (count,))
+        chunk, lane = Variable(self.fresh("chunk"), i64), self.fresh("lane")
+        part = Variable(self.fresh("part"), neutral.type)
+        extent = self.scalar(env, op.args[0])
+        size = self.let("size", self._chunk(extent))
+        start = self.apply("multiply", chunk, size)
+        length = self.apply("minimum", self.apply("subtract", extent, start), size)
+        rounded = self.apply("subtract", self.apply("add", extent, size), ONE)
+        count = self.let("chunks", self.apply("floor_divide", rounded, size))
+        partial = Buffer(self.fresh("partial"), neutral.type, (Constant(PIECES, i64),))
         self.out.append(Allocate(partial))
         variable = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
         with self.captured() as elements:
@@ -143,30 +285,25 @@ class Reductions(Arrays):
             self.inside -= 1
         found = survey(tuple(elements))
         if found.simple and not found.inner:
-            reduction = (Reduction(part, named, neutral),)
+            reduction = (Reduction(part.name, named, neutral),)
             strip = 4 * self.target.lanes(neutral.type)
             loop = For(lane, length, "lanes", tuple(elements), strip, reductions=reduction)
         else:
             loop = For(lane, length, "sequential", tuple(elements))
-        store = Store(partial, (Variable(chunk, i64),), Variable(part, neutral.type))
-        body = (Declare(part, neutral), loop, store)
+        body = (Declare(part.name, neutral), loop, Store(partial, (chunk,), part))
         if self.target.parallel:
-            grain = Constant(max(1, int(nests.GRAIN / max(1.0, found.work * nests.CHUNK))), i64)
-            self.out.append(For(chunk, count, "parallel", body, grain=grain))
+            work = self.apply("multiply", size, Constant(max(1, int(found.work)), i64))
+            grain = self.apply("floor_divide", Constant(nests.GRAIN, i64), work)
+            self.out.append(For(chunk.name, count, "parallel", body, grain=grain))
         else:
-            self.out.append(For(chunk, count, "sequential", body))
-        return partial
+            self.out.append(For(chunk.name, count, "sequential", body))
+        return partial, count
 
-
-def _operator(block: terms.Block) -> Primitive | None:
-    """The primitive that an operator's block applies to its two elements."""
-    if len(block.bindings) == 1 and block.bindings[0].op == "primitive" and len(block.binders) == 2:
-        row: Primitive = block.bindings[0].static[0]
-        args = [arg.index for arg in block.bindings[0].args if isinstance(arg, terms.Variable)]
-        symmetric = row.commutative or row.name in ("minimum", "maximum")
-        if sorted(args) == [0, 1] and symmetric and block.results == (terms.Variable(0, block.binders[0]),):
-            return row
-    return None
+    def _chunk(self, extent: Expression) -> Expression:
+        """The elements of a chunk: a multiple of 64, such that there are few enough chunks."""
+        strips = self.apply("floor_divide", extent, Constant(64 * PIECES, i64))
+        share = self.apply("multiply", self.apply("add", strips, ONE), Constant(64, i64))
+        return self.apply("maximum", share, Constant(nests.CHUNK, i64))
 
 
 def _merged(body: terms.Block, outer: terms.Operation) -> terms.Operation | None:

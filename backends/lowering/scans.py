@@ -1,0 +1,186 @@
+"""Scans: running reductions, in two passes over blocks of elements where they stand outside of all loops.
+
+The first pass reduces each block, then the totals are scanned, and the second pass scans each block from the total
+before it. A few blocks at a time are taken through both passes, so that the second finds its elements in a cache.
+Sizes alone decide where blocks begin: the result does not depend on the number of threads. In a scan of scalars,
+where each step waits for the one before, several stretches of a block go in lockstep (``jam``).
+
+Arrays are combined in the result itself: step i reads what stands at i - 1 and writes at i.
+
+    totals[k] = reduce(block k)          for all k, in parallel
+    starts[k] = totals[0] op ... op totals[k - 1]
+    result[i] = starts[k] op x[start] op ... op x[i]      for all k, in parallel
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...core import terms
+from ...core.types import i64, rank
+from ..loops import Allocate, Constant, Expression, For, If, Variable
+from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
+from .reductions import SMALL, Reductions
+
+# The elements of a block of scalars: its stretches in lockstep do not begin at multiples of a large power of two,
+# whose places in a cache would be the same.
+BLOCK = 8 * 4168
+# So many blocks are taken through both passes before the next ones.
+BLOCKS = 32
+
+
+class Scans(Reductions):
+    """The lowering of scan."""
+
+    def scan(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
+        results: list[ArrayRef] = []
+        for type, destination in zip(op.types, destinations, strict=True):
+            if destination is None:
+                buffer = self.stored(op, type, env)
+                self.out.append(Allocate(buffer))
+                destination = self.array(buffer)
+            results.append(destination)
+        neutrals = [self.atom(env, a) for a in op.args[1:]]
+        scalars = not any(rank(type) for type in op.blocks[1].types)
+        size = self.scalars(op.blocks[1].types)
+        extent = self.scalar(env, op.args[0])
+        with self.captured() as serial:
+            small = self.inside > 0 or not isinstance(size, Constant) or size.value <= SMALL
+            self.inside += small
+            if scalars:
+                self.scan_scalars(op, env, ZERO, extent, neutrals, results)
+            else:
+                self.scan_arrays(op, env, ZERO, extent, results)
+            self.inside -= small
+        if self.inside or not self.target.parallel:
+            self.out.extend(serial)
+            return list(results)
+        block: Expression = Constant(BLOCK, i64) if scalars else self.worthwhile(size)
+        blocks = self.most(size, BLOCKS)
+        several = self.calculate("minimum", self.calculate("floor_divide", extent, block), blocks)
+        if isinstance(several, Constant) and several.value < 2:
+            self.out.extend(serial)
+            return list(results)
+        with self.captured() as parallel:
+            self.scan_in_blocks(op, env, self.let("block", block), blocks, neutrals, results)
+        self.out.append(If(self.apply("less", several, Constant(2, i64)), tuple(serial), tuple(parallel)))
+        return list(results)
+
+    # In order
+
+    def scan_scalars(
+        self,
+        op: terms.Operation,
+        env: Environment,
+        start: Expression,
+        length: Expression,
+        values: Sequence[Operand],
+        results: Sequence[ArrayRef],
+    ) -> None:
+        """Scan a range of elements that are scalars, from what was combined before it."""
+        cells = self.cells(op.blocks[1].types, values)
+        variable, index = self.indices(op, env, start)
+        with self.captured() as body:
+            self.at(start, variable, index)
+            self.step(op, env, cells, self.element(op, env, index))
+            for cell, result in zip(cells, results, strict=True):
+                self.copy(self.read(cell), result.at(index))
+        self.out.append(For(variable.name, length, "sequential", tuple(body)))
+
+    def scan_arrays(
+        self, op: terms.Operation, env: Environment, start: Expression, length: Expression, results: Sequence[ArrayRef]
+    ) -> None:
+        """Scan a range of elements; the results before it are there already."""
+        variable, index = self.indices(op, env, start)
+        with self.captured() as body:
+            self.at(start, variable, index)
+            element = self.element(op, env, index)
+            with self.captured() as first:
+                for value, result in zip(element, results, strict=True):
+                    self.copy(value, result.at(index))
+            with self.captured() as later:
+                previous = self.let("previous", self.apply("subtract", index, ONE))
+                before = [self.read(result.at(previous)) for result in results]
+                places = [result.at(index) for result in results]
+                own = [place if rank(type) else None for place, type in zip(places, op.blocks[1].types, strict=True)]
+                combined = self.block(op.blocks[1], env, [*before, *element], own)
+                for value, place in zip(combined, places, strict=True):
+                    if not isinstance(value, ArrayRef):
+                        self.copy(value, place)
+            self.out.append(If(self.apply("equal", index, ZERO), tuple(first), tuple(later)))
+        self.out.append(For(variable.name, length, "sequential", tuple(body)))
+
+    # In two passes
+
+    def scan_in_blocks(
+        self,
+        op: terms.Operation,
+        env: Environment,
+        block: Expression,
+        blocks: Expression,
+        neutrals: Sequence[Operand],
+        results: Sequence[ArrayRef],
+    ) -> None:
+        """Scan groups of so many blocks of so many elements."""
+        types, extent = op.blocks[1].types, self.scalar(env, op.args[0])
+        copies = self.copies(op, env, neutrals)
+        rows = 1 if copies == 1 else copies + 1
+        totals = self.totals(types, self.calculate("multiply", blocks, Constant(rows, i64)))
+        carry = self.cells(types, neutrals)
+        whole = self.let("whole", self.calculate("multiply", block, blocks))
+        group, row = Variable(self.fresh("group"), i64), Variable(self.fresh("row"), i64)
+        scalars = not any(rank(type) for type in types)
+        with self.captured() as body:
+            self.inside += 1
+            base = self.let("base", self.apply("multiply", group, whole))
+            left = self.apply("minimum", self.apply("subtract", extent, base), whole)
+            count = self.let("blocks", self._parts(left, block))
+
+            def bounds(number: Expression) -> tuple[Expression, Expression]:
+                start = self.let("start", self.apply("add", base, self.apply("multiply", number, block)))
+                return start, self.let("length", self.apply("minimum", self.apply("subtract", extent, start), block))
+
+            def reduce(number: Variable) -> None:
+                first = self.let("first", self.apply("multiply", number, Constant(rows, i64)))
+                self.stretches(op, env, neutrals, *bounds(number), totals, first, copies)
+
+            def scan(number: Variable) -> None:
+                start, length = bounds(number)
+                if not scalars:
+                    self.scan_arrays(op, env, start, self.apply("subtract", length, ONE), results)
+                    return
+                first = self.let("first", self.apply("multiply", number, Constant(rows, i64)))
+
+                def run(start: Expression, length: Expression, row: Expression) -> None:
+                    self.scan_scalars(op, env, start, length, [self.read(t.at(row)) for t in totals], results)
+
+                self.in_lockstep(start, length, first, copies, run)
+
+            self._each_block(count, reduce)
+            with self.captured() as merge:
+                total = [self.read(each.at(row)) for each in totals]
+                if scalars:
+                    before = [self.read(cell) for cell in carry]
+                    for value, each in zip(before, totals, strict=True):
+                        self.copy(value, each.at(row))
+                self.step(op, env, carry, total)
+                if not scalars:
+                    start, length = bounds(row)
+                    last = self.let("last", self.apply("subtract", self.apply("add", start, length), ONE))
+                    for cell, result in zip(carry, results, strict=True):
+                        self.copy(self.read(cell), result.at(last))
+            number = self.apply("multiply", count, Constant(rows, i64))
+            self.out.append(For(row.name, number, "sequential", tuple(merge)))
+            self._each_block(count, scan)
+            self.inside -= 1
+        self.out.append(For(group.name, self._parts(extent, whole), "sequential", tuple(body)))
+
+    def _parts(self, extent: Expression, size: Expression) -> Expression:
+        """How many parts of a size there are, the last of which may be smaller."""
+        return self.apply("floor_divide", self.apply("subtract", self.apply("add", extent, size), ONE), size)
+
+    def _each_block(self, count: Expression, run: Callable[[Variable], None]) -> None:
+        number = Variable(self.fresh("block"), i64)
+        with self.captured() as body:
+            run(number)
+        self.out.append(For(number.name, count, "parallel", tuple(body), grain=ONE))
