@@ -436,7 +436,7 @@ def _guard(guard: Guard, operand: Expr) -> None:
     """Require that all elements pass the guard's test, unless the operand is a literal that does."""
     builder = current()
     literal = operand.value.literal
-    if literal is not None and guard.test(literal):
+    if operand.dtype.kind != "int" or (literal is not None and guard.test(literal)):
         return
     origin = user_line()
     failure = Failure(guard.kind, guard.message, origin)

@@ -68,7 +68,7 @@ Spelling = Instructions | Libm | Conversion | Expansion
 
 @dataclass(frozen=True, eq=False)
 class Guard:
-    """What the last operand must satisfy where the user applies an operation; the operation itself is total.
+    """What the last of integer operands must satisfy where the user applies an operation; the operation is total.
 
     A failure is of this kind (see ``terms.Failure``) and says the message, with the user's line.
     """
@@ -164,5 +164,7 @@ def primitive(
     row = Primitive(
         name, arity, operands, result, numpy, derivative, llvm, infix, commutative, mixed, cost, otherwise or {}, guard
     )
-    PRIMITIVES[name] = MEANINGS[numpy] = row
+    PRIMITIVES[name] = row
+    if MEANINGS.setdefault(numpy, row).name == name:  # where two rows share a meaning, the first is NumPy's function
+        MEANINGS[numpy] = row
     return row

@@ -34,7 +34,7 @@ def _instruction(**by_kind: str) -> Instructions:
 
 def _each(function: Callable[[float], float]) -> Callable[[Any], Any]:
     """A function of Python's floats on NumPy's scalars and arrays; computed in double precision."""
-    return lambda x: np.vectorize(function, otypes=[np.float64])(x)[()]
+    return lambda x: np.vectorize(function, otypes=[np.float64])(np.asarray(x, np.float64))[()]
 
 
 # A row reads best on as few lines as it needs.

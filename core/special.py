@@ -105,10 +105,11 @@ def log_sigmoid(x: Any) -> Any:
 
 
 def _round(x: Any, decimals: int = 0) -> Any:
+    """To some decimal places, or tens and hundreds where these are negative; integers stay integers, as in NumPy."""
     scale = 10.0 ** abs(decimals)
-    if decimals == 0:
+    if decimals == 0 or (decimals > 0 and x.dtype.kind != "float"):
         return round_(x)
-    return round_(x * scale) / scale if decimals > 0 else round_(x / scale) * scale
+    return round_(x * scale) / scale if decimals > 0 else (round_(x / scale) * scale).astype(x.dtype)
 
 
 NUMPY: dict[Callable[..., Any], Callable[..., Any]] = {
