@@ -143,8 +143,7 @@ class Store:
 class Allocate:
     """A temporary buffer, uninitialised, live to the end of its block; inside ``parallel``, one a thread.
 
-    Its extents depend on sizes of the function only, or, at the top level, on scalars bound before.
-    Not inside ``lanes`` or ``jam``.
+    Its extents depend on sizes of the function, or on immutable scalars bound before. Not inside ``lanes`` or ``jam``.
     """
 
     buffer: Buffer
@@ -178,6 +177,18 @@ class If:
 
 
 @dataclass(frozen=True)
+class While:
+    """The head, and as long as the test then holds, the body and the head again. Not inside lanes or jam.
+
+    What the head binds is visible in the test and in the body.
+    """
+
+    head: Block
+    test: Expression
+    body: Block
+
+
+@dataclass(frozen=True)
 class Require:
     """Record the failure of site ``site`` with some integers unless the test holds. Not inside lanes or jam."""
 
@@ -186,19 +197,32 @@ class Require:
     values: tuple[Expression, ...]
 
 
-Statement = Let | Declare | Assign | Store | Allocate | For | If | Require
+@dataclass(frozen=True)
+class Return:
+    """Hand a temporary of the top level to the caller, as the returned array of a number. Its last mention."""
+
+    number: int
+    buffer: Buffer
+
+
+Statement = Let | Declare | Assign | Store | Allocate | For | If | While | Require | Return
 Block = tuple[Statement, ...]
 
 
 @dataclass(frozen=True)
 class Function:
-    """``sizes`` are i64 variables; ``arguments`` are only read; results are written first; all are distinct memory."""
+    """``sizes`` are i64 variables; ``arguments`` are only read; results are written first; all are distinct memory.
+
+    ``returned`` is the number of arrays that the function makes room for itself, and hands over by ``Return``: those
+    whose size nobody knows before the run.
+    """
 
     name: str
     sizes: tuple[str, ...]
     arguments: tuple[Buffer, ...]
     results: tuple[Buffer, ...]
     body: Block
+    returned: int = 0
 
 
 def walk(block: Block) -> Iterator[Statement]:
@@ -210,3 +234,6 @@ def walk(block: Block) -> Iterator[Statement]:
         elif isinstance(statement, If):
             yield from walk(statement.then)
             yield from walk(statement.orelse)
+        elif isinstance(statement, While):
+            yield from walk(statement.head)
+            yield from walk(statement.body)

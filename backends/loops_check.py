@@ -30,10 +30,12 @@ from .loops import (
     MultiplyAdd,
     Reduction,
     Require,
+    Return,
     Select,
     Statement,
     Store,
     Variable,
+    While,
 )
 from .loops_text import expression_text, statement_text
 from .loops_walk import inside, varying
@@ -77,6 +79,7 @@ class _Checker:
     bound: list[str] = field(default_factory=list)  # names in scope, in the order of their binding
     entered: list[str] = field(default_factory=list)  # buffers likewise
     depth: int = 0  # of blocks
+    returned: int = 0  # how many arrays the function returns
 
     def function(self, function: Function) -> None:
         for size in function.sizes:
@@ -86,6 +89,7 @@ class _Checker:
             _expect(all(self._static(extent) for extent in buffer.extents), "its extents depend on more than the sizes")
         self.arguments = {buffer.name for buffer in function.arguments}
         self.results = {buffer.name for buffer in function.results}
+        self.returned = function.returned
         self._block(function.body)
 
     # Statements
@@ -93,10 +97,13 @@ class _Checker:
     def _block(self, block: Block) -> None:
         with self._scope():
             self.depth += 1
-            for statement in block:
-                with _located(statement):
-                    self._statement(statement)
+            self._statements(block)
             self.depth -= 1
+
+    def _statements(self, block: Block) -> None:
+        for statement in block:
+            with _located(statement):
+                self._statement(statement)
 
     @contextmanager
     def _scope(self) -> Iterator[None]:
@@ -106,7 +113,7 @@ class _Checker:
         while len(self.bound) > names:
             del self.names[self.bound.pop()]
         while len(self.entered) > buffers:
-            del self.buffers[self.entered.pop()]
+            self.buffers.pop(self.entered.pop(), None)
 
     def _statement(self, statement: Statement) -> None:
         match statement:
@@ -127,8 +134,7 @@ class _Checker:
             case Allocate(buffer):
                 _expect(not self.widened, "no buffer is allocated inside lanes or jam")
                 self._enter(buffer)
-                top = self.depth == 1
-                _expect(top or all(map(self._static, buffer.extents)), "its extents depend on more than the sizes")
+                _expect(all(map(self._fixed, buffer.extents)), "its extents may change while it lives")
             case For():
                 self._for(statement)
             case If(test, then, orelse):
@@ -136,6 +142,18 @@ class _Checker:
                 self._expect_uniform(test)
                 self._block(then)
                 self._block(orelse)
+            case While(head, test, body):
+                _expect(not self.widened, "no while stands inside lanes or jam")
+                with self._scope():
+                    self.depth += 1
+                    self._statements(head)
+                    self._expect_type(test, bool_)
+                    self._block(body)
+                    self.depth -= 1
+            case Return(number, buffer):
+                _expect(self.depth == 1 and 0 <= number < self.returned, "only the top level returns the arrays")
+                own = buffer.name not in self.arguments | self.results
+                _expect(own and self.buffers.pop(buffer.name, None) == buffer, "only a temporary is returned, once")
             case Require(test, site, values):
                 _expect(not self.widened, "no requirement stands inside lanes or jam")
                 self._expect_type(test, bool_)
@@ -257,6 +275,13 @@ class _Checker:
         """Whether an expression depends on nothing but the function's sizes."""
         return not any(
             isinstance(part, Load) or (isinstance(part, Variable) and not self.names[part.name].static)
+            for part in inside(expression)
+        )
+
+    def _fixed(self, expression: Expression) -> bool:
+        """Whether an expression has the same value wherever its names are in scope."""
+        return not any(
+            isinstance(part, Load) or (isinstance(part, Variable) and self.names[part.name].mutable)
             for part in inside(expression)
         )
 

@@ -20,10 +20,12 @@ from .loops import (
     Load,
     MultiplyAdd,
     Require,
+    Return,
     Select,
     Statement,
     Store,
     Variable,
+    While,
 )
 
 # How tightly the operators bind; everything else is written as a call
@@ -67,6 +69,10 @@ def statement_text(statement: Statement) -> str:
             return _for(statement)
         case If(test):
             return f"if {expression_text(test)}"
+        case While(_, test):
+            return f"while {expression_text(test)}"
+        case Return(number, buffer):
+            return f"return {buffer.name} as {number}"
         case Require(test, site, values):
             record = ", ".join(map(expression_text, values))
             return f"require {expression_text(test)} else fail at {site}" + (f" with {record}" if record else "")
@@ -93,6 +99,9 @@ def _for(loop: For) -> str:
 
 def _indented(block: Block) -> Iterator[str]:
     for statement in block:
+        if isinstance(statement, While) and statement.head:
+            yield "  before each test"
+            yield from ("  " + line for line in _indented(statement.head))
         yield "  " + statement_text(statement)
         if isinstance(statement, For):
             yield from ("  " + line for line in _indented(statement.body))
@@ -101,6 +110,8 @@ def _indented(block: Block) -> Iterator[str]:
             if statement.orelse:
                 yield "  else"
                 yield from ("  " + line for line in _indented(statement.orelse))
+        elif isinstance(statement, While):
+            yield from ("  " + line for line in _indented(statement.body))
 
 
 def _buffer(buffer: Buffer) -> str:

@@ -18,10 +18,12 @@ from .loops import (
     Load,
     MultiplyAdd,
     Require,
+    Return,
     Select,
     Statement,
     Store,
     Variable,
+    While,
     walk,
 )
 
@@ -61,10 +63,12 @@ def expressions(statement: Statement) -> tuple[Expression, ...]:
             return buffer.extents
         case For():
             return (statement.extent,) if statement.grain is None else (statement.extent, statement.grain)
-        case If(test):
+        case If(test) | While(_, test):
             return (test,)
         case Require(test, _, values):
             return (test, *values)
+        case Return():
+            return ()
 
 
 def mentioned(block: Block) -> tuple[set[str], set[str]]:
@@ -78,9 +82,9 @@ def mentioned(block: Block) -> tuple[set[str], set[str]]:
             case For():
                 variables.add(statement.variable)
                 variables.update(reduction.name for reduction in statement.reductions)
-            case Store(buffer) | Allocate(buffer):
+            case Store(buffer) | Allocate(buffer) | Return(_, buffer):
                 buffers.add(buffer.name)
-            case If() | Require():
+            case If() | While() | Require():
                 pass
         for whole in expressions(statement):
             for part in inside(whole):
@@ -132,5 +136,7 @@ def _look(block: Block, binders: dict[str, int | None], found: set[int]) -> None
             case If(_, then, orelse):
                 _look(then, binders, found)
                 _look(orelse, binders, found)
-            case Store() | Allocate() | Require():
+            case While(head, _, inner):
+                _look((*head, *inner), binders, found)
+            case Store() | Allocate() | Require() | Return():
                 pass

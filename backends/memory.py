@@ -3,8 +3,8 @@
 The arena is a list of *slots*: first those shared by all threads, then, for each thread, a copy of the *private*
 ones, which belong to buffers allocated inside parallel loops. Two buffers share a slot if they are equal in size,
 whatever the sizes of the function, and never live at the same time; a buffer lives from the first to the last
-statement of its block that mentions it. Extents that depend on data (at the top level only) are not known before
-the run: those buffers are *dynamic*, and take their memory where they are bound.
+statement of its block that mentions it. Extents that depend on data are not known before
+the run: those buffers are *dynamic*, and take their memory where they are bound. So are those that are returned.
 """
 
 from __future__ import annotations
@@ -14,7 +14,23 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from ..core.types import i64
-from .loops import Allocate, Apply, Block, Buffer, Constant, Expression, For, Function, If, Let, Load, Store, Variable
+from .loops import (
+    Allocate,
+    Apply,
+    Block,
+    Buffer,
+    Constant,
+    Expression,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Return,
+    Store,
+    Variable,
+    While,
+)
 from .loops_walk import expressions, inside
 
 # A sum of products of variables, by their sorted names, with integer coefficients; what is no sum or product
@@ -61,7 +77,9 @@ def plan(function: Function) -> Plan:
             prelude.append(statement)
     lives: list[_Life] = []
     _Lives(lives).block(function.body, 0, False)
-    fixed = [life for life in lives if all(_static(extent, known) for extent in life.buffer.extents)]
+    returned = {statement.buffer.name for statement in function.body if isinstance(statement, Return)}
+    planned = [life for life in lives if life.buffer.name not in returned]
+    fixed = [life for life in planned if all(_static(extent, known) for extent in life.buffer.extents)]
     slots, slot_of = _assign(fixed, known)
     return Plan(_needed(prelude, slots), slots, slot_of, frozenset(life.buffer.name for life in lives) - slot_of.keys())
 
@@ -127,6 +145,9 @@ class _Lives:
                     for branch in (then, orelse):
                         number, more = self.block(branch, number, private)
                         names |= more
+                case While(head, test, body):
+                    number, more = self.block((*head, If(test, (), ()), *body), number, private)
+                    names |= more
                 case _:
                     pass
             for name in names & own.keys():

@@ -26,6 +26,7 @@ from adze.backends.loops import (
     Select,
     Store,
     Variable,
+    While,
 )
 from adze.core.primitive import lookup
 from adze.core.types import Scalar, f64, i64
@@ -106,6 +107,11 @@ def run(function: Function, arrays: list[np.ndarray], sizes: list[int]) -> list[
                         block(statement.body)
                 case If(test, then, orelse):
                     block(then if value(test) else orelse)
+                case While(head, test, body):
+                    block(head)
+                    while value(test):
+                        block(body)
+                        block(head)
                 case Require(test, site, values):
                     if not value(test):
                         failures.append((site, [int(value(each)) for each in values]))

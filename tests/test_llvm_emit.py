@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import multiprocessing
 import os
@@ -30,8 +31,10 @@ from adze.backends.loops import (
     Let,
     Reduction,
     Require,
+    Return,
     Select,
     Statement,
+    While,
 )
 from adze.backends.loops_check import check
 from adze.core.primitive import lookup
@@ -244,6 +247,90 @@ def test_temporaries_of_sizes_known_at_run_time() -> None:
     compare(function, [values(f64, 50), np.array(20)], [50], executable)
     with pytest.raises(MemoryError):
         call(executable, [values(f64, 50), np.array(1 << 55), np.zeros(50)], [50])
+
+
+def test_a_temporary_whose_size_changes_in_a_loop() -> None:
+    """Row sums by way of a copy of the row's first i + 1 elements, on threads and alone."""
+    n = var("n")
+    a, b = Buffer("a", f64, (n, n)), Buffer("b", f64, (n,))
+    t = Buffer("t", f64, (var("length"),))
+    row = (
+        Let("length", apply("add", var("i"), const(1))),
+        Allocate(t),
+        loop("j", "length", put(t, "j", at(a, "i", "j"))),
+        Declare("total", const(0.0, f64)),
+        loop("j", "length", Assign("total", apply("add", var("total", f64), at(t, "j")))),
+        put(b, "i", var("total", f64)),
+    )
+    for kind in ("sequential", "parallel"):
+        function = Function("f", ("n",), (a,), (b,), (loop("i", "n", *row, kind=kind),))
+        executable = compiled(function)
+        for size in (0, 1, 9, 300):
+            compare(function, [values(f64, (size, size))], [size], executable)
+
+
+@pytest.mark.parametrize("kind", ["sequential", "parallel"])
+def test_no_memory_in_a_loop(kind: str) -> None:
+    n, t = var("n"), Buffer("t", f64, (var("length"), const(8)))
+    a, b = Buffer("a", i64, (n,)), Buffer("b", f64, (n,))
+    row = (Let("length", at(a, "i")), Allocate(t), put(t, 0, 0, const(1.0, f64)), put(b, "i", at(t, 0, 0)))
+    executable = compiled(Function("f", ("n",), (a,), (b,), (loop("i", "n", *row, kind=kind),)))
+    for size in (1, 100):
+        lengths, result = np.arange(size), np.zeros(size)
+        assert call(executable, [lengths, result], [size], 2) is None
+        assert (result == 1).all()
+        for large in (1 << 50, 1 << 61, (1 << 63) - 1):
+            lengths[size // 2] = large
+            with pytest.raises(MemoryError):
+                call(executable, [lengths, result], [size], 2)
+
+
+def test_while() -> None:
+    """The number of steps of the Collatz sequence from i + 1, for each i."""
+    steps = Buffer("steps", i64, (var("n"),))
+    x, count = var("x"), var("count")
+    odd = apply("equal", apply("remainder", x, const(2)), const(1))
+    more = apply("add", apply("multiply", x, const(3)), const(1))
+    body = (
+        Declare("x", apply("add", var("i"), const(1))),
+        Declare("count", const(0)),
+        While(
+            (Let("large", apply("less", const(1), x)),),
+            var("large", bool_),
+            (
+                If(odd, (Assign("x", more),), (Assign("x", apply("floor_divide", x, const(2))),)),
+                Assign("count", apply("add", count, const(1))),
+            ),
+        ),
+        put(steps, "i", count),
+    )
+    for kind in ("sequential", "parallel"):
+        function = Function("f", ("n",), (), (steps,), (loop("i", "n", *body, kind=kind),))
+        executable = compiled(function)
+        for size in (0, 1, 97):
+            compare(function, [], [size], executable)
+
+
+def test_an_array_that_is_returned() -> None:
+    """The function makes room for it, and the caller frees it."""
+    n, count = var("n"), var("count")
+    a, r = Buffer("a", i64, (n,)), Buffer("r", i64, (const(2), count))
+    body = (
+        Let("count", at(a, 0)),
+        Allocate(r),
+        loop("i", "count", put(r, 0, "i", var("i")), put(r, 1, "i", at(a, 0))),
+        Return(0, r),
+    )
+    function = Function("f", ("n",), (a,), (), body, 1)
+    executable = compiled(function)
+    free = ctypes.CDLL(None).free
+    for size in (0, 1, 1000):
+        record = np.zeros(3, np.int64)
+        assert call(executable, [np.array([size]), record], [1]) is None
+        assert record[1:].tolist() == [2, size]
+        found = np.frombuffer((ctypes.c_int64 * (2 * size)).from_address(int(record[0])), np.int64).reshape(2, size)
+        assert (found == [np.arange(size), np.full(size, size)]).all()
+        free(ctypes.c_void_p(int(record[0])))
 
 
 def long_block(statements: int) -> Function:

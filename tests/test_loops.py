@@ -24,9 +24,11 @@ from adze.backends.loops import (
     Load,
     Reduction,
     Require,
+    Return,
     Select,
     Statement,
     Store,
+    While,
 )
 from adze.backends.loops_check import InvalidLoops, check
 from adze.backends.loops_text import expression_text, text
@@ -40,6 +42,10 @@ A, B, C = Buffer("a", f64, (n, m)), Buffer("b", f64, (n,)), Buffer("c", f64, (n,
 
 def function(*body: Statement) -> Function:
     return Function("f", ("n", "m"), (A, B), (C,), body)
+
+
+def temporary(name: str, *extents: Any, scalar: Any = f64) -> Buffer:
+    return Buffer(name, scalar, tuple(map(plain_loops.index, extents)))
 
 
 PRODUCT = Function(
@@ -227,8 +233,15 @@ BROKEN: dict[str, tuple[str, tuple[Statement, ...]]] = {
     ),
     "allocated in lanes": ("no buffer is allocated", (lanes(Allocate(Buffer("s", f64, (n,)))),)),
     "allocated by data": (
-        "depend on more than the sizes",
-        (loop("i", "n", Let("x", apply("add", var("i"), n)), Allocate(Buffer("s", f64, (var("x"),)))),),
+        "may change while it lives",
+        (Declare("x", n), Allocate(Buffer("s", f64, (var("x"),)))),
+    ),
+    "while in lanes": ("no while", (lanes(While((), const(True, bool_), ())),)),
+    "while without a test": ("x is i64, not bool", (While((Let("x", n),), var("x"), ()),)),
+    "beyond a while": ("x is not in scope", (While((Let("x", n),), const(True, bool_), ()), Let("y", var("x")))),
+    "returned without need": (
+        "only the top level returns",
+        (Allocate(Buffer("s", f64, (n,))), Return(0, Buffer("s", f64, (n,)))),
     ),
     "required in lanes": ("no requirement", (lanes(Require(const(True, bool_), 0, ())),)),
     "required values": ("at most 4", (Require(const(True, bool_), 0, (n,) * 5),)),
@@ -285,10 +298,6 @@ def test_varying_finds_what_is_assigned_further_down() -> None:
 def plan(*body: Statement) -> memory.Plan:
     check(function(*body))
     return memory.plan(function(*body))
-
-
-def temporary(name: str, *extents: Any, scalar: Any = f64) -> Buffer:
-    return Buffer(name, scalar, tuple(map(plain_loops.index, extents)))
 
 
 def touch(buffer: Buffer) -> Store:

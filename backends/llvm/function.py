@@ -21,16 +21,20 @@ from ..loops import (
     Let,
     Reduction,
     Require,
+    Return,
     Statement,
     Store,
+    While,
 )
 from .access import Place
 from .expressions import Cell, Expressions
-from .text import constant, iota, literal, register_type
-from .unit import Arena, Unit
+from .text import bytes_of, constant, iota, literal, register_type
+from .unit import ALIGNMENT, OUT_OF_MEMORY, Arena, Unit
 from .values import Axis, Strip, Value, one, slice_of, splat
 
 Combiner = Callable[[str, str, int], str]
+
+_MOST = 1 << 62  # bytes, which no machine has
 
 
 class Emitter(Expressions):
@@ -40,6 +44,9 @@ class Emitter(Expressions):
         super().__init__(unit)
         self.arena, self.threads, self.failure = arena, threads, failure
         self._varying: dict[Axis | None, frozenset[int]] = {}  # by jam axis; None: the strip
+        self.dynamic: dict[str, tuple[str, str]] = {}  # by buffer: where its address and its room are kept
+        self.may_leave = False  # from anywhere, when there is no memory
+        self.records: list[str] = []  # of returned arrays
 
     # Statements
 
@@ -72,6 +79,10 @@ class Emitter(Expressions):
                 self._loop(statement)
             case If():
                 self._if(statement)
+            case While():
+                self._while(statement)
+            case Return(number, buffer):
+                self._return(self.records[number], buffer)
             case Require(test, site, values):
                 self._require(self.scalar(test), site, [self.scalar(value) for value in values])
 
@@ -94,6 +105,19 @@ class Emitter(Expressions):
             self.body.branch(after)
         self.body.label(after)
 
+    def _while(self, statement: While) -> None:
+        head, inside, after = (self.body.name(part) for part in ("head", "body", "end"))
+        self.body.branch(head)
+        self.body.label(head)
+        for each in statement.head:
+            self.statement(each)
+        self.body.line(f"br i1 {self.scalar(statement.test)}, label %{inside}, label %{after}")
+        self.body.label(inside)
+        self.block(statement.body)
+        self.body.branch(head)
+        self.body.label(after)
+        self.forget(statement.head)
+
     def _require(self, test: str, site: int, values: Sequence[str]) -> None:
         if test == "true":
             return
@@ -110,6 +134,9 @@ class Emitter(Expressions):
 
     def allocate(self, buffer: Buffer) -> None:
         """Enter a temporary with its address."""
+        if buffer.name in self.unit.plan.dynamic:
+            self.place(buffer, self._room(buffer), buffer.name)
+            return
         slot = self.unit.plan.slot_of[buffer.name]
         private = self.unit.plan.slots[slot].private
         pointer = self.body.value(
@@ -117,6 +144,74 @@ class Emitter(Expressions):
             f"i64 {self.arena.offsets[slot]}"
         )
         self.place(buffer, pointer, f"slot {slot}")
+
+    def bytes(self, buffer: Buffer, multiply: Callable[[str, str], str]) -> str:
+        """The room that a buffer takes, a multiple of the alignment."""
+        size = str(bytes_of(buffer.scalar))
+        for extent in buffer.extents:
+            # Room for one along each axis: a clamped index into an empty array still touches its memory alone.
+            size = multiply(size, self.body.value(f"call i64 @llvm.smax.i64(i64 {self.scalar(extent)}, i64 1)"))
+        padded = self.body.divide(self.body.add(size, str(ALIGNMENT - 1)), ALIGNMENT)
+        return self.body.multiply(padded, str(ALIGNMENT))
+
+    def _room(self, buffer: Buffer) -> str:
+        """Memory for a buffer whose size is known by now: what it had before, where that is enough."""
+        body, module = self.body, self.unit.module
+        module.declare("aligned_alloc", "declare ptr @aligned_alloc(i64, i64) nounwind")
+        module.declare("free", "declare void @free(ptr) nounwind")
+        self.may_leave = True
+        pointer, room = body.slot("ptr", initial="null"), body.slot("i64", initial="0")
+        self.dynamic[buffer.name] = pointer, room
+        needed = self.bytes(buffer, self._saturating)
+        grow, missing, found = (body.name(part) for part in ("grow", "missing", "found"))
+        before = body.value(f"load i64, ptr {room}")
+        body.line(f"br i1 {body.value(f'icmp ugt i64 {needed}, {before}')}, label %{grow}, label %{found}")
+        body.label(grow)
+        body.line(f"call void @free(ptr {body.value(f'load ptr, ptr {pointer}')})")
+        memory = body.value(f"call ptr @aligned_alloc(i64 {ALIGNMENT}, i64 {needed})")
+        body.line(f"store ptr {memory}, ptr {pointer}")
+        body.line(f"store i64 {needed}, ptr {room}")
+        body.line(f"br i1 {body.value(f'icmp eq ptr {memory}, null')}, label %{missing}, label %{found}")
+        body.label(missing)
+        body.line(f"store i64 {OUT_OF_MEMORY}, ptr {self.failure}")
+        body.branch("exit")
+        body.label(found)
+        return body.value(f"load ptr, ptr {pointer}")
+
+    def _saturating(self, a: str, b: str) -> str:
+        """A product, or more memory than there is."""
+        both = self.body.value(f"call {{ i64, i1 }} @llvm.umul.with.overflow.i64(i64 {a}, i64 {b})")
+        product, over = (self.body.value(f"extractvalue {{ i64, i1 }} {both}, {k}") for k in (0, 1))
+        limited = self.body.value(f"call i64 @llvm.umin.i64(i64 {product}, i64 {_MOST})")
+        return self.body.value(f"select i1 {over}, i64 {_MOST}, i64 {limited}")
+
+    def _return(self, record: str, buffer: Buffer) -> None:
+        """Hand over a dynamic buffer: its memory is no longer this function's."""
+        pointer, room = self.dynamic[buffer.name]
+        words = [
+            ("ptr", self.places[buffer.name].pointer),
+            *[("i64", self.scalar(extent)) for extent in buffer.extents],
+        ]
+        for number, (type, word) in enumerate(words):
+            place = self.body.value(f"getelementptr i64, ptr {record}, i64 {number}")
+            self.body.line(f"store {type} {word}, ptr {place}")
+        self.body.line(f"store ptr null, ptr {pointer}")
+        self.body.line(f"store i64 0, ptr {room}")
+
+    def leave(self) -> None:
+        """The end of the function, which is reached from elsewhere when there is no memory."""
+        self.body.branch("exit")
+        self.body.label("exit")
+        for pointer, _ in self.dynamic.values():
+            self.body.line(f"call void @free(ptr {self.body.value(f'load ptr, ptr {pointer}')})")
+
+    def leave_if_out_of_memory(self) -> None:
+        """Go no further after a part that found no memory."""
+        self.may_leave = True
+        state, after = self.body.value(f"load i64, ptr {self.failure}"), self.body.name("after")
+        missing = self.body.value(f"icmp eq i64 {state}, {OUT_OF_MEMORY}")
+        self.body.line(f"br i1 {missing}, label %exit, label %{after}")
+        self.body.label(after)
 
     def place(self, buffer: Buffer, pointer: str, region: str) -> None:
         """Enter a buffer with its address."""

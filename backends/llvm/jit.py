@@ -17,9 +17,10 @@ import numpy as np
 
 from .. import loops
 from .assemble import Code, compile_text, link, printed, target_machine
-from .emit import ALIGNMENT, OUT_OF_MEMORY, emit
+from .emit import emit
 from .host import host
 from .pool import workers
+from .unit import ALIGNMENT, OUT_OF_MEMORY
 
 _FAILURE_WORDS = 5
 _HEAD = ALIGNMENT  # bytes before the arena, where the failure record is
@@ -58,14 +59,17 @@ class Executable:
             self._library["entry"]
         )
         self._arena_bytes = ctypes.CFUNCTYPE(ctypes.c_int64, address, ctypes.c_int64)(self._library["arena_bytes"])
-        self._addresses = struct.Struct(f"{len(function.arguments) + len(function.results)}q").pack
+        self._addresses = struct.Struct(f"{len(function.arguments) + len(function.results) + function.returned}q").pack
         self._sizes = struct.Struct(f"{len(function.sizes)}q").pack
         self._arenas: list[_Arena] = []
         self._wanted: tuple[tuple[int, ...], int] = ((), 0)  # sizes and threads, and the bytes of their arena
         self.compile_seconds = time.perf_counter() - started
 
     def run(self, addresses: Sequence[int], sizes: Sequence[int], threads: int) -> Failure | None:
-        """Run on buffers at these addresses, arguments then results; tells of the first requirement that failed."""
+        """Run on buffers at these addresses; tells of the first requirement that failed.
+
+        The addresses are those of arguments, then results, then the records of returned arrays.
+        """
         packed = self._sizes(*sizes)
         if self._parallel and threads > 1:
             workers().ensure(threads)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import count
 
 from ...core.types import i64
-from ..loops import Allocate, Block, Declare, For, Let, Statement, walk
+from ..loops import Allocate, Block, Declare, For, Let, Return, Statement, walk
 from ..loops_walk import mentioned
 from .access import Place
 from .expressions import Cell
@@ -81,6 +81,8 @@ class Function(Emitter):
         body.line(f"call void @adze_parallel(ptr @{name}, ptr {memory}, i64 {extent}, i64 {chunk}, i64 {self.threads})")
         body.branch(after)
         body.label(after)
+        if part.may_leave:
+            self.leave_if_out_of_memory()
 
     # Long blocks
 
@@ -109,7 +111,7 @@ class Function(Emitter):
         weight = 0
         for statement in block:
             size = _weight((statement,))
-            dynamic = isinstance(statement, Allocate) and statement.buffer.name in self.unit.plan.dynamic
+            dynamic = isinstance(statement, Allocate | Return) and statement.buffer.name in self.unit.plan.dynamic
             if piece and (dynamic or weight + size > _PIECE):
                 yield piece
                 piece, weight = [], 0
@@ -137,6 +139,8 @@ class Function(Emitter):
                     part.statement(statement)
         name = part.close("piece", "ptr %frame")
         self.body.line(f"call void @{name}(ptr {frame.fill()})")
+        if part.may_leave:
+            self.leave_if_out_of_memory()
 
     # Parts
 
@@ -176,6 +180,8 @@ class Function(Emitter):
 
     def close(self, kind: str, parameters: str) -> str:
         """End the function, which returns nothing, and enter it into the module; gives its name."""
+        if self.may_leave:
+            self.leave()
         self.body.line("ret void")
         self.regions.close()
         name = self.unit.fresh(kind)

@@ -139,10 +139,12 @@ class Body:
     def branch(self, name: str) -> None:
         self.line(f"br label %{name}")
 
-    def slot(self, type: str, alignment: int = 0) -> str:
-        """A stack slot, made on entry to the function."""
+    def slot(self, type: str, alignment: int = 0, initial: str | None = None) -> str:
+        """A stack slot, made (and given an initial value) on entry to the function."""
         register = "%" + self.name("slot")
         self._slots.append(f"  {register} = alloca {type}" + (f", align {alignment}" if alignment else ""))
+        if initial is not None:
+            self._slots.append(f"  store {type} {initial}, ptr {register}")
         return register
 
     def scratch(self, words: int) -> str:

@@ -30,6 +30,10 @@ end:
 }"""
 
 
+ALIGNMENT = 128  # of every temporary: two cache lines, which are often fetched together
+OUT_OF_MEMORY = -1  # in the failure record
+
+
 @dataclass
 class Arena:
     """How a function finds the slots of the arena: offsets from one base, or from another for private slots."""

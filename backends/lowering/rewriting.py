@@ -20,10 +20,12 @@ from ..loops import (
     Load,
     MultiplyAdd,
     Require,
+    Return,
     Select,
     Statement,
     Store,
     Variable,
+    While,
 )
 
 
@@ -75,8 +77,11 @@ def map_block(block: Block, expression: Callable[[Expression], Expression], stor
             case If(test, then, orelse):
                 branches = [map_block(branch, expression, store) for branch in (then, orelse)]
                 made.append(If(expression(test), *branches))
+            case While(head, test, inner):
+                blocks = [map_block(each, expression, store) for each in (head, inner)]
+                made.append(While(blocks[0], expression(test), blocks[1]))
             case Require(test, site, values):
                 made.append(Require(expression(test), site, tuple([expression(v) for v in values])))
-            case Allocate():
+            case Allocate() | Return():
                 made.append(statement)
     return tuple(made)

@@ -23,9 +23,11 @@ from ..loops import (
     Load,
     MultiplyAdd,
     Require,
+    Return,
     Select,
     Store,
     Variable,
+    While,
 )
 from ..loops_walk import inside, operands
 
@@ -110,9 +112,18 @@ def survey(body: Block) -> Survey:
                     found.uniform |= mentioned(extent)
                     known = extent.value if isinstance(extent, Constant) else DEPTH_WEIGHT
                     visit(inner, weight * max(1.0, min(float(known), 64.0)))
-                case Allocate() | If() | Require() | For():
+                case Allocate() | Require() | Return():
                     found.simple = False
-                    visit(getattr(statement, "body", ()), weight * DEPTH_WEIGHT)
+                case If(_, then, orelse):
+                    found.simple = False
+                    visit(then, weight)
+                    visit(orelse, weight)
+                case For():
+                    found.simple = False
+                    visit(statement.body, weight * DEPTH_WEIGHT)
+                case While():
+                    found.simple = False
+                    visit((*statement.head, *statement.body), weight * DEPTH_WEIGHT)
 
     visit(body, 1.0)
     return found
