@@ -27,8 +27,8 @@ from .graph import NONE, PARTIAL, REQUIREMENT, Body, Node, Value, numbers, union
 from .primitive import PRIMITIVES, Primitive
 from .source import at_line
 from .terms import NOWHERE, Failure, Origin
-from .type_rules import result_types
-from .types import Scalar, Type, dims, i64, rank
+from .type_rules import binder_types, result_types
+from .types import Accumulator, Scalar, Type, dims, i64, rank
 
 # The constructs whose requirements become statements of their own, and where their extents begin.
 _CHECKED = {"generate": 0, "reduce": 0, "scan": 0, "histogram": 1, "scatter": 0, "cond": 0}
@@ -40,7 +40,7 @@ class Scope:
     """A body that is open: the statements recorded so far.
 
     What may not end is *anchored* to the innermost scope with binders: it is free in the first of them, and so never
-    leaves a loop that may run no iteration.
+    leaves a loop that may run no iteration. (Accumulators are bound by what runs once, and may vanish.)
     """
 
     def __init__(self, binders: tuple[Value, ...], outer: Scope | None = None) -> None:
@@ -49,7 +49,7 @@ class Scope:
         self.required: set[int] = set()  # the tests that hold from here on
         self.partial = False  # whether something inside may not end
         self.anchor: frozenset[int] = NONE
-        if binders:
+        if binders and not isinstance(binders[0].type, Accumulator):
             self.anchor = frozenset([binders[0].number])
         elif outer is not None:
             self.anchor = outer.anchor
@@ -250,7 +250,7 @@ class Builder:
 
         return build(())
 
-    def each(self, extents: Sequence[Value], statements: Callable[..., None]) -> None:
+    def each(self, extents: Sequence[Value], statements: Callable[..., object]) -> None:
         """Run statements for all indices."""
 
         def build(prefix: tuple[Value, ...]) -> None:
@@ -379,13 +379,16 @@ class Builder:
         binders: tuple[Value, ...],
         statements: tuple[Node, ...],
         results: tuple[Value, ...],
-        partial: bool = False,
+        partial: bool | None = None,
         opened: int = 0,
     ) -> Body:
         """A body; bodies that differ in their binders only are one.
 
-        ``partial`` says that something in it may not end, ``opened`` the number of the last node made before it.
+        ``partial`` says that something in it may not end (if that is not said, what may not end in the open scope may
+        be there), ``opened`` the number of the last node made before it.
         """
+        if partial is None:
+            partial = self.scopes[-1].partial
         if any(node.effects for node in statements):
             partial = partial or any(node.partial for node in statements)
             return Body(self._next(), binders, statements, results, partial, opened)
@@ -460,14 +463,17 @@ class _Substitution:
     def image(self, node: Node) -> tuple[Value, ...]:
         """Emit a node whose arguments have their images already."""
         args = [self.value(arg) for arg in node.args]
-        bodies = [self.body(body) for body in node.bodies]
-        self.builder.origin, outer = node.origin, self.builder.origin
         static = (_dim(args[0]),) if node.static and isinstance(node.static[0], Dim) else node.static
+        bodies: list[Body] = []
+        for body in node.bodies:
+            types = binder_types(node.op, static, [arg.type for arg in args], [earlier.types for earlier in bodies])
+            bodies.append(self.body(body, types))
+        self.builder.origin, outer = node.origin, self.builder.origin
         results = self.builder.emit(node.op, static, args, bodies)
         self.builder.origin = outer
         return results
 
-    def body(self, body: Body) -> Body:
+    def body(self, body: Body, types: Sequence[Type]) -> Body:
         level = self.level(body.free)
         if level is None:
             return body
@@ -476,7 +482,6 @@ class _Substitution:
             mapping = dict(zip(body.binders, binders, strict=True))
             return _Substitution(self.builder, mapping, level, body.statements).apply(body)
 
-        types = [binder.type for binder in body.binders]
         return self.builder.body(types, enter, [binder.name for binder in body.binders])
 
     def apply(self, body: Body) -> list[Value]:

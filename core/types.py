@@ -11,6 +11,7 @@ f64[n, 3]
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -119,11 +120,20 @@ class Declaration:
     """A nominal type: its parameters and, by the names of its variants, the types of their fields.
 
     A record has one variant. Variants may mention the declaration itself, so they are filled in after it is made.
+    ``classes`` are the Python classes of values, by variant, and ``owner`` is the class that declares the type.
     """
 
     name: str
     parameters: tuple[TypeVariable, ...] = ()
     variants: dict[str, dict[str, Type]] = field(default_factory=dict)
+    classes: dict[str, type] = field(default_factory=dict)
+    owner: type | None = None
+
+    def __reduce__(self) -> Any:
+        """By reference to the class that declares it: a copy would be another type."""
+        if self.owner is None:
+            return super().__reduce__()
+        return operator.methodcaller("declared"), (self.owner,)
 
     def __repr__(self) -> str:
         return f"<declaration {self.name}>"
@@ -193,6 +203,16 @@ def all_dims(type: Type) -> list[Dim]:
 def instantiated(type: Type, bound: Mapping[TypeVariable, Type]) -> Type:
     """The type with type variables replaced."""
     return map_type(type, lambda part: bound.get(part, part) if isinstance(part, TypeVariable) else part)
+
+
+def mentions_named(type: Type) -> bool:
+    """Whether a type is made with declared types."""
+    match type:
+        case TupleType(items):
+            return any(map(mentions_named, items))
+        case FunctionType(parameters, results):
+            return any(map(mentions_named, (*parameters, *results)))
+    return isinstance(type, Named)
 
 
 def is_data(type: Type) -> bool:

@@ -28,6 +28,8 @@ from ..core.types import dims, element
 COSTLY = 8
 # Cheap operations that several leaves share are repeated while that makes the whole at most so many times as much.
 REPEATED = 3
+# Constructs that take about as long as an addition, besides what is in the branches of a cond.
+CHEAP_CONSTRUCTS = frozenset({"index", "size", "cond", "pack", "project", "construct"})
 # A test around at most so many updates becomes a choice of what they add.
 CHOSEN = 8
 
@@ -148,6 +150,7 @@ class Leaf:
 
 def rewrite_accumulate(b: Builder, initials: Sequence[Value], body: Body) -> Sequence[Value] | None:
     """The results of an accumulate in a better form, or None when it stays as it is."""
+    b.scopes[-1].partial |= body.partial
     accumulate = _Accumulate(b, initials, body)
     kept = [node for statement in body.statements for node in accumulate.rewritten(statement)]
     updated = frozenset().union(*[node.effects for node in kept])
@@ -346,10 +349,10 @@ def _operands(node: Node) -> Iterator[Value]:
 
 
 def is_costly(node: Node) -> bool:
-    """Whether a node should not be computed twice: an inner loop or an expensive scalar operation."""
+    """Whether a node should not be computed twice: an expensive scalar operation, or anything that runs a block."""
     if node.op == "primitive":
         return bool(node.static[0].cost > COSTLY)
-    return bool(node.bodies) and node.op != "cond"
+    return node.op not in CHEAP_CONSTRUCTS
 
 
 # New forms of a leaf
@@ -419,7 +422,9 @@ def _with_statements(b: Builder, node: Node, bodies: Sequence[Sequence[Node]]) -
 
 def _recorded(b: Builder, op: str, static: tuple[object, ...], args: list[Value], bodies: list[Body]) -> list[Node]:
     """Emit a statement and take it out of the open scope again."""
-    b.scopes.append(Scope(()))
+    outer = b.scopes[-1]
+    b.scopes.append(Scope((), outer))
+    b.scopes[-1].partial = outer.partial
     try:
         b.emit(op, static, args, bodies)
     finally:

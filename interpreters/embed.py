@@ -159,12 +159,8 @@ class Embed(Language[Atom, Operation, Block]):
         """A construct whose blocks are entered with their own parameters."""
 
         def run(env: Entries) -> Sequence[Value]:
-            values = [a(env) for a in args]
-            bodies: list[Body] = []
-            for block in blocks:
-                types = binder_types(op, static, [v.type for v in values], [body.types for body in bodies])
-                bodies.append(self.builder.body(types, lambda *binders, block=block: block(env, binders)))
-            return self.builder.emit(op, static, values, bodies)
+            entries = [lambda *binders, block=block: block(env, binders) for block in blocks]
+            return entered(self.builder, op, static, [a(env) for a in args], entries)
 
         return run
 
@@ -205,6 +201,21 @@ class Embed(Language[Atom, Operation, Block]):
             return [result(env) for result in results]
 
         return run
+
+
+def entered(
+    builder: Builder,
+    op: str,
+    static: tuple[Any, ...],
+    args: Sequence[Value],
+    blocks: Sequence[Callable[..., Sequence[Value]]],
+) -> tuple[Value, ...]:
+    """Emit a construct whose blocks are functions of their parameters."""
+    bodies: list[Body] = []
+    for block in blocks:
+        types = binder_types(op, static, [arg.type for arg in args], [body.types for body in bodies])
+        bodies.append(builder.body(types, block))
+    return builder.emit(op, static, args, bodies)
 
 
 def name_arguments(arguments: Sequence[object], names: Sequence[str]) -> None:

@@ -13,14 +13,18 @@ from typing import Any
 import numpy as np
 
 from ..core.builder import Builder
-from ..core.graph import NONE, Body, Node, Value
+from ..core.graph import NONE, Body, Node, Value, numbers
 from ..core.primitive import Primitive
 from ..core.terms import Literal
-from ..core.types import bool_, dims
+from ..core.types import bool_, dims, i64, mentions_named
 from .accumulators import is_costly, rewrite_accumulate
 
 # An array element is computed where it is read when that costs at most about this many additions.
 CHEAP = 12
+# A read looks behind so many updates of single elements.
+UPDATES = 32
+# A function is entered where it is applied when it has at most so many nodes.
+INLINED = 200
 
 Args = tuple[Value, ...]
 Bodies = tuple[Body, ...]
@@ -216,6 +220,47 @@ def _cond_without_invariants(b: Builder, test: Value, then: Body, orelse: Body) 
     return [chosen.get(k, value) for k, value in enumerate(then.results)]
 
 
+def _loop(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
+    return _without_constant_states(b, "loop", static, args[:1], args[1:], bodies)
+
+
+def _while(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
+    if bodies[0].results[0].literal is False and not bodies[0].statements:
+        return [*args, b.literal(0, i64)]
+    return _without_constant_states(b, "while", static, (), args, bodies)
+
+
+def _without_constant_states(
+    b: Builder, op: str, static: tuple[Any, ...], extent: Args, initials: Args, bodies: Bodies
+) -> Answer:
+    """A state that no iteration changes is its initial value."""
+    body, first = bodies[-1], len(extent)
+    constant = {
+        k: initial
+        for k, initial in enumerate(initials)
+        if body.results[k] is body.binders[first + k] or body.results[k] is initial
+    }
+    if not constant:
+        return None
+    varying = [k for k in range(len(initials)) if k not in constant]
+
+    def within(part: Body) -> Body:
+        """A test, or the body, as a function of the states that are left."""
+
+        def enter(*binders: Value) -> list[Value]:
+            states = dict(zip(varying, binders[first:], strict=True)) | constant
+            results = b.instantiate(part, [*binders[:first], *[states[k] for k in range(len(initials))]])
+            return results if tested else [result for k, result in enumerate(results) if k not in constant]
+
+        tested = op == "while" and part is bodies[0]
+        kept = [*part.binders[:first], *[part.binders[first + k] for k in varying]]
+        extents = [value.dim for value in extent if value.dim is not None]
+        return b.body([binder.type for binder in kept], enter, [binder.name for binder in kept], extents)
+
+    made = list(b.emit(op, static, [*extent, *[initials[k] for k in varying]], [within(part) for part in bodies]))
+    return [constant[k] if k in constant else made.pop(0) for k in range(len(initials))] + made
+
+
 def _require(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
     return [] if args[0].literal is True else None
 
@@ -224,13 +269,40 @@ def _require(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) ->
 
 
 def _index(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
-    """``index(generate f, i) = f(i)``, where that is little more work than the read."""
+    """``index(generate f, i) = f(i)``, where that is little more work than the read; what was just written is known."""
     array, indices = args[0], args[1:]
+    if array.source is not None and array.source.op == "scatter":
+        return _index_of_update(b, array, indices)
     if array.source is None or array.source.op != "generate" or _cost_of_read(array, len(indices), NONE) > CHEAP:
         return None
     body = array.source.bodies[0]
     inner = b.substitute([body.results[array.position]], {body.binders[0]: indices[0]})[0]
     return [b.index(inner, indices[1:])]
+
+
+def _index_of_update(b: Builder, array: Value, indices: Args) -> Answer:
+    """An element of an array with elements written one by one, where it is certain which write it meets."""
+    old = array
+    for _ in range(UPDATES):
+        node = old.source
+        if node is None or node.op != "scatter" or node.bodies[0].binders or node.effects:
+            break
+        destination, results = node.args[old.position], node.bodies[0].results
+        axes = len(results) - len(node.args)
+        apart = [_distance(x, y) for x, y in zip(indices, results[:axes], strict=False)]
+        if all(distance == 0 for distance in apart):
+            return [b.index(results[axes + old.position], indices[axes:])]
+        if not any(apart):
+            break
+        old = destination
+    return None if old is array else [b.index(old, indices)]
+
+
+def _distance(x: Value, y: Value) -> int | None:
+    """The difference of two integers, if it is known."""
+    if x is y:
+        return 0
+    return None if x.dim is None or y.dim is None else (x.dim - y.dim).constant
 
 
 def _cost_of_read(array: Value, axes: int, inside: frozenset[int]) -> float:
@@ -298,8 +370,12 @@ def _reads_in_order(value: Value, binders: list[Value]) -> Value | None:
 
 
 def _reduce(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
-    """A sum of zeros is zero."""
+    """A sum of zeros is zero; a reduction of nothing its neutral element, of one element that element."""
     element, operator = bodies
+    if args[0].literal == 0:
+        return args[1:]
+    if args[0].literal == 1 and not operator.statements:
+        return b.instantiate(element, [b.literal(0, i64)])
     if len(element.results) == 1 and _is_zero(element.results[0]) and component_operator(operator) == "add":
         return [element.results[0]]
     return None
@@ -316,6 +392,60 @@ def component_operator(operator: Body, component: int = 0) -> str | None:
     return None
 
 
+# The higher-order fragment
+
+
+def _apply(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
+    """A known function of moderate size is entered where it is applied.
+
+    Functions of declared types are not: through these a function may come to apply itself without end.
+    """
+    function = args[0]
+    if function.source is None or function.source.op != "function" or mentions_named(function.source.static[0]):
+        return None
+    body = function.source.bodies[0]
+    return b.instantiate(body, args[1:]) if _size(body) <= INLINED else None
+
+
+def _size(body: Body) -> int:
+    """How many nodes depend on a body's parameters or stand in it; any number above INLINED when there are more."""
+    stack, inside, seen = [body], NONE, 0
+    while stack:
+        body = stack.pop()
+        inside |= numbers(body.binders, body.statements)
+        for node in nodes_within(body.results, inside):
+            seen += 1
+            stack.extend(node.bodies)
+            if seen > INLINED:
+                return seen
+        for statement in body.statements:
+            seen += 1
+            stack.extend(statement.bodies)
+            seen += sum(1 for _ in nodes_within(statement.args, inside))
+    return seen
+
+
+def _project(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
+    source = args[0].source
+    return [source.args[static[0]]] if source is not None and source.op == "pack" else None
+
+
+def _case(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
+    """The branch of a known variant."""
+    source = args[0].source
+    if source is None or source.op != "construct":
+        return None
+    return b.instantiate(bodies[static.index(source.static[1])], source.args)
+
+
+def _par(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
+    """One branch alone is no fork."""
+    return None if len(bodies) > 1 else [value for body in bodies for value in b.instantiate(body, [])]
+
+
+# Effects
+
+
 def _accumulate(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
     return rewrite_accumulate(b, args, bodies[0])
 
@@ -327,10 +457,16 @@ def _add_to(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> 
 _RULES: dict[str, Callable[[Builder, tuple[Any, ...], Args, Bodies], Answer]] = {
     "primitive": _primitive,
     "cond": _cond,
+    "loop": _loop,
+    "while": _while,
     "require": _require,
     "index": _index,
     "generate": _generate,
     "reduce": _reduce,
+    "apply": _apply,
+    "project": _project,
+    "case": _case,
+    "par": _par,
     "accumulate": _accumulate,
     "add_to": _add_to,
 }
