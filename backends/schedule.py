@@ -17,7 +17,7 @@ length, so stores are few beside the work. Inner arrays of a small constant size
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -81,6 +81,7 @@ class _Operation:
     inner: Free = frozenset()  # what loops inside it use
     loops: bool = False
     costly: bool = False
+    heavy: bool = False  # it takes longer to compute than to read what was stored
 
     def __call__(self, env: Any) -> Sequence[Value]:
         values: Sequence[Value] = self.emit(env)
@@ -104,6 +105,7 @@ class _Block:
         free |= {index - bound for result in results for index in result.free if index >= bound}
         self.free, self.inner = frozenset(free), frozenset(inner)
         self.costly = any(binding.operation.costly for binding in bindings)
+        self.heavy = any(binding.operation.heavy for binding in bindings)
 
     def __call__(self, env: Any, arguments: Sequence[Value]) -> list[Value]:
         values: list[Value] = self.run(env, arguments)
@@ -135,6 +137,24 @@ class _Block:
             if wanted and levels and all(_storable(type) for type in binding.types):
                 found.append(k)
         return found
+
+    def heavy_parts(self) -> list[int]:
+        """The bindings to be stored for all elements that are combined in order.
+
+        A nest computes them side by side, and a scan, which runs through its elements twice, only once.
+        """
+        position = len(self.binders) + sum(len(binding.types) for binding in self.bindings)
+        used = {position - 1 - index for result in self.results for index in result.free}
+        found = []
+        for k, binding in reversed(list(enumerate(self.bindings))):
+            position -= len(binding.types)
+            if used.isdisjoint(range(position, position + len(binding.types))):
+                continue
+            if binding.operation.heavy and all(_storable(type) for type in binding.types):
+                found.append(k)
+            else:
+                used |= {position - 1 - index for index in binding.operation.free}
+        return sorted(found)
 
     def _shared(self, starts: Sequence[int]) -> set[int]:
         """The levels of what is not cheap and of which several updates are made: stored, so that each goes its way."""
@@ -190,7 +210,8 @@ class _Distribute(Embed):
         return _Atom(super().dim(dim))
 
     def primitive(self, primitive: Primitive, args: Sequence[Any]) -> Any:
-        return _Operation(super().primitive(primitive, args), _free(*args), costly=primitive.cost > COSTLY)
+        costly = primitive.cost > COSTLY
+        return _Operation(super().primitive(primitive, args), _free(*args), costly=costly, heavy=costly)
 
     def size(self, array: Any, axis: int) -> Any:
         return _Operation(super().size(array, axis), array.free)
@@ -200,13 +221,18 @@ class _Distribute(Embed):
 
     def cond(self, test: Any, then: Any, orelse: Any) -> Any:
         inner, costly = then.inner | orelse.inner, then.costly or orelse.costly
-        return _Operation(super().cond(test, then, orelse), _free(test, then, orelse), inner, bool(inner), costly)
+        heavy = then.heavy or orelse.heavy
+        return _Operation(
+            super().cond(test, then, orelse), _free(test, then, orelse), inner, bool(inner), costly, heavy
+        )
 
     def loop(self, dim: Dim, extent: Any, initials: Sequence[Any], body: Any) -> Any:
-        return _Operation(super().loop(dim, extent, initials, body), _free(extent, *initials, body), body.free, True)
+        emit = super().loop(dim, extent, initials, body)
+        return _Operation(emit, _free(extent, *initials, body), body.free, loops=True, heavy=True)
 
     def accumulate(self, initials: Sequence[Any], body: Any) -> Any:
-        return _Operation(super().accumulate(initials, body), _free(*initials, body), body.free, True)
+        emit = super().accumulate(initials, body)
+        return _Operation(emit, _free(*initials, body), body.free, loops=True, heavy=True)
 
     def add_to(self, accumulator: Any, value: Any, indices: Sequence[Any]) -> Any:
         return _Operation(super().add_to(accumulator, value, indices), _free(accumulator, value, *indices))
@@ -223,7 +249,7 @@ class _Distribute(Embed):
             element = _Distributed(self.builder, env, extent(env), body, cuts)
             return self.builder.generate(extent(env), element)
 
-        return _Operation(emit, _free(extent, body), body.free, True)
+        return _Operation(emit, _free(extent, body), body.free, loops=True, heavy=body.heavy)
 
     def reduce(self, extent: Any, neutrals: Sequence[Any], element: Any, operator: Any) -> Any:
         cuts = element.cuts(reduction=True)
@@ -234,7 +260,31 @@ class _Distribute(Embed):
             units = [neutral(env) for neutral in neutrals]
             return self.builder.reduce(length, units, at, lambda *ab: operator(env, ab))
 
-        return _Operation(emit, _free(extent, *neutrals, element, operator), element.free | operator.free, True)
+        free, inner = _free(extent, *neutrals, element, operator), element.free | operator.free
+        return _Operation(emit, free, inner, loops=True, heavy=True)
+
+    def scan(self, dim: Dim, extent: Any, neutrals: Sequence[Any], element: Any, operator: Any) -> Any:
+        return self._combined(Builder.scan, [extent], neutrals, element, operator)
+
+    def histogram(self, dim: Dim, bins: Any, extent: Any, neutrals: Sequence[Any], element: Any, operator: Any) -> Any:
+        return self._combined(Builder.histogram, [bins, extent], neutrals, element, operator)
+
+    def _combined(
+        self, make: Callable[..., Any], sizes: Sequence[Any], neutrals: Sequence[Any], element: Any, operator: Any
+    ) -> Any:
+        """What combines elements in order; what is heavy in them is stored."""
+        cuts = element.heavy_parts()
+
+        def emit(env: Any) -> Sequence[Value]:
+            extents = [size(env) for size in sizes]
+            length = extents[-1]
+            at = _Distributed(self.builder, env, length, element, cuts) if cuts else lambda i: element(env, [i])
+            units = [neutral(env) for neutral in neutrals]
+            values: Sequence[Value] = make(self.builder, *extents, units, at, lambda *ab: operator(env, ab))
+            return values
+
+        free, inner = _free(*sizes, *neutrals, element, operator), element.free | operator.free
+        return _Operation(emit, free, inner, loops=True, heavy=True)
 
     def block(
         self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Any], names: Sequence[str]
