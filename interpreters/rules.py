@@ -1,8 +1,8 @@
 """The simplifier's local rules: what an operation becomes when it is about to be emitted.
 
-Every rule holds for IEEE numbers to the bit: ``x * 0`` stays, since x may be infinite; ``x + 0.0`` stays, since x may
-be -0.0; ``x * 1`` and ``x - 0.0`` go. Reading an array that is cheap to compute computes it (``index(generate f, i)
-= f(i)``): this alone makes rows, slices, broadcasts and elementwise chains free.
+Every rule holds for IEEE numbers to the bit: ``x * 0.0`` stays, since x may be infinite; ``x + 0.0`` stays, since x
+may be -0.0; ``x * 1.0`` and ``x - 0.0`` go. Reading an array that is cheap to compute computes it (``index(generate f,
+i) = f(i)``): this alone makes rows, slices, broadcasts and elementwise chains free.
 """
 
 from __future__ import annotations
@@ -112,11 +112,13 @@ def _subtract(b: Builder, x: Value, y: Value) -> Value | None:
 
 
 def _multiply(b: Builder, x: Value, y: Value) -> Value | None:
-    for one, other in ((x, y), (y, x)):
-        if _is(one, 1):
+    for factor, other in ((x, y), (y, x)):
+        if _is(factor, 1):
             return other
-        if _is(one, -1):
+        if _is(factor, -1):
             return b.primitive("negative", other)
+        if _is(factor, 0) and not _is_float(factor):
+            return factor
     first, second = _operands(x, "negative"), _operands(y, "negative")
     if first is not None and second is not None:
         return b.primitive("multiply", first[0], second[0])
@@ -134,6 +136,23 @@ def _divide(b: Builder, x: Value, y: Value) -> Value | None:
     if number is not None and 2.0**-100 < abs(number) < 2.0**100 and abs(float(np.frexp(number)[0])) == 0.5:
         return b.primitive("multiply", b.literal(1.0 / float(number), y.type), x)  # type: ignore[arg-type]
     return None
+
+
+def _floor_divide(b: Builder, x: Value, y: Value) -> Value | None:
+    return x if _is(y, 1) else None
+
+
+def _remainder(b: Builder, x: Value, y: Value) -> Value | None:
+    return b.literal(0, x.type) if _is(y, 1) else None  # type: ignore[arg-type]
+
+
+def _extremum(b: Builder, x: Value, y: Value) -> Value | None:
+    return x if x is y else None
+
+
+def _absolute(b: Builder, x: Value) -> Value | None:
+    inner = _operands(x, "negative")
+    return x if _operands(x, "abs") is not None else None if inner is None else b.primitive("abs", inner[0])
 
 
 def _negative(b: Builder, x: Value) -> Value | None:
@@ -181,6 +200,11 @@ _ALGEBRA: dict[str, Callable[..., Value | None]] = {
     "subtract": _subtract,
     "multiply": _multiply,
     "divide": _divide,
+    "floor_divide": _floor_divide,
+    "remainder": _remainder,
+    "minimum": _extremum,
+    "maximum": _extremum,
+    "abs": _absolute,
     "negative": _negative,
     "logical_not": _not,
     "logical_and": _and,
