@@ -9,7 +9,7 @@ elements. ``vectorize=False`` runs every loop in Python, element by element; the
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -316,21 +316,30 @@ def evaluate(
     >>> float(az.evaluate(norm2)([3.0, 4.0]))
     25.0
     """
-    if isinstance(program, Instance):
-        chosen, family = program, program.program
-    else:
-        chosen, family = None, as_program(program)
+    family = program.program if isinstance(program, Instance) else as_program(program)
+    runnable = program if isinstance(program, Instance) else family
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        if chosen is not None:  # its static arguments need not be given again
-            given = {parameter.name for parameter in family.parameters[: len(args)]}
-            kwargs = {name: value for name, value in chosen.statics.items() if name not in given} | kwargs
-        arguments = family.bind(args, kwargs)
-        instance = chosen or family.instance_for(arguments)
-        arrays, sizes = convert(instance, family.leaves(arguments))
+        instance, arrays, sizes = call(runnable, args, kwargs)
         results = evaluate_block(instance.term, arrays, sizes, vectorize, show)
         return trees.unflatten(instance.outputs, results)
 
     run.__name__ = run.__qualname__ = f"evaluate({family.name})"
     run.__doc__ = family.__doc__
     return run
+
+
+def call(
+    program: Program | Instance, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Instance, list[Any], dict[str, int]]:
+    """The instance that a call uses, the leaves of its arguments as arrays, and the sizes they bind."""
+    if isinstance(program, Instance):  # its static arguments need not be given again
+        family, chosen = program.program, program
+        given = {parameter.name for parameter in family.parameters[: len(args)]}
+        kwargs = {name: value for name, value in chosen.statics.items() if name not in given} | dict(kwargs)
+        arguments = family.bind(args, kwargs)
+    else:
+        family = program
+        arguments = family.bind(args, kwargs)
+        chosen = family.instance_for(arguments)
+    return chosen, *convert(chosen, family.leaves(arguments))
