@@ -17,13 +17,14 @@ from . import indexing
 from .builder import Builder, building, current
 from .dims import Dim
 from .graph import Value
+from .methods import ArrayMethods
 from .primitive import MEANINGS, PRIMITIVES, Guard, Primitive
 from .source import at_line, user_line
 from .terms import Constant, Failure
 from .types import Scalar, Type, bool_, dims, element, f64, i64, rank, scalar_of
 
 
-class Expr:
+class Expr(ArrayMethods):
     """An expression of a program that is being built. Made by parameters and combinators, never by hand."""
 
     __slots__ = ("_value", "builder")
@@ -202,7 +203,7 @@ class Expr:
         Floating numbers are cut towards zero for an integer type; what it cannot hold, and NaN, becomes the least
         integer. What is not zero becomes True for a boolean.
         """
-        target = _scalar(scalar)
+        target = scalar_type(scalar)
         return self if self.dtype == target else elementwise(PRIMITIVES[target.name], [self])
 
     # Indexing
@@ -262,9 +263,7 @@ def _function_of_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
     """What a function of NumPy means on expressions: the primitive with that meaning, or our function in its place."""
     from . import combinators, special
 
-    ours = MEANINGS.get(function) or special.NUMPY.get(function)
-    if ours is None and function is getattr(np, function.__name__, None):
-        ours = getattr(combinators, function.__name__, None)
+    ours = MEANINGS.get(function) or special.NUMPY.get(function) or combinators.NUMPY.get(function)
     if ours is None:
         raise TypeError(at_line(f"np.{function.__name__} is not an operation of the language"))
     return ours
@@ -315,7 +314,7 @@ def _converted(x: bool | int | float, scalar: Scalar) -> bool | int | float:
         raise OverflowError(at_line(f"the number {x} does not fit {scalar}")) from None
 
 
-def _scalar(given: Any) -> Scalar:
+def scalar_type(given: Any) -> Scalar:
     """A scalar type of the language, or the one with a type of NumPy or Python; TypeError when there is none."""
     if isinstance(given, Scalar):
         return given

@@ -1,14 +1,18 @@
 """Indexing with NumPy's notation: ``x[i]``, ``x[1:, ::-1]``, ``x[i, :, None]``, ``x[..., j]`` and ``x[integers]``.
 
-Every key becomes, for each axis of the result, the index it reads; the result is a ``generate`` over these, which
-costs nothing where it is read once. Indices that are not proved in range get a requirement beside them; the read
-itself is total. Negative literals count from the end; a negative index that is computed is an error of the run.
+A key selects places: it says for each axis of x, from the indices of the result, the index that is read there. What
+reads them is a ``generate``, which costs nothing where it is read once; what writes them is a ``scatter``. Indices
+that are not proved in range get a requirement beside them; reading and writing themselves are total. Negative
+literals count from the end, those of a captured array too; a negative index that is computed is an error of the run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from .builder import Builder, current
 from .dims import Dim, DimAtom, Opaque, index_in_range
@@ -20,39 +24,89 @@ from .types import i64, rank
 if TYPE_CHECKING:
     from .expr import Expr
 
-# One entry an axis of the array: how the result's indices (at most one, at a position) give the index read there.
+# The index read on an axis of the array, for the indices of the result.
 Reader = Callable[[tuple[Value, ...]], Value]
+
+
+@dataclass
+class Selection:
+    """The places that a key selects: the shape of the result, and for each axis of the array the index there.
+
+    The last ``whole`` axes of the array are the last of the result, unchanged. Where ``repeats``, a place may be
+    selected twice.
+    """
+
+    extents: list[Value]
+    readers: list[Reader]
+    whole: int
+    repeats: bool
 
 
 def getitem(x: Expr, key: Any) -> Expr:
     """``x[key]``; IndexError or TypeError, with the user's line, when the key does not fit the type."""
     from .expr import Expr
 
-    keys = list(key) if isinstance(key, tuple) else [key]
-    keys = _expand_ellipsis(x, keys)
+    selection = select(x, key)
+    builder, readers = current(), selection.readers
+    return Expr(
+        builder.array(selection.extents, lambda *i: builder.index(x.value, [read(i) for read in readers])), builder
+    )
+
+
+def select(x: Expr, key: Any) -> Selection:
+    """The places that a key selects (see :class:`Selection`)."""
+    from .expr import broadcast_sizes
+
+    keys = _expand_ellipsis(x, list(key) if isinstance(key, tuple) else [key])
     builder = current()
     builder.origin = user_line()
-    extents: list[Value] = []
+    indices: dict[int, Value] = {}
+    axis = 0
+    for position, part in enumerate(keys):
+        if not (part is None or isinstance(part, slice)):
+            indices[position] = _index(x, axis, part)
+        axis += part is not None
+    arrays = [value for value in indices.values() if rank(value.type)]
+    block = broadcast_sizes(arrays, "the indices")
+    places = list(indices)
+    apart = len(arrays) > 0 and places[-1] - places[0] >= len(places)
+    # Arrays of indices give the result their common axes: where the first index stands, or in front of all others
+    # when a slice or a new axis stands between two indices.
+    extents = list(block) if apart else []
+    start = 0 if apart else None
     readers: list[Reader] = []
-    for part in keys:
+    for position, part in enumerate(keys):
         if part is None:
             extents.append(builder.literal(1, i64))
-            continue
-        axis = len(readers)
-        size = builder.size(x.value, axis)
-        if isinstance(part, slice):
-            count, read = _slice(builder, part, size)
+        elif isinstance(part, slice):
+            count, read = _slice(builder, part, builder.size(x.value, len(readers)))
             readers.append(_at(len(extents), read))
             extents.append(count)
         else:
-            _index(x, axis, size, part, extents, readers)
-    if not any(isinstance(part, slice) or part is None for part in keys) and not extents:
-        return Expr(builder.index(x.value, [read(()) for read in readers]), builder)
-    return Expr(builder.array(extents, lambda *i: builder.index(x.value, [read(i) for read in readers])), builder)
+            if arrays and start is None:
+                start = len(extents)
+                extents.extend(block)
+            readers.append(element_reader(indices[position], start or 0, len(block)))
+    whole = 0
+    while whole < len(keys) and is_whole(keys[-1 - whole]):
+        whole += 1
+    return Selection(extents, readers, whole, bool(arrays))
 
 
 def _at(position: int, read: Callable[[Value], Value]) -> Reader:
     return lambda indices: read(indices[position])
+
+
+def is_whole(part: Any) -> bool:
+    """Whether a part of a key is the slice that takes a whole axis."""
+    return isinstance(part, slice) and part.start is None and part.stop is None and part.step is None
+
+
+def element_reader(value: Value, first: int, count: int) -> Reader:
+    """An index, or the element of an array of indices for the indices of the result that stand from ``first`` on."""
+    from .expr import broadcast_element
+
+    return lambda indices: broadcast_element(value, indices[first : first + count])
 
 
 def _expand_ellipsis(x: Expr, keys: list[Any]) -> list[Any]:
@@ -61,9 +115,11 @@ def _expand_ellipsis(x: Expr, keys: list[Any]) -> list[Any]:
     if used > x.ndim:
         raise IndexError(at_line(f"{used} indices into a value of type {x.type}"))
     full = [slice(None)] * (x.ndim - used)
-    for position, part in enumerate(keys):
-        if part is Ellipsis:
-            return keys[:position] + full + keys[position + 1 :]
+    places = [position for position, part in enumerate(keys) if part is Ellipsis]
+    if len(places) > 1:
+        raise IndexError(at_line(f"an index into a value of type {x.type} has more than one ellipsis"))
+    if places:
+        return keys[: places[0]] + full + keys[places[0] + 1 :]
     return keys + full
 
 
@@ -71,8 +127,8 @@ def _slice(builder: Builder, part: slice, size: Value) -> tuple[Value, Callable[
     """The length of a slice, and the index read for each index of the result."""
     from .expr import as_expr
 
-    step = 1 if part.step is None else part.step
-    if not isinstance(step, int) or step == 0:
+    step = 1 if part.step is None else _plain(part.step)
+    if not isinstance(step, int) or isinstance(step, bool) or step == 0:
         raise TypeError(at_line("the step of a slice is a Python integer other than zero"))
     zero, one = builder.literal(0, i64), builder.literal(1, i64)
 
@@ -80,7 +136,10 @@ def _slice(builder: Builder, part: slice, size: Value) -> tuple[Value, Callable[
         """An end of the slice, clipped as Python clips it."""
         if end is None:
             return default
+        end = _plain(end)
         value = _integer(as_expr(end), "the end of a slice")
+        if rank(value.type):
+            raise TypeError(at_line(f"the end of a slice is an integer, not {value.type}"))
         if isinstance(end, int) and end < 0:
             value = builder.primitive("add", size, value)
         return builder.primitive("minimum", builder.primitive("maximum", value, low), high)
@@ -109,30 +168,76 @@ def _slice(builder: Builder, part: slice, size: Value) -> tuple[Value, Callable[
     return count, read
 
 
-def _index(x: Expr, axis: int, size: Value, part: Any, extents: list[Value], readers: list[Reader]) -> None:
-    """A scalar index reads one place; an array of integers reads one place an element."""
+def _plain(part: Any) -> Any:
+    """A part of a key, with NumPy's integers as Python's."""
+    if isinstance(part, np.integer) or (isinstance(part, np.ndarray) and part.ndim == 0 and part.dtype.kind in "iu"):
+        return int(part)
+    return part
+
+
+def _index(x: Expr, axis: int, part: Any) -> Value:
+    """An index, or an array of indices, into an axis: made sure to be in range, counted from the front."""
     from .expr import as_expr
 
+    part = _plain(part)
+    if isinstance(part, list):
+        part = np.asarray(part) if part else np.zeros(0, np.int64)
     builder = current()
-    value = _integer(as_expr(part), f"an index into a value of type {x.type}")
+    size = builder.size(x.value, axis)
+    what = f"an index into a value of type {x.type}"
+    if isinstance(part, np.ndarray) and part.dtype.kind in "iu":
+        return _captured(x, axis, size, part.astype(np.int64))
+    value = _integer(as_expr(part), what)
     if rank(value.type) == 0:
         written = None
         if value.literal is not None and value.literal < 0:
             written, value = int(value.literal), builder.primitive("add", size, value)
         guard_index(builder, value, size, x, axis, written)
-        readers.append(lambda indices: value)
-        return
-    first, sizes = len(extents), builder.sizes(value)
+        return value
+    guard_indices(builder, value, size, x, axis)
+    return value
 
-    def check(*indices: Value) -> None:
-        guard_index(builder, builder.index(value, indices), size, x, axis)
 
-    builder.each(sizes, check)
-    extents.extend(sizes)
-    readers.append(lambda indices: builder.index(value, indices[first : first + len(sizes)]))
+def _captured(x: Expr, axis: int, size: Value, indices: np.ndarray[Any, Any]) -> Value:
+    """Indices known when the program is built: what is left to the run is whether the axis is long enough."""
+    from .expr import as_expr
+
+    builder = current()
+    if not indices.size:
+        return as_expr(indices).value
+    for extreme in {int(indices.min()), int(indices.max())}:
+        value, written = builder.literal(extreme, i64), None
+        if extreme < 0:
+            written, value = extreme, builder.primitive("add", size, value)
+        guard_index(builder, value, size, x, axis, written)
+    if indices.min() >= 0:
+        return as_expr(indices).value
+    if size.literal is not None:
+        return as_expr(np.where(indices < 0, indices + int(size.literal), indices)).value
+    from_end = as_expr((indices < 0).astype(np.int64))
+    counted = as_expr(indices) + from_end * x.axis_size(axis)
+    return counted.value
+
+
+def gathered(x: Expr, axis: int, indices: Expr) -> Expr:
+    """The elements of x at indices given for each place, which has the other indices of x."""
+    from .expr import Expr
+
+    builder = current()
+    value = _integer(indices, "an index of take_along_axis")
+    guard_indices(builder, value, builder.size(x.value, axis), x, axis)
+    builder.origin = user_line()
+
+    def at(*places: Value) -> Value:
+        return builder.index(x.value, [*places[:axis], builder.index(value, places), *places[axis + 1 :]])
+
+    return Expr(builder.array(builder.sizes(value), at), builder)
 
 
 def _integer(x: Expr, what: str) -> Value:
+    if x.dtype.kind == "bool":
+        message = f"{what} is an integer, not {x.type}: only the run knows how much a mask selects"
+        raise TypeError(at_line(f"{message}; use az.where to choose elementwise, or az.filter"))
     if x.dtype.kind != "int":
         raise TypeError(at_line(f"{what} is an integer, not {x.type}"))
     return x.astype(i64).value
@@ -162,6 +267,11 @@ def guard_index(builder: Builder, index: Value, size: Value, x: Expr, axis: int,
         builder.primitive("less", index, size),
     )
     builder.require(inside, Failure("index", message, user_line()), [index, size])
+
+
+def guard_indices(builder: Builder, indices: Value, size: Value, x: Expr, axis: int) -> None:
+    """Require all elements of an array of indices to be in range."""
+    builder.each(builder.sizes(indices), lambda *i: guard_index(builder, builder.index(indices, i), size, x, axis))
 
 
 def extents_of(builder: Builder) -> Callable[[DimAtom], Dim | None]:

@@ -100,7 +100,7 @@ def test_lists_of_nothing_convert_to_any_type() -> None:
         (az.i32, 2.0, r"the number 2.0 \(float64\)"),
         (az.f32, 0.1, "0.1, which is not exactly representable in f32"),
         (az.f64, 2**53 + 1, "9007199254740993, which is not exactly representable in f64"),
-        (az.i64, 2**64, "a value of type int that is not numeric|which is not exactly representable"),
+        (az.i64, 2**64, "the integer 18446744073709551616, which i64 cannot hold exactly"),
         (az.bool_, 1, r"the number 1 \(int64\)"),
         (az.f64, np.float32(1), r"the scalar np.float32\(1.0\) \(float32\)"),
     ],
@@ -204,7 +204,7 @@ BODIES: list[tuple[str, Callable[[Any], Any], type[Exception], str]] = [
     ("range", lambda x: range(x.shape[0]), TypeError, "a Python index of an expression of type i64"),
     ("assignment", assign, TypeError, r"an expression of type f64\[n\] cannot be changed"),
     ("np.asarray", np.asarray, TypeError, "the elements, as a NumPy array, of an expression"),
-    ("np.cumprod", np.cumprod, TypeError, "np.cumprod is not an operation of the language"),
+    ("np.unique", np.unique, TypeError, "np.unique is not an operation of the language"),
     ("np.nextafter", lambda x: np.nextafter(x, x), TypeError, "np.nextafter is not an operation of the language"),
     ("np.add.reduce", np.add.reduce, TypeError, "np.add.reduce is not an operation of the language"),
     ("no return", lambda x: None, TypeError, "f returns nothing: is a return missing"),
@@ -236,7 +236,7 @@ BODIES: list[tuple[str, Callable[[Any], Any], type[Exception], str]] = [
     ("a size", lambda x: az.generate(x[0], lambda i: 1.0), TypeError, "a size is an integer, not f64"),
     ("a negative size", lambda x: az.generate(-1, lambda i: 1.0), ValueError, "a size of -1"),
     ("irregular", lambda x: az.generate(3, az.iota), TypeError, "irregular array .*an inner size depends on the index"),
-    ("a product", lambda x: x[None, None] @ x, TypeError, "vectors and matrices are multiplied"),
+    ("a product", lambda x: x[0] @ x, TypeError, "vectors and matrices are multiplied"),
     ("outside a combinator", leak_from_map, RuntimeError, f"the expression written at .*{HERE}, of type f64, was used"),
 ]  # fmt: skip
 
