@@ -242,7 +242,7 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
         statements.extend(_chunked(lane, body, choice.strip, nest, grain_of(work, [*extents, *_inner(found)])))
         return Built(statements, layouts)
     if lane is not None:
-        body = (For(lane.variable.name, lane.extent, "lanes", body, choice.strip),)
+        body = (For(lane.variable.name, lane.extent, "lanes", body, _fitting(choice.strip, lane.extent)),)
     for k, loop in reversed(list(enumerate(rest))):
         if k == 0 and nest.parallel and nest.target.parallel:
             others = [other.extent for other in nest.loops if other is not loop]
@@ -252,6 +252,13 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
             body = (For(loop.variable.name, loop.extent, "sequential", body),)
     statements.extend(body)
     return Built(statements, layouts)
+
+
+def _fitting(strip: int, extent: Expression) -> int:
+    """The strip, or a small extent that fills narrower vectors, so that no lane is ever off."""
+    if isinstance(extent, Constant) and 1 < extent.value < strip and extent.value & (extent.value - 1) == 0:
+        return int(extent.value)
+    return strip
 
 
 def _inner(found: Survey) -> list[Expression]:
@@ -332,10 +339,11 @@ class _Packing:
 def _pack(nest: Nest, found: Survey, lane: str) -> _Packing:
     """Copies of the arrays that are read across the lane, with the lane as last axis."""
     packing = _Packing([], {})
+    written = {store.buffer for store in found.stores}
     extents = {loop.variable.name: loop.extent for loop in nest.loops}
     extents.update({name: loop.extent for name, loop in found.inner.items()})
     for access in found.loads:
-        if access.buffer in packing.replacements or not access.mentions(lane):
+        if access.buffer in packing.replacements or access.buffer in written or not access.mentions(lane):
             continue
         last = len(access.indices) - 1
         if _contiguous(access, lane, last) or not _packable(access, lane, nest.loops, found.inner):
