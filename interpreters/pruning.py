@@ -54,6 +54,10 @@ class Use:
         moving = [index for index in indices if index is not None and (index in between or self.inside(index))]
         return tuple(moving[: len(between)]) == between
 
+    def reader(self) -> tuple[Use, ...]:
+        """The loops around the one read."""
+        return next(iter(self.reads.values()))[1]
+
     def inside(self, other: Use) -> bool:
         """Whether another value is bound inside a loop that is not around this one."""
         return len(other.loops) > len(self.loops)
@@ -503,6 +507,12 @@ class Statement(Operation):
         return {_REQUIREMENTS}
 
 
+def may_enter(results: Sequence[Use]) -> bool:
+    """Whether the live results of a generate may be computed where they are read, without work that they share done
+    twice: all of them in the same loops."""
+    return all(use.read_once_in_place() for use in results) and len({use.reader() for use in results}) == 1
+
+
 def _spread(positions: Sequence[int], values: Sequence[Value], width: int) -> list[_Entry]:
     """Values at their positions among ``width`` results, None elsewhere."""
     results: list[_Entry] = [None] * width
@@ -552,7 +562,8 @@ class Block:
             step.needed = bool(step.live or own)
             effects |= own
             if isinstance(operation, Generate) and self.fuse and not own:
-                step.lazy = {p for p in step.live if uses[k][p].read_once_in_place()}
+                if may_enter([uses[k][p] for p in step.live]):
+                    step.lazy = set(step.live)
                 step.only_results = {p for p in step.live if uses[k][p].only_a_result()}
             elif isinstance(operation, Choice) and operation.cost <= CHEAP and not own:
                 step.lazy = {p for p in step.live if uses[k][p].only_read()}

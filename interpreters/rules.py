@@ -367,14 +367,22 @@ def nodes_within(values: Sequence[Value], binders: frozenset[int]) -> Iterator[N
 
 
 def _generate(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
+    """Results that are copies of other arrays are these."""
     body = bodies[0]
     if not body.results and not body.statements:
         return []
-    if body.statements or len(body.results) != 1:
+    if body.statements:
         return None
-    array = _reads_in_order(body.results[0], [body.binders[0]])
-    inner = dims(body.results[0].type)
-    return [array] if array is not None and dims(array.type) == (args[0].dim, *inner) else None
+    copies: dict[int, Value] = {}
+    for k, result in enumerate(body.results):
+        array = _reads_in_order(result, [body.binders[0]])
+        if array is not None and dims(array.type) == (args[0].dim, *dims(result.type)):
+            copies[k] = array
+    if not copies:
+        return None
+    others = tuple([result for k, result in enumerate(body.results) if k not in copies])
+    made = iter(b.emit("generate", static, args, [b.close(body.binders, (), others, body.partial)]) if others else ())
+    return [copies[k] if k in copies else next(made) for k in range(len(body.results))]
 
 
 def _reads_in_order(value: Value, binders: list[Value]) -> Value | None:
