@@ -7,7 +7,10 @@ that failed during the run is raised as the exception it stands for, with the us
 
 from __future__ import annotations
 
+import ctypes
+import math
 import time
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,9 +25,12 @@ from .llvm.host import host_target
 from .llvm.jit import Executable
 from .loops_check import check as check_loops
 from .loops_text import text as loops_text
-from .lowering import lower
+from .lowering import lower, returned
+from .prepare import prepare
 from .runtime import default_threads
 from .schedule import schedule
+
+_free = ctypes.CDLL(None).free  # of the C library
 
 
 class Compiled:
@@ -73,12 +79,12 @@ class Version:
     def __init__(self, instance: Instance, checks: bool) -> None:
         started = time.perf_counter()
         self.instance = instance
-        term = schedule(simplify(instance.term))
+        term = schedule(simplify(prepare(instance.term)))
         self.lowered = lower(term, _identifier(instance.program.name), host_target(), checks)
         check_loops(self.lowered.function)
         self.executable = Executable(self.lowered.function)
         self.constants = [constant.array for constant in self.lowered.constants]
-        self.results = [_Result(type) for type in term.types]
+        self.results = [_Returned(type) if returned(type) else _Result(type) for type in term.types]
         self.seconds = time.perf_counter() - started
 
     def run(self, leaves: Sequence[Any], threads: int | None) -> Any:
@@ -86,9 +92,12 @@ class Version:
         arrays, sizes = convert(self.instance, leaves)
         buffers = [_readable(array) for array in arrays]
         results = [result.allocate(sizes) for result in self.results]
-        addresses = [array.ctypes.data for array in (*buffers, *self.constants, *results)]
+        loose = [result for result, how in zip(results, self.results, strict=True) if isinstance(how, _Returned)]
+        written = [result for result, how in zip(results, self.results, strict=True) if isinstance(how, _Result)]
+        addresses = [array.ctypes.data for array in (*buffers, *self.constants, *written, *loose)]
         extents = [sizes[name] for name in self.lowered.function.sizes]
         failure = self.executable.run(addresses, extents, threads or default_threads())
+        results = [how.finish(result) for result, how in zip(results, self.results, strict=True)]
         if failure is not None:
             raise self.lowered.failures[failure.site].error(failure.values)
         values = [result if result.ndim else result[()] for result in results]
@@ -103,6 +112,26 @@ class _Result:
 
     def allocate(self, sizes: Mapping[str, int]) -> np.ndarray[Any, Any]:
         return np.empty(tuple([dim.evaluate(sizes) for dim in self.dims]), self.dtype)
+
+    def finish(self, result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return result
+
+
+class _Returned:
+    """How to take over a result whose size the run decides: the function writes its address and extents to a record."""
+
+    def __init__(self, type: Type) -> None:
+        self.rank, self.dtype = len(dims(type)), element(type).dtype
+
+    def allocate(self, sizes: Mapping[str, int]) -> np.ndarray[Any, Any]:
+        return np.zeros(1 + self.rank, np.int64)
+
+    def finish(self, record: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        address, *shape = map(int, record)
+        shape = [max(0, length) for length in shape]
+        memory = (ctypes.c_char * (math.prod(shape) * self.dtype.itemsize)).from_address(address)
+        weakref.finalize(memory, _free, ctypes.c_void_p(address))
+        return np.frombuffer(memoryview(memory), self.dtype).reshape(shape)
 
 
 def _readable(array: np.ndarray[Any, Any] | np.generic) -> np.ndarray[Any, Any]:

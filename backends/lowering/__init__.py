@@ -1,6 +1,6 @@
 """From scheduled terms to the loop IR; ``lower`` is the way in."""
 
-from .context import Unsupported
-from .lower import Lowered, lower
+from ...core.language import Unsupported
+from .lower import Lowered, lower, returned
 
-__all__ = ["Lowered", "Unsupported", "lower"]
+__all__ = ["Lowered", "Unsupported", "lower", "returned"]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from ...core import terms
 from ...core.dims import Dim
-from ...core.types import Type, dims, element
+from ...core.types import Type
 from ..loops import Allocate, Block, Buffer, Load, Statement, Store
 from . import nests
-from .context import ArrayRef, Context, Destinations, Environment, Operand, Unsupported
+from .context import ArrayRef, Context, Destinations, Environment, Operand
 from .private import private_accumulators
 from .rewriting import map_block
 
@@ -43,13 +43,9 @@ class Arrays(Context):
         return [self.relaid(result, layouts) for result in results]
 
     def stored(self, op: terms.Operation, type: Type, env: Environment) -> Buffer:
-        """The buffer of a generate's result; its first extent may be known during the run only."""
-        first, *rest = dims(type)
-        extents = [self.scalar(env, op.args[0]) if not first.is_static() else self.size(first)]
-        extents += [self.size(dim) for dim in rest]
-        if not first.is_static() and self.inside:
-            raise Unsupported(f"an array of type {type} inside a loop, whose size is known during the run only")
-        return Buffer(self.fresh(op.origin.name or "array"), element(type), tuple(extents))
+        """The buffer of an operation's result."""
+        self.know(op.static[0], self.scalar(env, op.args[0]))
+        return self.buffer(op.origin.name or "array", type)
 
     def enter(
         self, op: terms.Operation, env: Environment, loops: list[nests.Loop], places: list[ArrayRef]
@@ -69,11 +65,11 @@ class Arrays(Context):
 
     def block_within(self, block: terms.Block, env: Environment, places: Destinations) -> None:
         """The body of a nest, whose parameter is bound already."""
-        env, written = self.bindings(block, env, places)
+        env = self.bindings(block, env, places)
         for atom, place in zip(block.results, places, strict=True):
             value = self.atom(env, atom)
             assert place is not None
-            if not (isinstance(value, ArrayRef) and value.buffer in written):
+            if value != place:
                 self.copy(value, place)
 
     def copy(self, value: Operand, destination: ArrayRef) -> None:

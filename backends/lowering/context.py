@@ -9,16 +9,14 @@ from dataclasses import dataclass, field
 from ...core import terms
 from ...core.dims import Compound, Dim, DimAtom, Name, Opaque, index_in_range
 from ...core.environment import Env
+from ...core.language import Unsupported
 from ...core.primitive import lookup
 from ...core.types import Scalar, Type, dims, element, i64
+from ...interpreters.in_place import InPlace
 from ..loops import Allocate, Apply, Buffer, Constant, Expression, Let, Reduction, Statement, Variable
 from ..target import Target
 
 ZERO, ONE = Constant(0, i64), Constant(1, i64)
-
-
-class Unsupported(TypeError):
-    """A program that the compiler does not take, though evaluate does."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +59,8 @@ class Context(ABC):
     extents: dict[int, Dim] = field(default_factory=dict)  # loop variables by number
     values: dict[str, Expression] = field(default_factory=dict)  # what Lets stand for
     reductions: dict[str, Reduction] = field(default_factory=dict)  # by loop variable
+    places: InPlace = field(default_factory=lambda: InPlace(terms.Block((), (), (), ())))
+    run_sizes: dict[Dim, Expression] = field(default_factory=dict)  # those that the run decides, as far as in scope
 
     # The walk, which every construct goes on with
 
@@ -75,12 +75,10 @@ class Context(ABC):
         """Lower a block; its results go to the destinations, where there are any."""
 
     @abstractmethod
-    def bindings(
-        self, block: terms.Block, env: Environment, destinations: Destinations
-    ) -> tuple[Environment, set[Buffer]]:
+    def bindings(self, block: terms.Block, env: Environment, destinations: Destinations) -> Environment:
         """Lower the operations of a block; arrays that are results are written to their destination at once.
 
-        Gives the environment after them, and the buffers that were written.
+        Gives the environment after them.
         """
 
     # Names and values
@@ -96,10 +94,6 @@ class Context(ABC):
         return ArrayRef(buffer, tuple(range(len(buffer.extents))))
 
     def allocate(self, stem: str, type: Type) -> ArrayRef:
-        if any(not dim.is_static() for dim in dims(type)):
-            raise Unsupported(
-                f"an array of type {type}, whose size is known during the run only, cannot be stored here"
-            )
         buffer = self.buffer(stem, type)
         self.out.append(Allocate(buffer))
         return self.array(buffer)
@@ -131,8 +125,15 @@ class Context(ABC):
 
     # Sizes and indices
 
+    def know(self, dim: Dim, extent: Expression) -> None:
+        """Note what a size is that the run decides."""
+        if not dim.is_static():
+            self.run_sizes[dim] = extent
+
     def size(self, dim: Dim) -> Expression:
-        """The value of a static dim."""
+        """The value of a dim."""
+        if dim in self.run_sizes:
+            return self.run_sizes[dim]
         total: Expression | None = None
         for monomial, factor in dim.terms:
             product: Expression | None = None if monomial and factor == 1 else Constant(factor, i64)
@@ -150,7 +151,10 @@ class Context(ABC):
             case Compound(operator, left, right):
                 row = {"//": "floor_divide", "min": "minimum", "max": "maximum"}[operator]
                 return self.apply(row, self.size(left), self.size(right))
-        raise Unsupported("an array inside a loop has a size that is known during the run only")
+        known = self.run_sizes.get(Dim.atom(atom))
+        if known is None:
+            raise Unsupported(f"the size {atom} of an array is the extent of no loop around it or before it")
+        return known
 
     def dim(self, value: Expression) -> Dim | None:
         """An integer expression as a dim, for proofs about indices."""
@@ -209,10 +213,11 @@ class Capture:
 
     def __enter__(self) -> list[Statement]:
         self.outer, self.lowering.out = self.lowering.out, []
+        self.run_sizes = dict(self.lowering.run_sizes)
         return self.lowering.out
 
     def __exit__(self, *_: object) -> None:
-        self.lowering.out = self.outer
+        self.lowering.out, self.lowering.run_sizes = self.outer, self.run_sizes
 
 
 def zero(scalar: Scalar) -> float | int | bool:

@@ -19,11 +19,14 @@ from ...core.builder import build
 from ...core.dims import Dim, Name
 from ...core.environment import Env
 from ...core.expr import Expr
+from ...core.language import Unsupported
 from ...core.placement import to_block
 from ...core.primitive import Expansion, Primitive
-from ...core.types import dims, rank
+from ...core.types import Type, dims, rank
+from ...interpreters.in_place import InPlace
 from ...interpreters.rules import rewrite
 from ..loops import (
+    Allocate,
     Apply,
     Assign,
     Buffer,
@@ -35,15 +38,18 @@ from ..loops import (
     Let,
     Load,
     Require,
+    Return,
     Select,
     Variable,
 )
 from ..target import Target
-from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand, Unsupported, zero
+from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand, zero
 from .histograms import Histograms
 from .scans import Scans
+from .sorting import Sorting
 from .state import State
 from .survey import survey
+from .updates import Updates
 
 # A cond between scalars is a selection when both branches cost no more than this many additions.
 SELECTABLE = 60
@@ -58,12 +64,17 @@ class Lowered:
     constants: list[terms.Constant]
 
 
+def returned(type: Type) -> bool:
+    """Whether a result is returned by the function, since the run decides its size."""
+    return any(not dim.is_static() for dim in dims(type))
+
+
 def lower(block: terms.Block, name: str, target: Target, checks: bool = True) -> Lowered:
     """Lower a closed, scheduled block. Raises Unsupported for what compiled programs cannot do."""
     return _Lowering(target, checks).function(block, name)
 
 
-class _Lowering(State, Scans, Histograms):
+class _Lowering(State, Updates, Sorting, Scans, Histograms):
     """The walk: blocks, scalars and branches."""
 
     def function(self, block: terms.Block, name: str) -> Lowered:
@@ -74,15 +85,29 @@ class _Lowering(State, Scans, Histograms):
             buffer = self.buffer(binder or "argument", type)
             arguments.append(buffer)
             operands.append(self.array(buffer) if rank(type) else self.let(binder or "scalar", Load(buffer, ())))
-        results = []
-        for type in block.types:
-            if any(not dim.is_static() for dim in dims(type)):
-                raise Unsupported(f"{name}: a result of type {type}, whose size is known during the run only")
-            results.append(self.buffer("result", type))
-        self.block(block, Env(), operands, [self.array(buffer) for buffer in results])
+        self.places = InPlace(block)
+        results = [None if returned(type) else self.buffer("result", type) for type in block.types]
+        places = [None if buffer is None else self.array(buffer) for buffer in results]
+        values = self.block(block, Env(), operands, places)
+        loose = [value for value, buffer in zip(values, results, strict=True) if buffer is None]
+        for number, value in enumerate(loose):
+            assert isinstance(value, ArrayRef)
+            self.hand_over(number, value, loose[:number])
         hidden = tuple(self.constants.values())
-        function = Function(name, tuple(sizes), (*arguments, *hidden), tuple(results), tuple(self.out))
+        written = tuple([buffer for buffer in results if buffer is not None])
+        function = Function(name, tuple(sizes), (*arguments, *hidden), written, tuple(self.out), len(loose))
         return Lowered(function, self.failures, list(self.constants))
+
+    def hand_over(self, number: int, value: ArrayRef, before: Sequence[Operand]) -> None:
+        """Return an array of a size that the run decides: as it is, or a copy where it is not the only one there."""
+        buffer = value.buffer
+        plain = value == self.array(buffer) and not any(isinstance(b, ArrayRef) and b.buffer == buffer for b in before)
+        if not (plain and Allocate(buffer) in self.out):
+            extents = tuple([value.extent(axis) for axis in range(len(value.order) - len(value.prefix))])
+            buffer = Buffer(self.fresh("returned"), buffer.scalar, extents)
+            self.out.append(Allocate(buffer))
+            self.copy(value, self.array(buffer))
+        self.out.append(Return(number, buffer))
 
     # Blocks
 
@@ -90,38 +115,54 @@ class _Lowering(State, Scans, Histograms):
         self, block: terms.Block, env: Environment, arguments: Sequence[Operand], destinations: Destinations
     ) -> list[Operand]:
         """Lower a block; its results go to the destinations, where there are any."""
-        env, wanted = self.bindings(block, env.enter(arguments), destinations)
+        env = self.bindings(block, env.enter(arguments), destinations)
         results = []
         for atom, destination in zip(block.results, destinations, strict=True):
             value = self.atom(env, atom)
-            if destination is not None and not (isinstance(value, ArrayRef) and value.buffer in wanted):
+            if destination is not None and value != destination:
                 self.copy(value, destination)
-            elif destination is not None:
-                wanted.discard(destination.buffer)
             results.append(value)
         return results
 
-    def bindings(
-        self, block: terms.Block, env: Environment, destinations: Destinations
-    ) -> tuple[Environment, set[Buffer]]:
+    def bindings(self, block: terms.Block, env: Environment, destinations: Destinations) -> Environment:
         """Lower the operations of a block; arrays that are results are written to their destination at once."""
-        total = len(block.binders) + sum(len(binding.types) for binding in block.bindings)
+        direct = self.direct(block, destinations)
+        level = len(block.binders)
+        for binding in block.bindings:
+            own = [direct.get(level + k) for k in range(len(binding.types))]
+            env = env.extend(self.operation(binding, env, own))
+            level += len(binding.types)
+        return env
+
+    def direct(self, block: terms.Block, destinations: Destinations) -> dict[int, ArrayRef]:
+        """By level: the destination that an array of a block is for.
+
+        An array whose memory a later one takes is made where the later one shall be.
+        """
+        level = len(block.binders) + sum(len(binding.types) for binding in block.bindings)
         direct: dict[int, ArrayRef] = {}
         for atom, destination in zip(block.results, destinations, strict=True):
             if isinstance(atom, terms.Variable) and destination is not None and rank(atom.type):
-                direct.setdefault(total - 1 - atom.index, destination)
-        level = len(block.binders)
-        written: set[Buffer] = set()
-        for binding in block.bindings:
-            own = [direct.get(level + k) for k in range(len(binding.types))]
-            written.update([destination.buffer for destination in own if destination is not None])
-            env = env.extend(self.operation(binding, env, own))
-            level += len(binding.types)
-        return env, written
+                direct.setdefault(level - 1 - atom.index, destination)
+        for binding in reversed(block.bindings):
+            level -= len(binding.types)
+            for k, operand in enumerate(self.updated(binding)):
+                place = direct.get(level + k)
+                if place is not None and isinstance(operand, terms.Variable) and level - 1 - operand.index >= 0:
+                    direct.setdefault(level - 1 - operand.index, place)
+        return direct
+
+    def updated(self, op: terms.Operation) -> list[terms.Atom | None]:
+        """For each result, the operand whose memory it takes."""
+        first = {"scatter": len(op.args) - len(op.types), "loop": 1}.get(op.op, 0)
+        taken = self.places.of(op).taken if op.op != "cond" else ()
+        return [op.args[first + k] if take else None for k, take in enumerate(taken)]
 
     # Operations
 
     def operation(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
+        if op.static and isinstance(op.static[0], Dim):
+            self.know(op.static[0], self.scalar(env, op.args[0]))
         match op.op:
             case "primitive":
                 return [self.primitive(op.static[0], [self.scalar(env, a) for a in op.args], op.origin.name)]
@@ -143,6 +184,12 @@ class _Lowering(State, Scans, Histograms):
                 return self.histogram(op, env, destinations)
             case "loop":
                 return self.loop(op, env, destinations)
+            case "while":
+                return self.while_loop(op, env, destinations)
+            case "scatter":
+                return self.scatter(op, env, destinations)
+            case "argsort":
+                return [self.argsort(op, env, destinations[0])]
             case "accumulate":
                 return self.accumulate(op, env, destinations)
             case "add_to":
@@ -195,9 +242,10 @@ class _Lowering(State, Scans, Histograms):
     def cond(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
         """A selection where both branches are cheap scalars; else statements, arrays going to destinations."""
         test = self.scalar(env, op.args[0])
+        kept = self.places.of(op).taken or (False,) * len(op.types)
         places = [
-            (destination or self.allocate("chosen", type)) if rank(type) else None
-            for type, destination in zip(op.types, destinations, strict=True)
+            (destination or self.allocate("chosen", type)) if rank(type) and not keep else None
+            for type, destination, keep in zip(op.types, destinations, kept, strict=True)
         ]
         branches = []
         for block in op.blocks:
@@ -219,5 +267,9 @@ class _Lowering(State, Scans, Histograms):
         then.extend([Assign(name.name, a) for name, (a, _) in zip(chosen, pairs, strict=True)])
         orelse.extend([Assign(name.name, b) for name, (_, b) in zip(chosen, pairs, strict=True)])
         self.out.append(If(test, tuple(then), tuple(orelse)))
+        assert not any(keep and a != b for keep, a, b in zip(kept, then_results, else_results, strict=True))
         scalars = iter(chosen)
-        return [place if place is not None else next(scalars) for place in places]
+        return [
+            place if place is not None else value if isinstance(value, ArrayRef) else next(scalars)
+            for place, value in zip(places, then_results, strict=True)
+        ]

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ...core.primitive import lookup
-from ...core.types import bool_, i64
+from ...core.primitive import Libm, lookup
+from ...core.types import bool_, f64, i64
 from ..loops import (
     Allocate,
     Apply,
@@ -32,8 +32,9 @@ from ..loops import (
     Statement,
     Store,
     Variable,
+    walk,
 )
-from ..loops_walk import inside
+from ..loops_walk import expressions, inside
 from ..target import Target
 from .rewriting import read_packed
 from .survey import DEPTH_WEIGHT, Access, Survey, survey
@@ -242,7 +243,7 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
         statements.extend(_chunked(lane, body, choice.strip, nest, grain_of(work, [*extents, *_inner(found)])))
         return Built(statements, layouts)
     if lane is not None:
-        body = (For(lane.variable.name, lane.extent, "lanes", body, _fitting(choice.strip, lane.extent)),)
+        body = (_lanes(lane, body, choice.strip, nest.target.lanes(f64)),)
     for k, loop in reversed(list(enumerate(rest))):
         if k == 0 and nest.parallel and nest.target.parallel:
             others = [other.extent for other in nest.loops if other is not loop]
@@ -254,11 +255,23 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
     return Built(statements, layouts)
 
 
-def _fitting(strip: int, extent: Expression) -> int:
-    """The strip, or a small extent that fills narrower vectors, so that no lane is ever off."""
-    if isinstance(extent, Constant) and 1 < extent.value < strip and extent.value & (extent.value - 1) == 0:
-        return int(extent.value)
-    return strip
+def _lanes(loop: Loop, body: Block, strip: int, register: int) -> For:
+    """A loop of lanes; where its extent is small and known, such that no lane is ever off.
+
+    What is written with lanes off is slow to read again, as an operator on small matrices does.
+    """
+    extent = loop.extent.value if isinstance(loop.extent, Constant) else 0
+    if 1 < extent < strip and extent & (extent - 1) == 0:
+        strip = int(extent)
+    elif 1 < extent < register and not _calls(body):
+        return For(loop.variable.name, loop.extent, "sequential", body)
+    return For(loop.variable.name, loop.extent, "lanes", body, strip)
+
+
+def _calls(body: Block) -> bool:
+    """Whether a body calls functions of the C library, which have vector versions."""
+    parts = [part for statement in walk(body) for whole in expressions(statement) for part in inside(whole)]
+    return any(isinstance(part, Apply) and isinstance(part.primitive.llvm, Libm) for part in parts)
 
 
 def _inner(found: Survey) -> list[Expression]:

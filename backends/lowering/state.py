@@ -1,88 +1,188 @@
-"""State and effects: sequential loops, accumulators and their updates."""
+"""Sequential loops, for and while: their scalars are variables, their arrays stay in memory and are never copied.
+
+Where a next state is, is known beforehand (``interpreters/in_place.py``). A state that is updated where it is needs
+no more than its memory. States of which some are new in every iteration, or which change places, share a *pool*, one
+buffer of several slots, and variables that say who is in which; an iteration ends by exchanging these numbers:
+
+    u = loop t < steps with u: for i < n: u[i-1] + u[i+1]
+
+    pool: f64[2, n];  now, free = 0, 1
+    for t < steps
+      for i < n
+        pool[free, i] = pool[now, i-1] + pool[now, i+1]
+      now, free = free, now
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from ...core import terms
-from ...core.types import Type, dims, rank
-from ..loops import Allocate, Assign, Buffer, Declare, Expression, For, If, Load, Store, Variable
+from ...core.types import Type, element, i64, rank
+from ..loops import Allocate, Assign, Buffer, Constant, Declare, Expression, For, Statement, Variable, While
 from .arrays import Arrays
-from .context import ZERO, ArrayRef, Destinations, Environment, Operand
+from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
+
+
+@dataclass
+class _Pool:
+    """States that change places, and where new ones go: the numbers of their slots are variables."""
+
+    buffer: Buffer
+    members: list[int]  # the states
+    fresh: list[int]  # those of which an iteration makes a new one
+    slots: dict[int, Variable]  # by member: where it is
+    free: list[Variable]
+
+
+@dataclass
+class _Inside:
+    """A state in an iteration: its values, where new ones go, and the present numbers of slots."""
+
+    values: list[Operand]
+    places: list[ArrayRef | None]
+    slots: dict[int, Expression]  # by state
+    free: dict[int, Expression]  # by state that is made anew
 
 
 class State(Arrays):
-    """The lowering of loop, accumulate and add_to."""
+    """The lowering of loop and while."""
 
     def loop(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
-        """A sequential loop: scalars of the state are variables, arrays are written anew and copied back."""
+        """A loop of so many iterations, whose outputs are written as they come."""
         count = len(op.args) - 1
-        body = op.blocks[0]
         extent = self.scalar(env, op.args[0])
-        state: list[Operand] = []
-        following: list[ArrayRef | None] = []
-        results: list[Operand] = []
-        for k in range(count):
-            initial, type = self.atom(env, op.args[1 + k]), op.types[k]
-            if isinstance(initial, ArrayRef):
-                place = destinations[k] or self.allocate("state", type)
-                self.copy(initial, place)
-                state.append(place)
-                following.append(self.allocate("next", type))
-                results.append(place)
-            else:
-                name = self.fresh("state")
-                self.out.append(Declare(name, initial))
-                state.append(Variable(name, initial.type))
-                following.append(None)
-                results.append(Variable(name, initial.type))
+        states = _States(self, op, 1, env, destinations)
         outputs = [
-            destination or self.array(self.output(op, type, env))
+            destination or self.output(op, type, env)
             for type, destination in zip(op.types[count:], destinations[count:], strict=True)
         ]
+        body = op.blocks[0]
         variable = self.loop_variable(body.names[0], op.static[0])
         with self.captured() as statements:
-            current = [s if isinstance(s, ArrayRef) else self.frozen(s) for s in state]
-            places = [*following, *[output.at(variable) for output in outputs]]
-            after = self.block(body, env, [variable, *current], places)
-            for old, new, written in zip(state, after, following, strict=False):
-                if isinstance(old, ArrayRef):
-                    assert written is not None
-                    self.copy(written, old)
-                elif isinstance(old, Variable) and not isinstance(new, ArrayRef):
-                    self.out.append(Assign(old.name, new))
+            inside = states.enter()
+            places = [*inside.places, *[output.at(variable) for output in outputs]]
+            states.leave(inside, self.block(body, env, [variable, *inside.values], places))
         self.out.append(For(variable.name, extent, "sequential", tuple(statements)))
-        finals = [self.frozen(r) if isinstance(r, Variable) else r for r in results]
-        return [*finals, *outputs]
+        return [*states.results(), *outputs]
 
-    def output(self, op: terms.Operation, type: Type, env: Environment) -> Buffer:
+    def output(self, op: terms.Operation, type: Type, env: Environment) -> ArrayRef:
         buffer = self.stored(op, type, env)
         self.out.append(Allocate(buffer))
-        return buffer
+        return self.array(buffer)
 
-    def accumulate(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
-        """Accumulators are arrays that updates are added to, in place."""
-        count = len(op.args)
-        finals: list[ArrayRef] = []
-        for k in range(count):
-            place = destinations[k] or self.allocate("accumulator", op.types[k])
-            self.copy(self.atom(env, op.args[k]), place)
-            finals.append(place)
-        results = self.block(op.blocks[0], env, finals, destinations[count:])
-        values: list[Operand] = []
-        for final, type in zip(finals, op.types, strict=False):
-            values.append(final if rank(type) else self.let("t", Load(final.buffer, final.place(()))))
-        return [*values, *results]
+    def while_loop(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
+        """As long as the test holds; the trips are counted."""
+        states = _States(self, op, 0, env, destinations)
+        trips = Variable(self.fresh("trips"), i64)
+        self.out.append(Declare(trips.name, ZERO))
+        with self.captured() as head:
+            inside = states.enter()
+            (test,) = self.block(op.blocks[0], env, inside.values, [None])
+            assert not isinstance(test, ArrayRef)
+            test = self.let("test", test)
+        with self.captured() as body:
+            states.leave(inside, self.block(op.blocks[1], env, inside.values, inside.places))
+            self.out.append(Assign(trips.name, self.apply("add", trips, ONE)))
+        self.out.append(While(tuple(head), test, tuple(body)))
+        return [*states.results(), self.frozen(trips)]
 
-    def add_to(self, op: terms.Operation, env: Environment) -> None:
-        """An update; one that is not proved in range is tested, and outside it has no effect."""
-        target, value = self.atom(env, op.args[0]), self.scalar(env, op.args[1])
-        assert isinstance(target, ArrayRef)
-        indices = [self.scalar(env, a) for a in op.args[2:]]
-        place = target.place(indices)
-        update = Store(target.buffer, place, self.apply("add", Load(target.buffer, place), value))
-        inside: Expression | None = None
-        for axis, index in enumerate(indices):
-            if not self.proved(index, dims(op.args[0].type)[axis]):
-                below = self.apply("less", index, target.extent(axis))
-                fits = self.apply("logical_and", self.apply("less_equal", ZERO, index), below)
-                inside = fits if inside is None else self.apply("logical_and", inside, fits)
-        self.out.append(update if inside is None else If(inside, (update,), ()))
+
+class _States:
+    """The states of one loop."""
+
+    def __init__(
+        self, lowering: State, op: terms.Operation, first: int, env: Environment, destinations: Destinations
+    ) -> None:
+        self.lowering = lowering
+        count = len(op.args) - first
+        self.types = op.types[:count]
+        places = lowering.places.of(op)
+        self.sources = places.sources or (None,) * count
+        self.held: dict[int, Operand] = {}  # variables of scalars, and the memory of arrays that stay where they are
+        self.pools: list[_Pool] = []
+        initials = [lowering.atom(env, arg) for arg in op.args[first:]]
+        for k, (initial, type) in enumerate(zip(initials, self.types, strict=True)):
+            if not isinstance(initial, ArrayRef):
+                variable = Variable(lowering.fresh("state"), initial.type)
+                lowering.out.append(Declare(variable.name, initial))
+                self.held[k] = variable
+            elif self.sources[k] == k:
+                place = initial if places.taken[k] else destinations[k] or lowering.allocate("state", type)
+                if place != initial:
+                    lowering.copy(initial, place)
+                self.held[k] = place
+        for members in _cycles([k for k, type in enumerate(self.types) if rank(type)], self.sources):
+            if members[0] not in self.held:
+                self.pools.append(self.pool(members, initials))
+
+    def pool(self, members: list[int], initials: Sequence[Operand]) -> _Pool:
+        lowering = self.lowering
+        like = lowering.buffer("states", self.types[members[0]])
+        fresh = [k for k in members if self.sources[k] is None]
+        slots = Constant(len(members) + len(fresh), i64)
+        pool = _Pool(Buffer(like.name, element(self.types[members[0]]), (slots, *like.extents)), members, fresh, {}, [])
+        lowering.out.append(Allocate(pool.buffer))
+        for number, k in enumerate((*members, *fresh)):
+            variable = Variable(lowering.fresh("slot"), i64)
+            lowering.out.append(Declare(variable.name, Constant(number, i64)))
+            if number < len(members):
+                pool.slots[k] = variable
+                lowering.copy(initials[k], lowering.array(pool.buffer).at(Constant(number, i64)))
+            else:
+                pool.free.append(variable)
+        return pool
+
+    def enter(self) -> _Inside:
+        """The states in an iteration."""
+        frozen = self.lowering.frozen
+        values: dict[int, Operand] = {}
+        for k, held in self.held.items():
+            values[k] = held if isinstance(held, ArrayRef) else frozen(held)
+        inside = _Inside([], [None] * len(self.types), {}, {})
+        for pool in self.pools:
+            whole = self.lowering.array(pool.buffer)
+            for k in pool.members:
+                inside.slots[k] = frozen(pool.slots[k])
+                values[k] = whole.at(inside.slots[k])
+            for k, variable in zip(pool.fresh, pool.free, strict=True):
+                inside.free[k] = frozen(variable)
+                inside.places[k] = whole.at(inside.free[k])
+        inside.values = [values[k] for k in range(len(self.types))]
+        return inside
+
+    def leave(self, inside: _Inside, after: Sequence[Operand]) -> None:
+        """The end of an iteration, which made the next states."""
+        assign: list[Statement] = []
+        for k, held in self.held.items():
+            value = after[k]
+            if isinstance(held, Variable) and not isinstance(value, ArrayRef):
+                assign.append(Assign(held.name, value))
+            else:
+                assert held == value
+        for pool in self.pools:
+            for k in pool.members:
+                source = self.sources[k]
+                assert source is None or after[k] == inside.values[source]
+                assign.append(Assign(pool.slots[k].name, inside.free[k] if source is None else inside.slots[source]))
+            left = [inside.slots[k] for k in pool.members if k not in self.sources]
+            assign.extend([Assign(variable.name, slot) for variable, slot in zip(pool.free, left, strict=True)])
+        self.lowering.out.extend(assign)
+
+    def results(self) -> list[Operand]:
+        """The final states."""
+        final = self.enter()
+        return final.values
+
+
+def _cycles(states: Sequence[int], sources: Sequence[int | None]) -> list[list[int]]:
+    """The states in groups: those that change places with each other."""
+    group = {k: [k] for k in states}
+    for k in states:
+        source = sources[k]
+        if source is not None and group[k] is not group[source]:
+            group[k].extend(group[source])
+            for member in group[source]:
+                group[member] = group[k]
+    return [members for k, members in group.items() if members[0] == k]

@@ -1,0 +1,299 @@
+"""Argsort: a stable merge sort of keys and their places, from the bottom up.
+
+Chunks are sorted on their own, runs by insertion and then in merges of doubling width; so far, chunks are independent.
+Then sorted stretches of doubling width are merged, each chunk of the output by itself: where it begins in the two
+stretches is found by bisection (the merge path of Odeh et al. 2012). Everything is done between two copies, of keys
+and of places, since a merge is not in place. A merge goes on at both ends at once: neither of its two chains
+of loads and comparisons waits for the other.
+
+The order is NumPy's: equal keys keep their order, NaN comes last, and is equal to itself.
+
+It is written in the loop IR, not called from a library: so it is the same on all targets, inside parallel loops
+it works in the memory of its thread, and its chunks go to threads like those of every other loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...core import terms
+from ...core.types import i64
+from ..loops import (
+    Allocate,
+    Assign,
+    Buffer,
+    Constant,
+    Declare,
+    Expression,
+    For,
+    Kind,
+    Load,
+    Select,
+    Statement,
+    Store,
+    Variable,
+    While,
+)
+from .arrays import Arrays
+from .context import ONE, ZERO, ArrayRef, Environment
+
+# Elements that are sorted by insertion.
+RUN = 16
+# Elements of a chunk: keys and places, twice, stay in the cache of a core.
+CHUNK = 4096
+# Chunks of a merge that are worth a thread's attention.
+MERGES = 4
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """Two copies of the keys and their places; element i is at i + 1, so that there is one before and one after."""
+
+    keys: Buffer
+    places: Buffer
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Where something begins and ends."""
+
+    begin: Expression
+    end: Expression
+
+
+class Sorting(Arrays):
+    """The lowering of argsort."""
+
+    def argsort(self, op: terms.Operation, env: Environment, destination: ArrayRef | None) -> ArrayRef:
+        array = self.atom(env, op.args[0])
+        assert isinstance(array, ArrayRef)
+        result = destination or self.allocate("order", op.types[0])
+        length = self.let("length", array.extent(0))
+        room = (Constant(2, i64), self.apply("add", length, Constant(2, i64)))
+        copies = _Copies(Buffer(self.fresh("keys"), array.buffer.scalar, room), Buffer(self.fresh("places"), i64, room))
+        self.out.extend([Allocate(copies.keys), Allocate(copies.places)])
+        parallel: Kind = "parallel" if self.inside == 0 and self.target.parallel else "sequential"
+        chunks = self.let("chunks", self._up(length, Constant(CHUNK, i64)))
+        chunk = Variable(self.fresh("chunk"), i64)
+        with self.captured() as body:
+            self._sort_chunk(copies, array, self._bounds(chunk, length), length)
+        self.out.append(For(chunk.name, chunks, parallel, tuple(body), grain=ONE if parallel == "parallel" else None))
+        width, slot = self._widths(self.apply("minimum", length, Constant(CHUNK, i64)), Constant(RUN, i64), ZERO)
+
+        def level(width: Expression, slot: Expression) -> None:
+            block = Variable(self.fresh("block"), i64)
+            with self.captured() as body:
+                self._merge_block(copies, self._bounds(block, length), width, length, slot)
+            grain = Constant(MERGES, i64) if parallel == "parallel" else None
+            self.out.append(For(block.name, chunks, parallel, tuple(body), grain=grain))
+
+        width, slot = self._widths(length, self.apply("maximum", width, Constant(CHUNK, i64)), slot, level)
+        i = Variable(self.fresh("i"), i64)
+        place = Load(copies.places, (slot, self.apply("add", i, ONE)))
+        store = Store(result.buffer, result.place([i]), place)
+        self.out.append(For(i.name, length, "lanes", (store,), self.target.lanes(i64)))
+        return result
+
+    # Widths that double, between two copies
+
+    def _widths(
+        self,
+        length: Expression,
+        first: Expression,
+        slot: Expression,
+        level: Callable[[Expression, Expression], None] = lambda width, slot: None,
+    ) -> tuple[Expression, Expression]:
+        """Merge stretches of doubling width until one is the whole: that width, and in which copy it is."""
+        width, now = Variable(self.fresh("width"), i64), Variable(self.fresh("slot"), i64)
+        self.out.extend([Declare(width.name, first), Declare(now.name, slot)])
+        with self.captured() as body:
+            present = self.frozen(width)
+            level(present, self.frozen(now))
+            self.out.append(Assign(width.name, self.apply("add", present, present)))
+            self.out.append(Assign(now.name, self.apply("subtract", ONE, now)))
+        self.out.append(While((), self.apply("less", width, length), tuple(body)))
+        return self.frozen(width), self.frozen(now)
+
+    def _up(self, length: Expression, part: Expression) -> Expression:
+        """How many parts of a length, rounded up."""
+        rounded = self.apply("add", length, self.apply("subtract", part, ONE))
+        return self.apply("floor_divide", rounded, part)
+
+    def _bounds(self, number: Expression, length: Expression) -> _Stretch:
+        begin = self.let("begin", self.apply("add", self.apply("multiply", number, Constant(CHUNK, i64)), ONE))
+        end = self.apply("minimum", self.apply("add", begin, Constant(CHUNK, i64)), self.apply("add", length, ONE))
+        return _Stretch(begin, self.let("end", end))
+
+    # Chunks
+
+    def _sort_chunk(self, copies: _Copies, array: ArrayRef, chunk: _Stretch, length: Expression) -> None:
+        count = self.let("count", self.apply("subtract", chunk.end, chunk.begin))
+        i = Variable(self.fresh("i"), i64)
+        at = self.apply("add", chunk.begin, i)
+        source = self.apply("subtract", at, ONE)
+        fill: tuple[Statement, ...] = (
+            Store(copies.keys, (ZERO, at), Load(array.buffer, array.place([source]))),
+            Store(copies.places, (ZERO, at), source),
+        )
+        self.out.append(For(i.name, count, "lanes", fill, self.target.lanes(i64)))
+        run = Variable(self.fresh("run"), i64)
+        with self.captured() as body:
+            self._insert(copies, self._part(chunk, run, Constant(RUN, i64)))
+        self.out.append(For(run.name, self._up(count, Constant(RUN, i64)), "sequential", tuple(body)))
+
+        def level(width: Expression, slot: Expression) -> None:
+            pair = Variable(self.fresh("pair"), i64)
+            both = self.let("both", self.apply("add", width, width))
+            with self.captured() as body:
+                whole = self._part(chunk, pair, both)
+                middle = self.apply("minimum", self.apply("add", whole.begin, width), whole.end)
+                middle = self.let("middle", middle)
+                halves = _Stretch(whole.begin, middle), _Stretch(middle, whole.end)
+                self._merge(copies, *halves, whole.begin, slot)
+            self.out.append(For(pair.name, self._up(count, both), "sequential", tuple(body)))
+
+        # As many levels as in a full chunk, unless there is none: all chunks end in the same copy.
+        self._widths(self.apply("minimum", length, Constant(CHUNK, i64)), Constant(RUN, i64), ZERO, level)
+
+    def _part(self, whole: _Stretch, number: Expression, size: Expression) -> _Stretch:
+        begin = self.let("begin", self.apply("add", whole.begin, self.apply("multiply", number, size)))
+        return _Stretch(begin, self.let("end", self.apply("minimum", self.apply("add", begin, size), whole.end)))
+
+    def _insert(self, copies: _Copies, run: _Stretch) -> None:
+        """Insert each element of a run into those before it."""
+        i, at = Variable(self.fresh("i"), i64), Variable(self.fresh("at"), i64)
+        with self.captured() as body:
+            start = self.let("start", self.apply("add", self.apply("add", run.begin, ONE), i))
+            key, place = (self.let("held", each) for each in self._element(copies, ZERO, start))
+            self.out.append(Declare(at.name, start))
+            with self.captured() as head:
+                before = self.let("before", self.apply("subtract", at, ONE))
+                other, other_place = self._element(copies, ZERO, before)
+                more = self.apply("less_equal", run.begin, before)
+                test = self.let("test", self.apply("logical_and", more, self._precedes(key, other)))
+            shift = (*self._put(copies, ZERO, at, other, other_place), Assign(at.name, before))
+            self.out.append(While(tuple(head), test, shift))
+            self.out.extend(self._put(copies, ZERO, at, key, place))
+        count = self.apply("subtract", self.apply("subtract", run.end, run.begin), ONE)
+        self.out.append(For(i.name, count, "sequential", tuple(body)))
+
+    # Merges
+
+    def _merge_block(
+        self, copies: _Copies, block: _Stretch, width: Expression, length: Expression, slot: Expression
+    ) -> None:
+        """Write a block of what comes of merging stretches of a width."""
+        both = self.let("both", self.apply("add", width, width))
+        offset = self.apply("subtract", block.begin, ONE)
+        pair = self.apply("multiply", self.apply("floor_divide", offset, both), both)
+        left = self.let("left", self.apply("add", pair, ONE))
+        last = self.apply("add", length, ONE)
+        middle = self.let("middle", self.apply("minimum", self.apply("add", left, width), last))
+        right = self.let("right", self.apply("minimum", self.apply("add", left, both), last))
+        first, second = _Stretch(left, middle), _Stretch(middle, right)
+        begin = self._split(copies, first, second, block.begin, slot)
+        end = self._split(copies, first, second, block.end, slot)
+        lower = _Stretch(begin, end)
+        upper = _Stretch(*[self._other(first, second, at, i) for at, i in ((block.begin, begin), (block.end, end))])
+        self._merge(copies, lower, upper, block.begin, slot)
+
+    def _other(self, first: _Stretch, second: _Stretch, at: Expression, i: Expression) -> Expression:
+        """Where the second stretch is split, when the first is at ``i`` for the output at ``at``."""
+        return self.let("other", self.apply("subtract", self.apply("add", at, second.begin), i))
+
+    def _split(
+        self, copies: _Copies, first: _Stretch, second: _Stretch, at: Expression, slot: Expression
+    ) -> Expression:
+        """Up to where the first stretch has gone into the output when the output has come to ``at``."""
+        low, high = Variable(self.fresh("low"), i64), Variable(self.fresh("high"), i64)
+        size = self.apply("subtract", second.end, second.begin)
+        self.out.append(Declare(low.name, self.apply("maximum", first.begin, self.apply("subtract", at, size))))
+        self.out.append(Declare(high.name, self.apply("minimum", at, first.end)))
+        with self.captured() as body:
+            i = self.let("i", self.apply("floor_divide", self.apply("add", low, high), Constant(2, i64)))
+            j = self.let("j", self.apply("subtract", self._other(first, second, at, i), ONE))
+            key, _ = self._element(copies, slot, i)
+            other, _ = self._element(copies, slot, j)
+            later = self.let("later", self._precedes(other, key))
+            self.out.append(Assign(high.name, Select(later, i, high, i64)))
+            self.out.append(Assign(low.name, Select(later, low, self.apply("add", i, ONE), i64)))
+        self.out.append(While((), self.apply("less", low, high), tuple(body)))
+        return self.frozen(low)
+
+    def _merge(self, copies: _Copies, first: _Stretch, second: _Stretch, target: Expression, slot: Expression) -> None:
+        """Merge two stretches into the other copy, from both ends to the middle."""
+        to = self.let("to", self.apply("subtract", ONE, slot))
+        sizes = [self.apply("subtract", each.end, each.begin) for each in (first, second)]
+        count = self.let("count", self.apply("add", *sizes))
+        i, j, k, l = (Variable(self.fresh(stem), i64) for stem in "ijkl")
+        ends = zip((i, j, k, l), (first.begin, second.begin, first.end, second.end), strict=True)
+        self.out.extend([Declare(variable.name, at) for variable, at in ends])
+
+        def from_below(at: Expression) -> None:
+            a, b = self.frozen(i), self.frozen(j)
+            (key, _), (other, _) = (self._element(copies, slot, each) for each in (a, b))
+            exhausted = self.apply("less_equal", first.end, a)
+            chosen = self.apply("logical_or", exhausted, self._precedes(other, key))
+            right = self.let("right", self.apply("logical_and", self.apply("less", b, second.end), chosen))
+            self._take(copies, slot, to, right, (b, other), (a, key), self.apply("add", target, at))
+            self.out.append(Assign(i.name, Select(right, a, self.apply("add", a, ONE), i64)))
+            self.out.append(Assign(j.name, Select(right, self.apply("add", b, ONE), b, i64)))
+
+        def from_above(at: Expression) -> None:
+            a, b = (self.let("before", self.apply("subtract", each, ONE)) for each in (k, l))
+            (key, _), (other, _) = (self._element(copies, slot, each) for each in (a, b))
+            exhausted = self.apply("less", b, second.begin)
+            chosen = self.apply("logical_or", exhausted, self._precedes(other, key))
+            left = self.let("left", self.apply("logical_and", self.apply("less_equal", first.begin, a), chosen))
+            last = self.apply("subtract", self.apply("add", target, count), ONE)
+            self._take(copies, slot, to, left, (a, key), (b, other), self.apply("subtract", last, at))
+            self.out.append(Assign(k.name, Select(left, a, k, i64)))
+            self.out.append(Assign(l.name, Select(left, l, b, i64)))
+
+        step = Variable(self.fresh("step"), i64)
+        half = self.let("half", self.apply("floor_divide", count, Constant(2, i64)))
+        with self.captured() as body:
+            from_below(step)
+            from_above(step)
+        self.out.append(For(step.name, half, "sequential", tuple(body)))
+        with self.captured() as middle:
+            from_below(half)
+        odd = self.apply("subtract", count, self.apply("add", half, half))
+        self.out.append(For(self.fresh("step"), odd, "sequential", tuple(middle)))
+
+    def _take(
+        self,
+        copies: _Copies,
+        slot: Expression,
+        to: Expression,
+        test: Expression,
+        then: tuple[Expression, Expression],
+        orelse: tuple[Expression, Expression],
+        at: Expression,
+    ) -> None:
+        """Move one of two elements, each of which is an index and a key."""
+        source = self.let("source", Select(test, then[0], orelse[0], i64))
+        key = Select(test, then[1], orelse[1], copies.keys.scalar)
+        self.out.extend(self._put(copies, to, at, key, Load(copies.places, (slot, source))))
+
+    # Elements
+
+    def _element(self, copies: _Copies, slot: Expression, at: Expression) -> tuple[Expression, Expression]:
+        key = self.let("key", Load(copies.keys, (slot, at)))
+        return key, Load(copies.places, (slot, at))
+
+    def _put(
+        self, copies: _Copies, slot: Expression, at: Expression, key: Expression, place: Expression
+    ) -> tuple[Statement, ...]:
+        return Store(copies.keys, (slot, at), key), Store(copies.places, (slot, at), place)
+
+    def _precedes(self, a: Expression, b: Expression) -> Expression:
+        """Whether a key comes strictly before another."""
+        match a.type.kind:
+            case "bool":
+                return self.apply("logical_and", b, self.apply("logical_not", a))
+            case "float":
+                number = self.apply("equal", a, a)
+                return self.apply("logical_and", number, self.apply("logical_not", self.apply("less_equal", b, a)))
+        return self.apply("less", a, b)

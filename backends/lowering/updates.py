@@ -1,0 +1,118 @@
+"""Updates of arrays: scatter, and accumulators with what is added to them.
+
+Both write into memory that holds the old array: the old array's own where nothing reads it later
+(``interpreters/in_place.py``), else a copy. A write that is not proved in range is tested, and outside has no effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...core import terms
+from ...core.dims import Dim, Opaque
+from ...core.types import Type, dims, rank
+from ..loops import Block, Expression, For, If, Load, Statement, Store
+from . import nests
+from .arrays import Arrays
+from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
+
+
+class Updates(Arrays):
+    """The lowering of scatter, accumulate and add_to."""
+
+    def scatter(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
+        """Writes in order, or, where no two meet, a nest of parallel loops."""
+        unique, count = op.static
+        targets = self.targets(op, op.args[count:], env, destinations)
+        element = op.blocks[0]
+        loops: list[nests.Loop] = []
+        variables: list[Operand] = []
+        for atom, name in zip(op.args[:count], element.names, strict=True):
+            extent = self.scalar(env, atom)
+            if extent == ONE:
+                variables.append(ZERO)
+                continue
+            number = self.dim(extent) or Dim.atom(Opaque(-1_000_000 - self.counter))
+            loops.append(nests.Loop(self.loop_variable(name, number), extent))
+            variables.append(loops[-1].variable)
+        with self.captured() as statements:
+            self.inside += bool(unique and loops)
+            results = self.block(element, env, variables, [None] * len(element.results))
+            self.write_at(results[: -len(targets)], results[-len(targets) :], targets, op)
+            self.inside -= bool(unique and loops)
+        if not loops:
+            self.out.extend(statements)
+        elif unique:
+            self.nest(loops, tuple(statements), set())
+        else:
+            body: Block = tuple(statements)
+            for loop in reversed(loops):
+                body = (For(loop.variable.name, loop.extent, "sequential", body),)
+            self.out.extend(body)
+        return list(targets)
+
+    def targets(
+        self, op: terms.Operation, olds: Sequence[terms.Atom], env: Environment, destinations: Destinations
+    ) -> list[ArrayRef]:
+        """Where old values are that are to be updated: where they were, or in memory of their own."""
+        taken = self.places.of(op).taken or (False,) * len(olds)
+        made = []
+        for atom, destination, take in zip(olds, destinations, taken, strict=False):
+            old = self.atom(env, atom)
+            place = old if take else destination or self.allocate("updated", atom.type)
+            assert isinstance(place, ArrayRef)
+            if place != old:
+                self.copy(old, place)
+            made.append(place)
+        return made
+
+    def write_at(
+        self, indices: Sequence[Operand], values: Sequence[Operand], targets: Sequence[ArrayRef], op: terms.Operation
+    ) -> None:
+        """Write the values of one iteration at their place."""
+        place = [index for index in indices if not isinstance(index, ArrayRef)]
+        with self.captured() as stores:
+            for value, target in zip(values, targets, strict=True):
+                for index in place:
+                    target = target.at(index)
+                self.copy(value, target)
+        self.within(place, op.types[0], targets[0], stores)
+
+    def within(self, indices: Sequence[Expression], type: Type, target: ArrayRef, stores: Sequence[Statement]) -> None:
+        """Emit stores, for when the indices are in range of the first axes of an array."""
+        inside: Expression | None = None
+        for axis, index in enumerate(indices):
+            if not self.proved(index, dims(type)[axis]):
+                below = self.apply("less", index, target.extent(axis))
+                fits = self.apply("logical_and", self.apply("less_equal", ZERO, index), below)
+                inside = fits if inside is None else self.apply("logical_and", inside, fits)
+        self.out.extend(stores if inside is None else [If(inside, tuple(stores), ())])
+
+    # Accumulators
+
+    def accumulate(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
+        """Accumulators are arrays that updates are added to, in place."""
+        count = len(op.args)
+        finals: list[ArrayRef] = []
+        taken = self.places.of(op).taken or (False,) * count
+        for k in range(count):
+            initial = self.atom(env, op.args[k])
+            place = initial if taken[k] else destinations[k] or self.allocate("accumulator", op.types[k])
+            assert isinstance(place, ArrayRef)
+            if place != initial:
+                self.copy(initial, place)
+            finals.append(place)
+        results = self.block(op.blocks[0], env, finals, destinations[count:])
+        values: list[Operand] = []
+        for final, type in zip(finals, op.types, strict=False):
+            values.append(final if rank(type) else self.let("t", Load(final.buffer, final.place(()))))
+        return [*values, *results]
+
+    def add_to(self, op: terms.Operation, env: Environment) -> None:
+        """An update of one element."""
+        target, value = self.atom(env, op.args[0]), self.scalar(env, op.args[1])
+        assert isinstance(target, ArrayRef)
+        indices = [self.scalar(env, a) for a in op.args[2:]]
+        place = target.place(indices)
+        update = Store(target.buffer, place, self.apply("add", Load(target.buffer, place), value))
+        self.within(indices, op.args[0].type, target, [update])
