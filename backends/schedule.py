@@ -230,6 +230,22 @@ class _Distribute(Embed):
         emit = super().loop(dim, extent, initials, body)
         return _Operation(emit, _free(extent, *initials, body), body.free, loops=True, heavy=True)
 
+    def while_loop(self, initials: Sequence[Any], test: Any, body: Any) -> Any:
+        inner = test.free | body.free
+        return _Operation(
+            super().while_loop(initials, test, body), _free(*initials, test, body), inner, True, heavy=True
+        )
+
+    def scatter(self, unique: bool, extents: Sequence[Any], destinations: Sequence[Any], element: Any) -> Any:
+        emit = super().scatter(unique, extents, destinations, element)
+        return _Operation(emit, _free(*extents, *destinations, element), element.free | _free(*destinations), True)
+
+    def argsort(self, array: Any) -> Any:
+        return _Operation(super().argsort(array), array.free, array.free, True, heavy=True)
+
+    def _with_blocks(self, op: str, static: tuple[Any, ...], args: Sequence[Any], blocks: Sequence[Any]) -> Any:
+        raise AssertionError(f"{op} is not scheduled")
+
     def accumulate(self, initials: Sequence[Any], body: Any) -> Any:
         emit = super().accumulate(initials, body)
         return _Operation(emit, _free(*initials, body), body.free, loops=True, heavy=True)
