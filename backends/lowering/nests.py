@@ -263,7 +263,7 @@ def _lanes(loop: Loop, body: Block, strip: int, register: int) -> For:
     extent = loop.extent.value if isinstance(loop.extent, Constant) else 0
     if 1 < extent < strip and extent & (extent - 1) == 0:
         strip = int(extent)
-    elif 1 < extent < register and not _calls(body):
+    elif 1 < extent < register // 2 and not _calls(body):
         return For(loop.variable.name, loop.extent, "sequential", body)
     return For(loop.variable.name, loop.extent, "lanes", body, strip)
 
