@@ -1,10 +1,26 @@
-"""Annotations of parameters: ``az.f64``, ``az.Array[az.f64, "n d"]``, Python types for static parameters."""
+"""Annotations of parameters and fields: types of the language, structures of them, Python types for static ones.
+
+A *declaration* of a parameter is a structure with types at its leaves: ``az.f64``, ``az.Array[az.f64, "n d"]``, a
+declared data type, ``az.Function[[az.f64], az.f64]``, and tuples, dictionaries, named tuples and dataclasses of
+these, written as Python writes them:
+
+>>> from adze.core.types import f64
+>>> declared = read_annotation(tuple[f64, Array[f64, "n"]])
+>>> declared.types, str(declared.shape)
+((f64, f64[n]), '(., .)')
+"""
 
 from __future__ import annotations
 
 import builtins
+import collections.abc
+import enum
 import inspect
-from collections.abc import Callable
+import operator
+import sys
+import types as python_types
+import typing
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +28,22 @@ import numpy as np
 
 from . import trees
 from .dims import Dim
-from .types import ArrayType, Scalar, Type, array_of, bool_, f64, i64, scalar_of
+from .source import at_line
+from .trees import Shape
+from .types import (
+    ArrayType,
+    FunctionType,
+    Named,
+    Scalar,
+    TupleType,
+    Type,
+    TypeVariable,
+    array_of,
+    bool_,
+    f64,
+    i64,
+    scalar_of,
+)
 
 
 class Array:
@@ -39,76 +70,279 @@ class Array:
         return ArrayType(scalar, tuple(dims))
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter of a program: a type, or a Python type when it is static, or neither when it is inferred."""
+class Function:
+    """The annotation of a function that is a value: ``Function[[f64, i64], f64]``.
 
-    name: str
-    type: Scalar | ArrayType | None
-    static: builtins.type[Any] | None = None
-    default: Any = inspect.Parameter.empty
+    Structures of parameters and results are taken apart: several results are ``Function[[f64], tuple[f64, f64]]``.
+    Raises TypeError when a parameter or the result is no type.
+    """
+
+    def __class_getitem__(cls, key: Any) -> FunctionType:
+        if not isinstance(key, tuple) or len(key) != 2 or not isinstance(key[0], list | tuple):
+            raise TypeError(f"Function[[parameters], result] takes a list and a result, not {key!r}")
+        parameters = [type for part in key[0] for type in read_annotation(part).types]
+        return FunctionType(tuple(parameters), read_annotation(key[1]).types)
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A structure with types at its leaves."""
+
+    shape: Shape
+    types: tuple[Type, ...]
 
     def __str__(self) -> str:
-        shown = self.static.__name__ if self.static else self.type
+        return str(self.types[0]) if self.shape == trees.LEAF else _shown(self.shape, list(self.types))
+
+    @property
+    def type(self) -> Type:
+        """The type of the whole as one value: that of a tuple where there are several leaves."""
+        return self.types[0] if self.shape == trees.LEAF else TupleType(self.types)
+
+
+def _shown(shape: Shape, types: list[Type]) -> str:
+    if shape.container is None:
+        return str(types.pop(0))
+    parts = [_shown(inner, types) for inner in shape.inner]
+    if shape.container is dict:
+        return "{" + ", ".join(f"{key!r}: {part}" for key, part in zip(shape.keys, parts, strict=True)) + "}"
+    name = "" if shape.container is tuple else shape.container.__name__
+    return f"{name}({', '.join(parts)}{',' if len(parts) == 1 and not name else ''})"
+
+
+Scope = Mapping[str, Any]
+
+_NO_SCOPE: Scope = {}
+
+
+def read_annotation(annotation: Any, scope: Scope = _NO_SCOPE) -> Declared:
+    """What an annotation declares; ``scope`` holds the names that annotations in text may use.
+
+    Raises TypeError for what is no type of the language and no structure of such types.
+    """
+    if isinstance(annotation, str):
+        return read_annotation(_evaluated(annotation, scope), scope)
+    if isinstance(annotation, typing.ForwardRef):
+        return read_annotation(_evaluated(annotation.__forward_arg__, scope), scope)
+    if isinstance(annotation, typing.TypeVar):
+        return Declared(trees.LEAF, (TypeVariable(annotation.__name__),))
+    if isinstance(annotation, Scalar | ArrayType | TupleType | FunctionType | TypeVariable | Named):
+        return Declared(trees.LEAF, (annotation,))
+    if hasattr(annotation, "declared_type"):
+        return Declared(trees.LEAF, (annotation.declared_type(scope),))
+    if annotation is None or annotation is type(None):
+        return Declared(Shape(type(None)), ())
+    if isinstance(annotation, tuple | list):
+        return _structure(type(annotation), getattr(annotation, "_fields", ()), annotation, scope)
+    if isinstance(annotation, dict):
+        return _structure(dict, tuple(annotation), list(annotation.values()), scope)
+    if typing.get_origin(annotation) is tuple:
+        return _structure(tuple, (), typing.get_args(annotation), scope)
+    if isinstance(annotation, type):
+        scope = {**scope, **vars(sys.modules.get(annotation.__module__, builtins))}
+        fields = inspect.get_annotations(annotation)
+        if typing.is_typeddict(annotation):
+            return _structure(dict, tuple(fields), list(fields.values()), scope)
+        if issubclass(annotation, tuple) and hasattr(annotation, "_fields"):
+            return _structure(annotation, annotation._fields, [fields[key] for key in annotation._fields], scope)
+        if hasattr(annotation, "__dataclass_fields__"):
+            keys = trees.field_names(annotation)
+            declared = annotation.__dataclass_fields__
+            return _structure(annotation, keys, [declared[key].type for key in keys], scope)
+    raise TypeError(
+        f"{annotation!r} is neither a scalar or array type of the language, nor a data type, nor a structure of these "
+        "(tuple[...], a dictionary of types, a named tuple or a dataclass)"
+    )
+
+
+def _structure(container: type, keys: tuple[Any, ...], parts: Sequence[Any], scope: Scope) -> Declared:
+    if builtins.any(part is Ellipsis for part in parts):
+        raise TypeError("a tuple of any length is no type of the language: its items are written one by one")
+    inner = [read_annotation(part, scope) for part in parts]
+    shape = Shape(container, keys, tuple([part.shape for part in inner]))
+    return Declared(shape, tuple([type for part in inner for type in part.types]))
+
+
+def _evaluated(text: str, scope: Scope) -> Any:
+    try:
+        return eval(text, dict(scope))
+    except Exception as error:
+        raise TypeError(f"the annotation {text!r} cannot be read: {error}") from error
+
+
+def value_type(annotation: Any, scope: Scope = _NO_SCOPE) -> Type:
+    """The type of one value that an annotation declares: a structure of several leaves is a tuple.
+
+    This is how fields and type arguments are read. Raises TypeError for a structure other than a tuple.
+    """
+    if isinstance(annotation, str):
+        annotation = _evaluated(annotation, scope)
+    origin = typing.get_origin(annotation)
+    if isinstance(annotation, tuple) or origin is tuple:
+        parts = annotation if isinstance(annotation, tuple) else typing.get_args(annotation)
+        if builtins.any(part is Ellipsis for part in parts):
+            raise TypeError("a tuple of any length is no type of the language: its items are written one by one")
+        return TupleType(tuple([value_type(part, scope) for part in parts]))
+    declared = read_annotation(annotation, scope)
+    if declared.shape != trees.LEAF:
+        raise TypeError(f"{annotation!r} is not the type of one value: write a tuple, or declare a data type")
+    return declared.types[0]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a program: a type, a structure of types, a Python type when it is static, or inferred."""
+
+    name: str
+    type: Type | None
+    static: Any = None
+    default: Any = inspect.Parameter.empty
+    structure: Declared | None = None  # of a parameter that has several leaves
+
+    def __str__(self) -> str:
+        shown = _python_name(self.static) if self.static else self.declared
         return self.name if shown is None else f"{self.name}: {shown}"
 
-    def leaves(self, argument: Any) -> list[Any]:
-        """The leaves of an argument; an annotated parameter is one leaf."""
-        return trees.flatten(argument)[0] if self.type is None else [argument]
+    @property
+    def declared(self) -> Declared | None:
+        """What its annotation says; None when it is static or takes its type from an argument."""
+        return self.structure if self.type is None else Declared(trees.LEAF, (self.type,))
+
+    def flatten(self, argument: Any, program: str) -> tuple[list[Any], Shape]:
+        """The leaves of an argument, and its shape: the declared one, if there is one.
+
+        Raises TypeError when the argument has another structure.
+        """
+        if self.type is not None:
+            return [argument], trees.LEAF
+        if self.structure is None:
+            return trees.flatten(argument)
+        return self.of_shape(argument, self.structure.shape, program), self.structure.shape
+
+    def of_shape(self, argument: Any, shape: Shape, program: str) -> list[Any]:
+        """The leaves of an argument of a shape; TypeError when it has another one."""
+        try:
+            return trees.matched(shape, argument)
+        except TypeError as error:
+            place = " " if str(error).startswith("is ") else ""
+            raise TypeError(at_line(f"{program}: argument {self.name!r}{place}{error}")) from None
 
     def check_static(self, argument: Any, program: str) -> Any:
-        assert self.static is not None
-        if not isinstance(argument, self.static):
-            got = type(argument).__name__
-            raise TypeError(f"{program}: parameter {self.name!r} is a static {self.static.__name__}, got {got}")
+        """The value of a static parameter, NumPy's scalars as Python's; TypeError when it is of another type."""
+        if isinstance(argument, np.bool_) and self.static is bool:
+            return bool(argument)
+        if isinstance(argument, np.integer) and self.static is int:
+            return operator.index(argument)
+        if isinstance(argument, np.floating | int | float) and self.static is float and not isinstance(argument, bool):
+            return float(argument)
+        fits = callable(argument) if self.static is collections.abc.Callable else isinstance(argument, self.static)
+        if not fits or (isinstance(argument, bool) and self.static is int):
+            message = f"{program}: parameter {self.name!r} is a static {_python_name(self.static)}"
+            raise TypeError(at_line(f"{message}, got {_described(argument)}"))
+        try:
+            hash(argument)
+        except TypeError:
+            message = f"{program}: parameter {self.name!r} is static, so its value must be hashable"
+            raise TypeError(at_line(f"{message}, got {_described(argument)}")) from None
         return argument
 
 
-_STATIC = (int, float, bool, str, tuple, frozenset, bytes)
+def _described(argument: Any) -> str:
+    return "an expression" if hasattr(argument, "apply_primitive") else type(argument).__name__
 
 
-def read_parameters(function: Callable[..., Any]) -> tuple[list[Parameter], Any]:
-    """The parameters of a function and its return annotation, with annotations in text evaluated."""
-    signature = inspect.signature(function)
-    scope = dict(getattr(function, "__globals__", {}))
-    scope.update(inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {})
+def _python_name(static: Any) -> str:
+    return str(getattr(static, "__name__", static))
 
-    def resolved(annotation: Any, where: str) -> Any:
-        if annotation is inspect.Parameter.empty or annotation is None or annotation is Any:
-            return None
-        if isinstance(annotation, str):
-            try:
-                return eval(annotation, scope)
-            except Exception as error:
-                name = getattr(function, "__name__", "program")
-                raise TypeError(f"{name}: the annotation {annotation!r} of {where} cannot be read: {error}") from error
+
+_STATIC = (int, float, bool, str, tuple, frozenset, bytes, collections.abc.Callable)
+
+
+def _static_type(annotation: Any) -> Any:
+    """The Python type of a static parameter, or None."""
+    if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
         return annotation
+    if annotation is typing.Callable or typing.get_origin(annotation) is collections.abc.Callable:
+        return collections.abc.Callable
+    return next((static for static in _STATIC if annotation is static), None)
 
+
+def read_parameters(function: Callable[..., Any]) -> tuple[list[Parameter], Declared | None]:
+    """The parameters of a function, and what its return annotation declares if there is one.
+
+    Raises TypeError, with the name of the parameter, for annotations that mean nothing here.
+    """
+    signature = inspect.signature(function)
+    name = getattr(function, "__name__", "program")
+    scope = scope_of(function)
     parameters = []
     for p in signature.parameters.values():
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-            raise TypeError(f"{function.__name__}: a program has no *{p.name} parameter")
-        annotation = resolved(p.annotation, f"parameter {p.name!r}")
+            raise TypeError(f"{name}: a program has no *{p.name} parameter")
+        where = f"{name}: parameter {p.name!r}"
+        annotation = _resolved(p.annotation, scope, where)
+        static = _static_type(annotation)
         if annotation is None:
             parameters.append(Parameter(p.name, None, None, p.default))
-        elif isinstance(annotation, Scalar | ArrayType):
-            parameters.append(Parameter(p.name, annotation, None, p.default))
-        elif annotation in _STATIC:
-            parameters.append(Parameter(p.name, None, annotation, p.default))
+        elif static is not None:
+            parameters.append(Parameter(p.name, None, static, p.default))
         else:
-            message = f"{function.__name__}: parameter {p.name!r} has the annotation {annotation!r}, which is neither"
-            raise TypeError(f"{message} a scalar or array type of the language nor a static Python type")
-    return parameters, resolved(signature.return_annotation, "the result")
+            declared = _declared(annotation, scope, where, ", nor a static Python type")
+            one = declared.types[0] if declared.shape == trees.LEAF else None
+            parameters.append(Parameter(p.name, one, None, p.default, declared if one is None else None))
+    result = _resolved(signature.return_annotation, scope, f"{name}: the result")
+    return parameters, None if result is None else _declared(result, scope, f"{name}: the result", "")
+
+
+def scope_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The names that annotations of a function in text may use: its module's, and those that it captures."""
+    scope = dict(getattr(function, "__globals__", {}))
+    if isinstance(function, python_types.FunctionType):
+        scope.update(inspect.getclosurevars(function).nonlocals)
+    return scope
+
+
+def _resolved(annotation: Any, scope: Scope, where: str) -> Any:
+    """An annotation, evaluated if it is text; None when there is none."""
+    if annotation is inspect.Parameter.empty or annotation is None or annotation is Any:
+        return None
+    try:
+        return _evaluated(annotation, scope) if isinstance(annotation, str) else annotation
+    except TypeError as error:
+        raise TypeError(f"{where}: {error}") from error
+
+
+def _declared(annotation: Any, scope: Scope, where: str, also: str) -> Declared:
+    try:
+        return read_annotation(annotation, scope)
+    except TypeError as error:
+        whole = f"{annotation!r} is "
+        problem = str(error).removeprefix(whole)
+        link = ", which is " if str(error).startswith(whole) else ": "
+        raise TypeError(f"{where} has the annotation {annotation!r}{link}{problem}{also}") from None
 
 
 def type_of_argument(argument: Any, name: str, program: str) -> Type:
     """The type that a parameter without annotation takes from its argument, with fresh names for its sizes."""
+    if hasattr(argument, "natural_type"):
+        found: Type = argument.natural_type()
+        return found
     if isinstance(argument, bool | int | float) and not isinstance(argument, np.generic):
         return bool_ if isinstance(argument, bool) else i64 if isinstance(argument, int) else f64
-    array = np.asarray(argument)
+    array = as_array(argument)
     scalar = scalar_of(array.dtype)
     if scalar is None:
         raise TypeError(
-            f"{program}: argument {name!r} of type {type(argument).__name__} is not a value of the language"
+            at_line(f"{program}: argument {name!r} of type {type(argument).__name__} is not a value of the language")
         )
     return array_of(scalar, tuple([Dim.parse(f"{name}_{axis}") for axis in range(array.ndim)]))
+
+
+def as_array(leaf: Any) -> np.ndarray[Any, Any]:
+    """An argument as NumPy's array: by DLPack, the array interface or the buffer protocol, without a copy if it can.
+
+    Raises what NumPy raises when it is none.
+    """
+    if hasattr(leaf, "__dlpack__") and not isinstance(leaf, np.ndarray | np.generic):
+        return np.from_dlpack(leaf)
+    return np.asarray(leaf)

@@ -3,7 +3,8 @@
 A *signature* is made once for an instance of a program. A call gives its leaves to :meth:`Signature.convert`, which
 gives back C-contiguous arrays (scalars as NumPy scalars) and the value of every size name. Arrays must have the
 declared scalar type; Python numbers and lists of them convert when that loses nothing. A name is bound by the axes
-whose size is that name alone; sizes that are expressions are then compared with what their names say.
+whose size is that name alone; sizes that are expressions are then compared with what their names say, and so are the
+arrays inside of data.
 
 >>> from adze.core.annotations import Array
 >>> from adze.core.types import f64
@@ -18,14 +19,16 @@ ValueError: f: n is 2 in argument 'x' (axis 0 of shape (2,)), but 3 in argument 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from .annotations import as_array
+from .data import Data, fold, value_class
 from .dims import Dim, Name
 from .source import at_line
-from .types import Type, dims, element, rank, scalar_of
+from .types import ArrayType, FunctionType, Named, Scalar, Type, all_dims, dims, element, is_data, rank, scalar_of
 
 if TYPE_CHECKING:
     from .program import Instance
@@ -34,16 +37,16 @@ _KINDS = ("bool", "int", "float")
 
 
 class Signature:
-    """The names and types of a program's array and scalar parameters, ready to check calls.
+    """The names and types of a program's parameters, ready to check calls.
 
-    Raises TypeError when a size name occurs in size expressions only, since no argument would bind it.
+    Raises TypeError when a size name occurs in size expressions or in data only, since no argument would bind it.
     """
 
     def __init__(self, program: str, names: Sequence[str], types: Sequence[Type]) -> None:
         self.program, self.names, self.types = program, tuple(names), tuple(types)
-        self.scalars = [element(type) for type in types]
-        self.dtypes = [scalar.dtype for scalar in self.scalars]
+        self.dtypes = [element(type).dtype if is_data(type) else None for type in types]
         self.ranks = [rank(type) for type in types]
+        self.values = [k for k, type in enumerate(types) if not is_data(type)]  # data and functions
         # (leaf, axis, name) for the axes that bind names; (leaf, axis, dim) for the others
         self.binding: list[tuple[int, int, str]] = []
         self.derived: list[tuple[int, int, Dim]] = []
@@ -55,7 +58,8 @@ class Signature:
                     case _:
                         self.derived.append((leaf, axis, dim))
         self.bound = frozenset([name for _, _, name in self.binding])
-        for leaf, _, dim in self.derived:
+        inside = [(leaf, dim) for leaf in self.values for dim in all_dims(types[leaf])]
+        for leaf, dim in [(leaf, dim) for leaf, _, dim in self.derived] + inside:
             for name in sorted(dim.names() - self.bound):
                 raise TypeError(
                     f"{program}: the size {name} of parameter {self.names[leaf]!r}, of type {types[leaf]}, cannot be "
@@ -63,7 +67,7 @@ class Signature:
                 )
 
     def convert(self, leaves: Sequence[Any]) -> tuple[list[Any], dict[str, int]]:
-        """Arrays and NumPy scalars of the declared types, and the value of each size name.
+        """Arrays, NumPy scalars and data of the declared types, and the value of each size name.
 
         Raises TypeError for a wrong scalar type, rank or kind of object, ValueError for sizes that contradict each
         other; both name the program, the argument and the line of the call.
@@ -77,11 +81,9 @@ class Signature:
         for leaf, axis, dim in self.derived:
             expected, actual = dim.evaluate(sizes), values[leaf].shape[axis]
             if expected != actual:
-                shape = values[leaf].shape
-                known = ", ".join(f"{name} = {sizes[name]}" for name in sorted(dim.names()))
-                wanted = f"{dim} = {expected} (with {known})" if known else str(dim)
-                message = f"axis {axis} of argument {self.names[leaf]!r} is {wanted}, got {actual} (shape {shape})"
-                raise ValueError(at_line(f"{self.program}: {message}"))
+                _wrong_size(self._argument(leaf), values[leaf], axis, dim, sizes)
+        for leaf in self.values:
+            values[leaf] = value_of(values[leaf], self.types[leaf], self._argument(leaf), sizes)
         return values, sizes
 
     def _contradiction(self, values: Sequence[Any], name: str, leaf: int, axis: int) -> None:
@@ -96,58 +98,140 @@ class Signature:
         dtype, wanted_rank = self.dtypes[position], self.ranks[position]
         if type(leaf) is np.ndarray and leaf.dtype == dtype and leaf.ndim == wanted_rank and wanted_rank:
             return leaf if leaf.flags.carray else np.require(leaf, requirements=["C", "A"])
-        array, from_python = self._as_array(leaf, position)
-        if array.ndim != wanted_rank:
-            self._refuse(position, _shown(leaf, array))
-        if array.dtype != dtype:
-            array = self._cast(array, leaf, position, from_python)
-        return array[()] if wanted_rank == 0 else np.require(array, requirements=["C", "A"])
+        if dtype is None:
+            return leaf
+        return array_of_type(leaf, self.types[position], self._argument(position))
 
-    def _as_array(self, leaf: Any, position: int) -> tuple[np.ndarray[Any, Any], bool]:
-        """The leaf as an array of a numeric type, and whether it was made of Python numbers."""
-        if hasattr(leaf, "apply_primitive"):
-            self._refuse(position, f"{leaf!r}: a program runs on arrays, outside of other programs")
-        from_python = isinstance(leaf, bool | int | float | list | tuple) and not isinstance(leaf, np.generic)
-        try:
-            if hasattr(leaf, "__dlpack__") and not isinstance(leaf, np.ndarray | np.generic):
-                array = np.from_dlpack(leaf)
-            else:
-                array = np.asarray(leaf)
-        except (ValueError, TypeError, OverflowError, BufferError) as error:
-            self._refuse(position, f"a value of type {type(leaf).__name__} that is not a regular array ({error})")
-        if array.dtype.kind not in "biufc":
-            self._refuse(position, f"a value of type {type(leaf).__name__} that is not numeric: {_short(leaf)}")
-        return array, from_python
-
-    def _cast(self, array: np.ndarray[Any, Any], leaf: Any, position: int, from_python: bool) -> Any:
-        """The array in the declared scalar type, where that is the same type or loses nothing."""
-        scalar = self.scalars[position]
-        if array.dtype.newbyteorder("=") == scalar.dtype:
-            return array.astype(scalar.dtype)
-        given = scalar_of(array.dtype)
-        if not from_python:
-            self._refuse(position, _shown(leaf, array))
-        if array.size == 0:
-            return array.astype(scalar.dtype)
-        if given is None or _KINDS.index(given.kind) > _KINDS.index(scalar.kind):
-            self._refuse(position, _shown(leaf, array))
-        with np.errstate(all="ignore"):
-            converted = array.astype(scalar.dtype)
-            back = converted.astype(array.dtype)
-        same = (back == array) | ((array != array) & (back != back))
-        if not same.all():
-            wrong = array[~same].flat[0] if array.ndim else array[()]
-            self._refuse(position, f"{wrong}, which is not exactly representable in {scalar}")
-        return converted
-
-    def _refuse(self, position: int, got: str) -> None:
-        name, wanted = self.names[position], self.types[position]
-        raise TypeError(at_line(f"{self.program}: argument {name!r} is {wanted}, got {got}"))
+    def _argument(self, position: int) -> str:
+        return f"{self.program}: argument {self.names[position]!r}"
 
 
 def convert(instance: Instance, leaves: Sequence[Any]) -> tuple[list[Any], dict[str, int]]:
     """The arguments of a call of an instance as arrays, and the sizes they bind (see :meth:`Signature.convert`)."""
     return instance.signature.convert(leaves)
+
+
+# Values
+
+
+def value_of(value: Any, type: Type, what: str, sizes: Mapping[str, int]) -> Any:
+    """A value of any type: data and tuples part by part, a function as one from values to a list of values.
+
+    ``what`` begins the messages of the errors, TypeError and ValueError.
+    """
+
+    def leaf(x: Any, type: Type, what: str) -> Any:
+        if not isinstance(type, Scalar | ArrayType):
+            return _function(x, type, what, sizes)
+        array = array_of_type(x, type, what)
+        for axis, dim in enumerate(dims(type)):
+            if dim.evaluate(sizes) != array.shape[axis]:
+                _wrong_size(what, array, axis, dim, sizes)
+        return array
+
+    def construct(named: Named, variant: str, parts: Sequence[Any]) -> Any:
+        return value_class(named.declaration, variant)._of(parts)
+
+    return fold(value, type, what, leaf, tuple, construct)
+
+
+def _function(x: Any, type: Type, what: str, sizes: Mapping[str, int]) -> Callable[..., list[Any]]:
+    if not isinstance(type, FunctionType) or not callable(x) or hasattr(x, "as_expression"):
+        _refuse(type, what, f"a value of type {_class(x)}")
+
+    def run(*arguments: Any) -> list[Any]:
+        results = x(*arguments)
+        given = [results] if len(type.results) == 1 else list(results)
+        of = f"the result of {what}"
+        return [value_of(result, t, of, sizes) for result, t in zip(given, type.results, strict=True)]
+
+    return run
+
+
+def _wrong_size(what: str, array: Any, axis: int, dim: Dim, sizes: Mapping[str, int]) -> NoReturn:
+    shape, expected = array.shape, dim.evaluate(sizes)
+    known = [f"{name} = {sizes[name]}" for name in sorted(dim.names())]
+    wanted = f"{dim} = {expected}" if known else str(dim)
+    if known and known != [wanted]:
+        wanted += f" (with {', '.join(known)})"
+    program, colon, place = what.partition(": ")
+    raise ValueError(at_line(f"{program}{colon}axis {axis} of {place} is {wanted}, got {shape[axis]} (shape {shape})"))
+
+
+def _refuse(type: Type, what: str, got: str) -> NoReturn:
+    raise TypeError(at_line(f"{what} is {type}, got {got}"))
+
+
+def array_of_type(leaf: Any, type: Type, what: str) -> Any:
+    """A NumPy scalar or a C-contiguous array of a type; TypeError when it is another or would lose something."""
+
+    def refuse(got: str) -> NoReturn:
+        _refuse(type, what, got)
+
+    scalar, wanted = element(type), rank(type)
+    if hasattr(leaf, "apply_primitive"):
+        refuse(f"{leaf!r}: a program runs on arrays, outside of other programs")
+    from_python = isinstance(leaf, bool | int | float | list | tuple) and not isinstance(leaf, np.generic)
+    try:
+        array = as_array(leaf)
+    except (ValueError, TypeError, OverflowError, BufferError) as error:
+        refuse(f"a value of type {_class(leaf)} that is not a regular array ({error})")
+    if array.dtype == object and from_python:
+        array = _of_integers(array, scalar, refuse)
+    if array.dtype.kind not in "biufc":
+        refuse(f"a value of type {_class(leaf)} that is not numeric: {_short(leaf)}")
+    if array.ndim != wanted:
+        refuse(_shown(leaf, array))
+    if array.dtype != scalar.dtype:
+        array = _cast(array, leaf, scalar, from_python, refuse)
+    return array[()] if wanted == 0 else np.require(array, requirements=["C", "A"])
+
+
+def _of_integers(array: np.ndarray[Any, Any], scalar: Scalar, refuse: Callable[[str], NoReturn]) -> Any:
+    """An array of objects in which some integers are too large for NumPy: exact as floating numbers, or refused."""
+    for number in array.flat:
+        if not isinstance(number, int | float):
+            return array
+        if isinstance(number, int) and abs(number) >= 2**63 and (scalar.kind != "float" or _inexact(number)):
+            refuse(f"the integer {_short(number)}, which {scalar} cannot hold exactly")
+    return array.astype(np.float64)
+
+
+def _inexact(number: int) -> bool:
+    try:
+        return int(float(number)) != number
+    except OverflowError:
+        return True
+
+
+def _cast(
+    array: np.ndarray[Any, Any], leaf: Any, scalar: Scalar, from_python: bool, refuse: Callable[[str], NoReturn]
+) -> Any:
+    """The array in the declared scalar type, where that is the same type or loses nothing."""
+    if array.dtype.newbyteorder("=") == scalar.dtype:
+        return array.astype(scalar.dtype)
+    given = scalar_of(array.dtype)
+    if not from_python:
+        refuse(_shown(leaf, array))
+    if array.size == 0:
+        return array.astype(scalar.dtype)
+    if array.dtype == np.uint64 and scalar.kind == "int":
+        refuse(f"the integer {int(array.max())}, which {scalar} cannot hold exactly")
+    kind = "int" if array.dtype == np.uint64 else given.kind if given is not None else None
+    if kind is None or _KINDS.index(kind) > _KINDS.index(scalar.kind):
+        refuse(_shown(leaf, array))
+    with np.errstate(all="ignore"):
+        result = array.astype(scalar.dtype)
+        back = result.astype(array.dtype)
+    same = (back == array) | ((array != array) & (back != back))
+    if not same.all():
+        wrong = array[~same].flat[0] if array.ndim else array[()]
+        refuse(f"{wrong}, which is not exactly representable in {scalar}")
+    return result
+
+
+def _class(leaf: Any) -> str:
+    return type(leaf).__qualname__ if isinstance(leaf, Data) else type(leaf).__name__
 
 
 def _shown(leaf: Any, array: np.ndarray[Any, Any]) -> str:

@@ -69,6 +69,21 @@ class Expr(ArrayMethods):
     def __repr__(self) -> str:
         return f"<expression of type {self.type}>"
 
+    # Functions and records
+
+    def __call__(self, *arguments: Any) -> Any:
+        """The results of a function that is a value."""
+        from .functions import apply
+
+        return apply(self, arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        from .case import field
+
+        return field(self, name)
+
     # Elementwise operators
 
     def apply_primitive(self, primitive: Primitive, arguments: Sequence[Any]) -> Expr:
@@ -299,6 +314,9 @@ def as_expr(x: Any, like: Scalar | None = None) -> Expr:
         if array.ndim == 0:
             return Expr(builder.literal(array.item(), scalar), builder)
         return Expr(builder.atom(Constant.capture(array)), builder)
+    if hasattr(x, "as_expression"):  # data, and functions on their way to a value
+        expression: Expr = x.as_expression()
+        return expression
     raise TypeError(at_line(f"{x!r} of type {type(x).__name__} is not a value of the language"))
 
 

@@ -3,28 +3,31 @@
 ``@program`` reads the annotations of a function and does nothing else. A term is built once an *instance*: a choice
 of types where the annotations leave one, and of values for static parameters. Called with expressions a program is
 inlined; called with arrays it runs, through the runner that a backend has entered into ``RUNNERS``. Programs made
-by a verb (``grad``) hold the verb and the program; what they mean is derived on their first use.
+by a verb (``grad``) hold the verb and the program; what they mean is derived on their first use. Parameters and
+results are structures whose leaves are scalars, arrays, data and functions (``trees.py``, ``annotations.py``).
 """
 
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from . import trees
-from .annotations import Parameter, read_parameters, type_of_argument
+from .annotations import Declared, Parameter, read_annotation, read_parameters, type_of_argument
 from .arguments import Signature
-from .builder import build, building, current
-from .dims import Dim, DimAtom, Name
-from .expr import Expr, as_expr, same_size
+from .builder import build, building
+from .expr import Expr, as_expr
+from .functions import as_typed, shown
 from .graph import Value
+from .inlining import Inlining, check_results
 from .language import Language
 from .placement import to_block
-from .source import at_line, user_line
-from .terms import Block, Failure
-from .types import ArrayType, Scalar, Type, dims, element, rank
+from .source import at_line
+from .terms import Block
+from .types import Type, is_data
 
 B = TypeVar("B")
 
@@ -50,8 +53,43 @@ class Instance:
     def signature(self) -> Signature:
         """What checks and converts the arguments of a call."""
         if self._signature is None:
-            self._signature = Signature(self.program.name, self.names, self.types)
+            shapes = zip(self.program.dynamic, self.inputs.inner, strict=True)
+            places = [parameter.name + path for parameter, shape in shapes for path in trees.paths(shape)]
+            self._signature = Signature(self.program.name, places, self.types)
         return self._signature
+
+    def __call__(self, *args: Any, **kwargs: Any) -> trees.Structure:
+        """Run this version on arrays, or inline it among expressions. Static arguments need not be given again."""
+        arguments = self.bind(args, kwargs)
+        if building():
+            return self.program.inline(arguments)
+        return RUNNERS["default"](self, self.leaves(arguments))
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """One argument a parameter: arguments by position are those that are not static, unless there are more."""
+        program = self.program
+        names = [p.name for p in (program.dynamic if len(args) <= len(program.dynamic) else program.parameters)]
+        given = dict(zip(names, args, strict=False))
+        for name, value in self.statics.items():
+            if given.get(name, value) != value or kwargs.get(name, value) != value:
+                raise TypeError(at_line(f"{self!r}: the static parameter {name!r} is {value!r} here"))
+        if len(args) > len(names) or any(name in given for name in kwargs):
+            return program.bind(args, kwargs)  # which refuses them
+        return program.bind((), {**self.statics, **given, **kwargs})
+
+    def leaves(self, arguments: Sequence[Any]) -> list[Any]:
+        """The leaves of arguments; TypeError when one has another structure than this version takes."""
+        leaves: list[Any] = []
+        dynamic = [a for a, p in zip(arguments, self.program.parameters, strict=True) if not p.static]
+        for parameter, shape, argument in zip(self.program.dynamic, self.inputs.inner, dynamic, strict=True):
+            leaves += parameter.of_shape(argument, shape, self.program.name)
+        return leaves
+
+    def __repr__(self) -> str:
+        return f"<instance {self.program.name}({', '.join(map(str, self.types))})>"
+
+    def __reduce__(self) -> Any:
+        return _instance_of, (self.program, self.types, self.inputs.inner, dict(self.statics))
 
     @property
     def term(self) -> Block:
@@ -84,8 +122,7 @@ class Instance:
             result = self.program.apply(self.program.with_statics(arguments, self.statics))
             if result is None:
                 raise TypeError(f"{self.program.name} returns nothing: is a return missing?")
-            leaves, self._outputs = trees.flatten(result)
-            values = self.program.checked_results([as_expr(leaf) for leaf in leaves], self.signature.bound)
+            values, self._outputs = self.program.checked_results(result, self.signature.bound)
             statements = builder.scopes[0].statements
             try:
                 self._term, captured = to_block(binders, values, statements, self.names)
@@ -99,12 +136,33 @@ class Program:
     """A program: a Python function with parameters, not yet built. Made by :func:`program` and by the verbs."""
 
     def __init__(
-        self, function: Callable[..., Any], name: str, parameters: Sequence[Parameter], result: Any = None
+        self,
+        function: Callable[..., Any],
+        name: str,
+        parameters: Sequence[Parameter],
+        result: Declared | None = None,
     ) -> None:
-        self.function, self.name, self.parameters, self.result = function, name, tuple(parameters), result
+        self.function, self.name, self.parameters, self.declared = function, name, tuple(parameters), result
+        self.dynamic = tuple([parameter for parameter in self.parameters if not parameter.static])
         self._instances: dict[Any, Instance] = {}
         self.__name__ = name
+        self.__module__ = getattr(function, "__module__", __name__)
+        self.__qualname__ = getattr(function, "__qualname__", name)
         self.__doc__ = function.__doc__
+
+    @property
+    def result(self) -> Type | None:
+        """The declared type of a result that is one leaf."""
+        return self.declared.types[0] if self.declared is not None and self.declared.shape == trees.LEAF else None
+
+    def __reduce__(self) -> Any:
+        """By reference, as Python pickles functions; the program of a verb by what it holds."""
+        if not inspect.isfunction(self.function):
+            return Program, (self.function, self.name, self.parameters, self.declared)
+        found: Any = sys.modules.get(self.__module__)
+        for part in self.__qualname__.split("."):
+            found = getattr(found, part, None)
+        return self.__qualname__ if found is self else (program, (self.function,))
 
     def __repr__(self) -> str:
         return f"<program {self.name}({', '.join(map(str, self.parameters))})>"
@@ -140,58 +198,12 @@ class Program:
 
     def leaves(self, arguments: Sequence[Any]) -> list[Any]:
         """The leaves of the arguments that are not static."""
-        dynamic = [a for a, p in zip(arguments, self.parameters, strict=True) if not p.static]
-        return [leaf for a, p in zip(dynamic, self.dynamic, strict=True) for leaf in p.leaves(a)]
-
-    @property
-    def dynamic(self) -> tuple[Parameter, ...]:
-        return tuple([parameter for parameter in self.parameters if not parameter.static])
+        given = zip(arguments, self.parameters, strict=True)
+        return [leaf for a, p in given if not p.static for leaf in p.flatten(a, self.name)[0]]
 
     def inline(self, arguments: Sequence[Any]) -> trees.Structure:
         """Apply the function to expressions, after checking them against the annotations."""
-        sizes: dict[str, tuple[Dim, Value, int]] = {}
-        checked = []
-        for parameter, argument in zip(self.parameters, arguments, strict=True):
-            if parameter.static:
-                checked.append(parameter.check_static(argument, self.name))
-                continue
-            if parameter.type is None:
-                checked.append(trees.tree_map(as_expr, argument))
-                continue
-            x = as_expr(argument, element(parameter.type))
-            self._check_inlined(parameter, x, sizes)
-            checked.append(x)
-        return self.apply(checked)
-
-    def _check_inlined(self, parameter: Parameter, x: Expr, sizes: dict[str, tuple[Dim, Value, int]]) -> None:
-        wanted = parameter.type
-        assert wanted is not None
-        if x.dtype != element(wanted) or x.ndim != rank(wanted):
-            raise TypeError(at_line(f"{self.name}: argument {parameter.name!r} is {wanted}, got {x.type}"))
-        for axis, dim in enumerate(dims(wanted)):
-            match dim.terms:
-                case (((Name(name),), 1),) if name not in sizes:
-                    sizes[name] = (dims(x.type)[axis], x.value, axis)
-                case (((Name(name),), 1),):
-                    same_size(sizes[name][1], sizes[name][2], x.value, axis, f"{self.name}, size {name}")
-                case _:
-                    self._check_size(parameter, dim, x, axis, sizes)
-
-    def _check_size(
-        self, parameter: Parameter, dim: Dim, x: Expr, axis: int, sizes: dict[str, tuple[Dim, Value, int]]
-    ) -> None:
-        def known(atom: DimAtom) -> Dim | None:
-            return sizes[atom.name][0] if isinstance(atom, Name) and atom.name in sizes else None
-
-        expected, actual = dim.substitute(known), dims(x.type)[axis]
-        equal = expected.compare(actual)
-        if equal is False:
-            raise TypeError(at_line(f"{self.name}: axis {axis} of {parameter.name!r} is {expected}, got {x.type}"))
-        if equal is None and expected.is_static():
-            builder = current()
-            values = [builder.dim(expected), builder.size(x.value, axis)]
-            message = f"{self.name}: axis {axis} of {parameter.name!r} is {dim} = {{0}}, got {{1}}"
-            builder.require(builder.primitive("equal", *values), Failure("size", message, user_line()), values)
+        return self.apply(Inlining(self.name).arguments(self.parameters, arguments))
 
     def apply(self, arguments: Sequence[Any]) -> trees.Structure:
         """The function's result on arguments that are ready."""
@@ -207,81 +219,96 @@ class Program:
     def instance_for(self, arguments: Sequence[Any]) -> Instance:
         """The instance that these arguments choose."""
         types: list[Type] = []
-        names: list[str] = []
         shapes: list[trees.Shape] = []
         statics = {}
         for parameter, argument in zip(self.parameters, arguments, strict=True):
             if parameter.static:
                 statics[parameter.name] = parameter.check_static(argument, self.name)
                 continue
-            leaves, shape = trees.flatten(argument) if parameter.type is None else ([argument], trees.LEAF)
+            leaves, shape = parameter.flatten(argument, self.name)
             shapes.append(shape)
-            for k, leaf in enumerate(leaves):
-                name = parameter.name if shape == trees.LEAF else f"{parameter.name}_{k}"
-                names.append(name)
-                types.append(parameter.type or type_of_argument(leaf, name, self.name))
-        return self._instance(tuple(types), tuple(names), trees.Shape(tuple, (), tuple(shapes)), statics)
+            if parameter.declared is not None:
+                types += parameter.declared.types
+                continue
+            names = trees.leaf_names(parameter.name, shape)
+            types += [type_of_argument(leaf, name, self.name) for leaf, name in zip(leaves, names, strict=True)]
+        return self._instance(types, shapes, statics)
 
-    def at(self, *types: Type, **statics: Any) -> Instance:
+    def at(self, *types: Any, **statics: Any) -> Instance:
         """The instance for given types of the parameters that are not static; without any, the annotated one.
 
-        Raises TypeError when a parameter has neither an annotation nor a type here.
+        A type is what an annotation may be: ``az.f64``, or a structure of types. Static parameters have their defaults.
+        Raises TypeError when a parameter has neither an annotation nor a type here, or no value.
         """
         if types and len(types) != len(self.dynamic):
             raise TypeError(
                 f"{self.name} has {len(self.dynamic)} parameters that are not static, got {len(types)} types"
             )
-        chosen: list[Type] = list(types)
+        chosen = [read_annotation(type) for type in types]
         for parameter in () if types else self.dynamic:
-            if parameter.type is None:
+            if parameter.declared is None:
                 raise TypeError(f"{self.name}: parameter {parameter.name!r} has no annotation; give its type")
-            chosen.append(parameter.type)
-        missing = [p.name for p in self.parameters if p.static and p.name not in statics]
+            chosen.append(parameter.declared)
+        values = {}
+        for parameter in self.parameters:
+            if parameter.static:
+                values[parameter.name] = statics.pop(parameter.name, parameter.default)
+        missing = [name for name, value in values.items() if value is inspect.Parameter.empty]
         if missing:
             raise TypeError(f"{self.name}: the static parameters {', '.join(missing)} need values")
-        shape = trees.Shape(tuple, (), (trees.LEAF,) * len(self.dynamic))
-        names = tuple([p.name for p in self.dynamic])
-        return self._instance(tuple(chosen), names, shape, statics)
+        if statics:
+            raise TypeError(f"{self.name} has no static parameter {', '.join(statics)}")
+        values = {p.name: p.check_static(values[p.name], self.name) for p in self.parameters if p.static}
+        return self._instance(
+            [type for declared in chosen for type in declared.types], [declared.shape for declared in chosen], values
+        )
 
-    def _instance(
-        self, types: tuple[Type, ...], names: tuple[str, ...], inputs: trees.Shape, statics: Mapping[str, Any]
-    ) -> Instance:
-        key = (types, inputs, tuple([(name, type(value), value) for name, value in statics.items()]))
+    def _instance(self, types: Sequence[Type], shapes: Sequence[trees.Shape], statics: Mapping[str, Any]) -> Instance:
+        inputs = trees.Shape(tuple, (), tuple(shapes))
+        key = (tuple(types), inputs, tuple([(name, type(value), value) for name, value in statics.items()]))
         if key not in self._instances:
-            self._instances[key] = Instance(self, types, names, inputs, dict(statics))
+            named = zip(self.dynamic, shapes, strict=True)
+            names = [name for parameter, shape in named for name in trees.leaf_names(parameter.name, shape)]
+            self._instances[key] = Instance(self, tuple(types), tuple(names), inputs, dict(statics))
         return self._instances[key]
 
-    def checked_results(self, results: Sequence[Expr], bound: frozenset[str]) -> list[Value]:
-        """The values of the results, checked against the return annotation if there is one.
+    def checked_results(self, result: Any, bound: frozenset[str]) -> tuple[list[Value], trees.Shape]:
+        """The values of the results and their structure, checked against the return annotation if there is one."""
+        if self.declared is None:
+            leaves, shape = trees.flatten(result)
+            return [as_expr(leaf).value for leaf in leaves], shape
+        leaves, shape = trees.flatten(result)
+        if shape != self.declared.shape:
+            try:
+                leaves = trees.matched(self.declared.shape, result)
+            except TypeError:
+                leaves = []
+        fitting = zip(leaves, self.declared.types, strict=False)
+        if len(leaves) != len(self.declared.types) or any(
+            trees.parts(x) is not None for x, type in fitting if is_data(type)
+        ):
+            raise TypeError(f"{self.name} is declared to return {self.declared}, but its body returns {shown(result)}")
+        values = []
+        for leaf, path, type in zip(leaves, trees.paths(self.declared.shape), self.declared.types, strict=True):
+            if is_data(type):
+                values.append(check_results(f"{self.name}{path}", type, as_expr(leaf), bound))
+            else:
+                values.append(as_typed(leaf, type, f"the result of {self.name}{path}"))
+        return values, self.declared.shape
 
-        A size that mentions a name which no argument binds is not checked.
-        """
-        if isinstance(self.result, Scalar | ArrayType):
-            wanted = self.result
-            fits = len(results) == 1 and results[0].dtype == element(wanted) and results[0].ndim == rank(wanted)
-            if not fits:
-                got = ", ".join(str(x.type) for x in results)
-                raise TypeError(f"{self.name} is declared to return {wanted}, but its body returns {got}")
-            for axis, dim in enumerate(dims(wanted)):
-                if not dim.names() <= bound:
-                    continue
-                actual = dims(results[0].type)[axis]
-                if dim.compare(actual) is False:
-                    raise TypeError(f"{self.name} is declared to return {wanted}, its body returns {results[0].type}")
-                if dim.compare(actual) is None and dim.is_static():
-                    builder = current()
-                    values = [builder.dim(dim), builder.size(results[0].value, axis)]
-                    message = f"{self.name} returns {wanted}, but axis {axis} has size {{1}}, not {{0}}"
-                    builder.require(builder.primitive("equal", *values), Failure("size", message, user_line()), values)
-        return [x.value for x in results]
+
+def _instance_of(program: Program, types: Sequence[Type], shapes: Sequence[trees.Shape], statics: Any) -> Instance:
+    """The instance with these types of a program: how instances are unpickled."""
+    return program._instance(types, shapes, statics)
 
 
 def program(function: Callable[..., Any]) -> Program:
     """Make a program of a Python function whose parameters are annotated.
 
-    ``az.f64`` and ``az.Array[az.f64, "n d"]`` annotate scalars and arrays; a parameter annotated with a Python type
-    (``steps: int``) is static, one without annotation takes its type from its first argument. Nothing is built until
-    the program is used. Raises TypeError, with the parameter's name, for an annotation that is none of these.
+    ``az.f64`` and ``az.Array[az.f64, "n d"]`` annotate scalars and arrays, ``tuple[...]``, dictionaries, named tuples
+    and dataclasses of these structures; a parameter annotated with a Python type (``steps: int``) is static, one
+    without annotation takes its type from its first argument. Nothing is built until the program is used. Raises
+    TypeError, with the parameter's name, for an annotation that is none of these.
 
     >>> import adze as az
     >>> @az.program

@@ -1,17 +1,20 @@
-"""Structured values: nested tuples, lists and dictionaries with leaves.
+"""Structured values: nested tuples, lists, dictionaries, named tuples and dataclasses, with leaves.
 
 Programs take and give back such structures; the core knows their leaves only. ``flatten`` takes a structure apart,
-``unflatten`` puts leaves back, and the *shape* between them says where they go.
+``unflatten`` puts leaves back, and the *shape* between them says where they go. None is a structure without leaves.
 
 >>> leaves, shape = flatten({"a": 1, "b": (2, 3)})
 >>> leaves
 [1, 2, 3]
 >>> unflatten(shape, [10, 20, 30])
 {'a': 10, 'b': (20, 30)}
+>>> paths(shape)
+["['a']", "['b'][0]", "['b'][1]"]
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,7 +29,7 @@ else:
 
 @dataclass(frozen=True)
 class Shape:
-    """How a structure is built: the container, the keys of a dictionary, and the shapes inside."""
+    """How a structure is built: the container, the names of its parts if they have any, and the shapes inside."""
 
     container: type | None  # None: a leaf
     keys: tuple[Any, ...] = ()
@@ -35,6 +38,21 @@ class Shape:
     @property
     def leaves(self) -> int:
         return 1 if self.container is None else sum(shape.leaves for shape in self.inner)
+
+    def __str__(self) -> str:
+        """The structure with a dot for each leaf: ``(., {'a': .})``."""
+        parts = [str(shape) for shape in self.inner]
+        if self.container is None:
+            return "."
+        if self.container is type(None):
+            return "None"
+        if self.container is dict:
+            return "{" + ", ".join(f"{key!r}: {part}" for key, part in zip(self.keys, parts, strict=True)) + "}"
+        if self.container is list:
+            return f"[{', '.join(parts)}]"
+        if self.container is tuple:
+            return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
+        return f"{self.container.__name__}({', '.join(parts)})"
 
 
 LEAF = Shape(None)
@@ -48,22 +66,45 @@ def flatten(tree: Any, none_is_leaf: bool = False) -> tuple[list[Any], Shape]:
     leaves: list[Any] = []
 
     def shape_of(tree: Any) -> Shape:
+        if isinstance(tree, tuple | list):
+            return Shape(type(tree), getattr(tree, "_fields", ()), tuple([shape_of(value) for value in tree]))
         if isinstance(tree, dict):
             return Shape(dict, tuple(tree), tuple([shape_of(value) for value in tree.values()]))
         if tree is None and not none_is_leaf:
             return Shape(type(None))
-        if isinstance(tree, tuple | list):
-            return Shape(type(tree), (), tuple([shape_of(value) for value in tree]))
+        if hasattr(type(tree), "__dataclass_fields__"):
+            keys = field_names(type(tree))
+            return Shape(type(tree), keys, tuple([shape_of(getattr(tree, key)) for key in keys]))
         leaves.append(tree)
         return LEAF
 
     return leaves, shape_of(tree)
 
 
+def parts(tree: Any) -> list[Any] | None:
+    """What a structure is directly made of; None for a leaf."""
+    leaves, shape = flatten(tree)
+    if shape.container is None:
+        return None
+    found = iter(leaves)
+    return [unflatten(inner, [next(found) for _ in range(inner.leaves)]) for inner in shape.inner]
+
+
+def field_names(container: type) -> tuple[str, ...]:
+    """The fields that a dataclass is made of."""
+    fields = container.__dataclass_fields__  # type: ignore[attr-defined]
+    return tuple([name for name, field in fields.items() if field.init and field._field_type.name == "_FIELD"])
+
+
+def structure(x: Any) -> Structure:
+    """A structured value, to a type checker."""
+    value: Structure = x
+    return value
+
+
 def unflatten(shape: Shape, leaves: Sequence[Any]) -> Structure:
     """The structure of this shape with these leaves."""
-    structure: Structure = _build(shape, iter(leaves))
-    return structure
+    return structure(_build(shape, iter(leaves)))
 
 
 def _build(shape: Shape, leaves: Iterator[Any]) -> Any:
@@ -74,8 +115,8 @@ def _build(shape: Shape, leaves: Iterator[Any]) -> Any:
     values = [_build(inner, leaves) for inner in shape.inner]
     if shape.container is dict:
         return dict(zip(shape.keys, values, strict=True))
-    if hasattr(shape.container, "_fields"):
-        return shape.container(*values)
+    if shape.keys:
+        return shape.container(**dict(zip(shape.keys, values, strict=True)))
     return shape.container(values)
 
 
@@ -83,3 +124,62 @@ def tree_map(function: Callable[[Any], Any], tree: Any) -> Structure:
     """The structure with the function applied to each leaf."""
     leaves, shape = flatten(tree)
     return unflatten(shape, [function(leaf) for leaf in leaves])
+
+
+# Structures that are declared
+
+
+def matched(shape: Shape, tree: Any, path: str = "") -> list[Any]:
+    """The leaves of a structure that should have a shape, in the shape's order; what is a leaf there is not entered.
+
+    A list may stand for a tuple and a tuple for a list or a named tuple; the keys of a dictionary may be in another
+    order. Raises TypeError, with the path to the part that differs.
+    """
+    container = shape.container
+    if container is None:
+        return [tree]
+    if container is type(None):
+        _expect(tree is None, path, "None", tree)
+        return []
+    if container is dict:
+        wanted = f"a dictionary with the keys {', '.join(map(repr, shape.keys))}"
+        _expect(isinstance(tree, dict) and set(tree) == set(shape.keys), path, wanted, tree)
+        parts = [tree[key] for key in shape.keys]
+    elif issubclass(container, tuple | list):
+        wanted = f"a {container.__name__} of {len(shape.inner)}"
+        _expect(isinstance(tree, tuple | list) and len(tree) == len(shape.inner), path, wanted, tree)
+        parts = list(tree)
+    else:
+        _expect(isinstance(tree, container), path, f"a {container.__name__}", tree)
+        parts = [getattr(tree, key) for key in shape.keys]
+    inner = zip(_steps(shape), shape.inner, parts, strict=True)
+    return [leaf for step, part, value in inner for leaf in matched(part, value, path + step)]
+
+
+def _expect(fits: bool, path: str, wanted: str, got: Any) -> None:
+    if not fits:
+        shown = f"{type(got).__name__}"
+        if isinstance(got, dict):
+            shown = f"a dictionary with the keys {', '.join(map(repr, got))}"
+        elif isinstance(got, tuple | list):
+            shown = f"a {shown} of {len(got)}"
+        raise TypeError(f"{path + ' ' if path else ''}is {wanted}, got {shown}")
+
+
+def _steps(shape: Shape) -> list[str]:
+    """How one goes from a structure to its parts, as it is written in Python."""
+    if shape.container is dict:
+        return [f"[{key!r}]" for key in shape.keys]
+    return [f".{key}" for key in shape.keys] if shape.keys else [f"[{k}]" for k in range(len(shape.inner))]
+
+
+def paths(shape: Shape) -> list[str]:
+    """How one gets at each leaf, as it is written in Python."""
+    if shape.container is None:
+        return [""]
+    return [step + path for step, inner in zip(_steps(shape), shape.inner, strict=True) for path in paths(inner)]
+
+
+def leaf_names(name: str, shape: Shape) -> list[str]:
+    """A name for each leaf of a structure that has a name: identifiers made of their paths."""
+    return [re.sub(r"\W+", "_", name + path.replace("'", "")).rstrip("_") for path in paths(shape)]

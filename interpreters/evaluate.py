@@ -25,6 +25,7 @@ from ..core.terms import Failure, Foreign
 from ..core.types import ArrayType, Scalar, Type, array_of, dims, element, i64, rank, scalar_of
 from .batches import ORDERED, PURE, Atom, Batches, Code, Effects, Irregular, Refused, Step, around, extent_of, mesh
 from .combining import Combining
+from .evaluate_functions import Functions, deeply, released, uses_functions
 
 # Operators whose reduction NumPy has.
 _UFUNCS = {name: getattr(np, name) for name in ("add", "multiply", "minimum", "maximum")}
@@ -37,7 +38,7 @@ def print_probe(name: str, values: Sequence[Any]) -> None:
     print(f"{name} = {', '.join(map(str, values))}")
 
 
-class Evaluate(Combining, Batches, Language[Atom, Step, Code]):
+class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
     """The meanings for one call, in which the size names have these values. ``show`` is what probes do."""
 
     def __init__(self, sizes: dict[str, int], vectorize: bool = True, show: Show = print_probe) -> None:
@@ -293,10 +294,14 @@ def evaluate_block(
     vectorize: bool = True,
     show: Show = print_probe,
 ) -> list[Any]:
-    """The results of a block for arguments of its binders' types: new arrays and NumPy scalars."""
-    with np.errstate(all="ignore"):
-        results = block.interpret(Evaluate(sizes, vectorize, show)).run(Env(), arguments)
-    return [np.array(result, order="C")[()] for result in results]
+    """The results of a block for arguments of its binders' types: new arrays, NumPy scalars, data and functions."""
+
+    def run() -> list[Any]:
+        with np.errstate(all="ignore"):
+            return block.interpret(Evaluate(sizes, vectorize, show)).run(Env(), arguments)
+
+    results = deeply(run) if uses_functions(block) else run()
+    return [released(result, type, sizes) for result, type in zip(results, block.types, strict=True)]
 
 
 def evaluate(
@@ -333,13 +338,6 @@ def call(
     program: Program | Instance, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Instance, list[Any], dict[str, int]]:
     """The instance that a call uses, the leaves of its arguments as arrays, and the sizes they bind."""
-    if isinstance(program, Instance):  # its static arguments need not be given again
-        family, chosen = program.program, program
-        given = {parameter.name for parameter in family.parameters[: len(args)]}
-        kwargs = {name: value for name, value in chosen.statics.items() if name not in given} | dict(kwargs)
-        arguments = family.bind(args, kwargs)
-    else:
-        family = program
-        arguments = family.bind(args, kwargs)
-        chosen = family.instance_for(arguments)
-    return chosen, *convert(chosen, family.leaves(arguments))
+    arguments = program.bind(args, kwargs)
+    chosen = program if isinstance(program, Instance) else program.instance_for(arguments)
+    return chosen, *convert(chosen, chosen.leaves(arguments))

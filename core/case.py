@@ -1,0 +1,164 @@
+"""``case``: taking a value of a declared type apart.
+
+Each branch is a function of the fields of its variant; all branches return one structure, whose types are found by
+looking at all of them: what is certain in one branch (an expression) decides for the others, where a Python number,
+function or data value adopts it.
+
+>>> import adze as az
+>>> @az.data
+... class Shape:
+...     class Circle:
+...         radius: az.f64
+...     class Rectangle:
+...         width: az.f64
+...         height: az.f64
+>>> @az.program
+... def area(shape: Shape) -> az.f64:
+...     return az.case(shape, Circle=lambda r: 3.0 * r * r, Rectangle=lambda w, h: w * h)
+>>> float(az.evaluate(area)(Shape.Rectangle(2.0, 4.0)))
+8.0
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import trees
+from .builder import current
+from .data import natural_type, wider
+from .expr import Expr, as_expr, is_number
+from .functions import Definition, as_typed, shown, wrapped
+from .graph import Body, Value
+from .source import at_line, user_line
+from .trees import Shape, Structure
+from .types import Named, Type
+
+
+def case(value: Any, /, **branches: Callable[..., Any]) -> Structure:
+    """The result of the branch for the variant of a value, which is called with its fields.
+
+    There is one branch for each variant, by name. Raises TypeError for a value of another type, for a branch that is
+    missing or too many, that takes another number of fields, or whose result has another type than the others'.
+    """
+    builder = current()
+    x = as_expr(value)
+    named = x.type
+    if not isinstance(named, Named):
+        raise TypeError(at_line(f"case takes a value of a declared type, not {named}"))
+    variants = tuple(named.declaration.variants)
+    missing = [name for name in variants if name not in branches]
+    unknown = [name for name in branches if name not in variants]
+    if missing or unknown:
+        problem = f"no branch for {', '.join(missing)}" if missing else f"no variant {', '.join(unknown)}"
+        raise TypeError(at_line(f"case of {named}: there is {problem}; its variants are {', '.join(variants)}"))
+    origin = user_line()
+    made = [_Branch(name, named.fields(name), branches[name]) for name in variants]
+    bodies, shape = joined(f"the branches of a case of {named}", made)
+    builder.origin = origin
+    values = builder.emit("case", variants, [x.value], bodies)
+    return trees.unflatten(shape, [wrapped(value, builder) for value in values])
+
+
+def field(x: Expr, name: str) -> Any:
+    """A field of a record; AttributeError for other expressions, with what the expression is."""
+    named = x.type
+    variants = named.declaration.variants if isinstance(named, Named) else {}
+    if isinstance(named, Named) and len(variants) == 1:
+        (fields,) = variants.values()
+        if name in fields:
+            chosen = list(fields).index(name)
+            builder = x.builder
+            builder.origin = user_line()
+            ((variant, types),) = [(v, list(named.fields(v).values())) for v in variants]
+            body = builder.body(types, lambda *values: [values[chosen]], list(fields))
+            return wrapped(builder.emit("case", (variant,), [x.value], [body])[0], builder)
+        raise AttributeError(at_line(f"a {named} has no field {name!r}; its fields are {', '.join(fields)}"))
+    if variants:
+        raise AttributeError(at_line(f"a {named} has variants: take it apart with az.case to get at {name!r}"))
+    raise AttributeError(at_line(f"an expression of type {named} has no attribute {name!r}"))
+
+
+@dataclass(frozen=True)
+class _Branch:
+    """A function of the fields of a variant."""
+
+    name: str
+    fields: dict[str, Type]
+    function: Any
+
+    def __post_init__(self) -> None:
+        if not callable(self.function) or isinstance(self.function, Expr):
+            raise TypeError(
+                at_line(f"case: the branch {self.name} is a function of its fields, not {shown(self.function)}")
+            )
+        try:
+            signature = inspect.signature(self.function)
+        except (TypeError, ValueError):
+            return
+        try:
+            signature.bind(*self.fields)
+        except TypeError:
+            fields = f"{len(self.fields)} field(s) ({', '.join(self.fields)})"
+            message = f"case: the variant {self.name} has {fields}, but its branch takes {signature}"
+            raise TypeError(at_line(message)) from None
+
+
+def joined(what: str, branches: Sequence[_Branch]) -> tuple[list[Body], Shape]:
+    """The bodies of branches whose results have one structure and the same types.
+
+    A branch with a Python value whose type another branch decides is built a second time.
+    """
+    builder = current()
+    shapes: list[Shape] = []
+    results: list[list[Any]] = [[] for _ in branches]  # of each branch: types of expressions, and Python values
+
+    def build(k: int, targets: Sequence[Type] | None) -> Body:
+        branch = branches[k]
+
+        def run(*fields: Value) -> list[Value]:
+            leaves, shape = trees.flatten(branch.function(*[wrapped(value, builder) for value in fields]))
+            leaves = [leaf.as_expression() if isinstance(leaf, Definition) else leaf for leaf in leaves]
+            shapes.append(shape)
+            if shape != shapes[0]:
+                first = f"{branches[0].name} returns {shapes[0]}"
+                raise TypeError(at_line(f"{what} return different structures: {first}, {branch.name} {shape}"))
+            results[k] = [_Certain(leaf.type) if isinstance(leaf, Expr) else leaf for leaf in leaves]
+            if targets is not None:
+                result = f"the result of the branch {branch.name}"
+                return [as_typed(leaf, type, result) for leaf, type in zip(leaves, targets, strict=True)]
+            return [as_expr(leaf).value for leaf in leaves if isinstance(leaf, Expr) or is_number(leaf)]
+
+        return builder.body(list(branch.fields.values()), run, list(branch.fields))
+
+    bodies = [build(k, None) for k in range(len(branches))]
+    names = [branch.name for branch in branches]
+    targets = [_common(what, names, column) for column in zip(*results, strict=True)]
+    return [body if body.types == tuple(targets) else build(k, targets) for k, body in enumerate(bodies)], shapes[0]
+
+
+@dataclass(frozen=True)
+class _Certain:
+    """The type of a result that is an expression."""
+
+    type: Type
+
+
+def _common(what: str, names: Sequence[str], column: Sequence[Any]) -> Type:
+    """The type of one result of all branches."""
+    certain = [(name, x.type) for name, x in zip(names, column, strict=True) if isinstance(x, _Certain)]
+    for name, type in certain:
+        if type != certain[0][1]:
+            first, other = f"{certain[0][0]} returns {certain[0][1]}", f"{name} {type}"
+            raise TypeError(at_line(f"{what} differ in type: {first}, {other}"))
+    if certain:
+        return certain[0][1]
+    found: Type | None = None
+    for x in column:
+        own = natural_type(x)
+        found = found if own is None else wider(found, own)
+    if found is None:
+        raise TypeError(at_line(f"{what} do not say the type of their result, {shown(column[0])}"))
+    return found

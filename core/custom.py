@@ -1,0 +1,241 @@
+"""Meanings given by the user: derivatives of their own, a look at values, functions written elsewhere.
+
+``custom_jvp`` and ``custom_vjp`` keep a function whole, with a rule for its derivative beside it. ``inspect`` shows
+values while a program runs. ``foreign`` brings in a function on arrays that the language does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import trees
+from .annotations import read_annotation
+from .builder import current
+from .expr import Expr, as_expr
+from .functions import as_typed, shown, wrapped
+from .graph import Body, Value
+from .source import at_line, user_line
+from .terms import Foreign
+from .trees import Shape, Structure
+from .types import Type, is_data, is_float
+
+# Derivatives
+
+
+class Custom:
+    """A function with rules for its derivatives. Made by :func:`custom_jvp` and :func:`custom_vjp`."""
+
+    def __init__(self, function: Callable[..., Any], verb: str) -> None:
+        self.function, self.verb = function, verb
+        self.rules: dict[str, Callable[..., Any]] = {}
+        self.__name__ = getattr(function, "__name__", "function")
+        self.__doc__ = function.__doc__
+
+    def __repr__(self) -> str:
+        return f"<{self.verb} {self.__name__}>"
+
+    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Set the rule of forward mode, ``rule(primals, tangents) -> tangent``: a decorator.
+
+        Both arguments are tuples with one entry an argument of the function. The tangent has the structure of the
+        function's result. There is None in the place of the tangent of an integer, in both.
+        """
+        self.rules["jvp"] = rule
+        return rule
+
+    def defvjp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        """Set the rule of reverse mode, ``rule(primals, cotangent) -> cotangents``: a decorator.
+
+        The cotangent has the structure of the function's result; the rule gives a tuple with one cotangent an argument
+        of the function. There is None in the place of the cotangent of an integer, in both.
+        """
+        self.rules["vjp"] = rule
+        return rule
+
+    def __call__(self, *args: Any) -> Structure:
+        """Apply the function, inside a program. Raises TypeError when it has no rule."""
+        if not self.rules:
+            raise TypeError(at_line(f"{self.verb}: {self.__name__} has no rule yet: give it with def{self.verb[-3:]}"))
+        builder = current()
+        origin = user_line(self.__name__)
+        leaves, inputs = trees.flatten(args)
+        values = [as_expr(leaf).value for leaf in leaves]
+        outputs: list[Shape] = []
+
+        def body(*binders: Value) -> list[Value]:
+            results, shape = trees.flatten(self.function(*_structured(inputs, binders)))
+            outputs.append(shape)
+            return [as_expr(leaf).value for leaf in results]
+
+        types = [value.type for value in values]
+        bodies = [builder.body(types, body, [value.name for value in values])]
+        output = outputs[0]
+        rules = tuple(sorted(self.rules))
+        for name in rules:
+            moving, moved = (inputs, output) if name == "jvp" else (output, inputs)
+            moving_types, moved_types = (types, bodies[0].types) if name == "jvp" else (bodies[0].types, types)
+            bodies.append(self._rule(name, inputs, types, moving, moving_types, moved, moved_types))
+        builder.origin = origin
+        results = builder.emit("custom", rules, values, bodies)
+        return trees.unflatten(output, [wrapped(value, builder) for value in results])
+
+    def _rule(
+        self,
+        name: str,
+        inputs: Shape,
+        types: Sequence[Type],
+        moving: Shape,
+        moving_types: Sequence[Type],
+        moved: Shape,
+        moved_types: Sequence[Type],
+    ) -> Body:
+        """The body of a rule: of the arguments and what moves, giving what is moved."""
+        builder = current()
+        floating = [type for type in moving_types if is_float(type)]
+        what = f"{name} rule of {self.__name__}"
+
+        def run(*binders: Value) -> list[Value]:
+            rest = iter(binders[len(types) :])
+            given = [Expr(next(rest), builder) if is_float(type) else None for type in moving_types]
+            primals = _structured(inputs, binders[: len(types)])
+            result = self.rules[name](primals, trees.unflatten(moving, given))
+            try:
+                leaves = trees.matched(moved, result)
+            except TypeError as error:
+                place = " " if str(error).startswith("is ") else ""
+                raise TypeError(at_line(f"{what}: what it returns{place}{error}")) from None
+            kind = "tangent" if name == "jvp" else "cotangent"
+            values = []
+            for k, (leaf, type) in enumerate(zip(leaves, moved_types, strict=True)):
+                if is_float(type):
+                    values.append(as_typed(leaf, type, f"{what}: {kind} {k + 1}"))
+                elif leaf is not None:
+                    raise TypeError(at_line(f"{what}: {kind} {k + 1} belongs to a value of type {type}: it is None"))
+            return values
+
+        return builder.body([*types, *floating], run)
+
+
+def _structured(shape: Shape, values: Sequence[Value]) -> Any:
+    builder = current()
+    return trees.unflatten(shape, [wrapped(value, builder) for value in values])
+
+
+def custom_jvp(function: Callable[..., Any]) -> Custom:
+    """A function of expressions whose derivative in forward mode is given, by ``f.defjvp``.
+
+    What the function or the rule captures is constant for the derivative.
+
+    >>> import adze as az
+    >>> @az.custom_jvp
+    ... def softplus(x):
+    ...     return az.log1p(az.exp(x))
+    >>> @softplus.defjvp
+    ... def rule(primals, tangents):
+    ...     (x,), (dx,) = primals, tangents
+    ...     return dx / (1 + az.exp(-x))
+    >>> float(az.evaluate(az.program(lambda x: softplus(x)))(0.0))
+    0.6931471805599453
+    """
+    return Custom(function, "custom_jvp")
+
+
+def custom_vjp(function: Callable[..., Any]) -> Custom:
+    """A function of expressions whose derivative in reverse mode is given, by ``f.defvjp``.
+
+    What the function or the rule captures is constant for the derivative.
+
+    >>> import adze as az
+    >>> @az.custom_vjp
+    ... def clipped(x):
+    ...     return x
+    >>> @clipped.defvjp
+    ... def rule(primals, cotangent):
+    ...     return (az.maximum(az.minimum(cotangent, 1.0), -1.0),)
+    >>> @az.program
+    ... def square(x: az.f64) -> az.f64:
+    ...     return clipped(x) ** 2
+    >>> float(az.evaluate(square)(3.0))
+    9.0
+    """
+    return Custom(function, "custom_vjp")
+
+
+# Inspection
+
+
+def inspect(x: Any, name: str) -> Structure:
+    """``x`` as it is; its value is shown, with the name, whenever this place of the program runs.
+
+    >>> import adze as az
+    >>> @az.program
+    ... def f(x: az.f64) -> az.f64:
+    ...     return az.inspect(x * 2, "twice") + 1
+    >>> result = az.evaluate(f)(3.0)
+    twice = 6.0
+    """
+    builder = current()
+    leaves, shape = trees.flatten(x)
+    values = [as_expr(leaf) for leaf in leaves]
+    builder.origin = user_line(name)
+    builder.emit("probe", (name,), [value.value for value in values])
+    return trees.unflatten(shape, values)
+
+
+# Functions written elsewhere
+
+
+class ForeignFunction:
+    """A function on arrays written elsewhere, ready to be called in programs. Made by :func:`foreign`."""
+
+    def __init__(self, function: Foreign, outputs: Shape | None) -> None:
+        self.function, self.outputs = function, outputs
+
+    def __repr__(self) -> str:
+        return f"<foreign {self.function.name}>"
+
+    def __call__(self, *arrays: Any) -> Structure:
+        """Apply it to scalars and arrays, inside a program."""
+        builder = current()
+        values = [as_expr(array).value for array in arrays]
+        for value in values:
+            if not is_data(value.type):
+                raise TypeError(at_line(f"{self.function.name} takes scalars and arrays, not a value of {value.type}"))
+        builder.origin = user_line()
+        try:
+            results = [Expr(value, builder) for value in builder.emit("foreign", (self.function,), values)]
+        except TypeError as error:
+            raise TypeError(at_line(f"{self.function.name}: {error}")) from error
+        if self.outputs is not None:
+            return trees.unflatten(self.outputs, results)
+        return trees.structure(results[0] if len(results) == 1 else tuple(results))
+
+
+def foreign(name: str, function: Callable[..., Any], result: Any) -> ForeignFunction:
+    """A function on NumPy arrays as an operation of the language.
+
+    ``result`` declares what it returns, or is a rule that gives this for the types of the arguments: a type, or a
+    tuple of types for a function that returns a tuple. The function must not change its arguments.
+
+    >>> import adze as az, numpy as np
+    >>> solve = az.foreign("solve", np.linalg.solve, lambda a, b: b)
+    >>> @az.program
+    ... def solution(a: az.Array[az.f64, "n n"], b: az.Array[az.f64, "n"]) -> az.Array[az.f64, "n"]:
+    ...     return solve(a, b)
+    >>> az.evaluate(solution)([[2.0, 0.0], [0.0, 4.0]], [2.0, 2.0])
+    array([1. , 0.5])
+    """
+    if not callable(function):
+        raise TypeError(at_line(f"foreign takes a function on arrays, not {shown(function)}"))
+    rule = result if callable(result) and not isinstance(result, type) else None
+    declared = None if rule is not None else read_annotation(result)
+
+    def result_types(arguments: Sequence[Type]) -> Sequence[Type]:
+        types = (read_annotation(rule(*arguments)) if declared is None else declared).types  # type: ignore[misc]
+        for type in types:
+            if not is_data(type):
+                raise TypeError(f"its results are scalars and arrays, not values of type {type}")
+        return types
+
+    return ForeignFunction(Foreign(name, function, result_types), None if declared is None else declared.shape)

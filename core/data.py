@@ -1,0 +1,552 @@
+"""Declared data types: records and variants, recursive and polymorphic, written as Python classes.
+
+A class with annotations is a record; one with nested classes has a variant for each. Values are immutable Python
+objects outside of programs, and expressions inside of them, taken apart by ``case``. Type arguments are found from the
+fields where they determine them; ``List[az.f64].Nil()`` gives them.
+
+>>> import adze as az
+>>> from typing import Generic, TypeVar
+>>> T = TypeVar("T")
+>>> @az.data
+... class List(Generic[T]):
+...     class Nil: ...
+...     class Cons:
+...         head: T
+...         tail: "List[T]"
+>>> @az.program
+... def total(xs: List[az.f64]) -> az.f64:
+...     @az.fix
+...     def add(self, xs: List[az.f64]) -> az.f64:
+...         return az.case(xs, Nil=lambda: 0.0, Cons=lambda head, tail: head + self(tail))
+...     return add(xs)
+>>> float(az.evaluate(total)(List.Cons(1.0, List.Cons(2.0, List.Nil()))))
+3.0
+
+A Python value is like a Python number: it has no type of its own, and adopts the one that is expected. Values may be
+deeper than Python's stack, so nothing here recurs over them.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .annotations import Scope, value_type
+from .builder import building, current
+from .dims import Dim
+from .expr import Expr, is_number
+from .functions import Definition, as_typed, shown
+from .graph import Value
+from .source import at_line, user_line
+from .types import (
+    Declaration,
+    FunctionType,
+    Named,
+    Scalar,
+    TupleType,
+    Type,
+    TypeVariable,
+    array_of,
+    bool_,
+    f64,
+    i64,
+    map_type,
+    scalar_of,
+)
+
+# Declarations
+
+
+class _Family:
+    """A declaration whose fields are read when they are first needed: they may mention types declared later."""
+
+    def __init__(self, cls: type, frame: FrameType) -> None:
+        self.globals: Scope = frame.f_globals
+        self.locals: Scope = {} if frame.f_locals is frame.f_globals else dict(frame.f_locals)
+        parameters = tuple([TypeVariable(p.__name__) for p in getattr(cls, "__parameters__", ())])
+        self.declaration = Declaration(cls.__name__, parameters)
+        inner = {name: value for name, value in vars(cls).items() if isinstance(value, type)}
+        own = inspect.get_annotations(cls)
+        if inner and own:
+            raise TypeError(at_line(f"{cls.__name__} has fields of its own and variants: a type has one or the other"))
+        self.record = not inner
+        self.fields = {name: inspect.get_annotations(variant) for name, variant in inner.items()}
+        if self.record:
+            self.fields = {cls.__name__: own}
+        self._read = False
+
+    def read(self) -> Declaration:
+        """The declaration, with its fields."""
+        if not self._read:
+            self._read = True
+            scope = {**self.globals, **self.locals}
+            try:
+                for variant, fields in self.fields.items():
+                    self.declaration.variants[variant] = {
+                        name: self._type(annotation, scope, f"field {name!r} of {self.declaration.name}.{variant}")
+                        for name, annotation in fields.items()
+                    }
+            except TypeError:
+                self._read = False
+                raise
+        return self.declaration
+
+    def _type(self, annotation: Any, scope: Scope, where: str) -> Type:
+        try:
+            type = value_type(annotation, scope)
+        except TypeError as error:
+            raise TypeError(f"{where}: {error}") from None
+        for variable in _variables(type):
+            if variable not in self.declaration.parameters:
+                message = f"{where}: {variable} is no parameter of {self.declaration.name}"
+                raise TypeError(
+                    f"{message}, which would be declared class {self.declaration.name}(Generic[{variable}])"
+                )
+        return type
+
+
+def _variables(type: Type) -> list[TypeVariable]:
+    found: list[TypeVariable] = []
+
+    def note(part: Type) -> Type:
+        if isinstance(part, TypeVariable):
+            found.append(part)
+        return part
+
+    map_type(type, note)
+    return found
+
+
+class _Bare(_Family):
+    """The family of a declaration that no class declares."""
+
+    def __init__(self, declaration: Declaration) -> None:
+        self.declaration, self.record = declaration, False
+        self.fields = {variant: dict(fields) for variant, fields in declaration.variants.items()}
+        self._read = True
+
+
+class Data:
+    """A value of a declared type, immutable, compared by its fields. Its class is that of its variant."""
+
+    __slots__ = ("_values",)
+
+    _values: tuple[Any, ...]
+    _family: ClassVar[_Family]
+    _variant: ClassVar[str]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        return cls._made(args, kwargs, None)
+
+    @classmethod
+    def _made(cls, args: Sequence[Any], kwargs: Mapping[str, Any], type: Named | None) -> Any:
+        """A Python value; inside a program an expression, when a field is one or the type is given."""
+        if "_variant" not in vars(cls):
+            variants = " or ".join(f"{cls.__name__}.{name}" for name in cls._family.fields)
+            raise TypeError(at_line(f"{cls.__name__} has variants: make a value with {variants}"))
+        values = cls._arguments(args, kwargs)
+        if building() and (type is not None or any(map(_of_program, values))):
+            return cls._construct(values, type)
+        return cls._of(values)
+
+    @classmethod
+    def _of(cls, values: Sequence[Any]) -> Any:
+        """The Python value with these fields."""
+        value = object.__new__(cls)
+        object.__setattr__(value, "_values", tuple(values))
+        return value
+
+    @classmethod
+    def _arguments(cls, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+        names = cls._names()
+        given = dict(zip(names, args, strict=False))
+        for name, value in kwargs.items():
+            if name not in names or name in given:
+                problem = "is given twice" if name in given else f"is not one of its fields ({', '.join(names)})"
+                raise TypeError(at_line(f"{cls.__qualname__}: {name!r} {problem}"))
+            given[name] = value
+        if len(args) > len(names) or len(given) < len(names):
+            wanted = f"takes {len(names)} field(s) ({', '.join(names)})"
+            raise TypeError(at_line(f"{cls.__qualname__} {wanted}, got {len(args) + len(kwargs)}"))
+        return tuple([given[name] for name in names])
+
+    @classmethod
+    def _names(cls) -> tuple[str, ...]:
+        return tuple(cls._family.fields[cls._variant])
+
+    @classmethod
+    def _construct(cls, values: Sequence[Any], type: Named | None) -> Expr:
+        builder = current()
+        named = type or _inferred(cls, values)
+        fields = named.fields(cls._variant)
+        given = zip(values, fields.items(), strict=True)
+        parts = [as_typed(value, wanted, f"field {name!r} of {cls.__qualname__}") for value, (name, wanted) in given]
+        builder.origin = user_line()
+        return Expr(builder.emit("construct", (named, cls._variant), parts)[0], builder)
+
+    def __class_getitem__(cls, arguments: Any) -> DataType:
+        parameters = cls._family.declaration.parameters
+        given = arguments if isinstance(arguments, tuple) and len(parameters) != 1 else (arguments,)
+        if len(given) != len(parameters) or cls.__name__ != cls._family.declaration.name:
+            takes = f"{len(parameters)} type argument(s)" if parameters else "no type arguments"
+            raise TypeError(at_line(f"{cls.__name__} takes {takes}, got {len(given)}"))
+        return DataType(cls, given)
+
+    @classmethod
+    def declared(cls) -> Declaration:
+        """The declaration that the class belongs to."""
+        return cls._family.read()
+
+    @classmethod
+    def declared_type(cls, scope: Scope) -> Named:
+        """The type that the class stands for in an annotation."""
+        declaration = cls._family.declaration
+        if cls.__name__ != declaration.name:
+            raise TypeError(f"{cls.__qualname__} is a variant; the type is {declaration.name}")
+        if declaration.parameters:
+            arguments = ", ".join(map(str, declaration.parameters))
+            raise TypeError(f"{declaration.name} takes type arguments: {declaration.name}[{arguments}]")
+        return Named(cls.declared())
+
+    # As a value of a program
+
+    def natural_type(self) -> Named:
+        """The type that the content determines; TypeError when it leaves a type argument open."""
+        return _inferred(type(self), self._values)
+
+    def as_expression(self) -> Expr:
+        """This value as a constant of the program that is being built."""
+        return Expr(self.as_typed(self.natural_type(), f"a value of type {self._family.declaration}"), current())
+
+    def as_typed(self, type: Type, what: str) -> Value:
+        """This value as a constant of a type."""
+        builder = current()
+
+        def construct(named: Named, variant: str, parts: Sequence[Value]) -> Value:
+            return builder.emit("construct", (named, variant), parts)[0]
+
+        result: Value = fold(self, type, what, as_typed, lambda parts: builder.emit("pack", (), parts)[0], construct)
+        return result
+
+    # As a Python object
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a {type(self).__qualname__} is immutable")
+
+    def __repr__(self) -> str:
+        pieces: list[str] = []
+        todo: list[Any] = [(self,)]
+        while todo:
+            item = todo.pop()
+            if isinstance(item, str):
+                pieces.append(item)
+            elif isinstance(item[0], Data):
+                value = item[0]
+                pieces.append(f"{type(value).__qualname__}(")
+                inside: list[Any] = []
+                for k, (name, part) in enumerate(zip(value._names(), value._values, strict=True)):
+                    inside += [f"{', ' if k else ''}{name}=", (part,)]
+                todo.extend(reversed([*inside, ")"]))
+            else:
+                pieces.append(repr(item[0]))
+        return "".join(pieces)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Data):
+            return NotImplemented
+        pairs: list[tuple[Any, Any]] = [(self, other)]
+        while pairs:
+            a, b = pairs.pop()
+            if a is b:
+                continue
+            if isinstance(a, Data) and isinstance(b, Data):
+                if type(a) is not type(b):
+                    return False
+                pairs.extend(zip(a._values, b._values, strict=True))
+            elif isinstance(a, tuple) and isinstance(b, tuple):
+                if len(a) != len(b):
+                    return False
+                pairs.extend(zip(a, b, strict=True))
+            elif isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+                if not np.array_equal(a, b):
+                    return False
+            elif a != b:
+                return False
+        return True
+
+    def __hash__(self) -> int:
+        total, todo = 0, [self]
+        while todo:
+            value: Any = todo.pop()
+            if isinstance(value, Data):
+                todo.extend(value._values)
+                value = type(value).__qualname__
+            total = hash((total, value))
+        return total
+
+    def __reduce__(self) -> Any:
+        """As a list of fields in post-order, for a value may be deeper than pickle can follow."""
+        steps: list[Any] = []
+        todo: list[Any] = [self]
+        while todo:
+            value = todo.pop()
+            steps.append((type(value), len(value._values)) if isinstance(value, Data) else (None, value))
+            if isinstance(value, Data):
+                todo.extend(value._values)
+        return _restored, (steps[::-1],)
+
+
+def _restored(steps: list[Any]) -> Any:
+    done: list[Any] = []
+    for cls, content in steps:
+        if cls is None:
+            done.append(content)
+        else:
+            values = done[len(done) - content :]
+            del done[len(done) - content :]
+            done.append(cls._of(values))
+    return done[0]
+
+
+# Walks over values that may be deep
+
+
+def fold(
+    value: Any,
+    type: Type,
+    what: str,
+    leaf: Callable[[Any, Type, str], Any],
+    pack: Callable[[Sequence[Any]], Any],
+    construct: Callable[[Named, str, Sequence[Any]], Any],
+) -> Any:
+    """The meaning of a Python value of a type, from the meanings of its parts.
+
+    ``leaf(x, type, what)`` is that of what is neither data nor a tuple. Raises TypeError, beginning with ``what``, for
+    a value of another type.
+    """
+    root = what
+    done: list[Any] = []
+    todo: list[tuple[Any, Any, str, bool]] = [(value, type, what, False)]
+    fields: dict[tuple[Named, str], list[tuple[Type, str]]] = {}
+    while todo:
+        value, type, what, entered = todo.pop()
+        if entered:
+            count = len(type.items) if isinstance(type, TupleType) else len(value._values)
+            parts = done[len(done) - count :]
+            del done[len(done) - count :]
+            done.append(construct(type, value._variant, parts) if isinstance(type, Named) else pack(parts))
+        elif isinstance(type, TupleType) and isinstance(value, tuple | list) and len(value) == len(type.items):
+            todo.append((value, type, what, True))
+            todo.extend([(x, t, f"{what}[{k}]", False) for k, (x, t) in enumerate(zip(value, type.items))][::-1])
+        elif isinstance(type, Named) and isinstance(value, Data) and value._family.declaration is type.declaration:
+            key = (type, value._variant)
+            if key not in fields:
+                name = builtins.type(value).__qualname__
+                found = type.fields(value._variant).items()
+                fields[key] = [(wanted, f"{root}, field {field!r} of {name}") for field, wanted in found]
+            todo.append((value, type, what, True))
+            todo.extend([(x, t, w, False) for x, (t, w) in zip(value._values, fields[key])][::-1])
+        elif isinstance(type, Named | TupleType) and not isinstance(value, Expr):
+            raise TypeError(at_line(f"{what} is {type}, got {_shown(value)}"))
+        else:
+            done.append(leaf(value, type, what))
+    return done[0]
+
+
+def value_class(declaration: Declaration, variant: str) -> builtins.type[Data]:
+    """The class of the values of a variant, made here for a declaration without a class."""
+    if variant not in declaration.classes:
+        content = {"__slots__": (), "_family": _Bare(declaration)}
+        fields = _fields(f"{declaration.name}.{variant}", declaration.variants[variant], False)
+        declaration.classes[variant] = builtins.type(variant, (Data,), content | fields)
+    return declaration.classes[variant]
+
+
+def _shown(value: Any) -> str:
+    return f"a {builtins.type(value).__qualname__}" if isinstance(value, Data) else shown(value)
+
+
+def _of_program(value: Any) -> bool:
+    """Whether a field is part of the program that is being built."""
+    if isinstance(value, tuple | list):
+        return any(map(_of_program, value))
+    return isinstance(value, Expr) or (callable(value) and not isinstance(value, Data))
+
+
+# Type arguments
+
+
+def _inferred(cls: builtins.type[Data], values: Sequence[Any]) -> Named:
+    """The type of a value with these fields; TypeError when they leave a type argument open."""
+    declaration = cls.declared()
+    bound = _arguments(cls, values)
+    missing = [str(parameter) for parameter in declaration.parameters if parameter not in bound]
+    if missing:
+        arguments = ", ".join(map(str, declaration.parameters))
+        text = f"{cls.__qualname__}: its fields do not say what {', '.join(missing)} is"
+        variant = "" if cls._family.record else f".{cls._variant}"
+        raise TypeError(
+            at_line(f"{text}; write {declaration.name}[{arguments}]{variant}(...) with types for {arguments}")
+        )
+    return Named(declaration, tuple([bound[parameter] for parameter in declaration.parameters]))
+
+
+def _arguments(cls: builtins.type[Data], values: Sequence[Any]) -> dict[TypeVariable, Type]:
+    """The type arguments that fields determine. Expressions say what they are; numbers adopt what is left open."""
+    declaration = cls.declared()
+    certain: dict[TypeVariable, Type] = {}
+    natural: dict[TypeVariable, Type] = {}
+    own = Named(declaration, declaration.parameters)
+    todo: list[tuple[Type, Any]] = [*zip(own.fields(cls._variant).values(), values, strict=True)]
+    while todo:
+        wanted, value = todo.pop()
+        if not _variables(wanted):
+            continue
+        if isinstance(value, Definition):
+            value = value.as_expression()
+        if isinstance(value, Expr):
+            _match(wanted, value.type, certain, cls)
+        elif isinstance(wanted, TypeVariable):
+            found = natural_type(value)
+            if found is not None:
+                natural[wanted] = wider(natural.get(wanted), found)
+        elif isinstance(wanted, TupleType) and isinstance(value, tuple | list):
+            todo.extend(zip(wanted.items, value))
+        elif isinstance(wanted, Named) and isinstance(value, Data) and value._family.declaration is wanted.declaration:
+            todo.extend(zip(wanted.fields(value._variant).values(), value._values, strict=True))
+    return natural | certain
+
+
+def _match(wanted: Type, found: Type, bound: dict[TypeVariable, Type], cls: builtins.type[Data]) -> None:
+    """Bind the variables of a type so that it is another; what does not match is left to those who compare."""
+    match wanted, found:
+        case TypeVariable(), _:
+            if bound.setdefault(wanted, found) != found:
+                message = f"{cls.__qualname__}: {wanted} is {bound[wanted]} in one field and {found} in another"
+                raise TypeError(at_line(message))
+        case TupleType(mine), TupleType(theirs):
+            for a, b in zip(mine, theirs):
+                _match(a, b, bound, cls)
+        case FunctionType(), FunctionType():
+            for a, b in zip(wanted.parameters + wanted.results, found.parameters + found.results):
+                _match(a, b, bound, cls)
+        case Named(), Named() if wanted.declaration is found.declaration:
+            for a, b in zip(wanted.arguments, found.arguments):
+                _match(a, b, bound, cls)
+
+
+def natural_type(value: Any) -> Type | None:
+    """The type that a value has where nothing else decides; None when it does not say."""
+    if isinstance(value, Expr):
+        return value.type
+    if isinstance(value, Data):
+        bound, declaration = _arguments(type(value), value._values), value.declared()
+        arguments = [bound[parameter] for parameter in declaration.parameters if parameter in bound]
+        return Named(declaration, tuple(arguments)) if len(arguments) == len(declaration.parameters) else None
+    if isinstance(value, tuple):
+        items = [item for item in map(natural_type, value) if item is not None]
+        return TupleType(tuple(items)) if len(items) == len(value) else None
+    if is_number(value):
+        return bool_ if isinstance(value, bool) else i64 if isinstance(value, int) else f64
+    if isinstance(value, np.ndarray | np.generic | list):
+        array = np.asarray(value)
+        scalar = scalar_of(array.dtype)
+        if scalar is not None:
+            return array_of(scalar, tuple([Dim.of(n) for n in array.shape]))
+    return None
+
+
+def wider(a: Type | None, b: Type) -> Type:
+    """Of two types of numbers the one that holds both; else the first."""
+    if isinstance(a, Scalar) and isinstance(b, Scalar):
+        return scalar_of(np.result_type(a.dtype, b.dtype)) or a
+    return b if a is None else a
+
+
+# Types with type arguments, and the decorator
+
+
+class DataType:
+    """A declared type with type arguments, as in ``List[az.f64]``: an annotation, and constructors of that type."""
+
+    def __init__(self, cls: builtins.type[Data], arguments: Sequence[Any]) -> None:
+        self._cls, self._arguments = cls, tuple(arguments)
+
+    def declared_type(self, scope: Scope) -> Named:
+        """The type that this stands for in an annotation."""
+        return Named(self._cls.declared(), tuple([value_type(argument, scope) for argument in self._arguments]))
+
+    def __getattr__(self, variant: str) -> Callable[..., Any]:
+        classes: Mapping[str, Any] = self._cls._family.declaration.classes
+        if variant not in classes or self._cls._family.record:
+            raise AttributeError(f"{self!r} has no variant {variant}")
+        return lambda *args, **kwargs: classes[variant]._made(args, kwargs, self.declared_type({}))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._cls._made(args, kwargs, self.declared_type({}))
+
+    def __repr__(self) -> str:
+        return f"{self._cls.__name__}[{', '.join(map(str, self._arguments))}]"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, DataType) and self.declared_type({}) == other.declared_type({})
+
+    def __hash__(self) -> int:
+        return hash(self._cls)
+
+
+def data(cls: builtins.type[Any]) -> Any:
+    """Declare a data type: a record (a class with annotations) or a sum (a class with a nested class a variant).
+
+    Fields are scalars, arrays, functions, tuples and declared types, also the type itself, in text if need be.
+    ``Generic[T]`` as a base gives it type parameters. Raises TypeError for a class that is neither, and, when the type
+    is first used, for a field that has no type.
+
+    >>> import adze as az
+    >>> @az.data
+    ... class Point:
+    ...     x: az.f64
+    ...     y: az.f64
+    >>> Point(1.0, y=2.0)
+    Point(x=1.0, y=2.0)
+    >>> @az.program
+    ... def mirrored(p: Point) -> Point:
+    ...     return Point(p.y, p.x)
+    >>> az.evaluate(mirrored)(Point(1.0, 2.0)) == Point(2.0, 1.0)
+    True
+    """
+    family = _Family(cls, sys._getframe(1))
+    hidden = ("__dict__", "__weakref__", "__annotations__", "__orig_bases__", "__parameters__", *family.fields)
+    content = {name: value for name, value in vars(cls).items() if name not in hidden}
+    content |= {"__slots__": (), "_family": family}
+    own = family.fields.get(cls.__name__, {}) if family.record else {}
+    made = builtins.type(cls.__name__, (Data,), content | (_fields(cls.__name__, own, True) if family.record else {}))
+    declaration = family.declaration
+    declaration.owner = made
+    declaration.classes = {cls.__name__: made} if family.record else {}
+    for name, fields in () if family.record else family.fields.items():
+        inner = {"__slots__": (), "__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}.{name}"}
+        variant = builtins.type(name, (made,), inner | _fields(f"{cls.__name__}.{name}", fields, False))
+        declaration.classes[name] = variant
+        setattr(made, name, variant)
+    family.locals = {**family.locals, cls.__name__: made}
+    return made
+
+
+def _fields(where: str, fields: Mapping[str, Any], record: bool) -> dict[str, Any]:
+    """The attributes of a variant's class: the fields, by name and for matching."""
+    for name in fields:
+        if name.startswith("_") or hasattr(Data, name) or (record and hasattr(Expr, name)):
+            raise TypeError(at_line(f"{where}: a field cannot be called {name!r}, which means something else"))
+    content: dict[str, Any] = {name: property(_getter(k)) for k, name in enumerate(fields)}
+    return content | {"__match_args__": tuple(fields), "_variant": where.rpartition(".")[2]}
+
+
+def _getter(position: int) -> Callable[[Any], Any]:
+    return lambda value: value._values[position]

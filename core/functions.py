@@ -1,0 +1,378 @@
+"""Functions as values: ``function``, ``fix``, their application, and ``par``.
+
+A helper function of Python is inlined where it is called. One that recurs, that is chosen while the program runs, or
+that is stored in data must be a value: an expression whose type is a function type, and which can be called. Its
+parameters and results are scalars, arrays, functions and data; structures of these are taken apart, as those of a
+program are. The bodies may use outer expressions.
+
+>>> import adze as az
+>>> @az.program
+... def power(x: az.f64, n: az.i64) -> az.f64:
+...     @az.fix
+...     def raised(self, k: az.i64) -> az.f64:
+...         return az.cond(k == 0, lambda: 1.0, lambda: x * self(k - 1))
+...     return raised(n)
+>>> float(az.evaluate(power)(2.0, 10))
+1024.0
+
+(Smeding and Vákár, Parallel dual-numbers reverse AD, 2025, sections 5.1, 11 and 12.1: letrec, and the parallel pair.)
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import trees
+from .annotations import Declared, Parameter, read_annotation, read_parameters
+from .builder import Builder, building, current
+from .dims import Dim
+from .expr import Expr, as_expr
+from .graph import Value
+from .source import at_line, user_line
+from .terms import Failure, Origin
+from .trees import Shape, Structure
+from .types import ArrayType, FunctionType, Scalar, TupleType, Type, dims, element, is_data, rank
+
+# Values of the core and what users see of them
+
+
+def wrapped(value: Value, builder: Builder) -> Any:
+    """What users see of a value: an expression; a tuple that is one value is a tuple of expressions."""
+    if isinstance(value.type, TupleType):
+        items = range(len(value.type.items))
+        return tuple([wrapped(builder.emit("project", (k,), [value])[0], builder) for k in items])
+    return Expr(value, builder)
+
+
+def as_typed(x: Any, type: Type, what: str) -> Value:
+    """The value of a type that a user's ``x`` is: numbers, functions, tuples and data of Python adopt the type.
+
+    ``what`` begins the message of the TypeError for what does not fit. A size that is not proved is required.
+    """
+    builder = current()
+    if isinstance(type, TupleType):
+        if not isinstance(x, tuple | list) or len(x) != len(type.items):
+            raise TypeError(at_line(f"{what} is {type}, got {shown(x)}"))
+        items = zip(x, type.items, strict=True)
+        return builder.emit("pack", (), [as_typed(part, item, f"{what}[{k}]") for k, (part, item) in enumerate(items)])[
+            0
+        ]
+    if not isinstance(x, Expr):
+        if isinstance(type, FunctionType) and callable(x):
+            definition = x if isinstance(x, Definition) else Definition.of_type(x, type)
+            x = definition.emit()
+        elif hasattr(x, "as_typed"):
+            value: Value = x.as_typed(type, what)
+            return value
+        elif is_data(type):
+            x = _converted(x, element(type), type, what)
+        else:
+            raise TypeError(at_line(f"{what} is {type}, got {shown(x)}"))
+    found: Type = x.type
+    own: Value = x.value
+    if found == type:
+        return own
+    same_kind = isinstance(found, Scalar | ArrayType) and isinstance(type, Scalar | ArrayType)
+    if not same_kind or element(found) != element(type) or rank(found) != rank(type):
+        raise TypeError(at_line(f"{what} is {type}, got {found}"))
+    return _resized(own, type, what)
+
+
+def _converted(x: Any, like: Scalar, type: Type, what: str) -> Expr:
+    try:
+        return as_expr(x, like)
+    except (TypeError, ValueError) as error:
+        raise TypeError(at_line(f"{what} is {type}, got {shown(x)}")) from error
+
+
+def _resized(value: Value, type: Type, what: str) -> Value:
+    """An array with the sizes of a type, which it is required to have."""
+    builder = current()
+    sizes: list[Value] = []
+    for axis, (wanted, actual) in enumerate(zip(dims(type), dims(value.type), strict=True)):
+        equal = wanted.compare(actual)
+        if equal is False or not wanted.is_static():
+            raise TypeError(at_line(f"{what} is {type}, got {value.type}"))
+        sizes.append(builder.dim(wanted))
+        if equal is None:
+            both = [sizes[-1], builder.size(value, axis)]
+            message = f"{what}: axis {axis} of {type} is {_said(wanted)}, got {{1}}"
+            builder.require(builder.primitive("equal", *both), Failure("size", message, user_line()), both)
+    return builder.array(sizes, lambda *indices: builder.index(value, indices))
+
+
+def _said(dim: Dim) -> str:
+    return str(dim) if dim.constant is not None else f"{dim} = {{0}}"
+
+
+def shown(x: Any) -> str:
+    """What a message says of a user's value."""
+    if isinstance(x, Expr):
+        return str(x.type)
+    if isinstance(x, tuple | list) and x:
+        return f"({', '.join(map(shown, x))}{',' if len(x) == 1 else ''})"
+    return f"{x!r}" if isinstance(x, bool | int | float | str) else f"a value of type {type(x).__name__}"
+
+
+# Functions
+
+
+class FunctionExpr(Expr):
+    """A function whose results have a structure that is known: that of its definition."""
+
+    __slots__ = ("outputs",)
+
+    def __init__(self, value: Value, builder: Builder, outputs: Shape) -> None:
+        super().__init__(value, builder)
+        self.outputs = outputs
+
+
+def apply(function: Expr, arguments: Sequence[Any]) -> Structure:
+    """The results of a function that is a value.
+
+    Structures of arguments are taken apart. Several results are a tuple, or what the function's definition returns.
+    Raises TypeError when the arguments do not have the types of the parameters.
+    """
+    builder, type = current(), function.type
+    if not isinstance(type, FunctionType):
+        raise TypeError(at_line(f"a value of type {type} is not a function"))
+    values: list[Value] = []
+
+    def take(argument: Any) -> None:
+        if len(values) < len(type.parameters):
+            wanted = type.parameters[len(values)]
+            packed = isinstance(wanted, TupleType) and isinstance(argument, tuple | list)
+            parts = None if packed else trees.parts(argument)
+            if parts is None:
+                values.append(as_typed(argument, wanted, f"argument {len(values) + 1} of a function {type}"))
+            for part in parts or ():
+                take(part)
+            return
+        raise TypeError(at_line(f"a function {type} takes {len(type.parameters)} argument(s), got more"))
+
+    for argument in arguments:
+        take(argument)
+    if len(values) < len(type.parameters):
+        missing = f"takes {len(type.parameters)} argument(s), got {len(values)}: there is no partial application"
+        raise TypeError(at_line(f"a function {type} {missing}"))
+    builder.origin = user_line()
+    results = [wrapped(value, builder) for value in builder.emit("apply", (), [function.value, *values])]
+    if isinstance(function, FunctionExpr):
+        return trees.unflatten(function.outputs, results)
+    return trees.structure(results[0] if len(results) == 1 else tuple(results))
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A function on its way to a value, which it becomes in each program that uses it."""
+
+    function: Callable[..., Any]
+    name: str
+    parameters: tuple[Declared, ...]
+    names: tuple[str, ...]
+    result: Declared | None
+    recursive: bool
+    origin: Origin
+
+    def __repr__(self) -> str:
+        return f"<{'recursive ' if self.recursive else ''}function {self.name}>"
+
+    def __call__(self, *arguments: Any) -> Structure:
+        """Apply it, inside a program."""
+        return apply(self.emit(), arguments)
+
+    @staticmethod
+    def of_type(function: Callable[..., Any], type: FunctionType) -> Definition:
+        """A Python function as a function of a type."""
+        parameters = tuple([Declared(trees.LEAF, (parameter,)) for parameter in type.parameters])
+        result = Declared(trees.LEAF, type.results)
+        if len(type.results) != 1:
+            result = Declared(Shape(tuple, (), (trees.LEAF,) * len(type.results)), type.results)
+        names = _positional(function, len(parameters))
+        return Definition(function, _name_of(function), parameters, names, result, False, user_line())
+
+    def as_expression(self) -> Expr:
+        """The function as a value of the program that is being built."""
+        return self.emit()
+
+    def emit(self) -> FunctionExpr:
+        """The function as a value of the program that is being built."""
+        builder = current()
+        types = tuple([type for parameter in self.parameters for type in parameter.types])
+        outputs: list[Shape] = [self.result.shape] if self.result is not None else []
+
+        def run(*binders: Value) -> Sequence[Value]:
+            arguments: list[Any] = []
+            if self.recursive:
+                arguments.append(FunctionExpr(binders[0], builder, outputs[0]))
+                binders = binders[1:]
+            leaves = iter([wrapped(binder, builder) for binder in binders])
+            for parameter in self.parameters:
+                own = [next(leaves) for _ in parameter.types]
+                arguments.append(trees.unflatten(parameter.shape, own))
+            return self._results(self.function(*arguments), outputs)
+
+        names = [
+            leaf
+            for name, parameter in zip(self.names, self.parameters, strict=True)
+            for leaf in trees.leaf_names(name, parameter.shape)
+        ]
+        if self.recursive:
+            assert self.result is not None
+            type = FunctionType(types, self.result.types)
+            body = builder.body([type, *types], run, [self.name, *names])
+        else:
+            body = builder.body(types, run, names)
+            type = FunctionType(types, body.types)
+        builder.origin = Origin(self.origin.file, self.origin.line, self.name)
+        value = builder.emit("fix" if self.recursive else "function", (type,), [], [body])[0]
+        return FunctionExpr(value, builder, outputs[0])
+
+    def _results(self, result: Any, outputs: list[Shape]) -> list[Value]:
+        if result is None:
+            raise TypeError(at_line(f"{self.name} returns nothing: is a return missing?"))
+        if self.result is None:
+            leaves, shape = trees.flatten(result)
+            outputs.append(shape)
+            return [as_expr(leaf).value for leaf in leaves]
+        try:
+            leaves = trees.matched(self.result.shape, result)
+        except TypeError:
+            raise TypeError(at_line(f"the result of {self.name} is {self.result}, got {shown(result)}")) from None
+        what = f"the result of {self.name}"
+        return [as_typed(leaf, type, what) for leaf, type in zip(leaves, self.result.types, strict=True)]
+
+
+def function(f: Callable[..., Any], *parameters: Any, result: Any = None) -> Any:
+    """A Python function as a function of the language, that is, a value which can be passed, stored and called.
+
+    The types of the parameters are given here, or by the function's annotations; that of the result may be left out.
+    Inside a program this is an expression; outside it is a definition that becomes one in each program that uses it.
+    Raises TypeError when a parameter has no type.
+
+    >>> import adze as az
+    >>> @az.program
+    ... def twice(x: az.f64, y: az.f64) -> az.f64:
+    ...     added, multiplied = az.function(lambda z: z + y, az.f64), az.function(lambda z: z * y, az.f64)
+    ...     g = az.cond(x > 0, lambda: added, lambda: multiplied)
+    ...     return g(g(x))
+    >>> [float(az.evaluate(twice)(x, 3.0)) for x in (1.0, -1.0)]
+    [7.0, -9.0]
+    """
+    definition = _define("function", f, parameters, result, recursive=False)
+    return definition.emit() if building() else definition
+
+
+def fix(f: Callable[..., Any], *parameters: Any, result: Any = None) -> Any:
+    """The recursive function whose body is ``f(self, ...)``: there ``self`` is the function itself.
+
+    The types of the parameters and of the result are given here, or by the function's annotations. As ``function``,
+    this is an expression inside a program and a definition outside. Raises TypeError when a type is missing.
+
+    >>> import adze as az
+    >>> @az.fix
+    ... def fibonacci(self, n: az.i64) -> az.i64:
+    ...     return az.cond(n < 2, lambda: n, lambda: self(n - 1) + self(n - 2))
+    >>> @az.program
+    ... def number(n: az.i64) -> az.i64:
+    ...     return fibonacci(n)
+    >>> int(az.evaluate(number)(10))
+    55
+    """
+    definition = _define("fix", f, parameters, result, recursive=True)
+    return definition.emit() if building() else definition
+
+
+def _define(what: str, f: Callable[..., Any], given: Sequence[Any], result: Any, recursive: bool) -> Definition:
+    name = _name_of(f)
+    if isinstance(f, Definition) or not callable(f):
+        raise TypeError(at_line(f"{what} takes a Python function, not {shown(f)}"))
+    declared: list[Declared] = []
+    if given:
+        declared = [read_annotation(annotation) for annotation in given]
+        names = _positional(f, len(declared) + recursive)[int(recursive) :]
+        annotated = None
+    else:
+        own, annotated = read_parameters(f)
+        if recursive and not own:
+            raise TypeError(at_line(f"fix: the first parameter of {name} is the function itself"))
+        own = own[1:] if recursive else own
+        names = tuple([parameter.name for parameter in own])
+        declared = [_declared(what, name, parameter) for parameter in own]
+    chosen = annotated if result is None else read_annotation(result)
+    if recursive and chosen is None:
+        raise TypeError(at_line(f"fix: {name} needs the type of its result: annotate it, or give result="))
+    return Definition(f, name, tuple(declared), names, chosen, recursive, user_line(name))
+
+
+def _declared(what: str, name: str, parameter: Parameter) -> Declared:
+    if parameter.declared is None:
+        problem = "a static Python type" if parameter.static else "no annotation"
+        message = f"{what}: parameter {parameter.name!r} of {name} has {problem}; give its type"
+        raise TypeError(at_line(message))
+    return parameter.declared
+
+
+def _name_of(f: Any) -> str:
+    name = getattr(f, "__name__", "function")
+    return "function" if name == "<lambda>" else str(name)
+
+
+def _positional(f: Callable[..., Any], count: int) -> tuple[str, ...]:
+    """Names for the parameters of a function that is called with ``count`` arguments; TypeError when it cannot be."""
+    try:
+        signature = inspect.signature(f)
+    except (TypeError, ValueError):
+        return ("",) * count
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        message = f"{_name_of(f)}{signature} cannot be called with {count} argument(s)"
+        raise TypeError(at_line(message)) from None
+    names = [p.name for p in signature.parameters.values() if p.kind != p.VAR_POSITIONAL][:count]
+    return tuple(names + [""] * (count - len(names)))
+
+
+# Fork and join
+
+
+def par(*branches: Any) -> Structure:
+    """The results of functions without parameters, which may run side by side: ``par(lambda: a, lambda: b)``.
+
+    It gives a tuple with one result a branch, or a list for one list of functions. The meaning is that of running one
+    branch after the other. Raises TypeError for what is no function.
+
+    >>> import adze as az
+    >>> @az.fix
+    ... def fibonacci(self, n: az.i64) -> az.i64:
+    ...     return az.cond(n < 2, lambda: n, lambda: sum(az.par(lambda: self(n - 1), lambda: self(n - 2))))
+    >>> int(az.evaluate(az.program(lambda n: fibonacci(n)))(10))
+    55
+    """
+    builder = current()
+    builder.origin = origin = user_line()
+    listed = len(branches) == 1 and isinstance(branches[0], list | tuple)
+    functions = list(branches[0]) if listed else list(branches)
+    shapes: list[Shape] = []
+
+    def branch(function: Any) -> Callable[[], Sequence[Value]]:
+        if not callable(function) or isinstance(function, Expr):
+            raise TypeError(at_line(f"par takes functions without parameters, not {shown(function)}"))
+
+        def run() -> Sequence[Value]:
+            leaves, shape = trees.flatten(function())
+            shapes.append(shape)
+            return [as_expr(leaf).value for leaf in leaves]
+
+        return run
+
+    bodies = [builder.body([], branch(function)) for function in functions]
+    builder.origin = origin
+    values = iter(builder.emit("par", (), [], bodies) if bodies else ())
+    results = [
+        trees.unflatten(shape, [wrapped(next(values), builder) for _ in range(shape.leaves)]) for shape in shapes
+    ]
+    return trees.structure(results if listed else tuple(results))
