@@ -105,6 +105,7 @@ with install_import_hook(["adze.core.combinators", "adze.core.primitive", "adze.
         zeros_like,
     )
     from .core.expr import Expr
+    from .core.gamma import digamma, lgamma
     from .core.language import Binding, Language
     from .core.primitive import Conversion, Expansion, Instructions, Libm, Primitive, primitive
     from .core.primitives import abs_ as abs
@@ -136,7 +137,6 @@ with install_import_hook(["adze.core.combinators", "adze.core.primitive", "adze.
         isinf,
         isnan,
         left_shift,
-        lgamma,
         log,
         log1p,
         log2,
@@ -164,7 +164,7 @@ with install_import_hook(["adze.core.combinators", "adze.core.primitive", "adze.
     from .core.primitives import round_ as round
     from .core.program import Instance, Program, interpret, program
     from .core.reify import Reify
-    from .core.special import clip, digamma, log_sigmoid, reciprocal, softplus, square
+    from .core.special import clip, log_sigmoid, reciprocal, softplus, square
     from .interpreters.check import check
     from .interpreters.evaluate import evaluate
     from .interpreters.pretty import pretty

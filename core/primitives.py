@@ -32,7 +32,7 @@ def _instruction(**by_kind: str) -> Instructions:
     return Instructions({kind: f"%r = {name} $t $0, $1" for kind, name in by_kind.items()})
 
 
-def _each(function: Callable[[float], float]) -> Callable[[Any], Any]:
+def by_element(function: Callable[[float], float]) -> Callable[[Any], Any]:
     """A function of Python's floats on NumPy's scalars and arrays; computed in double precision."""
     return lambda x: np.vectorize(function, otypes=[np.float64])(np.asarray(x, np.float64))[()]
 
@@ -259,32 +259,14 @@ atanh = primitive(
     derivative=lambda y, x: (lambda t: t / ((1.0 - x) * (1.0 + x)),),
 )
 
-# Special functions
+# Special functions (those of the gamma function are in gamma.py)
 
-
-def _lgamma(x: float) -> float:
-    """As in C: infinity at the poles and where the value is too large."""
-    try:
-        return math.lgamma(x)
-    except (ValueError, OverflowError):
-        return math.inf
-
-
-def _digamma(x: Any) -> Any:
-    from .special import digamma
-
-    return digamma(x)
-
-
-lgamma = primitive(
-    "lgamma", numpy=_each(_lgamma), llvm=Libm("lgamma"), cost=60, derivative=lambda y, x: (lambda t: t * _digamma(x),)
-)
 erf = primitive(
-    "erf", numpy=_each(math.erf), llvm=Libm("erf"), cost=40,
+    "erf", numpy=by_element(math.erf), llvm=Libm("erf"), cost=40,
     derivative=lambda y, x: (lambda t: t * (2 / math.sqrt(math.pi) * exp(-(x * x))),),
 )
 erfc = primitive(
-    "erfc", numpy=_each(math.erfc), llvm=Libm("erfc"), cost=60,
+    "erfc", numpy=by_element(math.erfc), llvm=Libm("erfc"), cost=60,
     derivative=lambda y, x: (lambda t: -(t * (2 / math.sqrt(math.pi) * exp(-(x * x)))),),
 )
 

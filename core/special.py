@@ -13,48 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from .combinators import where
 from .expr import as_expr
-from .primitives import abs_, floor_divide, log, logaddexp, maximum, minimum, remainder, round_, tan, trunc
+from .primitives import abs_, floor_divide, logaddexp, maximum, minimum, remainder, round_, trunc
 from .types import f64
-
-# psi(z) - log(z) + 1/(2 z) = -sum B_2k / (2k z^2k), for large z (Abramowitz and Stegun 6.3.18)
-_BERNOULLI = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)
-_SHIFT = 10
 
 
 def _floating(x: Any) -> Any:
     """An expression of floating numbers."""
     x = as_expr(x)
     return x if x.dtype.kind == "float" else x.astype(f64)
-
-
-def digamma(x: Any) -> Any:
-    """The derivative of ``lgamma``, elementwise, for real scalars or arrays of expressions.
-
-    The recurrence ``psi(x) = psi(x + 1) - 1/x`` leads to where the asymptotic series is exact to rounding; the
-    reflection ``psi(x) = psi(1 - x) - pi / tan(pi x)`` leads there from negative numbers. At the poles
-    (0, -1, -2, ...) the value is not finite. (Abramowitz and Stegun, 6.3.5, 6.3.7 and 6.3.18.)
-
-    >>> import adze as az
-    >>> @az.program
-    ... def f(x: az.f64) -> az.f64:
-    ...     return az.digamma(x)
-    >>> print(f"{-f(1.0):.12f}")
-    0.577215664902
-    """
-    x = _floating(x)
-    positive = where(x > 0, x, 1.0 - x)
-    z = positive + float(_SHIFT)
-    square_ = 1.0 / (z * z)
-    series: Any = 0.0
-    for coefficient in reversed(_BERNOULLI):
-        series = (series + coefficient) * square_
-    value = log(z) - 0.5 / z - series
-    for k in range(_SHIFT):
-        value = value - 1.0 / (positive + float(k))
-    angle = math.pi * (x - round_(x))  # tan has the period pi, and the difference is exact
-    return where(x > 0, value, value - math.pi / tan(angle))
 
 
 def clip(x: Any, low: Any = None, high: Any = None) -> Any:
@@ -109,7 +76,10 @@ def _round(x: Any, decimals: int = 0) -> Any:
     scale = 10.0 ** abs(decimals)
     if decimals == 0 or (decimals > 0 and x.dtype.kind != "float"):
         return round_(x)
-    return round_(x * scale) / scale if decimals > 0 else (round_(x / scale) * scale).astype(x.dtype)
+    if decimals > 0:
+        return round_(x * scale) / scale
+    tens: Any = round_(x / scale)
+    return (tens * scale).astype(x.dtype)
 
 
 NUMPY: dict[Callable[..., Any], Callable[..., Any]] = {

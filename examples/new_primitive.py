@@ -7,43 +7,45 @@ numbers, what its derivative is, and how LLVM spells it; printing, checking, sim
 differentiation and compilation read the row and need nothing else. Three rows show the three ways of spelling.
 """
 
+import math
+
 import numpy as np
 
 import adze as az
 
-# Written in the language itself, from other primitives. The derivative of log(1 + exp(x)) is 1 / (1 + exp(-x)), which
-# is exp(x - y): it may use the result y, it is written in the language, and so it has derivatives of its own.
-softplus = az.primitive(
-    "softplus",
-    numpy=lambda x: np.logaddexp(x, 0),
-    derivative=lambda y, x: (lambda t: t * az.exp(x - y),),
-    llvm=az.Expansion(lambda x: az.maximum(x, 0.0) + az.log1p(az.exp(-az.abs(x)))),
+# Written in the language itself, from other primitives. The derivative of log(cosh(x)) is tanh(x); it is written in the
+# language, and so it has derivatives of its own.
+log_cosh = az.primitive(
+    "log_cosh",
+    numpy=lambda x: np.logaddexp(x, -x) - math.log(2),
+    derivative=lambda y, x: (lambda t: t * az.tanh(x),),
+    llvm=az.Expansion(lambda x: az.abs(x) + az.log1p(az.exp(-2 * az.abs(x))) - math.log(2)),
     cost=60,
 )
 
-# Instructions of LLVM, here an intrinsic. $t is the operand's type, a scalar's or a vector's, $v its suffix. A step
-# function has the derivative zero, which is written None.
-rint = az.primitive(
-    "rint",
-    numpy=np.rint,
-    derivative=lambda y, x: (None,),
-    llvm=az.Instructions({"float": "%r = call $t @llvm.rint.$v($t $0)"}),
+# Instructions of LLVM, here an intrinsic. $t is the operand's type, a scalar's or a vector's, $v its suffix. There is
+# one linear function for each operand; the sign of the second is a step, whose derivative zero is written None.
+copysign = az.primitive(
+    "copysign",
+    arity=2,
+    numpy=np.copysign,
+    derivative=lambda y, a, b: (lambda t: t * az.sign(a) * az.sign(y), None),
+    llvm=az.Instructions({"float": "%r = call $t @llvm.copysign.$v($t $0, $t $1)"}),
 )
 
-# A function of the C mathematical library, of two operands: one linear function for each.
-atan2 = az.primitive(
-    "atan2",
-    arity=2,
-    numpy=np.arctan2,
-    derivative=lambda y, a, b: (lambda t: t * b / (a * a + b * b), lambda t: -(t * a / (a * a + b * b))),
-    llvm=az.Libm("atan2"),
+# A function of the C mathematical library. Its derivative uses the result.
+gamma = az.primitive(
+    "gamma",
+    numpy=np.vectorize(math.gamma, otypes=[np.float64]),
+    derivative=lambda y, x: (lambda t: t * (y * az.digamma(x)),),
+    llvm=az.Libm("tgamma"),
     cost=60,
 )
 
 
 @az.program
 def loss(x: az.Array[az.f64, "n"], y: az.Array[az.f64, "n"]) -> az.f64:
-    return az.sum(softplus(x) * rint(y) + atan2(x, y))
+    return az.sum(log_cosh(x) * copysign(x, y) + gamma(1 + y * y))
 
 
 def main() -> None:

@@ -102,6 +102,17 @@ def _bits(function: Callable[[int, int], int]) -> Callable[[int, int, int], int]
     return lambda a, b, bits: function(a, b if 0 <= b < bits else bits)
 
 
+def _digamma(x: float) -> float:
+    """The series far out, and the reflection, which has no value at the poles."""
+    if x <= 0:
+        return _digamma(1 - x) - math.pi / math.tan(math.pi * math.remainder(x, 1))
+    if x > 1e15:
+        return math.log(x)
+    z = x + 40
+    series = [-1 / (2 * z), -1 / 12 / z**2, 1 / 120 / z**4, -1 / 252 / z**6, 1 / 240 / z**8]
+    return math.fsum([math.log(z), *series, *[-1 / (x + k) for k in range(40)]])
+
+
 # What each row means, in Python's numbers; what Python refuses is not finite (a division of integers by zero: zero).
 REFERENCE: dict[str, Callable[..., Any]] = {
     "abs": abs,
@@ -121,6 +132,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "ceil": _whole(math.ceil),
     "cos": math.cos,
     "cosh": math.cosh,
+    "digamma": _digamma,
     "divide": operator.truediv,
     "equal": operator.eq,
     "erf": math.erf,
@@ -175,11 +187,12 @@ REFERENCE: dict[str, Callable[..., Any]] = {
 }
 
 # Rows whose result may be the small difference of large terms: errors are measured against one, not the result.
-CANCELLING = {"lgamma", "logaddexp"}
+CANCELLING = {"digamma", "lgamma", "logaddexp"}
 
 # Where a derivative is smooth: points of the first operand, and of the second.
 SMOOTH: dict[str, Sequence[Sequence[float]]] = {
     "acosh": [(1.25, 2.0, 30.0)],
+    "digamma": [(0.1, 1.0, 2.5, 30.0, -0.5, -3.7)],
     "lgamma": [(0.1, 1.0, 2.5, 30.0, -0.5, -3.7)],
     "log": [(0.1, 1.0, 30.0)],
     "log10": [(0.1, 1.0, 30.0)],
@@ -240,7 +253,7 @@ def units(found: Any, wanted: Any, least: float = 0.0) -> Any:
 
 def exact(row: Primitive) -> bool:
     """Whether the result is that of IEEE arithmetic or of integers, so that all agree to the bit."""
-    return row.name not in ("sigmoid", "logaddexp") and not isinstance(row.llvm, Libm)
+    return row.name not in ("digamma", "logaddexp", "sigmoid") and not isinstance(row.llvm, Libm)
 
 
 @cache
