@@ -45,7 +45,7 @@ def test_the_program_of_the_readme() -> None:
         cost.function,
         """\
 def cost(points: f64[n, d], centroids: f64[k, d]) -> f64:
-  return sum(i < n: min(j < k: sum(l < d: (points[i, l] - centroids[j, l]) ** 2)))
+  return sum(map(lambda p: min(sum((p - centroids) ** 2, 1)), points))
 """,
         simplified=True,
     )
@@ -53,15 +53,7 @@ def cost(points: f64[n, d], centroids: f64[k, d]) -> f64:
         cost.function,
         """\
 def cost(points: f64[n, d], centroids: f64[k, d]) -> f64:
-  t1 = for i < n:
-    p = for j < d: points[i, j]
-    t2 = for j < k:
-      c = for l < d: centroids[j, l]
-      t3 = for l < d: p[l] - c[l]
-      t4 = for l < d: t3[l] ** 2
-      yield sum(l < d: t4[l])
-    yield min(j < k: t2[j])
-  return sum(i < n: t1[i])
+  return sum(map(lambda p: min(sum((p - centroids) ** 2, 1)), points))
 """,
     )
 
@@ -174,8 +166,7 @@ def f(x: f64[n], i: f64, t1: f64, n2: f64[n, m]) -> (f64[n], f64[2, 2], f64[n]):
   t3 = t1 * i
   t4 = for k < 2: t3 + f64(k)
   t5 = for j < 2: t4
-  t6 = for j < n: x[j] ** 2 - 1.0
-  return t1_2, t5, t6
+  return t1_2, t5, x ** 2 - 1.0
 """,
         simplified=True,
     )
@@ -202,16 +193,7 @@ def test_reductions() -> None:
         f,
         """\
 def f(a: f64[n, m], b: bool[n], i: i32[n]) -> (f64, f64[m], f64, i32, bool, bool, i32):
-  t1 = for j < m: prod(k < n: a[k, j])
-  return (
-    sum(j < n, k < m: a[j, k]),
-    t1,
-    max(j < n, k < m: a[j, k]),
-    min(j < n: i[j]),
-    any(j < n: b[j]),
-    all(j < n: b[j]),
-    max(j < n: i[j]),
-  )
+  return sum(a), prod(a, 0), max(a), min(i), any(b), all(b), max(i)
 """,
         simplified=True,
     )
@@ -235,7 +217,7 @@ def f(x: f64[n]) -> ((f64, i64), f64, f64):
     else: b1, b2
   t3 = reduce i < n: x[i]
   combining a with b, from 1.0: a - b
-  return ((t1, t2), sum(i < n: x[i]), t3)
+  return ((t1, t2), sum(x), t3)
 """,
         simplified=True,
     )
@@ -261,10 +243,7 @@ def f(x: f64[n], s: f64) -> (f64, f64, f64[n]):
     t2 = exp(s) * sin(s)
     yield t2 + 1.0 / t2
   else: s
-  t3 = if s < 1.0: x
-  else:
-    yield for i < n: x[i] * s
-  return s if s > 0.0 else -s, t1, t3
+  return s if s > 0.0 else -s, t1, x if s < 1.0 else x * s
 """,
     )
 
@@ -285,10 +264,9 @@ def test_loops() -> None:
 def f(x: f64[n], n2: i64, s: f64) -> (f64, f64[n]):
   t1, t2 = loop i < 3 with x2 = x, scale = s:
     require 0 < n
-    t3 = for j < n: x2[j] * scale
-    next t3, scale + x2[0] * scale
-  t4 = loop i < maximum(n2, 0) with p = 1.0: next p * s + f64(i)
-  return t4, t1
+    next x2 * scale, scale + x2[0] * scale
+  t3 = loop i < maximum(n2, 0) with p = 1.0: next p * s + f64(i)
+  return t3, t1
 """,
         simplified=True,
     )
@@ -306,8 +284,7 @@ def test_constants_and_structure() -> None:
 def f(x: f64) -> {'a': [f64, (f64[2],)], 'b': f64[100]}:
   c1 = a captured f64[100]
   c2 = [1.0, 2.5]
-  t1 = for i < 100: x + c1[i]
-  return {'a': [x, (c2,)], 'b': t1}
+  return {'a': [x, (c2,)], 'b': x + c1}
 """,
     )
 

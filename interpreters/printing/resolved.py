@@ -1,8 +1,10 @@
-"""Terms as people read them: shared records instead of De Bruijn indices, for printing.
+"""Terms as people read them: shared records instead of De Bruijn indices, for printing and drawing.
 
-A bound value becomes one record, which knows its type, how often it is used, and whether it is used in a block inside
-the one that binds it. What a reader sees in a term beyond its constructs is recognised here too: a reduction by a
-primitive with its usual neutral element has a name, and a value multiplied with itself is a square.
+A bound value becomes one record, which knows its type and the operation that makes it. The printer also wants to know
+how often a value is used, and whether it is used in a block inside the one that binds it: :func:`count_uses` finds
+that for a term as it is, or after ``surface.py`` has changed it. What a reader sees in a term beyond its constructs,
+whatever its style, is recognised here: a reduction by a primitive with its usual neutral element has a name, and a
+value multiplied with itself is a square.
 """
 
 from __future__ import annotations
@@ -13,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core import terms
-from ..core.environment import Env
-from ..core.primitive import PRIMITIVES, Primitive
-from ..core.terms import Block, Literal, Origin, Variable
-from ..core.types import Type
+from ...core import terms
+from ...core.environment import Env
+from ...core.primitive import PRIMITIVES, Primitive
+from ...core.terms import Block, Literal, Origin, Variable
+from ...core.types import Type
 
 _REDUCTIONS = {
     "add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all", "logical_or": "any",
@@ -30,12 +32,14 @@ class Bound:
 
     type: Type
     hint: str = ""
+    source: ResolvedOperation | None = None  # what makes it; None for a parameter of a block
+    alias: Argument | None = None  # the value that it was found to be
     uses: int = 0
     inside: bool = False  # used in a block inside the one that binds it
     text: str = ""
     precedence: int = 100  # how tightly the text binds; a name binds tightest
     comparison: tuple[str, str, str] | None = None  # left, operator, right: ``0 <= i and i < n`` is ``0 <= i < n``
-    fill: tuple[str, list[str]] | None = None  # an array of one number: the number and the extents
+    fill: bool = False  # an array of one literal
 
 
 Argument = Bound | terms.Atom
@@ -50,7 +54,11 @@ class ResolvedOperation:
     args: list[Argument]
     blocks: list[ResolvedBlock]
     results: list[Bound]
-    origin: Origin
+    origin: Origin = terms.NOWHERE
+
+    def __post_init__(self) -> None:
+        for result in self.results:
+            result.source = self
 
 
 @dataclass(eq=False)
@@ -67,32 +75,57 @@ def resolve(block: Block) -> ResolvedBlock:
     return _resolve(block, Env())
 
 
-def _resolve(block: Block, env: Env[tuple[Bound, ResolvedBlock]]) -> ResolvedBlock:
+def _resolve(block: Block, env: Env[Bound]) -> ResolvedBlock:
     resolved = ResolvedBlock([Bound(type, name) for type, name in zip(block.binders, block.names, strict=True)])
-    env = env.enter([(value, resolved) for value in resolved.binders])
+    env = env.enter(resolved.binders)
 
     def use(atom: terms.Atom) -> Argument:
-        if not isinstance(atom, Variable):
-            return atom
-        value, home = env.get(atom.index)
-        value.uses += 1
-        value.inside = value.inside or home is not resolved
-        return value
+        return env.get(atom.index) if isinstance(atom, Variable) else atom
 
     for operation in block.bindings:
         args = [use(arg) for arg in operation.args]
-        squared = square(operation.op, operation.static, args)
-        if squared is not None:
-            squared.uses -= 1
         blocks = [_resolve(inner, env) for inner in operation.blocks]
         hint = operation.origin.name if len(operation.types) == 1 else ""
         results = [Bound(type, hint) for type in operation.types]
         resolved.operations.append(
             ResolvedOperation(operation.op, operation.static, args, blocks, results, operation.origin)
         )
-        env = env.extend([(value, resolved) for value in results])
+        env = env.extend(results)
     resolved.results = [use(result) for result in block.results]
     return resolved
+
+
+def real(arg: Argument) -> Argument:
+    """The value that an argument was found to be."""
+    while isinstance(arg, Bound) and arg.alias is not None:
+        arg = arg.alias
+    return arg
+
+
+def count_uses(block: ResolvedBlock) -> None:
+    """Note how often each value is used, and where; what was found to be another value goes."""
+    _count_uses(block, {})
+
+
+def _count_uses(block: ResolvedBlock, homes: dict[Bound, ResolvedBlock]) -> None:
+    def use(arg: Argument) -> Argument:
+        value = real(arg)
+        if isinstance(value, Bound):
+            value.uses += 1
+            value.inside = value.inside or homes[value] is not block
+        return value
+
+    homes.update(dict.fromkeys(block.binders, block))
+    block.operations = [x for x in block.operations if not x.results or any(y.alias is None for y in x.results)]
+    for operation in block.operations:
+        operation.args = [use(arg) for arg in operation.args]
+        squared = square(operation.op, operation.static, operation.args)
+        if squared is not None:
+            squared.uses -= 1
+        for inner in operation.blocks:
+            _count_uses(inner, homes)
+        homes.update(dict.fromkeys(operation.results, block))
+    block.results = [use(result) for result in block.results]
 
 
 def square(op: str, static: tuple[Any, ...], args: Sequence[Argument]) -> Bound | None:
@@ -103,10 +136,10 @@ def square(op: str, static: tuple[Any, ...], args: Sequence[Argument]) -> Bound 
 
 
 def reduction_name(operation: ResolvedOperation) -> str | None:
-    """What a reduction by a primitive operator with its usual neutral element is called."""
-    if operation.op != "reduce" or len(operation.results) != 1:
+    """What combining by a primitive operator with its usual neutral element is called: ``sum``, ``max``..."""
+    if operation.op not in ("reduce", "scan", "histogram") or len(operation.results) != 1:
         return None
-    operator, neutral = operation.blocks[1], operation.args[1]
+    operator, neutral = operation.blocks[1], operation.args[-1]
     if len(operator.operations) != 1 or operator.results != operator.operations[0].results:
         return None
     applied = operator.operations[0]
