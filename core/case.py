@@ -34,7 +34,7 @@ from .functions import Definition, as_typed, shown, wrapped
 from .graph import Body, Value
 from .source import at_line, user_line
 from .trees import Shape, Structure
-from .types import Named, Type
+from .types import Named, Scalar, Type, element, is_data, rank
 
 
 def case(value: Any, /, **branches: Callable[..., Any]) -> Structure:
@@ -55,7 +55,7 @@ def case(value: Any, /, **branches: Callable[..., Any]) -> Structure:
         problem = f"no branch for {', '.join(missing)}" if missing else f"no variant {', '.join(unknown)}"
         raise TypeError(at_line(f"case of {named}: there is {problem}; its variants are {', '.join(variants)}"))
     origin = user_line()
-    made = [_Branch(name, named.fields(name), branches[name]) for name in variants]
+    made = [Branch(name, named.fields(name), branches[name]) for name in variants]
     bodies, shape = joined(f"the branches of a case of {named}", made)
     builder.origin = origin
     values = builder.emit("case", variants, [x.value], bodies)
@@ -82,7 +82,7 @@ def field(x: Expr, name: str) -> Any:
 
 
 @dataclass(frozen=True)
-class _Branch:
+class Branch:
     """A function of the fields of a variant."""
 
     name: str
@@ -106,10 +106,11 @@ class _Branch:
             raise TypeError(at_line(message)) from None
 
 
-def joined(what: str, branches: Sequence[_Branch]) -> tuple[list[Body], Shape]:
+def joined(what: str, branches: Sequence[Branch], resizable: bool = False) -> tuple[list[Body], Shape]:
     """The bodies of branches whose results have one structure and the same types.
 
-    A branch with a Python value whose type another branch decides is built a second time.
+    Sizes that differ are required to be equal, unless they are left to the caller (``resizable``). A branch with a
+    Python value whose type another branch decides is built a second time.
     """
     builder = current()
     shapes: list[Shape] = []
@@ -128,7 +129,10 @@ def joined(what: str, branches: Sequence[_Branch]) -> tuple[list[Body], Shape]:
             results[k] = [_Certain(leaf.type) if isinstance(leaf, Expr) else leaf for leaf in leaves]
             if targets is not None:
                 result = f"the result of the branch {branch.name}"
-                return [as_typed(leaf, type, result) for leaf, type in zip(leaves, targets, strict=True)]
+                return [
+                    leaf.value if resizable and isinstance(leaf, Expr) else as_typed(leaf, type, result)
+                    for leaf, type in zip(leaves, targets, strict=True)
+                ]
             return [as_expr(leaf).value for leaf in leaves if isinstance(leaf, Expr) or is_number(leaf)]
 
         return builder.body(list(branch.fields.values()), run, list(branch.fields))
@@ -149,10 +153,11 @@ class _Certain:
 def _common(what: str, names: Sequence[str], column: Sequence[Any]) -> Type:
     """The type of one result of all branches."""
     certain = [(name, x.type) for name, x in zip(names, column, strict=True) if isinstance(x, _Certain)]
-    for name, type in certain:
-        if type != certain[0][1]:
-            first, other = f"{certain[0][0]} returns {certain[0][1]}", f"{name} {type}"
-            raise TypeError(at_line(f"{what} differ in type: {first}, {other}"))
+    for name, x in zip(names, column, strict=True) if certain else ():
+        wanted, own = certain[0][1], x.type if isinstance(x, _Certain) else natural_type(x) if is_number(x) else None
+        adopts = is_number(x) and isinstance(wanted, Scalar)
+        if own is not None and not adopts and not _alike(own, wanted):
+            raise TypeError(at_line(f"{what} differ in type: {wanted} and {own} ({certain[0][0]} and {name})"))
     if certain:
         return certain[0][1]
     found: Type | None = None
@@ -162,3 +167,8 @@ def _common(what: str, names: Sequence[str], column: Sequence[Any]) -> Type:
     if found is None:
         raise TypeError(at_line(f"{what} do not say the type of their result, {shown(column[0])}"))
     return found
+
+
+def _alike(a: Type, b: Type) -> bool:
+    """Whether types are equal but for the sizes of an array."""
+    return a == b or (is_data(a) and is_data(b) and (element(a), rank(a)) == (element(b), rank(b)))

@@ -11,6 +11,7 @@ from typing import Any
 
 from .. import trees
 from ..builder import current
+from ..case import Branch, joined
 from ..dims import Dim
 from ..expr import Expr, as_expr, broadcast_element, broadcast_sizes, is_number, promoted, same_size
 from ..graph import Body, Value
@@ -41,43 +42,13 @@ def cond(test: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -> Struc
     if test.type != bool_:
         raise TypeError(at_line(f"the test of a cond is a scalar bool, not {test.type}"))
     origin = user_line()
-    (first, numbers, tree), (second, others, other) = _branch(then), _branch(orelse)
-    if tree != other:
-        raise TypeError(at_line("the branches of a cond return different structures"))
-    first, second = _retyped(first, numbers, second.results), _retyped(second, others, first.results)
-    shown = [", ".join(str(t) for t in body.types) for body in (first, second)]
-    for a, b in zip(first.results, second.results, strict=True):
-        if element(a.type) != element(b.type) or rank(a.type) != rank(b.type):
-            raise TypeError(at_line(f"the branches of a cond differ in type: {shown[0]} and {shown[1]}"))
+    branches = [Branch("then", {}, then), Branch("orelse", {}, orelse)]
+    (first, second), tree = joined("the branches of a cond", branches, resizable=True)
     builder.origin = origin
     if first.types != second.types:
         first, second = _resized(test.value, first, second)
     values = builder.emit("cond", (), [test.value], [first, second])
     return trees.unflatten(tree, [Expr(value, builder) for value in values])
-
-
-def _branch(function: Callable[[], Any]) -> tuple[Body, list[bool], trees.Shape]:
-    """The body of a branch, which of its results are Python numbers, and their structure."""
-    found: list[tuple[list[bool], trees.Shape]] = []
-
-    def run() -> Sequence[Value]:
-        leaves, tree = trees.flatten(function())
-        found.append(([is_number(leaf) for leaf in leaves], tree))
-        return [as_expr(leaf).value for leaf in leaves]
-
-    body = current().body([], run)
-    return body, *found[0]
-
-
-def _retyped(body: Body, numbers: Sequence[bool], others: Sequence[Value]) -> Body:
-    """A branch whose numbers have the types that they meet in the other branch."""
-    builder, results = current(), list(body.results)
-    for k, (result, other, number) in enumerate(zip(results, others, numbers, strict=True)):
-        if number and result.type != other.type:
-            results[k] = as_expr(result.literal, element(other.type)).value
-    if tuple(results) == body.results:
-        return body
-    return builder.close(body.binders, body.statements, tuple(results), body.partial, body.opened)
 
 
 def _resized(test: Value, *branches: Body) -> list[Body]:
