@@ -21,6 +21,7 @@ from typeguard import install_import_hook
 with install_import_hook(["adze.core.combinators", "adze.core.primitive", "adze.ad.verbs"]):
     from .ad import grad, jvp, value_and_grad, vjp
     from .backends.compile import Compiled, compile
+    from .core.case import case
     from .core.combinators import (
         All,
         Window,
@@ -104,7 +105,10 @@ with install_import_hook(["adze.core.combinators", "adze.core.primitive", "adze.
         zeros,
         zeros_like,
     )
+    from .core.custom import custom_jvp, custom_vjp, foreign, inspect
+    from .core.data import data
     from .core.expr import Expr
+    from .core.functions import fix, function, par
     from .core.gamma import digamma, lgamma
     from .core.language import Binding, Language
     from .core.primitive import Conversion, Expansion, Instructions, Libm, Primitive, primitive
@@ -172,6 +176,7 @@ with install_import_hook(["adze.core.combinators", "adze.core.primitive", "adze.
 
 if TYPE_CHECKING:
     # To a type checker a parameter is the expression that it is inside the program, with its sizes as a remark.
+    from collections.abc import Callable as Function
     from typing import Annotated as Array
 
     from .core.expr import Expr as bool_
@@ -180,7 +185,7 @@ if TYPE_CHECKING:
     from .core.expr import Expr as i32
     from .core.expr import Expr as i64
 else:
-    from .core.annotations import Array
+    from .core.annotations import Array, Function
     from .core.types import bool_, f32, f64, i32, i64
 
 __all__ = [
@@ -191,6 +196,7 @@ __all__ = [
     "Conversion",
     "Expansion",
     "Expr",
+    "Function",
     "Instance",
     "Instructions",
     "Language",
@@ -222,6 +228,7 @@ __all__ = [
     "bool_",
     "broadcast",
     "broadcast_to",
+    "case",
     "cbrt",
     "ceil",
     "check",
@@ -236,6 +243,9 @@ __all__ = [
     "cummin",
     "cumprod",
     "cumsum",
+    "custom_jvp",
+    "custom_vjp",
+    "data",
     "diag",
     "diagonal",
     "digamma",
@@ -252,19 +262,23 @@ __all__ = [
     "f32",
     "f64",
     "filter",
+    "fix",
     "flip",
     "floor",
     "floor_divide",
     "fold1",
+    "foreign",
     "fori_loop",
     "full",
     "full_like",
+    "function",
     "generate",
     "grad",
     "histogram",
     "hypot",
     "i32",
     "i64",
+    "inspect",
     "interpret",
     "iota",
     "isfinite",
@@ -296,6 +310,7 @@ __all__ = [
     "ones_like",
     "outer",
     "pad",
+    "par",
     "permute",
     "power",
     "pretty",
