@@ -224,8 +224,8 @@ class Parameter:
         try:
             return trees.matched(shape, argument)
         except TypeError as error:
-            place = " " if str(error).startswith("is ") else ""
-            raise TypeError(at_line(f"{program}: argument {self.name!r}{place}{error}")) from None
+            path, problem = error.args
+            raise TypeError(at_line(f"{program}: argument {self.name + path!r} {problem}")) from None
 
     def check_static(self, argument: Any, program: str) -> Any:
         """The value of a static parameter, NumPy's scalars as Python's; TypeError when it is of another type."""

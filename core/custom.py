@@ -103,8 +103,8 @@ class Custom:
             try:
                 leaves = trees.matched(moved, result)
             except TypeError as error:
-                place = " " if str(error).startswith("is ") else ""
-                raise TypeError(at_line(f"{what}: what it returns{place}{error}")) from None
+                path, problem = error.args
+                raise TypeError(at_line(f"{what}: result{path} {problem}")) from None
             kind = "tangent" if name == "jvp" else "cotangent"
             values = []
             for k, (leaf, type) in enumerate(zip(leaves, moved_types, strict=True)):

@@ -56,6 +56,7 @@ from .types import (
     bool_,
     f64,
     i64,
+    instantiated,
     map_type,
     scalar_of,
 )
@@ -246,6 +247,9 @@ class Data:
             item = todo.pop()
             if isinstance(item, str):
                 pieces.append(item)
+            elif isinstance(item[0], tuple):
+                parts = [piece for part in item[0] for piece in (", ", (part,))][1:]
+                todo.extend([")", "," if len(item[0]) == 1 else "", *reversed(parts), "("])
             elif isinstance(item[0], Data):
                 value = item[0]
                 pieces.append(f"{type(value).__qualname__}(")
@@ -254,7 +258,7 @@ class Data:
                     inside += [f"{', ' if k else ''}{name}=", (part,)]
                 todo.extend(reversed([*inside, ")"]))
             else:
-                pieces.append(repr(item[0]))
+                pieces.append(str(item[0]) if isinstance(item[0], np.generic) else repr(item[0]))
         return "".join(pieces)
 
     def __eq__(self, other: object) -> bool:
@@ -403,6 +407,7 @@ def _arguments(cls: builtins.type[Data], values: Sequence[Any]) -> dict[TypeVari
     certain: dict[TypeVariable, Type] = {}
     natural: dict[TypeVariable, Type] = {}
     own = Named(declaration, declaration.parameters)
+    functions: list[tuple[FunctionType, Any]] = []
     todo: list[tuple[Type, Any]] = [*zip(own.fields(cls._variant).values(), values, strict=True)]
     while todo:
         wanted, value = todo.pop()
@@ -420,6 +425,12 @@ def _arguments(cls: builtins.type[Data], values: Sequence[Any]) -> dict[TypeVari
             todo.extend(zip(wanted.items, value))
         elif isinstance(wanted, Named) and isinstance(value, Data) and value._family.declaration is wanted.declaration:
             todo.extend(zip(wanted.fields(value._variant).values(), value._values, strict=True))
+        elif isinstance(wanted, FunctionType) and callable(value):
+            functions.append((wanted, value))
+    for wanted, value in functions:  # their results are known when their parameters are
+        parameters = [instantiated(parameter, natural | certain) for parameter in wanted.parameters]
+        if building() and not any(map(_variables, parameters)):
+            _match(wanted, Definition.of_types(value, parameters).emit().type, certain, cls)
     return natural | certain
 
 

@@ -62,7 +62,7 @@ def as_typed(x: Any, type: Type, what: str) -> Value:
         ]
     if not isinstance(x, Expr):
         if isinstance(type, FunctionType) and callable(x):
-            definition = x if isinstance(x, Definition) else Definition.of_type(x, type)
+            definition = x if isinstance(x, Definition) else Definition.of_types(x, type.parameters, type.results)
             x = definition.emit()
         elif hasattr(x, "as_typed"):
             value: Value = x.as_typed(type, what)
@@ -185,12 +185,14 @@ class Definition:
         return apply(self.emit(), arguments)
 
     @staticmethod
-    def of_type(function: Callable[..., Any], type: FunctionType) -> Definition:
-        """A Python function as a function of a type."""
-        parameters = tuple([Declared(trees.LEAF, (parameter,)) for parameter in type.parameters])
-        result = Declared(trees.LEAF, type.results)
-        if len(type.results) != 1:
-            result = Declared(Shape(tuple, (), (trees.LEAF,) * len(type.results)), type.results)
+    def of_types(
+        function: Callable[..., Any], types: Sequence[Type], results: tuple[Type, ...] | None = None
+    ) -> Definition:
+        """A Python function as a function of parameters of these types."""
+        parameters = tuple([Declared(trees.LEAF, (type,)) for type in types])
+        result = None if results is None else Declared(trees.LEAF, results)
+        if results is not None and len(results) != 1:
+            result = Declared(Shape(tuple, (), (trees.LEAF,) * len(results)), results)
         names = _positional(function, len(parameters))
         return Definition(function, _name_of(function), parameters, names, result, False, user_line())
 

@@ -133,7 +133,7 @@ def matched(shape: Shape, tree: Any, path: str = "") -> list[Any]:
     """The leaves of a structure that should have a shape, in the shape's order; what is a leaf there is not entered.
 
     A list may stand for a tuple and a tuple for a list or a named tuple; the keys of a dictionary may be in another
-    order. Raises TypeError, with the path to the part that differs.
+    order. Raises TypeError with two arguments: the path to a part that differs, and how it does.
     """
     container = shape.container
     if container is None:
@@ -163,7 +163,7 @@ def _expect(fits: bool, path: str, wanted: str, got: Any) -> None:
             shown = f"a dictionary with the keys {', '.join(map(repr, got))}"
         elif isinstance(got, tuple | list):
             shown = f"a {shown} of {len(got)}"
-        raise TypeError(f"{path + ' ' if path else ''}is {wanted}, got {shown}")
+        raise TypeError(path, f"is {wanted}, got {shown}")
 
 
 def _steps(shape: Shape) -> list[str]:

@@ -14,10 +14,11 @@ from ..builder import current
 from ..case import Branch, joined
 from ..dims import Dim
 from ..expr import Expr, as_expr, broadcast_element, broadcast_sizes, is_number, promoted, same_size
+from ..functions import as_typed
 from ..graph import Body, Value
 from ..source import at_line, user_line
 from ..trees import Structure
-from ..types import Scalar, bool_, dims, element, i64, rank
+from ..types import Scalar, bool_, dims, element, i64, is_data, rank
 from .operands import Function, conformed, dim_of, extent_of, leaf_names, named, parameter_names, regular, size_value
 
 # Choices
@@ -291,6 +292,9 @@ class _State:
             raise TypeError(at_line(f"the body of a {self.what} returns another structure than the state's"))
         following = []
         for k, (result, old) in enumerate(zip(results, values, strict=True)):
+            if not is_data(old.type):
+                following.append(as_typed(result, old.type, f"the state of a {self.what}"))
+                continue
             new = as_expr(result, element(old.type))
             if new.dtype != element(old.type) and self._adopts(k, new):
                 following.append(new.value)
