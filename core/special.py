@@ -90,10 +90,13 @@ NUMPY: dict[Callable[..., Any], Callable[..., Any]] = {
     np.divmod: lambda a, b: (floor_divide(a, b), remainder(a, b)),
     np.fabs: lambda x: abs_(_floating(x)),
     np.fix: trunc,
+    np.ndim: lambda x: x.ndim,
     np.positive: operator.pos,
     np.rad2deg: lambda x: x * (180 / math.pi),
     np.radians: lambda x: x * (math.pi / 180),
     np.reciprocal: reciprocal,
     np.round: _round,
+    np.shape: lambda x: x.shape,
+    np.size: lambda x, axis=None: math.prod(x.shape) if axis is None else x.shape[axis],
     np.square: square,
 }

@@ -865,6 +865,15 @@ def test_refused(body: Callable[[Any, Any], Any], error: type[Exception], messag
         az.evaluate(f)(1.0, 1)
 
 
+def test_shapes_in_numpy() -> None:
+    @az.program
+    def f(x: az.Array[az.f64, "n 3"]):
+        assert np.ndim(x) == 2 and np.shape(x)[1] == np.size(x, 1) == 3
+        return np.size(x), np.shape(x)[0]
+
+    assert az.evaluate(f)(np.zeros((4, 3))) == (12, 4)
+
+
 def test_a_large_literal_is_infinite_in_single_precision() -> None:
     @az.program
     def f(x: az.f32) -> az.f32:
