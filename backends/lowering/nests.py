@@ -260,9 +260,9 @@ def _lanes(loop: Loop, body: Block, strip: int, register: int) -> For:
 
     What is written with lanes off is slow to read again, as an operator on small matrices does.
     """
-    extent = loop.extent.value if isinstance(loop.extent, Constant) else 0
+    extent = int(loop.extent.value) if isinstance(loop.extent, Constant) else 0
     if 1 < extent < strip and extent & (extent - 1) == 0:
-        strip = int(extent)
+        strip = extent
     elif 1 < extent < register // 2 and not _calls(body):
         return For(loop.variable.name, loop.extent, "sequential", body)
     return For(loop.variable.name, loop.extent, "lanes", body, strip)

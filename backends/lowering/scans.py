@@ -27,6 +27,8 @@ from .reductions import SMALL, Reductions
 BLOCK = 8 * 4168
 # So many blocks are taken through both passes before the next ones.
 BLOCKS = 32
+# Twice so many elements are worth two passes even on one thread, if stretches of them go in lockstep.
+WORTH_LOCKSTEP = 2048
 
 
 class Scans(Reductions):
@@ -55,15 +57,19 @@ class Scans(Reductions):
         if self.inside or not self.target.parallel:
             self.out.extend(serial)
             return list(results)
+        copies = self.copies(op, env, neutrals)
         block: Expression = Constant(BLOCK, i64) if scalars else self.worthwhile(size)
         blocks = self.most(size, BLOCKS)
-        several = self.calculate("minimum", self.calculate("floor_divide", extent, block), blocks)
-        if isinstance(several, Constant) and several.value < 2:
+        if copies > 1:
+            worth = self.calculate("floor_divide", extent, Constant(WORTH_LOCKSTEP, i64))
+        else:
+            worth = self.calculate("minimum", self.calculate("floor_divide", extent, block), blocks)
+        if isinstance(worth, Constant) and worth.value < 2:
             self.out.extend(serial)
             return list(results)
         with self.captured() as parallel:
-            self.scan_in_blocks(op, env, self.let("block", block), blocks, neutrals, results)
-        self.out.append(If(self.apply("less", several, Constant(2, i64)), tuple(serial), tuple(parallel)))
+            self.scan_in_blocks(op, env, self.let("block", block), blocks, copies, neutrals, results)
+        self.out.append(If(self.apply("less", worth, Constant(2, i64)), tuple(serial), tuple(parallel)))
         return list(results)
 
     # In order
@@ -118,12 +124,12 @@ class Scans(Reductions):
         env: Environment,
         block: Expression,
         blocks: Expression,
+        copies: int,
         neutrals: Sequence[Operand],
         results: Sequence[ArrayRef],
     ) -> None:
         """Scan groups of so many blocks of so many elements."""
         types, extent = op.blocks[1].types, self.scalar(env, op.args[0])
-        copies = self.copies(op, env, neutrals)
         rows = 1 if copies == 1 else copies + 1
         totals = self.totals(types, self.calculate("multiply", blocks, Constant(rows, i64)))
         carry = self.cells(types, neutrals)
