@@ -170,6 +170,7 @@ with install_import_hook(["adze.core.combinators", "adze.core.primitive", "adze.
     from .core.reify import Reify
     from .core.special import clip, log_sigmoid, reciprocal, softplus, square
     from .interpreters.check import check
+    from .interpreters.draw import Drawing, draw
     from .interpreters.evaluate import evaluate
     from .interpreters.pretty import pretty
     from .interpreters.simplify import simplify
@@ -194,6 +195,7 @@ __all__ = [
     "Binding",
     "Compiled",
     "Conversion",
+    "Drawing",
     "Expansion",
     "Expr",
     "Function",
@@ -250,6 +252,7 @@ __all__ = [
     "diagonal",
     "digamma",
     "dot",
+    "draw",
     "einsum",
     "erf",
     "erfc",

@@ -1,0 +1,240 @@
+"""Programs as pictures: the operations of a term and the values that flow between them, as Graphviz source.
+
+    print(az.draw(f))            # DOT source, for any tool that reads it
+    az.draw(f).save("f.svg")     # a picture, where Graphviz' dot is installed; a notebook shows one by itself
+
+An operation is a node with its name, its arguments and the types of its results; parameters of blocks are rounder.
+Each block is a frame around its operations, with the role it has in the operation it belongs to; what it gives goes to
+that operation along a dashed line. Numbers and sizes stand in the labels.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core.program import Instance, Program, instance_of
+from ..core.terms import Block, Constant, Literal, Size
+from ..core.types import all_dims
+from .printing.expressions import RUNNING
+from .printing.names import Names
+from .printing.resolved import Argument, Bound, ResolvedBlock, ResolvedOperation, reduction_name, resolve
+
+_ROLES: dict[str, Sequence[str]] = {
+    "cond": ("then", "else"),
+    "generate": ("element",),
+    "reduce": ("element", "operator"),
+    "scan": ("element", "operator"),
+    "histogram": ("bin, element", "operator"),
+    "scatter": ("place, element",),
+    "loop": ("step",),
+    "while": ("test", "step"),
+    "function": ("body",),
+    "fix": ("body",),
+    "accumulate": ("body",),
+}
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture as Graphviz source; ``str`` gives the source."""
+
+    dot: str
+
+    def __str__(self) -> str:
+        return self.dot
+
+    @property
+    def svg(self) -> str:
+        """The picture; RuntimeError where the program ``dot`` is not installed."""
+        program = shutil.which("dot")
+        if program is None:
+            raise RuntimeError("Graphviz' dot is not installed; str(drawing) is the source for other tools")
+        return subprocess.run([program, "-Tsvg"], input=self.dot, capture_output=True, text=True, check=True).stdout
+
+    def _repr_svg_(self) -> str | None:
+        return self.svg if shutil.which("dot") else None
+
+    def save(self, path: str | Path) -> None:
+        """Write the source to a file that ends in ``.dot`` or ``.gv``, the picture to one that ends in ``.svg``.
+
+        Raises ValueError for another ending, RuntimeError for a picture where ``dot`` is not installed.
+        """
+        path = Path(path)
+        if path.suffix not in (".dot", ".gv", ".svg"):
+            raise ValueError(f"a drawing is saved as .dot, .gv or .svg, not as {path.name!r}")
+        path.write_text(self.svg if path.suffix == ".svg" else self.dot, encoding="utf-8")
+
+
+def draw(program: Program | Instance | Block, *, simplified: bool = True) -> Drawing:
+    """The term of a program as a picture, simplified first unless ``simplified=False``; a term is drawn as it is.
+
+    A program must have its types in its annotations; draw ``f.at(types...)`` for another choice.
+
+    >>> import adze as az
+    >>> @az.program
+    ... def line(x: az.f64, slope: az.f64) -> az.f64:
+    ...     return slope * x
+    >>> print(az.draw(line))
+    digraph "line" {
+      node [shape=box, fontname="Helvetica"];
+      n1 [label="x: f64", shape=ellipse];
+      n2 [label="slope: f64", shape=ellipse];
+      n3 [label="t1 = slope * x\\nf64"];
+      n2 -> n3;
+      n1 -> n3;
+      n4 [label="return t1", shape=plaintext];
+      n3 -> n4;
+    }
+    """
+    if isinstance(program, Block):
+        return Drawing(_Drawer("program", program).source(program.names))
+    instance = instance_of(program)
+    term = instance.term
+    if simplified:
+        from .simplify import simplify
+
+        term = simplify(term)
+    return Drawing(_Drawer(instance.program.name, term).source(instance.names))
+
+
+class _Drawer:
+    """Writes one program; names are as in printed programs, and of the whole picture."""
+
+    def __init__(self, name: str, block: Block) -> None:
+        self.name, self.block = name, resolve(block)
+        self.names = Names({name for type in block.binders for dim in all_dims(type) for name in dim.names()})
+        self.lines: list[str] = []
+        self.nodes: dict[Argument, str] = {}
+        self.count = 0
+
+    def source(self, names: Sequence[str]) -> str:
+        for binder, hint in zip(self.block.binders, names, strict=True):
+            binder.hint = hint
+        self.contents(self.block, [], "return", 1)
+        head = [f"digraph {_quoted(self.name)} {{", '  node [shape=box, fontname="Helvetica"];']
+        return "\n".join([*head, *self.lines, "}"])
+
+    def line(self, text: str, depth: int) -> None:
+        self.lines.append("  " * depth + text)
+
+    def node(self, label: str, depth: int, style: str = "") -> str:
+        self.count += 1
+        self.line(f"n{self.count} [label={_quoted(label)}{style}];", depth)
+        return f"n{self.count}"
+
+    def edges(self, values: Sequence[Argument], target: str, depth: int) -> None:
+        for value in dict.fromkeys(values):
+            if isinstance(value, Constant) and value not in self.nodes:
+                self.nodes[value] = self.node(f"constant: {value.type}", depth, ", shape=ellipse")
+            if value in self.nodes:
+                self.line(f"{self.nodes[value]} -> {target};", depth)
+
+    def text(self, value: Argument) -> str:
+        match value:
+            case Bound(text=text):
+                return text
+            case Literal():
+                return str(value.value)
+            case Size(dim):
+                return str(dim)
+        return "constant"
+
+    # Blocks and operations
+
+    def contents(self, block: ResolvedBlock, extents: Sequence[str], give: str, depth: int) -> str | None:
+        """The nodes of a block; the last of them, which stands for what the block gives or does.
+
+        Its first parameters are indices below these extents.
+        """
+        last = None
+        for index, extent in zip(block.binders, extents, strict=False):
+            self.nodes[index] = self.node(f"{self.names.bind_index(index)} < {extent}", depth, ", shape=ellipse")
+        for binder in block.binders[len(extents) :]:
+            label = f"{self.names.bind(binder)}: {binder.type}"
+            self.nodes[binder] = self.node(label, depth, ", shape=ellipse")
+        for operation in block.operations:
+            last = self.operation(operation, depth)
+        if block.results:
+            last = self.node(f"{give} {', '.join(map(self.text, block.results))}", depth, ", shape=plaintext")
+            self.edges(block.results, last, depth)
+        return last
+
+    def operation(self, operation: ResolvedOperation, depth: int) -> str:
+        ends = []
+        name = reduction_name(operation)
+        args = [self.text(arg) for arg in operation.args]
+        indices = _indices(operation)
+        for k, block in enumerate(operation.blocks[:1] if name else operation.blocks):
+            self.count += 1
+            self.line(f"subgraph cluster{self.count} {{", depth)
+            self.line(f"label={_quoted(f'{operation.op}: {self.role(operation, k)}')}; style=rounded;", depth + 1)
+            ends.append(self.contents(block, args[indices] if k == 0 else [], "gives", depth + 1))
+            self.line("}", depth)
+        made = self.node(self.label(operation), depth)
+        self.edges(operation.args, made, depth)
+        for end in ends:
+            if end is not None:
+                self.line(f"{end} -> {made} [style=dashed];", depth)
+        self.nodes.update(dict.fromkeys(operation.results, made))
+        return made
+
+    def role(self, operation: ResolvedOperation, k: int) -> str:
+        """What a block is for."""
+        if operation.op in ("custom", "case"):
+            return str((("body",) if operation.op == "custom" else ()) + operation.static)[k]
+        roles = _ROLES.get(operation.op)
+        return f"branch {k + 1}" if roles is None else roles[k]
+
+    def indices(self, operation: ResolvedOperation) -> Sequence[str]:
+        count = len(operation.args[_indices(operation)])
+        return [index.text for index in operation.blocks[0].binders[:count]] if count else []
+
+    def label(self, operation: ResolvedOperation) -> str:
+        args = [self.text(arg) for arg in operation.args]
+        for position, index in zip(range(len(args))[_indices(operation)], self.indices(operation), strict=True):
+            args[position] = f"{index} < {args[position]}"
+        names = [self.names.bind(result) for result in operation.results]
+        match operation.op:
+            case "primitive":
+                primitive = operation.static[0]
+                infix = primitive.infix if len(args) == 2 else None
+                text = f" {infix} ".join(args) if infix else f"{primitive.name}({', '.join(args)})"
+            case "index":
+                text = f"{args[0]}[{', '.join(args[1:])}]"
+            case "foreign" | "probe":
+                name = operation.static[0] if operation.op == "probe" else operation.static[0].name
+                text = f"{operation.op} {name}({', '.join(args)})"
+            case "construct":
+                text = f"{operation.static[1]}({', '.join(args)})"
+            case "project" | "size":
+                text = f"{operation.op}({args[0]}, {operation.static[0]})"
+            case op:
+                name = reduction_name(operation)
+                words = {"reduce": name, "scan": RUNNING.get(name or ""), "histogram": f"histogram {name}"}
+                word = words[op] if name else op
+                shown = args[:-1] if name else args
+                text = f"{word}({', '.join(shown)})" if shown else word
+        first = f"{', '.join(names)} = {text}" if names else text
+        types = ", ".join([str(result.type) for result in operation.results])
+        return f"{first}\n{types}" if types else first
+
+
+def _indices(operation: ResolvedOperation) -> slice:
+    """Which arguments are the extents of loop indices."""
+    match operation.op:
+        case "generate" | "reduce" | "scan" | "loop":
+            return slice(0, 1)
+        case "histogram":
+            return slice(1, 2)
+        case "scatter":
+            return slice(0, operation.static[1])
+    return slice(0, 0)
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

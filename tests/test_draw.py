@@ -1,0 +1,128 @@
+"""Pictures of programs: the Graphviz source, word for word and in general."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from programs import CASES, Case
+
+import adze as az
+
+Vector = az.Array[az.f64, "n"]
+
+
+def assert_well_formed(source: str) -> None:
+    """Braces match, every line is one of a few forms, and edges join nodes that are declared before."""
+    declared: set[str] = set()
+    depth = 0
+    for line in map(str.strip, source.splitlines()):
+        node = re.fullmatch(r'(n\d+) \[label="(?:[^"\\]|\\.)*"(?:, \w+=\w+)*\];', line)
+        edge = re.fullmatch(r"(n\d+) -> (n\d+)(?: \[style=dashed\])?;", line)
+        if node:
+            assert node[1] not in declared
+            declared.add(node[1])
+        elif edge:
+            assert {edge[1], edge[2]} <= declared
+        elif line.endswith("{"):
+            assert re.fullmatch(r'digraph "(?:[^"\\]|\\.)*" \{|subgraph cluster\d+ \{', line)
+            depth += 1
+        elif line == "}":
+            depth -= 1
+        else:
+            assert re.fullmatch(r'node \[shape=box, fontname="Helvetica"\];|label="[^"]*"; style=rounded;', line)
+    assert depth == 0 and declared
+
+
+@pytest.mark.parametrize("simplified", [False, True])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_program_is_drawn(case: Case, simplified: bool) -> None:
+    instance = case.program.instance_for(case.program.bind(case.arguments[0], {}))
+    drawing = az.draw(instance, simplified=simplified)
+    assert_well_formed(str(drawing))
+    assert drawing == az.draw(instance, simplified=simplified)
+
+
+@az.program
+def positive(x: Vector) -> az.f64:
+    return az.sum(az.where(x > 0, x, 0.0))
+
+
+SOURCE = r"""digraph "positive" {
+  node [shape=box, fontname="Helvetica"];
+  n1 [label="x: f64[n]", shape=ellipse];
+  subgraph cluster2 {
+    label="reduce: element"; style=rounded;
+    n3 [label="i < n", shape=ellipse];
+    n4 [label="t1 = x[i]\nf64"];
+    n1 -> n4;
+    n3 -> n4;
+    n5 [label="t2 = t1 > 0.0\nbool"];
+    n4 -> n5;
+    subgraph cluster6 {
+      label="cond: then"; style=rounded;
+      n7 [label="gives t1", shape=plaintext];
+      n4 -> n7;
+    }
+    subgraph cluster8 {
+      label="cond: else"; style=rounded;
+      n9 [label="gives 0.0", shape=plaintext];
+    }
+    n10 [label="t3 = cond(t2)\nf64"];
+    n5 -> n10;
+    n7 -> n10 [style=dashed];
+    n9 -> n10 [style=dashed];
+    n11 [label="gives t3", shape=plaintext];
+    n10 -> n11;
+  }
+  n12 [label="t4 = sum(i < n)\nf64"];
+  n11 -> n12 [style=dashed];
+  n13 [label="return t4", shape=plaintext];
+  n12 -> n13;
+}"""
+
+
+def test_source() -> None:
+    assert str(az.draw(positive)) == SOURCE
+    assert repr(az.draw(positive.at().term)) != ""
+    assert str(az.draw(az.simplify(positive.at().term))) == SOURCE.replace("positive", "program")
+
+
+def test_constructs_with_statements_and_states() -> None:
+    @az.program
+    def f(x: Vector, i: az.i64) -> Any:
+        return az.grad(lambda y: y[i] ** 2)(x), az.fori_loop(0, 3, lambda k, s: s * x[0], 1.0)
+
+    source = str(az.draw(f, simplified=False))
+    assert_well_formed(source)
+    for label in ("accumulate: body", "loop: step", "generate: element", "require(", "add_to("):
+        assert label in source
+
+
+def test_saved(tmp_path: Path) -> None:
+    drawing = az.draw(positive)
+    drawing.save(tmp_path / "f.dot")
+    assert (tmp_path / "f.dot").read_text(encoding="utf-8") == drawing.dot
+    with pytest.raises(ValueError, match=r"saved as \.dot, \.gv or \.svg, not as 'f\.png'"):
+        drawing.save(tmp_path / "f.png")
+
+
+def test_pictures_need_graphviz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that stands for dot gets the source; without one a picture is refused and notebooks show text."""
+    drawing = az.draw(positive)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert drawing._repr_svg_() is None
+    with pytest.raises(RuntimeError, match="Graphviz' dot is not installed"):
+        drawing.save(tmp_path / "f.svg")
+    monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
+
+    def run(command: list[str], input: str, **_: Any) -> Any:
+        assert command == ["/bin/dot", "-Tsvg"] and input == drawing.dot
+        return subprocess.CompletedProcess(command, 0, "<svg/>")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert drawing._repr_svg_() == "<svg/>"
+    drawing.save(tmp_path / "f.svg")
+    assert (tmp_path / "f.svg").read_text(encoding="utf-8") == "<svg/>"
