@@ -364,6 +364,8 @@ def promoted(arguments: Sequence[Any]) -> list[Expr]:
 
 
 def _join(scalars: Sequence[Scalar]) -> Scalar:
+    if all([scalar is scalars[0] for scalar in scalars]):
+        return scalars[0]
     joined = scalar_of(np.result_type(*[scalar.dtype for scalar in scalars]))
     assert joined is not None
     return joined

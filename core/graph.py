@@ -44,7 +44,7 @@ class Value:
         self.number, self.type, self.free = number, type, free
         self.source, self.position, self.atom, self.name = source, position, atom, name
         self.dim: Dim | None = None
-        if type == i64:
+        if type is i64:
             match atom:
                 case terms.Literal(bits):
                     self.dim = Dim.of(bits)

@@ -118,7 +118,7 @@ class Primitive:
                 others = [kind for kind in self.otherwise if kind not in self.operands]
                 wanted = " or ".join([*self.operands, *others])
                 raise TypeError(f"{self.name} takes {wanted} operands, got {', '.join(map(str, types))}")
-        if not self.mixed and len(set(types)) > 1:
+        if not self.mixed and any([type is not types[0] for type in types]):
             raise TypeError(f"{self.name} takes operands of one type, got {', '.join(map(str, types))}")
         return types[0] if self.result is None else self.result
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,12 @@ import numpy as np
 from .dims import Dim
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Scalar:
-    """A scalar type: its name, its kind ("float", "int" or "bool") and its width in bits."""
+    """A scalar type: its name, its kind ("float", "int" or "bool") and its width in bits.
+
+    A row of the table ``SCALARS`` and equal to itself alone: types are compared for every operation of a program.
+    """
 
     name: str
     kind: str
@@ -34,13 +38,17 @@ class Scalar:
 
     __repr__ = __str__
 
-    @property
+    @cached_property
     def dtype(self) -> np.dtype[Any]:
         """The NumPy type of the same values."""
-        return np.dtype({"float": "float", "int": "int", "bool": "bool"}[self.kind] + self._width())
+        return np.dtype(self.kind + ("" if self.kind == "bool" else str(self.bits)))
 
-    def _width(self) -> str:
-        return "" if self.kind == "bool" else str(self.bits)
+    def __reduce__(self) -> tuple[Callable[[str], Scalar], tuple[str]]:
+        return _row, (self.name,)
+
+
+def _row(name: str) -> Scalar:
+    return SCALARS[name]
 
 
 f32 = Scalar("f32", "float", 32)
