@@ -18,7 +18,7 @@ import numpy as np
 
 from ..core import trees
 from ..core.arguments import convert
-from ..core.program import RUNNERS, Instance, Program, as_program
+from ..core.program import RUNNERS, Instance, Program, as_program, instance_of
 from ..core.types import Type, dims, element
 from ..interpreters.simplify import simplify
 from .llvm.host import host_target
@@ -36,21 +36,21 @@ _free = ctypes.CDLL(None).free  # of the C library
 class Compiled:
     """A compiled program: call it like the program itself. Made by :func:`compile`."""
 
-    def __init__(self, program: Program, threads: int | None, checks: bool) -> None:
+    def __init__(self, program: Program | Instance, threads: int | None, checks: bool) -> None:
         self.program, self.threads, self.checks = program, threads, checks
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program on arrays: NumPy's in, NumPy's out. Raises what the program itself raises."""
         arguments = self.program.bind(args, kwargs)
-        instance = self.program.instance_for(arguments)
-        return version(instance, self.checks).run(self.program.leaves(arguments), self.threads)
+        instance = self.program if isinstance(self.program, Instance) else self.program.instance_for(arguments)
+        return version(instance, self.checks).run(instance.leaves(arguments), self.threads)
 
     def __repr__(self) -> str:
         return f"<compiled {self.program!r}>"
 
     @property
     def _annotated(self) -> Version:
-        return version(self.program.at(), self.checks)
+        return version(instance_of(self.program), self.checks)
 
     @property
     def loops(self) -> str:
@@ -153,9 +153,13 @@ def version(instance: Instance, checks: bool) -> Version:
 
 
 def compile(
-    program: Program | Callable[..., Any], *, backend: str = "llvm", threads: int | None = None, checks: bool = True
+    program: Program | Instance | Callable[..., Any],
+    *,
+    backend: str = "llvm",
+    threads: int | None = None,
+    checks: bool = True,
 ) -> Compiled:
-    """Compile a program for the cores of this machine.
+    """Compile a program, or one version of it (``f.at(...)``), for the cores of this machine.
 
     ``threads`` is the number of threads (default: ADZE_THREADS, or all cores), which never changes the result.
     ``checks=False`` leaves out the requirements (indices in range, sizes that fit, divisors other than zero).
@@ -173,7 +177,8 @@ def compile(
         raise ValueError(f"there is no backend {backend!r}; there is 'llvm'")
     if threads is not None and threads < 1:
         raise ValueError(f"a program runs on at least one thread, not {threads}")
-    return Compiled(as_program(program), threads, checks)
+    chosen = program if isinstance(program, Instance) else as_program(program)
+    return Compiled(chosen, threads, checks)
 
 
 def _identifier(name: str) -> str:

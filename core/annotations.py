@@ -318,8 +318,9 @@ def _declared(annotation: Any, scope: Scope, where: str, also: str) -> Declared:
     except TypeError as error:
         whole = f"{annotation!r} is "
         problem = str(error).removeprefix(whole)
-        link = ", which is " if str(error).startswith(whole) else ": "
-        raise TypeError(f"{where} has the annotation {annotation!r}{link}{problem}{also}") from None
+        if str(error).startswith(whole):
+            raise TypeError(f"{where} has the annotation {annotation!r}, which is {problem}{also}") from None
+        raise TypeError(f"{where} has the annotation {annotation!r}: {problem}") from None
 
 
 def type_of_argument(argument: Any, name: str, program: str) -> Type:

@@ -212,7 +212,7 @@ class ForeignFunction:
         return trees.structure(results[0] if len(results) == 1 else tuple(results))
 
 
-def foreign(name: str, function: Callable[..., Any], result: Any) -> ForeignFunction:
+def foreign(name: str, function: Any, result: Any) -> ForeignFunction:
     """A function on NumPy arrays as an operation of the language.
 
     ``result`` declares what it returns, or is a rule that gives this for the types of the arguments: a type, or a

@@ -248,7 +248,7 @@ class Definition:
         return [as_typed(leaf, type, what) for leaf, type in zip(leaves, self.result.types, strict=True)]
 
 
-def function(f: Callable[..., Any], *parameters: Any, result: Any = None) -> Any:
+def function(f: Any, *parameters: Any, result: Any = None) -> Any:
     """A Python function as a function of the language, that is, a value which can be passed, stored and called.
 
     The types of the parameters are given here, or by the function's annotations; that of the result may be left out.
@@ -268,7 +268,7 @@ def function(f: Callable[..., Any], *parameters: Any, result: Any = None) -> Any
     return definition.emit() if building() else definition
 
 
-def fix(f: Callable[..., Any], *parameters: Any, result: Any = None) -> Any:
+def fix(f: Any, *parameters: Any, result: Any = None) -> Any:
     """The recursive function whose body is ``f(self, ...)``: there ``self`` is the function itself.
 
     The types of the parameters and of the result are given here, or by the function's annotations. As ``function``,
@@ -288,7 +288,7 @@ def fix(f: Callable[..., Any], *parameters: Any, result: Any = None) -> Any:
     return definition.emit() if building() else definition
 
 
-def _define(what: str, f: Callable[..., Any], given: Sequence[Any], result: Any, recursive: bool) -> Definition:
+def _define(what: str, f: Any, given: Sequence[Any], result: Any, recursive: bool) -> Definition:
     name = _name_of(f)
     if isinstance(f, Definition) or not callable(f):
         raise TypeError(at_line(f"{what} takes a Python function, not {shown(f)}"))
