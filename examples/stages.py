@@ -26,9 +26,9 @@ def stages(program: az.Program) -> dict[str, str]:
     simplified = az.simplify(term)
     scheduled = schedule(simplified)
     return {
-        "written": az.pretty(term, simplified=False),
-        "simplified": az.pretty(simplified, simplified=False),
-        "scheduled": az.pretty(scheduled, simplified=False),
+        "written": az.pretty(term, simplified=False, style="loops"),
+        "simplified": az.pretty(simplified, simplified=False, style="loops"),
+        "scheduled": az.pretty(scheduled, simplified=False, style="loops"),
         "loops": text(lower(scheduled, "program", TARGET).function),
     }
 

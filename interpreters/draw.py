@@ -214,7 +214,7 @@ class _Drawer:
                 text = f"{operation.op}({args[0]}, {operation.static[0]})"
             case op:
                 name = reduction_name(operation)
-                words = {"reduce": name, "scan": RUNNING.get(name or ""), "histogram": f"histogram {name}"}
+                words = {"reduce": name or op, "scan": RUNNING.get(name or "", op), "histogram": f"histogram {name}"}
                 word = words[op] if name else op
                 shown = args[:-1] if name else args
                 text = f"{word}({', '.join(shown)})" if shown else word
