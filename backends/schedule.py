@@ -33,6 +33,7 @@ from ..core.terms import Block
 from ..core.types import ArrayType, Type, dims
 from ..interpreters.accumulators import COSTLY
 from ..interpreters.embed import Embed
+from ..interpreters.reads_first import reads_first
 from ..interpreters.rules import rewrite
 from ..interpreters.simplify import fresh_binders, simplify
 
@@ -48,7 +49,7 @@ def schedule(block: Block) -> Block:
         if block == before:
             break
         block = simplify(block, fuse=False)
-    return block
+    return reads_first(block)
 
 
 def _round(block: Block) -> Block:

@@ -126,9 +126,10 @@ class Context(ABC):
     # Sizes and indices
 
     def know(self, dim: Dim, extent: Expression) -> None:
-        """Note what a size is that the run decides."""
+        """Note what a size is that the run decides; a variable may change, so its present value."""
         if not dim.is_static():
-            self.run_sizes[dim] = extent
+            fixed = not isinstance(extent, Variable) or extent.name in self.values or extent.name in self.known
+            self.run_sizes[dim] = extent if fixed else self.frozen(extent)
 
     def size(self, dim: Dim) -> Expression:
         """The value of a dim."""

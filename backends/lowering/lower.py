@@ -90,24 +90,24 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
         places = [None if buffer is None else self.array(buffer) for buffer in results]
         values = self.block(block, Env(), operands, places)
         loose = [value for value, buffer in zip(values, results, strict=True) if buffer is None]
-        for number, value in enumerate(loose):
-            assert isinstance(value, ArrayRef)
-            self.hand_over(number, value, loose[:number])
+        self.hand_over([value for value in loose if isinstance(value, ArrayRef)])
         hidden = tuple(self.constants.values())
         written = tuple([buffer for buffer in results if buffer is not None])
         function = Function(name, tuple(sizes), (*arguments, *hidden), written, tuple(self.out), len(loose))
         return Lowered(function, self.failures, list(self.constants))
 
-    def hand_over(self, number: int, value: ArrayRef, before: Sequence[Operand]) -> None:
-        """Return an array of a size that the run decides: as it is, or a copy where it is not the only one there."""
-        buffer = value.buffer
-        plain = value == self.array(buffer) and not any(isinstance(b, ArrayRef) and b.buffer == buffer for b in before)
-        if not (plain and Allocate(buffer) in self.out):
-            extents = tuple([value.extent(axis) for axis in range(len(value.order) - len(value.prefix))])
-            buffer = Buffer(self.fresh("returned"), buffer.scalar, extents)
-            self.out.append(Allocate(buffer))
-            self.copy(value, self.array(buffer))
-        self.out.append(Return(number, buffer))
+    def hand_over(self, values: Sequence[ArrayRef]) -> None:
+        """Return arrays of sizes that the run decides: each as it is, or a copy where it is not the only one there."""
+        buffers: list[Buffer] = []
+        for value in values:
+            buffer = value.buffer
+            if value != self.array(buffer) or buffer in buffers or Allocate(buffer) not in self.out:
+                extents = tuple([value.extent(axis) for axis in range(len(value.order) - len(value.prefix))])
+                buffer = Buffer(self.fresh("returned"), buffer.scalar, extents)
+                self.out.append(Allocate(buffer))
+                self.copy(value, self.array(buffer))
+            buffers.append(buffer)
+        self.out.extend([Return(number, buffer) for number, buffer in enumerate(buffers)])
 
     # Blocks
 

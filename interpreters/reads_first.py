@@ -1,0 +1,129 @@
+"""Reads before writes: operations in an order in which arrays are dead when they are updated.
+
+The order of a block is one of many in which arguments precede their users. An array that is read after its update has
+to be copied (``in_place.py``); what does not need the update may as well come before it:
+
+    b = scatter(a, i -> a_j)          a_i = a[i]
+    a_i = a[i]                  =>    b = scatter(a, i -> a_j)
+    c = scatter(b, j -> a_i)          c = scatter(b, j -> a_i)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..core.environment import Env
+from ..core.terms import Atom, Block, Operation, Variable
+from ..core.types import ArrayType
+
+# The constructs that may take the memory of arguments, and the first of these.
+_FIRST = {"loop": 1, "while": 0, "accumulate": 0}
+_STATEMENTS = frozenset({"require", "probe", "add_to", "apply"})
+
+
+def reads_first(block: Block) -> Block:
+    """The block with its operations, and those inside them, in such an order."""
+    return _block(block, Env(), 0) if _updates(block) else block
+
+
+def _updates(block: Block) -> bool:
+    return any(_updated(x) or any(map(_updates, x.blocks)) for x in block.bindings)
+
+
+def _updated(op: Operation) -> list[int]:
+    """The variables whose memory an operation may take, as indices where it stands."""
+    first = op.static[1] if op.op == "scatter" else _FIRST.get(op.op, len(op.args))
+    return [arg.index for arg in op.args[first:] if isinstance(arg, Variable) and isinstance(arg.type, ArrayType)]
+
+
+def _block(block: Block, env: Env[int], depth: int) -> Block:
+    """A block in its new order; the environment holds the new levels of variables."""
+    order = _order(block)
+    starts, level = [0] * len(order), depth + len(block.binders)
+    for position in order:
+        starts[position] = level
+        level += len(block.bindings[position].types)
+    env, before = env.enter(range(depth, depth + len(block.binders))), []
+    for operation, start in zip(block.bindings, starts, strict=True):
+        before.append(env)
+        env = env.extend(range(start, start + len(operation.types)))
+    bindings = tuple([_operation(block.bindings[k], before[k], starts[k]) for k in order])
+    return Block(block.binders, bindings, tuple([_atom(atom, env, level) for atom in block.results]), block.names)
+
+
+def _operation(op: Operation, env: Env[int], depth: int) -> Operation:
+    args = tuple([_atom(atom, env, depth) for atom in op.args])
+    blocks = tuple([_block(block, env, depth) for block in op.blocks])
+    return Operation(op.op, op.static, args, blocks, op.types, op.origin)
+
+
+def _atom(atom: Atom, env: Env[int], depth: int) -> Atom:
+    return Variable(depth - 1 - env.get(atom.index), atom.type) if isinstance(atom, Variable) else atom
+
+
+def _order(block: Block) -> list[int]:
+    """The positions of a block's operations in their new order."""
+    order = list(range(len(block.bindings)))
+    if not any(_updated(operation) for operation in block.bindings):
+        return order
+    starts, level = [], len(block.binders)
+    for operation in block.bindings:
+        starts.append(level)
+        level += len(operation.types)
+    uses = [{start - 1 - index for index in _free(x)} for start, x in zip(starts, block.bindings, strict=True)]
+    updated = [{start - 1 - k for k in _updated(x)} for start, x in zip(starts, block.bindings, strict=True)]
+    last = {level: position for position, levels in enumerate(uses) for level in levels}
+    makes = [range(start, start + len(x.types)) for start, x in zip(starts, block.bindings, strict=True)]
+    fixed = [bool(_effects(operation)) for operation in block.bindings]
+    at = 0
+    while at < len(order):
+        update = order[at]
+        end = max([last[level] for level in updated[update]], default=0)
+        early = _early(update, order[at + 1 :], uses, updated, makes, fixed) if end > update else []
+        moved = set(early)
+        order[at:] = [*early, update, *[k for k in order[at + 1 :] if k not in moved]] if early else order[at:]
+        at += len(early) + 1
+    return order
+
+
+def _early(
+    update: int,
+    later: Sequence[int],
+    uses: Sequence[set[int]],
+    updated: Sequence[set[int]],
+    makes: Sequence[range],
+    fixed: Sequence[bool],
+) -> list[int]:
+    """The later operations that read what is updated, without needing the update, and what they are made from."""
+    after, readers = set(makes[update]), set[int]()
+    free: list[int] = []  # what does not need the update
+    for k in later:
+        if not uses[k].isdisjoint(after) or fixed[k]:
+            after.update(makes[k])
+            continue
+        free.append(k)
+        if not uses[k].isdisjoint(updated[update]) and updated[k].isdisjoint(updated[update]):
+            readers.add(k)
+    wanted: set[int] = set()
+    chosen = []
+    for k in reversed(free):
+        if k in readers or not wanted.isdisjoint(makes[k]):
+            wanted |= uses[k]
+            chosen.append(k)
+    return list(reversed(chosen))
+
+
+def _effects(op: Operation) -> bool:
+    return op.op in _STATEMENTS or any(_effects(x) for block in op.blocks for x in block.bindings)
+
+
+def _free(op: Operation) -> set[int]:
+    """The variables that an operation uses, as indices where it stands."""
+    found = {atom.index for atom in op.args if isinstance(atom, Variable)}
+    for block in op.blocks:
+        bound = len(block.binders)
+        for inner in block.bindings:
+            found |= {index - bound for index in _free(inner) if index >= bound}
+            bound += len(inner.types)
+        found |= {a.index - bound for a in block.results if isinstance(a, Variable) and a.index >= bound}
+    return found
