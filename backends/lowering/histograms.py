@@ -47,7 +47,7 @@ class Histograms(Combining):
         if self.inside or not self.target.parallel:
             self.out.extend(serial)
             return list(results)
-        pieces = self._pieces(op, extent, env)
+        pieces = self.let("pieces", self._pieces(op, extent, env))
         if isinstance(pieces, Constant) and pieces.value < 2:
             self.out.extend(serial)
             return list(results)

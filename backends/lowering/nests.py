@@ -43,8 +43,8 @@ from .survey import DEPTH_WEIGHT, Access, Survey, survey
 GRAIN = 200_000
 # What it costs more to reduce into one strip at a time.
 LATENCY = 1.5
-# A loop that is only lanes is cut into chunks of so many iterations for the threads.
-CHUNK = 4096
+# A loop that is only lanes is cut into chunks of so many iterations for the threads, one with loops inside into fewer.
+LONG_CHUNK, SHORT_CHUNK = 4096, 512
 
 
 @dataclass(frozen=True)
@@ -230,7 +230,7 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
         body = read_packed(body, packing.replacements)
     by_name = {loop.variable.name: loop for loop in nest.loops}
     rest = [loop for loop in nest.loops if loop.variable.name not in (choice.lane, choice.jam)]
-    layouts = _layouts(nest, found, [*rest, *[by_name[n] for n in (choice.jam, choice.lane) if n in by_name]])
+    layouts = _layouts(nest, found, [*rest, *[by_name[n] for n in (choice.jam,) if n in by_name]], choice.lane)
     work = found.work
     if choice.reduction:
         body = _reducing_lanes(body, choice, nest.reductions)
@@ -240,7 +240,8 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
     lane = by_name.get(choice.lane or "")
     if lane is not None and not rest and nest.parallel and nest.target.parallel:
         extents = [by_name[choice.jam].extent] if choice.jam is not None else []
-        statements.extend(_chunked(lane, body, choice.strip, nest, grain_of(work, [*extents, *_inner(found)])))
+        size = LONG_CHUNK if not found.inner else SHORT_CHUNK
+        statements.extend(_chunked(lane, body, choice.strip, size, nest, grain_of(work, [*extents, *_inner(found)])))
         return Built(statements, layouts)
     if lane is not None:
         body = (_lanes(lane, body, choice.strip, nest.target.lanes(f64)),)
@@ -291,33 +292,27 @@ def grain_of(work: float, extents: Sequence[Expression]) -> Expression:
     return Apply(lookup("add"), (share, Constant(1, i64)), i64)
 
 
-def _chunked(loop: Loop, body: Block, strip: int, nest: Nest, grain: Expression) -> list[Statement]:
-    """A loop that is lanes and nothing else: parallel over chunks."""
-    chunk = nest.fresh("chunk")
-    lane = nest.fresh("lane")
-    start, length, count = chunks(loop.extent, chunk)
-    per_chunk = Apply(lookup("floor_divide"), (grain, Constant(CHUNK, i64)), i64)
+def _chunked(loop: Loop, body: Block, strip: int, size: int, nest: Nest, grain: Expression) -> list[Statement]:
+    """A loop that is lanes and nothing else: parallel over chunks; sizes alone decide where they begin."""
+    chunk, lane, each = Variable(nest.fresh("chunk"), i64), nest.fresh("lane"), Constant(size, i64)
+    start = Apply(lookup("multiply"), (chunk, each), i64)
+    length = Apply(lookup("minimum"), (Apply(lookup("subtract"), (loop.extent, start), i64), each), i64)
+    rounded = Apply(lookup("add"), (loop.extent, Constant(size - 1, i64)), i64)
+    count = Apply(lookup("floor_divide"), (rounded, each), i64)
+    per_chunk = Apply(lookup("floor_divide"), (grain, each), i64)
     at = Let(loop.variable.name, Apply(lookup("add"), (start, Variable(lane, i64)), i64))
     lanes = For(lane, length, "lanes", (at, *body), strip)
-    return [For(chunk, count, "parallel", (lanes,), grain=per_chunk)]
+    return [For(chunk.name, count, "parallel", (lanes,), grain=per_chunk)]
 
 
-def chunks(extent: Expression, chunk: str) -> tuple[Expression, Expression, Expression]:
-    """The start and length of a chunk of a loop, and how many chunks there are; sizes alone decide."""
-    size = Constant(CHUNK, i64)
-    start = Apply(lookup("multiply"), (Variable(chunk, i64), size), i64)
-    left = Apply(lookup("subtract"), (extent, start), i64)
-    length = Apply(lookup("minimum"), (left, size), i64)
-    rounded = Apply(lookup("add"), (extent, Constant(CHUNK - 1, i64)), i64)
-    return start, length, Apply(lookup("floor_divide"), (rounded, size), i64)
-
-
-def _layouts(nest: Nest, found: Survey, order: Sequence[Loop]) -> dict[str, tuple[int, ...]]:
+def _layouts(nest: Nest, found: Survey, order: Sequence[Loop], lane: str | None) -> dict[str, tuple[int, ...]]:
     """For each temporary the axes in the order of the loops that run over them, outermost first.
 
-    An axis that an inner loop runs over stays inside.
+    An axis that an inner loop runs over stays inside of these, and that of the lanes inside of all.
     """
     rank = {loop.variable.name: k for k, loop in enumerate(order)}
+    if lane is not None:
+        rank[lane] = len(order) + 1
     layouts = {}
     for store in found.stores:
         if store.buffer.name in nest.temporaries:

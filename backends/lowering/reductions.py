@@ -119,7 +119,7 @@ class Reductions(Combining):
         """The totals of pieces, combined in order; a single piece goes into the cells at once."""
         extent = self.scalar(env, op.args[0])
         size = self.scalars(op.types)
-        most = self.most(size, PIECES)
+        most = self.let("most", self.most(size, PIECES))
         smallest = self.let("smallest", self.worthwhile(size))
         count = self.calculate("minimum", most, self.calculate("floor_divide", extent, smallest))
         count = self.let("pieces", count)
@@ -303,7 +303,7 @@ class Reductions(Combining):
         """The elements of a chunk: a multiple of 64, such that there are few enough chunks."""
         strips = self.apply("floor_divide", extent, Constant(64 * PIECES, i64))
         share = self.apply("multiply", self.apply("add", strips, ONE), Constant(64, i64))
-        return self.apply("maximum", share, Constant(nests.CHUNK, i64))
+        return self.apply("maximum", share, Constant(nests.LONG_CHUNK, i64))
 
 
 def _merged(body: terms.Block, outer: terms.Operation) -> terms.Operation | None:

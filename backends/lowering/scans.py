@@ -59,7 +59,7 @@ class Scans(Reductions):
             return list(results)
         copies = self.copies(op, env, neutrals)
         block: Expression = Constant(BLOCK, i64) if scalars else self.worthwhile(size)
-        blocks = self.most(size, BLOCKS)
+        blocks = self.let("most", self.most(size, BLOCKS))
         if copies > 1:
             worth = self.calculate("floor_divide", extent, Constant(WORTH_LOCKSTEP, i64))
         else:
