@@ -16,6 +16,7 @@ from ..loops import (
     Block,
     Buffer,
     Constant,
+    Declare,
     Expression,
     For,
     Let,
@@ -27,7 +28,7 @@ from ..loops import (
 )
 from . import nests
 from .context import ONE, Context, zero
-from .rewriting import map_block, map_operands
+from .rewriting import map_block
 from .survey import survey
 
 # Copies of an accumulator that threads add to side by side.
@@ -51,7 +52,8 @@ def private_accumulators(context: Context, body: Block, loops: list[nests.Loop])
     if context.inside or not context.target.parallel:
         return sequential
     own = outer.variable.name
-    shared = {buffer for buffer, stores in updated.items() if not _sliced(stores, own)}
+    bound = _bound(body) | {loop.variable.name for loop in loops}
+    shared = {buffer: _prefix(stores, bound) for buffer, stores in updated.items() if not _sliced(stores, own)}
     grain = nests.grain_of(survey(body).work, [loop.extent for loop in loops[1:]])
     if not shared:
         return [For(own, outer.extent, "parallel", nest, grain=grain)]
@@ -59,7 +61,7 @@ def private_accumulators(context: Context, body: Block, loops: list[nests.Loop])
 
 
 def _copies(
-    context: Context, outer: nests.Loop, nest: Block, shared: set[Buffer], grain: Expression
+    context: Context, outer: nests.Loop, nest: Block, shared: dict[Buffer, tuple[Expression, ...]], grain: Expression
 ) -> list[Statement]:
     """The outer loop in pieces, each of which updates its own copy of the shared accumulators."""
     made: list[Statement] = []
@@ -69,45 +71,59 @@ def _copies(
     bounded = context.apply("maximum", context.apply("minimum", wanted, Constant(COPIES, i64)), ONE)
     made.append(Let(pieces, bounded))
     count = Variable(pieces, i64)
-    private = {
-        buffer: Buffer(context.fresh(f"{buffer.name}_copy"), buffer.scalar, (Constant(COPIES, i64), *buffer.extents))
-        for buffer in sorted(shared, key=lambda b: b.name)
-    }
-    made.extend([Allocate(copy) for copy in private.values()])
+    private = {buffer: Place(buffer, prefix, context) for buffer, prefix in shared.items()}
+    made.extend([Allocate(place.copy) for place in private.values()])
 
     def bound(k: Expression) -> Expression:
         return context.apply("floor_divide", context.apply("multiply", outer.extent, k), count)
 
-    def expression(e: Expression) -> Expression:
-        if isinstance(e, Load) and e.buffer in private:
-            return Load(private[e.buffer], (Variable(piece, i64), *[expression(i) for i in e.indices]))
-        return map_operands(e, expression)
-
     def store(s: Store) -> Store:
-        return Store(private[s.buffer], (Variable(piece, i64), *s.indices), s.value) if s.buffer in private else s
+        return private[s.buffer].redirected(s, Variable(piece, i64)) if s.buffer in private else s
 
     body: list[Statement] = []
-    for copy in private.values():
+    for place in private.values():
 
-        def clear(i: tuple[Expression, ...], c: Buffer = copy) -> Store:
+        def clear(i: tuple[Expression, ...], c: Buffer = place.copy) -> Store:
             return Store(c, (Variable(piece, i64), *i), Constant(zero(c.scalar), c.scalar))
 
-        body.extend(_over(context, copy.extents[1:], clear))
+        body.extend(_over(context, place.extents, clear))
     start = context.fresh("start")
     body.append(Let(start, bound(Variable(piece, i64))))
     length = context.apply("subtract", bound(context.apply("add", Variable(piece, i64), ONE)), Variable(start, i64))
     step = context.fresh("step")
     at = Let(outer.variable.name, context.apply("add", Variable(start, i64), Variable(step, i64)))
-    body.append(For(step, length, "sequential", (at, *map_block(nest, expression, store))))
+    body.append(For(step, length, "sequential", (at, *map_block(nest, lambda e: e, store))))
     made.append(For(piece, count, "parallel", tuple(body), grain=ONE))
-    for buffer, copy in private.items():
+    for place in private.values():
         k = context.fresh("piece")
 
-        def merge(i: tuple[Expression, ...], b: Buffer = buffer, c: Buffer = copy, k: str = k) -> Store:
-            return Store(b, i, context.apply("add", Load(b, i), Load(c, (Variable(k, i64), *i))))
+        def merge(i: tuple[Expression, ...], p: Place = place, k: str = k) -> Store:
+            total = (*p.prefix, *i)
+            value = context.apply("add", Load(p.buffer, total), Load(p.copy, (Variable(k, i64), *i)))
+            return Store(p.buffer, total, value)
 
-        made.append(For(k, count, "sequential", tuple(_over(context, buffer.extents, merge))))
+        made.append(For(k, count, "sequential", tuple(_over(context, place.extents, merge))))
     return made
+
+
+class Place:
+    """What a nest adds to, with a buffer for the copies that its pieces add to.
+
+    It is the part of a buffer behind leading indices (``prefix``) that the nest does not bind. The rest of the buffer
+    may be read in the nest: it is another state of the same loop.
+    """
+
+    def __init__(self, buffer: Buffer, prefix: tuple[Expression, ...], context: Context) -> None:
+        self.buffer, self.prefix, self.extents = buffer, prefix, buffer.extents[len(prefix) :]
+        name = context.fresh(f"{buffer.name}_copy")
+        self.copy = Buffer(name, buffer.scalar, (Constant(COPIES, i64), *self.extents))
+
+    def redirected(self, update: Store, piece: Expression) -> Store:
+        """The update, of a piece's copy."""
+        assert isinstance(update.value, Apply)
+        place = (piece, *update.indices[len(self.prefix) :])
+        added = update.value.arguments[1]
+        return Store(self.copy, place, Apply(update.value.primitive, (Load(self.copy, place), added), added.type))
 
 
 def _over(
@@ -141,3 +157,25 @@ def _sliced(stores: list[Store], variable: str) -> bool:
     for store in stores:
         axes &= {k for k, index in enumerate(store.indices) if isinstance(index, Variable) and index.name == variable}
     return bool(axes)
+
+
+def _bound(body: Block) -> set[str]:
+    """The names that a body binds."""
+    names: set[str] = set()
+    for statement in walk(body):
+        match statement:
+            case Let(name) | Declare(name):
+                names.add(name)
+            case For(variable):
+                names.add(variable)
+    return names
+
+
+def _prefix(stores: list[Store], bound: set[str]) -> tuple[Expression, ...]:
+    """The leading indices that all updates of a buffer share and that are known before the nest."""
+    first = stores[0].indices
+    for count, index in enumerate(first):
+        known = isinstance(index, Constant) or (isinstance(index, Variable) and index.name not in bound)
+        if not known or any(store.indices[count] != index for store in stores):
+            return first[:count]
+    return first
