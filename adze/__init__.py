@@ -170,6 +170,7 @@ with install_import_hook(["adze.core.combinators", "adze.core.primitive", "adze.
     from .core.reify import Reify
     from .core.special import clip, log_sigmoid, reciprocal, softplus, square
     from .interpreters.check import check
+    from .interpreters.cost import cost
     from .interpreters.draw import Drawing, draw
     from .interpreters.evaluate import evaluate
     from .interpreters.pretty import pretty
@@ -240,6 +241,7 @@ __all__ = [
     "cond",
     "cos",
     "cosh",
+    "cost",
     "count_nonzero",
     "cummax",
     "cummin",

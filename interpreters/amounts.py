@@ -257,7 +257,7 @@ def _named_dim(dim: Dim, names: Mapping[int, str]) -> Dim:
 
 def _text(monomial: Monomial, c: Fraction) -> str:
     factors = []
-    for atom, equal in groupby(monomial):
+    for atom, equal in groupby(sorted(monomial, key=lambda atom: (not isinstance(atom, Name), str(atom)))):
         text = f"({atom})" if isinstance(atom, Compound) and atom.operator == "//" else str(atom)
         power = len(list(equal))
         factors.append(text if power == 1 else f"{text}^{power}")

@@ -382,13 +382,14 @@ class ProgramCost:
 
     def __init__(self, program: Program | Instance | Block, simplified: bool) -> None:
         self.program, self.simplified = program, simplified
+        self._simplified: dict[Block, Block] = {}
 
     @cached_property
     def symbolic(self) -> Cost:
         if isinstance(self.program, Block):
             return Symbolic(self.program).total(self.program.names)
         instance = instance_of(self.program)
-        return Symbolic(self._term(instance)).total(instance.names)
+        return Symbolic(self.term(instance)).total(instance.names)
 
     @property
     def operations(self) -> Number:
@@ -428,10 +429,16 @@ class ProgramCost:
         if isinstance(self.program, Block):
             raise TypeError("a term has no arguments to convert: count the calls of a program")
         instance, arrays, sizes = call(self.program, args, kwargs)
-        return Counting(self._term(instance), sizes).count(arrays)
+        return Counting(self.term(instance), sizes).count(arrays)
 
-    def _term(self, instance: Instance) -> Block:
-        return simplify(instance) if self.simplified else instance.term
+    def term(self, instance: Instance) -> Block:
+        """The term that is counted for an instance of the program."""
+        written = instance.term
+        if not self.simplified:
+            return written
+        if written not in self._simplified:
+            self._simplified[written] = simplify(written)
+        return self._simplified[written]
 
     def __str__(self) -> str:
         return str(self.symbolic)

@@ -17,6 +17,7 @@ from ..core.terms import Block, Operation
 from .batches import Code, Step
 from .costs import FREE, Cost, Runs, cost_of
 from .evaluate import Evaluate
+from .evaluate_functions import deeply, uses_functions
 from .in_place import InPlace
 
 
@@ -31,9 +32,13 @@ class Counting(Evaluate):
 
     def count(self, arguments: Sequence[Any]) -> Cost:
         """The cost of running the term on these arguments."""
-        with np.errstate(all="ignore"):
-            self.term.interpret(self).run(Env(), arguments)
-        return Runs.of(self.frames[0][id(self.term)]).total
+
+        def run() -> Cost:
+            with np.errstate(all="ignore"):
+                self.term.interpret(self).run(Env(), arguments)
+            return Runs.of(self.frames[0][id(self.term)]).total
+
+        return deeply(run) if uses_functions(self.term) else run()
 
     def meaning_of_block(self, block: Block) -> Code:
         code = super().meaning_of_block(block)
