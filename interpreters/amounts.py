@@ -162,7 +162,7 @@ class Amount:
 
     def __str__(self) -> str:
         text = ""
-        for monomial, c in sorted(self.terms, key=lambda term: term[1] < 0):
+        for monomial, c in self.terms:
             sign = (" - " if c < 0 else " + ") if text else ("-" if c < 0 else "")
             text += sign + _text(monomial, abs(c))
         return text or "0"
