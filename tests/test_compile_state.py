@@ -230,6 +230,20 @@ def test_loops_inside_parallel_loops() -> None:
         check(program, numbers(*shape))
 
 
+def test_states_in_an_array_that_is_read_across() -> None:
+    @az.program
+    def program(a: az.Array[az.f64, "n m"], b: az.Array[az.f64, "m n"]) -> Any:
+        def states(j: Any, i: Any) -> Any:
+            start = az.generate(3, lambda k: a[i, j] * k)
+            return az.fori_loop(0, 3, lambda k, s: az.update(s, k, s[k] + a[i, j] * b[j, i]), start)
+
+        t = az.generate((a.shape[1], a.shape[0]), states)
+        return az.generate(a.shape, lambda i, j: az.sum(t[j, i])), az.transpose(t, (2, 1, 0))
+
+    for n, m in ((1, 1), (3, 5), (20, 9)):
+        check(program, numbers(n, m), numbers(m, n))
+
+
 @pytest.mark.parametrize("dtype", [az.f32, az.f64, az.i32, az.i64, az.bool_], ids=str)
 def test_every_scalar_type(dtype: Any) -> None:
     @az.program

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from ...core import terms
 from ...core.dims import Dim
 from ...core.types import Type
-from ..loops import Allocate, Block, Buffer, Load, Statement, Store
+from ..loops import Allocate, Block, Buffer, Load, Statement, Store, walk
+from ..loops_walk import expressions, inside
 from . import nests
 from .context import ArrayRef, Context, Destinations, Environment, Operand
 from .private import private_accumulators
@@ -91,6 +92,7 @@ class Arrays(Context):
     ) -> dict[str, tuple[int, ...]]:
         """Arrange a nest's loops; the layouts that its temporaries got."""
         parallel = self.inside == 0
+        temporaries = temporaries - _loaded(body)
         found = nests.Nest(loops, body, temporaries, self.reductions, parallel, self.target, self.fresh)
         built = nests.build(found)
         renamed = {name: order for name, order in built.layouts.items() if order != tuple(range(len(order)))}
@@ -129,6 +131,12 @@ def _perfect(block: terms.Block) -> terms.Operation | None:
     if isinstance(extent, terms.Variable) and extent.index < inside:
         return None  # its length depends on this loop
     return last
+
+
+def _loaded(body: Block) -> set[str]:
+    """The buffers that a body reads."""
+    wholes = [whole for statement in walk(body) for whole in expressions(statement)]
+    return {part.buffer.name for whole in wholes for part in inside(whole) if isinstance(part, Load)}
 
 
 def _permuted(buffer: Buffer, layouts: dict[str, tuple[int, ...]]) -> Buffer:
