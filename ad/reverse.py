@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from ..core.builder import Builder, Scope
@@ -26,7 +25,7 @@ from ..core.graph import Node, Value
 from ..core.language import Binding, Language
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Origin
-from ..core.types import Accumulator, ArrayType, Scalar, Type, accumulator_of, element, i64
+from ..core.types import Accumulator, ArrayType, Scalar, Type, accumulator_of, i64, is_float
 from ..interpreters.accumulators import plus, zeros_like
 from ..interpreters.embed import Atom as PrimalAtom
 from ..interpreters.embed import Block as PrimalBlock
@@ -35,7 +34,8 @@ from ..interpreters.embed import Operation as PrimalOperation
 from .activity import Activity
 from .activity import Block as ActivityBlock
 from .activity import Operation as ActivityOperation
-from .reductions import first_place, products_of_others, rule_of
+from .combining import Histogram, Reduction, Scan
+from .scattering import Scatter
 
 Cotangents = Sequence[Value | None]
 Pull = Callable[[Cotangents], None]
@@ -159,7 +159,7 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class _Atom:
+class Atom:
     primal: Callable[[Env[Entry]], Value]
     entry: Callable[[Env[Entry]], Entry]
 
@@ -168,7 +168,7 @@ class _Atom:
 
 
 @dataclass(frozen=True)
-class _Operation:
+class Operation:
     """The primal alone; the primal with its pull, given which results are active; and the analysis that says so."""
 
     primal: PrimalOperation
@@ -177,10 +177,11 @@ class _Operation:
 
 
 @dataclass(frozen=True)
-class _Block:
+class Block:
     primal: PrimalBlock
     run: Callable[[Env[Entry], Sequence[Entry]], tuple[list[Value], Pull]]
     activity: ActivityBlock
+    width: int  # how many results
 
 
 class _Primal(Embed):
@@ -203,7 +204,7 @@ class _Primal(Embed):
         return lambda env: [] if accumulator(env) is None else emit(env)
 
 
-class Reverse(Language[_Atom, _Operation, _Block]):
+class Reverse(Language[Atom, Operation, Block]):
     """The language of return sweeps.
 
     Only active operations (``activity.py``) are run with a pull, and only their active results have a cell. While
@@ -225,24 +226,24 @@ class Reverse(Language[_Atom, _Operation, _Block]):
 
     # Atoms
 
-    def variable(self, index: int, type: Type) -> _Atom:
-        return _Atom(self.embed.variable(index, type), lambda env: env.get(index))
+    def variable(self, index: int, type: Type) -> Atom:
+        return Atom(self.embed.variable(index, type), lambda env: env.get(index))
 
-    def _inactive(self, primal: Callable[[Env[Any]], Value]) -> _Atom:
-        return _Atom(primal, lambda env: Entry(primal(env)))
+    def _inactive(self, primal: Callable[[Env[Any]], Value]) -> Atom:
+        return Atom(primal, lambda env: Entry(primal(env)))
 
-    def literal(self, value: float | int | bool, type: Scalar) -> _Atom:
+    def literal(self, value: float | int | bool, type: Scalar) -> Atom:
         return self._inactive(self.embed.literal(value, type))
 
-    def constant(self, array: Constant, type: ArrayType) -> _Atom:
+    def constant(self, array: Constant, type: ArrayType) -> Atom:
         return self._inactive(self.embed.constant(array, type))
 
-    def dim(self, dim: Dim) -> _Atom:
+    def dim(self, dim: Dim) -> Atom:
         return self._inactive(self.embed.dim(dim))
 
     # Scalars and control
 
-    def primitive(self, primitive: Primitive, args: Sequence[_Atom]) -> _Operation:
+    def primitive(self, primitive: Primitive, args: Sequence[Atom]) -> Operation:
         primal = self.embed.primitive(primitive, [a.primal for a in args])
         b = self.builder
 
@@ -259,15 +260,15 @@ class Reverse(Language[_Atom, _Operation, _Block]):
 
             return [y], pull
 
-        return _Operation(primal, run, self.activity.primitive(primitive, _entries(args)))
+        return Operation(primal, run, self.activity.primitive(primitive, _entries(args)))
 
-    def cond(self, test: _Atom, then: _Block, orelse: _Block) -> _Operation:
+    def cond(self, test: Atom, then: Block, orelse: Block) -> Operation:
         primal = self.embed.cond(test.primal, then.primal, orelse.primal)
 
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
             values, condition = primal(env), test.primal(env)
 
-            def branch(block: _Block, cotangents: Cotangents) -> Callable[[], Sequence[Value]]:
+            def branch(block: Block, cotangents: Cotangents) -> Callable[[], Sequence[Value]]:
                 def sweep() -> Sequence[Value]:
                     block.run(env, [])[1](cotangents)
                     return []
@@ -281,9 +282,9 @@ class Reverse(Language[_Atom, _Operation, _Block]):
 
             return values, pull
 
-        return _Operation(primal, run, self.activity.cond(test.entry, then.activity, orelse.activity))
+        return Operation(primal, run, self.activity.cond(test.entry, then.activity, orelse.activity))
 
-    def loop(self, dim: Dim, extent: _Atom, initials: Sequence[_Atom], body: _Block) -> _Operation:
+    def loop(self, dim: Dim, extent: Atom, initials: Sequence[Atom], body: Block) -> Operation:
         """The forward loop stores the state of each step; the return loop runs the steps again, backwards."""
         primal = self.embed.loop(dim, extent.primal, [a.primal for a in initials], body.primal)
         b, count = self.builder, len(initials)
@@ -291,7 +292,6 @@ class Reverse(Language[_Atom, _Operation, _Block]):
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
             length, starts = extent.primal(env), [a.primal(env) for a in initials]
             cells = [a.cell(env) for a in initials]
-            moving = [k for k in range(count) if active[k]]
 
             def step(i: Value, *state: Value) -> Sequence[Value]:
                 return [*body.primal(env, [i, *state]), *state]
@@ -300,38 +300,73 @@ class Reverse(Language[_Atom, _Operation, _Block]):
             plain, stored = values[: len(values) - count], values[len(values) - count :]
 
             def pull(cotangents: Cotangents) -> None:
-                def back(j: Value, *state: Value) -> Sequence[Value]:
-                    last = b.primitive("subtract", length, b.literal(1, i64))
-                    i = b.primitive("subtract", last, j)
-                    known = dict(zip(moving, state, strict=True))
-                    states = [b.part(array, [i]) for array in stored]
-                    own = [Cell(self.sweep, states[k]) for k in moving]
-                    entries = [Entry(value) for value in states]
-                    for k, cell in zip(moving, own, strict=True):
-                        entries[k].cell = cell
-                    outputs = [None if g is None else b.part(g, [i]) for g in cotangents[count:]]
-                    body.run(env, [Entry(i), *entries])[1]([*[known.get(k) for k in range(count)], *outputs])
-                    return [cell.total_or_zero() for cell in own]
-
-                incoming = [cotangents[k] for k in moving]
-                ends = [zeros_like(b, starts[k]) if g is None else g for k, g in zip(moving, incoming, strict=True)]
-                results = self.sweep.enclose(lambda: b.loop(length, ends, back))
-                for k, result in zip(moving, results, strict=True):
-                    cell = cells[k]
-                    if cell is not None:
-                        cell.add(result)
+                self._pull_steps(
+                    length,
+                    starts,
+                    stored,
+                    cells,
+                    active,
+                    cotangents,
+                    lambda i, state: body.run(env, [Entry(i), *state]),
+                )
 
             return plain, pull
 
-        return _Operation(primal, run, self.activity.loop(dim, extent.entry, _entries(initials), body.activity))
+        return Operation(primal, run, self.activity.loop(dim, extent.entry, _entries(initials), body.activity))
+
+    def _pull_steps(
+        self,
+        length: Value,
+        starts: Sequence[Value],
+        stored: Sequence[Value],
+        cells: Sequence[Cell | None],
+        active: Sequence[bool],
+        cotangents: Cotangents,
+        run: Callable[[Value, Sequence[Entry]], tuple[list[Value], Pull]],
+    ) -> None:
+        """The return sweep of so many steps with these initial states, given the state before each step.
+
+        ``cotangents`` are those of the final states, then those of the outputs, stacked.
+        """
+        b, count = self.builder, len(starts)
+        moving = [k for k in range(count) if active[k]]
+
+        def back(j: Value, *state: Value) -> Sequence[Value]:
+            last = b.primitive("subtract", length, b.literal(1, i64))
+            i = b.primitive("subtract", last, j)
+            known = dict(zip(moving, state, strict=True))
+            entries = self.constants([b.part(array, [i]) for array in stored])
+            own = self.give_cells([entries[k] for k in moving])
+            outputs = [None if g is None else b.part(g, [i]) for g in cotangents[count:]]
+            run(i, entries)[1]([*[known.get(k) for k in range(count)], *outputs])
+            return [cell.total_or_zero() for cell in own if cell is not None]
+
+        incoming = [cotangents[k] for k in moving]
+        ends = [zeros_like(b, starts[k]) if g is None else g for k, g in zip(moving, incoming, strict=True)]
+        results = self.sweep.enclose(lambda: b.loop(length, ends, back))
+        for k, result in zip(moving, results, strict=True):
+            cell = cells[k]
+            if cell is not None:
+                cell.add(result)
+
+    def constants(self, values: Sequence[Value]) -> list[Entry]:
+        """Entries of values that nothing is differentiated by."""
+        return [Entry(value) for value in values]
+
+    def give_cells(self, entries: Sequence[Entry]) -> list[Cell | None]:
+        """Cells in the open scope for entries that are floating."""
+        for entry in entries:
+            if entry.value is not None and is_float(entry.value.type):
+                entry.cell = Cell(self.sweep, entry.value)
+        return [entry.cell for entry in entries]
 
     # Arrays
 
-    def size(self, array: _Atom, axis: int) -> _Operation:
+    def size(self, array: Atom, axis: int) -> Operation:
         primal = self.embed.size(array.primal, axis)
-        return _Operation(primal, _never, self.activity.size(array.entry, axis))
+        return Operation(primal, _never, self.activity.size(array.entry, axis))
 
-    def index(self, array: _Atom, indices: Sequence[_Atom]) -> _Operation:
+    def index(self, array: Atom, indices: Sequence[Atom]) -> Operation:
         primal = self.embed.index(array.primal, [i.primal for i in indices])
 
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
@@ -343,9 +378,9 @@ class Reverse(Language[_Atom, _Operation, _Block]):
 
             return [self.builder.index(array.primal(env), places)], pull
 
-        return _Operation(primal, run, self.activity.index(array.entry, _entries(indices)))
+        return Operation(primal, run, self.activity.index(array.entry, _entries(indices)))
 
-    def generate(self, dim: Dim, extent: _Atom, body: _Block) -> _Operation:
+    def generate(self, dim: Dim, extent: Atom, body: Block) -> Operation:
         primal = self.embed.generate(dim, extent.primal, body.primal)
 
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
@@ -361,22 +396,96 @@ class Reverse(Language[_Atom, _Operation, _Block]):
 
             return primal(env), pull
 
-        return _Operation(primal, run, self.activity.generate(dim, extent.entry, body.activity))
+        return Operation(primal, run, self.activity.generate(dim, extent.entry, body.activity))
 
-    def reduce(self, extent: _Atom, neutrals: Sequence[_Atom], element: _Block, operator: _Block) -> _Operation:
+    def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
         units = [a.primal for a in neutrals]
         primal = self.embed.reduce(extent.primal, units, element.primal, operator.primal)
 
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
-            values = primal(env)
-            return values, _Reduction(self, env, extent.primal(env), element, values).pull
+            values, length = primal(env), extent.primal(env)
+            return values, Reduction(self, env, length, [unit(env) for unit in units], element, operator, values).pull
 
         activity = self.activity.reduce(extent.entry, _entries(neutrals), element.activity, operator.activity)
-        return _Operation(primal, run, activity)
+        return Operation(primal, run, activity)
+
+    def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
+        units = [a.primal for a in neutrals]
+        primal = self.embed.scan(dim, extent.primal, units, element.primal, operator.primal)
+
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+            values, length = primal(env), extent.primal(env)
+            return values, Scan(self, env, length, [unit(env) for unit in units], element, operator, values).pull
+
+        activity = self.activity.scan(dim, extent.entry, _entries(neutrals), element.activity, operator.activity)
+        return Operation(primal, run, activity)
+
+    def histogram(
+        self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block
+    ) -> Operation:
+        units = [a.primal for a in neutrals]
+        primal = self.embed.histogram(dim, bins.primal, extent.primal, units, element.primal, operator.primal)
+
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+            values, length = primal(env), extent.primal(env)
+            starts = [unit(env) for unit in units]
+            return values, Histogram(self, env, length, starts, element, operator, values, bins.primal(env)).pull
+
+        entries = bins.entry, extent.entry, _entries(neutrals)
+        return Operation(primal, run, self.activity.histogram(dim, *entries, element.activity, operator.activity))
+
+    def scatter(self, unique: bool, extents: Sequence[Atom], destinations: Sequence[Atom], element: Block) -> Operation:
+        """What is written has the cotangent at its place, if it is the last there; the destination has the others."""
+        primal = self.embed.scatter(
+            unique, [a.primal for a in extents], [a.primal for a in destinations], element.primal
+        )
+
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+            lengths, cells = [a.primal(env) for a in extents], [a.cell(env) for a in destinations]
+            arrays = [a.primal(env) for a in destinations]
+            return primal(env), Scatter(self, env, unique, lengths, arrays, cells, element).pull
+
+        activity = self.activity.scatter(unique, _entries(extents), _entries(destinations), element.activity)
+        return Operation(primal, run, activity)
+
+    def argsort(self, array: Atom) -> Operation:
+        return Operation(self.embed.argsort(array.primal), _never, self.activity.argsort(array.entry))
+
+    def while_loop(self, initials: Sequence[Atom], test: Block, body: Block) -> Operation:
+        """The steps are counted; the return sweep is that of a loop of so many steps."""
+        primal = self.embed.while_loop([a.primal for a in initials], test.primal, body.primal)
+
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+            values, starts = primal(env), [a.primal(env) for a in initials]
+            cells = [a.cell(env) for a in initials]
+
+            def pull(cotangents: Cotangents) -> None:
+                def step(_: Value, *state: Value) -> Sequence[Value]:
+                    return [*body.primal(env, state), *state]
+
+                stored = self.builder.loop(values[-1], starts, step)[len(starts) :]
+                self._pull_steps(
+                    values[-1],
+                    starts,
+                    stored,
+                    cells,
+                    active[:-1],
+                    cotangents[:-1],
+                    lambda i, state: body.run(env, state),
+                )
+
+            return values, pull
+
+        activity = self.activity.while_loop(_entries(initials), test.activity, body.activity)
+        return Operation(primal, run, activity)
+
+    def probe(self, name: str, values: Sequence[Atom]) -> Operation:
+        primal = self.embed.probe(name, [v.primal for v in values])
+        return Operation(primal, _never, self.activity.probe(name, _entries(values)))
 
     # Effects
 
-    def accumulate(self, initials: Sequence[_Atom], body: _Block) -> _Operation:
+    def accumulate(self, initials: Sequence[Atom], body: Block) -> Operation:
         """A sum of updates is linear: inside, an accumulator is its final's cotangent, which is only read."""
         primal = self.embed.accumulate([a.primal for a in initials], body.primal)
         count = len(initials)
@@ -392,9 +501,9 @@ class Reverse(Language[_Atom, _Operation, _Block]):
 
             return primal(env), pull
 
-        return _Operation(primal, run, self.activity.accumulate(_entries(initials), body.activity))
+        return Operation(primal, run, self.activity.accumulate(_entries(initials), body.activity))
 
-    def add_to(self, accumulator: _Atom, value: _Atom, indices: Sequence[_Atom]) -> _Operation:
+    def add_to(self, accumulator: Atom, value: Atom, indices: Sequence[Atom]) -> Operation:
         primal = self.embed.add_to(accumulator.primal, value.primal, [i.primal for i in indices])
 
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
@@ -403,17 +512,17 @@ class Reverse(Language[_Atom, _Operation, _Block]):
             return [], lambda cotangents: cell.add(self.builder.index(final, places))
 
         activity = self.activity.add_to(accumulator.entry, value.entry, _entries(indices))
-        return _Operation(primal, run, activity)
+        return Operation(primal, run, activity)
 
-    def require(self, test: _Atom, failure: Failure, values: Sequence[_Atom]) -> _Operation:
+    def require(self, test: Atom, failure: Failure, values: Sequence[Atom]) -> Operation:
         primal = self.embed.require(test.primal, failure, [v.primal for v in values])
-        return _Operation(primal, _never, self.activity.require(test.entry, failure, _entries(values)))
+        return Operation(primal, _never, self.activity.require(test.entry, failure, _entries(values)))
 
     # Blocks
 
     def block(
-        self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[_Atom], names: Sequence[str]
-    ) -> _Block:
+        self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Atom], names: Sequence[str]
+    ) -> Block:
         primals = [Binding(binding.operation.primal, binding.types, binding.origin) for binding in bindings]
         primal = self.embed.block(binders, primals, [result.primal for result in results], names)
         activities = [Binding(binding.operation.activity, binding.types, binding.origin) for binding in bindings]
@@ -423,10 +532,10 @@ class Reverse(Language[_Atom, _Operation, _Block]):
             name_arguments([argument.value for argument in arguments], names)
             return self._run_block(env.enter(arguments), bindings, results)
 
-        return _Block(primal, run, activity)
+        return Block(primal, run, activity, len(results))
 
     def _run_block(
-        self, env: Env[Entry], bindings: Sequence[Binding], results: Sequence[_Atom]
+        self, env: Env[Entry], bindings: Sequence[Binding], results: Sequence[Atom]
     ) -> tuple[list[Value], Pull]:
         steps: list[tuple[Pull, list[Cell | None], bool, Origin]] = []
         outer = self.builder.origin
@@ -459,68 +568,9 @@ class Reverse(Language[_Atom, _Operation, _Block]):
         return [result.primal(env) for result in results], pull_all
 
 
-def _entries(atoms: Sequence[_Atom]) -> list[Callable[[Env[Entry]], Entry]]:
+def _entries(atoms: Sequence[Atom]) -> list[Callable[[Env[Entry]], Entry]]:
     return [atom.entry for atom in atoms]
 
 
 def _never(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
     raise AssertionError("an operation without active results is not run")
-
-
-class _Reduction:
-    """The return sweep of a reduce, by operator (``reductions.py``)."""
-
-    def __init__(
-        self, reverse: Reverse, env: Env[Entry], length: Value, element: _Block, values: Sequence[Value]
-    ) -> None:
-        self.reverse, self.env, self.length, self.element, self.values = reverse, env, length, element, values
-
-    def pull(self, cotangents: Cotangents) -> None:
-        b = self.reverse.builder
-        everywhere: dict[int, Callable[[Value], Value]] = {}  # the cotangent of element i, by component
-        for component, (value, cotangent) in enumerate(zip(self.values, cotangents, strict=True)):
-            if cotangent is None:
-                continue
-            assert value.source is not None
-            match rule := rule_of(value.source.bodies[1], component):
-                case "add":
-                    everywhere[component] = partial(_same, cotangent)
-                case "multiply":
-                    others = products_of_others(b, self.length, self._item(component), element(value.type))
-                    everywhere[component] = partial(_scaled, b, cotangent, others)
-                case "minimum" | "maximum":
-                    self._at_first(component, element(value.type), cotangent, rule)
-                case _:
-                    raise TypeError(
-                        f"reverse mode of a reduce takes the operators +, *, min and max on each component, not a "
-                        f"general one (at {b.origin}); jvp takes any"
-                    )
-        if everywhere:
-            self.reverse.sweep.enclose(
-                lambda: b.generate(self.length, lambda i: self._sweep(i, {k: at(i) for k, at in everywhere.items()}))
-            )
-
-    def _item(self, component: int) -> Callable[[Value], Value]:
-        return lambda i: self.element.primal(self.env, [i])[component]
-
-    def _sweep(self, i: Value, cotangents: dict[int, Value]) -> Sequence[Value]:
-        """The return sweep of element i."""
-        pull = self.element.run(self.env, [Entry(i)])[1]
-        pull([cotangents.get(component) for component in range(len(self.values))])
-        return []
-
-    def _at_first(self, component: int, type: Scalar, cotangent: Value, rule: str) -> None:
-        """Only the first element that attains the extremum, if there is one."""
-        b = self.reverse.builder
-        first, found = first_place(b, self.length, self._item(component), type, rule)
-        self.reverse.sweep.enclose(
-            lambda: b.cond(found, lambda: self._sweep(first, {component: cotangent}), lambda: [])
-        )
-
-
-def _same(cotangent: Value, i: Value) -> Value:
-    return cotangent
-
-
-def _scaled(b: Builder, cotangent: Value, factors: Value, i: Value) -> Value:
-    return b.primitive("multiply", cotangent, b.index(factors, [i]))

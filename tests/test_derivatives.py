@@ -15,8 +15,10 @@ from adze.core.types import element, is_float
 from adze.interpreters.check import check
 from adze.interpreters.simplify import simplify
 
-# A reduce by an operator of one's own has no reverse mode yet.
-GENERAL = {"largest_and_place", "composed_affine", "reduce_columns"}
+# General histograms are sorted (a factor log n), and elements of d numbers cost d times as much.
+COSTLIER = {
+    "histograms": 2, "histogram_of_maps": 2, "matrix_products": 2, "product_of_four_by_four": 4, "reduce_columns": 2,
+}  # fmt: skip
 WORK = 6  # a derivative costs at most so many times what the program costs
 
 
@@ -58,10 +60,11 @@ class Point:
     def difference(self, program: Program, step: float = 1e-6) -> list[Any]:
         """Central differences of a program's results along the tangents; None at integer results."""
         ahead, behind = (leaves(az.evaluate(program)(*self.moved(h))) for h in (step, -step))
-        return [
-            (np.asarray(a) - b) / (2 * step) if np.asarray(a).dtype.kind == "f" else None
-            for a, b in zip(ahead, behind, strict=True)
-        ]
+        with np.errstate(invalid="ignore"):  # infinities that stay
+            return [
+                np.where(a == b, 0.0, (np.asarray(a) - b) / (2 * step)) if np.asarray(a).dtype.kind == "f" else None
+                for a, b in zip(ahead, behind, strict=True)
+            ]
 
 
 def is_differentiable(case: Case) -> bool:
@@ -120,7 +123,7 @@ def pairing(first: Sequence[Any], second: Sequence[Any]) -> tuple[float, float]:
     return total, max([1.0, *[float(np.max(np.abs(term), initial=0)) for term in terms]])
 
 
-@cases(without=GENERAL)
+@cases()
 def test_the_modes_agree(case: Case) -> None:
     """<v, J u> = <J^T v, u>, at every argument at which these are finite."""
     for arguments in case.arguments:
@@ -152,7 +155,7 @@ def test_forward_mode_against_differences(case: Case) -> None:
         assert_close(leaves(tangent), point.difference(case.program), 1e-6)
 
 
-@cases(without=GENERAL)
+@cases()
 def test_reverse_mode_compiled(case: Case) -> None:
     point = Point(case)
     result = az.evaluate(case.program)(*point.arguments)
@@ -186,7 +189,7 @@ def scalar(program: Program) -> Program:
     return Program(total, f"scalar({program.name})", program.parameters)
 
 
-@cases(without=GENERAL | SINGLE, fast=CURVED)
+@cases(without=SINGLE, fast=CURVED)
 def test_second_order(case: Case) -> None:
     """The product of the Hessian with a vector in four ways, against differences of the gradient."""
     point = Point(case)
@@ -248,5 +251,4 @@ def test_the_work_of_a_derivative_is_bounded(case: Case) -> None:
         size = sum(np.size(leaf) for leaf in leaves((arguments, result)))
         allowed = WORK * (executed(case.program, *arguments) + size)
         assert executed(az.jvp(case.program), *arguments, *tangents) <= allowed
-        if case.name not in GENERAL:
-            assert executed(az.vjp(case.program), *arguments, result) <= allowed
+        assert executed(az.vjp(case.program), *arguments, result) <= COSTLIER.get(case.name, 1) * allowed

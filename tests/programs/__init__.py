@@ -8,7 +8,19 @@ with NumPy and with each other. Inputs are quarters of small integers, so that p
             compare(az.evaluate(case.program)(*arguments), case.numpy(*arguments))
 """
 
-from . import arrays, control, elementwise, linear_algebra, reductions, structure
+from . import arrays, control, elementwise, linear_algebra, reductions, scans, state, structure
 from .case import CASES, Case, numbers
 
-__all__ = ["CASES", "Case", "arrays", "control", "elementwise", "linear_algebra", "numbers", "reductions", "structure"]
+__all__ = [
+    "CASES",
+    "Case",
+    "arrays",
+    "control",
+    "elementwise",
+    "linear_algebra",
+    "numbers",
+    "reductions",
+    "scans",
+    "state",
+    "structure",
+]
