@@ -562,6 +562,83 @@ def test_foreign_functions_cannot_write_to_their_arguments() -> None:
         run_term(lambda b, x: b.emit("foreign", (inverse(overwrite),), [x]), [STACK], numbers(2, 3, 3))
 
 
+# Sizes that depend on data
+
+
+@pytest.mark.parametrize("vectorize", [True, False])
+@pytest.mark.parametrize("size", [0, 1, 5])
+def test_sizes_that_depend_on_data(vectorize: bool, size: int) -> None:
+    """What is left of a filter is a result, and its size may differ from iteration to iteration where it is reduced."""
+
+    @az.program
+    def f(x: Vector) -> Any:
+        large = az.map(lambda v: az.sum(az.filter(lambda w: w > v, x)), x)
+        return az.filter(lambda v: v > 0, x), large
+
+    x = numbers(size)
+    kept, large = az.evaluate(f, vectorize=vectorize)(x)
+    np.testing.assert_array_equal(kept, x[x > 0])
+    np.testing.assert_array_equal(large, [x[x > v].sum() for v in x])
+
+
+# Errors name the element that fails first, the array and the line, however loops run
+
+X, PLACES = np.arange(5.0), np.array([0, 2, 7, 9])
+READ = r"index {} is out of range for axis 0 of x, of type f64\[n\], whose size is 5, at .*test_evaluate.py:\d+"
+NEUTRAL = "{}: the neutral element is not neutral: 1.0: combined with 1.0 it gives 2.0, at .*test_evaluate.py"
+FAILURES: dict[str, tuple[Callable[..., Any], type[Exception], str]] = {
+    "read": (lambda x, at: az.map(lambda k: x[k], at), IndexError, READ.format(7)),
+    "read in a loop": (lambda x, at: az.generate((5, 3), lambda i, j: x[i + j]), IndexError, READ.format(5)),
+    "triangle": (
+        lambda x, at: az.generate(5, lambda i: az.sum(az.generate(i + 2, lambda j: x[j]))),
+        IndexError,
+        READ.format(5),
+    ),
+    "branch": (
+        lambda x, at: az.generate(5, lambda k: az.cond(k > 0, lambda: x[k - 1], lambda: x[k + 9])),
+        IndexError,
+        READ.format(9),
+    ),
+    "while": (
+        lambda x, at: az.while_loop(lambda s: s[1] < 20, lambda s: (s[0] + 1, s[1] + x[s[0]]), (0, 0.0)),
+        IndexError,
+        READ.format(5),
+    ),
+    "scatter": (lambda x, at: az.scatter(x, at, az.ones(4)), IndexError, READ.format(7)),
+    "update": (lambda x, at: az.map(lambda k: az.update(x, k, 1.0)[0], at), IndexError, READ.format(7)),
+    "division": (
+        lambda x, at: az.map(lambda k: 7 // (k - 2), at),
+        ZeroDivisionError,
+        "integer division by zero, at .*test_evaluate.py",
+    ),
+    "size": (
+        lambda x, at: az.map(lambda k: az.sum(az.ones(2 - k)), at),
+        ValueError,
+        "a size of -5, at .*test_evaluate.py",
+    ),
+    "sizes": (lambda x, at: x + az.ones(at[1]), ValueError, r"add: the sizes n = 5 and .* = 2 of .* differ, at .*"),
+    "scan": (lambda x, at: az.scan(lambda a, b: a + b, 1.0, az.ones(4)), ValueError, NEUTRAL.format("scan")),
+    "histogram": (
+        lambda x, at: az.histogram(lambda a, b: a + b, 1.0, 5, at % 5, az.ones(4)),
+        ValueError,
+        NEUTRAL.format("histogram"),
+    ),
+}
+
+
+@pytest.mark.parametrize("vectorize", [True, False], ids=["at-once", "in-python"])
+@pytest.mark.parametrize("name", FAILURES)
+def test_errors(name: str, vectorize: bool) -> None:
+    body, error, message = FAILURES[name]
+
+    @az.program
+    def f(x: Vector, at: az.Array[az.i64, "m"]) -> Any:
+        return body(x, at)
+
+    with pytest.raises(error, match=message):
+        az.evaluate(f, vectorize=vectorize)(X, PLACES)
+
+
 # Values
 
 
