@@ -22,7 +22,7 @@ function or data value adopts it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,7 @@ from .trees import Shape, Structure
 from .types import Named, Scalar, Type, element, is_data, rank
 
 
-def case(value: Any, /, **branches: Callable[..., Any]) -> Structure:
+def case(value: Any, /, **branches: Any) -> Structure:
     """The result of the branch for the variant of a value, which is called with its fields.
 
     There is one branch for each variant, by name. Raises TypeError for a value of another type, for a branch that is

@@ -31,6 +31,7 @@ from __future__ import annotations
 import builtins
 import inspect
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import FrameType
 from typing import Any, ClassVar
@@ -193,7 +194,7 @@ class Data:
 
     def __class_getitem__(cls, arguments: Any) -> DataType:
         parameters = cls._family.declaration.parameters
-        given = arguments if isinstance(arguments, tuple) and len(parameters) != 1 else (arguments,)
+        given = arguments if isinstance(arguments, tuple) else (arguments,)
         if len(given) != len(parameters) or cls.__name__ != cls._family.declaration.name:
             takes = f"{len(parameters)} type argument(s)" if parameters else "no type arguments"
             raise TypeError(at_line(f"{cls.__name__} takes {takes}, got {len(given)}"))
@@ -408,9 +409,9 @@ def _arguments(cls: builtins.type[Data], values: Sequence[Any]) -> dict[TypeVari
     natural: dict[TypeVariable, Type] = {}
     own = Named(declaration, declaration.parameters)
     functions: list[tuple[FunctionType, Any]] = []
-    todo: list[tuple[Type, Any]] = [*zip(own.fields(cls._variant).values(), values, strict=True)]
+    todo: deque[tuple[Type, Any]] = deque(zip(own.fields(cls._variant).values(), values, strict=True))
     while todo:
-        wanted, value = todo.pop()
+        wanted, value = todo.popleft()
         if not _variables(wanted):
             continue
         if isinstance(value, Definition):

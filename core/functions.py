@@ -52,7 +52,7 @@ def as_typed(x: Any, type: Type, what: str) -> Value:
 
     ``what`` begins the message of the TypeError for what does not fit. A size that is not proved is required.
     """
-    builder = current()
+    builder, given = current(), x
     if isinstance(type, TupleType):
         if not isinstance(x, tuple | list) or len(x) != len(type.items):
             raise TypeError(at_line(f"{what} is {type}, got {shown(x)}"))
@@ -77,7 +77,7 @@ def as_typed(x: Any, type: Type, what: str) -> Value:
         return own
     same_kind = isinstance(found, Scalar | ArrayType) and isinstance(type, Scalar | ArrayType)
     if not same_kind or element(found) != element(type) or rank(found) != rank(type):
-        raise TypeError(at_line(f"{what} is {type}, got {found}"))
+        raise TypeError(at_line(f"{what} is {type}, got {shown(given)}"))
     return _resized(own, type, what)
 
 
@@ -361,7 +361,7 @@ def par(*branches: Any) -> Structure:
     shapes: list[Shape] = []
 
     def branch(function: Any) -> Callable[[], Sequence[Value]]:
-        if not callable(function) or isinstance(function, Expr):
+        if not callable(function) or (isinstance(function, Expr) and not isinstance(function.type, FunctionType)):
             raise TypeError(at_line(f"par takes functions without parameters, not {shown(function)}"))
 
         def run() -> Sequence[Value]:

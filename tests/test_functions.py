@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import adze as az
+from adze.interpreters import evaluate_functions
 
 HERE = r"\(at .*test_functions\.py:\d+\)"
 
@@ -188,19 +189,22 @@ def test_recursion_inside_of_recursion() -> None:
     assert [run(program, 2, n) for n in range(4)] == [2 * n + 3 for n in range(4)]
 
 
-def test_deep_recursion() -> None:
+@pytest.mark.parametrize("depth", [10_000, pytest.param(150_000, marks=pytest.mark.slow)])
+def test_deep_recursion(depth: int) -> None:
     def program(n: az.i64) -> az.i64:
         return az.fix(lambda f, k: az.cond(k == 0, lambda: 0, lambda: 1 + f(k - 1)), az.i64, result=az.i64)(n)
 
-    assert az.evaluate(az.program(program))(100_000) == 100_000
+    assert az.evaluate(az.program(program))(depth) == depth
 
 
-def test_recursion_without_end() -> None:
+def test_recursion_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluate_functions, "DEEPEST", 5000)
+
     def program(n: az.i64) -> az.i64:
         forever = az.fix(lambda f, k: f(k + 1) + 1, az.i64, result=az.i64)
         return forever(n)
 
-    with pytest.raises(RecursionError, match=r"200000 deep: this recursion has no end, at .*test_functions\.py:\d+"):
+    with pytest.raises(RecursionError, match=r"5000 deep: this recursion has no end, at .*test_functions\.py:\d+"):
         az.evaluate(az.program(program))(0)
 
 
