@@ -215,7 +215,7 @@ def _captured(x: Expr, axis: int, size: Value, indices: np.ndarray[Any, Any]) ->
     if size.literal is not None:
         return as_expr(np.where(indices < 0, indices + int(size.literal), indices)).value
     from_end = as_expr((indices < 0).astype(np.int64))
-    counted = as_expr(indices) + from_end * x.axis_size(axis)
+    counted: Expr = as_expr(indices) + from_end * x.axis_size(axis)
     return counted.value
 
 

@@ -48,7 +48,7 @@ class ArrayMethods:
 
         return squeeze(self, axis)
 
-    def swapaxes(self, axis1: int, axis2: int) -> Expr:
+    def swapaxes(self, axis1: Any, axis2: Any) -> Expr:
         from .combinators import swapaxes
 
         return swapaxes(self, axis1, axis2)
@@ -88,37 +88,37 @@ class ArrayMethods:
 
         return mean(self, axis, keepdims)
 
-    def var(self, axis: Any = None, ddof: int = 0, keepdims: bool = False) -> Expr:
+    def var(self, axis: Any = None, ddof: Any = 0, keepdims: bool = False) -> Expr:
         from .combinators import var
 
         return var(self, axis, ddof, keepdims)
 
-    def std(self, axis: Any = None, ddof: int = 0, keepdims: bool = False) -> Expr:
+    def std(self, axis: Any = None, ddof: Any = 0, keepdims: bool = False) -> Expr:
         from .combinators import std
 
         return std(self, axis, ddof, keepdims)
 
-    def argmax(self, axis: int | None = None, keepdims: bool = False) -> Expr:
+    def argmax(self, axis: Any = None, keepdims: bool = False) -> Expr:
         from .combinators import argmax
 
         return argmax(self, axis, keepdims)
 
-    def argmin(self, axis: int | None = None, keepdims: bool = False) -> Expr:
+    def argmin(self, axis: Any = None, keepdims: bool = False) -> Expr:
         from .combinators import argmin
 
         return argmin(self, axis, keepdims)
 
-    def argsort(self, axis: int | None = -1, descending: bool = False) -> Expr:
+    def argsort(self, axis: Any = -1, descending: bool = False) -> Expr:
         from .combinators import argsort
 
         return argsort(self, axis, descending)
 
-    def cumsum(self, axis: int | None = None) -> Expr:
+    def cumsum(self, axis: Any = None) -> Expr:
         from .combinators import cumsum
 
         return cumsum(self, axis)
 
-    def cumprod(self, axis: int | None = None) -> Expr:
+    def cumprod(self, axis: Any = None) -> Expr:
         from .combinators import cumprod
 
         return cumprod(self, axis)
@@ -128,22 +128,22 @@ class ArrayMethods:
 
         return dot(self, other)
 
-    def trace(self, offset: int = 0) -> Expr:
+    def trace(self, offset: Any = 0) -> Expr:
         from .combinators import trace
 
         return trace(self, offset)
 
-    def diagonal(self, offset: int = 0) -> Expr:
+    def diagonal(self, offset: Any = 0) -> Expr:
         from .combinators import diagonal
 
         return diagonal(self, offset)
 
-    def repeat(self, repeats: Any, axis: int | None = None) -> Expr:
+    def repeat(self, repeats: Any, axis: Any = None) -> Expr:
         from .combinators import repeat
 
         return repeat(self, repeats, axis)
 
-    def take(self, indices: Any, axis: int | None = None) -> Expr:
+    def take(self, indices: Any, axis: Any = None) -> Expr:
         from .combinators import take
 
         return take(self, indices, axis)

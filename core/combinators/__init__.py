@@ -66,9 +66,9 @@ NUMPY = {
     getattr(_np, function.__name__): function
     for function in (
         all, any, argmax, argmin, argsort, bincount, broadcast_to, concatenate, count_nonzero, cumprod, cumsum, diag,
-        diagonal, dot, einsum, expand_dims, flip, full_like, matmul, max, mean, min, moveaxis, ones_like, outer, pad, prod,
-        ravel, repeat, reshape, roll, searchsorted, sort, squeeze, stack, std, sum, swapaxes, take, take_along_axis,
-        tile, trace, transpose, tril, triu, var, where, zeros_like,
+        diagonal, dot, einsum, expand_dims, flip, full_like, matmul, max, mean, min, moveaxis, ones_like, outer, pad,
+        prod, ravel, repeat, reshape, roll, searchsorted, sort, squeeze, stack, std, sum, swapaxes, take,
+        take_along_axis, tile, trace, transpose, tril, triu, var, where, zeros_like,
     )
 }  # fmt: skip
 

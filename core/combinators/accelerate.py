@@ -130,7 +130,7 @@ def permute(op: Function, defaults: Any, f: Function, x: Any) -> Structure:
     return trees.tree_map(lambda leaf: reshape(leaf, first.shape), results)
 
 
-def fold1(op: Function, xs: Any, axis: int = 0) -> Structure:
+def fold1(op: Function, xs: Any, axis: Any = 0) -> Structure:
     """``xs[0] op xs[1] op ...`` along an axis, with an associative ``op`` that needs no neutral element.
 
     ``xs`` is an array or a structure of arrays of one shape; other axes are mapped over. Of nothing: ValueError, when

@@ -118,7 +118,7 @@ def ones_like(x: Any) -> Expr:
     return full_like(x, 1)
 
 
-def size(x: Any, axis: int = 0) -> Any:
+def size(x: Any, axis: Any = 0) -> Any:
     """The length of an axis: an int where it is known, an i64 expression elsewhere."""
     x = as_expr(x)
     return x.axis_size(axis_of(x, axis))

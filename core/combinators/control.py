@@ -1,7 +1,8 @@
 """Choices and loops.
 
-The state of a loop is any structure, and keeps its types. A Python number in the initial state adopts the type that
-the body gives it: ``fori_loop(0, n, lambda i, s: s + x[i], 0)`` sums floats. The body is then entered once more.
+The state of a loop is any structure, and keeps its types. A Python number in the initial state is an i64 or f64, or
+adopts the type that the body makes of that: ``fori_loop(0, n, lambda i, s: s + x[i], 0)`` sums floats. The body is
+then entered once more.
 """
 
 from __future__ import annotations
@@ -179,7 +180,7 @@ def fori_loop(lower: Any, upper: Any, body: Function, init: Any) -> Structure:
     return state.structure(builder.emit("loop", (dim_of(extent),), [extent, *state.initials], [built]))
 
 
-def scan_loop(body: Function, init: Any, xs: Any, length: Any = None) -> Structure:
+def scan_loop(body: Function, init: Any, xs: Any, length: Any = None) -> tuple[Structure, Structure]:
     """A loop over the first axis of ``xs``, with outputs a step: ``state, y = body(state, x)``; ``(state, ys)``.
 
     ``xs`` is an array or a structure of arrays of one length, or None with a ``length``; the outputs (any structure)
@@ -228,8 +229,7 @@ def scan_loop(body: Function, init: Any, xs: Any, length: Any = None) -> Structu
     count = len(state.initials)
     regular(values[count:], origin)
     outputs = [Expr(value, builder) for value in values[count:]]
-    result: Structure = state.structure(values[:count]), trees.unflatten(shapes[0], outputs)
-    return result
+    return state.structure(values[:count]), trees.unflatten(shapes[0], outputs)
 
 
 def while_loop(test: Function, body: Function, init: Any) -> Structure:

@@ -152,7 +152,7 @@ def eye(n: Any, m: Any = None, k: Any = 0, dtype: Any = f64) -> Expr:
     return ones.astype(dtype)
 
 
-def diagonal(x: Any, offset: int = 0) -> Expr:
+def diagonal(x: Any, offset: Any = 0) -> Expr:
     """A diagonal of matrices: ``x[..., i, i + offset]``."""
     x = _matrices(x, "diagonal")
     builder = current()
@@ -169,7 +169,7 @@ def diagonal(x: Any, offset: int = 0) -> Expr:
     return Expr(builder.array([*builder.sizes(x.value)[:-2], length], at), builder)
 
 
-def diag(x: Any, k: int = 0) -> Expr:
+def diag(x: Any, k: Any = 0) -> Expr:
     """The diagonal ``k`` of a matrix, or the matrix with this diagonal and zeros elsewhere, as in NumPy."""
     x = as_expr(x)
     if x.ndim == 2:
@@ -188,7 +188,7 @@ def diag(x: Any, k: int = 0) -> Expr:
     return Expr(builder.array([length, length], at), builder)
 
 
-def trace(x: Any, offset: int = 0) -> Expr:
+def trace(x: Any, offset: Any = 0) -> Expr:
     """The sum of a diagonal of matrices."""
     return sum(diagonal(x, offset), -1)
 
@@ -196,13 +196,17 @@ def trace(x: Any, offset: int = 0) -> Expr:
 def triu(x: Any, k: Any = 0) -> Expr:
     """Matrices with zeros below the diagonal ``k``."""
     x = _matrices(x, "triu")
-    return where(generate(x.shape[-2:], lambda i, j: i + k <= j), x, 0)
+    return where(generate(x.shape[-2:], lambda i, j: i + k <= j), x, _zero(x))
 
 
 def tril(x: Any, k: Any = 0) -> Expr:
     """Matrices with zeros above the diagonal ``k``."""
     x = _matrices(x, "tril")
-    return where(generate(x.shape[-2:], lambda i, j: j <= i + k), x, 0)
+    return where(generate(x.shape[-2:], lambda i, j: j <= i + k), x, _zero(x))
+
+
+def _zero(x: Expr) -> Expr:
+    return Expr(x.builder.literal(0, x.dtype), x.builder)
 
 
 def _matrices(x: Any, what: str) -> Expr:

@@ -172,7 +172,7 @@ def extreme(scalar: Scalar, sign: int) -> Any:
 class Elements:
     """The elements of a structure of arrays along an axis, and the operator that combines them (see the module)."""
 
-    def __init__(self, what: str, op: Function, neutral: Any, xs: Any, axis: int) -> None:
+    def __init__(self, what: str, op: Function, neutral: Any, xs: Any, axis: Any) -> None:
         self.what, self.op, self.builder = what, op, current()
         leaves, self.tree = trees.flatten(xs)
         units, unit_tree = trees.flatten(neutral)

@@ -17,7 +17,7 @@ from .operands import Elements, Function, axes_of, axis_of, extreme, nonempty, w
 from .shapes import ravel
 
 
-def reduce(op: Function, neutral: Any, xs: Any, axis: int = 0) -> Structure:
+def reduce(op: Function, neutral: Any, xs: Any, axis: Any = 0) -> Structure:
     """Combine the elements along an axis with an associative ``op`` whose neutral element is ``neutral``.
 
     ``xs`` is an array or a structure of arrays; ``neutral`` and the arguments and results of ``op`` have the structure
@@ -105,7 +105,7 @@ def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Expr:
     return average
 
 
-def var(x: Any, axis: Any = None, ddof: int = 0, keepdims: bool = False) -> Expr:
+def var(x: Any, axis: Any = None, ddof: Any = 0, keepdims: bool = False) -> Expr:
     """The variance over an axis, several, or all: the mean of the squared deviations, over count - ddof."""
     x = _floating(x)
     axes = axes_of(x, axis)
@@ -114,7 +114,7 @@ def var(x: Any, axis: Any = None, ddof: int = 0, keepdims: bool = False) -> Expr
     return variance
 
 
-def std(x: Any, axis: Any = None, ddof: int = 0, keepdims: bool = False) -> Expr:
+def std(x: Any, axis: Any = None, ddof: Any = 0, keepdims: bool = False) -> Expr:
     """The standard deviation: the square root of the variance."""
     root: Expr = PRIMITIVES["sqrt"](var(x, axis, ddof, keepdims))
     return root
@@ -125,7 +125,7 @@ def _floating(x: Any) -> Expr:
     return given if given.dtype.kind == "float" else given.astype(f64)
 
 
-def _number_of(x: Expr, axes: Sequence[int], ddof: int) -> Expr:
+def _number_of(x: Expr, axes: Sequence[int], ddof: Any) -> Expr:
     """How many elements the axes hold, less ``ddof`` (at least zero), in x's scalar type."""
     count: Any = 1
     for axis in axes:
@@ -149,7 +149,7 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Expr:
     return with_axes(total, axes) if keepdims else total
 
 
-def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Expr:
+def argmax(x: Any, axis: Any = None, keepdims: bool = False) -> Expr:
     """The i64 index of the largest element along an axis (by default in x flattened): the first one of several.
 
     NaN counts as largest, as in NumPy. Of nothing: ValueError, when the size is known to be zero or in the run.
@@ -157,7 +157,7 @@ def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Expr:
     return _position(x, axis, keepdims, "argmax", -1, lambda a, b: a > b)
 
 
-def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Expr:
+def argmin(x: Any, axis: Any = None, keepdims: bool = False) -> Expr:
     """The i64 index of the smallest element along an axis (by default in x flattened): the first one of several.
 
     NaN counts as smallest, as in NumPy. Of nothing: ValueError, when the size is known to be zero or in the run.
@@ -165,9 +165,7 @@ def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Expr:
     return _position(x, axis, keepdims, "argmin", 1, lambda a, b: a < b)
 
 
-def _position(
-    x: Any, axis: int | None, keepdims: bool, what: str, worst: int, better: Callable[[Expr, Expr], Expr]
-) -> Expr:
+def _position(x: Any, axis: Any, keepdims: bool, what: str, worst: int, better: Callable[[Expr, Expr], Expr]) -> Expr:
     """Where the best element is: a reduction of pairs, of a value and its index, to the best and the least."""
     given = as_expr(x)
     flat, along = (ravel(given), 0) if axis is None else (given, axis_of(given, axis))

@@ -15,7 +15,7 @@ from .shapes import ravel
 
 
 def scan(
-    op: Function, neutral: Any, xs: Any, axis: int = 0, exclusive: bool = False, reverse: bool = False
+    op: Function, neutral: Any, xs: Any, axis: Any = 0, exclusive: bool = False, reverse: bool = False
 ) -> Structure:
     """The running reductions along an axis with an associative ``op``: ``xs[0] op ... op xs[i]`` for each i.
 
@@ -55,31 +55,31 @@ def scan(
     return elements.in_place(elements.mapped(build))
 
 
-def _cumulative(x: Expr, axis: int | None, reverse: bool, primitive: str, neutral: Any) -> Expr:
+def _cumulative(x: Expr, axis: Any, reverse: bool, primitive: str, neutral: Any) -> Expr:
     flat, along = (ravel(x), 0) if axis is None else (x, axis)
     running: Expr = scan(PRIMITIVES[primitive], neutral, flat, along, reverse=reverse)
     return running
 
 
-def cumsum(x: Any, axis: int | None = None, reverse: bool = False) -> Expr:
+def cumsum(x: Any, axis: Any = None, reverse: bool = False) -> Expr:
     """The running sums along an axis, or of all elements in order (the default). Booleans count as integers."""
     x = as_expr(x)
     return _cumulative(x.astype(i64) if x.dtype == bool_ else x, axis, reverse, "add", 0)
 
 
-def cumprod(x: Any, axis: int | None = None, reverse: bool = False) -> Expr:
+def cumprod(x: Any, axis: Any = None, reverse: bool = False) -> Expr:
     """The running products along an axis, or of all elements in order (the default)."""
     x = as_expr(x)
     return _cumulative(x.astype(i64) if x.dtype == bool_ else x, axis, reverse, "multiply", 1)
 
 
-def cummax(x: Any, axis: int | None = None, reverse: bool = False) -> Expr:
+def cummax(x: Any, axis: Any = None, reverse: bool = False) -> Expr:
     """The largest element so far along an axis, or of all elements in order (the default)."""
     x = as_expr(x)
     return _cumulative(x, axis, reverse, "maximum", extreme(x.dtype, -1))
 
 
-def cummin(x: Any, axis: int | None = None, reverse: bool = False) -> Expr:
+def cummin(x: Any, axis: Any = None, reverse: bool = False) -> Expr:
     """The smallest element so far along an axis, or of all elements in order (the default)."""
     x = as_expr(x)
     return _cumulative(x, axis, reverse, "minimum", extreme(x.dtype, 1))

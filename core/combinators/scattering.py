@@ -16,7 +16,7 @@ from ..primitive import PRIMITIVES
 from ..source import at_line, user_line
 from ..terms import Failure
 from ..trees import Structure
-from ..types import bool_, i64, rank
+from ..types import bool_, dims, i64, rank
 from .arrays import map
 from .operands import Elements, Function, equal_sizes, extent_of, product
 from .reductions import max, sum
@@ -117,8 +117,7 @@ def scatter(destination: Any, indices: Any, values: Any, unique: bool = True, mo
     for x in arrays:
         if x.ndim < len(places):
             raise TypeError(at_line(f"scatter: {len(places)} indices into a destination of type {x.type}"))
-        for k in range(len(places)):
-            same_size(first.value, k, x.value, k, "scatter")
+    arrays = [_with_sizes(x, first, len(places)) for x in arrays]
     if mode == "error":
         for k, place in enumerate(places):
             guard_indices(builder, place, builder.size(first.value, k), first, k)
@@ -127,6 +126,17 @@ def scatter(destination: Any, indices: Any, values: Any, unique: bool = True, mo
         _require_unique(extents, places, first)
     readers = [element_reader(place, 0, len(extents)) for place in places]
     return trees.unflatten(tree, _written("scatter", arrays, extents, readers, given, unique))
+
+
+def _with_sizes(x: Expr, like: Expr, axes: int) -> Expr:
+    """x with the sizes of another destination along the axes that are written to."""
+    if dims(x.type)[:axes] == dims(like.type)[:axes]:
+        return x
+    builder = current()
+    for k in range(axes):
+        same_size(like.value, k, x.value, k, "scatter")
+    sizes = [*builder.sizes(like.value)[:axes], *builder.sizes(x.value)[axes:]]
+    return Expr(builder.array(sizes, lambda *i: builder.index(x.value, i)), builder)
 
 
 def _written(

@@ -39,7 +39,7 @@ def transpose(x: Any, axes: Sequence[int] | None = None) -> Expr:
     return permuted(x, order)
 
 
-def swapaxes(x: Any, axis1: int, axis2: int) -> Expr:
+def swapaxes(x: Any, axis1: Any, axis2: Any) -> Expr:
     """x with two axes exchanged."""
     x = as_expr(x)
     order = list(range(x.ndim))
@@ -48,7 +48,7 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Expr:
     return permuted(x, order)
 
 
-def moveaxis(x: Any, source: int, destination: int) -> Expr:
+def moveaxis(x: Any, source: Any, destination: Any) -> Expr:
     """x with one axis at another place, the others in their order."""
     x = as_expr(x)
     return moved(x, axis_of(x, source), axis_of(x, destination))
@@ -190,7 +190,7 @@ def array(x: Any, dtype: Any = None) -> Expr:
     return made if dtype is None else made.astype(dtype)
 
 
-def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Expr:
+def concatenate(arrays: Sequence[Any], axis: Any = 0) -> Expr:
     """Arrays one after the other along an axis (None: flattened); along the other axes they have one size.
 
     Scalar types are promoted as by operators. Raises TypeError when there is no array or the shapes differ.
@@ -217,7 +217,7 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0) -> Expr:
     sizes = builder.sizes(first.value)
 
     def at(*indices: Value) -> Value:
-        def read(k: int) -> Value:
+        def read(k: Any) -> Value:
             inside = builder.primitive("subtract", indices[along], ends[k])
             return builder.index(pieces[k].value, [*indices[:along], inside, *indices[along + 1 :]])
 
@@ -240,7 +240,7 @@ def _chosen(i: Value, ends: Sequence[Value], read: Callable[[int], Value]) -> Va
     return choose(0, len(ends) - 1)
 
 
-def stack(arrays: Sequence[Any], axis: int = 0) -> Expr:
+def stack(arrays: Sequence[Any], axis: Any = 0) -> Expr:
     """Arrays (or scalars) of one shape along a new axis, which the result has at this place.
 
     Scalar types are promoted as by operators. Raises TypeError when there is no array or the shapes differ.
@@ -267,7 +267,7 @@ def stack(arrays: Sequence[Any], axis: int = 0) -> Expr:
     return Expr(builder.array([*sizes[:along], ends[-1], *sizes[along:]], at), builder)
 
 
-def repeat(x: Any, repeats: Any, axis: int | None = None) -> Expr:
+def repeat(x: Any, repeats: Any, axis: Any = None) -> Expr:
     """Each element ``repeats`` times (a size) along an axis, by default of x flattened."""
     x = ravel(x) if axis is None else as_expr(x)
     along = axis_of(x, 0 if axis is None else axis)
@@ -286,12 +286,12 @@ def tile(x: Any, reps: Any) -> Expr:
     return tiled
 
 
-def _scaled(x: Expr, axis: int, times: Value) -> Value:
+def _scaled(x: Expr, axis: Any, times: Value) -> Value:
     builder = current()
     return builder.primitive("multiply", builder.size(x.value, axis), times)
 
 
-def _resized(x: Expr, axis: int, extent: Value, source: Callable[[Value, Value], Value]) -> Expr:
+def _resized(x: Expr, axis: Any, extent: Value, source: Callable[[Value, Value], Value]) -> Expr:
     """x with another size along an axis, where index i of the result is that of ``source(i, size)`` in x."""
     builder = current()
     builder.origin = user_line()
@@ -313,12 +313,12 @@ def flip(x: Any, axis: Any = None) -> Expr:
     return given[tuple([slice(None, None, -1 if k in backwards else None) for k in range(given.ndim)])]
 
 
-def reverse(x: Any, axis: int = 0) -> Expr:
+def reverse(x: Any, axis: Any = 0) -> Expr:
     """x with one axis reversed, by default the first."""
     return flip(x, axis)
 
 
-def roll(x: Any, shift: Any, axis: int | None = None) -> Expr:
+def roll(x: Any, shift: Any, axis: Any = None) -> Expr:
     """x moved ``shift`` places towards the end of an axis, and what leaves it enters at the front.
 
     ``shift`` is an integer or an i64 expression; without an axis x is moved in row-major order, as in NumPy.
@@ -335,7 +335,7 @@ def roll(x: Any, shift: Any, axis: int | None = None) -> Expr:
     return _resized(x, along, builder.size(x.value, along), source)
 
 
-def rotate(x: Any, shift: Any, axis: int = 0) -> Expr:
+def rotate(x: Any, shift: Any, axis: Any = 0) -> Expr:
     """x moved ``shift`` places towards the front of an axis: ``rotate(x, 1)`` is x[1], x[2], ..., x[0].
 
     As in Futhark; ``roll`` is NumPy's, in the other direction.
@@ -343,14 +343,14 @@ def rotate(x: Any, shift: Any, axis: int = 0) -> Expr:
     return roll(x, -shift, axis)
 
 
-def take(x: Any, indices: Any, axis: int | None = None) -> Expr:
+def take(x: Any, indices: Any, axis: Any = None) -> Expr:
     """The parts of x at some indices along an axis (by default in x flattened), as ``x[..., indices]``."""
     given = ravel(x) if axis is None else as_expr(x)
     along = axis_of(given, 0 if axis is None else axis)
     return given[tuple([slice(None)] * along + [indices])]
 
 
-def take_along_axis(x: Any, indices: Any, axis: int) -> Expr:
+def take_along_axis(x: Any, indices: Any, axis: Any) -> Expr:
     """The elements of x at indices that are given for each place: ``x[..., indices[..., j, ...], ...]``.
 
     ``indices`` has as many axes as x, and its sizes off the axis. This is how ``argsort`` and ``argmax`` are used.

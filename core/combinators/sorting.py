@@ -14,7 +14,7 @@ from .operands import axis_of, moved
 from .shapes import ravel
 
 
-def argsort(x: Any, axis: int | None = -1, descending: bool = False) -> Expr:
+def argsort(x: Any, axis: Any = -1, descending: bool = False) -> Expr:
     """The i64 indices that sort along an axis (None: of x flattened).
 
     The order is stable, also a descending one, and NumPy's: NaN comes last (descending: first), False before True.
@@ -42,7 +42,7 @@ def argsort(x: Any, axis: int | None = -1, descending: bool = False) -> Expr:
     return moved(Expr(builder.array(sizes, order), builder), x.ndim - 1, along)
 
 
-def sort(x: Any, axis: int | None = -1, descending: bool = False) -> Expr:
+def sort(x: Any, axis: Any = -1, descending: bool = False) -> Expr:
     """The elements in order along an axis (None: of x flattened); NaN last (descending: first).
 
     >>> import adze as az
