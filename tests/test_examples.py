@@ -155,6 +155,7 @@ def test_gmm_takes_a_file(tmp_path: Path) -> None:
         ("new_primitive", "def loss(x: f64[n], y: f64[n]) -> f64:\n"),
         ("new_interpretation", "network(x) = "),
         ("readme", "-- program\nimport adze as az\n"),
+        ("data_types", "def value(formula: Formula, x: f64) -> f64:\n"),
         ("stages", "-- written\ndef program(scores: f64[n, k]) -> f64[n, k]:\n"),
     ],
 )
