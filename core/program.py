@@ -145,6 +145,8 @@ class Program:
         self.function, self.name, self.parameters, self.declared = function, name, tuple(parameters), result
         self.dynamic = tuple([parameter for parameter in self.parameters if not parameter.static])
         self._instances: dict[Any, Instance] = {}
+        self._only: Instance | None = None  # the instance of a program that leaves nothing to its arguments
+        self._fixed = all(parameter.declared is not None for parameter in self.parameters)
         self.__name__ = name
         self.__module__ = getattr(function, "__module__", __name__)
         self.__qualname__ = getattr(function, "__qualname__", name)
@@ -218,6 +220,9 @@ class Program:
 
     def instance_for(self, arguments: Sequence[Any]) -> Instance:
         """The instance that these arguments choose."""
+        if self._fixed:
+            self._only = self._only or self.at()
+            return self._only
         types: list[Type] = []
         shapes: list[trees.Shape] = []
         statics = {}
