@@ -33,6 +33,10 @@ from .types import Accumulator, Scalar, Type, dims, i64, rank
 # The constructs whose requirements become statements of their own, and where their extents begin.
 _CHECKED = {"generate": 0, "reduce": 0, "scan": 0, "histogram": 1, "scatter": 0, "cond": 0}
 
+# Constructs that are statements by themselves, besides updates; their effect.
+_STATEMENTS = frozenset({"require", "probe", "apply"})
+_REQUIRES = frozenset({REQUIREMENT})
+
 Rule = Callable[["Builder", str, tuple[Any, ...], tuple[Value, ...], tuple[Body, ...]], "tuple[Value, ...] | None"]
 
 
@@ -106,7 +110,7 @@ class Builder:
     ) -> tuple[Value, ...]:
         """The results of an operation, which is recorded as a statement of the open scope if it has an effect."""
         args, bodies = tuple(args), tuple(bodies)
-        if op == "primitive":
+        if op == "primitive" and args[0].dim is not None:
             folded = self._fold_dim(static[0], args)
             if folded is not None:
                 return (folded,)
@@ -121,23 +125,26 @@ class Builder:
     ) -> tuple[Value, ...]:
         """:meth:`emit` without the rules."""
         args, bodies = tuple(args), tuple(bodies)
-        if op in _CHECKED and bodies[0].results:
-            bodies = self._without_requirements(op, static, args, bodies)
-        effects = union([body.effects for body in bodies])
+        effects, partial = NONE, op in PARTIAL
+        if bodies:
+            if op in _CHECKED and bodies[0].results:
+                bodies = self._without_requirements(op, static, args, bodies)
+            if op not in ("function", "fix"):  # a function has its effects where it is applied
+                effects = union([body.effects for body in bodies])
+            partial = partial or any([body.partial for body in bodies])
         if op == "add_to":
-            effects = effects | args[0].free
-        elif op in ("require", "probe", "apply"):
-            effects = effects | {REQUIREMENT}
-        elif op in ("function", "fix"):
-            effects = NONE  # a function has its effects where it is applied
+            effects = args[0].free
+        elif op in _STATEMENTS:
+            effects = _REQUIRES
         anchor = NONE
-        if op in PARTIAL or any(body.partial for body in bodies):
+        if partial:
             self.scopes[-1].partial = True
             anchor = self.scopes[-1].anchor
         key = (op, static, tuple([arg.number for arg in args]), tuple([body.number for body in bodies]), anchor)
         node = self._nodes.get(key) if not effects else None
         if node is None:
             node = self._node(op, static, args, bodies, effects, anchor)
+            node.partial = partial
             if not effects:
                 self._nodes[key] = node
             else:
@@ -188,13 +195,12 @@ class Builder:
         types = result_types(op, static, [arg.type for arg in args], [body.types for body in bodies])
         node = Node()
         node.op, node.static, node.args, node.bodies, node.effects = op, static, args, bodies, effects
-        node.free = union([arg.free for arg in args] + [body.free for body in bodies] + [anchor])
-        node.partial = op in PARTIAL or any(body.partial for body in bodies)
+        node.free = union([anchor, *[arg.free for arg in args], *[body.free for body in bodies]])
         node.number, node.origin = self._next(), self.origin
         free = node.free | {node.number} if effects else node.free
         node.results = tuple([Value(self._next(), type, free, node, k) for k, type in enumerate(types)])
         for value in node.results:
-            if value.type == i64:
+            if value.type is i64:
                 if op == "primitive":
                     value.dim = arithmetic(static[0].name, [arg.dim for arg in args]) or value.dim
                 elif op == "size":

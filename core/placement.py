@@ -23,14 +23,13 @@ from .types import Scalar, Type, map_dims
 class _Region:
     """A scope of the program being laid out, with the nodes placed in it."""
 
-    __slots__ = ("body", "bound", "depth", "inner", "kind", "order", "parent")
+    __slots__ = ("body", "bound", "inner", "kind", "order", "parent")
 
     def __init__(self, parent: _Region | None, body: Body, kind: str) -> None:
         self.parent, self.body, self.kind = parent, body, kind
         self.bound = numbers(body.binders, body.statements)
         self.order: list[Node] = []
         self.inner: dict[tuple[int, int], _Region] = {}
-        self.depth: int = parent.depth + 1 if parent else 0
 
     def enter(self, node: Node, k: int) -> _Region:
         region = self.inner.get((node.number, k))
@@ -38,12 +37,12 @@ class _Region:
             region = self.inner[node.number, k] = _Region(self, node.bodies[k], node.op)
         return region
 
-    def within(self, other: _Region) -> bool:
-        region = self
-        while region.depth > other.depth:
-            assert region.parent is not None
+    def nearest(self, regions: set[_Region]) -> _Region | None:
+        """The innermost of some scopes that this one is in."""
+        region: _Region | None = self
+        while region is not None and region not in regions:
             region = region.parent
-        return region is other
+        return region
 
 
 def _risen(node: Node, region: _Region) -> _Region:
@@ -68,15 +67,15 @@ class _Layout:
 
     def __init__(self, root: Body) -> None:
         self.root = _Region(None, root, "root")
-        self.homes: dict[int, list[_Region]] = {}
+        self.homes: dict[int, set[_Region]] = {}
         self.captured: dict[int, Value] = {}
 
     def run(self) -> None:
         self._collect()
-        for number, regions in self.homes.items():
-            self.homes[number] = [
-                r for r in regions if not any(other is not r and r.within(other) for other in regions)
-            ]
+        for regions in self.homes.values():
+            if len(regions) > 1:
+                inside = [r for r in regions if r.parent is not None and r.parent.nearest(regions) is not None]
+                regions.difference_update(inside)
         self._order()
 
     def _is_captured(self, value: Value) -> bool:
@@ -96,7 +95,7 @@ class _Layout:
                 if (node.number, id(home)) in seen:
                     continue
                 seen.add((node.number, id(home)))
-                self.homes.setdefault(node.number, []).append(home)
+                self.homes.setdefault(node.number, set()).add(home)
                 self._push(node.args, home, stack)
                 for k in range(len(node.bodies)):
                     inner = home.enter(node, k)
@@ -115,10 +114,9 @@ class _Layout:
                 stack.append((value.source, region))
 
     def _home(self, node: Node, region: _Region) -> _Region:
-        for home in self.homes[node.number]:
-            if region.within(home):
-                return home
-        raise AssertionError("a node that was not collected")
+        home = region.nearest(self.homes[node.number])
+        assert home is not None, "a node that was not collected"
+        return home
 
     def _order(self) -> None:
         """Put the nodes of each scope in an order in which arguments precede their users."""

@@ -32,12 +32,13 @@ from .rules import CHEAP
 class Use:
     """How a bound value is used: where it is read as an array, and whether in any other way."""
 
-    __slots__ = ("escapes", "live", "loops", "reads", "results")
+    __slots__ = ("depth", "escapes", "live", "loops", "reads", "results")
 
     def __init__(self, loops: tuple[Use, ...]) -> None:
         self.loops = loops  # the loop variables around its definition
         self.live = False
         self.reads: dict[int, tuple[list[Use | None], tuple[Use, ...]]] = {}  # by site: indices, loops around it
+        self.depth = 0  # of the reads (see Nesting)
         self.results = 0  # times it is a result of its own block
         self.escapes = False
 
@@ -161,6 +162,7 @@ class Operation:
     """
 
     cost = math.inf
+    waits = False  # whether arrays among the results may be computed where they are read
 
     def __init__(self, args: Sequence[Atom], emit: Callable[[list[Value]], Sequence[Value]], cost: float = 1) -> None:
         self.args, self.build, self.cost = args, emit, cost
@@ -179,16 +181,33 @@ class Operation:
         """The live results, None for the others."""
         return self.build([arg.value(env) for arg in self.args])
 
-    def lazily(self, env: Env[_Entry], position: int) -> _Lazy:
-        """A result that is an array and need not be made."""
+    def lazy(self, live: dict[int, Use]) -> set[int]:
+        """The results, of those that are live, that need not be made, as far as their uses say."""
         raise NotImplementedError
+
+    def lazily(self, env: Env[_Entry], position: int) -> _Lazy:
+        """A result that is an array and is not made."""
+        raise NotImplementedError
+
+
+class Nesting:
+    """How deep emission nests at the place that is being analysed.
+
+    What is computed where it is read is emitted while its reader is. In a long chain of arrays some are made all
+    the same, so that recursion does not grow with the length of the program; the next round finds a shorter chain.
+    """
+
+    DEEPEST = 30
+
+    def __init__(self) -> None:
+        self.depth = 0
 
 
 class Index(Operation):
     cost = 1
 
-    def __init__(self, array: Atom, indices: Sequence[Atom]) -> None:
-        self.array, self.indices = array, indices
+    def __init__(self, array: Atom, indices: Sequence[Atom], nesting: Nesting) -> None:
+        self.array, self.indices, self.nesting = array, indices, nesting
 
     def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
         if live:
@@ -196,6 +215,7 @@ class Index(Operation):
             use = self.array.use(env)
             if use is not None:
                 use.live = True
+                use.depth = max(use.depth, self.nesting.depth)
                 use.reads[id(self)] = ([index.use(env) for index in self.indices], loops)
         return set()
 
@@ -207,8 +227,8 @@ class Index(Operation):
 
 
 class Generate(Operation):
-    def __init__(self, extent: Atom, body: Block) -> None:
-        self.extent, self.body, self.cost = extent, body, body.cost
+    def __init__(self, extent: Atom, body: Block, fuse: bool) -> None:
+        self.extent, self.body, self.cost, self.waits = extent, body, body.cost, fuse
 
     def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
         variable = Use(loops)
@@ -221,6 +241,13 @@ class Generate(Operation):
         wanted = sorted(live)
         made = current().generate(self.extent.value(env), lambda i: self.body.emit(env, [i], wanted))
         return _spread(wanted, made, self.body.width)
+
+    def lazy(self, live: dict[int, Use]) -> set[int]:
+        """All or none: what they share is computed once only if they are read in the same loops."""
+        uses = live.values()
+        if not all([use.read_once_in_place() for use in uses]) or len({use.reader() for use in uses}) != 1:
+            return set()
+        return set(live)
 
     def lazily(self, env: Env[_Entry], position: int) -> _Lazy:
         return _Delayed(self.body, env, position)
@@ -325,6 +352,7 @@ class Choice(Operation):
         self.op, self.static, self.value, self.branches = op, static, value, branches
         if op == "cond":
             self.cost = 1 + max([branch.cost for branch in branches])
+            self.waits = self.cost <= CHEAP
 
     def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
         effects: Effects = set()
@@ -340,6 +368,9 @@ class Choice(Operation):
             current(), self.op, self.static, [self.value.value(env)], [b.entry(env, wanted) for b in self.branches]
         )
         return _spread(wanted, made, self.branches[0].width)
+
+    def lazy(self, live: dict[int, Use]) -> set[int]:
+        return {position for position, use in live.items() if use.only_read()}
 
     def lazily(self, env: Env[_Entry], position: int) -> _Lazy:
         return _Chosen(self, env, position)
@@ -507,12 +538,6 @@ class Statement(Operation):
         return {_REQUIREMENTS}
 
 
-def may_enter(results: Sequence[Use]) -> bool:
-    """Whether the live results of a generate may be computed where they are read, without work that they share done
-    twice: all of them in the same loops."""
-    return all(use.read_once_in_place() for use in results) and len({use.reader() for use in results}) == 1
-
-
 def _spread(positions: Sequence[int], values: Sequence[Value], width: int) -> list[_Entry]:
     """Values at their positions among ``width`` results, None elsewhere."""
     results: list[_Entry] = [None] * width
@@ -532,8 +557,10 @@ class _Step:
 
 
 class Block:
-    def __init__(self, bindings: Sequence[Binding], results: Sequence[Atom], names: Sequence[str], fuse: bool) -> None:
-        self.bindings, self.results, self.names, self.fuse = bindings, results, names, fuse
+    def __init__(
+        self, bindings: Sequence[Binding], results: Sequence[Atom], names: Sequence[str], nesting: Nesting
+    ) -> None:
+        self.bindings, self.results, self.names, self.nesting = bindings, results, names, nesting
         self.width = len(results)
         self.cost = sum([binding.operation.cost for binding in bindings])
         self.steps: list[_Step] = []
@@ -558,15 +585,19 @@ class Block:
         for k in reversed(range(len(self.bindings))):
             step, operation = self.steps[k], self.bindings[k].operation
             step.live = {position for position, use in enumerate(uses[k]) if use.live}
+            step.lazy = operation.lazy({p: uses[k][p] for p in step.live}) if operation.waits else set()
+            depth = self.nesting.depth
+            if step.lazy:
+                self.nesting.depth = 1 + max([uses[k][p].depth for p in step.lazy])
+                if self.nesting.depth > Nesting.DEEPEST:
+                    step.lazy, self.nesting.depth = set(), depth
             own = operation.analyse(before[k], step.live, loops)
+            self.nesting.depth = depth
             step.needed = bool(step.live or own)
             effects |= own
-            if isinstance(operation, Generate) and self.fuse and not own:
-                if may_enter([uses[k][p] for p in step.live]):
-                    step.lazy = set(step.live)
-                step.only_results = {p for p in step.live if uses[k][p].only_a_result()}
-            elif isinstance(operation, Choice) and operation.cost <= CHEAP and not own:
-                step.lazy = {p for p in step.live if uses[k][p].only_read()}
+            if own:
+                step.lazy = set()
+            elif operation.waits:
                 step.only_results = {p for p in step.live if uses[k][p].only_a_result()}
         return effects
 

@@ -38,6 +38,7 @@ from .pruning import (
     Generate,
     Index,
     Loop,
+    Nesting,
     Operation,
     Par,
     Scatter,
@@ -94,7 +95,7 @@ def fresh_binders(builder: Builder, block: terms.Block) -> list[Value]:
 
 class _Simplify(Language[Atom, Operation, Block]):
     def __init__(self, fuse: bool) -> None:
-        self.fuse = fuse
+        self.fuse, self.nesting = fuse, Nesting()
 
     def variable(self, index: int, type: Type) -> Atom:
         return Atom(index)
@@ -121,10 +122,10 @@ class _Simplify(Language[Atom, Operation, Block]):
         return Operation([array], lambda values: [current().size(values[0], axis)])
 
     def index(self, array: Atom, indices: Sequence[Atom]) -> Operation:
-        return Index(array, indices)
+        return Index(array, indices, self.nesting)
 
     def generate(self, dim: Dim, extent: Atom, body: Block) -> Operation:
-        return Generate(extent, body)
+        return Generate(extent, body, self.fuse)
 
     def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
         return Combine(Builder.reduce, [extent], neutrals, element, operator)
@@ -205,4 +206,4 @@ class _Simplify(Language[Atom, Operation, Block]):
     def block(
         self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Atom], names: Sequence[str]
     ) -> Block:
-        return Block(bindings, results, names, self.fuse)
+        return Block(bindings, results, names, self.nesting)
