@@ -117,12 +117,13 @@ def composed(state: Any, a: Any, b: Any) -> Any:
     return state[0] * a, state[1] * a + b
 
 
+@az.program
+def recurrence(a: Affine, b: Affine):  # type: ignore[no-untyped-def]
+    return az.scan(affine, (1, 0), (a, b)), az.reduce(affine, (1, 0), (a, b))
+
+
 @pytest.mark.parametrize("n", [*SIZES, HUGE])
 def test_pairs_in_order(n: int) -> None:
-    @az.program
-    def recurrence(a: Affine, b: Affine):  # type: ignore[no-untyped-def]
-        return az.scan(affine, (1, 0), (a, b)), az.reduce(affine, (1, 0), (a, b))
-
     a, b = integers(n), integers(n, seed=1)
     (slopes, offsets), (slope, offset) = compiled(recurrence, a, b)
     expected = running(composed, (np.int64(1), np.int64(0)), a, b)
@@ -167,54 +168,57 @@ def chain(m: Any) -> Any:
     return az.reduce(lambda a, b: a @ b, unit, m), az.scan(lambda a, b: a @ b, unit, m)
 
 
+@az.program
+def products_of(m: az.Array[az.i64, "n d d"]):  # type: ignore[no-untyped-def]
+    return chain(m)
+
+
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 8])
 @pytest.mark.parametrize("fixed", [False, True])
 def test_matrix_products(d: int, fixed: bool) -> None:
-    matrices = az.Array[az.i64, f"n {d} {d}"] if fixed else az.Array[az.i64, "n d d"]
-
     @az.program
-    def products_of(m: matrices):  # type: ignore[no-untyped-def, valid-type]
+    def products_of_fixed_size(m: az.Array[az.i64, f"n {d} {d}"]):  # type: ignore[no-untyped-def]
         return chain(m)
 
+    program = products_of_fixed_size if fixed else products_of
     for n in (0, 1, 2, 33, 4097, 20_011) if d < 5 else (0, 1, 3, 2_003):
         m = integers(n, d, d)
-        total, partial = compiled(products_of, m)
+        total, partial = compiled(program, m)
         expected = products(m)
         np.testing.assert_array_equal(partial, expected)
         np.testing.assert_array_equal(total, expected[-1] if n else np.eye(d, dtype=np.int64))
 
 
 def test_large_matrices_one_after_the_other() -> None:
-    @az.program
-    def products_of(m: az.Array[az.i64, "n d d"]):  # type: ignore[no-untyped-def]
-        return chain(m)
-
     m = integers(5, 70, 70)
     total, partial = compiled(products_of, m)
     np.testing.assert_array_equal(partial, products(m))
     np.testing.assert_array_equal(total, products(m)[-1])
 
 
+def swap(a: Any, b: Any) -> Any:
+    """The sum of vectors, of which each carries a cyclic shift for those behind it."""
+    turn = (a[0] + b[0]) % 3
+    return turn, az.generate(a[1].shape, lambda j: a[1][j] + b[1][(j + a[0]) % 3])
+
+
+@az.program
+def sums(x: az.Array[az.i64, "n 3"], k: az.Array[az.i64, "n"]):  # type: ignore[no-untyped-def]
+    zero = np.zeros(3, np.int64)
+    turned = (k % 3, x)
+    return (
+        az.reduce(lambda a, b: a + b, zero, x),
+        az.scan(lambda a, b: a + b, zero, x),
+        az.reduce(swap, (0, zero), turned),
+        az.scan(swap, (0, zero), turned),
+        az.histogram(swap, (0, zero), 5, k % 7, turned),
+        az.reduce(lambda a, b: az.reverse(az.reverse(a) + az.reverse(b)), zero, x),
+    )
+
+
 @pytest.mark.parametrize("n", [0, 1, 2, 4097, 30_011])
 def test_operators_that_read_their_own_place_and_others(n: int) -> None:
     """Sums are made in place; what reads other places of its left operand, or an earlier result, is not."""
-
-    def swap(a: Any, b: Any) -> Any:  # a cyclic shift of a for each odd number in b's first place: associative
-        shift = (a[0] + b[0]) % 3
-        return (shift, az.generate(a[1].shape, lambda j: a[1][j] + b[1][(j + a[0]) % 3]))
-
-    @az.program
-    def sums(x: az.Array[az.i64, "n 3"], k: az.Array[az.i64, "n"]):  # type: ignore[no-untyped-def]
-        zero = np.zeros(3, np.int64)
-        turned = (k % 3, x)
-        return (
-            az.reduce(lambda a, b: a + b, zero, x),
-            az.scan(lambda a, b: a + b, zero, x),
-            az.reduce(swap, (0, zero), turned),
-            az.scan(swap, (0, zero), turned),
-            az.histogram(swap, (0, zero), 5, k % 7, turned),
-            az.reduce(lambda a, b: az.reverse(az.reverse(a) + az.reverse(b)), zero, x),
-        )
 
     def step(state: Any, s: Any, v: Any) -> Any:
         return ((state[0] + s) % 3, state[1] + v[(np.arange(3) + state[0]) % 3])
@@ -271,28 +275,30 @@ def test_sums_by_bin(dtype: Any) -> None:
                 np.testing.assert_array_equal(others, np.bincount(k[inside], minlength=m), strict=True)
 
 
+@az.program
+def pairs_by_bin(k: az.Array[az.i64, "n"], a: Affine, b: Affine):  # type: ignore[no-untyped-def]
+    return az.histogram(affine, (1, 0), 10, k, (a, b))
+
+
 @pytest.mark.parametrize("n", [0, 1, 1000, 200_003])
 def test_bins_keep_the_order(n: int) -> None:
-    @az.program
-    def by_bin(k: az.Array[az.i64, "n"], a: Affine, b: Affine):  # type: ignore[no-untyped-def]
-        return az.histogram(affine, (1, 0), 10, k, (a, b))
-
     k, a, b = integers(n, seed=2) % 12 - 1, integers(n), integers(n, seed=1)
-    slopes, offsets = compiled(by_bin, k, a, b)
+    slopes, offsets = compiled(pairs_by_bin, k, a, b)
     for bin in range(10):
         inside = k == bin
         unit = (np.int64(1), np.int64(0))
         assert (slopes[bin], offsets[bin]) == [unit, *running(composed, unit, a[inside], b[inside])][-1]
 
 
+@az.program
+def matrices_by_bin(k: az.Array[az.i64, "n"], m: az.Array[az.i64, "n 4 4"]):  # type: ignore[no-untyped-def]
+    return az.histogram(lambda a, b: a @ b, np.eye(4, dtype=np.int64), 3, k, m)
+
+
 @pytest.mark.parametrize("n", [0, 1, 100, 30_011])
 def test_matrices_by_bin(n: int) -> None:
-    @az.program
-    def by_bin(k: az.Array[az.i64, "n"], m: az.Array[az.i64, "n 4 4"]):  # type: ignore[no-untyped-def]
-        return az.histogram(lambda a, b: a @ b, np.eye(4, dtype=np.int64), 3, k, m)
-
     k, m = integers(n) % 5 - 1, integers(n, 4, 4, seed=1)
-    found = compiled(by_bin, k, m)
+    found = compiled(matrices_by_bin, k, m)
     for bin in range(3):
         inside = m[k == bin]
         np.testing.assert_array_equal(found[bin], products(inside)[-1] if len(inside) else np.eye(4))

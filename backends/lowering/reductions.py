@@ -116,21 +116,17 @@ class Reductions(Combining):
     def reduce_in_pieces(
         self, op: terms.Operation, env: Environment, neutrals: Sequence[Operand], cells: Sequence[Cell]
     ) -> None:
-        """The totals of pieces, combined in order; a single piece goes into the cells at once."""
+        """The totals of pieces, combined in order; large elements that are few go one after the other."""
         extent = self.scalar(env, op.args[0])
         size = self.scalars(op.types)
         most = self.let("most", self.most(size, PIECES))
         smallest = self.let("smallest", self.worthwhile(size))
         count = self.calculate("minimum", most, self.calculate("floor_divide", extent, smallest))
-        count = self.let("pieces", count)
+        small = isinstance(size, Constant) and size.value <= SMALL
+        count = self.let("pieces", self.calculate("maximum", count, ONE) if small else count)
         with self.captured() as serial:
-            small = not isinstance(size, Constant) or size.value <= SMALL
-            self.inside += small
-            self.elements(op, env, Constant(0, i64), extent, cells)
-            self.inside -= small
-        if isinstance(count, Constant) and count.value < 2:
-            self.out.extend(serial)
-            return
+            if not small:  # an operator that may have loops for several threads
+                self.elements(op, env, Constant(0, i64), extent, cells)
         with self.captured() as parallel:
             copies = self.copies(op, env, neutrals)
             rows = 1 if copies == 1 else copies + 1
@@ -155,7 +151,10 @@ class Reductions(Combining):
                 self.inside -= 1
             number = self.apply("multiply", count, Constant(rows, i64))
             self.out.append(For(row.name, number, "sequential", tuple(merge)))
-        self.out.append(If(self.apply("less", count, Constant(2, i64)), tuple(serial), tuple(parallel)))
+        if small:
+            self.out.extend(parallel)
+        else:
+            self.out.append(If(self.apply("less", count, Constant(2, i64)), tuple(serial), tuple(parallel)))
 
     def worthwhile(self, size: Expression) -> Expression:
         """How many elements of so many scalars are worth a thread's attention."""
