@@ -102,7 +102,7 @@ def draw(program: Program | Instance | Block, *, simplified: bool = True) -> Dra
 
 
 class _Drawer:
-    """Writes one program; names are as in printed programs, and of the whole picture."""
+    """Writes one program; names are as in printed programs."""
 
     def __init__(self, name: str, block: Block) -> None:
         self.name, self.block = name, resolve(block)
@@ -172,7 +172,8 @@ class _Drawer:
             self.count += 1
             self.line(f"subgraph cluster{self.count} {{", depth)
             self.line(f"label={_quoted(f'{operation.op}: {self.role(operation, k)}')}; style=rounded;", depth + 1)
-            ends.append(self.contents(block, args[indices] if k == 0 else [], "gives", depth + 1))
+            with self.names.scope():
+                ends.append(self.contents(block, args[indices] if k == 0 else [], "gives", depth + 1))
             self.line("}", depth)
         made = self.node(self.label(operation), depth)
         self.edges(operation.args, made, depth)

@@ -21,20 +21,21 @@ class Names:
 
     def __init__(self, reserved: set[str]) -> None:
         self.taken = set(reserved)
-        self.scoped: list[str] = []  # the names taken, in order
+        self.scoped: list[tuple[str, str, int]] = []  # the names taken, in order, with their hints and numbers
+        self.first: dict[str, int] = {}  # the numbers below this are taken for a hint
         self.count = 0
 
     def free(self, hint: str) -> str:
         """A name like the hint that means nothing else here."""
-        name, number = hint, 1
-        while name in self.taken or keyword.iskeyword(name):
+        number = self.first.get(hint, 1)
+        while (name := _numbered(hint, number)) in self.taken or keyword.iskeyword(name):
             number += 1
-            name = f"{hint}_{number}" if hint[-1].isdigit() else f"{hint}{number}"
-        return self.take(name)
+        self.first[hint] = number + 1
+        return self.take(name, hint, number)
 
-    def take(self, name: str) -> str:
+    def take(self, name: str, hint: str = "", number: int = 1) -> str:
         self.taken.add(name)
-        self.scoped.append(name)
+        self.scoped.append((name, hint, number))
         return name
 
     @contextmanager
@@ -43,7 +44,9 @@ class Names:
         try:
             yield
         finally:
-            self.taken.difference_update(self.scoped[outer:])
+            for name, hint, number in self.scoped[outer:]:
+                self.taken.discard(name)
+                self.first[hint] = min(number, self.first.get(hint, number))
             del self.scoped[outer:]
 
     # Values
@@ -69,6 +72,12 @@ class Names:
         chosen = next((name for name in choices if name not in self.taken and not keyword.iskeyword(name)), None)
         value.text = self.free(others[0]) if chosen is None else self.take(chosen)
         return value.text
+
+
+def _numbered(hint: str, number: int) -> str:
+    if number == 1:
+        return hint
+    return f"{hint}_{number}" if hint[-1].isdigit() else f"{hint}{number}"
 
 
 def _is_name(hint: str) -> bool:
