@@ -85,10 +85,14 @@ class MultiplyAdd:
 
 @dataclass(frozen=True)
 class Load:
-    """One element; the indices are in range whenever the load runs."""
+    """One element; the indices are in range whenever the load runs.
+
+    Along the axes that are ``guarded`` they need not be: outside the buffer there is 0.
+    """
 
     buffer: Buffer
     indices: tuple[Expression, ...]
+    guarded: tuple[int, ...] = ()
 
     @property
     def type(self) -> Scalar:
@@ -134,9 +138,12 @@ class Assign:
 
 @dataclass(frozen=True)
 class Store:
+    """Outside the buffer, along the axes that are ``guarded``, it does nothing."""
+
     buffer: Buffer
     indices: tuple[Expression, ...]
     value: Expression
+    guarded: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -125,8 +125,8 @@ class _Checker:
                 self._bind(name, _Name(type, varies, mutable, len(self.kinds), static))
             case Assign():
                 self._assign(statement)
-            case Store(buffer, indices, value):
-                self._place(buffer, indices)
+            case Store(buffer, indices, value, guarded):
+                self._place(buffer, indices, guarded)
                 _expect(buffer.name not in self.arguments, "an argument is only read")
                 self._expect_type(value, buffer.scalar)
                 missing = {each.loop.variable for each in self.widened} - self._varies(*indices)
@@ -236,8 +236,8 @@ class _Checker:
                 _expect(type.kind == "float", "only floating scalars are multiplied and added at once")
                 for operand in (a, b, c):
                     self._expect_type(operand, type)
-            case Load(buffer, indices):
-                self._place(buffer, indices)
+            case Load(buffer, indices, guarded):
+                self._place(buffer, indices, guarded)
         return expression.type
 
     def _apply(self, expression: Apply) -> None:
@@ -259,7 +259,8 @@ class _Checker:
         varies = self._varies(expression)
         _expect(not varies, f"{expression_text(expression)} varies with {', '.join(sorted(varies))}")
 
-    def _place(self, buffer: Buffer, indices: tuple[Expression, ...]) -> None:
+    def _place(self, buffer: Buffer, indices: tuple[Expression, ...], guarded: tuple[int, ...]) -> None:
+        _expect(all(0 <= axis < len(indices) for axis in guarded), "an axis that is not there is guarded")
         _expect(self.buffers.get(buffer.name) == buffer, f"the buffer {buffer.name} is not in scope")
         extents = len(buffer.extents)
         _expect(len(indices) == extents, f"{buffer.name} takes {extents} indices, got {len(indices)}")

@@ -62,7 +62,7 @@ def statement_text(statement: Statement) -> str:
         case Assign(name, value):
             return f"{name} = {expression_text(value)}"
         case Store(buffer, indices, value):
-            return f"{_element(buffer, indices)} = {expression_text(value)}"
+            return f"{_element(buffer, indices, statement.guarded)} = {expression_text(value)}"
         case Allocate(buffer):
             return f"temporary {_buffer(buffer)}"
         case For():
@@ -119,8 +119,10 @@ def _buffer(buffer: Buffer) -> str:
     return f"{buffer.name}: {buffer.scalar}" + (f"[{extents}]" if extents else "")
 
 
-def _element(buffer: Buffer, indices: tuple[Expression, ...]) -> str:
-    return f"{buffer.name}[{', '.join(map(expression_text, indices))}]"
+def _element(buffer: Buffer, indices: tuple[Expression, ...], guarded: tuple[int, ...]) -> str:
+    """A question mark stands behind an index that may be out of range."""
+    texts = [expression_text(index) + "?" * (axis in guarded) for axis, index in enumerate(indices)]
+    return f"{buffer.name}[{', '.join(texts)}]"
 
 
 def _expression(expression: Expression) -> tuple[str, int]:
@@ -131,8 +133,8 @@ def _expression(expression: Expression) -> tuple[str, int]:
             return number, 6 if number.startswith("-") else _ATOM
         case Variable(name):
             return name, _ATOM
-        case Load(buffer, indices):
-            return _element(buffer, indices), _ATOM
+        case Load(buffer, indices, guarded):
+            return _element(buffer, indices, guarded), _ATOM
         case Select(test, then, orelse):
             return _call("select", (test, then, orelse)), _ATOM
         case MultiplyAdd(a, b, c):

@@ -29,7 +29,7 @@ from .loops import (
 
 
 def operands(expression: Expression) -> tuple[Expression, ...]:
-    """The expressions that an expression is made from."""
+    """The expressions that an expression is made from: the extents that guard a load are among them."""
     match expression:
         case Constant() | Variable():
             return ()
@@ -39,8 +39,8 @@ def operands(expression: Expression) -> tuple[Expression, ...]:
             return (test, then, orelse)
         case MultiplyAdd(a, b, c):
             return (a, b, c)
-        case Load(_, indices):
-            return indices
+        case Load(buffer, indices, guarded):
+            return (*indices, *[buffer.extents[axis] for axis in guarded])
 
 
 def inside(expression: Expression) -> Iterator[Expression]:
@@ -57,8 +57,8 @@ def expressions(statement: Statement) -> tuple[Expression, ...]:
     match statement:
         case Let(_, value) | Declare(_, value) | Assign(_, value):
             return (value,)
-        case Store(_, indices, value):
-            return (*indices, value)
+        case Store(buffer, indices, value, guarded):
+            return (*indices, value, *[buffer.extents[axis] for axis in guarded])
         case Allocate(buffer):
             return buffer.extents
         case For():

@@ -75,6 +75,9 @@ def run(function: Function, arrays: list[np.ndarray], sizes: list[int]) -> list[
     memory = {buffer.name: array for buffer, array in zip((*function.arguments, *function.results), arrays)}
     failures: list[tuple[int, list[int]]] = []
 
+    def inside(buffer: Buffer, place: tuple[Any, ...], guarded: tuple[int, ...]) -> bool:
+        return all(0 <= place[axis] < memory[buffer.name].shape[axis] for axis in guarded)
+
     def value(expression: Expression) -> Any:
         match expression:
             case Constant(number, type):
@@ -88,16 +91,19 @@ def run(function: Function, arrays: list[np.ndarray], sizes: list[int]) -> list[
             case MultiplyAdd(a, b, c, type):
                 exact = np.longdouble(value(a)) * np.longdouble(value(b)) + np.longdouble(value(c))
                 return type.dtype.type(exact)
-            case Load(buffer, indices):
-                return memory[buffer.name][tuple(map(value, indices))]
+            case Load(buffer, indices, guarded):
+                place = tuple(map(value, indices))
+                return memory[buffer.name][place] if inside(buffer, place, guarded) else buffer.scalar.dtype.type(0)
 
     def block(statements: Block) -> None:
         for statement in statements:
             match statement:
                 case Let(name, expression) | Declare(name, expression) | Assign(name, expression):
                     names[name] = value(expression)
-                case Store(buffer, indices, expression):
-                    memory[buffer.name][tuple(map(value, indices))] = value(expression)
+                case Store(buffer, indices, expression, guarded):
+                    place = tuple(map(value, indices))
+                    if inside(buffer, place, guarded):
+                        memory[buffer.name][place] = value(expression)
                 case Allocate(buffer):
                     shape = tuple(int(value(extent)) for extent in buffer.extents)
                     memory[buffer.name] = np.zeros(shape, buffer.scalar.dtype)

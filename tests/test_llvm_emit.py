@@ -29,11 +29,13 @@ from adze.backends.loops import (
     Function,
     If,
     Let,
+    Load,
     Reduction,
     Require,
     Return,
     Select,
     Statement,
+    Store,
     While,
 )
 from adze.backends.loops_check import check
@@ -283,6 +285,31 @@ def test_no_memory_in_a_loop(kind: str) -> None:
             lengths[size // 2] = large
             with pytest.raises(MemoryError):
                 call(executable, [lengths, result], [size], 2)
+
+
+@pytest.mark.parametrize("scalar", [f64, i32, bool_], ids=str)
+@pytest.mark.parametrize("kind", ["sequential", "lanes", "jam"])
+def test_accesses_that_may_be_out_of_range(kind: str, scalar: Scalar) -> None:
+    """Neighbours, backwards, at computed places, along the other axis: outside there is 0, and nothing is written."""
+    n, m, i, j = var("n"), var("m"), var("i"), var("j")
+    a, at_ = Buffer("a", scalar, (n, m)), Buffer("at", i64, (n,))
+    found, written = Buffer("found", scalar, (n, m, const(5))), Buffer("written", scalar, (m, n))
+    before, after = apply("subtract", i, const(1)), apply("add", i, const(3))
+    back = apply("subtract", apply("subtract", n, const(3)), i)
+    places = [(before, j), (back, j), (at(at_, "i"), j), (j, i), (i, after)]
+    body = (
+        *[put(found, "i", "j", k, Load(a, place, (0, 1))) for k, place in enumerate(places)],
+        Store(written, (j, after), Load(a, (i, j)), (1,)),
+        Store(written, (apply("add", j, const(1)), back), Load(a, (i, j)), (0, 1)),
+    )
+    clear = loop("p", "m", loop("q", "n", put(written, "p", "q", const(False if scalar == bool_ else 0, scalar))))
+    factor = {"sequential": 1, "lanes": 8, "jam": 4}[kind]
+    nest = loop("j", "m", loop("i", "n", *body, kind=kind, factor=factor))
+    function = Function("f", ("n", "m"), (a, at_), (found, written), (clear, nest))
+    executable = compiled(function)
+    for size, other in ((0, 3), (3, 0), (1, 1), (7, 2), (16, 20), (33, 5)):
+        wild = np.random.default_rng(0).integers(-2 * size - 2, 2 * size + 2, size)
+        compare(function, [values(scalar, (size, other)), wild], [size, other], executable)
 
 
 def test_while() -> None:

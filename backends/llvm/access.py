@@ -3,17 +3,18 @@
 The offset is the sum of index times stride over the dimensions. Inside a ``lanes`` loop it splits into a scalar
 base and a spread over the lanes: none (one element for all lanes), a row of consecutive elements, forwards or
 backwards (one vector load or store), any other stride or a vector of offsets (a gather or scatter). Lanes that are
-off are neither read nor written.
+off, or whose guard does not hold, are neither read nor written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 from ...core.types import Scalar, i64
 from ..loops import Buffer
-from .text import Module, bytes_of, iota, literal, memory_type, suffix
+from .text import Module, bytes_of, constant, iota, literal, memory_type, register_type, suffix
 from .values import Value, Widening, join, one, slice_of
 
 
@@ -88,53 +89,93 @@ class Access:
     def __init__(self, widening: Widening, regions: Regions) -> None:
         self.widening, self.body, self.regions = widening, widening.body, regions
 
-    def load(self, buffer: Buffer, place: Place, indices: Sequence[Value]) -> Value:
+    def load(self, buffer: Buffer, place: Place, indices: Sequence[Value], guard: Value | None = None) -> Value:
+        """What is at some indices; 0 where a guard does not hold."""
         scalar = buffer.scalar
+        if guard is not None and not guard.lanes:
+            # The first element is there even where the guard does not hold: an empty buffer has room for one.
+            first = one(i64, "0")
+            there = self.load(buffer, place, [self._select(guard, index, first) for index in indices])
+            return self._select(guard, there, one(scalar, constant(0, scalar)))
         address = self._address(scalar, place, indices)
         lanes = 0 if address.single else self.widening.lanes
         type, tag = memory_type(scalar, lanes), self.regions.tag(place.region)
         where = self._where(scalar, address)
-        align, strip = f"align {bytes_of(scalar)}", self.widening.strip
+        axes = where.axes if guard is None else join((where, guard))
+        guards = repeat(None) if guard is None else guard.along(axes)
+        align = f"align {bytes_of(scalar)}"
         parts = []
-        for part in where.parts:
-            if lanes == 0 or (address.row and strip and strip.mask is None):
+        for part, inside in zip(where.along(axes), guards):
+            if lanes == 0 or self._plain(address, inside):
                 text = f"load {type}, ptr {part}, {align}{tag}"
             else:
-                name, pointer, mask = self._masked("load" if address.row else "gather", scalar, address)
+                name, pointer, mask = self._masked("load" if address.row else "gather", scalar, address, inside)
                 text = f"call {type} {name}({pointer} {align} {part}, {mask}, {type} zeroinitializer){tag}"
             loaded = self.body.value(text)
             if address.backwards:
                 loaded = self._reversed(memory_type(scalar), loaded)
             parts.append(self._from_memory(scalar, loaded, lanes))
-        return Value(scalar, tuple(parts), where.axes, lanes)
+        return Value(scalar, tuple(parts), axes, lanes)
 
-    def store(self, buffer: Buffer, place: Place, indices: Sequence[Value], value: Value) -> None:
+    def store(
+        self, buffer: Buffer, place: Place, indices: Sequence[Value], value: Value, guard: Value | None = None
+    ) -> None:
+        """Write at some indices, where a guard holds."""
         scalar = buffer.scalar
         address = self._address(scalar, place, indices)
         lanes = 0 if address.single else self.widening.lanes
         type, tag = memory_type(scalar, lanes), self.regions.tag(place.region, write=True)
         where = self._where(scalar, address)
-        align, strip = f"align {bytes_of(scalar)}", self.widening.strip
+        align = f"align {bytes_of(scalar)}"
         if lanes:
             value = self.widening.vector(value)
-        axes = join((where, value))
-        for place_part, value_part in zip(where.along(axes), value.along(axes)):
+            guard = None if guard is None else self.widening.vector(guard)
+        axes = join((where, value) if guard is None else (where, value, guard))
+        guards = repeat(None) if guard is None else guard.along(axes)
+        for place_part, value_part, inside in zip(where.along(axes), value.along(axes), guards):
             stored = self._to_memory(scalar, value_part, lanes)
             if address.backwards:
                 stored = self._reversed(memory_type(scalar), stored)
-            if lanes == 0 or (address.row and strip and strip.mask is None):
+            if lanes == 0:
+                self._store_if(inside, f"store {type} {stored}, ptr {place_part}, {align}{tag}")
+            elif self._plain(address, inside):
                 self.body.line(f"store {type} {stored}, ptr {place_part}, {align}{tag}")
             else:
-                name, pointer, mask = self._masked("store" if address.row else "scatter", scalar, address)
+                name, pointer, mask = self._masked("store" if address.row else "scatter", scalar, address, inside)
                 self.body.line(f"call void {name}({type} {stored}, {pointer} {align} {place_part}, {mask}){tag}")
 
-    def _masked(self, operation: str, scalar: Scalar, address: _Address) -> tuple[str, str, str]:
-        """The intrinsic that skips lanes that are off, the type of its address, and its mask."""
+    def _store_if(self, inside: str | None, store: str) -> None:
+        if inside is None:
+            self.body.line(store)
+            return
+        within, after = self.body.name("within"), self.body.name("after")
+        self.body.line(f"br i1 {inside}, label %{within}, label %{after}")
+        self.body.label(within)
+        self.body.line(store)
+        self.body.branch(after)
+        self.body.label(after)
+
+    def _select(self, guard: Value, then: Value, orelse: Value) -> Value:
+        def select(parts: Sequence[str], lanes: int) -> str:
+            test, type = f"<{lanes} x i1>" if lanes else "i1", register_type(then.scalar, lanes)
+            return self.body.value(f"select {test} {parts[0]}, {type} {parts[1]}, {type} {parts[2]}")
+
+        return self.widening.lift(then.scalar, [guard, then, orelse], select)
+
+    def _plain(self, address: _Address, inside: str | None) -> bool:
+        """Whether all lanes of a row are read or written."""
+        strip = self.widening.strip
+        return address.row and strip is not None and strip.mask is None and inside is None
+
+    def _masked(self, operation: str, scalar: Scalar, address: _Address, inside: str | None) -> tuple[str, str, str]:
+        """The intrinsic that skips lanes that are off or outside, the type of its address, and its mask."""
         strip = self.widening.strip
         assert strip is not None
         lanes = strip.lanes
-        mask = strip.active()
-        if address.backwards and strip.mask is not None:
+        mask = inside or strip.active()
+        if inside is not None and strip.mask is not None:
+            mask = self.body.value(f"and <{lanes} x i1> {inside}, {strip.mask}")
+        if address.backwards and mask.startswith("%"):
             mask = self._reversed("i1", mask)
         pointers = "p0" if address.row else f"v{lanes}p0"
         name = f"@llvm.masked.{operation}.{suffix(scalar, lanes, memory=True)}.{pointers}"

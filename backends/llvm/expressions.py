@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...core.types import Scalar, i64
-from ..loops import Apply, Constant, Expression, Load, MultiplyAdd, Select, Variable
+from ...core.types import Scalar, bool_, i64
+from ..loops import Apply, Buffer, Constant, Expression, Load, MultiplyAdd, Select, Variable
 from .access import Access, Place, Regions
 from .spelling import Speller
 from .text import Body, constant, register_type, suffix
@@ -56,15 +56,36 @@ class Expressions:
                 return one(type, constant(value, type))
             case Variable(name):
                 return self.read(self.names[name])
-            case Load(buffer, indices):
-                places = [self.evaluate(index) for index in indices]
-                return self.access.load(buffer, self.places[buffer.name], places)
+            case Load(buffer, indices, guarded):
+                places, guard = self.guarded(buffer, indices, guarded)
+                return self.access.load(buffer, self.places[buffer.name], places, guard)
             case MultiplyAdd(a, b, c, type):
                 return self._call("fma", type, [self.evaluate(operand) for operand in (a, b, c)])
             case Select(test, then, orelse, type):
                 return self._select(type, self.evaluate(test), self.evaluate(then), self.evaluate(orelse))
             case Apply():
                 return self._apply(expression)
+
+    def guarded(
+        self, buffer: Buffer, indices: Sequence[Expression], guarded: Sequence[int]
+    ) -> tuple[list[Value], Value | None]:
+        """The indices of an access, and whether they are in range where that is not sure."""
+        places = [self.evaluate(index) for index in indices]
+        guard: Value | None = None
+        for axis in guarded:
+            extent = self.evaluate(buffer.extents[axis])
+            length = [self.body.value(f"call i64 @llvm.smax.i64(i64 {part}, i64 0)") for part in extent.parts]
+            pair = [places[axis], Value(i64, tuple(length), extent.axes)]
+            inside = self.widening.lift(bool_, pair, self._below)
+            guard = inside if guard is None else self.widening.lift(bool_, [guard, inside], self._both)
+        return places, guard
+
+    def _below(self, parts: Sequence[str], lanes: int) -> str:
+        # A negative index is large as an unsigned number.
+        return self.body.value(f"icmp ult {register_type(i64, lanes)} {parts[0]}, {parts[1]}")
+
+    def _both(self, parts: Sequence[str], lanes: int) -> str:
+        return self.body.value(f"and {register_type(bool_, lanes)} {parts[0]}, {parts[1]}")
 
     def read(self, found: Value | Cell) -> Value:
         """What a name stands for, now."""

@@ -70,9 +70,9 @@ class Emitter(Expressions):
                 self._assign(cell, self.evaluate(initial))
             case Assign(name, value):
                 self.assign(name, value)
-            case Store(buffer, indices, value):
-                places = [self.evaluate(index) for index in indices]
-                self.access.store(buffer, self.places[buffer.name], places, self.evaluate(value))
+            case Store(buffer, indices, value, guarded):
+                places, guard = self.guarded(buffer, indices, guarded)
+                self.access.store(buffer, self.places[buffer.name], places, self.evaluate(value), guard)
             case Allocate(buffer):
                 self.allocate(buffer)
             case For():

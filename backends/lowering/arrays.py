@@ -105,7 +105,8 @@ class Arrays(Context):
             if order is None:
                 return statement
             indices = tuple([statement.indices[axis] for axis in order])
-            return Store(_permuted(statement.buffer, renamed), indices, statement.value)
+            guarded = tuple([order.index(axis) for axis in statement.guarded])
+            return Store(_permuted(statement.buffer, renamed), indices, statement.value, guarded)
 
         self.out.extend(map_block(tuple(built.statements), lambda e: e, store) if renamed else built.statements)
         return renamed

@@ -32,11 +32,15 @@ class ArrayRef:
         logical = (*self.prefix, *indices)
         return tuple([logical[axis] for axis in self.order])
 
+    def axis(self, axis: int) -> int:
+        """The buffer's axis for one of the array."""
+        return self.order.index(len(self.prefix) + axis)
+
     def at(self, index: Expression) -> ArrayRef:
         return ArrayRef(self.buffer, self.order, (*self.prefix, index))
 
     def extent(self, axis: int) -> Expression:
-        return self.buffer.extents[self.order.index(len(self.prefix) + axis)]
+        return self.buffer.extents[self.axis(axis)]
 
 
 Operand = Expression | ArrayRef
@@ -183,6 +187,11 @@ class Context(ABC):
         """Whether an index is in range of an axis for all sizes."""
         dim = self.dim(index)
         return dim is not None and index_in_range(dim, size, self._extent_of)
+
+    def guarded(self, array: ArrayRef, indices: Sequence[Expression], sizes: Sequence[Dim]) -> tuple[int, ...]:
+        """The axes of an array's buffer along which these indices are not proved in range."""
+        pairs = zip(indices, sizes, strict=False)
+        return tuple(sorted(array.axis(k) for k, (i, size) in enumerate(pairs) if not self.proved(i, size)))
 
     def _extent_of(self, atom: DimAtom) -> Dim | None:
         return self.extents.get(atom.number) if isinstance(atom, Opaque) else None

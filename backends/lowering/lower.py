@@ -227,10 +227,9 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
     def index(self, op: terms.Operation, env: Environment) -> Expression:
         array = self.atom(env, op.args[0])
         assert isinstance(array, ArrayRef)
-        indices = []
-        for axis, atom in enumerate(op.args[1:]):
-            indices.append(self.clamped(self.scalar(env, atom), dims(op.args[0].type)[axis], array.extent(axis)))
-        return self.let("t", Load(array.buffer, array.place(indices)))
+        indices = [self.scalar(env, atom) for atom in op.args[1:]]
+        guarded = self.guarded(array, indices, dims(op.args[0].type))
+        return self.let("t", Load(array.buffer, array.place(indices), guarded))
 
     def clamped(self, index: Expression, size: Dim, extent: Expression) -> Expression:
         """The index, in range whatever it is; as it is where that is proved."""

@@ -357,7 +357,7 @@ def _pack(nest: Nest, found: Survey, lane: str) -> _Packing:
         if _contiguous(access, lane, last) or not _packable(access, lane, nest.loops, found.inner):
             continue
         reads = [other for other in found.loads if other.buffer == access.buffer]
-        if any(other.indices != access.indices for other in reads):
+        if any(other.indices != access.indices or other.guarded for other in reads):
             continue
         names = [index.name for index in access.indices if isinstance(index, Variable)]
         order = (*[name for name in names if name != lane], lane)

@@ -52,8 +52,8 @@ def map_operands(e: Expression, function: Callable[[Expression], Expression]) ->
             return Select(function(test), function(then), function(orelse), type)
         case MultiplyAdd(a, b, c, type):
             return MultiplyAdd(function(a), function(b), function(c), type)
-        case Load(buffer, indices):
-            return Load(buffer, tuple([function(i) for i in indices]))
+        case Load(buffer, indices, guarded):
+            return Load(buffer, tuple([function(i) for i in indices]), guarded)
     return e
 
 
@@ -68,8 +68,8 @@ def map_block(block: Block, expression: Callable[[Expression], Expression], stor
                 made.append(Declare(name, expression(value)))
             case Assign(name, value):
                 made.append(Assign(name, expression(value)))
-            case Store(buffer, indices, value):
-                made.append(store(Store(buffer, tuple([expression(i) for i in indices]), expression(value))))
+            case Store(buffer, indices, value, guarded):
+                made.append(store(Store(buffer, tuple([expression(i) for i in indices]), expression(value), guarded)))
             case For():
                 grain = None if statement.grain is None else expression(statement.grain)
                 inner = map_block(statement.body, expression, store)

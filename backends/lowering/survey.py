@@ -43,6 +43,7 @@ class Access:
     indices: tuple[Expression, ...]
     weight: float
     varies: list[frozenset[str]]
+    guarded: bool = False
 
     def mentions(self, variable: str) -> bool:
         return any(variable in each for each in self.varies)
@@ -80,7 +81,8 @@ def survey(body: Block) -> Survey:
     def read(expression: Expression, weight: float) -> None:
         for each in inside(expression):
             if isinstance(each, Load):
-                found.loads.append(Access(each.buffer, each.indices, weight, [mentioned(i) for i in each.indices]))
+                varies = [mentioned(i) for i in each.indices]
+                found.loads.append(Access(each.buffer, each.indices, weight, varies, bool(each.guarded)))
                 found.work += weight
             elif isinstance(each, Apply):
                 found.work += weight * each.primitive.cost

@@ -71,12 +71,18 @@ class Updates(Arrays):
     ) -> None:
         """Write the values of one iteration at their place."""
         place = [index for index in indices if not isinstance(index, ArrayRef)]
-        with self.captured() as stores:
-            for value, target in zip(values, targets, strict=True):
-                for index in place:
-                    target = target.at(index)
-                self.copy(value, target)
-        self.within(place, op.types[0], targets[0], stores)
+        arrays = [(value, target) for value, target in zip(values, targets, strict=True) if isinstance(value, ArrayRef)]
+        for value, target in zip(values, targets, strict=True):
+            if not isinstance(value, ArrayRef):
+                guarded = self.guarded(target, place, dims(op.types[0]))
+                self.out.append(Store(target.buffer, target.place(place), value, guarded))
+        if arrays:
+            with self.captured() as stores:
+                for value, target in arrays:
+                    for index in place:
+                        target = target.at(index)
+                    self.copy(value, target)
+            self.within(place, op.types[0], targets[0], stores)
 
     def within(self, indices: Sequence[Expression], type: Type, target: ArrayRef, stores: Sequence[Statement]) -> None:
         """Emit stores, for when the indices are in range of the first axes of an array."""
