@@ -28,7 +28,7 @@ from ..core.program import Instance, Program, instance_of
 from ..core.terms import Block, Failure, Foreign, Operation
 from ..core.types import ArrayType, FunctionType, Named, Scalar, Type, array_of, dims, element, i64
 from .amounts import Amount, Number
-from .costs import FREE, Cost, Runs, cost_of
+from .costs import FREE, Cost, Runs, cost_of, returned
 from .counting import Counting
 from .evaluate import call
 from .in_place import InPlace
@@ -77,14 +77,15 @@ class Symbolic(Language[Atom, Step, Body]):
             self.bound(Known(shape=dims(type)), type, name) for type, name in zip(self.term.binders, names, strict=True)
         ]
         self.data.clear()
-        counted = self.term.interpret(self)(Env(), given)[1].map(Amount.of)
-        amounts = [Amount.of(number) for number in counted.numbers]
+        results, cost = self.term.interpret(self)(Env(), given)
+        cost += returned(self.term, [_amounts(result.shape) for result in results])
+        amounts = [Amount.of(number) for number in cost.numbers]
         taken = {name for amount in amounts for name in amount.names()}
         shown: dict[int, str] = {}
         for number in sorted({number for amount in amounts for number in amount.opaque()}):
             shown[number] = _unused(self.names[number], taken)
             taken.add(shown[number])
-        return counted.map(lambda number: Amount.of(number).named(shown))
+        return cost.map(lambda number: Amount.of(number).named(shown))
 
     def refuse(self, construct: str) -> NoReturn:
         raise Unsupported(f"the cost of {construct} depends on its arguments: count it by az.cost(f)(*arguments)")

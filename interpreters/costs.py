@@ -172,6 +172,17 @@ def _stored(block: Block, first: int, results: Sequence[Shape]) -> Cost:
     return cost
 
 
+def returned(term: Block, results: Sequence[Shape]) -> Cost:
+    """Copies of a program's results that are arguments or constants, or that it gives back twice."""
+    made = sum([len(binding.types) for binding in term.bindings])
+    cost, seen = FREE, set()
+    for atom, shape in zip(term.results, results, strict=True):
+        if rank(atom.type) and (atom in seen or not (isinstance(atom, Variable) and atom.index < made)):
+            cost += Cost(reads=_size(shape), writes=_size(shape), span=1)
+        seen.add(atom)
+    return cost
+
+
 def _copied(args: Sequence[Shape], places: Places) -> Cost:
     """Copies of initial states that a loop overwrites, but whose memory it may not take."""
     overwritten = [k for k, source in enumerate(places.sources) if source == k]

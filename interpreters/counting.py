@@ -15,7 +15,7 @@ import numpy as np
 from ..core.environment import Env
 from ..core.terms import Block, Operation
 from .batches import Code, Step
-from .costs import FREE, Cost, Runs, cost_of
+from .costs import FREE, Cost, Runs, cost_of, returned
 from .evaluate import Evaluate
 from .evaluate_functions import deeply, uses_functions
 from .in_place import InPlace
@@ -35,8 +35,8 @@ class Counting(Evaluate):
 
         def run() -> Cost:
             with np.errstate(all="ignore"):
-                self.term.interpret(self).run(Env(), arguments)
-            return Runs.of(self.frames[0][id(self.term)]).total
+                results = self.term.interpret(self).run(Env(), arguments)
+            return self.frames[0][id(self.term)][0] + returned(self.term, [_shape(result) for result in results])
 
         return deeply(run) if uses_functions(self.term) else run()
 
