@@ -396,8 +396,37 @@ def bounds(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> tuple[Dim, Dim
 
 def index_in_range(index: Dim, size: Dim, extents: Callable[[DimAtom], Dim | None]) -> bool:
     """Whether ``0 <= index < size`` is proved, for loop variables in their range (see :func:`bounds`)."""
-    found = bounds(index, extents)
-    return found is not None and found[0].is_nonnegative() and (size - 1 - found[1]).is_nonnegative()
+    return never_negative(index, extents) and never_negative(size - 1 - index, extents)
+
+
+def never_negative(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> bool:
+    """Whether a dim is proved to be at least zero, for loop variables in their range.
+
+    Variables are replaced by their worst values one by one, inner ones first: those whose extent no other mentions.
+
+    >>> i, j, n = Dim.atom(Opaque(1)), Dim.atom(Opaque(2)), Dim.of("n")
+    >>> extents = {Opaque(1): n, Opaque(2): i}  # for i < n: for j < i
+    >>> never_negative(n - 2 - j, extents.get)
+    True
+    """
+    while not dim.is_nonnegative():
+        found = {atom: extents(atom) for monomial, _ in dim.terms for atom in monomial}
+        variables = {atom: extent for atom, extent in found.items() if extent is not None}
+        inner = [v for v in variables if all(v not in e.atoms() for w, e in variables.items() if w != v)]
+        if not inner:
+            return False
+        variable, worst = inner[0], Dim({})
+        for monomial, c in dim.terms:
+            if variable not in monomial:
+                worst += Dim({monomial: c})
+                continue
+            rest = Dim({tuple(atom for atom in monomial if atom != variable): 1})
+            if len(rest.terms[0][0]) != len(monomial) - 1 or not rest.is_nonnegative():
+                return False
+            if c < 0:
+                worst += (_positive(variables[variable]) - 1) * rest * c
+        dim = worst
+    return True
 
 
 def _positive(extent: Dim) -> Dim:

@@ -184,12 +184,19 @@ class _Checker:
             raise _IllTyped(f"its size is written {dim}, but its extent is {extent.value}")
 
     def solution(self, dim: Dim, value: Dim, number: int) -> Dim | None:
-        """What an opaque size is when a dim that mentions it has a value: ``? + rest`` and ``max(0, ?)`` are solved."""
-        rest = dim - Dim.atom(Opaque(number))
-        if Opaque(number) not in rest.atoms():
-            return value - self.resolved(rest)
-        match dim.terms, value.terms:
-            case (((Compound() as pattern,), 1),), (((Compound() as own,), 1),) if pattern.operator == own.operator:
+        """What an opaque size is when a dim that mentions it has a value: solves ``? + rest`` and ``max(0, ?)``."""
+        held = [(monomial, c) for monomial, c in dim.terms if Opaque(number) in Dim({monomial: c}).atoms()]
+        if len(held) != 1:
+            return None
+        monomial, c = held[0]
+        rest = value - self.resolved(dim - Dim({monomial: c}))
+        match monomial, rest.terms:
+            case (Opaque(),), _ if c in (1, -1):
+                return rest * c
+            case (Compound() as pattern,), (((Compound() as own,), factor),) if (pattern.operator, c) == (
+                own.operator,
+                factor,
+            ):
                 for part, part_value in ((pattern.left, own.left), (pattern.right, own.right)):
                     if Opaque(number) in part.atoms():
                         return self.solution(part, part_value, number)

@@ -56,6 +56,8 @@ class _Counting(Evaluate):
 
         def run(env: Env[Any]) -> Sequence[Any]:
             results: Sequence[Any] = step.run(env)
+            if self.batch:
+                return results  # no iteration: run once for the shape of nothing
             self.note(operation, self._class(operation, [atom.run(env) for atom in atoms], results))
             return results
 

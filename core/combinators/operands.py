@@ -18,7 +18,7 @@ import numpy as np
 
 from .. import trees
 from ..builder import current
-from ..dims import Dim, Opaque, bounds
+from ..dims import Dim, Opaque, never_negative
 from ..expr import Expr, as_expr, is_number, same_size
 from ..graph import Value
 from ..indexing import extents_of
@@ -50,9 +50,8 @@ def extent_of(n: Any) -> Value:
     builder, value = current(), size_value(n)
     if value.literal is not None and value.literal < 0:
         raise ValueError(at_line(f"a size of {value.literal}"))
-    range = bounds(dim_of(value), extents_of(builder))
     known = value.source is not None and value.source.op == "size"
-    if not known and (range is None or not range[0].is_nonnegative()):
+    if not known and not never_negative(dim_of(value), extents_of(builder)):
         builder.origin = user_line()
         test = builder.primitive("less_equal", builder.literal(0, i64), value)
         builder.require(test, Failure("size", "a size of {0}", user_line()), [value])
