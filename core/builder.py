@@ -451,16 +451,29 @@ class _Substitution:
         return [self.value(value) for value in values]
 
     def rebuild(self, nodes: Sequence[Node]) -> None:
-        """Emit the images of these nodes and of all they need; arguments have lower numbers than their users."""
+        """Emit the images of these nodes and of all they need; arguments have lower numbers than their users.
+
+        What bodies need from here comes first, but for those of a ``par``, which keep what was made in them.
+        """
         needed: dict[int, Node] = {}
+        inner: set[int] = set()  # what the bodies bind that are looked into
+        seen: set[int] = set()
         stack = list(nodes)
         while stack:
             node = stack.pop()
             level = self.level(node.free)
-            if level is None or node.effects or node.number in level.memo or node.number in needed:
+            if level is None or node.number in seen or node.number in level.memo:
                 continue
-            needed[node.number] = node
+            seen.add(node.number)
+            if not node.effects and node.free.isdisjoint(inner):
+                needed[node.number] = node
+            elif not inner:
+                continue
             stack.extend([arg.source for arg in node.args if arg.source is not None])
+            for body in node.bodies if node.op != "par" else ():
+                inner.update(numbers(body.binders, body.statements))
+                stack.extend([result.source for result in body.results if result.source is not None])
+                stack.extend(body.statements)
         for number in sorted(needed):
             level = self.level(needed[number].free)
             assert level is not None
@@ -516,31 +529,40 @@ def _alpha_key(binders: tuple[Value, ...], results: tuple[Value, ...]) -> tuple[
             return (numbering[value.source.number], 1 + value.position)
         return (value.number, -1)
 
-    def visit(roots: Sequence[Value]) -> tuple[Any, ...]:
-        stack = [(value.source, False) for value in reversed(roots) if value.source is not None]
-        while stack:
-            node, ready = stack.pop()
-            if node.number in numbering or node.free.isdisjoint(inside):
-                continue
-            if not ready:
-                stack.append((node, True))
-                stack.extend([(arg.source, False) for arg in reversed(node.args) if arg.source is not None])
-                continue
+    def is_outer(body: Body) -> bool:
+        return bool(body.statements) or body.free.isdisjoint(inside)
+
+    def body_key(body: Body) -> tuple[Any, ...] | int:
+        if is_outer(body):
+            return body.number
+        return (tuple([binder.type for binder in body.binders]), tuple(map(reference, body.results)))
+
+    stack: list[tuple[Node, int]] = []
+
+    def push(values: Sequence[Value]) -> None:
+        stack.extend([(value.source, 0) for value in reversed(values) if value.source is not None])
+
+    push(results)
+    while stack:
+        node, stage = stack.pop()
+        if node.number in numbering or node.free.isdisjoint(inside):
+            continue
+        if stage == 0:  # what it needs from outside its bodies, then what is in them, then the node
+            stack.append((node, 1 if node.bodies else 2))
+            push(node.args)
+        elif stage == 1:
+            stack.append((node, 2))
+            for body in node.bodies:
+                if not is_outer(body):
+                    for binder in body.binders:
+                        bound.setdefault(binder.number, -1 - len(bound))
+                        inside.add(binder.number)
+                    push(body.results)
+        else:
             key = (node.op, node.static, tuple(map(reference, node.args)), tuple(map(body_key, node.bodies)))
             numbering[node.number] = len(nodes)
             nodes.append(key)
-        return tuple(map(reference, roots))
-
-    def body_key(body: Body) -> tuple[Any, ...] | int:
-        if body.statements or body.free.isdisjoint(inside):
-            return body.number
-        for binder in body.binders:
-            bound[binder.number] = -1 - len(bound)
-            inside.add(binder.number)
-        return (tuple(binder.type for binder in body.binders), visit(body.results))
-
-    roots = visit(results)
-    return (tuple(binder.type for binder in binders), roots, tuple(nodes))
+    return (tuple([binder.type for binder in binders]), tuple(map(reference, results)), tuple(nodes))
 
 
 # The current builder

@@ -12,6 +12,7 @@ long as memory allows.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import heappop, heappush
 
 from . import terms
 from .dims import Dim, DimAtom, Opaque
@@ -72,10 +73,6 @@ class _Layout:
 
     def run(self) -> None:
         self._collect()
-        for regions in self.homes.values():
-            if len(regions) > 1:
-                inside = [r for r in regions if r.parent is not None and r.parent.nearest(regions) is not None]
-                regions.difference_update(inside)
         self._order()
 
     def _is_captured(self, value: Value) -> bool:
@@ -83,35 +80,46 @@ class _Layout:
         return bool(value.free) and value.free.isdisjoint(self._all_bound)
 
     def _collect(self) -> None:
-        """Find all scopes that want a node, each the outermost for some use."""
-        self._all_bound = set(self.root.bound)
-        seen: set[tuple[int, int]] = set()
-        stack: list[tuple[Node, _Region]] = []
-        regions = [self.root]
-        while regions or stack:
-            if stack:
-                node, region = stack.pop()
-                home = _risen(node, region)
-                if (node.number, id(home)) in seen:
-                    continue
-                seen.add((node.number, id(home)))
-                self.homes.setdefault(node.number, set()).add(home)
-                self._push(node.args, home, stack)
-                for k in range(len(node.bodies)):
-                    inner = home.enter(node, k)
-                    self._all_bound.update(inner.bound)
-                    regions.append(inner)
-                continue
-            region = regions.pop()
-            stack.extend((statement, region) for statement in region.body.statements)
-            self._push(region.body.results, region, stack)
+        """Find all scopes that want a node, and keep the outermost ones.
 
-    def _push(self, values: Sequence[Value], region: _Region, stack: list[tuple[Node, _Region]]) -> None:
+        Users come before what they use, for these have lower numbers: so all scopes that want a node are known before
+        it is entered.
+        """
+        self._all_bound = set(self.root.bound)
+        self._wanted: dict[int, Node] = {}
+        self._heap: list[int] = []
+        self._enter(self.root)
+        while self._heap:
+            number = -heappop(self._heap)
+            node, homes = self._wanted.pop(number), self.homes[number]
+            if len(homes) > 1:
+                inside = [r for r in homes if r.parent is not None and r.parent.nearest(homes) is not None]
+                homes.difference_update(inside)
+            for home in homes:
+                self._push(node.args, home)
+                for k in range(len(node.bodies)):
+                    self._enter(home.enter(node, k))
+
+    def _enter(self, region: _Region) -> None:
+        self._all_bound.update(region.bound)
+        for statement in region.body.statements:
+            self._want(statement, region)
+        self._push(region.body.results, region)
+
+    def _push(self, values: Sequence[Value], region: _Region) -> None:
         for value in values:
             if self._is_captured(value):
                 self.captured.setdefault(value.number, value)
             elif value.source is not None:
-                stack.append((value.source, region))
+                self._want(value.source, region)
+
+    def _want(self, node: Node, region: _Region) -> None:
+        homes = self.homes.get(node.number)
+        if homes is None:
+            homes = self.homes[node.number] = set()
+            self._wanted[node.number] = node
+            heappush(self._heap, -node.number)
+        homes.add(_risen(node, region))
 
     def _home(self, node: Node, region: _Region) -> _Region:
         home = region.nearest(self.homes[node.number])
