@@ -25,6 +25,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from . import trees
 from .annotations import Declared, Parameter, read_annotation, read_parameters
 from .builder import Builder, building, current
@@ -114,6 +116,8 @@ def shown(x: Any) -> str:
         return str(x.type)
     if isinstance(x, tuple | list) and x:
         return f"({', '.join(map(shown, x))}{',' if len(x) == 1 else ''})"
+    if isinstance(x, np.ndarray):
+        return f"an array of {x.dtype} with shape {x.shape}"
     return f"{x!r}" if isinstance(x, bool | int | float | str) else f"a value of type {type(x).__name__}"
 
 
