@@ -269,9 +269,12 @@ class _Distribute(Embed):
         return _Operation(emit, _free(extent, body), body.free, loops=True, heavy=body.heavy)
 
     def reduce(self, extent: Any, neutrals: Sequence[Any], element: Any, operator: Any) -> Any:
-        cuts = element.cuts(reduction=True)
+        inside = element.cuts(reduction=True)
+        # Any other operator than one primitive combines in order, which leaves nothing to compute side by side.
+        ordered = sorted({*inside, *element.heavy_parts()}) if len(operator.bindings) > 1 else inside
 
         def emit(env: Any) -> Sequence[Value]:
+            cuts = inside if len(self.builder.scopes) > 1 else ordered
             length = extent(env)
             at = _Distributed(self.builder, env, length, element, cuts) if cuts else lambda i: element(env, [i])
             units = [neutral(env) for neutral in neutrals]
