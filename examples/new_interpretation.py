@@ -8,11 +8,12 @@ intervals``, where the environment is a tuple whose last entry is what De Bruijn
 comes for free. Since a gradient is a program too, its bounds tell how fast a function can grow.
 
 (To stay short: the ends are rounded to nearest, not outwards; infinities may come out, but arguments are numbers;
-arrays are not empty.)
+arrays are not empty; the number of steps of a loop is known, and that of a `while` bounded. Functions and data as
+values have no meaning here: the methods that are not defined refuse them, with the line where they were written.)
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,6 +106,8 @@ def unknown(dtype: np.dtype[Any]) -> Interval:
 
 # The interpretation
 
+LONGEST = 1000  # steps of a while
+
 Environment = tuple[Interval, ...]
 Atom = Callable[[Environment], Interval]
 Operation = Callable[[Environment], Sequence[Interval]]
@@ -186,6 +189,68 @@ class Bounds(az.Language[Atom, Operation, Block]):
             for i in counting(extent(env)):
                 total = operator(env, [*total, *element(env, [i])])
             return total
+
+        return run
+
+    def scan(self, dim: Any, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
+        def run(env: Environment) -> Sequence[Interval]:
+            totals = [[neutral(env) for neutral in neutrals]]
+            for i in counting(extent(env)):
+                totals.append(operator(env, [*totals[-1], *element(env, [i])]))
+            return [*map(stack, zip(*totals[1:], strict=True))]
+
+        return run
+
+    def histogram(
+        self, dim: Any, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block
+    ) -> Operation:
+        def run(env: Environment) -> Sequence[Interval]:
+            totals = [[neutral(env) for neutral in neutrals] for _ in counting(bins(env))]
+            for i in counting(extent(env)):
+                bin, *values = element(env, [i])
+                for k in range(max(0, bin.low), min(bin.high + 1, len(totals))):
+                    with_it = operator(env, [*totals[k], *values])
+                    totals[k] = with_it if bin.exact else [hull(a, b) for a, b in zip(totals[k], with_it, strict=True)]
+            return [*map(stack, zip(*totals, strict=True))]
+
+        return run
+
+    def scatter(self, unique: bool, extents: Sequence[Atom], destinations: Sequence[Atom], element: Block) -> Operation:
+        def run(env: Environment) -> Sequence[Interval]:
+            written = [Interval(np.array(x.low), np.array(x.high)) for x in [array(env) for array in destinations]]
+            for i in np.ndindex(*[len([*counting(extent(env))]) for extent in extents]):
+                results = element(env, [exactly(np.int64(k)) for k in i])
+                indices, values = results[: -len(written)], results[-len(written) :]
+                places = tuple([slice(max(0, k.low), max(0, k.high + 1)) for k in indices])
+                for x, value in zip(written, values, strict=True):
+                    sure = all(k.exact for k in indices)
+                    x.low[places] = value.low if sure else np.minimum(x.low[places], value.low)
+                    x.high[places] = value.high if sure else np.maximum(x.high[places], value.high)
+            return written
+
+        return run
+
+    def argsort(self, array: Atom) -> Operation:
+        def run(env: Environment) -> Sequence[Interval]:
+            x = array(env)
+            if x.exact:
+                return [exactly(np.argsort(x.low, kind="stable"))]
+            return [Interval(np.zeros(len(x.low), np.int64), np.full(len(x.low), len(x.low) - 1))]
+
+        return run
+
+    def while_loop(self, initials: Sequence[Atom], test: Block, body: Block) -> Operation:
+        def run(env: Environment) -> Sequence[Interval]:
+            state, final = [*[initial(env) for initial in initials], exactly(np.int64(0))], None
+            for _ in range(LONGEST):
+                (goes_on,) = test(env, state[:-1])
+                if not (goes_on.exact and goes_on.low):  # it may stop here
+                    final = state if final is None else [hull(a, b) for a, b in zip(final, state, strict=True)]
+                if goes_on.exact and not goes_on.low:
+                    return final
+                with nullcontext() if final is None else self.perhaps():
+                    state = [*body(env, state[:-1]), exactly(state[-1].low + 1)]
+            raise ValueError(f"a while that may take more than {LONGEST} steps")
 
         return run
 
