@@ -12,6 +12,7 @@ from ..loops_walk import expressions, inside
 from . import nests
 from .context import ArrayRef, Context, Destinations, Environment, Operand
 from .private import private_accumulators
+from .requirements import requirements
 from .rewriting import map_block
 
 
@@ -91,6 +92,10 @@ class Arrays(Context):
         self, loops: list[nests.Loop], body: Block, temporaries: set[str], allocations: Sequence[Statement] = ()
     ) -> dict[str, tuple[int, ...]]:
         """Arrange a nest's loops; the layouts that its temporaries got."""
+        required = requirements(self, loops, body)
+        if required is not None:
+            self.out.extend(required)
+            return {}
         parallel = self.inside == 0
         temporaries = temporaries - _loaded(body)
         found = nests.Nest(loops, body, temporaries, self.reductions, parallel, self.target, self.fresh)
