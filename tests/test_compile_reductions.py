@@ -437,7 +437,7 @@ def test_heavy_elements_are_stored_once() -> None:
 
 
 def test_heavy_elements_of_any_operator_are_stored() -> None:
-    """The first place of a largest value, whose elements are computed side by side before they are compared in order."""
+    """The first place of a largest value, whose elements are computed side by side and then compared in order."""
 
     @az.program
     def program(x: az.Array[az.f64, "n"]):  # type: ignore[no-untyped-def]
