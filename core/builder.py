@@ -22,13 +22,13 @@ from contextvars import ContextVar
 from typing import Any
 
 from . import terms
-from .dims import Dim, arithmetic
+from .dims import Dim, Opaque, arithmetic
 from .graph import NONE, PARTIAL, REQUIREMENT, Body, Node, Value, numbers, union
 from .primitive import PRIMITIVES, Primitive
 from .source import at_line
 from .terms import NOWHERE, Failure, Origin
 from .type_rules import binder_types, result_types
-from .types import Accumulator, Scalar, Type, dims, i64, rank
+from .types import Accumulator, ArrayType, Scalar, Type, dims, i64, rank
 
 # The constructs whose requirements become statements of their own, and where their extents begin.
 _CHECKED = {"generate": 0, "reduce": 0, "scan": 0, "histogram": 1, "scatter": 0, "cond": 0}
@@ -196,6 +196,7 @@ class Builder:
         node = Node()
         node.op, node.static, node.args, node.bodies, node.effects = op, static, args, bodies, effects
         node.free = union([anchor, *[arg.free for arg in args], *[body.free for body in bodies]])
+        node.sizes = self._sizes_in(types)
         node.number, node.origin = self._next(), self.origin
         free = node.free | {node.number} if effects else node.free
         node.results = tuple([Value(self._next(), type, free, node, k) for k, type in enumerate(types)])
@@ -207,6 +208,13 @@ class Builder:
                     value.dim = dims(args[0].type)[static[0]]
                 self._by_dim[_dim(value)] = value
         return node
+
+    def _sizes_in(self, types: Sequence[Type]) -> tuple[Value, ...]:
+        """The computed integers that types mention: they must be known where a value of such a type is."""
+        sizes = [dim for type in types if isinstance(type, ArrayType) for dim in type.dims if not dim.is_static()]
+        atoms = {atom for dim in sizes for atom in dim.atoms() if isinstance(atom, Opaque)}
+        values = [self._by_dim.get(Dim.atom(atom)) for atom in sorted(atoms, key=lambda atom: atom.number)]
+        return tuple([value for value in values if value is not None and value.source is not None])
 
     def _fold_dim(self, primitive: Primitive, args: tuple[Value, ...]) -> Value | None:
         """Integer arithmetic on static dims is a static dim."""

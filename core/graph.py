@@ -65,13 +65,14 @@ class Value:
 class Node:
     """An operation in the graph."""
 
-    __slots__ = ("args", "bodies", "effects", "free", "number", "op", "origin", "partial", "results", "static")
+    __slots__ = ("args", "bodies", "effects", "free", "number", "op", "origin", "partial", "results", "sizes", "static")
 
     op: str
     static: tuple[Any, ...]
     args: tuple[Value, ...]
     bodies: tuple[Body, ...]
     results: tuple[Value, ...]
+    sizes: tuple[Value, ...]  # computed integers that the types of the results mention
     free: frozenset[int]
     effects: frozenset[int]
     number: int

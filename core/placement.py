@@ -97,6 +97,7 @@ class _Layout:
                 homes.difference_update(inside)
             for home in homes:
                 self._push(node.args, home)
+                self._push(node.sizes, home)
                 for k in range(len(node.bodies)):
                     self._enter(home.enter(node, k))
 
@@ -153,6 +154,7 @@ class _Layout:
                 push(body.results, inner)
                 stack.extend((statement, inner, False) for statement in reversed(body.statements))
             push(node.args, home)
+            push(node.sizes, home)
 
 
 def to_block(
