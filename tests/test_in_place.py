@@ -7,9 +7,11 @@ import pytest
 from adze.core.builder import Builder, build
 from adze.core.graph import Value
 from adze.core.placement import to_block
-from adze.core.terms import Block, Operation
+from adze.core.terms import NOWHERE, Block, Failure, Operation
 from adze.core.types import ArrayType, bool_, f64, i64
+from adze.interpreters.check import check
 from adze.interpreters.in_place import InPlace, Places
+from adze.interpreters.reads_first import reads_first
 
 
 class Program:
@@ -208,3 +210,39 @@ def test_an_operation_that_stands_twice_takes_only_what_it_may_take_at_both_plac
     whole = InPlace(Block(block.binders, (cond,), (), block.names))
     assert whole.of(write).taken == (True,)
     assert InPlace(shared).of(write).taken == (False,)
+
+
+def test_reads_go_before_writes() -> None:
+    """Two elements change places: both are read before one is written, and both updates are in place."""
+    with build() as b:
+        n, i, j = (b.variable(i64, name) for name in "nij")
+        a = b.array([n], lambda _: b.literal(1.0, f64))
+        once = b.scatter(True, [], [a], lambda: [i, b.index(a, [j])])[0]
+        twice = b.scatter(True, [], [once], lambda: [j, b.index(a, [i])])[0]
+        (total,) = b.loop(n, [twice], lambda k, s: [b.scatter(True, [], [s], lambda: [k, b.index(a, [k])])[0]])
+        block, _ = to_block([n, i, j], [twice])
+        other, _ = to_block([n, i, j], [total])
+    assert [operation.op for operation in block.bindings] == ["generate", "index", "scatter", "index", "scatter"]
+    ordered = reads_first(block)
+    assert [operation.op for operation in ordered.bindings] == ["generate", "index", "index", "scatter", "scatter"]
+    check(ordered)
+    places = InPlace(ordered)
+    assert [places.of(operation).taken for operation in operations(ordered, "scatter")] == [(True,), (True,)]
+    check(reads_first(other))
+    assert reads_first(ordered) == ordered
+
+
+def test_statements_stay_in_order() -> None:
+    with build() as b:
+        n, i = b.variable(i64, "n"), b.variable(i64, "i")
+        a = b.array([n], lambda _: b.literal(1.0, f64))
+        failure = Failure("index", "no", NOWHERE)
+        put = b.scatter(True, [], [a], lambda: [i, b.literal(2.0, f64)])[0]
+        b.require(b.primitive("less", b.index(put, [i]), b.literal(3.0, f64)), failure, [i])
+        b.require(b.primitive("less", b.index(a, [i]), b.literal(3.0, f64)), failure, [n])
+        block, _ = to_block([n, i], [put], b.scopes[0].statements)
+    ordered = reads_first(block)
+    check(ordered)
+    requires = [operation.args[1:] for operation in ordered.bindings if operation.op == "require"]
+    assert len(requires) == 2
+    assert InPlace(ordered).of(operations(ordered, "scatter")[0]).taken == (True,)
