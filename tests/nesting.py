@@ -131,7 +131,7 @@ def _(f: Addition, x: Any) -> Any:
     return az.scan(f, 0.0, x)
 
 
-@outer("histogram", lambda x: np.bincount(np.arange(x.size) % 3, x, minlength=3))
+@outer("histogram", lambda x: np.array([x[k::3].sum() for k in range(3)]))
 def _(f: Addition, x: Any) -> Any:
     return az.histogram(f, 0.0, 3, az.iota(az.size(x)) % 3, x)
 

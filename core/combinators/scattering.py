@@ -117,6 +117,7 @@ def scatter(destination: Any, indices: Any, values: Any, unique: bool = True, mo
     for x in arrays:
         if x.ndim < len(places):
             raise TypeError(at_line(f"scatter: {len(places)} indices into a destination of type {x.type}"))
+    builder.origin = user_line()
     arrays = [_with_sizes(x, first, len(places)) for x in arrays]
     if mode == "error":
         for k, place in enumerate(places):
