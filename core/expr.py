@@ -257,7 +257,7 @@ class Expr(ArrayMethods):
         raise self._refuse("the elements, as a NumPy array,", "use az.generate to make an array of expressions")
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        raise TypeError(at_line(f"an expression of type {self.type} cannot be changed; make a new one with az.where"))
+        raise TypeError(at_line(f"an expression of type {self.type} cannot be changed; make a new one with az.update"))
 
     def __contains__(self, item: Any) -> bool:
         raise self._refuse("'in'", "use az.any(x == value)")
