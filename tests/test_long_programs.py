@@ -1,0 +1,195 @@
+"""Long programs: nothing recurses over the length of a program, and everything takes time in proportion to it.
+
+A program of n bindings is built, simplified, printed, checked, evaluated, differentiated and compiled, with uses that
+are near (each binding uses the two before it) and far (each uses two that are drawn at random). Growth is measured
+in processor time, from a size to its fivefold, with a generous limit: time in proportion to the square would make it
+twenty-five times as much.
+"""
+
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adze as az
+
+KINDS = ("near", "far")
+FIVEFOLD = 8.0  # the most that five times the length may take
+
+
+def combine(k: int, a: Any, b: Any) -> Any:
+    """One binding of two operations, on expressions or numbers."""
+    return (a - b) * 0.75 if k % 3 else (a + b) * 0.5
+
+
+def straight_line(kind: str, length: int, x: Any, y: Any) -> Any:
+    """About ``length`` operations on two values."""
+    draw = random.Random(length)
+    values = [x, y]
+    for k in range(length // 2):
+        pair = values[-2:] if kind == "near" else [draw.choice(values), draw.choice(values)]
+        values.append(combine(k, *pair))
+    if kind == "near":
+        return values[-1]
+    while len(values) > 1:  # all of them are needed
+        values = [
+            combine(0, *values[k : k + 2]) if k + 1 < len(values) else values[k] for k in range(0, len(values), 2)
+        ]
+    return values[0]
+
+
+def program(kind: str, length: int) -> az.Program:
+    @az.program
+    def long(x: az.f64, y: az.f64) -> az.f64:
+        return straight_line(kind, length, x, y)
+
+    return long
+
+
+def through_everything(kind: str, length: int) -> None:
+    f = program(kind, length)
+    term = f.at().term
+    assert term.count() >= 0.9 * length
+    simplified = az.simplify(term)
+    assert simplified.count() >= 0.5 * length
+    az.check(simplified)
+    assert az.pretty(term).count("\n") > 10
+    wanted = straight_line(kind, length, np.float64(1.5), np.float64(-0.25))
+    assert az.evaluate(f)(1.5, -0.25) == wanted
+    np.testing.assert_allclose(az.compile(f)(1.5, -0.25), wanted, rtol=1e-9, atol=1e-12)
+    gradient = az.grad(f)
+    _, tangent = az.evaluate(az.jvp(f))(1.5, -0.25, 1.0, 0.0)
+    np.testing.assert_allclose(az.evaluate(gradient)(1.5, -0.25), tangent, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_more_bindings_than_the_stack_is_deep(kind: str) -> None:
+    through_everything(kind, 1_500)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_hundred_thousand_bindings(kind: str) -> None:
+    through_everything(kind, 100_000)
+
+
+# Growth
+
+STAGES: dict[str, Callable[[az.Program], Any]] = {
+    "build": lambda f: f.at().term,
+    "simplify": lambda f: az.simplify(f.at().term),
+    "check": lambda f: az.check(f.at().term),
+    "pretty": lambda f: az.pretty(f.at().term),
+    "evaluate": lambda f: az.evaluate(f)(1.5, -0.25),
+    "grad": lambda f: az.grad(f).at().term,
+    "jvp": lambda f: az.jvp(f).at().term,
+    "compile": lambda f: az.compile(f)(1.5, -0.25),
+}
+
+
+def seconds(stage: str, kind: str, length: int, repeats: int) -> float:
+    """The least processor time of a stage, without the stages before it."""
+    times = []
+    for _ in range(repeats):
+        f = program(kind, length)
+        if stage != "build":
+            assert f.at().term.count()
+        started = time.process_time()
+        STAGES[stage](f)
+        times.append(time.process_time() - started)
+    return min(times)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("stage", STAGES)
+def test_time_grows_with_the_length(stage: str, kind: str) -> None:
+    long = seconds(stage, kind, 100_000, 1)
+    assert long < FIVEFOLD * seconds(stage, kind, 20_000, 2)
+
+
+# Chains of constructs
+
+
+def conds(length: int) -> az.Program:
+    """Each cond is used by the test and by both branches of the next."""
+
+    @az.program
+    def f(x: az.f64) -> az.f64:
+        for k in range(length):
+            x = az.cond(x > k, lambda x=x: x * 0.5, lambda x=x: x + 1.0)
+        return x
+
+    return f
+
+
+def branches(length: int) -> az.Program:
+    """One expression is used in a branch of each cond, and nowhere else."""
+
+    @az.program
+    def f(x: az.f64) -> az.f64:
+        s = x
+        for k in range(length):
+            s = az.cond(s > k, lambda s=s: s - az.tanh(x), lambda s=s: s + 1.0)
+        return s
+
+    return f
+
+
+def captured(length: int) -> az.Program:
+    """Each binding is captured by the loop of the next, inside a loop."""
+
+    @az.program
+    def f(x: az.f64) -> az.f64:
+        def row(i: az.Expr) -> az.Expr:
+            s = x + i
+            for _ in range(length):
+                s = az.fori_loop(0, 2, lambda j, t, s=s: (t + s) * 0.5, 1.0)
+            return s
+
+        return az.sum(az.generate(3, row))
+
+    return f
+
+
+def loops(length: int) -> az.Program:
+    @az.program
+    def f(x: az.f64) -> az.f64:
+        for _ in range(length):
+            x = az.fori_loop(0, 2, lambda i, t: t * 0.5 + i, x)
+        return x
+
+    return f
+
+
+def arrays(length: int) -> az.Program:
+    """Arrays that are all computed in the loop of the last one."""
+
+    @az.program
+    def f(x: az.f64) -> az.f64:
+        a = az.full(4, x)
+        for k in range(length):
+            a = az.tanh(a) if k % 2 else a * 0.5 + a
+        return az.sum(a)
+
+    return f
+
+
+CHAINS = [conds, branches, captured, loops, arrays]
+
+
+@pytest.mark.parametrize("chain", CHAINS, ids=lambda chain: chain.__name__)
+def test_chains_of_constructs(chain: Callable[[int], az.Program]) -> None:
+    """Longer than Python's stack is deep."""
+    f = chain(1100)
+    simplified = az.simplify(f.at().term)
+    assert simplified.count() > 0
+    assert np.isfinite(az.evaluate(f)(0.5))
+
+
+def test_chains_end_up_in_one_loop() -> None:
+    simplified = az.simplify(arrays(1100).at().term)
+    assert [operation.op for operation in simplified.bindings if operation.blocks] == ["reduce"]
