@@ -8,6 +8,7 @@ schedule* (threads, runs): bit for bit, by ``same_bits``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,11 +37,12 @@ class Magnitudes(Evaluate):
 
         def run(env: Env[Any]) -> Sequence[Any]:
             (result,) = step.run(env)
-            if np.asarray(result).dtype.kind == "f":
-                if np.isfinite(result):
-                    self.largest = max(self.largest, abs(float(result)))
-                elif np.isinf(result) and all(np.all(np.isfinite(arg.run(env))) for arg in args):
-                    self.overflowed = True
+            values = np.asarray(result)
+            if values.dtype.kind == "f":
+                finite = np.isfinite(values)
+                self.largest = max(self.largest, float(np.max(np.abs(values), where=finite, initial=0.0)))
+                exact = [np.isfinite(arg.run(env)) for arg in args]
+                self.overflowed |= bool(np.any(functools.reduce(np.logical_and, exact, np.isinf(values))))
             return (result,)
 
         return type(step)(run, step.effects, step.applies)
