@@ -24,6 +24,7 @@ from adze.interpreters.evaluate import Evaluate
 
 CLASSES = ("empty", "one", "odd")
 BRANCHES = ("then", "else")
+_MARKS = {"empty": "0", "one": "1", "odd": "3", "then": "t", "else": "e"}
 
 # Where the numbers of iterations stand among the arguments of a construct.
 _EXTENTS: dict[str, Callable[[tuple[Any, ...]], slice]] = {
@@ -98,11 +99,13 @@ class Cells:
             self.seen.update([(operation.op, inner.op, found) for inner in block.bindings])
 
     def table(self, outer: Sequence[str], inner: Sequence[str]) -> str:
-        """The table as text: a row an outer construct, a letter for each class that was reached."""
+        """The table as text: a row an outer construct, a mark for each class that was reached."""
         width = max(map(len, outer))
         lines = [" " * width + "  " + " ".join(f"{name:>9}" for name in inner)]
         for row in outer:
-            marks = ["".join(c[0] if (row, name, c) in self.seen else "." for c in classes_of(row)) for name in inner]
+            marks = [
+                "".join(_MARKS[c] if (row, name, c) in self.seen else "." for c in classes_of(row)) for name in inner
+            ]
             lines.append(f"{row:{width}}  " + " ".join(f"{mark:>9}" for mark in marks))
         return "\n".join(lines)
 

@@ -28,7 +28,7 @@ def test_every_construct_inside_every_other_one(outside: str, inside: str) -> No
 
 
 def test_no_cell_of_the_table_is_empty() -> None:
-    """``pytest -s`` shows the table: a row an outer construct, a letter for each class of how often it ran."""
+    """``pytest -s`` shows the table: a row an outer construct, a mark for each class of how often it ran."""
     cells = Cells()
     for outside in OUTER:
         for inside in INNER:
