@@ -238,9 +238,25 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
         last = self.apply("subtract", extent, ONE)
         return self.let("index", self.apply("maximum", self.apply("minimum", index, last), ZERO))
 
+    def know_extents(self, block: terms.Block, env: Environment, inside: int = 0) -> None:
+        """Note the sizes that loops in a block have from integers around it, ``inside`` values away."""
+        inside += len(block.binders)
+        for binding in block.bindings:
+            match binding.static, binding.args:
+                case (Dim() as size, *_), (terms.Variable(index), *_) if index >= inside:
+                    extent = env.get(index - inside)
+                    assert not isinstance(extent, ArrayRef)
+                    self.know(size, extent)
+            for inner in binding.blocks:
+                self.know_extents(inner, env, inside)
+            inside += len(binding.types)
+
     def cond(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
         """A selection where both branches are cheap scalars; else statements, arrays going to destinations."""
         test = self.scalar(env, op.args[0])
+        if not all(dim.is_static() for type in op.types for dim in dims(type)):
+            for block in op.blocks:
+                self.know_extents(block, env)
         kept = self.places.of(op).taken or (False,) * len(op.types)
         places = [
             (destination or self.allocate("chosen", type)) if rank(type) and not keep else None
