@@ -89,6 +89,12 @@ def test_links_in_documents_lead_somewhere() -> None:
             assert target.startswith("https://") or (document.parent / target).exists(), f"{document.name}: {target}"
 
 
+def test_the_manual_names_everything_that_is_public() -> None:
+    manual = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")
+    code = " ".join(re.findall(r"```.*?```|`[^`]+`", manual, re.DOTALL))
+    assert [name for name in az.__all__ if not re.search(rf"\b{name}\b", code)] == []
+
+
 def test_the_readme_shows_what_its_script_prints() -> None:
     readme = example("readme")
     if UPDATE:
