@@ -110,7 +110,7 @@ with install_import_hook(["adze.core.combinators", "adze.core.primitive", "adze.
     from .core.expr import Expr
     from .core.functions import fix, function, par
     from .core.gamma import digamma, lgamma
-    from .core.language import Binding, Language
+    from .core.language import Binding, Language, Unsupported
     from .core.primitive import Conversion, Expansion, Instructions, Libm, Primitive, primitive
     from .core.primitives import abs_ as abs
     from .core.primitives import (
@@ -207,6 +207,7 @@ __all__ = [
     "Primitive",
     "Program",
     "Reify",
+    "Unsupported",
     "Window",
     "abs",
     "acos",

@@ -435,17 +435,21 @@ SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1e-300, -1e-300, 1e30, 5e-324)
 
 
 @st.composite
-def argument_lists(draw: Any, special: bool = False) -> tuple[Any, ...]:
+def argument_lists(draw: Any, special: bool = False, empty: bool = False) -> tuple[Any, ...]:
     """Arguments of the parameters of every random program: quarters, and places in x.
 
-    With ``special`` some numbers are zeros of both signs, infinities, NaN, tiny or large.
+    With ``special`` some numbers are zeros of both signs, infinities, NaN, tiny or large; with ``empty`` arrays have
+    no element, or one.
     """
     numbers = st.one_of(quarters, st.sampled_from(SPECIAL)) if special else quarters
-    n, m, p = draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(0, 3))
+    if empty:
+        n, m, p = draw(st.integers(0, 1)), draw(st.integers(0, 1)), 0
+    else:
+        n, m, p = draw(st.integers(1, 4)), draw(st.integers(1, 3)), draw(st.integers(0, 3))
 
     def array(*shape: int) -> Any:
         count = int(np.prod(shape))
         return np.array(draw(st.lists(numbers, min_size=count, max_size=count))).reshape(shape)
 
-    places = np.array(draw(st.lists(st.integers(0, n - 1), min_size=p, max_size=p)), np.int64)
+    places = np.array(draw(st.lists(st.integers(0, max(n - 1, 0)), min_size=p, max_size=p)), np.int64)
     return array(n), array(n), array(n, m), array(m, n), draw(numbers), draw(numbers), places

@@ -10,6 +10,8 @@ from agreement import everywhere, exact, rounded
 from hypothesis import given, settings
 from random_programs import argument_lists, made, program_texts
 
+import adze as az
+
 SWEEP = 300
 
 
@@ -26,6 +28,20 @@ def test_smooth_programs_agree_to_rounding(text: str, arguments: tuple[Any, ...]
 @given(program_texts(polynomial=True, depth=3), argument_lists(special=True))
 def test_infinities_and_nan_come_out_in_the_same_places(text: str, arguments: tuple[Any, ...]) -> None:
     everywhere(made(text), arguments, rounded)
+
+
+@given(program_texts(polynomial=True, depth=3), argument_lists(empty=True))
+def test_empty_arrays_give_the_same_or_fail_in_the_same_way(text: str, arguments: tuple[Any, ...]) -> None:
+    """Reading an element of nothing is an error everywhere, with the same message."""
+    program = made(text)
+    try:
+        az.evaluate(program)(*arguments)
+    except (IndexError, ValueError) as failure:
+        for run in (az.evaluate(program, vectorize=False), az.compile(program)):
+            with pytest.raises(type(failure)):
+                run(*arguments)
+    else:
+        everywhere(program, arguments, exact)
 
 
 @pytest.mark.slow
