@@ -229,6 +229,7 @@ class Data:
     def as_typed(self, type: Type, what: str) -> Value:
         """This value as a constant of a type."""
         builder = current()
+        builder.origin = user_line()
 
         def construct(named: Named, variant: str, parts: Sequence[Value]) -> Value:
             return builder.emit("construct", (named, variant), parts)[0]

@@ -44,6 +44,7 @@ from .types import ArrayType, FunctionType, Scalar, TupleType, Type, dims, eleme
 def wrapped(value: Value, builder: Builder) -> Any:
     """What users see of a value: an expression; a tuple that is one value is a tuple of expressions."""
     if isinstance(value.type, TupleType):
+        builder.origin = user_line()
         items = range(len(value.type.items))
         return tuple([wrapped(builder.emit("project", (k,), [value])[0], builder) for k in items])
     return Expr(value, builder)

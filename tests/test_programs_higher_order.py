@@ -1,0 +1,121 @@
+"""The programs of the higher-order fragment, in every interpretation that has a meaning for them."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from agreement import exact
+from programs.case import Case
+from programs.functions import HIGHER_ORDER
+
+import adze as az
+from adze.core import trees
+from adze.core.arguments import convert
+from adze.core.language import Unsupported
+from adze.core.program import Instance
+from adze.core.terms import Block, Origin
+from adze.interpreters.evaluate import evaluate_block
+
+cases = pytest.mark.parametrize("case", HIGHER_ORDER, ids=lambda case: case.name)
+FRAGMENT = {
+    "function": "a function as a value",
+    "fix": "fix",
+    "apply": "the application of a function that is a value",
+    "pack": "a tuple as one value",
+    "project": "a tuple as one value",
+    "construct": "a value of a declared type",
+    "case": "case",
+}
+
+
+def instance(case: Case, arguments: Any) -> Instance:
+    return case.program.instance_for(case.program.bind(arguments, {}))
+
+
+def constructs(block: Block) -> set[str]:
+    inside = [constructs(inner) for operation in block.bindings for inner in operation.blocks]
+    return {operation.op for operation in block.bindings}.union(*inside)
+
+
+def test_there_are_enough_programs() -> None:
+    found = set().union(*(constructs(instance(case, case.arguments[0]).term) for case in HIGHER_ORDER))
+    assert len(HIGHER_ORDER) >= 25 and found >= {*FRAGMENT, "par", "cond", "loop", "while", "generate", "reduce"}
+
+
+@pytest.mark.parametrize("vectorize", [True, False], ids=["at-once", "in-python"])
+@cases
+def test_programs(case: Case, vectorize: bool) -> None:
+    for arguments in case.arguments:
+        exact(az.evaluate(case.program, vectorize=vectorize)(*arguments), case.numpy(*arguments))
+
+
+@cases
+def test_simplified_programs(case: Case) -> None:
+    """They are well typed before and after, and mean the same; simplifying again changes nothing."""
+    for arguments in case.arguments:
+        made = instance(case, arguments)
+        az.check(made.term)
+        simplified = az.simplify(made.term)
+        az.check(simplified)
+        assert az.simplify(simplified) == simplified
+        values, sizes = convert(made, case.program.leaves(arguments))
+        exact(trees.unflatten(made.outputs, evaluate_block(simplified, values, sizes)), case.numpy(*arguments))
+
+
+@cases
+def test_reify_is_the_identity(case: Case) -> None:
+    term = instance(case, case.arguments[0]).term
+    assert term.interpret(az.Reify()) == term
+
+
+def origins(block: Block) -> list[Origin]:
+    inside = [origins(inner) for operation in block.bindings for inner in operation.blocks]
+    return [operation.origin for operation in block.bindings] + [origin for found in inside for origin in found]
+
+
+@cases
+def test_every_operation_knows_its_line(case: Case) -> None:
+    found = origins(instance(case, case.arguments[0]).term)
+    assert all("/programs/" in origin.file and origin.line for origin in found)
+
+
+@pytest.mark.parametrize("style", ["surface", "loops", "de-bruijn"])
+@pytest.mark.parametrize("simplified", [False, True])
+@cases
+def test_printing(case: Case, simplified: bool, style: str) -> None:
+    made = instance(case, case.arguments[0])
+    text = az.pretty(made, simplified=simplified, style=style)
+    assert text == az.pretty(made, simplified=simplified, style=style)
+    assert style == "de-bruijn" or (text.startswith(f"def {case.name}(") and "return " in text)
+
+
+@cases
+def test_costs(case: Case) -> None:
+    """By running, and the same each time; what works at all takes time."""
+    for arguments in case.arguments:
+        counted = az.cost(case.program)(*arguments)
+        assert all(number >= 0 for number in counted.numbers)
+        assert counted.span > 0 or not counted.operations + counted.reads + counted.writes
+        assert counted == az.cost(case.program)(*arguments)
+
+
+def test_the_span_of_a_fork() -> None:
+    """Halving an array forks to the depth of its logarithm; going along it would not."""
+    (case,) = [case for case in HIGHER_ORDER if case.name == "forked_array_sum"]
+    small, large = (az.cost(case.program)(np.ones(n)) for n in (64, 1024))
+    assert 14 * small.operations < large.operations < 18 * small.operations and large.span < 2 * small.span
+
+
+@cases
+def test_compiled_code_has_scalars_and_arrays_only(case: Case) -> None:
+    """It refuses what is not, by name and line; a fork of programs on arrays is compiled."""
+    arguments = case.arguments[0]
+    refused = [said for op, said in FRAGMENT.items() if op in constructs(instance(case, arguments).term)]
+    if refused:
+        names = "|".join(map(re.escape, refused))
+        line = r"written at .*programs/functions\.py:\d+"
+        with pytest.raises(Unsupported, match=rf"on scalars and arrays; ({names}) runs in az\.evaluate only, {line}"):
+            az.compile(case.program)(*arguments)
+    else:
+        exact(az.compile(case.program)(*arguments), case.numpy(*arguments))
