@@ -8,12 +8,13 @@ with NumPy and with each other. Inputs are quarters of small integers, so that p
             compare(az.evaluate(case.program)(*arguments), case.numpy(*arguments))
 """
 
-from . import arrays, control, elementwise, linear_algebra, reductions, scans, state, structure
+from . import accelerate, arrays, control, elementwise, linear_algebra, reductions, scans, state, structure
 from .case import CASES, Case, numbers
 
 __all__ = [
     "CASES",
     "Case",
+    "accelerate",
     "arrays",
     "control",
     "elementwise",
