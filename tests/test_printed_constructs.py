@@ -420,6 +420,7 @@ def test_raw_terms_of_the_higher_order_fragment() -> None:
 # Any program, in any style
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_derivatives_are_printed(case: Case) -> None:
     """The tangents of every program and, where it has one, its cotangents; as derived and simplified."""
@@ -473,6 +474,7 @@ assert long < 25 * short, (short, long)
 """
 
 
+@pytest.mark.slow
 def test_long_programs_are_printed_in_linear_time() -> None:
     """In a process of its own, without the type checks of the test run."""
     run = subprocess.run([sys.executable, "-c", LONG_PROGRAMS], capture_output=True, text=True)

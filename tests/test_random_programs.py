@@ -12,7 +12,7 @@ from random_programs import argument_lists, made, program_texts
 
 import adze as az
 
-SWEEP = 300
+SWEEP = 100
 
 
 @given(program_texts(polynomial=True), argument_lists())

@@ -123,6 +123,9 @@ def test_printed_programs_mean_what_they_say(case: Case, simplified: bool) -> No
         module = as_python(az.pretty(instance, simplified=simplified))
         if module is None:
             return
+        leaves = [np.asarray(leaf) for leaf in case.program.leaves(arguments)]
+        if "map(" in module and any(leaf.size == 0 for leaf in leaves):
+            continue  # NumPy does not know the shape of the elements of nothing
         wanted = trees.flatten(az.evaluate(case.program)(*arguments))[0]
         results = run(module, instance, case.program.leaves(arguments))
         for result, value in zip(results, wanted, strict=True):
