@@ -20,7 +20,7 @@ from ..core.builder import Builder
 from ..core.environment import Env
 from ..core.graph import Value
 from ..core.types import Scalar, element, i64, is_float
-from ..interpreters.accumulators import plus, zeros_like
+from ..interpreters.simplifying.accumulators import plus, zeros_like
 from .reductions import first_place, products_of_others, rule_of
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from ..core.language import Binding, Language
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure
 from ..core.types import ArrayType, Scalar, Type, element
-from ..interpreters.accumulators import plus, zeros_like
 from ..interpreters.embed import accumulate, name_arguments
+from ..interpreters.simplifying.accumulators import plus, zeros_like
 from .activity import Activity
 from .activity import Block as ActivityBlock
 from .activity import Operation as ActivityOperation

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from ..core.builder import Builder
 from ..core.graph import Body, Value
 from ..core.types import Scalar, i64
-from ..interpreters.rules import component_operator
+from ..interpreters.simplifying.rules import component_operator
 
 Item = Callable[[Value], Value]
 

@@ -26,11 +26,11 @@ from ..core.language import Binding, Language
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Origin
 from ..core.types import Accumulator, ArrayType, Scalar, Type, accumulator_of, i64, is_float
-from ..interpreters.accumulators import plus, zeros_like
 from ..interpreters.embed import Atom as PrimalAtom
 from ..interpreters.embed import Block as PrimalBlock
 from ..interpreters.embed import Embed, name_arguments
 from ..interpreters.embed import Operation as PrimalOperation
+from ..interpreters.simplifying.accumulators import plus, zeros_like
 from .activity import Activity
 from .activity import Block as ActivityBlock
 from .activity import Operation as ActivityOperation

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ..core.environment import Env
 from ..core.graph import Value
 from ..core.types import i64
-from ..interpreters.accumulators import zeros_like
+from ..interpreters.simplifying.accumulators import zeros_like
 from .combining import in_range
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from ..core.program import Program, as_program
 from ..core.source import at_line, user_line
 from ..core.terms import Block
 from ..core.types import ArrayType, Scalar, element, i64, is_float, rank
-from ..interpreters.accumulators import zeros_like
 from ..interpreters.simplify import simplify
+from ..interpreters.simplifying.accumulators import zeros_like
 from .forward import Dual, Forward
 from .reverse import Cell, Entry, Reverse, Sweep
 

@@ -31,11 +31,11 @@ from ..core.placement import to_block
 from ..core.primitive import Primitive
 from ..core.terms import Block
 from ..core.types import ArrayType, Type, dims
-from ..interpreters.accumulators import COSTLY
 from ..interpreters.embed import Embed
 from ..interpreters.reads_first import reads_first
-from ..interpreters.rules import rewrite
 from ..interpreters.simplify import fresh_binders, simplify
+from ..interpreters.simplifying.accumulators import COSTLY
+from ..interpreters.simplifying.rules import rewrite
 
 # Inner arrays of at most this many elements are not stored for all iterations.
 SMALL = 64

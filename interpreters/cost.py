@@ -27,9 +27,9 @@ from ..core.primitive import Primitive
 from ..core.program import Instance, Program, instance_of
 from ..core.terms import Block, Failure, Foreign, Operation
 from ..core.types import ArrayType, FunctionType, Named, Scalar, Type, array_of, dims, element, i64
-from .amounts import Amount, Number
-from .costs import FREE, Cost, Runs, cost_of, returned
-from .counting import Counting
+from .costing.amounts import Amount, Number
+from .costing.costs import FREE, Cost, Runs, cost_of, returned
+from .costing.counting import Counting
 from .evaluate import call
 from .in_place import InPlace
 from .simplify import simplify

@@ -23,9 +23,22 @@ from ..core.primitive import PRIMITIVES, Primitive
 from ..core.program import Instance, Program, as_program
 from ..core.terms import Failure, Foreign
 from ..core.types import ArrayType, Scalar, Type, array_of, dims, element, i64, rank, scalar_of
-from .batches import ORDERED, PURE, Atom, Batches, Code, Effects, Irregular, Refused, Step, around, extent_of, mesh
-from .combining import Combining
-from .evaluate_functions import Functions, deeply, released, uses_functions
+from .evaluating.batches import (
+    ORDERED,
+    PURE,
+    Atom,
+    Batches,
+    Code,
+    Effects,
+    Irregular,
+    Refused,
+    Step,
+    around,
+    extent_of,
+    mesh,
+)
+from .evaluating.combining import Combining
+from .evaluating.functions import Functions, deeply, released, uses_functions
 
 # Operators whose reduction NumPy has.
 _UFUNCS = {name: getattr(np, name) for name in ("add", "multiply", "minimum", "maximum")}

@@ -27,7 +27,7 @@ from ..core.primitive import Primitive
 from ..core.program import Instance, Program, instance_of
 from ..core.terms import Constant, Failure, Foreign
 from ..core.types import ArrayType, FunctionType, Named, Scalar, Type, map_dims
-from .pruning import (
+from .simplifying.pruning import (
     Accumulate,
     AddTo,
     Atom,
@@ -47,7 +47,7 @@ from .pruning import (
     While,
     Whole,
 )
-from .rules import rewrite
+from .simplifying.rules import rewrite
 
 ROUNDS = 8
 

@@ -24,7 +24,7 @@ from ...core.placement import to_block
 from ...core.primitive import Expansion, Primitive
 from ...core.types import Type, dims, rank
 from ...interpreters.in_place import InPlace
-from ...interpreters.rules import rewrite
+from ...interpreters.simplifying.rules import rewrite
 from ..loops import (
     Allocate,
     Apply,

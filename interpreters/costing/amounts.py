@@ -24,7 +24,7 @@ from fractions import Fraction
 from itertools import groupby
 from typing import Union
 
-from ..core.dims import Compound, Dim, DimAtom, Name, Opaque
+from ...core.dims import Compound, Dim, DimAtom, Name, Opaque
 
 
 @dataclass(frozen=True)

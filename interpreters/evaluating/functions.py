@@ -18,13 +18,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..core import terms
-from ..core.arguments import value_of
-from ..core.data import fold, value_class
-from ..core.environment import Env
-from ..core.language import Language
-from ..core.source import at_line
-from ..core.types import FunctionType, Named, Type, dims, element, is_data
+from ...core import terms
+from ...core.arguments import value_of
+from ...core.data import fold, value_class
+from ...core.environment import Env
+from ...core.language import Language
+from ...core.source import at_line
+from ...core.types import FunctionType, Named, Type, dims, element, is_data
 from .batches import ORDERED, PURE, Atom, Batches, Code, Refused, Step
 
 R = TypeVar("R")

@@ -16,11 +16,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ..core.dims import Dim, Opaque
-from ..core.terms import Block, Operation, Variable
-from ..core.types import Type, rank
+from ...core.dims import Dim, Opaque
+from ...core.terms import Block, Operation, Variable
+from ...core.types import Type, rank
+from ..in_place import Places
 from .amounts import Amount, Number, larger, largest, log2
-from .in_place import Places
 
 Shape = Sequence[Number]
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
 
-from ..core.builder import Builder, Scope
-from ..core.graph import Body, Node, Value
-from ..core.types import dims, element
+from ...core.builder import Builder, Scope
+from ...core.graph import Body, Node, Value
+from ...core.types import dims, element
 
 # A scalar operation that costs more than this many additions is not repeated.
 COSTLY = 8

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from ..core.environment import Env
-from ..core.terms import Block, Operation
-from .batches import Code, Step
+from ...core.environment import Env
+from ...core.terms import Block, Operation
+from ..evaluate import Evaluate
+from ..evaluating.batches import Code, Step
+from ..evaluating.functions import deeply, uses_functions
+from ..in_place import InPlace
 from .costs import FREE, Cost, Runs, cost_of, returned
-from .evaluate import Evaluate
-from .evaluate_functions import deeply, uses_functions
-from .in_place import InPlace
 
 
 class Counting(Evaluate):

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ..core.builder import Builder
-from ..core.graph import NONE, Body, Node, Value, numbers
-from ..core.primitive import Primitive
-from ..core.terms import Literal
-from ..core.types import bool_, dims, i64, mentions_named
+from ...core.builder import Builder
+from ...core.graph import NONE, Body, Node, Value, numbers
+from ...core.primitive import Primitive
+from ...core.terms import Literal
+from ...core.types import bool_, dims, i64, mentions_named
 from .accumulators import is_costly, rewrite_accumulate
 
 # An array element is computed where it is read when that costs at most about this many additions.

@@ -19,11 +19,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from ..core.builder import current
-from ..core.environment import Env
-from ..core.graph import Value
-from ..core.language import Binding
-from .embed import accumulate, entered, name_arguments
+from ...core.builder import current
+from ...core.environment import Env
+from ...core.graph import Value
+from ...core.language import Binding
+from ..embed import accumulate, entered, name_arguments
 from .rules import CHEAP
 
 # What is known of a value while a block is analysed

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.dims import Dim
-from ..core.environment import Env
-from ..core.types import rank
+from ...core.dims import Dim
+from ...core.environment import Env
+from ...core.types import rank
 from .batches import Atom, Batches, Code, Irregular, Refused, Step, around, extent_of, mesh
 
 Operator = Callable[[Sequence[Any], Sequence[Any]], list[Any]]

@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from ..core.environment import Env
-from ..core.primitive import Primitive
-from ..core.types import Type
+from ...core.environment import Env
+from ...core.primitive import Primitive
+from ...core.types import Type
 
 Meaning = Callable[[Env[Any]], Any]
 

@@ -1,0 +1,1 @@
+"""The parts of cost: amounts by sizes, the rule of each construct, counting a run."""

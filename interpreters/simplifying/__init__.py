@@ -1,0 +1,1 @@
+"""The parts of simplify: what is needed, local rules, accumulators that become reductions."""
