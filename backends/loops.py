@@ -187,7 +187,7 @@ class If:
 class While:
     """The head, and as long as the test then holds, the body and the head again. Not inside lanes or jam.
 
-    What the head binds is visible in the test and in the body.
+    What the head binds is visible in the test and in the body. When a requirement inside failed, it ends.
     """
 
     head: Block

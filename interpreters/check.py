@@ -54,6 +54,7 @@ class _Checker:
     def __init__(self) -> None:
         self.count = 0
         self.sizes: dict[int, Dim] = {}
+        self.guessed: set[int] = set()
         self.sealed = 0  # values bound before the innermost function, which may outlive their scope
 
     # Blocks and operations
@@ -169,17 +170,22 @@ class _Checker:
                     self.sizes.setdefault(atom.number, self.fresh())
 
     def extent(self, dim: Dim, extent: _Entry) -> None:
-        """The dim of a loop is its extent; a new opaque size in it is thereby known."""
+        """The dim of a loop is its extent; a new opaque size in it is thereby known.
+
+        Where a dim cannot be solved its sizes are guessed, until another dim says what they are.
+        """
         if extent.value is None:
             raise _IllTyped(f"an extent of type {extent.type}")
-        new = sorted({a.number for a in dim.atoms() if isinstance(a, Opaque) and a.number not in self.sizes})
-        for number in new[1:]:
-            self.sizes[number] = self.fresh()
-        if new:
-            found = self.solution(dim, extent.value, new[0]) if len(new) == 1 else None
-            self.sizes[new[0]] = self.fresh() if found is None else found
-            if found is None:
-                return  # taken on trust
+        numbers = {atom.number for atom in dim.atoms() if isinstance(atom, Opaque)}
+        new = [number for number in sorted(numbers) if number not in self.sizes or number in self.guessed]
+        found = self.solution(dim, extent.value, new[0]) if len(new) == 1 else None
+        if found is not None:
+            self.sizes[new[0]] = found
+            self.guessed.discard(new[0])
+        elif new:
+            self.guessed.update(new)
+            self.sizes.update({number: self.fresh() for number in new if number not in self.sizes})
+            return
         if self.resolved(dim).compare(extent.value) is not True:
             raise _IllTyped(f"its size is written {dim}, but its extent is {extent.value}")
 

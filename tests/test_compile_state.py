@@ -534,3 +534,18 @@ def test_recursion_is_refused() -> None:
     message = refused(program, 5)
     assert "the application of a function that is a value runs in az.evaluate only" in message
     assert f"{__file__}:" in message
+
+
+def test_a_requirement_that_fails_ends_an_endless_loop() -> None:
+    @az.program
+    def halved(x: Vector) -> Any:
+        return az.while_loop(lambda s: az.size(s) > 1, lambda s: s[: az.size(s) // 2], x)
+
+    @az.program
+    def divided(n: az.Array[az.i64, "n"]) -> Any:
+        return az.map(lambda k: az.while_loop(lambda s: s != 0, lambda s: s // (s - 2), k), n)
+
+    with pytest.raises(ValueError, match="the sizes n = 8 and min"):
+        az.compile(halved)(np.ones(8))
+    with pytest.raises(ZeroDivisionError):
+        az.compile(divided)(np.array([2, 1, 2]))

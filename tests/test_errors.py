@@ -274,6 +274,8 @@ BODIES: list[tuple[str, Callable[[Any], Any], type[Exception], str]] = [
     ("a broadcast", lambda x: az.broadcast_to(x[None], (3,)), TypeError, r"broadcast of f64\[1, n\] to 1 axes"),
     ("concatenated ranks", lambda x: az.concatenate([x, x[None]]), TypeError,
      r"the same number of axes, got f64\[n\], f64\[1, n\]"),
+    ("arrays that are not a list", lambda x: az.concatenate(x, x), TypeError, "takes a tuple or list of arrays"),
+    ("branches that are values", lambda x: az.cond(x[0] > 0, x[0], 2.0), TypeError, "write az.cond.test, lambda: a"),
     ("nothing concatenated", lambda x: az.concatenate([]), TypeError, "concatenate takes at least one array"),
     ("stacked shapes", lambda x: az.stack([x, x[0]]), TypeError, r"arrays of one shape, got f64\[n\] and f64"),
     ("a border", lambda x: az.pad(x, 1, mode="median"), ValueError, "pad: the mode is .* not 'median'"),

@@ -25,6 +25,7 @@ from ..loops import (
     Statement,
     Store,
     While,
+    walk,
 )
 from .access import Place
 from .expressions import Cell, Expressions
@@ -111,7 +112,11 @@ class Emitter(Expressions):
         self.body.label(head)
         for each in statement.head:
             self.statement(each)
-        self.body.line(f"br i1 {self.scalar(statement.test)}, label %{inside}, label %{after}")
+        goes_on = self.scalar(statement.test)
+        if any(isinstance(each, Require) for each in walk((statement,))):
+            failed = self.body.value(f"load atomic i64, ptr {self.failure} monotonic, align 8")
+            goes_on = self.body.value(f"and i1 {goes_on}, {self.body.value(f'icmp eq i64 {failed}, 0')}")
+        self.body.line(f"br i1 {goes_on}, label %{inside}, label %{after}")
         self.body.label(inside)
         self.block(statement.body)
         self.body.branch(head)

@@ -25,12 +25,12 @@ from .operands import Function, conformed, dim_of, extent_of, leaf_names, named,
 # Choices
 
 
-def cond(test: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -> Structure:
+def cond(test: Any, then: Any, orelse: Any) -> Structure:
     """The result of ``then()`` where a scalar bool holds, of ``orelse()`` elsewhere; only that branch is run.
 
     Both return one structure with the same scalar types and ranks; Python numbers adopt the type of the other branch,
     and where sizes differ the result has the size of the branch taken. Raises TypeError when the test is not a scalar
-    bool or the branches differ.
+    bool or the branches are no functions or differ.
 
     >>> import adze as az
     >>> @az.program
@@ -43,6 +43,8 @@ def cond(test: Any, then: Callable[[], Any], orelse: Callable[[], Any]) -> Struc
     test = as_expr(test)
     if test.type != bool_:
         raise TypeError(at_line(f"the test of a cond is a scalar bool, not {test.type}"))
+    if any(not callable(f) or (isinstance(f, Expr) and is_data(f.type)) for f in (then, orelse)):
+        raise TypeError(at_line("the branches of a cond are functions: write az.cond(test, lambda: a, lambda: b)"))
     origin = user_line()
     branches = [Branch("then", {}, then), Branch("orelse", {}, orelse)]
     (first, second), tree = joined("the branches of a cond", branches, resizable=True)

@@ -190,12 +190,14 @@ def array(x: Any, dtype: Any = None) -> Expr:
     return made if dtype is None else made.astype(dtype)
 
 
-def concatenate(arrays: Sequence[Any], axis: Any = 0) -> Expr:
+def concatenate(arrays: Any, axis: Any = 0) -> Expr:
     """Arrays one after the other along an axis (None: flattened); along the other axes they have one size.
 
     Scalar types are promoted as by operators. Raises TypeError when there is no array or the shapes differ.
     """
-    if not len(arrays):
+    if not isinstance(arrays, tuple | list):
+        raise TypeError(at_line("concatenate takes a tuple or list of arrays"))
+    if not arrays:
         raise TypeError(at_line("concatenate takes at least one array"))
     pieces = promoted(arrays)
     for x in pieces:
