@@ -288,8 +288,7 @@ class Builder:
         operator: Callable[..., Sequence[Value]],
         names: Sequence[str] = (),
     ) -> tuple[Value, ...]:
-        types = [neutral.type for neutral in neutrals]
-        bodies = [self.body([i64], element, extents=[_dim(extent)]), self.body([*types, *types], operator, names)]
+        bodies = self._combination(extent, neutrals, element, operator, names)
         return self.emit("reduce", (), [extent, *neutrals], bodies)
 
     def scan(
@@ -300,8 +299,7 @@ class Builder:
         operator: Callable[..., Sequence[Value]],
         names: Sequence[str] = (),
     ) -> tuple[Value, ...]:
-        types = [neutral.type for neutral in neutrals]
-        bodies = [self.body([i64], element, extents=[_dim(extent)]), self.body([*types, *types], operator, names)]
+        bodies = self._combination(extent, neutrals, element, operator, names)
         return self.emit("scan", (_dim(extent),), [extent, *neutrals], bodies)
 
     def histogram(
@@ -314,8 +312,7 @@ class Builder:
         names: Sequence[str] = (),
     ) -> tuple[Value, ...]:
         """``element(i)`` is the bin and the values."""
-        types = [neutral.type for neutral in neutrals]
-        bodies = [self.body([i64], element, extents=[_dim(extent)]), self.body([*types, *types], operator, names)]
+        bodies = self._combination(extent, neutrals, element, operator, names)
         return self.emit("histogram", (_dim(bins),), [bins, extent, *neutrals], bodies)
 
     def scatter(
@@ -341,6 +338,18 @@ class Builder:
         types = [initial.type for initial in initials]
         bodies = [self.body(types, lambda *state: [test(*state)], names), self.body(types, body, names)]
         return self.emit("while", (), initials, bodies)
+
+    def _combination(
+        self,
+        extent: Value,
+        neutrals: Sequence[Value],
+        element: Callable[[Value], Sequence[Value]],
+        operator: Callable[..., Sequence[Value]],
+        names: Sequence[str],
+    ) -> list[Body]:
+        """The bodies of a construct that combines elements: an element, the operator."""
+        types = [neutral.type for neutral in neutrals]
+        return [self.body([i64], element, extents=[_dim(extent)]), self.body([*types, *types], operator, names)]
 
     def sum(self, extent: Value, element: Callable[[Value], Value], type: Scalar) -> Value:
         zero = self.literal(0, type)
