@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..core.builder import resting_collector
 from ..core.dims import Compound, Dim, DimAtom, Opaque, arithmetic
 from ..core.environment import Env
 from ..core.program import Instance, Program, instance_of
@@ -43,7 +44,8 @@ def check(program: Program | Instance | Block) -> None:
     block = program if isinstance(program, Block) else instance_of(program).term
     checker = _Checker()
     try:
-        checker.block(block, Env(), block.binders, whole=True)
+        with resting_collector():
+            checker.block(block, Env(), block.binders, whole=True)
     except _IllTyped as error:
         raise TypeError(f"ill-typed term: {error}") from None
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..core import trees
+from ..core.builder import resting_collector
 from ..core.program import Instance, Program, instance_of
 from ..core.terms import Block, Constant
 from ..core.types import ArrayType, all_dims
@@ -56,17 +57,18 @@ def pretty(program: Program | Instance | Block, *, simplified: bool = True, styl
     """
     if style not in STYLES:
         raise ValueError(f"style is one of {', '.join(map(repr, STYLES))}, got {style!r}")
-    if isinstance(program, Block):
-        return raw(program) if style == "de-bruijn" else _text("program", program, program.names, None, style)
-    instance = instance_of(program)
-    term = instance.term
-    if simplified:
-        from .simplify import simplify
+    with resting_collector():
+        if isinstance(program, Block):
+            return raw(program) if style == "de-bruijn" else _text("program", program, program.names, None, style)
+        instance = instance_of(program)
+        term = instance.term
+        if simplified:
+            from .simplify import simplify
 
-        term = simplify(term)
-    if style == "de-bruijn":
-        return raw(term)
-    return _text(instance.program.name, term, instance.names, instance.outputs, style)
+            term = simplify(term)
+        if style == "de-bruijn":
+            return raw(term)
+        return _text(instance.program.name, term, instance.names, instance.outputs, style)
 
 
 def _text(name: str, block: Block, names: Sequence[str], outputs: trees.Shape | None, style: str) -> str:
