@@ -103,7 +103,7 @@ class Combining:
         combine: Callable[[Element, Element], Element],
     ) -> At:
         b, count = self.builder, len(self.neutrals)
-        first = (lambda i: b.primitive("equal", i, b.literal(0, i.type))) if starts is None else starts
+        first = (lambda i: b.primitive("equal", i, b.literal(0, i64))) if starts is None else starts
         if starts is None:
             arrays = b.scan(length, self.neutrals, at, lambda *ab: combine(list(ab[:count]), list(ab[count:])))
         else:
@@ -157,10 +157,7 @@ class Combining:
 
         made = b.scan(length, zeros, element, plus_each)
 
-        def read(i: Value) -> Element:
-            return [b.index(array, [self.last_but(length, i)]) for array in made]
-
-        return lambda i: self._spread(moving, read(i))
+        return self._from_the_end(length, made, moving)
 
     def _own(self, arrived: Cotangents, k: int, like: Value) -> Value:
         cotangent = arrived[k]
@@ -193,16 +190,18 @@ class Combining:
         starts = [zeros_like(b, self.neutrals[k]) for k in moving]
         made = b.loop(length, starts, step)[len(moving) :]
 
-        def read(i: Value) -> Element:
-            return [b.part(array, [self.last_but(length, i)]) for array in made]
+        return self._from_the_end(length, made, moving)
 
-        return lambda i: self._spread(moving, read(i))
+    def _from_the_end(self, length: Value, arrays: Sequence[Value], moving: Sequence[int]) -> CotangentsAt:
+        """The cotangents that arrays hold of the moving components, the last place first."""
 
-    def _spread(self, moving: Sequence[int], values: Sequence[Value]) -> Cotangents:
-        found: list[Value | None] = [None] * len(self.neutrals)
-        for k, value in zip(moving, values, strict=True):
-            found[k] = value
-        return found
+        def read(i: Value) -> Cotangents:
+            found: list[Value | None] = [None] * len(self.neutrals)
+            for k, array in zip(moving, arrays, strict=True):
+                found[k] = self.builder.part(array, [self.last_but(length, i)])
+            return found
+
+        return read
 
     def _by_scan(
         self, length: Value, results: At, at: At, arrived: CotangentsAt, moving: Sequence[int]
@@ -254,10 +253,7 @@ class Combining:
         identity = [one(q) if p == q else zero(q) for q in range(d) for p in range(d)]
         made = b.scan(length, [*[zero(k) for k in range(d)], *identity], element, compose)[:d]
 
-        def read(i: Value) -> Element:
-            return [b.index(array, [self.last_but(length, i)]) for array in made]
-
-        return lambda i: self._spread(moving, read(i))
+        return self._from_the_end(length, made, moving)
 
 
 @dataclass

@@ -44,6 +44,17 @@ class Arrays(Context):
         layouts = self.nest(loops, tuple(statements), temporaries, allocations)
         return [self.relaid(result, layouts) for result in results]
 
+    def placed(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[ArrayRef]:
+        """The places of an operation's arrays: the destinations, and temporaries where there are none."""
+        results: list[ArrayRef] = []
+        for type, destination in zip(op.types, destinations, strict=True):
+            if destination is None:
+                buffer = self.stored(op, type, env)
+                self.out.append(Allocate(buffer))
+                destination = self.array(buffer)
+            results.append(destination)
+        return results
+
     def stored(self, op: terms.Operation, type: Type, env: Environment) -> Buffer:
         """The buffer of an operation's result."""
         self.know(op.static[0], self.scalar(env, op.args[0]))

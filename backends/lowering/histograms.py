@@ -27,13 +27,7 @@ class Histograms(Combining):
     """The lowering of histogram."""
 
     def histogram(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
-        results: list[ArrayRef] = []
-        for type, destination in zip(op.types, destinations, strict=True):
-            if destination is None:
-                buffer = self.stored(op, type, env)
-                self.out.append(Allocate(buffer))
-                destination = self.array(buffer)
-            results.append(destination)
+        results = self.placed(op, env, destinations)
         neutrals = [self.atom(env, a) for a in op.args[2:]]
         extent = self.scalar(env, op.args[1])
         with self.captured() as serial:

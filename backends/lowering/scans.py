@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 from ...core import terms
 from ...core.types import i64, rank
-from ..loops import Allocate, Constant, Expression, For, If, Variable
+from ..loops import Constant, Expression, For, If, Variable
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 from .reductions import SMALL, Reductions
 
@@ -35,13 +35,7 @@ class Scans(Reductions):
     """The lowering of scan."""
 
     def scan(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
-        results: list[ArrayRef] = []
-        for type, destination in zip(op.types, destinations, strict=True):
-            if destination is None:
-                buffer = self.stored(op, type, env)
-                self.out.append(Allocate(buffer))
-                destination = self.array(buffer)
-            results.append(destination)
+        results = self.placed(op, env, destinations)
         neutrals = [self.atom(env, a) for a in op.args[1:]]
         scalars = not any(rank(type) for type in op.blocks[1].types)
         size = self.scalars(op.blocks[1].types)

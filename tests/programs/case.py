@@ -24,15 +24,27 @@ class Case:
 CASES: list[Case] = []
 
 
-def case(numpy: Callable[..., Any], *arguments: Arguments) -> Callable[[Callable[..., Any]], az.Program]:
-    """Make a case of a function: its meaning in NumPy, and the arguments of some calls."""
+Enter = Callable[[Callable[..., Any]], az.Program]
 
-    def add(function: Callable[..., Any]) -> az.Program:
-        program = az.program(function)
-        CASES.append(Case(program.name, program, numpy, arguments))
-        return program
 
-    return add
+def entering(cases: list[Case]) -> Callable[..., Enter]:
+    """``case(numpy, *arguments)``, which makes a case of a function and enters it into a list.
+
+    ``numpy`` is its meaning in NumPy, and each further argument is the arguments of a call.
+    """
+
+    def case(numpy: Callable[..., Any], *arguments: Arguments) -> Enter:
+        def add(function: Callable[..., Any]) -> az.Program:
+            program = az.program(function)
+            cases.append(Case(program.name, program, numpy, arguments))
+            return program
+
+        return add
+
+    return case
+
+
+case = entering(CASES)
 
 
 def numbers(*shape: int, seed: int = 0, dtype: Any = np.float64) -> Any:

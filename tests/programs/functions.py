@@ -17,7 +17,7 @@ import numpy as np
 
 import adze as az
 
-from .case import NONE, A, Arguments, Case, Matrix, Vector, X, numbers
+from .case import NONE, A, Case, Matrix, Vector, X, entering, numbers
 
 HIGHER_ORDER: list[Case] = []
 T = TypeVar("T")
@@ -25,15 +25,7 @@ Unary = az.Function[[az.f64], az.f64]
 Binary = az.Function[[az.f64, az.f64], az.f64]
 
 
-def case(numpy: Callable[..., Any], *arguments: Arguments) -> Callable[[Callable[..., Any]], az.Program]:
-    """Make a case of a function: its meaning in Python, and the arguments of some calls."""
-
-    def add(function: Callable[..., Any]) -> az.Program:
-        program = az.program(function)
-        HIGHER_ORDER.append(Case(program.name, program, numpy, arguments))
-        return program
-
-    return add
+case = entering(HIGHER_ORDER)
 
 
 # Declarations, and their values in Python
