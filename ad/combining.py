@@ -24,7 +24,8 @@ from ..interpreters.simplifying.accumulators import plus, zeros_like
 from .reductions import first_place, products_of_others, rule_of
 
 if TYPE_CHECKING:
-    from .reverse import Block, Entry, Reverse
+    from .cells import Entry
+    from .reverse import Block, Reverse
 
 Element = list[Value]
 At = Callable[[Value], Element]

@@ -5,10 +5,8 @@ cotangents of the results are known, emits the return sweep. Pulls exist only wh
 that comes out has no tape. A scope that the return sweep enters runs its own forward part again, and what of that
 is not needed is dead code (Schenck et al. 2022, sections 4 and 5).
 
-A *cell* holds the cotangent of one value and knows its scope. In that scope it is a value, and single reads wait in
-it; from a deeper scope (the body of a loop, a branch) it is reached by ``add_to`` on an accumulator made on demand,
-and the statement that did so is wrapped by its accumulate at once. What does not depend on what is differentiated
-has no cell, a value captured from outside the differentiated function above all: there is no perturbation confusion.
+Where cotangents are kept is the matter of ``cells.py``. The rules of longer constructs have modules of their own:
+``stepping.py`` (loop, while), ``combining.py`` (reduce, scan, histogram), ``scattering.py`` (scatter).
 """
 
 from __future__ import annotations
@@ -17,142 +15,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core.builder import Builder, Scope
 from ..core.dims import Dim
 from ..core.environment import Env
 from ..core.expr import Expr
-from ..core.graph import Node, Value
+from ..core.graph import Value
 from ..core.language import Binding, Language
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Origin
-from ..core.types import Accumulator, ArrayType, Scalar, Type, accumulator_of, i64, is_float
+from ..core.types import Accumulator, ArrayType, Scalar, Type, is_float
 from ..interpreters.embed import Atom as PrimalAtom
 from ..interpreters.embed import Block as PrimalBlock
 from ..interpreters.embed import Embed, name_arguments
 from ..interpreters.embed import Operation as PrimalOperation
-from ..interpreters.simplifying.accumulators import plus, zeros_like
 from .activity import Activity
 from .activity import Block as ActivityBlock
 from .activity import Operation as ActivityOperation
+from .cells import Cell, Entry, Sweep
 from .combining import Histogram, Reduction, Scan
 from .scattering import Scatter
+from .stepping import Steps
 
 Cotangents = Sequence[Value | None]
 Pull = Callable[[Cotangents], None]
-
-
-class Cell:
-    """The cotangent of one value, while code is generated."""
-
-    def __init__(self, sweep: Sweep, value: Value) -> None:
-        self.sweep, self.primal = sweep, value
-        self.scope = sweep.builder.scopes[-1]
-        self.total: Value | None = None
-        self.reads: list[tuple[Sequence[Value], Value]] = []  # single elements that wait
-        self.accumulator: Value | None = None
-
-    def add(self, cotangent: Value) -> None:
-        """Add a cotangent of the whole value."""
-        b = self.sweep.builder
-        if b.scopes[-1] is self.scope:
-            self.total = cotangent if self.total is None else plus(b, self.total, cotangent)
-        else:
-            b.each(b.sizes(cotangent), lambda *i: self._add_to(b.index(cotangent, i), i))
-
-    def add_at(self, indices: Sequence[Value], cotangent: Value) -> None:
-        """Add the cotangent of one element."""
-        if self.sweep.builder.scopes[-1] is self.scope:
-            self.reads.append((indices, cotangent))
-        else:
-            self._add_to(cotangent, indices)
-
-    def _add_to(self, cotangent: Value, indices: Sequence[Value]) -> None:
-        if self.accumulator is None:
-            self.accumulator = self.sweep.builder.variable(accumulator_of(self.primal.type))
-            self.sweep.touched.setdefault(self.scope, []).append(self)
-        self.sweep.builder.emit("add_to", (), [self.accumulator, cotangent, *indices])
-
-    def initial(self) -> Value:
-        return zeros_like(self.sweep.builder, self.primal) if self.total is None else self.total
-
-    def close(self, total: Value) -> None:
-        """What an accumulate over this cell has made of it."""
-        self.total, self.accumulator, self.reads = total, None, []
-
-    def read(self) -> Value | None:
-        """The cotangent so far, in the cell's own scope; None when nothing was added."""
-        if self.reads:
-            b = self.sweep.builder
-
-            def updates(accumulator: Value) -> Sequence[Value]:
-                for indices, cotangent in self.reads:
-                    b.emit("add_to", (), [accumulator, cotangent, *indices])
-                return []
-
-            body = b.body([accumulator_of(self.primal.type)], updates)
-            self.close(b.emit("accumulate", (), [self.initial()], [body])[0])
-        return self.total
-
-    def total_or_zero(self) -> Value:
-        """The cotangent so far, in the cell's own scope."""
-        total = self.read()
-        return self.initial() if total is None else total
-
-
-@dataclass
-class Entry:
-    """What the environment holds: a value and its cell. An accumulator has its final's cotangent in place of both."""
-
-    value: Value | None
-    cell: Cell | None = None
-    final: Value | None = None
-
-    @property
-    def active(self) -> bool:
-        return self.cell is not None or self.final is not None
-
-
-class Sweep:
-    """One differentiation: the builder, and the cells that deeper scopes have reached."""
-
-    def __init__(self, builder: Builder) -> None:
-        self.builder = builder
-        self.touched: dict[Scope, list[Cell]] = {}
-
-    def enclose(self, make: Callable[[], Sequence[Value]]) -> list[Value]:
-        """Emit one statement that may reach cells of this scope, wrapped in an accumulate for these.
-
-        Gives the statement's results.
-        """
-        b = self.builder
-        scope = b.scopes[-1]
-        outer = self.touched.pop(scope, [])
-        mark = len(scope.statements)
-        results = list(make())
-        cells = self.touched.pop(scope, [])
-        self.touched[scope] = outer
-        if not cells:
-            return results
-        statements = scope.statements[mark:]
-        del scope.statements[mark:]
-        updates = self._updates(cells)
-        binders = tuple([cell.accumulator for cell in cells if cell.accumulator is not None])
-        initials = [cell.initial() for cell in cells]
-        body = b.close(binders, (*updates, *statements), tuple(results))
-        values = b.emit("accumulate", (), initials, [body])
-        for cell, total in zip(cells, values, strict=False):
-            cell.close(total)
-        return list(values[len(cells) :])
-
-    def _updates(self, cells: Sequence[Cell]) -> list[Node]:
-        """The reads that wait in these cells, as statements."""
-        b = self.builder
-        b.scopes.append(Scope(()))
-        for cell in cells:
-            for indices, cotangent in cell.reads:
-                assert cell.accumulator is not None
-                b.emit("add_to", (), [cell.accumulator, cotangent, *indices])
-        return b.scopes.pop().statements
 
 
 # Meanings
@@ -299,55 +183,14 @@ class Reverse(Language[Atom, Operation, Block]):
             values = b.loop(length, starts, step)
             plain, stored = values[: len(values) - count], values[len(values) - count :]
 
+            steps = Steps(self, length, starts, cells, active, lambda i, state: body.run(env, [Entry(i), *state]))
+
             def pull(cotangents: Cotangents) -> None:
-                self._pull_steps(
-                    length,
-                    starts,
-                    stored,
-                    cells,
-                    active,
-                    cotangents,
-                    lambda i, state: body.run(env, [Entry(i), *state]),
-                )
+                steps.pull(stored, cotangents)
 
             return plain, pull
 
         return Operation(primal, run, self.activity.loop(dim, extent.entry, _entries(initials), body.activity))
-
-    def _pull_steps(
-        self,
-        length: Value,
-        starts: Sequence[Value],
-        stored: Sequence[Value],
-        cells: Sequence[Cell | None],
-        active: Sequence[bool],
-        cotangents: Cotangents,
-        run: Callable[[Value, Sequence[Entry]], tuple[list[Value], Pull]],
-    ) -> None:
-        """The return sweep of so many steps with these initial states, given the state before each step.
-
-        ``cotangents`` are those of the final states, then those of the outputs, stacked.
-        """
-        b, count = self.builder, len(starts)
-        moving = [k for k in range(count) if active[k]]
-
-        def back(j: Value, *state: Value) -> Sequence[Value]:
-            last = b.primitive("subtract", length, b.literal(1, i64))
-            i = b.primitive("subtract", last, j)
-            known = dict(zip(moving, state, strict=True))
-            entries = self.constants([b.part(array, [i]) for array in stored])
-            own = self.give_cells([entries[k] for k in moving])
-            outputs = [None if g is None else b.part(g, [i]) for g in cotangents[count:]]
-            run(i, entries)[1]([*[known.get(k) for k in range(count)], *outputs])
-            return [cell.total_or_zero() for cell in own if cell is not None]
-
-        incoming = [cotangents[k] for k in moving]
-        ends = [zeros_like(b, starts[k]) if g is None else g for k, g in zip(moving, incoming, strict=True)]
-        results = self.sweep.enclose(lambda: b.loop(length, ends, back))
-        for k, result in zip(moving, results, strict=True):
-            cell = cells[k]
-            if cell is not None:
-                cell.add(result)
 
     def constants(self, values: Sequence[Value]) -> list[Entry]:
         """Entries of values that nothing is differentiated by."""
@@ -458,21 +301,14 @@ class Reverse(Language[Atom, Operation, Block]):
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
             values, starts = primal(env), [a.primal(env) for a in initials]
             cells = [a.cell(env) for a in initials]
+            steps = Steps(self, values[-1], starts, cells, active[:-1], lambda _, state: body.run(env, state))
 
             def pull(cotangents: Cotangents) -> None:
                 def step(_: Value, *state: Value) -> Sequence[Value]:
                     return [*body.primal(env, state), *state]
 
                 stored = self.builder.loop(values[-1], starts, step)[len(starts) :]
-                self._pull_steps(
-                    values[-1],
-                    starts,
-                    stored,
-                    cells,
-                    active[:-1],
-                    cotangents[:-1],
-                    lambda i, state: body.run(env, state),
-                )
+                steps.pull(stored, cotangents[:-1])
 
             return values, pull
 

@@ -18,7 +18,8 @@ from ..interpreters.simplifying.accumulators import zeros_like
 from .combining import in_range
 
 if TYPE_CHECKING:
-    from .reverse import Block, Cell, Entry, Reverse
+    from .cells import Cell, Entry
+    from .reverse import Block, Reverse
 
 
 @dataclass

@@ -29,8 +29,9 @@ from ..core.terms import Block
 from ..core.types import ArrayType, Scalar, element, i64, is_float, rank
 from ..interpreters.simplify import simplify
 from ..interpreters.simplifying.accumulators import zeros_like
+from .cells import Cell, Entry, Sweep
 from .forward import Dual, Forward
-from .reverse import Cell, Entry, Reverse, Sweep
+from .reverse import Reverse
 
 Argnums = SupportsIndex | Sequence[SupportsIndex]
 

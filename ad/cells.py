@@ -1,0 +1,132 @@
+"""Cells: where the cotangents of values are kept while the code of a return sweep is generated.
+
+A *cell* holds the cotangent of one value and knows its scope. In that scope it is a value, and single reads wait in
+it; from a deeper scope (the body of a loop, a branch) it is reached by ``add_to`` on an accumulator made on demand,
+and the statement that did so is wrapped by its accumulate at once. What does not depend on what is differentiated
+has no cell, a value captured from outside the differentiated function above all: there is no perturbation confusion.
+(Schenck et al. 2022, section 5.4, has accumulators; there they are made for all free arrays of a map.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..core.builder import Builder, Scope
+from ..core.graph import Node, Value
+from ..core.types import accumulator_of
+from ..interpreters.simplifying.accumulators import plus, zeros_like
+
+
+class Cell:
+    """The cotangent of one value, while code is generated."""
+
+    def __init__(self, sweep: Sweep, value: Value) -> None:
+        self.sweep, self.primal = sweep, value
+        self.scope = sweep.builder.scopes[-1]
+        self.total: Value | None = None
+        self.reads: list[tuple[Sequence[Value], Value]] = []  # single elements that wait
+        self.accumulator: Value | None = None
+
+    def add(self, cotangent: Value) -> None:
+        """Add a cotangent of the whole value."""
+        b = self.sweep.builder
+        if b.scopes[-1] is self.scope:
+            self.total = cotangent if self.total is None else plus(b, self.total, cotangent)
+        else:
+            b.each(b.sizes(cotangent), lambda *i: self._add_to(b.index(cotangent, i), i))
+
+    def add_at(self, indices: Sequence[Value], cotangent: Value) -> None:
+        """Add the cotangent of one element."""
+        if self.sweep.builder.scopes[-1] is self.scope:
+            self.reads.append((indices, cotangent))
+        else:
+            self._add_to(cotangent, indices)
+
+    def _add_to(self, cotangent: Value, indices: Sequence[Value]) -> None:
+        if self.accumulator is None:
+            self.accumulator = self.sweep.builder.variable(accumulator_of(self.primal.type))
+            self.sweep.touched.setdefault(self.scope, []).append(self)
+        self.sweep.builder.emit("add_to", (), [self.accumulator, cotangent, *indices])
+
+    def initial(self) -> Value:
+        return zeros_like(self.sweep.builder, self.primal) if self.total is None else self.total
+
+    def close(self, total: Value) -> None:
+        """What an accumulate over this cell has made of it."""
+        self.total, self.accumulator, self.reads = total, None, []
+
+    def read(self) -> Value | None:
+        """The cotangent so far, in the cell's own scope; None when nothing was added."""
+        if self.reads:
+            b = self.sweep.builder
+
+            def updates(accumulator: Value) -> Sequence[Value]:
+                for indices, cotangent in self.reads:
+                    b.emit("add_to", (), [accumulator, cotangent, *indices])
+                return []
+
+            body = b.body([accumulator_of(self.primal.type)], updates)
+            self.close(b.emit("accumulate", (), [self.initial()], [body])[0])
+        return self.total
+
+    def total_or_zero(self) -> Value:
+        """The cotangent so far, in the cell's own scope."""
+        total = self.read()
+        return self.initial() if total is None else total
+
+
+@dataclass
+class Entry:
+    """What the environment holds: a value and its cell. An accumulator has its final's cotangent in place of both."""
+
+    value: Value | None
+    cell: Cell | None = None
+    final: Value | None = None
+
+    @property
+    def active(self) -> bool:
+        return self.cell is not None or self.final is not None
+
+
+class Sweep:
+    """One differentiation: the builder, and the cells that deeper scopes have reached."""
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder = builder
+        self.touched: dict[Scope, list[Cell]] = {}
+
+    def enclose(self, make: Callable[[], Sequence[Value]]) -> list[Value]:
+        """Emit one statement that may reach cells of this scope, wrapped in an accumulate for these.
+
+        Gives the statement's results.
+        """
+        b = self.builder
+        scope = b.scopes[-1]
+        outer = self.touched.pop(scope, [])
+        mark = len(scope.statements)
+        results = list(make())
+        cells = self.touched.pop(scope, [])
+        self.touched[scope] = outer
+        if not cells:
+            return results
+        statements = scope.statements[mark:]
+        del scope.statements[mark:]
+        updates = self._updates(cells)
+        binders = tuple([cell.accumulator for cell in cells if cell.accumulator is not None])
+        initials = [cell.initial() for cell in cells]
+        body = b.close(binders, (*updates, *statements), tuple(results))
+        values = b.emit("accumulate", (), initials, [body])
+        for cell, total in zip(cells, values, strict=False):
+            cell.close(total)
+        return list(values[len(cells) :])
+
+    def _updates(self, cells: Sequence[Cell]) -> list[Node]:
+        """The reads that wait in these cells, as statements."""
+        b = self.builder
+        b.scopes.append(Scope(()))
+        for cell in cells:
+            for indices, cotangent in cell.reads:
+                assert cell.accumulator is not None
+                b.emit("add_to", (), [cell.accumulator, cotangent, *indices])
+        return b.scopes.pop().statements
