@@ -12,7 +12,7 @@ order, and all interpretations agree bit for bit. ``shown`` is what probes showe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -39,11 +39,11 @@ class Plain(Language[Atom, Operation, Block]):
         self.shown: list[tuple[Any, ...]] = []  # by probes
         self.dry = False  # finding out the shapes of what an empty loop makes
 
-    @staticmethod
-    def run(instance: Instance, arguments: Sequence[Any], term: terms.Block | None = None) -> Plain:
+    @classmethod
+    def run(cls, instance: Instance, arguments: Sequence[Any], term: terms.Block | None = None) -> Self:
         """Run an instance (or another term of its type) on the leaves of a call's arguments."""
         arrays, sizes = instance.signature.convert(arguments)
-        plain = Plain(sizes)
+        plain = cls(sizes)
         with np.errstate(all="ignore"):
             plain.results = (term or instance.term).interpret(plain)(Env(), arrays)
         return plain
