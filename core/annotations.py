@@ -28,6 +28,7 @@ import numpy as np
 
 from . import trees
 from .dims import Dim
+from .expr import Expr
 from .source import at_line
 from .trees import Shape
 from .types import (
@@ -303,13 +304,12 @@ def scope_of(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _resolved(annotation: Any, scope: Scope, where: str) -> Any:
-    """An annotation, evaluated if it is text; None when there is none."""
-    if annotation is inspect.Parameter.empty or annotation is None or annotation is Any:
-        return None
+    """An annotation, evaluated if it is text; None when there is none, or one that only a type checker reads."""
     try:
-        return _evaluated(annotation, scope) if isinstance(annotation, str) else annotation
+        meant = _evaluated(annotation, scope) if isinstance(annotation, str) else annotation
     except TypeError as error:
         raise TypeError(f"{where}: {error}") from error
+    return None if any(meant is none for none in (inspect.Parameter.empty, None, Any, Expr)) else meant
 
 
 def _declared(annotation: Any, scope: Scope, where: str, also: str) -> Declared:

@@ -729,3 +729,17 @@ def test_parameters_without_annotation() -> None:
     assert_same(got, {"sum": numbers(2) + 2, "first": 1})
     got = az.evaluate(f)({"a": 1, "b": [numbers(2, 2), True]}, 1)
     assert_same(got, {"sum": 2, "first": numbers(2, 2)})
+
+
+def test_annotations_that_only_a_type_checker_reads() -> None:
+    """``az.Expr``, ``Any`` and None say nothing of the type, also where they are text."""
+
+    @az.program
+    def f(x: az.f64) -> Any:
+        def square(y: az.Expr, factor: "Any") -> "az.Expr":
+            return factor * y * y
+
+        return az.grad(square)(x, 2)
+
+    assert az.evaluate(f)(3.0) == 12
+    assert az.evaluate(az.program(lambda x: f(x)))(3.0) == 12
