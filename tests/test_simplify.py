@@ -700,3 +700,16 @@ def softmax_row(a: az.Array[az.f64, "n m"]) -> az.Array[az.f64, "n"]:
 def test_simplified_programs_read_well() -> None:
     text = az.pretty(az.simplify(softmax_row))
     assert text.count("exp") == 1
+
+
+def test_what_is_costly_and_shared_by_a_column_runs_once_a_column() -> None:
+    """The updates of a matrix go by columns, and each column needs a scan: the scans stay outside of the rows."""
+
+    def columns(a: az.Array[az.f64, "n m"]) -> az.f64:
+        def joined(column: Any) -> Any:
+            return az.reduce(lambda p, q: p + q + p * q, 0.0, column)
+
+        return az.sum(az.generate(a.shape[1], lambda j: joined(a[:, j])))
+
+    counted = az.cost(az.grad(az.program(columns)))
+    assert counted.at(n=20, m=5).work == 10 * counted.at(n=2, m=5).work

@@ -237,7 +237,7 @@ class _Accumulate:
         updates: list[Node] = []
         for leaf in leaving:
             if self.covered(leaf):
-                self._add(leaf, _array(self.b, leaf))
+                self._add(leaf, _array(self.b, leaf, tree.runs_once(leaf)))
             else:
                 updates.extend(_update(self.b, leaf))
         return [*_without(self.b, statement, {leaf.node.number for leaf in leaving}), *updates]
@@ -327,6 +327,13 @@ class _Tree:
                         allowed[k] = False
         return [leaf for leaf, may in zip(self.leaves, allowed, strict=True) if may]
 
+    def runs_once(self, leaf: Leaf) -> bool:
+        """Whether nothing costly is repeated for a leaf when its loops stand in the order of its indices."""
+        bit = 1 << self.leaves.index(leaf)
+        numbers = [index.number for index in leaf.indices]
+        shared = [node.free & leaf.used for node, who in self.needed if who & bit and is_costly(node)]
+        return all(frozenset(numbers[: len(loops)]) == loops for loops in shared)
+
     def repeats(self, leaving: Sequence[Leaf]) -> bool:
         """Whether too much cheap work would be done again when these leaves run alone."""
         alone = {leaf.node.number for leaf in leaving}
@@ -382,14 +389,22 @@ def _summed(b: Builder, leaf: Leaf) -> Value:
     return value
 
 
-def _array(b: Builder, leaf: Leaf) -> Value:
-    """What a leaf adds to the whole of its accumulator."""
+def _array(b: Builder, leaf: Leaf, as_indexed: bool) -> Value:
+    """What a leaf adds to the whole of its accumulator.
+
+    Its loops stand in the order of its indices, or as they ran: then the array is transposed.
+    """
     extents = {binder.number: extent for binder, extent in leaf.path.loops}
+    loops = list(leaf.indices) if as_indexed else [binder for binder, _ in leaf.order[: len(leaf.used)]]
     value = _summed(b, leaf)
-    for index in reversed(leaf.indices):
+    for index in reversed(loops):
         extent = extents[index.number]
         value = b.emit("generate", (extent.dim,), [extent], [b.close((index,), (), (value,))])[0]
-    return value
+    if as_indexed:
+        return value
+    places = [leaf.indices.index(binder) for binder in loops]
+    sizes = [extents[index.number] for index in leaf.indices]
+    return b.array(sizes, lambda *i: b.index(value, [i[place] for place in places]))
 
 
 def _update(b: Builder, leaf: Leaf) -> list[Node]:
