@@ -21,6 +21,7 @@ from ..source import at_line, user_line
 from ..trees import Structure
 from ..types import Scalar, bool_, dims, element, i64, is_data, rank
 from .operands import Function, conformed, dim_of, extent_of, leaf_names, named, parameter_names, regular, size_value
+from .segments import Segments
 
 # Choices
 
@@ -148,11 +149,14 @@ def _is_elementwise(value: Value) -> bool:
 # Loops
 
 
-def fori_loop(lower: Any, upper: Any, body: Function, init: Any) -> Structure:
+def fori_loop(lower: Any, upper: Any, body: Function, init: Any, *, checkpoint: Any = "all") -> Structure:
     """``for i in range(lower, upper): state = body(i, state)``: the final state.
 
     ``lower`` and ``upper`` are integers or i64 expressions; the state is any structure whose types do not change.
-    Raises TypeError when ``body`` changes the structure or a type.
+    ``checkpoint`` says which states reverse mode keeps: "all", n of them for n steps; "sqrt", about 2 sqrt(n), and the
+    steps are run once more; k, about n/k + k of them; (k1, k2, ...), segments of k1 steps that are cut into segments
+    of k2, and so on: n/k1 + k1/k2 + ... of them, and the steps are run once more for each number. The derivatives are
+    the same. Raises TypeError when ``body`` changes the structure or a type.
 
     >>> import adze as az
     >>> @az.program
@@ -166,6 +170,7 @@ def fori_loop(lower: Any, upper: Any, body: Function, init: Any) -> Structure:
     low, high = size_value(lower), size_value(upper)
     span = high if low.literal == 0 else builder.primitive("subtract", high, low)
     extent = builder.primitive("maximum", span, builder.literal(0, i64))
+    segments = Segments("fori_loop", checkpoint)
     state = _State("fori_loop", init)
     parameters = parameter_names(body, 2)
     names = [parameters[0] if low.literal == 0 else "", *leaf_names(parameters[1], state.tree)]
@@ -179,15 +184,20 @@ def fori_loop(lower: Any, upper: Any, body: Function, init: Any) -> Structure:
 
     built = state.settled(build)
     builder.origin = origin
+    if segments:
+        return state.structure(segments.loop(extent, state.initials, built))
     return state.structure(builder.emit("loop", (dim_of(extent),), [extent, *state.initials], [built]))
 
 
-def scan_loop(body: Function, init: Any, xs: Any, length: Any = None) -> tuple[Structure, Structure]:
+def scan_loop(
+    body: Function, init: Any, xs: Any, length: Any = None, *, checkpoint: Any = "all"
+) -> tuple[Structure, Structure]:
     """A loop over the first axis of ``xs``, with outputs a step: ``state, y = body(state, x)``; ``(state, ys)``.
 
     ``xs`` is an array or a structure of arrays of one length, or None with a ``length``; the outputs (any structure)
-    are stacked. The state is any structure whose types do not change. Raises TypeError when it does, when ``body``
-    does not return a pair, or when an output's size depends on the step.
+    are stacked. The state is any structure whose types do not change. ``checkpoint`` is that of :func:`fori_loop`.
+    Raises TypeError when the state's types change, when ``body`` does not return a pair, or when an output's size
+    depends on the step.
 
     >>> import adze as az
     >>> @az.program
@@ -207,6 +217,7 @@ def scan_loop(body: Function, init: Any, xs: Any, length: Any = None) -> tuple[S
     if not arrays and length is None:
         raise TypeError(at_line("scan_loop takes an array, or a length"))
     extent = builder.size(arrays[0].value, 0) if arrays else extent_of(length)
+    segments = Segments("scan_loop", checkpoint)
     state = _State("scan_loop", init)
     parameters = parameter_names(body, 2)
     shapes: list[trees.Shape] = []
@@ -227,17 +238,22 @@ def scan_loop(body: Function, init: Any, xs: Any, length: Any = None) -> tuple[S
 
     built = state.settled(build)
     builder.origin = origin
-    values = builder.emit("loop", (dim_of(extent),), [extent, *state.initials], [built])
     count = len(state.initials)
-    regular(values[count:], origin)
+    if segments:
+        values = segments.loop(extent, state.initials, built)
+    else:
+        values = builder.emit("loop", (dim_of(extent),), [extent, *state.initials], [built])
+        regular(values[count:], origin)
     outputs = [Expr(value, builder) for value in values[count:]]
     return state.structure(values[:count]), trees.unflatten(shapes[0], outputs)
 
 
-def while_loop(test: Function, body: Function, init: Any) -> Structure:
+def while_loop(test: Function, body: Function, init: Any, *, checkpoint: Any = "all") -> Structure:
     """``while test(state): state = body(state)``: the final state, any structure whose types do not change.
 
-    Raises TypeError when ``test`` does not give a scalar bool or ``body`` changes the structure or a type.
+    ``checkpoint`` is that of :func:`fori_loop`; with "sqrt" the segments grow by one step each. Where segments begin,
+    the test is asked twice. Raises TypeError when ``test`` does not give a scalar bool or ``body`` changes the
+    structure or a type.
 
     >>> import adze as az
     >>> @az.program
@@ -248,6 +264,7 @@ def while_loop(test: Function, body: Function, init: Any) -> Structure:
     """
     builder = current()
     builder.origin = origin = user_line()
+    segments = Segments("while_loop", checkpoint)
     state = _State("while_loop", init)
     names = leaf_names(parameter_names(body, 1)[0], state.tree)
 
@@ -263,6 +280,8 @@ def while_loop(test: Function, body: Function, init: Any) -> Structure:
     built = state.settled(build)
     builder.origin = origin
     bodies = [builder.body(state.types, going, names), built]
+    if segments:
+        return state.structure(segments.while_loop(state.initials, *bodies))
     return state.structure(builder.emit("while", (), state.initials, bodies)[:-1])
 
 
