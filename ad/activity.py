@@ -19,7 +19,7 @@ from ..core.expr import Expr
 from ..core.language import Binding, Language
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure
-from ..core.types import ArrayType, Scalar, Type, f64
+from ..core.types import ArrayType, Scalar, Type, f64, is_data, is_float
 
 
 class Active(NamedTuple):
@@ -136,6 +136,20 @@ class Activity(Language[Atom, Operation, Block]):
 
         return run
 
+    # Meanings given by the user
+
+    def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
+        """With rules, all results move with each argument; with what the body captures they move as it says."""
+
+        def run(env: Env[Any]) -> Active:
+            moving = [self.is_active(arg(env)) for arg in args]
+            if "checkpoint" in rules:
+                return body(env, moving)
+            captured = body(env, [False] * len(args))
+            return Active([any(moving) or moves for moves in captured.results], captured.updates)
+
+        return run
+
     def probe(self, name: str, values: Sequence[Atom]) -> Operation:
         return lambda env: Active(())
 
@@ -172,12 +186,21 @@ class Activity(Language[Atom, Operation, Block]):
         def run(env: Env[Any], arguments: Sequence[Any]) -> Active:
             env, updates = env.enter(arguments), False
             for binding in bindings:
-                active = binding.operation(env)
+                active = found(binding, env)
                 env = env.extend(active.results)
                 updates = updates or active.updates
             return Active([self.is_active(result(env)) for result in results], updates)
 
         return run
+
+
+def found(binding: Binding, env: Env[Any]) -> Active:
+    """What is active of an operation's results: nothing made of integers or booleans."""
+    active: Active = binding.operation(env)
+    moving = [
+        a and (is_float(type) or not is_data(type)) for a, type in zip(active.results, binding.types, strict=True)
+    ]
+    return Active(moving, active.updates)
 
 
 def _either(first: Sequence[bool], second: Sequence[bool]) -> list[bool]:

@@ -9,7 +9,8 @@ states beside states, an accumulator of tangents beside an accumulator. (Schenck
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ..core.builder import Builder
@@ -23,9 +24,10 @@ from ..core.terms import Constant, Failure
 from ..core.types import ArrayType, Scalar, Type, element
 from ..interpreters.embed import accumulate, name_arguments
 from ..interpreters.simplifying.accumulators import plus, zeros_like
-from .activity import Activity
+from .activity import Activity, found
 from .activity import Block as ActivityBlock
 from .activity import Operation as ActivityOperation
+from .custom import Pushed
 from .reductions import first_place, products_of_others, rule_of
 
 
@@ -63,17 +65,35 @@ class Forward(Language[Atom, Operation, Block]):
     """Dual numbers over any construct, emitted into a builder."""
 
     def __init__(self, builder: Builder) -> None:
-        self.builder = builder
+        self.builder, self.checks = builder, True
         self.activity = Activity(lambda dual: dual.tangent is not None)
 
-    def _tangent(self, dual: Dual) -> Value:
+    def tangent(self, dual: Dual) -> Value:
         """The tangent as a value, zero if need be."""
         return zeros_like(self.builder, dual.primal) if dual.tangent is None else dual.tangent
 
-    def _flat(self, duals: Sequence[Dual], active: Pick) -> list[Value]:
+    def flat(self, duals: Sequence[Dual], active: Pick) -> list[Value]:
         """The primals, then the tangents of the active ones."""
-        tangents = [self._tangent(dual) for dual, moves in zip(duals, active, strict=True) if moves]
+        tangents = [self.tangent(dual) for dual, moves in zip(duals, active, strict=True) if moves]
         return [*[dual.primal for dual in duals], *tangents]
+
+    def duals(self, values: Sequence[Value], active: Pick) -> list[Dual]:
+        """Duals from values followed by the tangents of the active ones."""
+        tangents = iter(values[len(active) :])
+        return [Dual(value, next(tangents) if moves else None) for value, moves in zip(values, active, strict=False)]
+
+    def constants(self, values: Sequence[Value]) -> list[Dual]:
+        """Duals of values that do not move."""
+        return [Dual(value) for value in values]
+
+    @contextmanager
+    def checking(self, checks: bool) -> Iterator[None]:
+        """Set ``checks`` while code is emitted."""
+        before, self.checks = self.checks, checks
+        try:
+            yield
+        finally:
+            self.checks = before
 
     # Atoms
 
@@ -112,9 +132,9 @@ class Forward(Language[Atom, Operation, Block]):
     def cond(self, test: Atom, then: Block, orelse: Block) -> Operation:
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             def branch(block: Block) -> Callable[[], Sequence[Value]]:
-                return lambda: self._flat(block.run(env, []), active)
+                return lambda: self.flat(block.run(env, []), active)
 
-            return duals(self.builder.cond(test(env).primal, branch(then), branch(orelse)), active)
+            return self.duals(self.builder.cond(test(env).primal, branch(then), branch(orelse)), active)
 
         return Operation(run, self.activity.cond(test, then.activity, orelse.activity))
 
@@ -126,12 +146,12 @@ class Forward(Language[Atom, Operation, Block]):
             moving, outputs = active[:count], active[count:]
 
             def step(i: Value, *state: Value) -> Sequence[Value]:
-                results = body.run(env, [Dual(i), *duals(state, moving)])
-                return [*self._flat(results[:count], moving), *self._flat(results[count:], outputs)]
+                results = body.run(env, [Dual(i), *self.duals(state, moving)])
+                return [*self.flat(results[:count], moving), *self.flat(results[count:], outputs)]
 
-            starts = self._flat([a(env) for a in initials], moving)
+            starts = self.flat([a(env) for a in initials], moving)
             values = self.builder.loop(extent(env).primal, starts, step)
-            return [*duals(values[: len(starts)], moving), *duals(values[len(starts) :], outputs)]
+            return [*self.duals(values[: len(starts)], moving), *self.duals(values[len(starts) :], outputs)]
 
         return Operation(run, self.activity.loop(dim, extent, initials, body.activity))
 
@@ -154,9 +174,9 @@ class Forward(Language[Atom, Operation, Block]):
     def generate(self, dim: Dim, extent: Atom, body: Block) -> Operation:
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             def at(i: Value) -> Sequence[Value]:
-                return self._flat(body.run(env, [Dual(i)]), active)
+                return self.flat(body.run(env, [Dual(i)]), active)
 
-            return duals(self.builder.generate(extent(env).primal, at), active)
+            return self.duals(self.builder.generate(extent(env).primal, at), active)
 
         return Operation(run, self.activity.generate(dim, extent, body.activity))
 
@@ -186,9 +206,9 @@ class Forward(Language[Atom, Operation, Block]):
                         Dual(value, self._reduced(length, at, k, rule, value) if rule else None)
                         for k, (value, rule) in enumerate(zip(plain, rules, strict=True))
                     ]
-            starts = self._flat(units, active)
+            starts = self.flat(units, active)
             on_duals = self._on_duals(env, operator, active)
-            return duals(b.reduce(length, starts, lambda i: self._flat(at(i), active), on_duals), active)
+            return self.duals(b.reduce(length, starts, lambda i: self.flat(at(i), active), on_duals), active)
 
         return Operation(run, self.activity.reduce(extent, neutrals, element.activity, operator.activity))
 
@@ -202,7 +222,7 @@ class Forward(Language[Atom, Operation, Block]):
             return at(i)[component].primal
 
         def tangent(i: Value) -> Value:
-            return self._tangent(at(i)[component])
+            return self.tangent(at(i)[component])
 
         if rule == "add":
             return b.sum(length, tangent, type)
@@ -216,11 +236,10 @@ class Forward(Language[Atom, Operation, Block]):
         """The operator on duals."""
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
-            starts = self._flat([a(env) for a in neutrals], active)
+            starts = self.flat([a(env) for a in neutrals], active)
             at = self._elements(env, element, active, 0)
-            return duals(
-                self.builder.scan(extent(env).primal, starts, at, self._on_duals(env, operator, active)), active
-            )
+            on_duals = self._on_duals(env, operator, active)
+            return self.duals(self.builder.scan(extent(env).primal, starts, at, on_duals), active)
 
         return Operation(run, self.activity.scan(dim, extent, neutrals, element.activity, operator.activity))
 
@@ -231,9 +250,9 @@ class Forward(Language[Atom, Operation, Block]):
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             sizes = bins(env).primal, extent(env).primal
-            starts = self._flat([a(env) for a in neutrals], active)
+            starts = self.flat([a(env) for a in neutrals], active)
             at = self._elements(env, element, active, 1)
-            return duals(self.builder.histogram(*sizes, starts, at, self._on_duals(env, operator, active)), active)
+            return self.duals(self.builder.histogram(*sizes, starts, at, self._on_duals(env, operator, active)), active)
 
         activity = self.activity.histogram(dim, bins, extent, neutrals, element.activity, operator.activity)
         return Operation(run, activity)
@@ -241,8 +260,8 @@ class Forward(Language[Atom, Operation, Block]):
     def _on_duals(self, env: Duals, operator: Block, active: Pick) -> Callable[..., list[Value]]:
         def run(*values: Value) -> list[Value]:
             half = len(values) // 2
-            operands = [*duals(values[:half], active), *duals(values[half:], active)]
-            return self._flat(operator.run(env, operands), active)
+            operands = [*self.duals(values[:half], active), *self.duals(values[half:], active)]
+            return self.flat(operator.run(env, operands), active)
 
         return run
 
@@ -251,7 +270,7 @@ class Forward(Language[Atom, Operation, Block]):
 
         def at(*i: Value) -> list[Value]:
             found = element.run(env, [Dual(each) for each in i])
-            return [*[dual.primal for dual in found[:places]], *self._flat(found[places:], active)]
+            return [*[dual.primal for dual in found[:places]], *self.flat(found[places:], active)]
 
         return at
 
@@ -260,9 +279,9 @@ class Forward(Language[Atom, Operation, Block]):
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             sizes = [a(env).primal for a in extents]
-            arrays = self._flat([a(env) for a in destinations], active)
+            arrays = self.flat([a(env) for a in destinations], active)
             at = self._elements(env, element, active, element.width - len(destinations))
-            return duals(self.builder.scatter(unique, sizes, arrays, at), active)
+            return self.duals(self.builder.scatter(unique, sizes, arrays, at), active)
 
         return Operation(run, self.activity.scatter(unique, extents, destinations, element.activity))
 
@@ -279,15 +298,26 @@ class Forward(Language[Atom, Operation, Block]):
             moving = active[:-1]
 
             def holds(*state: Value) -> Value:
-                return test.run(env, duals(state, moving))[0].primal
+                return test.run(env, self.duals(state, moving))[0].primal
 
             def step(*state: Value) -> Sequence[Value]:
-                return self._flat(body.run(env, duals(state, moving)), moving)
+                return self.flat(body.run(env, self.duals(state, moving)), moving)
 
-            *state, trips = self.builder.while_loop(self._flat([a(env) for a in initials], moving), holds, step)
-            return [*duals(state, moving), Dual(trips)]
+            *state, trips = self.builder.while_loop(self.flat([a(env) for a in initials], moving), holds, step)
+            return [*self.duals(state, moving), Dual(trips)]
 
         return Operation(run, self.activity.while_loop(initials, test.activity, body.activity))
+
+    # Meanings given by the user
+
+    def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
+        """By its rules; a checkpoint is one of duals."""
+
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
+            return Pushed(self, env, rules, [a(env) for a in args], body, blocks).push(active)
+
+        activities = [block.activity for block in blocks]
+        return Operation(run, self.activity.custom(rules, args, body.activity, activities))
 
     def probe(self, name: str, values: Sequence[Atom]) -> Operation:
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
@@ -303,13 +333,13 @@ class Forward(Language[Atom, Operation, Block]):
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             moving, rest = active[:count], active[count:]
-            starts = self._flat([a(env) for a in initials], moving)
+            starts = self.flat([a(env) for a in initials], moving)
 
             def inner(*cells: Value) -> Sequence[Value]:
-                return self._flat(body.run(env, duals(cells, moving)), rest)
+                return self.flat(body.run(env, self.duals(cells, moving)), rest)
 
             values = accumulate(self.builder, starts, inner)
-            return [*duals(values[: len(starts)], moving), *duals(values[len(starts) :], rest)]
+            return [*self.duals(values[: len(starts)], moving), *self.duals(values[len(starts) :], rest)]
 
         return Operation(run, self.activity.accumulate(initials, body.activity))
 
@@ -326,7 +356,8 @@ class Forward(Language[Atom, Operation, Block]):
 
     def require(self, test: Atom, failure: Failure, values: Sequence[Atom]) -> Operation:
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
-            self.builder.require(test(env).primal, failure, [v(env).primal for v in values])
+            if self.checks:
+                self.builder.require(test(env).primal, failure, [v(env).primal for v in values])
             return []
 
         return Operation(run, self.activity.require(test, failure, values))
@@ -336,20 +367,16 @@ class Forward(Language[Atom, Operation, Block]):
     def block(
         self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Atom], names: Sequence[str]
     ) -> Block:
+        inner = [Binding(binding.operation.activity, binding.types, binding.origin) for binding in bindings]
+        steps = list(zip(bindings, inner, strict=True))
+
         def run(env: Duals, arguments: Sequence[Dual]) -> list[Dual]:
             name_arguments([dual.primal for dual in arguments], names)
             env, outer = env.enter(arguments), self.builder.origin
-            for operation, _, origin in bindings:
+            for (operation, _, origin), activity in steps:
                 self.builder.origin = origin
-                env = env.extend(operation.run(env, operation.activity(env).results))
+                env = env.extend(operation.run(env, found(activity, env).results))
             self.builder.origin = outer
             return [result(env) for result in results]
 
-        inner = [Binding(binding.operation.activity, binding.types, binding.origin) for binding in bindings]
         return Block(run, self.activity.block(binders, inner, results, names), len(results))
-
-
-def duals(values: Sequence[Value], active: Pick) -> list[Dual]:
-    """Duals from values followed by the tangents of the active ones."""
-    tangents = iter(values[len(active) :])
-    return [Dual(value, next(tangents) if moves else None) for value, moves in zip(values, active, strict=False)]

@@ -11,7 +11,8 @@ Where cotangents are kept is the matter of ``cells.py``. The rules of longer con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,11 +28,12 @@ from ..interpreters.embed import Atom as PrimalAtom
 from ..interpreters.embed import Block as PrimalBlock
 from ..interpreters.embed import Embed, name_arguments
 from ..interpreters.embed import Operation as PrimalOperation
-from .activity import Activity
+from .activity import Activity, found
 from .activity import Block as ActivityBlock
 from .activity import Operation as ActivityOperation
 from .cells import Cell, Entry, Sweep
 from .combining import Histogram, Reduction, Scan
+from .custom import Pulled
 from .scattering import Scatter
 from .stepping import Steps
 
@@ -107,6 +109,15 @@ class Reverse(Language[Atom, Operation, Block]):
     @checks.setter
     def checks(self, value: bool) -> None:
         self.embed.checks = value
+
+    @contextmanager
+    def checking(self, checks: bool = True) -> Iterator[None]:
+        """Set ``checks`` while code is emitted."""
+        before, self.checks = self.checks, checks
+        try:
+            yield
+        finally:
+            self.checks = before
 
     # Atoms
 
@@ -315,6 +326,19 @@ class Reverse(Language[Atom, Operation, Block]):
         activity = self.activity.while_loop(_entries(initials), test.activity, body.activity)
         return Operation(primal, run, activity)
 
+    # Meanings given by the user
+
+    def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
+        """By its rules; a checkpoint by its body, which the return sweep runs anew."""
+        primal = self.embed.custom(rules, [a.primal for a in args], body.primal, [block.primal for block in blocks])
+
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+            values, entries = primal(env), [a.entry(env) for a in args]
+            return values, Pulled(self, env, rules, entries, body, blocks, values).pull
+
+        activities = [block.activity for block in blocks]
+        return Operation(primal, run, self.activity.custom(rules, _entries(args), body.activity, activities))
+
     def probe(self, name: str, values: Sequence[Atom]) -> Operation:
         primal = self.embed.probe(name, [v.primal for v in values])
         return Operation(primal, _never, self.activity.probe(name, _entries(values)))
@@ -363,21 +387,22 @@ class Reverse(Language[Atom, Operation, Block]):
         primal = self.embed.block(binders, primals, [result.primal for result in results], names)
         activities = [Binding(binding.operation.activity, binding.types, binding.origin) for binding in bindings]
         activity = self.activity.block(binders, activities, _entries(results), names)
+        steps = list(zip(bindings, activities, strict=True))
 
         def run(env: Env[Entry], arguments: Sequence[Entry]) -> tuple[list[Value], Pull]:
             name_arguments([argument.value for argument in arguments], names)
-            return self._run_block(env.enter(arguments), bindings, results)
+            return self._run_block(env.enter(arguments), steps, results)
 
         return Block(primal, run, activity, len(results))
 
     def _run_block(
-        self, env: Env[Entry], bindings: Sequence[Binding], results: Sequence[Atom]
+        self, env: Env[Entry], bindings: Sequence[tuple[Binding, Binding]], results: Sequence[Atom]
     ) -> tuple[list[Value], Pull]:
         steps: list[tuple[Pull, list[Cell | None], bool, Origin]] = []
         outer = self.builder.origin
-        for operation, _, origin in bindings:
+        for (operation, _, origin), activity in bindings:
             self.builder.origin = origin
-            active, updates = operation.activity(env)
+            active, updates = found(activity, env)
             if updates or any(active):
                 values, pull = operation.run(env, active)
                 moving = zip(values, active, strict=True)

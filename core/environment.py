@@ -14,10 +14,11 @@ hold anything: values to evaluate, types to check, tangent pairs to differentiat
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Env(Generic[T]):
@@ -52,6 +53,11 @@ class Env(Generic[T]):
             env = env._outer
         return env._chunk[env._length - 1 - position]
 
+    def mapped(self, function: Callable[[T], U]) -> Env[U]:
+        """The environment with a function applied to what it holds, each time that somebody asks for it."""
+        outer: Env[U] = Env(None, _Mapped(self, function))
+        return outer.enter(())
+
     def __len__(self) -> int:
         total, env = 0, self
         while True:
@@ -59,3 +65,17 @@ class Env(Generic[T]):
             if env._outer is None:
                 return total
             env = env._outer
+
+
+class _Mapped(list[Any]):
+    """A chunk that is another environment, seen through a function."""
+
+    def __init__(self, env: Env[Any], function: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.env, self.function, self.length = env, function, len(env)
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, position: Any) -> Any:
+        return self.function(self.env.get(self.length - 1 - position))

@@ -135,6 +135,8 @@ class Language(ABC, Generic[A, O, B]):
     def custom(self, rules: tuple[str, ...], args: Sequence[A], body: B, blocks: Sequence[B]) -> O:
         """``body(*args)``, whose derivatives are given: by a block for each of ``rules`` ("jvp", "vjp").
 
+        With the rule "checkpoint", which has no block, they are those of the body, which a return sweep runs again.
+
         A jvp block takes the arguments and one tangent for each that is floating, and gives one tangent for each
         floating result; a vjp block takes the arguments and one cotangent for each floating result, and gives one
         cotangent for each floating argument.

@@ -74,7 +74,7 @@ def result_types(
             return (*args, i64)
         case "custom":
             floating, results = _floating(args), _floating(blocks[0])
-            for rule, block in zip(static, blocks[1:], strict=True):
+            for rule, block in zip(rules_of(static), blocks[1:], strict=True):
                 wanted = {"jvp": results, "vjp": floating}[rule]
                 _expect(tuple(block) == wanted, f"a {rule} rule that gives ({', '.join(map(str, wanted))})", block)
             return tuple(blocks[0])
@@ -138,8 +138,13 @@ def block_count(op: str, static: tuple[Any, ...]) -> int | None:
         case "case":
             return len(static)
         case "custom":
-            return 1 + len(static)
+            return 1 + len(rules_of(static))
     return _BLOCKS.get(op, 0)
+
+
+def rules_of(static: tuple[Any, ...]) -> tuple[str, ...]:
+    """The rules that a custom has a block for. A "checkpoint" has none: its derivatives are those of its body."""
+    return tuple([rule for rule in static if rule != "checkpoint"])
 
 
 _BLOCKS = {

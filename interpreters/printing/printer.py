@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from ...core.type_rules import rules_of
 from ...core.types import FunctionType
 from .expressions import ATOM, REDUCED, RUNNING, Expressions
 from .resolved import Argument, Bound, ResolvedBlock, ResolvedOperation, reduction_name
@@ -252,8 +253,9 @@ class Printer(Expressions):
         body, *rules = operation.blocks
         with self.bound(operation, give) as start:
             with self.scope():
-                self.headed(f"{start}custom {self.state(body.binders, operation.args)}:", body)
-            for rule, block in zip(operation.static, rules, strict=True):
+                kind = "custom" if rules else "checkpoint"
+                self.headed(f"{start}{kind} {self.state(body.binders, operation.args)}:", body)
+            for rule, block in zip(rules_of(operation.static), rules, strict=True):
                 with self.scope():
                     names = ", ".join([self.bind(binder) for binder in block.binders])
                     self.headed(f"with {rule} ({names}):", block)

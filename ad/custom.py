@@ -1,0 +1,120 @@
+"""What says itself how it moves: functions with rules of the user's, and checkpoints, in both modes.
+
+A rule speaks of the arguments of its function. What the function captures from outside moves it as its body says:
+
+    y = f(x) with the body g(x, w):        dy = rule(x, dx) + (dg / dw) dw        w_bar = (dg / dw)^T y_bar
+
+and what a rule captures is an ordinary value of the derivative, which can be differentiated again. A checkpoint is
+stored as a whole by the forward sweep; the return sweep runs its body anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..core.environment import Env
+from ..core.graph import Value
+from ..core.types import is_float
+from ..interpreters.embed import entered
+from ..interpreters.simplifying.accumulators import plus, zeros_like
+from .cells import Entry
+
+if TYPE_CHECKING:
+    from .forward import Block as ForwardBlock
+    from .forward import Dual, Forward
+    from .reverse import Block as ReverseBlock
+    from .reverse import Reverse
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """The return sweep of a custom operation with these ``results``."""
+
+    reverse: Reverse
+    env: Env[Entry]
+    rules: tuple[str, ...]
+    args: Sequence[Entry]
+    body: ReverseBlock
+    blocks: Sequence[ReverseBlock]
+    results: Sequence[Value]
+
+    def pull(self, cotangents: Sequence[Value | None]) -> None:
+        if "checkpoint" in self.rules:
+            self.body.run(self.env, self.args)[1](cotangents)
+            return
+        if any(self.body.activity(self.env, [False] * len(self.args)).results):
+            self.body.run(self.env, [Entry(arg.value) for arg in self.args])[1](cotangents)
+        if any([arg.active for arg in self.args]):
+            floating = [arg for arg in self.args if arg.value is not None and is_float(arg.value.type)]
+            for arg, cotangent in zip(floating, self.by_rule(cotangents), strict=True):
+                if arg.cell is not None:
+                    arg.cell.add(cotangent)
+
+    def by_rule(self, cotangents: Sequence[Value | None]) -> Sequence[Value]:
+        """The cotangents of the floating arguments."""
+        b = self.reverse.builder
+        arrived = [
+            zeros_like(b, result) if cotangent is None else cotangent
+            for result, cotangent in zip(self.results, cotangents, strict=True)
+            if is_float(result.type)
+        ]
+        values = [arg.value for arg in self.args if arg.value is not None]
+        with self.reverse.checking():
+            return self.blocks[self.rules.index("vjp")].primal(self.env, [*values, *arrived])
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """A custom operation in forward mode."""
+
+    forward: Forward
+    env: Env[Dual]
+    rules: tuple[str, ...]
+    args: Sequence[Dual]
+    body: ForwardBlock
+    blocks: Sequence[ForwardBlock]
+
+    def push(self, active: Sequence[bool]) -> Sequence[Dual]:
+        """The results, with the tangents of the active ones."""
+        b, moving = self.forward.builder, [arg.tangent is not None for arg in self.args]
+        if "checkpoint" in self.rules:
+
+            def body(*binders: Value) -> list[Value]:
+                return self.forward.flat(self.body.run(self.env, self.forward.duals(binders, moving)), active)
+
+            made = entered(b, "custom", self.rules, self.forward.flat(self.args, moving), [body])
+            return self.forward.duals(made, active)
+        results = self.primal()
+        tangents: list[Value | None] = [None] * len(results)
+        if any(self.body.activity(self.env, [False] * len(self.args)).results):
+            with self.forward.checking(False):
+                captured = self.body.run(self.env, self.forward.constants([arg.primal for arg in self.args]))
+            tangents = [dual.tangent for dual in captured]
+        if any(moving):
+            given = iter(self.by_rule())
+            for k, result in enumerate(results):
+                if is_float(result.type):
+                    own, more = tangents[k], next(given)
+                    tangents[k] = more if own is None else plus(b, own, more)
+        moved = [tangent for tangent in tangents if tangent is not None]
+        return self.forward.duals([*results, *moved], [tangent is not None for tangent in tangents])
+
+    def primal(self) -> Sequence[Value]:
+        """The operation, with its rules, as it is."""
+        blocks = [partial(self.alone, block) for block in (self.body, *self.blocks)]
+        args = [arg.primal for arg in self.args]
+        return entered(self.forward.builder, "custom", self.rules, args, blocks)
+
+    def alone(self, block: ForwardBlock, *arguments: Value) -> list[Value]:
+        """The primals of a block."""
+        fixed = self.env.mapped(lambda dual: replace(dual, tangent=None))
+        return [dual.primal for dual in block.run(fixed, self.forward.constants(arguments))]
+
+    def by_rule(self) -> Sequence[Value]:
+        """The tangents of the floating results."""
+        tangents = [self.forward.tangent(arg) for arg in self.args if is_float(arg.primal.type)]
+        rule = self.blocks[self.rules.index("jvp")]
+        return self.alone(rule, *[arg.primal for arg in self.args], *tangents)
