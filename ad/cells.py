@@ -27,6 +27,13 @@ class Cell:
         self.total: Value | None = None
         self.reads: list[tuple[Sequence[Value], Value]] = []  # single elements that wait
         self.accumulator: Value | None = None
+        if self.scope is sweep.home:
+            sweep.cells.append(self)
+
+    def restart(self) -> None:
+        """Nothing was added yet, in the open scope."""
+        self.scope = self.sweep.builder.scopes[-1]
+        self.total, self.accumulator, self.reads = None, None, []
 
     def add(self, cotangent: Value) -> None:
         """Add a cotangent of the whole value."""
@@ -90,11 +97,23 @@ class Entry:
 
 
 class Sweep:
-    """One differentiation: the builder, and the cells that deeper scopes have reached."""
+    """One differentiation: the builder, and the cells that deeper scopes have reached.
+
+    The forward sweep is run once, in the scope that is its home. The return sweep may run many times, there or in
+    deeper scopes, once a cotangent: the cells of the forward sweep then belong to the scope that it runs in.
+    """
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
         self.touched: dict[Scope, list[Cell]] = {}
+        self.home: Scope | None = builder.scopes[-1]
+        self.cells: list[Cell] = []
+
+    def restart(self) -> None:
+        """Prepare for a return sweep in the open scope."""
+        self.home = None
+        for cell in self.cells:
+            cell.restart()
 
     def enclose(self, make: Callable[[], Sequence[Value]]) -> list[Value]:
         """Emit one statement that may reach cells of this scope, wrapped in an accumulate for these.

@@ -3,37 +3,39 @@
 ``jvp(f)`` is the program of ``(*primals, *tangents)`` giving ``(result, tangent)``; ``vjp(f)`` of ``(*primals,
 cotangent)`` giving ``(result, *cotangents)``; ``grad`` and ``value_and_grad`` are the reverse mode of a scalar. Each
 takes a program or, inside a program's body, any Python function of expressions, which may capture outer variables:
-what is captured is constant for the derivative. Verbs nest to any depth.
-
-A verb checks what it can at once and gives a program that holds (verb, options, f); the derivative is built with that
-program's term: f becomes a term, which is simplified, and its meaning in ``Forward`` or ``Reverse`` is emitted.
+what is captured is constant for the derivative. Verbs nest to any depth. Whole Jacobians are in ``jacobians.py``, what
+the verbs share in ``differentiating.py``.
 """
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, SupportsIndex
+from typing import Any
 
 from ..core import trees
-from ..core.annotations import Parameter
-from ..core.builder import current
+from ..core.annotations import Declared, Parameter
+from ..core.builder import building, current
 from ..core.environment import Env
-from ..core.expr import Expr, as_expr, same_size
-from ..core.graph import Value
-from ..core.placement import to_block
-from ..core.program import Program, as_program
+from ..core.expr import Expr
+from ..core.functions import shown
+from ..core.program import Program
 from ..core.source import at_line, user_line
-from ..core.terms import Block
-from ..core.types import ArrayType, Scalar, element, i64, is_float, rank
-from ..interpreters.simplify import simplify
+from ..core.types import is_float
 from ..interpreters.simplifying.accumulators import zeros_like
-from .cells import Cell, Entry, Sweep
+from .differentiating import (
+    Argnums,
+    Differentiated,
+    Pullback,
+    Verb,
+    chosen,
+    fitting,
+    fresh,
+    is_single,
+    may_be_floating,
+    program_of,
+)
 from .forward import Dual, Forward
-from .reverse import Reverse
-
-Argnums = SupportsIndex | Sequence[SupportsIndex]
 
 
 def grad(f: Program | Callable[..., Any], argnums: Argnums = 0) -> Program:
@@ -50,8 +52,8 @@ def grad(f: Program | Callable[..., Any], argnums: Argnums = 0) -> Program:
     >>> az.grad(norm2)(np.array([1.0, 2.0]))
     array([2., 4.])
     """
-    f = as_program(f)
-    gradient = _ValueAndGradient("grad", f, _numbers("grad", f, argnums), _is_single(argnums))
+    f = program_of("grad", f)
+    gradient = _ValueAndGradient("grad", f, chosen("grad", f, argnums), is_single(argnums))
     return Program(gradient, gradient.name, f.parameters)
 
 
@@ -66,8 +68,8 @@ def value_and_grad(f: Program | Callable[..., Any], argnums: Argnums = 0) -> Pro
     >>> float(value), float(gradient)
     (9.0, 6.0)
     """
-    f = as_program(f)
-    both = _ValueAndGradient("value_and_grad", f, _numbers("value_and_grad", f, argnums), _is_single(argnums))
+    f = program_of("value_and_grad", f)
+    both = _ValueAndGradient("value_and_grad", f, chosen("value_and_grad", f, argnums), is_single(argnums))
     return Program(both, both.name, f.parameters)
 
 
@@ -76,7 +78,8 @@ def vjp(f: Program | Callable[..., Any], *primals: Any, argnums: Argnums | None 
 
     There is one cotangent for each parameter with floating leaves (or each of ``argnums``), None at integer leaves;
     the cotangent that is given has the structure of the result, and anything (None, say) at its integer leaves. With
-    primals it is JAX's: ``(result, pullback)`` where ``pullback(cotangent)`` gives the tuple of cotangents.
+    primals it is JAX's: ``(result, pullback)`` where ``pullback(cotangent)`` gives the tuple of cotangents. Inside a
+    program a pullback may be called again and again, in a map over cotangents say; f itself is run once.
 
     >>> import adze as az
     >>> @az.program
@@ -88,18 +91,17 @@ def vjp(f: Program | Callable[..., Any], *primals: Any, argnums: Argnums | None 
     >>> [float(number) for number in pullback(10.0)]
     [30.0, 20.0]
     """
-    f = as_program(f)
-    transposed = _Transposed("vjp", f, None if argnums is None else _numbers("vjp", f, argnums))
-    if any(isinstance(leaf, Expr) for leaf in trees.flatten(primals)[0]):
-        pullback = _Pullback(transposed.name, _Function.of(f, f.bind(primals, {})), transposed.argnums)
+    f = program_of("vjp", f)
+    transposed = _Transposed("vjp", f, None if argnums is None else chosen("vjp", f, argnums))
+    if primals and (building() or _expressions(primals)):
+        pullback = Pullback(transposed.name, Differentiated.of(f, f.bind(primals, {})), transposed.argnums)
         return pullback.result, pullback
-    taken = [parameter.name for parameter in f.parameters]
-    declared = f.result if isinstance(f.result, Scalar | ArrayType) and is_float(f.result) else None
-    parameters = [*f.parameters, Parameter(_fresh("cotangent", taken), declared)]
+    parameters = [*f.parameters, _cotangent(f)]
     program = Program(transposed, transposed.name, parameters)
     if not primals:
         return program
-    return f(*primals), lambda cotangent: program(*primals, cotangent)[1:]
+    arguments = f.bind(primals, {})
+    return f(*arguments), lambda cotangent: program(*arguments, cotangent)[1:]
 
 
 def jvp(f: Program | Callable[..., Any], primals: Any = None, tangents: Any = None) -> Any:
@@ -116,78 +118,77 @@ def jvp(f: Program | Callable[..., Any], primals: Any = None, tangents: Any = No
     >>> float(value), float(tangent)
     (8.0, 12.0)
     """
-    f = as_program(f)
+    f = program_of("jvp", f)
     pushed = _Pushed("jvp", f)
-    parameters = list(f.parameters)
-    for number in pushed.moving:
-        parameter = f.parameters[number]
-        name = _fresh(f"d_{parameter.name}", [parameter.name for parameter in parameters])
-        parameters.append(Parameter(name, parameter.type))
-    program = Program(pushed, pushed.name, parameters)
+    program = Program(pushed, pushed.name, _with_tangents(f, pushed.moving))
     if primals is None and tangents is None:
         return program
     if primals is None or tangents is None:
         raise TypeError(at_line(f"{pushed.name} takes primals and tangents together, or neither"))
-    return program(*primals, *tangents)
+    for what, given in (("primals", primals), ("tangents", tangents)):
+        if not isinstance(given, tuple | list):
+            message = f"{pushed.name}: the {what} are a tuple, one for each parameter, not {shown(given)}"
+            raise TypeError(at_line(message))
+    arguments, names = f.bind(primals, {}), [f.parameters[number].name for number in pushed.moving]
+    if len(tangents) != len(names):
+        message = f"{pushed.name} takes {len(names)} tangent(s), of {', '.join(names)}; got {len(tangents)}"
+        raise TypeError(at_line(message))
+    return program(*arguments, *tangents)
 
 
-# Which parameters
+def hvp(f: Program | Callable[..., Any], argnums: Argnums = 0) -> Program:
+    """The product of a Hessian with a direction: the program of ``(*primals, *directions)`` giving ``H v``.
+
+    There is one direction for each of ``argnums``; the result has the structure of ``az.grad(f, argnums)``. It is
+    forward mode over reverse mode, and costs a small multiple of the gradient, whatever the size of the Hessian. Raises
+    what ``grad`` raises.
+
+    >>> import adze as az, numpy as np
+    >>> @az.program
+    ... def valley(x: az.Array[az.f64, "n"]) -> az.f64:
+    ...     return az.sum(x ** 4) + az.sum(x) ** 2
+    >>> az.hvp(valley)(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
+    array([14.,  2.])
+    """
+    f = program_of("hvp", f)
+    product = _HessianProduct("hvp", f, chosen("hvp", f, argnums), is_single(argnums))
+    return Program(product, product.name, _with_tangents(f, product.argnums))
 
 
-def _is_single(argnums: Argnums) -> bool:
-    return not isinstance(argnums, Sequence)
+# Parameters of the programs that verbs make
 
 
-def _numbers(verb: str, f: Program, argnums: Argnums) -> tuple[int, ...]:
-    """The numbers of the chosen parameters, checked against the program's annotations."""
-    numbers = []
-    count = len(f.parameters)
-    for given in argnums if isinstance(argnums, Sequence) else [argnums]:
-        number = operator.index(given)
-        if not -count <= number < count:
-            parameters = "1 parameter" if count == 1 else f"{count} parameters"
-            raise ValueError(at_line(f"{verb}({f.name}): argnums {number}, but {f.name} has {parameters}"))
-        parameter = f.parameters[number]
-        if not _may_be_floating(parameter):
-            shown = f"a static {parameter.static.__name__}" if parameter.static else f"of type {parameter.type}"
-            raise TypeError(
-                at_line(
-                    f"{verb}({f.name}): parameter {parameter.name!r} (argnums {number}) is {shown};"
-                    " derivatives are taken with respect to floating parameters"
-                )
-            )
-        numbers.append(number % count)
-    return tuple(numbers)
+def _expressions(arguments: Any) -> bool:
+    return any(isinstance(leaf, Expr) for leaf in trees.flatten(arguments)[0])
 
 
-def _may_be_floating(parameter: Parameter) -> bool:
-    """Whether some argument of a parameter has floating leaves, as far as its annotation says."""
-    return parameter.static is None and (parameter.type is None or is_float(parameter.type))
+def _with_tangents(f: Program, moving: Sequence[int]) -> list[Parameter]:
+    """The parameters of a program, and one for the tangent of each that moves."""
+    parameters = list(f.parameters)
+    for number in moving:
+        own = f.parameters[number]
+        name = fresh(f"d_{own.name}", [parameter.name for parameter in parameters])
+        parameters.append(Parameter(name, own.type, structure=_floating(own.structure)))
+    return parameters
 
 
-def _fresh(name: str, taken: Sequence[str]) -> str:
-    """The name, or the first of name2, name3, ... that is not taken."""
-    numbered = (f"{name}{k}" for k in range(2, len(taken) + 3))
-    return next(candidate for candidate in (name, *numbered) if candidate not in taken)
+def _cotangent(f: Program) -> Parameter:
+    declared = _floating(f.declared)
+    one = f.result if declared is not None else None
+    name = fresh("cotangent", [parameter.name for parameter in f.parameters])
+    return Parameter(name, one, structure=None if one is not None else declared)
+
+
+def _floating(declared: Declared | None) -> Declared | None:
+    """A declaration that tangents may have, too: all of it is floating."""
+    return declared if declared is not None and all(is_float(type) for type in declared.types) else None
 
 
 # What a verb's program does
 
 
 @dataclass(frozen=True)
-class _Verb:
-    """A verb applied to a program, waiting for arguments. The name is that of the program that it makes."""
-
-    verb: str
-    f: Program
-
-    @property
-    def name(self) -> str:
-        return f"{self.verb}({self.f.name})"
-
-
-@dataclass(frozen=True)
-class _ValueAndGradient(_Verb):
+class _ValueAndGradient(Verb):
     argnums: tuple[int, ...]
     single: bool
 
@@ -195,166 +196,71 @@ class _ValueAndGradient(_Verb):
         """The value and the gradient, or the gradient alone."""
         builder = current()
         builder.origin = user_line()
-        pullback = _Pullback(self.name, _Function.of(self.f, args), self.argnums)
+        pullback = Pullback(self.name, Differentiated.of(self.f, args), self.argnums)
         result = pullback.result
         if not isinstance(result, Expr) or result.ndim or result.dtype.kind != "float":
-            shown = result.type if isinstance(result, Expr) else f"a {type(result).__name__}"
-            message = f"{self.name}: the gradient is that of one floating scalar, but {self.f.name} returns {shown}"
-            raise TypeError(at_line(message))
+            given = result.type if isinstance(result, Expr) else f"a {type(result).__name__}"
+            message = f"{self.name}: the gradient is that of one floating scalar, but {self.f.name} returns {given}"
+            raise TypeError(at_line(f"{message}; az.jacobian takes any result, az.vjp a cotangent of it"))
         gradients = pullback(Expr(builder.literal(1.0, result.dtype), builder))
         chosen = gradients[0] if self.single else gradients
         return (result, chosen) if self.verb == "value_and_grad" else chosen
 
 
 @dataclass(frozen=True)
-class _Transposed(_Verb):
+class _Transposed(Verb):
     argnums: tuple[int, ...] | None
 
     def __call__(self, *args: Any) -> Any:
         """The result and the cotangents."""
-        pullback = _Pullback(self.name, _Function.of(self.f, args[:-1]), self.argnums)
+        pullback = Pullback(self.name, Differentiated.of(self.f, args[:-1]), self.argnums)
+        if not any(is_float(value.type) for value in pullback.values):
+            returned = shown(pullback.result)
+            raise TypeError(at_line(f"{self.name}: {self.f.name} returns {returned}, which has no floating part"))
         return (pullback.result, *pullback(args[-1]))
 
 
 @dataclass(frozen=True)
-class _Pushed(_Verb):
+class _Pushed(Verb):
     @property
     def moving(self) -> list[int]:
         """The parameters that have a tangent."""
-        return [number for number, parameter in enumerate(self.f.parameters) if _may_be_floating(parameter)]
+        return [number for number, parameter in enumerate(self.f.parameters) if may_be_floating(parameter)]
 
     def __call__(self, *args: Any) -> Any:
         """The result and its tangent."""
-        builder = current()
         count = len(self.f.parameters)
-        function = _Function.of(self.f, args[:count])
-        tangents = dict(zip(self.moving, args[count:], strict=True))
-        duals = [Dual(value) for value in function.captured]
-        for number, values in function.leaves.items():
-            name = self.f.parameters[number].name
-            given = tangents.get(number, function.rebuilt(number, [None] * len(values)))
-            tangent = _converted(f"{self.name}: the tangent of {name!r}", given, function.shapes[number], values)
-            duals += [Dual(value, moves) for value, moves in zip(values, tangent, strict=True)]
-        results = function.block.interpret(Forward(builder)).run(Env(), duals)
-
-        def tangent_of(dual: Dual) -> Expr | None:
-            if not is_float(dual.primal.type):
-                return None
-            return Expr(zeros_like(builder, dual.primal) if dual.tangent is None else dual.tangent, builder)
-
-        result = trees.unflatten(function.output, [Expr(dual.primal, builder) for dual in results])
-        return result, trees.unflatten(function.output, [tangent_of(dual) for dual in results])
-
-
-# How the verbs work
+        return pushed(self.name, self.f, args[:count], dict(zip(self.moving, args[count:], strict=True)))
 
 
 @dataclass(frozen=True)
-class _Function:
-    """A program at its arguments as a term: what is differentiated."""
+class _HessianProduct(Verb):
+    argnums: tuple[int, ...]
+    single: bool
 
-    program: Program
-    block: Block  # simplified; its binders are what it captures, then the leaves of its arguments
-    captured: Sequence[Value]
-    leaves: dict[int, list[Value]]  # by number of the parameter; static ones have none
-    shapes: dict[int, trees.Shape]
-    output: trees.Shape
-
-    @staticmethod
-    def of(f: Program, args: Sequence[Any]) -> _Function:
-        builder = current()
-        arguments, leaves, shapes = list(args), {}, {}
-        for number, (parameter, argument) in enumerate(zip(f.parameters, args, strict=True)):
-            if parameter.static:
-                continue
-            like = None if parameter.type is None else element(parameter.type)
-            parts, shapes[number] = trees.flatten(argument)
-            leaves[number] = [as_expr(part, like).value for part in parts]
-        outputs: list[trees.Shape] = []
-
-        def run(*binders: Value) -> Sequence[Value]:
-            expressions = iter([Expr(binder, builder) for binder in binders])
-            for number, values in leaves.items():
-                arguments[number] = trees.unflatten(shapes[number], [next(expressions) for _ in values])
-            results, output = trees.flatten(f.inline(arguments))
-            outputs.append(output)
-            return [as_expr(leaf).value for leaf in results]
-
-        values = [value for parts in leaves.values() for value in parts]
-        body = builder.body([value.type for value in values], run, [value.name for value in values])
-        block, captured = to_block(body.binders, body.results, body.statements)
-        return _Function(f, simplify(block), captured, leaves, shapes, outputs[0])
-
-    def rebuilt(self, number: int, parts: Sequence[Any]) -> Any:
-        """What belongs to the leaves of a parameter, in its structure."""
-        return trees.unflatten(self.shapes[number], parts)
+    def __call__(self, *args: Any) -> Any:
+        """The tangent of the gradient."""
+        count = len(self.f.parameters)
+        gradient = grad(self.f, self.argnums[0] if self.single else self.argnums)
+        return pushed(self.name, gradient, args[:count], dict(zip(self.argnums, args[count:], strict=True)))[1]
 
 
-class _Pullback:
-    """The result of a function, and how a cotangent of it becomes cotangents of the arguments."""
+def pushed(name: str, f: Program, args: Sequence[Any], tangents: dict[int, Any]) -> tuple[Any, Any]:
+    """The result and its tangent, for tangents of some parameters; ``name`` is the program's that a verb makes."""
+    builder = current()
+    function = Differentiated.of(f, args)
+    duals = [Dual(value) for value in function.captured]
+    for number, values in function.leaves.items():
+        given = tangents.get(number, function.rebuilt(number, [None] * len(values)))
+        what = f"{name}: the tangent of {f.parameters[number].name!r}"
+        tangent = fitting(what, given, function.shapes[number], values)
+        duals += [Dual(value, moves) for value, moves in zip(values, tangent, strict=True)]
+    results = function.block.interpret(Forward(builder)).run(Env(), duals)
 
-    def __init__(self, name: str, function: _Function, argnums: Sequence[int] | None) -> None:
-        self.name, self.function = name, function
-        floating = [k for k, values in function.leaves.items() if any(is_float(value.type) for value in values)]
-        self.argnums = floating if argnums is None else argnums
-        for number in self.argnums:
-            if number not in floating:
-                parameter = function.program.parameters[number].name
-                raise TypeError(at_line(f"{name}: parameter {parameter!r} has no floating part to differentiate"))
-        self._sweep_forward(checks=True)
-        output = [Expr(value, current()) for value in self.values]
-        self.result = trees.unflatten(function.output, output)
+    def tangent_of(dual: Dual) -> Expr | None:
+        if not is_float(dual.primal.type):
+            return None
+        return Expr(zeros_like(builder, dual.primal) if dual.tangent is None else dual.tangent, builder)
 
-    def _sweep_forward(self, checks: bool) -> None:
-        """Emit the forward part here; the return part waits in ``pull``, with cells for one cotangent."""
-        function, builder = self.function, current()
-        sweep = Sweep(builder)
-        self.cells: dict[int, list[Cell | None]] = {}
-        entries = [Entry(value) for value in function.captured]
-        for number, values in function.leaves.items():
-            chosen = number in self.argnums
-            cells = [Cell(sweep, value) if chosen and is_float(value.type) else None for value in values]
-            entries += [Entry(value, cell) for value, cell in zip(values, cells, strict=True)]
-            self.cells[number] = cells
-        reverse = Reverse(sweep)
-        reverse.checks = checks
-        self.values, self.pull = function.block.interpret(reverse).run(Env(), entries)
-        reverse.checks = False
-        self.scope, self.used = builder.scopes[-1], False
-
-    def __call__(self, cotangent: Any) -> tuple[Any, ...]:
-        if self.used or current().scopes[-1] is not self.scope:
-            self._sweep_forward(checks=False)
-        self.used = True
-        self.pull(_converted(f"{self.name}: the cotangent", cotangent, self.function.output, self.values))
-        return tuple([self._collected(number) for number in self.argnums])
-
-    def _collected(self, number: int) -> Any:
-        builder = current()
-        totals = [None if cell is None else Expr(cell.total_or_zero(), builder) for cell in self.cells[number]]
-        return self.function.rebuilt(number, totals)
-
-
-def _converted(what: str, given: Any, shape: trees.Shape, values: Sequence[Value]) -> list[Value | None]:
-    """A tangent or cotangent: one value a leaf, of exactly the leaf's type; None at leaves that have none."""
-    leaves, own = trees.flatten(given, none_is_leaf=True)
-    if own != shape:
-        raise TypeError(at_line(f"{what} has another structure than what it belongs to"))
-    return [
-        None if leaf is None or not is_float(value.type) else _of_type(what, leaf, value)
-        for leaf, value in zip(leaves, values, strict=True)
-    ]
-
-
-def _of_type(what: str, leaf: Any, value: Value) -> Value:
-    builder, type = current(), value.type
-    x = as_expr(leaf, element(type))
-    if x.type == i64:
-        x = x.astype(element(type))  # a Python number
-    if x.dtype != element(type) or x.ndim != rank(type):
-        raise TypeError(at_line(f"{what} is {x.type}, but belongs to a value of type {type}"))
-    if x.type == type:
-        return x.value
-    for axis in range(rank(type)):
-        same_size(value, axis, x.value, axis, what)
-    return builder.array(builder.sizes(value), lambda *indices: builder.index(x.value, indices))
+    result = trees.unflatten(function.output, [Expr(dual.primal, builder) for dual in results])
+    return result, trees.unflatten(function.output, [tangent_of(dual) for dual in results])

@@ -538,7 +538,7 @@ def test_argnums() -> None:
     assert gradient(f.function, 2.0, 3.0, 5.0, argnums=-1) == 6
     assert gradient(f.function, 2.0, 3.0, 5.0, argnums=(2, 0)) == (6, 15)
     assert gradient(f.function, 2.0, 3.0, 5.0, argnums=[1]) == (10,)
-    assert gradient(f.function, 2.0, 3.0, 5.0, argnums=(-1, 0, 2)) == (6, 15, 6)
+    assert gradient(f.function, 2.0, 3.0, 5.0, argnums=(-1, 0, 1)) == (6, 15, 10)
     assert gradient(f.function, 2.0, 3.0, 5.0, argnums=()) == ()
     assert gradient(f.function, 2.0, 3.0, 5.0, argnums=np.int64(1)) == 10
     assert az.evaluate(az.vjp(f, argnums=1))(2.0, 3.0, 5.0, 1.0) == (30, 10)
@@ -629,11 +629,11 @@ ERRORS: list[tuple[str, Any, type[Exception], str]] = [
     ("a declared cotangent", lambda: az.vjp(vector)(np.ones(2), 1.0), TypeError,
      r"vjp\(vector\): argument 'cotangent' is f64\[n\], got the number 1.0"),
     ("rank of a cotangent", lambda: az.vjp(pair)(np.ones(2), (1.0, 1.0)), TypeError,
-     r"vjp\(pair\): the cotangent is f64, but belongs to a value of type f64\[n\]"),
+     r"vjp\(pair\): the cotangent at \[0\] is f64, but belongs to a value of type f64\[n\]"),
     ("type of a cotangent", lambda: az.vjp(pair)(np.ones(2), (np.ones(2, np.float32), 1.0)), TypeError,
-     r"vjp\(pair\): the cotangent is f32\[cotangent_0_0\], but belongs to a value of type f64\[n\]"),
+     r"vjp\(pair\): the cotangent at \[0\] is f32\[cotangent_0_0\], but belongs to a value of type f64\[n\]"),
     ("length of a cotangent", lambda: az.evaluate(az.vjp(pair))(np.ones(2), (np.ones(3), 1.0)), ValueError,
-     r"vjp\(pair\): the cotangent: the sizes n = 2 and cotangent_0_0 = 3 .* differ"),
+     r"vjp\(pair\): the cotangent at \[0\]: the sizes n = 2 and cotangent_0_0 = 3 .* differ"),
     ("structure of a cotangent", lambda: az.vjp(pair)(np.ones(2), np.ones(2)), TypeError,
      r"vjp\(pair\): the cotangent has another structure than what it belongs to"),
     ("primals alone", lambda: az.jvp(vector, (np.ones(2),)), TypeError,

@@ -1,0 +1,286 @@
+"""What the verbs share: which parameters are chosen, a program as a term, tangents and cotangents that fit.
+
+A verb checks what it can at once and gives a program that holds (verb, options, f); the derivative is built with that
+program's term. Then f at its arguments becomes a term, which is simplified (:class:`Differentiated`), and its meaning
+in ``Forward`` or ``Reverse`` is emitted. A :class:`Pullback` is the reverse mode of such a term: its forward sweep is
+emitted once, its return sweep once for each cotangent, wherever that is known:
+
+    result, pullback = az.vjp(f, x)
+    az.map(pullback, cotangents)          # one forward sweep, outside of the map
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, SupportsIndex
+
+from ..core import trees
+from ..core.annotations import Parameter
+from ..core.builder import current
+from ..core.environment import Env
+from ..core.expr import Expr, as_expr, same_size
+from ..core.functions import shown
+from ..core.graph import Value
+from ..core.placement import to_block
+from ..core.program import Instance, Program, as_program
+from ..core.source import at_line
+from ..core.terms import Block
+from ..core.types import element, i64, is_float, rank
+from ..interpreters.embed import Embed
+from ..interpreters.simplify import simplify
+from .cells import Cell, Entry, Sweep
+from .reverse import Reverse
+
+Argnums = SupportsIndex | Sequence[SupportsIndex]
+
+
+# What is differentiated, and by what
+
+
+def program_of(verb: str, f: Any) -> Program:
+    """The program that a verb is applied to. Raises TypeError for what is none."""
+    if isinstance(f, Instance):
+        message = f"{verb} takes a program, not one version of it: write az.{verb}({f.program.name}).at(...)"
+        raise TypeError(at_line(message))
+    if not callable(f) or isinstance(f, Expr):
+        raise TypeError(at_line(f"{verb} takes a program or a Python function, not {shown(f)}"))
+    return as_program(f)
+
+
+def is_single(argnums: Any) -> bool:
+    """Whether ``argnums`` names one parameter by itself, and not a sequence of them."""
+    return not isinstance(argnums, Sequence) or isinstance(argnums, str)
+
+
+def chosen(verb: str, f: Program, argnums: Any) -> tuple[int, ...]:
+    """The numbers of the chosen parameters, from the front, checked against the program's annotations."""
+    numbers: list[int] = []
+    for given in [argnums] if is_single(argnums) else argnums:
+        number = _number(verb, f, given)
+        if number in numbers:
+            name = f.parameters[number].name
+            raise ValueError(at_line(f"{verb}({f.name}): argnums {argnums} names the parameter {name!r} twice"))
+        numbers.append(number)
+    return tuple(numbers)
+
+
+def _number(verb: str, f: Program, given: Any) -> int:
+    count = len(f.parameters)
+    try:
+        if isinstance(given, bool):
+            raise TypeError
+        number = operator.index(given)
+    except TypeError:
+        message = f"{verb}({f.name}): argnums is the number of a parameter or a sequence of numbers, not {shown(given)}"
+        names = [parameter.name for parameter in f.parameters]
+        if given in names:
+            message += f" (that of {given!r} is {names.index(given)})"
+        raise TypeError(at_line(message)) from None
+    if not -count <= number < count:
+        parameters = "1 parameter" if count == 1 else f"{count} parameters"
+        raise ValueError(at_line(f"{verb}({f.name}): argnums {number}, but {f.name} has {parameters}"))
+    parameter = f.parameters[number]
+    if not may_be_floating(parameter):
+        described = f"a static {parameter.static.__name__}" if parameter.static else f"of type {parameter.type}"
+        raise TypeError(
+            at_line(
+                f"{verb}({f.name}): parameter {parameter.name!r} (argnums {number}) is {described};"
+                " derivatives are taken with respect to floating parameters"
+            )
+        )
+    return number % count
+
+
+def may_be_floating(parameter: Parameter) -> bool:
+    """Whether some argument of a parameter has floating leaves, as far as its annotation says."""
+    if parameter.static is not None:
+        return False
+    return parameter.declared is None or any(is_float(type) for type in parameter.declared.types)
+
+
+def fresh(name: str, taken: Sequence[str]) -> str:
+    """The name, or the first of name2, name3, ... that is not taken."""
+    numbered = (f"{name}{k}" for k in range(2, len(taken) + 3))
+    return next(candidate for candidate in (name, *numbered) if candidate not in taken)
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb applied to a program, waiting for arguments. The name is that of the program that it makes."""
+
+    verb: str
+    f: Program
+
+    @property
+    def name(self) -> str:
+        return f"{self.verb}({self.f.name})"
+
+
+# A program as a term
+
+
+@dataclass(frozen=True)
+class Differentiated:
+    """A program at its arguments as a term: what is differentiated."""
+
+    program: Program
+    block: Block  # simplified; its binders are what it captures, then the leaves of its arguments
+    captured: Sequence[Value]
+    leaves: dict[int, list[Value]]  # by number of the parameter; static ones have none
+    shapes: dict[int, trees.Shape]
+    output: trees.Shape
+
+    @staticmethod
+    def of(f: Program, args: Sequence[Any]) -> Differentiated:
+        builder = current()
+        arguments, leaves, shapes = list(args), {}, {}
+        for number, (parameter, argument) in enumerate(zip(f.parameters, args, strict=True)):
+            if parameter.static:
+                continue
+            like = None if parameter.type is None else element(parameter.type)
+            parts, shapes[number] = trees.flatten(argument)
+            leaves[number] = [as_expr(part, like).value for part in parts]
+        outputs: list[trees.Shape] = []
+
+        def run(*binders: Value) -> Sequence[Value]:
+            expressions = iter([Expr(binder, builder) for binder in binders])
+            for number, values in leaves.items():
+                arguments[number] = trees.unflatten(shapes[number], [next(expressions) for _ in values])
+            results, output = trees.flatten(f.inline(arguments))
+            outputs.append(output)
+            return [as_expr(leaf).value for leaf in results]
+
+        values = [value for parts in leaves.values() for value in parts]
+        block, captured = _term(values, run)
+        return Differentiated(f, block, captured, leaves, shapes, outputs[0])
+
+    @property
+    def arguments(self) -> list[Value]:
+        """What the term's binders stand for."""
+        return [*self.captured, *[value for values in self.leaves.values() for value in values]]
+
+    def results(self) -> list[Value]:
+        """The results of the program, emitted here with its requirements."""
+        return self.block.interpret(Embed(current()))(Env(), self.arguments)
+
+    def element(self, leaf: int, indices: Sequence[Value]) -> Differentiated:
+        """The function of one element of a result, without the requirements and probes of the whole."""
+        builder = current()
+        embed = _Silent(builder)
+        embed.checks = False
+        inner = self.block.interpret(embed)
+
+        def run(*binders: Value) -> Sequence[Value]:
+            return [builder.index(inner(Env(), [*self.captured, *binders])[leaf], indices)]
+
+        block, captured = _term(self.arguments[len(self.captured) :], run)
+        return Differentiated(self.program, block, captured, self.leaves, self.shapes, trees.LEAF)
+
+    def floating(self) -> list[int]:
+        """The parameters with floating leaves."""
+        return [number for number, values in self.leaves.items() if any(is_float(value.type) for value in values)]
+
+    def require_floating(self, name: str, argnums: Sequence[int]) -> None:
+        """TypeError when a parameter has no floating leaf; ``name`` is the program's that a verb has made."""
+        for number in argnums:
+            if number not in self.floating():
+                parameter = self.program.parameters[number].name
+                raise TypeError(at_line(f"{name}: parameter {parameter!r} has no floating part to differentiate"))
+
+    def rebuilt(self, number: int, parts: Sequence[Any]) -> Any:
+        """What belongs to the leaves of a parameter, in its structure."""
+        return trees.unflatten(self.shapes[number], parts)
+
+
+class _Silent(Embed):
+    """What is run beside a program: nothing of it is shown again."""
+
+    def probe(self, name: str, values: Sequence[Any]) -> Any:
+        return lambda env: []
+
+
+def _term(values: Sequence[Value], run: Callable[..., Sequence[Value]]) -> tuple[Block, list[Value]]:
+    """The simplified term of a function at these values, and what it captures."""
+    body = current().body([value.type for value in values], run, [value.name for value in values])
+    block, captured = to_block(body.binders, body.results, body.statements)
+    return simplify(block), captured
+
+
+# Reverse mode of a term
+
+
+class Pullback:
+    """The result of a function, and how a cotangent of it becomes cotangents of the arguments.
+
+    May be called any number of times, in the scope that it is made in or deeper ones.
+    """
+
+    def __init__(self, name: str, function: Differentiated, argnums: Sequence[int] | None) -> None:
+        self.name, self.function = name, function
+        self.argnums = function.floating() if argnums is None else argnums
+        function.require_floating(name, self.argnums)
+        builder = current()
+        self.sweep = Sweep(builder)
+        self.cells: dict[int, list[Cell | None]] = {}
+        entries = [Entry(value) for value in function.captured]
+        for number, values in function.leaves.items():
+            chosen = number in self.argnums
+            cells = [Cell(self.sweep, value) if chosen and is_float(value.type) else None for value in values]
+            entries += [Entry(value, cell) for value, cell in zip(values, cells, strict=True)]
+            self.cells[number] = cells
+        reverse = Reverse(self.sweep)
+        self.values, self.pull = function.block.interpret(reverse).run(Env(), entries)
+        reverse.checks = False
+        self.result = trees.unflatten(function.output, [Expr(value, builder) for value in self.values])
+
+    def __call__(self, cotangent: Any) -> tuple[Any, ...]:
+        cotangents = fitting(f"{self.name}: the cotangent", cotangent, self.function.output, self.values)
+        self.sweep.restart()
+        self.pull(cotangents)
+        return tuple([self._collected(number) for number in self.argnums])
+
+    def _collected(self, number: int) -> Any:
+        builder = current()
+        totals = [None if cell is None else Expr(cell.total_or_zero(), builder) for cell in self.cells[number]]
+        return self.function.rebuilt(number, totals)
+
+
+# Tangents and cotangents
+
+
+def fitting(what: str, given: Any, shape: trees.Shape, values: Sequence[Value]) -> list[Value | None]:
+    """A tangent or cotangent of these values: one value a leaf, of exactly the leaf's type.
+
+    There is None where a leaf is not floating, and where None is given. Raises TypeError for another structure, type
+    or rank, and for sizes that differ; sizes that may be equal are required to be so in the run.
+    """
+    try:
+        leaves = trees.matched(shape, given)
+    except TypeError as error:
+        path, problem = error.args
+        message = f"{what} has another structure than what it belongs to: {path or 'that'} {problem}"
+        raise TypeError(at_line(message)) from None
+    return [
+        None if leaf is None or not is_float(value.type) else _of_type(f"{what}{path and f' at {path}'}", leaf, value)
+        for leaf, value, path in zip(leaves, values, trees.paths(shape), strict=True)
+    ]
+
+
+def _of_type(what: str, leaf: Any, value: Value) -> Value:
+    builder, type = current(), value.type
+    try:
+        x = as_expr(leaf, element(type))
+    except (TypeError, ValueError):
+        message = f"{what} is {shown(leaf)}, but belongs to a value of type {type}"
+        raise TypeError(at_line(message)) from None
+    if x.type == i64:
+        x = x.astype(element(type))  # a Python number
+    if x.dtype != element(type) or x.ndim != rank(type):
+        raise TypeError(at_line(f"{what} is {x.type}, but belongs to a value of type {type}"))
+    if x.type == type:
+        return x.value
+    for axis in range(rank(type)):
+        same_size(value, axis, x.value, axis, what)
+    return builder.array(builder.sizes(value), lambda *indices: builder.index(x.value, indices))
