@@ -10,17 +10,21 @@ stored as a whole by the forward sweep; the return sweep runs its body anew.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from ..core.environment import Env
 from ..core.graph import Value
+from ..core.language import Unsupported
+from ..core.placement import to_block
 from ..core.types import is_float
 from ..interpreters.embed import entered
+from ..interpreters.simplify import simplify
 from ..interpreters.simplifying.accumulators import plus, zeros_like
 from .cells import Entry
+from .linearity import nonlinear
 
 if TYPE_CHECKING:
     from .forward import Block as ForwardBlock
@@ -63,7 +67,11 @@ class Pulled:
         ]
         values = [arg.value for arg in self.args if arg.value is not None]
         with self.reverse.checking():
-            return self.blocks[self.rules.index("vjp")].primal(self.env, [*values, *arrived])
+            if "vjp" in self.rules:
+                return self.blocks[self.rules.index("vjp")].primal(self.env, [*values, *arrived])
+            rule = self.blocks[self.rules.index("jvp")]
+            likes = [value for value in values if is_float(value.type)]
+            return transposed(self.reverse, "jvp", likes, lambda *dx: rule.primal(self.env, [*values, *dx]), arrived)
 
 
 @dataclass(frozen=True)
@@ -94,7 +102,7 @@ class Pushed:
                 captured = self.body.run(self.env, self.forward.constants([arg.primal for arg in self.args]))
             tangents = [dual.tangent for dual in captured]
         if any(moving):
-            given = iter(self.by_rule())
+            given = iter(self.by_rule(results))
             for k, result in enumerate(results):
                 if is_float(result.type):
                     own, more = tangents[k], next(given)
@@ -113,8 +121,45 @@ class Pushed:
         fixed = self.env.mapped(lambda dual: replace(dual, tangent=None))
         return [dual.primal for dual in block.run(fixed, self.forward.constants(arguments))]
 
-    def by_rule(self) -> Sequence[Value]:
+    def by_rule(self, results: Sequence[Value]) -> Sequence[Value]:
         """The tangents of the floating results."""
         tangents = [self.forward.tangent(arg) for arg in self.args if is_float(arg.primal.type)]
-        rule = self.blocks[self.rules.index("jvp")]
-        return self.alone(rule, *[arg.primal for arg in self.args], *tangents)
+        values = [arg.primal for arg in self.args]
+        if "jvp" in self.rules:
+            return self.alone(self.blocks[self.rules.index("jvp")], *values, *tangents)
+        rule = self.blocks[self.rules.index("vjp")]
+        likes = [result for result in results if is_float(result.type)]
+        return transposed(self.forward.reverse(), "vjp", likes, lambda *y: self.alone(rule, *values, *y), tangents)
+
+
+_MOVING = {"jvp": "the tangents", "vjp": "the cotangents"}
+_OTHER = {"jvp": "vjp", "vjp": "jvp"}
+_MODE = {"jvp": "forward", "vjp": "reverse"}
+
+
+def transposed(
+    reverse: Reverse, name: str, likes: Sequence[Value], rule: Callable[..., Sequence[Value]], given: Sequence[Value]
+) -> Sequence[Value]:
+    """The transpose of a rule in what moves, which is like these values: the return sweep of the rule, at zeros.
+
+    Raises Unsupported when the rule is not linear.
+    """
+    b = reverse.builder
+    body = b.body([like.type for like in likes], rule)
+    block, captured = to_block(body.binders, body.results, body.statements)
+    block = simplify(block)
+    problem = nonlinear(block, len(captured))
+    if problem is not None:
+        where = "" if problem.origin is None else f" at {problem.origin}"
+        error = Unsupported(
+            f"{b.origin.name}: its {name} rule is not linear in {_MOVING[name]} ({problem.problem}{where}), so"
+            f" {_MODE[_OTHER[name]]} mode cannot be derived from it: give it a rule of its own with def{_OTHER[name]}"
+        )
+        error.origin = b.origin
+        raise error
+    entries = reverse.constants([*captured, *[zeros_like(b, like) for like in likes]])
+    cells = reverse.give_cells(entries[len(captured) :])
+    pull = block.interpret(reverse).run(Env(), entries)[1]
+    with reverse.checking(False):
+        pull(given)
+    return [cell.total_or_zero() for cell in cells if cell is not None]

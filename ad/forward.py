@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial, reduce
 
 from ..core.builder import Builder
 from ..core.dims import Dim
@@ -27,8 +28,10 @@ from ..interpreters.simplifying.accumulators import plus, zeros_like
 from .activity import Activity, found
 from .activity import Block as ActivityBlock
 from .activity import Operation as ActivityOperation
+from .cells import Sweep
 from .custom import Pushed
-from .reductions import first_place, products_of_others, rule_of
+from .reductions import EXTREMES, first_places, rule_of
+from .reverse import Reverse
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Dual:
 Duals = Env[Dual]
 Atom = Callable[[Duals], Dual]
 Pick = Sequence[bool]
+Linear = Callable[[Expr], Expr]  # from the tangent of an operand to its share in that of the result
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,27 @@ class Forward(Language[Atom, Operation, Block]):
         """Duals of values that do not move."""
         return [Dual(value) for value in values]
 
+    # Linear functions of tangents
+
+    def sum_of(self, shares: Sequence[tuple[Linear, Value]]) -> Value:
+        """What tangents of operands, each through its linear function, give together."""
+        total, *rest = [rule(Expr(tangent, self.builder)).value for rule, tangent in shares]
+        for share in rest:
+            total = plus(self.builder, total, share)
+        return total
+
+    def element_of(self, tangent: Value, places: Sequence[Value]) -> Value:
+        """An element of the tangent of an array."""
+        return self.builder.index(tangent, places)
+
+    def sum_over(self, length: Value, tangent: Callable[[Value], Value], type: Scalar) -> Value:
+        """The sum of the tangents of all elements."""
+        return self.builder.sum(length, tangent, type)
+
+    def reverse(self) -> Reverse:
+        """Reverse mode of what is found here."""
+        return Reverse(Sweep(self.builder))
+
     @contextmanager
     def checking(self, checks: bool) -> Iterator[None]:
         """Set ``checks`` while code is emitted."""
@@ -120,12 +145,9 @@ class Forward(Language[Atom, Operation, Block]):
                 return [Dual(y)]
             assert primitive.derivative is not None
             rules = primitive.derivative(Expr(y, b), *[Expr(dual.primal, b) for dual in duals])
-            total: Value | None = None
-            for dual, rule in zip(duals, rules, strict=True):
-                if dual.tangent is not None and rule is not None:
-                    part = rule(Expr(dual.tangent, b)).value
-                    total = part if total is None else plus(b, total, part)
-            return [Dual(y, total)]
+            moving = zip(duals, rules, strict=True)
+            shares = [(rule, dual.tangent) for dual, rule in moving if dual.tangent is not None and rule is not None]
+            return [Dual(y, self.sum_of(shares) if shares else None)]
 
         return Operation(run, self.activity.primitive(primitive, args))
 
@@ -166,7 +188,7 @@ class Forward(Language[Atom, Operation, Block]):
     def index(self, array: Atom, indices: Sequence[Atom]) -> Operation:
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             dual, places = array(env), [i(env).primal for i in indices]
-            tangent = None if dual.tangent is None else self.builder.index(dual.tangent, places)
+            tangent = None if dual.tangent is None else self.element_of(dual.tangent, places)
             return [Dual(self.builder.index(dual.primal, places), tangent)]
 
         return Operation(run, self.activity.index(array, indices))
@@ -193,69 +215,97 @@ class Forward(Language[Atom, Operation, Block]):
             def on_primals(*values: Value) -> list[Value]:
                 return [dual.primal for dual in operator.run(env, [Dual(value) for value in values])]
 
-            plain = b.reduce(
-                length, [unit.primal for unit in units], lambda i: [dual.primal for dual in at(i)], on_primals
-            )
-            if not any(active):
-                return [Dual(value) for value in plain]
-            source = plain[0].source
-            if source is not None and source.op == "reduce":
-                rules = [rule_of(source.bodies[1], k) if active[k] else "" for k in range(len(active))]
-                if None not in rules:
-                    return [
-                        Dual(value, self._reduced(length, at, k, rule, value) if rule else None)
-                        for k, (value, rule) in enumerate(zip(plain, rules, strict=True))
-                    ]
-            starts = self.flat(units, active)
+            starts = [unit.primal for unit in units]
+            plain = b.reduce(length, starts, lambda i: [dual.primal for dual in at(i)], on_primals)
+            rules = _rules(plain, active)
+            if None not in rules:
+
+                def tangent(k: int, rule: str) -> Value | None:
+                    if rule == "add":
+                        zero = zeros_like(b, plain[k])
+                        return b.reduce(
+                            length, [zero], lambda i: [self._tangent(at(i)[k])], lambda x, y: [plus(b, x, y)]
+                        )[0]
+                    first = first_places(b, rule, length, lambda i: at(i)[k].primal, plain[k].type, b.reduce)
+                    return self._tangent_at(first, length, lambda i: self._tangent(at(i)[k]), plain[k].type)
+
+                tangents = [tangent(k, rule) if rule else None for k, rule in enumerate(rules)]
+                return [Dual(value, moves) for value, moves in zip(plain, tangents, strict=True)]
             on_duals = self._on_duals(env, operator, active)
-            return self.duals(b.reduce(length, starts, lambda i: self.flat(at(i), active), on_duals), active)
+            made = b.reduce(length, self._flat(units, active), lambda i: self._flat(at(i), active), on_duals)
+            return duals(made, active)
 
         return Operation(run, self.activity.reduce(extent, neutrals, element.activity, operator.activity))
 
-    def _reduced(
-        self, length: Value, at: Callable[[Value], list[Dual]], component: int, rule: str, value: Value
-    ) -> Value:
-        """The tangent of a component of a reduce by an operator that has a rule."""
-        b, type = self.builder, element(value.type)
-
-        def item(i: Value) -> Value:
-            return at(i)[component].primal
-
-        def tangent(i: Value) -> Value:
-            return self.tangent(at(i)[component])
-
-        if rule == "add":
-            return b.sum(length, tangent, type)
-        if rule == "multiply":
-            others = products_of_others(b, length, item, type)
-            return b.sum(length, lambda i: b.primitive("multiply", tangent(i), b.index(others, [i])), type)
-        first, found = first_place(b, length, item, type, rule)
-        return b.cond(found, lambda: [tangent(first)], lambda: [b.literal(0, type)])[0]
+    def _tangent_at(self, place: Value, length: Value, tangent: Callable[[Value], Value], type: Type) -> Value:
+        """The tangent of the element at a place, zero where there is none."""
+        b = self.builder
+        found = b.primitive("less", place, length)
+        return b.cond(found, lambda: [tangent(place)], lambda: [b.literal(0, element(type))])[0]
 
     def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
-        """The operator on duals."""
+        """The operator on duals; running extrema move with the first element that attains them."""
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
-            starts = self.flat([a(env) for a in neutrals], active)
-            at = self._elements(env, element, active, 0)
+            b, length = self.builder, extent(env).primal
+            at, units = self._elements(env, element, active, 0), [a(env) for a in neutrals]
             on_duals = self._on_duals(env, operator, active)
-            return self.duals(self.builder.scan(extent(env).primal, starts, at, on_duals), active)
+            results = duals(b.scan(length, self._flat(units, active), at, on_duals), active)
+
+            def moved(k: int, rule: str) -> Value:
+                tangents = b.array([length], lambda i: self._tangent(element.run(env, [Dual(i)])[k]))
+                firsts = first_places(b, rule, length, lambda i: at(i)[k], units[k].primal.type, b.scan)
+                return b.array(
+                    [length],
+                    lambda i: self._tangent_at(
+                        b.index(firsts, [i]), length, lambda j: b.index(tangents, [j]), tangents.type
+                    ),
+                )
+
+            return self._with_extremes(results, active, moved)
 
         return Operation(run, self.activity.scan(dim, extent, neutrals, element.activity, operator.activity))
 
     def histogram(
         self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block
     ) -> Operation:
-        """The operator on duals; tangents go to the bins of their primals."""
+        """The operator on duals; tangents go to the bins of their primals. Extrema move with the first element."""
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
-            sizes = bins(env).primal, extent(env).primal
-            starts = self.flat([a(env) for a in neutrals], active)
-            at = self._elements(env, element, active, 1)
-            return self.duals(self.builder.histogram(*sizes, starts, at, self._on_duals(env, operator, active)), active)
+            b, count, length = self.builder, bins(env).primal, extent(env).primal
+            at, units = self._elements(env, element, active, 1), [a(env) for a in neutrals]
+            on_duals = self._on_duals(env, operator, active)
+            results = duals(b.histogram(count, length, self._flat(units, active), at, on_duals), active)
+
+            def moved(k: int, rule: str) -> Value:
+                def combine(length: Value, units: Sequence[Value], pairs: Any, choose: Any) -> Sequence[Value]:
+                    return b.histogram(count, length, units, lambda i: [at(i)[0], *pairs(i)], choose)
+
+                firsts = first_places(b, rule, length, lambda i: at(i)[1 + k], units[k].primal.type, combine)
+                return b.array(
+                    [count],
+                    lambda place: self._tangent_at(
+                        b.index(firsts, [place]),
+                        length,
+                        lambda i: self._tangent(element.run(env, [Dual(i)])[1 + k]),
+                        units[k].primal.type,
+                    ),
+                )
+
+            return self._with_extremes(results, active, moved)
 
         activity = self.activity.histogram(dim, bins, extent, neutrals, element.activity, operator.activity)
         return Operation(run, activity)
+
+    def _with_extremes(
+        self, results: Sequence[Dual], active: Pick, moved: Callable[[int, str], Value]
+    ) -> Sequence[Dual]:
+        """Results whose extrema have the tangents of the elements that attain them."""
+        rules = _rules([dual.primal for dual in results], active)
+        return [
+            Dual(dual.primal, moved(k, rule)) if rule in EXTREMES else dual
+            for k, (dual, rule) in enumerate(zip(results, rules, strict=True))
+        ]
 
     def _on_duals(self, env: Duals, operator: Block, active: Pick) -> Callable[..., list[Value]]:
         def run(*values: Value) -> list[Value]:
