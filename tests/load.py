@@ -1,5 +1,9 @@
-"""The scripts of ``examples/`` as modules: they are no package, since users run and read them one by one."""
+"""The scripts of ``examples/`` and the programs of ``benchmarks/programs/`` as modules.
 
+They are in no package of this name: users run and read them one by one.
+"""
+
+import importlib
 import importlib.util
 import sys
 from pathlib import Path
@@ -18,3 +22,18 @@ def example(name: str) -> ModuleType:
         sys.modules[key] = module
         spec.loader.exec_module(module)
     return sys.modules[key]
+
+
+def benchmark(name: str) -> ModuleType:
+    """``benchmarks/programs/NAME.py``, imported once."""
+    key = "benchmark_programs"
+    if key not in sys.modules:
+        folder = ROOT / "benchmarks" / "programs"
+        spec = importlib.util.spec_from_file_location(
+            key, folder / "__init__.py", submodule_search_locations=[str(folder)]
+        )
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[key] = module
+        spec.loader.exec_module(module)
+    return importlib.import_module(f"{key}.{name}")

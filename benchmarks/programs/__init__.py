@@ -1,0 +1,13 @@
+"""The programs of the field's benchmark suites, each as a user of Adze would write it.
+
+One module a program: ``kmeans``, ``ba`` (bundle adjustment), ``ht`` (hand tracking), ``lstm``, ``lse``, ``llsq`` and
+``ode``. (The suites' mixture model is ``examples/gmm.py``.) The formulas, inputs and reference results are those of
+GradBench and ADBench (tests/data/README.md). Each module has
+
+* the program and its derivative, under their own names;
+* ``FUNCTIONS``, the same by the names that the suite has for them;
+* ``arguments(given)``, the arguments of both from the input of a case as the suite writes it;
+* ``answer(function, result)``, the result of one of the functions as the suite writes it.
+
+``cases.py`` reads the cases of tests/data.
+"""

@@ -1,0 +1,180 @@
+"""The benchmark programs against independent implementations (tests/data), and what their derivatives cost."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from load import benchmark
+
+import adze as az
+
+TOLERANCE = 1e-8
+PROGRAMS = ("kmeans", "ba", "ht", "lstm", "lse", "llsq", "ode")
+LONG = {"lstm"}  # sequences of a thousand steps: slow to evaluate, and long to compile with checks of types
+
+CASES = [case for name in PROGRAMS for case in benchmark("cases").read_cases(name)]
+
+
+def each(case: Any) -> list[Any]:
+    """The functions of a case as parameters of a test; the long ones are for the longer sweep."""
+    marks = [pytest.mark.slow] if case.program in LONG or function_is_long(case) else []
+    return [
+        pytest.param(case, function, id=f"{case.program}-{function}-{case.description}".replace(" ", "_"), marks=marks)
+        for function in case.wanted
+    ]
+
+
+def function_is_long(case: Any) -> bool:
+    return case.program == "ht" and case.description.startswith("surface")
+
+
+functions = pytest.mark.parametrize(("case", "function"), [parameter for case in CASES for parameter in each(case)])
+
+
+def leaves(tree: Any) -> list[np.ndarray]:
+    """The numbers of an answer, in the order of its names."""
+    if isinstance(tree, dict):
+        return [leaf for name in sorted(tree) for leaf in leaves(tree[name])]
+    return [np.asarray(tree)]
+
+
+def close(found: Any, wanted: Any, tolerance: float = TOLERANCE) -> None:
+    """Each element is right, relative to itself (to 1, where it is small)."""
+    for a, b in zip(leaves(found), leaves(wanted), strict=True):
+        assert a.shape == b.shape and a.dtype.kind in "if"
+        scale = np.maximum(1.0, np.maximum(abs(a), abs(b)))
+        assert np.max(abs(a - b) / scale, initial=0.0) <= tolerance
+
+
+@cache
+def compiled(name: str, function: str, threads: int) -> az.Compiled:
+    return az.compile(benchmark(name).FUNCTIONS[function], threads=threads)
+
+
+@functions
+def test_evaluated(case: Any, function: str) -> None:
+    program = benchmark(case.program)
+    result = az.evaluate(program.FUNCTIONS[function])(*program.arguments(case.given))
+    close(program.answer(function, result), case.wanted[function])
+
+
+@functions
+def test_compiled(case: Any, function: str) -> None:
+    """On one thread and two: the same bits."""
+    program = benchmark(case.program)
+    one, two = (compiled(case.program, function, k)(*program.arguments(case.given)) for k in (1, 2))
+    close(program.answer(function, one), case.wanted[function])
+    for a, b in zip(*(r if isinstance(r, tuple) else (r,) for r in (one, two)), strict=True):
+        assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
+
+
+def test_the_cases_are_there() -> None:
+    assert {case.program for case in CASES} == set(PROGRAMS)
+    for case in CASES:
+        assert case.wanted.keys() <= benchmark(case.program).FUNCTIONS.keys()
+
+
+# The work of a gradient is at most six times that of its program; that of ht's Jacobians at most three times for each
+# direction.
+
+SIZES = {
+    "kmeans": [{"n": 100, "d": 16, "k": 10}, {"n": 1000, "d": 3, "k": 50}],
+    "lse": [{"n": 100}, {"n": 10000}],
+    "llsq": [{"n": 100, "m": 32}, {"n": 1000, "m": 8}],
+    "ode": [{"n": 100, "s": 10}, {"n": 10, "s": 1000}],
+    "lstm": [{"t": 100, "b": 7, "l": 2}, {"t": 1000, "b": 14, "l": 4}],
+}
+WORK = 6
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_the_gradient_costs_a_small_multiple_of_the_program(name: str) -> None:
+    """For ode the program is the last element of the solution, for kmeans the derivative is of second order."""
+    program = benchmark(name)
+    primal, derivative = program.FUNCTIONS.values()
+    for sizes in SIZES[name]:
+        work = az.cost(program.last if name == "ode" else primal).at(**sizes).work
+        assert az.cost(derivative).at(**sizes).work <= WORK * work
+
+
+@pytest.mark.parametrize(("function", "seeds"), [("", 26), ("surface ", 28)])
+def test_a_column_of_the_pose_costs_a_small_multiple_of_the_residuals(function: str, seeds: int) -> None:
+    program, sizes = benchmark("ht"), {"v": 544, "t": 1084, "p": 100}
+    work = az.cost(program.FUNCTIONS[f"{function}objective"]).at(**sizes).work
+    assert az.cost(program.FUNCTIONS[f"{function}jacobian"]).at(**sizes).work <= 3 * seeds * work
+
+
+# What the cases leave out
+
+
+def dense(csr: Any, columns: int) -> np.ndarray:
+    """A CSR matrix as an array."""
+    pointers, places, values = csr
+    matrix = np.zeros((len(pointers) - 1, columns))
+    rows = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
+    np.add.at(matrix, (rows, places), values)
+    return matrix
+
+
+def test_bundle_adjustment_of_different_cameras_and_points() -> None:
+    """The reference has one observation, repeated. Here all are different, and one camera is not turned at all."""
+    ba, random = benchmark("ba"), np.random.default_rng(3)
+    n, m, p = 3, 4, 7
+    cameras = random.uniform(-1, 1, (n, 11))
+    cameras[1, :3] = 0
+    points, weights = random.uniform(2, 3, (m, 3)), random.uniform(0.5, 1, p)
+    observations = np.stack([random.integers(n, size=p), random.integers(m, size=p)], axis=1)
+    observations[:n, 0] = range(n)
+    rest = observations, random.uniform(-1, 1, (p, 2))
+    pushed = az.evaluate(az.jvp(ba.errors))
+    columns = []
+    for direction in np.eye(11 * n + 3 * m + p):
+        parts = np.split(direction, [11 * n, 11 * n + 3 * m])
+        tangents = [part.reshape(x.shape) for part, x in zip(parts, (cameras, points, weights), strict=True)]
+        _, (reprojection, weight) = pushed(cameras, points, weights, *rest, *tangents, np.zeros((p, 2)))
+        columns.append(np.append(reprojection.ravel(), weight))
+    for run in (az.evaluate(ba.jacobian), compiled("ba", "jacobian", 2)):
+        csr = run(cameras, points, weights, *rest)
+        close(dense(csr, 11 * n + 3 * m + p), np.array(columns).T, 1e-12)
+        np.testing.assert_array_equal(np.diff(csr[0]), [15] * (2 * p) + [1] * p)
+
+
+def test_a_hand_that_is_not_turned() -> None:
+    """The rotation by no angle is constant there, and nothing is divided by the angle."""
+    ht, case = benchmark("ht"), next(case for case in CASES if case.program == "ht")
+    theta, *rest = ht.arguments(case.given)
+    theta[:3] = 0
+    jacobian = az.evaluate(ht.jacobian)(theta, *rest)
+    assert np.isfinite(jacobian).all() and not jacobian[:, :3].any()
+    np.testing.assert_allclose(jacobian[:, 3:6], np.tile(-np.eye(3), (100, 1)))
+
+
+def test_the_last_element_of_the_solution_is_linear_in_each_parameter() -> None:
+    """y_i is a multiple of x_0 ... x_i: its derivative by x_j is y_i / x_j. (In the cases it is nearly 0.)"""
+    ode, x = benchmark("ode"), np.random.default_rng(4).uniform(3, 5, 9)
+    for steps in (0, 1, 7, 50):
+        last = az.evaluate(ode.solution)(x, steps)[-1]
+        for run in (az.evaluate(ode.gradient), compiled("ode", "gradient", 2)):
+            np.testing.assert_allclose(run(x, steps), last / x, rtol=1e-12)
+
+
+def test_the_gradient_of_logsumexp_is_softmax() -> None:
+    """Also where exponentials would overflow, at ties of the maximum, and for one number."""
+    for x in ([1000.0, 1000.0, 999.0], [3.0], np.random.default_rng(5).normal(size=10000)):
+        shares = np.exp(x - np.max(x))
+        for run in (az.evaluate(benchmark("lse").gradient), compiled("lse", "gradient", 2)):
+            np.testing.assert_allclose(run(np.array(x)), shares / shares.sum(), rtol=1e-12, atol=1e-15)
+
+
+def test_evaluated_lstm() -> None:
+    """A short sequence, evaluated and compiled; the gradient against the derivative in a direction."""
+    lstm, case = benchmark("lstm"), next(case for case in CASES if case.program == "lstm")
+    layers, ends, state, sequence = lstm.arguments(case.given)
+    given = layers, ends, state, sequence[:12]
+    gradient = az.evaluate(lstm.gradient)(*given)
+    random = np.random.default_rng(6)
+    tangents = random.normal(size=layers.shape), random.normal(size=ends.shape)
+    fixed = tuple(map(np.zeros_like, state)), np.zeros_like(given[3])
+    _, slope = az.evaluate(az.jvp(lstm.loss))(*given, *tangents, *fixed)
+    close(slope, sum(np.sum(g * t) for g, t in zip(gradient, tangents, strict=True)), 1e-12)
