@@ -5,7 +5,7 @@ A rule speaks of the arguments of its function. What the function captures from 
     y = f(x) with the body g(x, w):        dy = rule(x, dx) + (dg / dw) dw        w_bar = (dg / dw)^T y_bar
 
 and what a rule captures is an ordinary value of the derivative, which can be differentiated again. A checkpoint is
-stored as a whole by the forward sweep; the return sweep runs its body anew.
+stored as a whole by the forward sweep; the return sweep runs its body anew, in a checkpoint of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..core.types import is_float
 from ..interpreters.embed import entered
 from ..interpreters.simplify import simplify
 from ..interpreters.simplifying.accumulators import plus, zeros_like
-from .cells import Entry
+from .cells import Cell, Entry
 from .linearity import nonlinear
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Pulled:
 
     def pull(self, cotangents: Sequence[Value | None]) -> None:
         if "checkpoint" in self.rules:
-            self.body.run(self.env, self.args)[1](cotangents)
+            self.again(cotangents)
             return
         if any(self.body.activity(self.env, [False] * len(self.args)).results):
             self.body.run(self.env, [Entry(arg.value) for arg in self.args])[1](cotangents)
@@ -56,6 +56,34 @@ class Pulled:
             for arg, cotangent in zip(floating, self.by_rule(cotangents), strict=True):
                 if arg.cell is not None:
                     arg.cell.add(cotangent)
+
+    def again(self, cotangents: Sequence[Value | None]) -> None:
+        """Run the body of a checkpoint again, and back, in a scope of its own: what is computed there stays there.
+
+        The cotangents so far go in and come out with more added to them: they are summed in the order of a plain body.
+        """
+        b, reverse = self.reverse.builder, self.reverse
+        here = [arg.cell for arg in self.args if arg.cell is not None and arg.cell.scope is b.scopes[-1]]
+        cells = list(dict.fromkeys(here))
+        before = [cell.read() for cell in cells]
+        given = [value for value in (*[arg.value for arg in self.args], *cotangents, *before) if value is not None]
+
+        def body(*binders: Value) -> list[Value]:
+            rest = iter(binders)
+            entries = [replace(arg, value=next(rest)) for arg in self.args]
+            arrived = [None if cotangent is None else next(rest) for cotangent in cotangents]
+            own = {}
+            for cell, total in zip(cells, before, strict=True):
+                inside = own[cell] = Cell(reverse.sweep, cell.primal)
+                inside.total = None if total is None else next(rest)
+            for entry in entries:
+                entry.cell = own.get(entry.cell, entry.cell) if entry.cell is not None else None
+            self.body.run(self.env, entries)[1](arrived)
+            return [cell.total_or_zero() for cell in own.values()]
+
+        totals = reverse.sweep.enclose(lambda: entered(b, "custom", ("checkpoint",), given, [body]))
+        for cell, total in zip(cells, totals, strict=True):
+            cell.close(total)
 
     def by_rule(self, cotangents: Sequence[Value | None]) -> Sequence[Value]:
         """The cotangents of the floating arguments."""
