@@ -22,6 +22,7 @@ with install_import_hook(["adze.core.combinators", "adze.core.primitive", "adze.
     from .ad import grad, jvp, value_and_grad, vjp
     from .backends.compile import Compiled, compile
     from .core.case import case
+    from .core.checkpoint import checkpoint
     from .core.combinators import (
         All,
         Window,
@@ -236,6 +237,7 @@ __all__ = [
     "cbrt",
     "ceil",
     "check",
+    "checkpoint",
     "clip",
     "compile",
     "concatenate",
