@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from typeguard import install_import_hook
 
 # Where programs are built, arguments are checked against the annotations: a wrong one is refused at the user's call.
-with install_import_hook(["adze.core.combinators", "adze.core.primitive", "adze.ad.verbs"]):
-    from .ad import grad, jvp, value_and_grad, vjp
+with install_import_hook(["adze.core.combinators", "adze.core.primitive", "adze.ad.jacobians", "adze.ad.verbs"]):
+    from .ad import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
     from .backends.compile import Compiled, compile
     from .core.case import case
     from .core.checkpoint import checkpoint
@@ -282,7 +282,9 @@ __all__ = [
     "function",
     "generate",
     "grad",
+    "hessian",
     "histogram",
+    "hvp",
     "hypot",
     "i32",
     "i64",
@@ -292,6 +294,7 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "jacobian",
     "jvp",
     "left_shift",
     "lgamma",

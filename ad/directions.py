@@ -1,0 +1,144 @@
+"""Forward mode along the axes: tangents that are zero but at one place, and known to be.
+
+A column of a Jacobian is the tangent along one axis, ``x_bar[i] = 1 if i = j else 0``. What such a tangent is
+multiplied with matters at one place only. So a tangent of the form ``t if test else 0`` keeps it: a linear function
+goes into the branch, an element is read where its array is zero elsewhere, and a sum over the test is one term:
+
+    sum(k < m: a[i, k] * (1 if k = j else 0))        a[i, j]
+
+The zeros are those of a branch that is not taken: they stay zero when multiplied with an infinity. (Shaikhha et al.
+2019, rules 8d and 8e, which do this by rewriting afterwards.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..core.builder import Builder
+from ..core.dims import index_in_range
+from ..core.expr import Expr
+from ..core.graph import Value
+from ..core.indexing import extents_of
+from ..core.types import Scalar, element, i64
+from ..interpreters.simplifying.rules import nodes_within
+from .combining import in_range
+from .forward import Atom, Dual, Duals, Forward, Linear, Operation, Pick
+
+
+class Directions(Forward):
+    """Forward mode beside the primal, which checks and shows what is to be checked and shown."""
+
+    def __init__(self, builder: Builder) -> None:
+        super().__init__(builder)
+        self.checks = False
+
+    def probe(self, name: str, values: Sequence[Atom]) -> Operation:
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
+            return []
+
+        return Operation(run, self.activity.probe(name, values))
+
+    def sum_of(self, shares: Sequence[tuple[Linear, Value]]) -> Value:
+        plain: list[tuple[Linear, Value]] = []
+        tested: dict[Value, list[tuple[Linear, Value]]] = {}
+        for rule, tangent in shares:
+            found = _tested(tangent)
+            if found is None:
+                plain.append((rule, tangent))
+            else:
+                tested.setdefault(found[0], []).append((rule, found[1]))
+        for test, inner in tested.items():
+            plain.append((_same, self.where(test, self.sum_of(inner))))
+        return super().sum_of(plain)
+
+    def element_of(self, tangent: Value, places: Sequence[Value]) -> Value:
+        """The element computed where it is read, if it is zero but for a test."""
+        value, binders = tangent, []
+        while len(binders) < len(places):
+            source = value.source
+            if source is None or source.op != "generate" or source.effects:
+                return super().element_of(tangent, places)
+            binders.append(source.bodies[0].binders[0])
+            value = source.bodies[0].results[value.position]
+        inside = frozenset([binder.number for binder in binders])
+        if _tested(value) is None or any(node.op not in _SCALAR for node in nodes_within([value], inside)):
+            return super().element_of(tangent, places)
+        return self.builder.substitute([value], dict(zip(binders, places, strict=True)))[0]
+
+    def sum_over(self, length: Value, tangent: Callable[[Value], Value], type: Scalar) -> Value:
+        """One term, if a test of the elements says which."""
+        b = self.builder
+        assert length.dim is not None
+        body = b.body([i64], lambda i: [tangent(i)], extents=[length.dim])
+        (i,), (value,) = body.binders, body.results
+        tests = []
+        while not body.statements and (found := _tested(value)) is not None:
+            tests += _conjunction(found[0])
+            value = found[1]
+        for test in tests:
+            place = _place(test, i)
+            if place is None:
+                continue
+            kept = [one for one in tests if one is not test]
+            *kept, value = b.substitute([*kept, value], {i: place})
+            assert place.dim is not None
+            if not index_in_range(place.dim, length.dim, extents_of(b)):
+                kept.append(in_range(b, [place], [length]))
+            for one in kept:
+                value = self.where(one, value)
+            return value
+        return super().sum_over(length, tangent, type)
+
+    def where(self, test: Value, tangent: Value) -> Value:
+        """The tangent where a test holds, elsewhere zero."""
+        zero = self.builder.literal(0, tangent.type)  # type: ignore[arg-type]
+        return self.builder.cond(test, lambda: [tangent], lambda: [zero])[0]
+
+
+# What an element is made of that may be computed anywhere: scalars
+_SCALAR = frozenset({"primitive", "index", "size", "cond"})
+
+
+def along(b: Builder, value: Value, places: Sequence[Value]) -> Value:
+    """The tangent of a value along one axis: one at these places, elsewhere zero."""
+    one, zero = (b.literal(number, element(value.type)) for number in (1, 0))
+
+    def at(*indices: Value) -> Value:
+        total = one
+        for index, place in zip(indices, places, strict=True):
+            test, inner = b.primitive("equal", index, place), total
+            total = b.cond(test, lambda inner=inner: [inner], lambda: [zero])[0]
+        return total
+
+    return b.array(b.sizes(value), at)
+
+
+def _same(tangent: Expr) -> Expr:
+    return tangent
+
+
+def _tested(tangent: Value) -> tuple[Value, Value] | None:
+    """The test and the value of a scalar that is zero where the test does not hold."""
+    source = tangent.source
+    if source is None or source.op != "cond" or source.effects:
+        return None
+    then, orelse = (body.results[tangent.position] for body in source.bodies)
+    return (source.args[0], then) if orelse.literal == 0 and not isinstance(orelse.literal, bool) else None
+
+
+def _conjunction(test: Value) -> list[Value]:
+    source = test.source
+    if source is None or source.op != "primitive" or source.static[0].name != "logical_and":
+        return [test]
+    return [part for operand in source.args for part in _conjunction(operand)]
+
+
+def _place(test: Value, i: Value) -> Value | None:
+    """The value that a test says a loop variable has."""
+    source = test.source
+    if source is None or source.op != "primitive" or source.static[0].name != "equal":
+        return None
+    for one, other in (source.args, source.args[::-1]):
+        if one is i and other.free.isdisjoint(i.free):
+            return other
+    return None

@@ -1,0 +1,221 @@
+"""Whole Jacobians and Hessians: one program for all directions.
+
+A column of a Jacobian is forward mode along one axis of a parameter (``directions.py``), a row is the gradient of one
+element of the result; a loop over the directions makes all of them, and what does not depend on the direction is
+computed once, outside of it:
+
+    @az.program
+    def f(a: az.Array[az.f64, "m n"], x: az.Array[az.f64, "n"]):       jacobian(f, argnums=1)(a, x):
+        return az.tanh(a @ x)                                          for i < m: for j < n: ...
+
+The gradient of an element is derived after the program was simplified for that element alone, so that what other
+elements need is not there. A Hessian is forward mode over reverse mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core import trees
+from ..core.builder import Builder, current
+from ..core.dims import Dim
+from ..core.environment import Env
+from ..core.expr import Expr
+from ..core.functions import shown
+from ..core.graph import Value
+from ..core.program import Program
+from ..core.source import at_line
+from ..core.types import Type, dims, element, is_float
+from .differentiating import Argnums, Differentiated, Pullback, Verb, chosen, is_single, program_of
+from .directions import Directions, along
+from .forward import Dual
+
+MODES = ("forward", "reverse")
+
+
+def jacobian(f: Program | Callable[..., Any], argnums: Argnums = 0, mode: str | None = None) -> Program:
+    """All partial derivatives of a program: for a result of shape r and a parameter of shape p, an array of shape r, p.
+
+    The structure of the result is outside, that of the parameter inside, or a tuple of these when ``argnums`` is a
+    sequence. There is None at integer leaves of both. The mode is ``"forward"``, which costs a small multiple of f for
+    each number in the parameters, or ``"reverse"``: for each number in the result. By default it is the one that needs
+    fewer directions, where the sizes decide that for all calls; where they do not, the one whose number of directions
+    has the lower degree in the sizes (11 parameters against n results: forward), and else reverse. Raises TypeError
+    when a parameter or the whole result has no floating part, ValueError for another mode.
+
+    >>> import adze as az, numpy as np
+    >>> @az.program
+    ... def polar(r: az.f64, phi: az.f64):
+    ...     return {"x": r * az.cos(phi), "y": r * az.sin(phi)}
+    >>> az.jacobian(polar, argnums=(0, 1))(2.0, 0.0)
+    {'x': (np.float64(1.0), np.float64(-0.0)), 'y': (np.float64(0.0), np.float64(2.0))}
+    >>> @az.program
+    ... def differences(x: az.Array[az.f64, "n"]):
+    ...     return x[1:] - x[:-1]
+    >>> az.jacobian(differences)(np.ones(3))
+    array([[-1.,  1.,  0.],
+           [ 0., -1.,  1.]])
+    """
+    f = program_of("jacobian", f)
+    if mode is not None and mode not in MODES:
+        raise ValueError(at_line(f"jacobian({f.name}): the mode is 'forward' or 'reverse', not {mode!r}"))
+    verb = _Jacobian("jacobian", f, chosen("jacobian", f, argnums), is_single(argnums), mode)
+    return Program(verb, verb.name, f.parameters)
+
+
+def hessian(f: Program | Callable[..., Any], argnums: Argnums = 0) -> Program:
+    """The second derivatives of a scalar program: forward mode over reverse mode.
+
+    For a parameter of shape p the Hessian has the shape p, p. The structure of the parameter is there twice, one in
+    the other; with a sequence of ``argnums`` the result is a tuple of tuples, ``H[i][j]`` by parameter i and then j.
+    Costs a small multiple of f for each number in the parameters: for the product with one direction take ``az.hvp``.
+    Of a program that is not scalar it is the Hessian of each number in the result. Raises what ``jacobian`` raises.
+
+    >>> import adze as az, numpy as np
+    >>> @az.program
+    ... def valley(x: az.Array[az.f64, "n"]) -> az.f64:
+    ...     return az.sum(x ** 4) + az.sum(x) ** 2
+    >>> az.hessian(valley)(np.array([1.0, 2.0]))
+    array([[14.,  2.],
+           [ 2., 50.]])
+    """
+    f = program_of("hessian", f)
+    numbers, single = chosen("hessian", f, argnums), is_single(argnums)
+    gradient = Program(_Jacobian("hessian", f, numbers, single, "reverse"), f.name, f.parameters)
+    verb = _Jacobian("hessian", gradient, numbers, single, "forward")
+    return Program(verb, verb.name, f.parameters)
+
+
+@dataclass(frozen=True)
+class _Jacobian(Verb):
+    argnums: tuple[int, ...]
+    single: bool
+    mode: str | None
+
+    def __call__(self, *args: Any) -> Any:
+        function = Differentiated.of(self.f, args)
+        function.require_floating(self.name, self.argnums)
+        values = function.results()
+        if not any(is_float(value.type) for value in values):
+            given = shown(trees.unflatten(function.output, [Expr(value, current()) for value in values]))
+            raise TypeError(at_line(f"{self.name}: {self.f.name} returns {given}, which has no floating part"))
+        inputs = [value.type for number in self.argnums for value in function.leaves[number]]
+        mode = self.mode or cheaper(inputs, [value.type for value in values])
+        rows = (_forward if mode == "forward" else _reverse)(self.name, function, self.argnums, values)
+        return trees.unflatten(function.output, [row and self._structured(function, row) for row in rows])
+
+    def _structured(self, function: Differentiated, row: dict[int, list[Value | None]]) -> Any:
+        builder = current()
+        parts = [
+            function.rebuilt(number, [None if part is None else Expr(part, builder) for part in row[number]])
+            for number in self.argnums
+        ]
+        return parts[0] if self.single else tuple(parts)
+
+
+# For each leaf of the result: for each chosen parameter the Jacobians by its leaves. None at integer leaves
+Rows = list[dict[int, list[Value | None]] | None]
+
+
+def cheaper(inputs: Sequence[Type], outputs: Sequence[Type]) -> str:
+    """The mode that needs fewer directions (see :func:`jacobian`)."""
+    columns, rows = _numbers(inputs), _numbers(outputs)
+    if (rows - columns).is_nonnegative():
+        return "forward"
+    if (columns - rows).is_nonnegative():
+        return "reverse"
+    return "forward" if _degree(columns) < _degree(rows) else "reverse"
+
+
+def _numbers(types: Sequence[Type]) -> Dim:
+    """How many floating numbers values of these types hold."""
+    total = Dim.of(0)
+    for type in types:
+        if is_float(type):
+            product = Dim.of(1)
+            for dim in dims(type):
+                product *= dim
+            total += product
+    return total
+
+
+def _degree(dim: Dim) -> int:
+    return max([len(monomial) for monomial, _ in dim.terms], default=0)
+
+
+def _forward(name: str, function: Differentiated, argnums: Sequence[int], values: Sequence[Value]) -> Rows:
+    """Column by column."""
+    b = current()
+    forward = Directions(b)
+    block = function.block.interpret(forward)
+    rows: Rows = [{number: [] for number in argnums} if is_float(value.type) else None for value in values]
+
+    def columns(moving: int, position: int) -> list[Value]:
+        """The tangents of all floating results, by the places in a leaf of a parameter."""
+
+        def column(*places: Value) -> list[Value]:
+            duals = [Dual(value) for value in function.captured]
+            for number, leaves in function.leaves.items():
+                here = [number == moving and k == position for k in range(len(leaves))]
+                duals += [
+                    Dual(x, along(b, x, places) if moves else None) for x, moves in zip(leaves, here, strict=True)
+                ]
+            found = block.run(Env(), duals)
+            return [forward.tangent(dual) for dual in found if is_float(dual.primal.type)]
+
+        return _table(b, b.sizes(function.leaves[moving][position]), column)
+
+    for number in argnums:
+        for k, leaf in enumerate(function.leaves[number]):
+            made = iter(columns(number, k) if is_float(leaf.type) else [])
+            for value, row in zip(values, rows, strict=True):
+                if row is not None:
+                    row[number].append(_turned(forward, next(made), leaf, value) if is_float(leaf.type) else None)
+    return rows
+
+
+def _turned(forward: Directions, columns: Value, leaf: Value, value: Value) -> Value:
+    """Columns with the axes of the result in front of those of the parameter."""
+    b, count = forward.builder, len(dims(value.type))
+
+    def at(*places: Value) -> Value:
+        return forward.element_of(columns, [*places[count:], *places[:count]])
+
+    return b.array([*b.sizes(value), *b.sizes(leaf)], at)
+
+
+def _reverse(name: str, function: Differentiated, argnums: Sequence[int], values: Sequence[Value]) -> Rows:
+    """Row by row."""
+    b = current()
+    rows: Rows = []
+    for k, value in enumerate(values):
+        if not is_float(value.type):
+            rows.append(None)
+            continue
+
+        def row(*places: Value, k: int = k, value: Value = value) -> list[Value]:
+            pullback = Pullback(name, function.element(k, places), argnums)
+            gradients = pullback(Expr(b.literal(1, element(value.type)), b))
+            return [leaf.value for leaf in trees.flatten(gradients)[0]]
+
+        made = iter(_table(b, b.sizes(value), row))
+        rows.append(
+            {
+                number: [next(made) if is_float(leaf.type) else None for leaf in function.leaves[number]]
+                for number in argnums
+            }
+        )
+    return rows
+
+
+def _table(b: Builder, sizes: Sequence[Value], at: Callable[..., Sequence[Value]]) -> list[Value]:
+    """The arrays of several values over the same sizes."""
+
+    def build(prefix: tuple[Value, ...]) -> Sequence[Value]:
+        if len(prefix) == len(sizes):
+            return at(*prefix)
+        return b.generate(sizes[len(prefix)], lambda i: build((*prefix, i)))
+
+    return list(build(()))
