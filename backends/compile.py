@@ -26,7 +26,7 @@ from .llvm.jit import Executable
 from .loops_check import check as check_loops
 from .loops_text import text as loops_text
 from .lowering import lower, returned
-from .prepare import prepare
+from .prepare import open_checkpoints, prepare
 from .runtime import default_threads
 from .schedule import schedule
 
@@ -79,7 +79,7 @@ class Version:
     def __init__(self, instance: Instance, checks: bool) -> None:
         started = time.perf_counter()
         self.instance = instance
-        term = schedule(simplify(prepare(instance.term)))
+        term = open_checkpoints(schedule(simplify(prepare(instance.term))))
         self.lowered = lower(term, _identifier(instance.program.name), host_target(), checks)
         check_loops(self.lowered.function)
         self.executable = Executable(self.lowered.function)

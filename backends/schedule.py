@@ -244,8 +244,10 @@ class _Distribute(Embed):
     def argsort(self, array: Any) -> Any:
         return _Operation(super().argsort(array), array.free, array.free, True, heavy=True)
 
-    def _with_blocks(self, op: str, static: tuple[Any, ...], args: Sequence[Any], blocks: Sequence[Any]) -> Any:
-        raise AssertionError(f"{op} is not scheduled")
+    def custom(self, rules: tuple[str, ...], args: Sequence[Any], body: Any, blocks: Sequence[Any]) -> Any:
+        """A checkpoint: what is inside is scheduled by itself."""
+        free = _free(*args, body)
+        return _Operation(super().custom(rules, args, body, blocks), free, free, loops=True, heavy=True)
 
     def accumulate(self, initials: Sequence[Any], body: Any) -> Any:
         emit = super().accumulate(initials, body)
