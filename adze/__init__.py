@@ -18,8 +18,20 @@ from typing import TYPE_CHECKING
 from typeguard import install_import_hook
 
 # Where programs are built, arguments are checked against the annotations: a wrong one is refused at the user's call.
-with install_import_hook(["adze.core.combinators", "adze.core.primitive", "adze.ad.jacobians", "adze.ad.verbs"]):
-    from .ad import grad, hessian, hvp, jacobian, jvp, value_and_grad, vjp
+_CHECKED = ["adze.core.combinators", "adze.core.primitive", "adze.ad.jacobians", "adze.ad.sparse", "adze.ad.verbs"]
+with install_import_hook(_CHECKED):
+    from .ad import (
+        SparseJacobian,
+        grad,
+        hessian,
+        hvp,
+        jacobian,
+        jvp,
+        sparse_hessian,
+        sparse_jacobian,
+        value_and_grad,
+        vjp,
+    )
     from .backends.compile import Compiled, compile
     from .core.case import case
     from .core.checkpoint import checkpoint
@@ -208,6 +220,7 @@ __all__ = [
     "Primitive",
     "Program",
     "Reify",
+    "SparseJacobian",
     "Unsupported",
     "Window",
     "abs",
@@ -353,6 +366,8 @@ __all__ = [
     "slice",
     "softplus",
     "sort",
+    "sparse_hessian",
+    "sparse_jacobian",
     "sqrt",
     "square",
     "squeeze",

@@ -255,7 +255,7 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
                     raise error.kind(f"{error}, at {binding.origin}") from None
             return [result.run(env) for result in results]
 
-        return Code(run, effects, tuple(rank(result.type) for result in results), _ufunc(binders, bindings, results))
+        return Code(run, effects, tuple(rank(result.type) for result in results), ufunc_of(binders, bindings, results))
 
 
 def _fixed(value: Any, type: Type) -> Atom:
@@ -285,7 +285,7 @@ def _read_only(value: Any) -> Any:
     return view
 
 
-def _ufunc(binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Atom]) -> np.ufunc | None:
+def ufunc_of(binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Atom]) -> np.ufunc | None:
     """The NumPy function that a block of two scalars is, if it is one whose reduction NumPy has."""
     if len(binders) != 2 or len(bindings) != 1 or len(results) != 1 or results[0].index != 0:
         return None

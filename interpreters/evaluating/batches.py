@@ -152,9 +152,13 @@ class Batches:
         """The same, from one run with a vector of indices as a new first axis of the batch."""
         index = np.arange(extent).reshape((extent,) + (1,) * len(self.batch))
         with self.inside((extent, *self.batch), self.mask):
-            return [np.moveaxis(self.filled(value, r), r, 0) for value, r in zip(body(index), ranks, strict=True)]
+            return [self.gathered(value, r) for value, r in zip(body(index), ranks, strict=True)]
 
     # Shapes
+
+    def gathered(self, value: Any, r: int) -> Any:
+        """A value of rank r that was computed in a batch as an array over the innermost loop of the batch."""
+        return np.moveaxis(self.filled(value, r), r, 0)
 
     def stacked(self, values: Sequence[Any], r: int) -> Any:
         """Values of the same type as one array with a new first axis."""

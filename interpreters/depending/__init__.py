@@ -1,0 +1,1 @@
+"""The parts of the interpretation that propagates dependence sets."""
