@@ -44,7 +44,7 @@ class Segments:
         self.lengths: tuple[Value, ...] = ()
         if isinstance(checkpoint, str) and checkpoint in ("all", "sqrt"):
             return
-        if isinstance(checkpoint, str) or checkpoint == ():
+        if isinstance(checkpoint, str) or (isinstance(checkpoint, tuple) and not checkpoint):
             raise ValueError(self._refused(repr(checkpoint)))
         self.lengths = tuple([self._length(k) for k in (checkpoint if isinstance(checkpoint, tuple) else [checkpoint])])
 
