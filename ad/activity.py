@@ -151,7 +151,7 @@ class Activity(Language[Atom, Operation, Block]):
         return run
 
     def probe(self, name: str, values: Sequence[Atom]) -> Operation:
-        return lambda env: Active(())
+        return lambda env: Active([self.is_active(value(env)) for value in values])
 
     # Effects
 

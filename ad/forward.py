@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial, reduce
+from typing import Any
 
 from ..core.builder import Builder
 from ..core.dims import Dim
@@ -220,20 +220,24 @@ class Forward(Language[Atom, Operation, Block]):
             rules = _rules(plain, active)
             if None not in rules:
 
-                def tangent(k: int, rule: str) -> Value | None:
-                    if rule == "add":
-                        zero = zeros_like(b, plain[k])
-                        return b.reduce(
-                            length, [zero], lambda i: [self._tangent(at(i)[k])], lambda x, y: [plus(b, x, y)]
-                        )[0]
-                    first = first_places(b, rule, length, lambda i: at(i)[k].primal, plain[k].type, b.reduce)
-                    return self._tangent_at(first, length, lambda i: self._tangent(at(i)[k]), plain[k].type)
+                def moved(k: int, rule: str) -> Value:
+                    def item(i: Value) -> Value:
+                        return self.tangent(at(i)[k])
 
-                tangents = [tangent(k, rule) if rule else None for k, rule in enumerate(rules)]
+                    type = plain[k].type
+                    if isinstance(type, Scalar):
+                        if rule == "add":
+                            return self.sum_over(length, item, type)
+                        first = first_places(b, rule, length, lambda i: at(i)[k].primal, type, b.reduce)
+                        return self._tangent_at(first, length, item, type)
+                    zero = zeros_like(b, plain[k])
+                    return b.reduce(length, [zero], lambda i: [item(i)], lambda x, y: [plus(b, x, y)])[0]
+
+                tangents = [moved(k, rule) if rule else None for k, rule in enumerate(rules)]
                 return [Dual(value, moves) for value, moves in zip(plain, tangents, strict=True)]
             on_duals = self._on_duals(env, operator, active)
-            made = b.reduce(length, self._flat(units, active), lambda i: self._flat(at(i), active), on_duals)
-            return duals(made, active)
+            made = b.reduce(length, self.flat(units, active), lambda i: self.flat(at(i), active), on_duals)
+            return self.duals(made, active)
 
         return Operation(run, self.activity.reduce(extent, neutrals, element.activity, operator.activity))
 
@@ -250,10 +254,10 @@ class Forward(Language[Atom, Operation, Block]):
             b, length = self.builder, extent(env).primal
             at, units = self._elements(env, element, active, 0), [a(env) for a in neutrals]
             on_duals = self._on_duals(env, operator, active)
-            results = duals(b.scan(length, self._flat(units, active), at, on_duals), active)
+            results = self.duals(b.scan(length, self.flat(units, active), at, on_duals), active)
 
             def moved(k: int, rule: str) -> Value:
-                tangents = b.array([length], lambda i: self._tangent(element.run(env, [Dual(i)])[k]))
+                tangents = b.array([length], lambda i: self.tangent(element.run(env, [Dual(i)])[k]))
                 firsts = first_places(b, rule, length, lambda i: at(i)[k], units[k].primal.type, b.scan)
                 return b.array(
                     [length],
@@ -275,7 +279,7 @@ class Forward(Language[Atom, Operation, Block]):
             b, count, length = self.builder, bins(env).primal, extent(env).primal
             at, units = self._elements(env, element, active, 1), [a(env) for a in neutrals]
             on_duals = self._on_duals(env, operator, active)
-            results = duals(b.histogram(count, length, self._flat(units, active), at, on_duals), active)
+            results = self.duals(b.histogram(count, length, self.flat(units, active), at, on_duals), active)
 
             def moved(k: int, rule: str) -> Value:
                 def combine(length: Value, units: Sequence[Value], pairs: Any, choose: Any) -> Sequence[Value]:
@@ -287,7 +291,7 @@ class Forward(Language[Atom, Operation, Block]):
                     lambda place: self._tangent_at(
                         b.index(firsts, [place]),
                         length,
-                        lambda i: self._tangent(element.run(env, [Dual(i)])[1 + k]),
+                        lambda i: self.tangent(element.run(env, [Dual(i)])[1 + k]),
                         units[k].primal.type,
                     ),
                 )
@@ -370,9 +374,16 @@ class Forward(Language[Atom, Operation, Block]):
         return Operation(run, self.activity.custom(rules, args, body.activity, activities))
 
     def probe(self, name: str, values: Sequence[Atom]) -> Operation:
+        """Tangents are shown beside primals, under a name of their own."""
+
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
-            self.builder.emit("probe", (name,), [v(env).primal for v in values])
-            return []
+            b, duals = self.builder, [v(env) for v in values]
+            if not self.checks:
+                return duals
+            primals = b.emit("probe", (name,), [dual.primal for dual in duals])
+            moving = [dual.tangent for dual in duals if dual.tangent is not None]
+            tangents = b.emit("probe", (f"{name} tangent",), moving) if moving else ()
+            return self.duals([*primals, *tangents], active)
 
         return Operation(run, self.activity.probe(name, values))
 
@@ -430,3 +441,10 @@ class Forward(Language[Atom, Operation, Block]):
             return [result(env) for result in results]
 
         return Block(run, self.activity.block(binders, inner, results, names), len(results))
+
+
+def _rules(results: Sequence[Value], active: Pick) -> list[str | None]:
+    """The rules of the components that are active; "" for those that are not, None where there is no rule."""
+    source = results[0].source
+    bodies = () if source is None else source.bodies
+    return [(rule_of(bodies[1], k) if len(bodies) == 2 else None) if moves else "" for k, moves in enumerate(active)]

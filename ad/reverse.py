@@ -340,8 +340,22 @@ class Reverse(Language[Atom, Operation, Block]):
         return Operation(primal, run, self.activity.custom(rules, _entries(args), body.activity, activities))
 
     def probe(self, name: str, values: Sequence[Atom]) -> Operation:
+        """The return sweep shows the cotangents, under a name of their own."""
         primal = self.embed.probe(name, [v.primal for v in values])
-        return Operation(primal, _never, self.activity.probe(name, _entries(values)))
+        b = self.builder
+
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+            cells = [v.cell(env) for v in values]
+
+            def pull(cotangents: Cotangents) -> None:
+                moving = [(c, g) for c, g in zip(cells, cotangents, strict=True) if c is not None and g is not None]
+                shown = b.emit("probe", (f"{name} cotangent",), [cotangent for _, cotangent in moving])
+                for (cell, _), cotangent in zip(moving, shown, strict=True):
+                    cell.add(cotangent)
+
+            return primal(env), pull
+
+        return Operation(primal, run, self.activity.probe(name, _entries(values)))
 
     # Effects
 

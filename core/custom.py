@@ -125,7 +125,8 @@ def _structured(shape: Shape, values: Sequence[Value]) -> Any:
 def custom_jvp(function: Callable[..., Any]) -> Custom:
     """A function of expressions whose derivative in forward mode is given, by ``f.defjvp``.
 
-    What the function or the rule captures is constant for the derivative.
+    The rule speaks of the arguments. What the function captures from outside moves its result as its body says, and
+    what the rule captures is an ordinary value of the derivative, which higher derivatives see.
 
     >>> import adze as az
     >>> @az.custom_jvp
@@ -144,7 +145,8 @@ def custom_jvp(function: Callable[..., Any]) -> Custom:
 def custom_vjp(function: Callable[..., Any]) -> Custom:
     """A function of expressions whose derivative in reverse mode is given, by ``f.defvjp``.
 
-    What the function or the rule captures is constant for the derivative.
+    The rule speaks of the arguments. What the function captures from outside moves its result as its body says, and
+    what the rule captures is an ordinary value of the derivative, which higher derivatives see.
 
     >>> import adze as az
     >>> @az.custom_vjp
@@ -168,19 +170,27 @@ def custom_vjp(function: Callable[..., Any]) -> Custom:
 def inspect(x: Any, name: str) -> Structure:
     """``x`` as it is; its value is shown, with the name, whenever this place of the program runs.
 
+    A derivative of the program shows the value, too, and beside it what moves there: in reverse mode the cotangent of
+    exactly this ``x``, when the return sweep comes to this place, in forward mode the tangent. Compiled code shows
+    nothing.
+
     >>> import adze as az
     >>> @az.program
     ... def f(x: az.f64) -> az.f64:
-    ...     return az.inspect(x * 2, "twice") + 1
+    ...     return az.inspect(x * 2, "twice") ** 2
     >>> result = az.evaluate(f)(3.0)
     twice = 6.0
+    >>> result = az.evaluate(az.grad(f))(3.0)
+    twice = 6.0
+    twice cotangent = 12.0
     """
     builder = current()
     leaves, shape = trees.flatten(x)
     values = [as_expr(leaf) for leaf in leaves]
     builder.origin = user_line(name)
-    builder.emit("probe", (name,), [value.value for value in values])
-    return trees.unflatten(shape, values)
+    shown = builder.emit("probe", (name,), [value.value for value in values])
+    moving = zip(values, shown, strict=True)
+    return trees.unflatten(shape, [Expr(same, builder) if is_float(x.type) else x for x, same in moving])
 
 
 # Functions written elsewhere

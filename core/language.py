@@ -144,7 +144,7 @@ class Language(ABC, Generic[A, O, B]):
         self.refuse("custom")
 
     def probe(self, name: str, values: Sequence[A]) -> O:
-        """A statement: show these values to whoever runs the program."""
+        """These values as they are, shown to whoever runs the program: a statement that stays where it is."""
         self.refuse("probe")
 
     def foreign(self, function: Foreign, args: Sequence[A]) -> O:

@@ -79,7 +79,7 @@ def result_types(
                 _expect(tuple(block) == wanted, f"a {rule} rule that gives ({', '.join(map(str, wanted))})", block)
             return tuple(blocks[0])
         case "probe":
-            return ()
+            return tuple(args)
         case "foreign":
             return tuple(static[0].result_types(args))
         case "function" | "fix":

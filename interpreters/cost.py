@@ -247,7 +247,7 @@ class Symbolic(Language[Atom, Step, Body]):
         return Step(lambda env: _either([body(env, [arg(env) for arg in args])]))
 
     def probe(self, name: str, values: Sequence[Atom]) -> Step:
-        return Step(lambda env: ([], []))
+        return Step(lambda env: ([value(env) for value in values], []))
 
     def foreign(self, function: Foreign, args: Sequence[Atom]) -> Step:
         scalars = [element(arg.type) for arg in self.inside[-1].args]

@@ -26,7 +26,7 @@ Block = Callable[[Entries, Sequence[Value]], list[Value]]
 
 
 class Embed(Language[Atom, Operation, Block]):
-    """Rebuilds a term in a builder. While ``checks`` is false, requirements are left out.
+    """Rebuilds a term in a builder. While ``checks`` is false, requirements are left out, and probes show nothing.
 
     An environment holds *entries*; ``entry`` and ``value`` lead from a value to its entry and back, so that a
     transformation may keep more beside a value.
@@ -122,7 +122,8 @@ class Embed(Language[Atom, Operation, Block]):
         return self._with_blocks("custom", rules, args, [body, *blocks])
 
     def probe(self, name: str, values: Sequence[Atom]) -> Operation:
-        return self._with_blocks("probe", (name,), values, [])
+        show = self._with_blocks("probe", (name,), values, [])
+        return lambda env: show(env) if self.checks else [value(env) for value in values]
 
     def foreign(self, function: Foreign, args: Sequence[Atom]) -> Operation:
         return self._with_blocks("foreign", (function,), args, [])

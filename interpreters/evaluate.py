@@ -175,9 +175,10 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
 
     def probe(self, name: str, values: Sequence[Atom]) -> Step:
         def run(env: Env[Any]) -> Sequence[Any]:
+            shown = [value.run(env) for value in values]
             if not self.nothing:
-                self.show(name, [value.run(env) for value in values])
-            return ()
+                self.show(name, shown)
+            return shown
 
         return Step(run, ORDERED)
 

@@ -40,7 +40,7 @@ from ..core.terms import Atom, Block, Literal, Operation, Variable
 from ..core.types import ArrayType, Type
 
 # Constructs whose values may hold arrays out of sight: what goes into them is nobody's from there on.
-_OPAQUE = frozenset({"function", "fix", "apply", "pack", "project", "construct", "case", "par", "custom"})
+_OPAQUE = frozenset({"function", "fix", "apply", "pack", "project", "construct", "case", "par", "custom", "probe"})
 
 
 @dataclass(frozen=True)

@@ -208,9 +208,10 @@ class Plain(Language[Atom, Operation, Block]):
 
     def probe(self, name: str, values: Sequence[Atom]) -> Operation:
         def run(env: Env[Any]) -> Sequence[Any]:
+            found = [value(env) for value in values]
             if not self.dry:
-                self.shown.append((name, *[value(env) for value in values]))
-            return ()
+                self.shown.append((name, *found))
+            return found
 
         return run
 

@@ -231,12 +231,12 @@ def test_meanings_given_by_the_user() -> None:
         block_of({"x": VECTOR, "s": f64}, f),
         """\
 def program(x: f64[n], s: f64) -> (f64[n], f64[n], f64[n], f64):
-  probe 'state': s, x
-  t1, t2 = foreign.split(x)
-  t3 = custom a = s: exp(a)
+  t1, t2 = probe 'state': s, x
+  t3, t4 = foreign.split(x)
+  t5 = custom a = s: exp(a)
   with jvp (a, d): d * exp(a)
   with vjp (a, d): d * exp(a)
-  return foreign.solve(x), t1, t2, t3
+  return foreign.solve(x), t3, t4, t5
 """,
     )
 
@@ -332,21 +332,21 @@ def test_raw_terms() -> None:
         block,
         """\
 (x: f32[n], y: f64[n], i: i64) ->
-  probe['here'] %0
+  probe['here'] %0: i64
   generate[n] n: f32[n]
     (i64) ->
-      index %3, %0: f32
+      index %4, %0: f32
       primitive[multiply] %0, 0.1:f32: f32
       => %0
-  scatter[unique, 0] %2: f64[n]
+  scatter[unique, 0] %3: f64[n]
     () ->
-      => %1, 1.0
-  primitive[less] %2, 0: bool
+      => %2, 1.0
+  primitive[less] %3, 0: bool
   cond %0: i64
     () ->
       => 0
     () ->
-      => %3
+      => %4
   => %3, %2, %0
 """,
         "de-bruijn",

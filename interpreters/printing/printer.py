@@ -98,7 +98,7 @@ class Printer(Expressions):
             case "require":
                 self.line(f"require {self.atom(args[0])}")
             case "probe":
-                self.line(f"probe {operation.static[0]!r}: {self.joined(args)}")
+                self.call(operation, give, f"probe {operation.static[0]!r}: {self.joined(args)}")
             case "accumulate":
                 self.accumulate(operation)
             case "scatter":
