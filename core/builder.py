@@ -16,9 +16,10 @@ A builder may hold *rules*: they see each operation before it is made and may an
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 
 from . import terms
@@ -36,6 +37,9 @@ _CHECKED = {"generate": 0, "reduce": 0, "scan": 0, "histogram": 1, "scatter": 0,
 # Constructs that are statements by themselves, besides updates; their effect.
 _STATEMENTS = frozenset({"require", "probe", "apply"})
 _REQUIRES = frozenset({REQUIREMENT})
+
+# What stands for the results of a node, where a substitution meets it.
+Replacement = Callable[["Substitution"], "tuple[Value, ...]"]
 
 Rule = Callable[["Builder", str, tuple[Any, ...], tuple[Value, ...], tuple[Body, ...]], "tuple[Value, ...] | None"]
 
@@ -424,33 +428,34 @@ class Builder:
     def instantiate(self, body: Body, arguments: Sequence[Value]) -> list[Value]:
         """The results of a body for these arguments; its statements go to the open scope."""
         mapping = dict(zip(body.binders, arguments, strict=True))
-        return _Substitution(self, mapping, None, body.statements).apply(body)
+        return Substitution(self, mapping, None, body.statements).apply(body)
 
     def substitute(self, values: Sequence[Value], mapping: dict[Value, Value]) -> list[Value]:
         """Values with binders replaced."""
-        return _Substitution(self, mapping, None).values(values)
+        return Substitution(self, mapping, None).values(values)
 
 
-class _Substitution:
+class Substitution:
     """The one function that rewrites a graph: a mapping of binders, nested as the bodies it enters are.
 
     A value's image is remembered at the innermost level whose binders it mentions, since a body shared by two
-    places is entered once for each.
+    places is entered once for each. Nodes that are ``replaced``, by number, have other results instead of their image.
     """
 
     def __init__(
         self,
         builder: Builder,
         mapping: dict[Value, Value],
-        parent: _Substitution | None,
+        parent: Substitution | None,
         statements: Sequence[Node] = (),
+        replaced: Mapping[int, Replacement] = MappingProxyType({}),
     ) -> None:
-        self.builder, self.mapping, self.parent = builder, mapping, parent
+        self.builder, self.mapping, self.parent, self.replaced = builder, mapping, parent, replaced
         self.numbers = numbers(mapping, statements)
         self.memo: dict[int, tuple[Value, ...]] = {}
 
-    def level(self, free: frozenset[int]) -> _Substitution | None:
-        level: _Substitution | None = self
+    def level(self, free: frozenset[int]) -> Substitution | None:
+        level: Substitution | None = self
         while level is not None and free.isdisjoint(level.numbers):
             level = level.parent
         return level
@@ -497,7 +502,11 @@ class _Substitution:
             level.memo[number] = level.image(needed[number])
 
     def image(self, node: Node) -> tuple[Value, ...]:
-        """Emit a node whose arguments have their images already."""
+        """What stands for a node whose arguments have their images already."""
+        return self.replaced[node.number](self) if node.number in self.replaced else self.copy(node)
+
+    def copy(self, node: Node) -> tuple[Value, ...]:
+        """Emit such a node."""
         args = [self.value(arg) for arg in node.args]
         static = (_dim(args[0]),) if node.static and isinstance(node.static[0], Dim) else node.static
         bodies: list[Body] = []
@@ -516,7 +525,7 @@ class _Substitution:
 
         def enter(*binders: Value) -> list[Value]:
             mapping = dict(zip(body.binders, binders, strict=True))
-            return _Substitution(self.builder, mapping, level, body.statements).apply(body)
+            return Substitution(self.builder, mapping, level, body.statements, self.replaced).apply(body)
 
         return self.builder.body(types, enter, [binder.name for binder in body.binders])
 

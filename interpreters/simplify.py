@@ -27,6 +27,7 @@ from ..core.primitive import Primitive
 from ..core.program import Instance, Program, instance_of
 from ..core.terms import Constant, Failure, Foreign
 from ..core.types import ArrayType, FunctionType, Named, Scalar, Type, map_dims
+from .simplifying.narrowing import Narrow, stores_arrays
 from .simplifying.pruning import (
     Accumulate,
     AddTo,
@@ -60,10 +61,19 @@ def simplify(program: Program | Instance | terms.Block, fuse: bool = True) -> te
     block = program if isinstance(program, terms.Block) else instance_of(program).term
     with resting_collector():
         for _ in range(ROUNDS):
-            before, block = block, _round(block, fuse)
-            if block == before:
+            settled = _settled(block, fuse)
+            block = _narrowed(settled)
+            if block is settled:
                 break
         return block
+
+
+def _settled(block: terms.Block, fuse: bool) -> terms.Block:
+    for _ in range(ROUNDS):
+        before, block = block, _round(block, fuse)
+        if block == before:
+            break
+    return block
 
 
 def _round(block: terms.Block, fuse: bool) -> terms.Block:
@@ -76,6 +86,16 @@ def _round(block: terms.Block, fuse: bool) -> terms.Block:
         simplified, captured = to_block(binders, results, builder.scopes[0].statements, block.names)
         assert not captured
         return simplified
+
+
+def _narrowed(block: terms.Block) -> terms.Block:
+    """The term with narrower loops; the same object when there are none."""
+    if not stores_arrays(block):
+        return block
+    with build() as builder:
+        binders, narrow = fresh_binders(builder, block), Narrow(builder)
+        results = block.interpret(narrow)(Env(), binders)
+        return to_block(binders, results, builder.scopes[0].statements, block.names)[0] if narrow.changed else block
 
 
 def fresh_binders(builder: Builder, block: terms.Block) -> list[Value]:

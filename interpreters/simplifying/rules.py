@@ -106,8 +106,11 @@ def _subtract(b: Builder, x: Value, y: Value) -> Value | None:
         return x
     if (inner := _operands(y, "negative")) is not None:
         return b.primitive("add", x, inner[0])
-    if not _is_float(x) and x.dim is not None and y.dim is not None and (x.dim - y.dim).constant is not None:
-        return b.literal((x.dim - y.dim).constant, x.type)  # type: ignore[arg-type]
+    if not _is_float(x):
+        if (inner := _operands(y, "subtract")) is not None and inner[0] is x:
+            return inner[1]
+        if x.dim is not None and y.dim is not None and (x.dim - y.dim).constant is not None:
+            return b.literal((x.dim - y.dim).constant, x.type)  # type: ignore[arg-type]
     return None
 
 
@@ -245,7 +248,17 @@ def _cond_without_invariants(b: Builder, test: Value, then: Body, orelse: Body) 
 
 
 def _loop(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
-    return _without_constant_states(b, "loop", static, args[:1], args[1:], bodies)
+    """A state that no iteration changes is its initial value; of outputs that are the same one is enough."""
+    answer = _without_constant_states(b, "loop", static, args[:1], args[1:], bodies)
+    if answer is not None:
+        return answer
+    states, outputs = bodies[0].results[: len(args) - 1], bodies[0].results[len(args) - 1 :]
+    different = tuple(dict.fromkeys(outputs))
+    if len(different) == len(outputs):
+        return None
+    body = b.close(bodies[0].binders, bodies[0].statements, (*states, *different), bodies[0].partial)
+    made = b.emit("loop", static, args, [body])
+    return [*made[: len(states)], *[made[len(states) + different.index(output)] for output in outputs]]
 
 
 def _while(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:

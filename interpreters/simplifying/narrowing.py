@@ -1,0 +1,455 @@
+"""Narrowing: a loop that stores arrays for other loops stores what these compute of them instead, where that is less.
+
+The return sweep of a loop reads the states that its forward sweep has stored, one a step. When the state is an array
+of which each step touches a few elements, storing it costs the whole array a step. But the return sweep knows at
+step p what the forward sweep knew: a value made from p, from what was stored at p and from what is constant can be
+computed in the forward sweep as well, and be stored there. A *cut* through these values, between what is stored now
+and what the return sweep does with it, is all that must be stored; the lightest one is (``cuts.py``).
+
+    y, s = loop i < n with s = x:                 y, c = loop i < n with s = x:
+      next update(s, i, sin(s[i - 1]))              next update(s, i, sin(s[i - 1]))
+      yield s                                       yield s[i - 1]
+    loop j < n with t = y_bar:                    loop j < n with t = y_bar:
+      p = n - 1 - j                                 p = n - 1 - j
+      ... t[p] * cos(s[p, p - 1]) ...               ... t[p] * cos(c[p]) ...
+
+A value inside inner loops, whose extents do not change, is an array over these. Scalars stay as they are stored. What
+is moved is not computed twice if it is costly, nor where it was not computed before, and only what is cheap leaves a
+parallel loop. (Schenck et al. 2022, section 5.3, save what an update overwrites, at the update; here nothing is known
+of updates, and what is saved is what is read.)
+
+Code behind a loop is built on binders in the place of the loop's results: so it is known what depends on these, and
+it can be given the results of another loop.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from ...core.builder import Builder, Replacement, Substitution
+from ...core.dims import Dim, Opaque
+from ...core.environment import Env
+from ...core.graph import BRANCHES, Node, Value
+from ...core.language import Binding
+from ...core.terms import Block, Operation
+from ...core.types import ArrayType, Type, dims, i64, rank
+from .. import embed
+from .accumulators import is_costly
+from .cuts import lightest_cut
+from .rules import nodes_within
+
+# A size that is not known counts as this many.
+MANY = 1000
+# The readers of a loop are looked into when they have at most so many operations.
+LARGEST = 4000
+
+# What may be computed at another place, if nothing in it has an effect or may not end.
+_MOVABLE = frozenset({
+    "primitive", "index", "size", "cond", "generate", "reduce", "scan", "histogram", "scatter", "argsort", "loop",
+    "accumulate", "add_to",
+})  # fmt: skip
+# Where the extents of a construct's loop variables begin.
+_EXTENTS = {"generate": 0, "reduce": 0, "scan": 0, "histogram": 1, "scatter": 0, "loop": 0}
+
+
+def stores_arrays(block: Block) -> bool:
+    """Whether a loop of a term stores an array a step."""
+
+    def stores(operation: Operation) -> bool:
+        outputs = operation.types[len(operation.args) - 1 :] if operation.op == "loop" else ()
+        return any(rank(type) > 1 for type in outputs) or any(map(stores_arrays, operation.blocks))
+
+    return any(map(stores, block.bindings))
+
+
+@dataclass
+class _Stored:
+    """A loop that stores arrays, and the binders that stand for its results in the code behind it."""
+
+    node: Node
+    results: list[Value]
+    known: frozenset[int]  # what is in scope before the loop
+    position: int  # how many statements of its block are before it
+
+    @property
+    def outputs(self) -> list[Value]:
+        return self.results[len(self.node.args) - 1 :]
+
+
+class Narrow(embed.Embed):
+    """Rebuilds a term with narrower loops; ``changed`` says whether there was one."""
+
+    def __init__(self, builder: Builder) -> None:
+        super().__init__(builder)
+        self.changed = False
+        self.stored: list[list[_Stored]] = []  # of the blocks that are open
+
+    def loop(self, dim: Dim, extent: embed.Atom, initials: Sequence[embed.Atom], body: embed.Block) -> embed.Operation:
+        emit = super().loop(dim, extent, initials, body)
+
+        def run(env: Env[Value]) -> Sequence[Value]:
+            b = self.builder
+            known, position = frozenset(b.open), len(b.scopes[-1].statements)
+            values = emit(env)
+            if all(rank(value.type) < 2 for value in values[len(initials) :]):
+                return values
+            results = [b.variable(value.type, value.name) for value in values]
+            self.stored[-1].append(_Stored(_source(values[0]), results, known, position))
+            return results
+
+        return run
+
+    def block(
+        self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[embed.Atom], names: Sequence[str]
+    ) -> embed.Block:
+        rebuild = super().block(binders, bindings, results, names)
+
+        def run(env: Env[Value], arguments: Sequence[Value]) -> list[Value]:
+            self.stored.append([])
+            values = rebuild(env, arguments)
+            stored = self.stored.pop()
+            return self._narrowed(stored, values) if stored else values
+
+        return run
+
+    def _narrowed(self, stored: Sequence[_Stored], results: Sequence[Value]) -> list[Value]:
+        """The results of the open block, with its loops as they should be in the place of the binders for them."""
+        b, scope = self.builder, self.builder.scopes[-1]
+        first = stored[0].position
+        statements = scope.statements[first:]
+        readers = _Readers(stored[0].known, results, statements)
+        replaced: dict[int, Replacement] = {}
+        for loop in stored:
+            if narrowed(b, loop, readers, replaced):
+                self.changed = True
+                if loop.node.effects:
+                    statements[loop.position - first] = scope.statements.pop()
+        del scope.statements[first:]
+        b.open.difference_update([binder.number for loop in stored for binder in loop.results])
+        b.open.difference_update([node.number for node in statements])
+        return _rewritten(b, stored, statements, results, replaced)
+
+
+def _rewritten(
+    b: Builder,
+    stored: Sequence[_Stored],
+    statements: Sequence[Node],
+    results: Sequence[Value],
+    replaced: dict[int, Replacement],
+) -> list[Value]:
+    """Emit the statements and give the results, with the results of loops in the place of the binders for these."""
+    mapping = {binder: binder for loop in stored for binder in loop.results}
+    rewriting = Substitution(b, mapping, None, statements, replaced)
+    waiting = deque(stored)
+
+    def settle() -> None:
+        loop = waiting.popleft()
+        mapping.update(zip(loop.results, rewriting.values(loop.node.results), strict=False))
+
+    for position, statement in enumerate(statements, stored[0].position):
+        while waiting and waiting[0].position <= position and waiting[0].node is not statement:
+            settle()
+        rewriting.rebuild([arg.source for arg in statement.args if arg.source is not None])
+        rewriting.memo[statement.number] = rewriting.image(statement)
+        if waiting and waiting[0].node is statement:
+            settle()
+    while waiting:
+        settle()
+    return rewriting.values(results)
+
+
+# The code behind a loop
+
+
+def _source(value: Value) -> Node:
+    assert value.source is not None
+    return value.source
+
+
+def _sources(values: Iterable[Value]) -> list[Node]:
+    return [value.source for value in values if value.source is not None]
+
+
+def _operands(node: Node) -> Iterator[Value]:
+    """The values that a node and its bodies use directly, but for what statements in it use."""
+    yield from node.args
+    for body in node.bodies:
+        yield from body.results
+
+
+def _statements(node: Node) -> Iterator[Node]:
+    for body in node.bodies:
+        yield from body.statements
+
+
+class _Readers:
+    """The code behind the loops of a block: its nodes, and the loops in it."""
+
+    def __init__(self, known: frozenset[int], results: Sequence[Value], statements: Sequence[Node]) -> None:
+        self.results, self.statements = results, statements
+        self.nodes: dict[int, Node] = {}
+        self.always: set[int] = set()  # the nodes outside of branches
+        self.loops: dict[int, _Index | None] = {}  # by the number of the loop variable
+        stack = [(node, False) for node in [*statements, *_sources(results)]]
+        while stack:
+            node, branch = stack.pop()
+            if node.number in (self.nodes if branch else self.always) or node.free <= known:
+                continue
+            self.nodes[node.number] = node
+            if not branch:
+                self.always.add(node.number)
+            for binder, extent in zip(*_loop_variables(node), strict=False):
+                index = _Index(binder, extent, node.op == "loop")
+                if self.loops.setdefault(binder.number, index) != index:
+                    self.loops[binder.number] = None  # a body of several loops
+            branch = branch or node.op in BRANCHES
+            stack.extend([(inner, branch) for inner in [*_sources(_operands(node)), *_statements(node)]])
+
+
+@dataclass(frozen=True)
+class _Index:
+    """A loop variable, its extent, and whether its loop runs in order anyway."""
+
+    variable: Value
+    extent: Value
+    in_order: bool
+
+
+def _loop_variables(node: Node) -> tuple[Sequence[Value], Sequence[Value]]:
+    """The loop variables of a node and their extents (and more values, which belong to no variable)."""
+    first = _EXTENTS.get(node.op)
+    if first is None:
+        return (), ()
+    count = node.static[1] if node.op == "scatter" else 1
+    return node.bodies[0].binders[:count], node.args[first:]
+
+
+# What may be stored
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known of a node that depends on what a loop has stored.
+
+    ``feeds`` are the outputs of the loop and the vertices that it is computed from, ``steps`` the numbers of the loop
+    variables that say at which step they were stored.
+    """
+
+    movable: bool  # it may be computed at another place, and all that it needs
+    vertex: bool  # its results may be stored
+    feeds: frozenset[Value]
+    steps: frozenset[int]
+
+
+class _Flow:
+    """What is computed from what one loop has stored. Unless ``costly``, only what is cheap is moved."""
+
+    def __init__(self, loop: _Stored, readers: _Readers, costly: bool) -> None:
+        self.loop, self.readers, self.costly = loop, readers, costly
+        self.count = loop.node.args[0]
+        self.outputs = {output.number for output in loop.outputs}
+        self.reads: dict[int, Value] = {}  # by loop variable: the step that is read there
+        self.known: dict[int, _Known] = {}
+        for number in sorted(readers.nodes):  # operands have lower numbers
+            node = readers.nodes[number]
+            if not node.free.isdisjoint(self.outputs):
+                self.known[number] = self._known(node)
+
+    def _known(self, node: Node) -> _Known:
+        step = self._step(node)
+        movable, feeds, steps = node.op in _MOVABLE and not node.partial, set[Value](), set[int]()
+        if step is not None:
+            feeds, steps = {node.args[0]}, {step}
+        for value in [*(_operands(node) if step is None else node.args[1:])]:
+            if value.number in self.outputs:
+                movable = False
+            source = value.source
+            below = None if source is None else self.known.get(source.number)
+            if below is not None:
+                movable, feeds, steps = movable and below.movable, feeds | self._feeding(value), steps | below.steps
+            elif source is not None and not source.free <= self.loop.known:
+                movable = movable and not source.partial and self._may_go_along(value)
+        for statement in _statements(node):
+            below = self.known.get(statement.number)
+            if below is None:
+                movable = False  # an effect on something else
+            else:
+                movable, feeds, steps = movable and below.movable, feeds | below.feeds, steps | below.steps
+        if is_costly(node):
+            in_order = all(self.index(j).in_order for j in steps)
+            movable = movable and self.costly and in_order and node.number in self.readers.always
+        vertex = movable and not node.effects and len(steps) == 1 and self._has_place(node, *steps)
+        return _Known(movable, vertex, frozenset(feeds), frozenset(steps))
+
+    def _feeding(self, value: Value) -> frozenset[Value]:
+        known = self.known[_source(value).number]
+        return frozenset([value]) if known.vertex else known.feeds
+
+    def index(self, number: int) -> _Index:
+        index = self.readers.loops[number]
+        assert index is not None
+        return index
+
+    def _step(self, node: Node) -> int | None:
+        """The loop variable that says at which step a read of an output reads, if one does, from the first or last."""
+        if node.op != "index" or node.args[0].number not in self.outputs:
+            return None
+        step, count = node.args[1], self.count.dim
+        moving = step.free - self.loop.known
+        index = self.readers.loops.get(next(iter(moving))) if len(moving) == 1 else None
+        if index is None or index.extent.dim != count or step.dim is None or count is None:
+            return None
+        j = index.variable
+        if j.dim is None or step.dim not in (j.dim, count - 1 - j.dim):
+            return None
+        known = self.reads.setdefault(j.number, step)
+        return j.number if known.dim == step.dim else None
+
+    def _may_go_along(self, value: Value) -> bool:
+        """Whether what does not depend on the loop may be computed elsewhere for a node that does."""
+        moving = frozenset(self.readers.loops)
+        return all(
+            self.costly and x.number in self.readers.always for x in nodes_within([value], moving) if is_costly(x)
+        )
+
+    def _has_place(self, node: Node, step: int) -> bool:
+        """Whether a node depends on nothing but the step, loops of constant extents and what is known before."""
+        known = self.loop.known
+        inner = [self.readers.loops.get(number) for number in node.free - known - self.outputs - {step}]
+        if step not in node.free or any(index is None or not index.extent.free <= known for index in inner):
+            return False
+        sizes = {size.number for size in node.sizes if size.free <= known} | known
+        atoms = {x for value in node.results for dim in _dims(value) if not dim.is_static() for x in dim.atoms()}
+        return all(atom.number in sizes for atom in atoms if isinstance(atom, Opaque))
+
+    def inner(self, value: Value) -> list[_Index]:
+        """The loops around a vertex, inside the one that reads."""
+        outer = self.loop.known | self.outputs | self.known[_source(value).number].steps
+        return [self.index(number) for number in sorted(value.free - outer)]
+
+    def cut(self) -> list[Value]:
+        """The values to be stored instead of outputs; none when the loop should stay as it is."""
+        escaping, sinks = self._ends()
+        weights, before = {}, {}
+        for output in self.loop.outputs:
+            stays = output in escaping or rank(output.type) < 2
+            weights[output] = 0 if stays else _weight(dims(output.type)[1:])
+        for number, known in self.known.items():
+            for value in self.readers.nodes[number].results if known.vertex else ():
+                extents = [index.extent.dim for index in self.inner(value)]
+                weights[value] = _weight([*[extent for extent in extents if extent is not None], *_dims(value)])
+                before[value] = known.feeds
+        if len(weights) > LARGEST:
+            return []
+        return [value for value in lightest_cut(weights, before, sinks) if value.source is not None]
+
+    def _ends(self) -> tuple[set[Value], set[Value]]:
+        """The outputs that are needed as they are, and the vertices that are used by what is no vertex."""
+        escaping, sinks = set[Value](), set[Value]()
+        stack, seen = list(self.readers.statements), set[int]()
+
+        def use(values: Iterable[Value]) -> None:
+            for value in values:
+                if value.number in self.outputs:
+                    escaping.add(value)
+                elif value.source is not None and value.source.number in self.known:
+                    if self.known[value.source.number].vertex:
+                        sinks.add(value)
+                    else:
+                        stack.append(value.source)
+
+        use(self.readers.results)
+        while stack:
+            node = stack.pop()
+            if node.number not in seen and node.number in self.known:
+                seen.add(node.number)
+                use(_operands(node))
+                stack.extend(_statements(node))
+        return escaping, sinks
+
+    def repeats(self, chosen: Sequence[Value]) -> bool:
+        """Whether something costly that moves with these values would be computed where it was, too."""
+        moving = frozenset(self.readers.loops)
+        moved = {node.number for node in nodes_within(chosen, moving) if is_costly(node)}
+        stored = set(chosen)
+        stack, seen = [*self.readers.statements, *_sources(self.readers.results)], set[int]()
+        while stack and moved:
+            node = stack.pop()
+            if node.number in moved:
+                return True
+            if node.number not in seen and node.number in self.readers.nodes:
+                seen.add(node.number)
+                stack.extend(_sources([value for value in _operands(node) if value not in stored]))
+                stack.extend(_statements(node))
+        return False
+
+
+def _dims(value: Value) -> tuple[Dim, ...]:
+    return dims(value.type) if isinstance(value.type, ArrayType) else ()
+
+
+def _weight(extents: Iterable[Dim]) -> int:
+    """About how many elements there are over these extents."""
+    return prod([max(1, sum([c * MANY ** len(monomial) for monomial, c in extent.terms])) for extent in extents])
+
+
+# The new loop
+
+
+def narrowed(b: Builder, loop: _Stored, readers: _Readers, replaced: dict[int, Replacement]) -> bool:
+    """Let a loop store less, if it can, and note what its readers read then; whether it could."""
+    for costly in (True, False):
+        flow = _Flow(loop, readers, costly)
+        chosen = sorted(flow.cut(), key=lambda value: value.number)
+        if not flow.repeats(chosen):
+            break
+    else:
+        return False
+    if not chosen or any(_source(value).number in replaced for value in chosen):
+        return False
+    node = loop.node
+    body, count = node.bodies[0], node.args[0]
+    mapping: dict[Value, Value] = {}
+    for output, result in zip(loop.outputs, body.results[len(node.args) - 1 :], strict=True):
+        mapping[output] = b.generate(count, lambda _, result=result: [result])[0]  # type: ignore[misc]
+    last = b.primitive("subtract", count, b.literal(1, i64))
+    for number, step in flow.reads.items():
+        j = flow.index(number).variable
+        mapping[j] = body.binders[0] if step.dim == j.dim else b.primitive("subtract", last, body.binders[0])
+    results = list(body.results)
+    for value in chosen:
+        inner = flow.inner(value)
+
+        def element(*q: Value, value: Value = value, inner: Sequence[_Index] = inner) -> Value:
+            known = {index.variable: x for index, x in zip(inner, q, strict=True)}
+            return b.substitute([value], mapping | known)[0]
+
+        results.append(b.array([index.extent for index in inner], element))
+    wider = b.close(body.binders, body.statements, tuple(results), body.partial)
+    loop.node = _source(b.make("loop", node.static, node.args, [wider])[0])
+    parts: dict[int, list[tuple[Value, int]]] = {}
+    for position, value in enumerate(chosen, len(body.results)):
+        parts.setdefault(_source(value).number, []).append((value, position))
+    for number, values in parts.items():
+        replaced[number] = _reading(loop, flow, values)
+    return True
+
+
+def _reading(loop: _Stored, flow: _Flow, values: Sequence[tuple[Value, int]]) -> Replacement:
+    """Reads of values of one node, given with the positions of the results that they are stored in."""
+    node = _source(values[0][0])
+    step = flow.reads[next(iter(flow.known[node.number].steps))]
+
+    def replace(rewriting: Substitution) -> tuple[Value, ...]:
+        others = len(values) < len(node.results)
+        results = dict(enumerate(rewriting.copy(node) if others else ()))
+        for value, position in values:
+            places = [step, *[index.variable for index in flow.inner(value)]]
+            array, *indices = rewriting.values([loop.node.results[position], *places])
+            results[value.position] = rewriting.builder.part(array, indices)
+        return tuple([results[k] for k in range(len(results))])
+
+    return replace
