@@ -30,7 +30,7 @@ from ..core.language import Binding
 from ..core.placement import to_block
 from ..core.primitive import Primitive
 from ..core.terms import Block
-from ..core.types import ArrayType, Type, dims
+from ..core.types import Accumulator, ArrayType, Type, dims
 from ..interpreters.embed import Embed
 from ..interpreters.reads_first import reads_first
 from ..interpreters.simplify import fresh_binders, simplify
@@ -70,9 +70,8 @@ class _Atom:
     emit: Any
     free: Free = frozenset()
 
-    def __call__(self, env: Any) -> Value:
-        value: Value = self.emit(env)
-        return value
+    def __call__(self, env: Any) -> Any:
+        return self.emit(env)
 
 
 @dataclass(frozen=True)
@@ -199,7 +198,8 @@ class _Distribute(Embed):
     """Rebuilds a term, distributing each loop that has something to store."""
 
     def variable(self, index: int, type: Type) -> Any:
-        return _Atom(super().variable(index, type), frozenset([index]))
+        found = (lambda env: env.get(index)) if isinstance(type, Accumulator) else super().variable(index, type)
+        return _Atom(found, frozenset([index]))  # None for an accumulator that does not exist in this part
 
     def literal(self, value: Any, type: Any) -> Any:
         return _Atom(super().literal(value, type))
@@ -254,7 +254,12 @@ class _Distribute(Embed):
         return _Operation(emit, _free(*initials, body), body.free, loops=True, heavy=True)
 
     def add_to(self, accumulator: Any, value: Any, indices: Sequence[Any]) -> Any:
-        return _Operation(super().add_to(accumulator, value, indices), _free(accumulator, value, *indices))
+        emit = super().add_to(accumulator, value, indices)
+
+        def update(env: Any) -> Sequence[Value]:
+            return [] if accumulator(env) is None else emit(env)
+
+        return _Operation(update, _free(accumulator, value, *indices))
 
     def require(self, test: Any, failure: Any, values: Sequence[Any]) -> Any:
         return _Operation(super().require(test, failure, values), _free(test, *values))
@@ -327,14 +332,22 @@ class _Distributed:
         return self._run(i)
 
     def _run(self, i: Value, stop: int | None = None) -> list[Value]:
-        """Emit the body for an iteration; up to a binding, whose results it then gives."""
-        env, outer = self.env.enter([i]), self.builder.origin
+        """Emit the body for an iteration; up to a binding, whose results it then gives.
+
+        Statements run once, in the last part: for the others the accumulators of this place do not exist.
+        """
+        env, outer = (
+            (self.env if stop is None else self.env.mapped(_without_accumulator)).enter([i]),
+            self.builder.origin,
+        )
         for k, binding in enumerate(self.body.bindings):
             self.builder.origin = binding.origin
             if k in self.stored:
+                if stop is None and _updates(binding.operation, env):
+                    binding.operation(env)  # for its statements
                 values = [self.builder.part(array, [i]) for array in self.stored[k]]
             elif stop is not None and not binding.types:
-                values = []  # statements run once, in the last part
+                values = []
             else:
                 values = list(binding.operation(env))
             if k == stop:
@@ -342,3 +355,13 @@ class _Distributed:
             env = env.extend(values)
         self.builder.origin = outer
         return [result(env) for result in self.body.results]
+
+
+def _without_accumulator(value: Value | None) -> Value | None:
+    return None if value is None or isinstance(value.type, Accumulator) else value
+
+
+def _updates(operation: _Operation, env: Any) -> bool:
+    """Whether an operation adds to accumulators that exist where it stands."""
+    used = [env.get(index) for index in operation.free]
+    return any(value is not None and isinstance(value.type, Accumulator) for value in used)

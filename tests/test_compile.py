@@ -224,3 +224,18 @@ def test_the_gradient_of_a_minimum_finds_its_place_whatever_the_rounding() -> No
     expected = np.zeros_like(centroids)
     np.add.at(expected, nearest, 2 * (centroids[nearest] - points))
     np.testing.assert_allclose(az.compile(az.grad(cost, argnums=1))(points, centroids), expected, rtol=1e-10)
+
+
+def test_updates_run_once_where_what_follows_them_is_stored() -> None:
+    """A loop is distributed behind an accumulate that also adds to accumulators around the loop."""
+
+    @az.program
+    def f(x: az.Array[az.f64, "n"]) -> az.f64:
+        return az.sum(az.map(lambda t: az.sum(az.sin(x * t) * (t * t)) * az.sum(x * t), x))
+
+    x, ones, step = np.array([1.0, 2.0, -0.5]), np.ones(3), 1e-5
+    gradient = az.evaluate(az.grad(f))
+    wanted = (gradient(x + step * ones) - gradient(x - step * ones)) / (2 * step)
+    product = az.jvp(az.grad(f))
+    for run in (az.evaluate(product), az.compile(product, threads=1)):
+        np.testing.assert_allclose(run(x, ones)[1], wanted, rtol=1e-7)
