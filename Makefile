@@ -1,5 +1,6 @@
 # make demo   run the example                  make test      lint, types and the fast tests
 # make bench  measure against other tools      make test-all  the longer sweep
+#                                              make mutants   wrong derivatives that the tests must notice
 #
 # Each sets up what it needs in .venv, once. PYTHON names another interpreter (3.11 or newer), PYTEST_FLAGS
 # go to pytest.
@@ -11,7 +12,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint types unit test-all bench format clean
+.PHONY: help demo test lint types unit test-all mutants bench format clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -35,6 +36,9 @@ unit: $(VENV)/.installed-dev
 test-all: $(VENV)/.installed-dev
 	@$(BIN)/pytest $(PYTEST_FLAGS) -m slow --hypothesis-profile=sweep || { status=$$?; \
 	  test $$status -eq 5 && echo "test-all: no test is marked slow, so nothing was run" || exit $$status; }
+
+mutants: $(VENV)/.installed-dev
+	$(BIN)/python tests/mutants
 
 bench: $(VENV)/.installed-peers
 	$(BIN)/python benchmarks/gmm.py

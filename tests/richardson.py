@@ -52,7 +52,7 @@ def extrapolated(ahead: Sequence[Any], behind: Sequence[Any], steps: Sequence[fl
 
     >>> steps = (0.1, 0.05, 0.025, 0.0125)
     >>> value, error = extrapolated([np.exp(h) for h in steps], [np.exp(-h) for h in steps], steps)
-    >>> abs(value - 1) < 1e-12, error < 1e-8
+    >>> bool(abs(value - 1) < 1e-12), bool(error < 1e-8)
     (True, True)
     """
     best, least = np.asarray(np.nan), np.asarray(np.inf)

@@ -1,0 +1,165 @@
+"""Wrong versions of the rules: a scalar partial with its sign turned, or a rule's source without one of its terms.
+
+A mutant of a *partial* turns the sign of the share that one operand of one primitive has (``PARTIALS``). A mutant of a
+*source* is a module of ``ad/`` with one place of its syntax tree changed:
+
+    dropped     a statement that is a call (it adds a cotangent, runs a pull, encloses a sweep) is left out; so is
+                ``cell.add(...)`` where it is all that a lambda does
+    left only   ``plus(b, x, y)``, ``b.primitive("add", x, y)``, ``x + y``: the second term is left out; the same
+                for "subtract", for ``x and y``, ``x or y``, and for ``x if test else y``
+    right only  the same: the first is left out
+    negated     a product, ``b.primitive("multiply", x, y)`` or ``x * y``, has its sign turned
+    none        ``x if test else None`` is None: a cotangent or tangent is lost
+    swapped     the branches of a ``b.cond`` change places
+    other       ``b.primitive("less", ...)`` is "less_equal", "equal" is "not_equal", "logical_and" is "logical_or",
+                and the other way round
+
+Whatever stands in a ``raise`` or an ``assert`` is left alone, and so are texts and lists that are put together.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+OTHER = {
+    "less": "less_equal", "greater": "greater_equal", "equal": "not_equal", "logical_and": "logical_or",
+}  # fmt: skip
+OTHER |= {second: first for first, second in OTHER.items()}
+ADDING = ("add", "add_at", "_add_to")
+TEXTS_AND_LISTS = (ast.Constant, ast.JoinedStr, ast.List, ast.ListComp, ast.Tuple)
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One change of one module. ``number`` counts the places of the module, in the order of its text."""
+
+    file: str  # "ad/cells.py"
+    number: int
+    line: int
+    end_line: int
+    function: str  # "Cell.add"
+    kind: str
+    code: str
+
+    def __str__(self) -> str:
+        first, *rest = self.code.split("\n")
+        shown = first if not rest else f"{first} ..."
+        return f"{self.file}:{self.line} ({self.function}) {self.kind}: {shown}"
+
+
+@dataclass(frozen=True)
+class Place:
+    node: ast.expr | ast.stmt
+    function: str
+    kind: str
+    replacement: Callable[[], ast.expr | ast.stmt]
+    put: Callable[[ast.expr | ast.stmt], None]
+
+
+def mutations(root: Path, file: str) -> list[Mutation]:
+    """All mutations of a file below ``root``."""
+    found = []
+    for number, place in enumerate(_places(ast.parse((root / file).read_text()))):
+        node = place.node
+        last = node.end_lineno or node.lineno
+        found.append(Mutation(file, number, node.lineno, last, place.function, place.kind, ast.unparse(node)))
+    return found
+
+
+def mutated(root: Path, mutation: Mutation) -> str:
+    """The source of a mutation's file with the change made."""
+    tree = ast.parse((root / mutation.file).read_text())
+    place = next(place for number, place in enumerate(_places(tree)) if number == mutation.number)
+    place.put(place.replacement())
+    return ast.unparse(ast.fix_missing_locations(tree))
+
+
+def _places(tree: ast.Module) -> Iterator[Place]:
+    yield from _inside(tree, "")
+
+
+def _inside(parent: ast.AST, function: str) -> Iterator[Place]:
+    if isinstance(parent, ast.Raise | ast.Assert):
+        return
+    if isinstance(parent, ast.FunctionDef | ast.ClassDef):
+        function = f"{function}.{parent.name}".removeprefix(".")
+    for field, value in list(ast.iter_fields(parent)):
+        if field in ("annotation", "returns", "decorator_list"):
+            continue
+        for position, node in enumerate(list(value) if isinstance(value, list) else [value]):
+            if isinstance(node, ast.AST):
+                yield from _at(parent, field, position if isinstance(value, list) else None, node, function)
+                yield from _inside(node, function)
+
+
+def _at(parent: ast.AST, field: str, position: int | None, node: ast.AST, function: str) -> Iterator[Place]:
+    def put(new: ast.expr | ast.stmt) -> None:
+        if position is None:
+            setattr(parent, field, new)
+        else:
+            getattr(parent, field)[position] = new
+
+    def place(kind: str, replacement: Callable[[], ast.expr | ast.stmt]) -> Place:
+        assert isinstance(node, ast.expr | ast.stmt)
+        return Place(node, function, kind, replacement, put)
+
+    match node:
+        case ast.Expr(value=ast.Call()):
+            yield place("dropped", ast.Pass)
+        case ast.Lambda(body=ast.Call(func=ast.Attribute(attr=name))) if name in ADDING:
+            yield place("dropped", lambda: ast.Lambda(node.args, ast.Constant(None)))
+        case ast.Call(func=ast.Name(id="plus"), args=[_, x, y]):
+            yield place("left only", lambda: x)
+            yield place("right only", lambda: y)
+        case ast.Call(func=ast.Attribute(attr="primitive"), args=[ast.Constant(value="add" | "subtract"), x, y]):
+            yield place("left only", lambda: x)
+            yield place("right only", lambda: y)
+        case ast.Call(func=ast.Attribute(attr="primitive", value=b), args=[ast.Constant(value="multiply"), _, _]):
+            yield place("negated", lambda: _negative(b, node))
+        case ast.Call(func=ast.Attribute(attr="primitive"), args=[ast.Constant(value=name), *rest]) if name in OTHER:
+            yield place("other", lambda: ast.Call(node.func, [ast.Constant(OTHER[name]), *rest], []))
+        case ast.Call(func=ast.Attribute(attr="cond"), args=[test, x, y]):
+            yield place("swapped", lambda: ast.Call(node.func, [test, y, x], node.keywords))
+        case ast.BinOp(op=ast.Add(), left=x, right=y) if not _put_together(x, y):
+            yield place("left only", lambda: x)
+            yield place("right only", lambda: y)
+        case ast.BinOp(op=ast.Mult(), left=x, right=y) if not _put_together(x, y):
+            yield place("negated", lambda: ast.UnaryOp(ast.USub(), node))
+        case ast.IfExp(body=x, orelse=y) if _is_none(x) != _is_none(y):
+            yield place("none", lambda: ast.Constant(None))
+        case ast.IfExp(body=x, orelse=y) if not (_is_none(x) or _is_text(x) or _is_text(y)):
+            yield place("left only", lambda: x)
+            yield place("right only", lambda: y)
+        case ast.BoolOp(values=values):
+            yield place("left only", lambda: _together(node, values[:-1]))
+            yield place("right only", lambda: _together(node, values[1:]))
+        case _:
+            pass
+
+
+def _negative(builder: ast.expr, call: ast.Call) -> ast.expr:
+    negative: list[ast.expr] = [ast.Constant("negative"), call]
+    return ast.Call(ast.Attribute(builder, "primitive", ast.Load()), negative, [])
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _together(node: ast.BoolOp, values: list[ast.expr]) -> ast.expr:
+    return values[0] if len(values) == 1 else ast.BoolOp(node.op, values)
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def _put_together(x: ast.expr, y: ast.expr) -> bool:
+    return any(isinstance(side, TEXTS_AND_LISTS) and not _is_number(side) for side in (x, y))
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int | float)
