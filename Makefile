@@ -1,6 +1,6 @@
 # make demo   run the example                  make test      lint, types and the fast tests
 # make bench  measure against other tools      make test-all  the longer sweep
-#                                              make mutants   wrong derivatives that the tests must notice
+# make mutants  wrong derivatives that the tests must notice
 #
 # Each sets up what it needs in .venv, once. PYTHON names another interpreter (3.11 or newer), PYTEST_FLAGS
 # go to pytest.
