@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, SupportsIndex
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from ..core import trees
 from ..core.annotations import Parameter
@@ -33,8 +33,11 @@ from ..interpreters.simplify import simplify
 from .cells import Cell, Entry, Sweep
 from .reverse import Reverse
 
-Argnums = SupportsIndex | Sequence[SupportsIndex]
-
+if TYPE_CHECKING:
+    Argnums = SupportsIndex | Sequence[SupportsIndex]
+    Differentiable = Program | Callable[..., Any]
+else:  # the verbs check these themselves, and say more than their types do
+    Argnums = Differentiable = Any
 
 # What is differentiated, and by what
 
@@ -168,7 +171,7 @@ class Differentiated:
     def element(self, leaf: int, indices: Sequence[Value]) -> Differentiated:
         """The function of one element of a result, without the requirements and probes of the whole."""
         builder = current()
-        embed = _Silent(builder)
+        embed = Embed(builder)
         embed.checks = False
         inner = self.block.interpret(embed)
 
@@ -192,13 +195,6 @@ class Differentiated:
     def rebuilt(self, number: int, parts: Sequence[Any]) -> Any:
         """What belongs to the leaves of a parameter, in its structure."""
         return trees.unflatten(self.shapes[number], parts)
-
-
-class _Silent(Embed):
-    """What is run beside a program: nothing of it is shown again."""
-
-    def probe(self, name: str, values: Sequence[Any]) -> Any:
-        return lambda env: []
 
 
 def _term(values: Sequence[Value], run: Callable[..., Sequence[Value]]) -> tuple[Block, list[Value]]:

@@ -22,21 +22,15 @@ from ..core.indexing import extents_of
 from ..core.types import Scalar, element, i64
 from ..interpreters.simplifying.rules import nodes_within
 from .combining import in_range
-from .forward import Atom, Dual, Duals, Forward, Linear, Operation, Pick
+from .forward import Forward, Linear
 
 
 class Directions(Forward):
-    """Forward mode beside the primal, which checks and shows what is to be checked and shown."""
+    """Forward mode beside the primal, which checks requirements and shows probes."""
 
     def __init__(self, builder: Builder) -> None:
         super().__init__(builder)
         self.checks = False
-
-    def probe(self, name: str, values: Sequence[Atom]) -> Operation:
-        def run(env: Duals, active: Pick) -> Sequence[Dual]:
-            return []
-
-        return Operation(run, self.activity.probe(name, values))
 
     def sum_of(self, shares: Sequence[tuple[Linear, Value]]) -> Value:
         plain: list[tuple[Linear, Value]] = []
@@ -53,7 +47,8 @@ class Directions(Forward):
 
     def element_of(self, tangent: Value, places: Sequence[Value]) -> Value:
         """The element computed where it is read, if it is zero but for a test."""
-        value, binders = tangent, []
+        value = tangent
+        binders: list[Value] = []
         while len(binders) < len(places):
             source = value.source
             if source is None or source.op != "generate" or source.effects:
@@ -103,12 +98,14 @@ def along(b: Builder, value: Value, places: Sequence[Value]) -> Value:
     """The tangent of a value along one axis: one at these places, elsewhere zero."""
     one, zero = (b.literal(number, element(value.type)) for number in (1, 0))
 
+    def chosen(pairs: Sequence[tuple[Value, Value]]) -> Value:
+        if not pairs:
+            return one
+        test = b.primitive("equal", *pairs[-1])
+        return b.cond(test, lambda: [chosen(pairs[:-1])], lambda: [zero])[0]
+
     def at(*indices: Value) -> Value:
-        total = one
-        for index, place in zip(indices, places, strict=True):
-            test, inner = b.primitive("equal", index, place), total
-            total = b.cond(test, lambda inner=inner: [inner], lambda: [zero])[0]
-        return total
+        return chosen(list(zip(indices, places, strict=True)))
 
     return b.array(b.sizes(value), at)
 

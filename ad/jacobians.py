@@ -28,14 +28,14 @@ from ..core.graph import Value
 from ..core.program import Program
 from ..core.source import at_line
 from ..core.types import Type, dims, element, is_float
-from .differentiating import Argnums, Differentiated, Pullback, Verb, chosen, is_single, program_of
+from .differentiating import Argnums, Differentiable, Differentiated, Pullback, Verb, chosen, is_single, program_of
 from .directions import Directions, along
 from .forward import Dual
 
 MODES = ("forward", "reverse")
 
 
-def jacobian(f: Program | Callable[..., Any], argnums: Argnums = 0, mode: str | None = None) -> Program:
+def jacobian(f: Differentiable, argnums: Argnums = 0, mode: str | None = None) -> Program:
     """All partial derivatives of a program: for a result of shape r and a parameter of shape p, an array of shape r, p.
 
     The structure of the result is outside, that of the parameter inside, or a tuple of these when ``argnums`` is a
@@ -65,7 +65,7 @@ def jacobian(f: Program | Callable[..., Any], argnums: Argnums = 0, mode: str | 
     return Program(verb, verb.name, f.parameters)
 
 
-def hessian(f: Program | Callable[..., Any], argnums: Argnums = 0) -> Program:
+def hessian(f: Differentiable, argnums: Argnums = 0) -> Program:
     """The second derivatives of a scalar program: forward mode over reverse mode.
 
     For a parameter of shape p the Hessian has the shape p, p. The structure of the parameter is there twice, one in

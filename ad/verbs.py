@@ -9,7 +9,7 @@ the verbs share in ``differentiating.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from ..core.types import is_float
 from ..interpreters.simplifying.accumulators import zeros_like
 from .differentiating import (
     Argnums,
+    Differentiable,
     Differentiated,
     Pullback,
     Verb,
@@ -38,7 +39,7 @@ from .differentiating import (
 from .forward import Dual, Forward
 
 
-def grad(f: Program | Callable[..., Any], argnums: Argnums = 0) -> Program:
+def grad(f: Differentiable, argnums: Argnums = 0) -> Program:
     """The gradient of a scalar program with respect to the chosen parameters.
 
     The result has the structure of the parameter (None at its integer leaves), or is a tuple of these when
@@ -57,7 +58,7 @@ def grad(f: Program | Callable[..., Any], argnums: Argnums = 0) -> Program:
     return Program(gradient, gradient.name, f.parameters)
 
 
-def value_and_grad(f: Program | Callable[..., Any], argnums: Argnums = 0) -> Program:
+def value_and_grad(f: Differentiable, argnums: Argnums = 0) -> Program:
     """The program of ``(f(...), grad(f)(...))``, which shares the work of both.
 
     >>> import adze as az
@@ -73,7 +74,7 @@ def value_and_grad(f: Program | Callable[..., Any], argnums: Argnums = 0) -> Pro
     return Program(both, both.name, f.parameters)
 
 
-def vjp(f: Program | Callable[..., Any], *primals: Any, argnums: Argnums | None = None) -> Any:
+def vjp(f: Differentiable, *primals: Any, argnums: Argnums | None = None) -> Any:
     """Reverse mode: the program of ``(*primals, cotangent)`` giving ``(result, *cotangents)``.
 
     There is one cotangent for each parameter with floating leaves (or each of ``argnums``), None at integer leaves;
@@ -104,7 +105,7 @@ def vjp(f: Program | Callable[..., Any], *primals: Any, argnums: Argnums | None 
     return f(*arguments), lambda cotangent: program(*arguments, cotangent)[1:]
 
 
-def jvp(f: Program | Callable[..., Any], primals: Any = None, tangents: Any = None) -> Any:
+def jvp(f: Differentiable, primals: Any = None, tangents: Any = None) -> Any:
     """Forward mode: the program of ``(*primals, *tangents)`` giving ``(result, tangent)``.
 
     There is one tangent for each parameter that may be floating, with its structure and anything (None, say) at
@@ -136,7 +137,7 @@ def jvp(f: Program | Callable[..., Any], primals: Any = None, tangents: Any = No
     return program(*arguments, *tangents)
 
 
-def hvp(f: Program | Callable[..., Any], argnums: Argnums = 0) -> Program:
+def hvp(f: Differentiable, argnums: Argnums = 0) -> Program:
     """The product of a Hessian with a direction: the program of ``(*primals, *directions)`` giving ``H v``.
 
     There is one direction for each of ``argnums``; the result has the structure of ``az.grad(f, argnums)``. It is
