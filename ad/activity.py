@@ -9,17 +9,15 @@ accumulator when anything active is added to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
-from ..core.builder import build
 from ..core.dims import Dim
 from ..core.environment import Env
-from ..core.expr import Expr
 from ..core.language import Binding, Language
+from ..core.moving import moving_operands
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure
-from ..core.types import ArrayType, Scalar, Type, f64, is_data, is_float
+from ..core.types import ArrayType, Scalar, Type, is_data, is_float
 
 
 class Active(NamedTuple):
@@ -215,13 +213,3 @@ def _fixpoint(state: Sequence[bool], step: Callable[[Sequence[bool]], Active]) -
         if after == list(state):
             return Active([*after, *results[len(state) :]], updates)
         state = after
-
-
-@cache
-def moving_operands(primitive: Primitive) -> tuple[bool, ...]:
-    """The operands on which a primitive's derivative depends (``stop_gradient`` and ``sign`` have none)."""
-    if primitive.derivative is None:
-        return (False,) * primitive.arity
-    with build() as builder:
-        values = [Expr(builder.variable(f64), builder) for _ in range(1 + primitive.arity)]
-        return tuple([rule is not None for rule in primitive.derivative(*values)])

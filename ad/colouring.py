@@ -7,7 +7,7 @@ sparse Jacobian matrices and graph coloring problems*, 1983). A row keeps the co
 
 >>> tridiagonal = csr_array(np.eye(5) + np.eye(5, k=1) + np.eye(5, k=-1))
 >>> coloured(tridiagonal).tolist()
-[0, 1, 2, 0, 1]
+[2, 1, 0, 2, 1]
 """
 
 from __future__ import annotations

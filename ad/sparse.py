@@ -243,7 +243,7 @@ class SparseJacobian:
         if mode not in self._compressed:
             self._compressed[mode] = self._run(_compressed(self.f, self.argnums, mode, self.name))
         parts = self._compressed[mode](*call.arguments, tuple(colours), np.arange(colors))
-        return np.concatenate([np.reshape(part, (colors, -1 if colors else 0)) for part in parts], axis=1)
+        return np.concatenate([np.reshape(part, (colors, math.prod(np.shape(part)[1:]))) for part in parts], axis=1)
 
 
 def _compiled(program: Program) -> Callable[..., Any]:

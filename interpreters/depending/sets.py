@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-Array = np.ndarray[Any, Any]
+Array = Any  # NumPy's arrays, and its scalars in the place of arrays without axes
 
 NUMBER = np.int32
 
@@ -150,15 +150,13 @@ class Sets:
 
 def once(array: Array) -> Array:
     """An array with one element along the axes that only repeat it."""
-    own: Array = array[tuple([slice(0, 1) if step == 0 else slice(None) for step in array.strides])]
-    return own
+    return array[tuple([slice(0, 1) if step == 0 else slice(None) for step in array.strides])]
 
 
 def spans(begins: Array, lengths: Array) -> Array:
     """The integers of ranges, one after the other."""
     ends = np.cumsum(lengths)
-    places: Array = np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - ends + lengths, lengths)
-    return places
+    return np.arange(ends[-1] if len(ends) else 0) + np.repeat(begins - ends + lengths, lengths)
 
 
 def _with_room(array: Array, size: int) -> Array:

@@ -1,0 +1,187 @@
+"""Sparse Jacobians and Hessians against dense ones: patterns, colours, modes, what is kept, and errors."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array, random_array
+
+import adze as az
+from adze.ad.colouring import coloured
+
+Vector = az.Array[az.f64, "n"]
+
+
+@az.program
+def second_differences(x: Vector) -> Vector:
+    before, behind = az.concatenate([x[:1], x[:-1]]), az.concatenate([x[1:], x[-1:]])
+    return before * x - az.sin(behind)
+
+
+@az.program
+def arrow(x: Vector) -> Vector:
+    return x * x + x[0] * az.where(az.iota(x.shape[0]) == 0, az.sum(x), 1.0)
+
+
+@az.program
+def everyone(x: Vector) -> Vector:
+    return x * az.sum(x)
+
+
+@az.program
+def chosen(x: Vector, places: az.Array[az.i64, "m"]) -> az.Array[az.f64, "m"]:
+    return az.map(lambda i: x[i] ** 2, places)
+
+
+@pytest.mark.parametrize("run", [None, az.evaluate])
+@pytest.mark.parametrize("mode", [None, "forward", "reverse"])
+@pytest.mark.parametrize("f", [second_differences, arrow, everyone], ids=lambda f: f.name)
+def test_like_the_dense_one(f: az.Program, mode: str | None, run: object) -> None:
+    x = np.linspace(0.5, 2, 7)
+    jacobian = az.sparse_jacobian(f, mode=mode, run=run)  # type: ignore[arg-type]
+    found = jacobian(x)
+    assert isinstance(found, csr_array) and found.has_sorted_indices
+    np.testing.assert_allclose(found.toarray(), az.jacobian(f)(x), rtol=1e-13, atol=1e-13)
+    assert jacobian.mode == (mode or "forward")
+    jacobian.verify(x)
+
+
+def test_numbers_of_colours() -> None:
+    for n in (5, 50):
+        jacobian = az.sparse_jacobian(second_differences)
+        jacobian(np.ones(n))
+        assert jacobian.colors == 3
+    tall = az.program(lambda x: (x, x[0] * x))  # a dense column: no row has more than two entries
+    wide = az.program(lambda x: az.concatenate([x, az.array([az.sum(x)])]))  # a dense row
+    by_columns, by_rows = az.sparse_jacobian(tall), az.sparse_jacobian(wide)
+    by_columns(np.ones(9)), by_rows(np.ones(9))
+    assert (by_columns.mode, by_columns.colors) == ("forward", 2)
+    assert (by_rows.mode, by_rows.colors) == ("reverse", 2)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_small_sizes(n: int) -> None:
+    found = az.sparse_jacobian(second_differences)(np.ones(n)) if n else az.sparse_jacobian(everyone)(np.ones(0))
+    assert found.shape == (n, n)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 9), st.integers(1, 9), st.floats(0, 1), st.integers(0, 99))
+def test_random_bilinear_maps(rows: int, columns: int, density: float, seed: int) -> None:
+    matrix = random_array((rows, columns), density=density, rng=np.random.default_rng(seed)).tocsr()
+    starts, places = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
+    x = np.arange(1.0, columns + 1)
+    found = _OF_PRODUCT(matrix.data, x, _rows_of(starts), places, np.zeros(rows))
+    np.testing.assert_allclose(found.toarray(), 2 * matrix.toarray() * x, rtol=1e-13)
+    assert found.nnz == matrix.nnz
+
+
+def _rows_of(starts: np.ndarray) -> np.ndarray:
+    return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+
+@az.program
+def _product(
+    data: az.Array[az.f64, "k"],
+    x: Vector,
+    rows: az.Array[az.i64, "k"],
+    columns: az.Array[az.i64, "k"],
+    start: az.Array[az.f64, "m"],
+):
+    terms = az.map(lambda a, j: a * x[j] ** 2, data, columns)
+    return az.permute(lambda a, b: a + b, start, lambda i: rows[i], terms)
+
+
+_OF_PRODUCT = az.sparse_jacobian(_product, argnums=1)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 12), st.integers(0, 12), st.floats(0, 1), st.integers(0, 99))
+def test_columns_of_a_colour_share_no_row(rows: int, columns: int, density: float, seed: int) -> None:
+    pattern = random_array((rows, columns), density=density, rng=np.random.default_rng(seed)).tocsr() != 0
+    colours = coloured(csr_array(pattern))
+    for colour in range(colours.max(initial=-1) + 1):
+        assert pattern.toarray()[:, colours == colour].sum(axis=1).max(initial=0) <= 1
+
+
+def test_many_colours() -> None:
+    assert sorted(coloured(csr_array(np.ones((3, 150), bool)))) == list(range(150))
+
+
+def test_the_pattern_is_found_again_when_integers_or_sizes_change() -> None:
+    jacobian = az.sparse_jacobian(chosen)
+    x = np.array([1.0, 2.0, 3.0])
+    for places in ([0, 1], [2, 2], [1, 0, 2]):
+        found = jacobian(x, np.array(places))
+        np.testing.assert_array_equal(found.toarray(), 2 * x * (np.arange(3) == np.array(places)[:, None]))
+
+
+def test_the_pattern_of_a_sort_is_that_of_the_point() -> None:
+    @az.program
+    def squares(x: Vector) -> Vector:
+        return az.sort(x) ** 2
+
+    jacobian = az.sparse_jacobian(squares)
+    for x in ([3.0, 1.0, 2.0], [1.0, 2.0, 3.0]):
+        np.testing.assert_array_equal(jacobian(np.array(x)).toarray(), az.jacobian(squares)(np.array(x)))
+
+
+def test_structures_and_several_parameters() -> None:
+    @az.program
+    def f(a: tuple[Vector, az.Array[az.i64, "n"]], b: az.f64, c: az.Array[az.f32, "n"]):
+        return {"first": a[0] * b, "count": az.sum(a[1]), "second": az.sum(c)}
+
+    arguments = (np.array([1.0, 2.0]), np.array([1, 2])), 3.0, np.ones(2, np.float32)
+    found = az.sparse_jacobian(f, argnums=(1, 0, 2))(*arguments)
+    wanted = [[1, 3, 0, 0, 0], [2, 0, 3, 0, 0], [0, 0, 0, 1, 1]]
+    np.testing.assert_array_equal(found.toarray(), wanted)
+
+
+def test_single_precision() -> None:
+    @az.program
+    def f(x: az.Array[az.f32, "n"]) -> az.Array[az.f32, "n"]:
+        return x * x
+
+    found = az.sparse_jacobian(f)(np.ones(3, np.float32))
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found.toarray(), 2 * np.eye(3))
+
+
+def test_a_pattern_that_is_given() -> None:
+    x = np.linspace(1, 2, 6)
+    wide = np.tri(6, 6, 2, bool) & ~np.tri(6, 6, -3, bool)
+    for pattern in (wide, csr_array(wide), lambda x: wide):
+        jacobian = az.sparse_jacobian(second_differences, pattern=pattern)
+        found = jacobian(x)
+        assert found.nnz == wide.sum()
+        np.testing.assert_allclose(found.toarray(), az.jacobian(second_differences)(x), rtol=1e-13)
+        jacobian.verify(x)
+    with pytest.raises(ValueError, match="misses entries of row"):
+        az.sparse_jacobian(second_differences, pattern=np.eye(6)).verify(x)
+    with pytest.raises(ValueError, match=r"has the shape \(3, 3\), not \(6, 6\)"):
+        az.sparse_jacobian(second_differences, pattern=np.eye(3))(x)
+
+
+def test_hessian_of_a_chain() -> None:
+    @az.program
+    def rosenbrock(x: Vector) -> az.f64:
+        return az.sum(100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2)
+
+    hessian, x = az.sparse_hessian(rosenbrock), np.linspace(-1, 1, 8)
+    found = hessian(x)
+    assert hessian.colors == 3 and found.nnz == 3 * 8 - 2
+    np.testing.assert_allclose(found.toarray(), az.hessian(rosenbrock)(x), rtol=1e-12, atol=1e-12)
+
+
+def test_errors() -> None:
+    integers = az.program(lambda x: az.argsort(x))
+    with pytest.raises(TypeError, match="no floating part"):
+        az.sparse_jacobian(integers)(np.ones(3))
+    with pytest.raises(TypeError, match="no floating part to differentiate"):
+        az.sparse_jacobian(az.program(lambda x: 2.0 * x))(np.arange(3))
+    with pytest.raises(TypeError, match="derivatives are taken with respect to floating parameters"):
+        az.sparse_jacobian(chosen, argnums=1)
+    with pytest.raises(ValueError, match="mode is 'forward' or 'reverse', not 'sideways'"):
+        az.sparse_jacobian(chosen, mode="sideways")
+    with pytest.raises(AttributeError, match="has not been called"):
+        az.sparse_jacobian(chosen).pattern  # noqa: B018
