@@ -1,0 +1,161 @@
+"""Checkpoints: the same derivatives bit for bit whatever is kept, and what is refused."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adze as az
+
+COUNTS = (0, 1, 2, 7, 64)
+
+
+def counted(checkpoint: Any) -> az.program:
+    @az.program
+    def f(x: az.Array[az.f64, "n"], w: az.f64, steps: az.i64) -> az.f64:
+        def step(i: Any, state: Any) -> Any:
+            s, k = state
+            return az.sin(s * w) + 0.3 * s[k] * x[i % az.size(x)], (k * 2 + 1) % az.size(x)
+
+        return az.sum(az.fori_loop(0, steps, step, (x, 0), checkpoint=checkpoint)[0] ** 2)
+
+    return f
+
+
+def with_outputs(checkpoint: Any) -> az.program:
+    @az.program
+    def f(x: az.Array[az.f64, "n"], w: az.f64, steps: az.i64) -> az.f64:
+        def step(s: Any, i: Any) -> Any:
+            s = az.sin(s * w) + x[i % az.size(x)]
+            return s, (s * s, s > 0.5)
+
+        last, (outputs, signs) = az.scan_loop(step, x[0], az.iota(steps), checkpoint=checkpoint)
+        return last + az.sum(az.where(signs, outputs * w, outputs))
+
+    return f
+
+
+def open_ended(checkpoint: Any) -> az.program:
+    @az.program
+    def f(x: az.Array[az.f64, "n"], w: az.f64, steps: az.i64) -> az.f64:
+        def step(state: Any) -> Any:
+            i, s = state
+            return i + 1, az.sin(s * w) + 0.3 * x[i % az.size(x)]
+
+        return az.sum(az.while_loop(lambda state: state[0] < steps, step, (0, x), checkpoint=checkpoint)[1] ** 2)
+
+    return f
+
+
+def nested(checkpoint: Any) -> az.program:
+    @az.program
+    def f(x: az.Array[az.f64, "n"], w: az.f64, steps: az.i64) -> az.f64:
+        def outer(i: Any, s: Any) -> Any:
+            def inner(j: Any, t: Any) -> Any:
+                return az.sin(t * w) + x[j % az.size(x)]
+
+            return az.fori_loop(0, i % 5, inner, s, checkpoint=checkpoint)
+
+        return az.sum(az.fori_loop(0, steps, outer, x, checkpoint=checkpoint))
+
+    return f
+
+
+LOOPS = [counted, with_outputs, open_ended, nested]
+X = np.array([0.3, -0.8, 1.1])
+
+
+def bits(results: Any) -> list[bytes]:
+    return [np.asarray(leaf).tobytes() for leaf in results]
+
+
+@pytest.mark.parametrize("make", LOOPS)
+@pytest.mark.parametrize(
+    "checkpoint",
+    ["sqrt", 3, (5, 2, 2), *[pytest.param(k, marks=pytest.mark.slow) for k in (1, 8, 100, (16, 4))]],
+    ids=str,
+)
+def test_the_same_bits_evaluated(make: Any, checkpoint: Any) -> None:
+    plain, kept = (az.evaluate(az.value_and_grad(make(option), argnums=(0, 1))) for option in ("all", checkpoint))
+    for steps in COUNTS:
+        (value, wanted), (same, got) = plain(X, 0.9, steps), kept(X, 0.9, steps)
+        assert bits([same, *got]) == bits([value, *wanted])
+
+
+@pytest.mark.parametrize("make", LOOPS)
+@pytest.mark.parametrize(
+    "checkpoint", [pytest.param(k, marks=pytest.mark.slow) for k in (1, 3, "sqrt", (16, 4))], ids=str
+)
+def test_the_same_bits_compiled(make: Any, checkpoint: Any) -> None:
+    gradients = [az.grad(make(option), argnums=(0, 1)) for option in ("all", checkpoint)]
+    for threads in (1, 2):
+        plain, kept = (az.compile(gradient, threads=threads) for gradient in gradients)
+        for steps in COUNTS:
+            assert bits(kept(X, 0.9, steps)) == bits(plain(X, 0.9, steps))
+
+
+@pytest.mark.parametrize("make", LOOPS)
+def test_second_order(make: Any) -> None:
+    gradient, step = az.grad(make("sqrt")), 1e-5
+    direction = np.array([0.25, -0.5, 1.0])
+    f = az.evaluate(gradient)
+    wanted = (f(X + step * direction, 0.9, 7) - f(X - step * direction, 0.9, 7)) / (2 * step)
+    got = az.evaluate(az.jvp(gradient))(X, 0.9, 7, direction, 0.0)[1]
+    np.testing.assert_allclose(got, wanted, rtol=1e-7, atol=1e-8)
+
+
+# Functions
+
+
+def test_a_function_that_runs_again() -> None:
+    def layer(w: Any, x: Any) -> Any:
+        return az.tanh(w @ x)
+
+    def network(layer: Any) -> Any:
+        @az.program
+        def f(w: az.Array[az.f64, "n n"], x: az.Array[az.f64, "n"]) -> az.f64:
+            return az.sum(layer(w, layer(w, layer(w, x))) ** 2)
+
+        return f
+
+    generator = np.random.default_rng(4)
+    w, x = generator.normal(size=(5, 5)), generator.normal(size=5)
+    plain, again = network(layer), network(az.checkpoint(layer))
+    gradients = [az.evaluate(az.value_and_grad(f, argnums=(0, 1)))(w, x) for f in (plain, again)]
+    assert bits([gradients[0][0], *gradients[0][1]]) == bits([gradients[1][0], *gradients[1][1]])
+    for one, other in zip(az.compile(az.grad(again, argnums=(0, 1)))(w, x), gradients[0][1], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-13)
+    tangents = [az.evaluate(az.jvp(f))(w, x, w, x)[1] for f in (plain, again)]
+    assert bits(tangents[:1]) == bits(tangents[1:])
+
+
+# Refusals
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "error", "message"),
+    [
+        (0, ValueError, "have at least one step, not 0"),
+        (-3, ValueError, "have at least one step, not -3"),
+        ("some", ValueError, "not 'some'"),
+        ((), ValueError, r"not \(\)"),
+        (2.5, TypeError, "not 2.5"),
+        (True, TypeError, "not True"),
+    ],
+)
+@pytest.mark.parametrize("make", LOOPS)
+def test_refused(make: Any, checkpoint: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=f"{message}.*test_checkpoint.py"):
+        az.evaluate(make(checkpoint))(X, 0.9, 4)
+
+
+def test_a_number_of_steps_that_the_run_decides() -> None:
+    @az.program
+    def f(x: az.f64, k: az.i64) -> az.f64:
+        return az.fori_loop(0, 10, lambda i, s: az.sin(s * x), 1.0, checkpoint=k)
+
+    gradient = az.grad(f)
+    assert az.evaluate(gradient)(0.7, 3) == az.evaluate(gradient)(0.7, 10)
+    for run in (az.evaluate, az.compile):
+        with pytest.raises(ValueError, match=r"at least one step, not 0.*test_checkpoint.py"):
+            run(gradient)(0.7, 0)
