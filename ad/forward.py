@@ -251,22 +251,24 @@ class Forward(Language[Atom, Operation, Block]):
         """The operator on duals; running extrema move with the first element that attains them."""
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
-            b, length = self.builder, extent(env).primal
-            at, units = self._elements(env, element, active, 0), [a(env) for a in neutrals]
-            on_duals = self._on_duals(env, operator, active)
-            results = self.duals(b.scan(length, self.flat(units, active), at, on_duals), active)
+            b, length, units = self.builder, extent(env).primal, [a(env) for a in neutrals]
+
+            def made(moving: Pick) -> list[Dual]:
+                at, on_duals = self._elements(env, element, moving, 0), self._on_duals(env, operator, moving)
+                return self.duals(b.scan(length, self.flat(units, moving), at, on_duals), moving)
 
             def moved(k: int, rule: str) -> Value:
+                elements = b.array([length], lambda i: element.run(env, [Dual(i)])[k].primal)
                 tangents = b.array([length], lambda i: self.tangent(element.run(env, [Dual(i)])[k]))
-                firsts = first_places(b, rule, length, lambda i: at(i)[k], units[k].primal.type, b.scan)
-                return b.array(
-                    [length],
-                    lambda i: self._tangent_at(
-                        b.index(firsts, [i]), length, lambda j: b.index(tangents, [j]), tangents.type
-                    ),
-                )
+                type = units[k].primal.type
+                firsts = first_places(b, rule, length, lambda i: b.index(elements, [i]), type, b.scan)
 
-            return self._with_extremes(results, active, moved)
+                def tangent(i: Value) -> Value:
+                    return self._tangent_at(b.index(firsts, [i]), length, lambda j: b.index(tangents, [j]), type)
+
+                return b.array([length], tangent)
+
+            return self._with_extremes(made, active, moved)
 
         return Operation(run, self.activity.scan(dim, extent, neutrals, element.activity, operator.activity))
 
@@ -276,40 +278,55 @@ class Forward(Language[Atom, Operation, Block]):
         """The operator on duals; tangents go to the bins of their primals. Extrema move with the first element."""
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
-            b, count, length = self.builder, bins(env).primal, extent(env).primal
-            at, units = self._elements(env, element, active, 1), [a(env) for a in neutrals]
-            on_duals = self._on_duals(env, operator, active)
-            results = self.duals(b.histogram(count, length, self.flat(units, active), at, on_duals), active)
+            b, count, length, units = self.builder, bins(env).primal, extent(env).primal, [a(env) for a in neutrals]
+
+            def made(moving: Pick) -> list[Dual]:
+                at, on_duals = self._elements(env, element, moving, 1), self._on_duals(env, operator, moving)
+                return self.duals(b.histogram(count, length, self.flat(units, moving), at, on_duals), moving)
 
             def moved(k: int, rule: str) -> Value:
+                def found(i: Value, place: int) -> Dual:
+                    return element.run(env, [Dual(i)])[place]
+
                 def combine(length: Value, units: Sequence[Value], pairs: Any, choose: Any) -> Sequence[Value]:
-                    return b.histogram(count, length, units, lambda i: [at(i)[0], *pairs(i)], choose)
+                    return b.histogram(count, length, units, lambda i: [found(i, 0).primal, *pairs(i)], choose)
 
-                firsts = first_places(b, rule, length, lambda i: at(i)[1 + k], units[k].primal.type, combine)
-                return b.array(
-                    [count],
-                    lambda place: self._tangent_at(
-                        b.index(firsts, [place]),
-                        length,
-                        lambda i: self.tangent(element.run(env, [Dual(i)])[1 + k]),
-                        units[k].primal.type,
-                    ),
-                )
+                type = units[k].primal.type
+                firsts = first_places(b, rule, length, lambda i: found(i, 1 + k).primal, type, combine)
 
-            return self._with_extremes(results, active, moved)
+                def tangent(place: Value) -> Value:
+                    first = b.index(firsts, [place])
+                    return self._tangent_at(first, length, lambda i: self.tangent(found(i, 1 + k)), type)
+
+                return b.array([count], tangent)
+
+            return self._with_extremes(made, active, moved)
 
         activity = self.activity.histogram(dim, bins, extent, neutrals, element.activity, operator.activity)
         return Operation(run, activity)
 
     def _with_extremes(
-        self, results: Sequence[Dual], active: Pick, moved: Callable[[int, str], Value]
+        self, made: Callable[[Pick], Sequence[Dual]], active: Pick, moved: Callable[[int, str], Value]
     ) -> Sequence[Dual]:
-        """Results whose extrema have the tangents of the elements that attain them."""
-        rules = _rules([dual.primal for dual in results], active)
-        return [
-            Dual(dual.primal, moved(k, rule)) if rule in EXTREMES else dual
-            for k, (dual, rule) in enumerate(zip(results, rules, strict=True))
-        ]
+        """What ``made`` gives when it moves the components that it is told to.
+
+        Extrema that no other of these needs have the tangents of the elements that attain them: of the neutral element
+        and an element that is equal to it, the operator on duals would take the tangent of the former.
+        """
+        plain = made([False] * len(active))
+        rules = _rules([dual.primal for dual in plain], active)
+        source = plain[0].primal.source
+        extremes: dict[int, str] = {}
+        for k, rule in enumerate(rules):
+            if rule is not None and rule in EXTREMES and source is not None:
+                body = source.bodies[1]
+                own = {body.binders[place].number for place in (k, k + len(active))}
+                others = [result.free for n, result in enumerate(body.results) if n != k and active[n]]
+                if all(own.isdisjoint(free) for free in others):
+                    extremes[k] = rule
+        moving = [moves and k not in extremes for k, moves in enumerate(active)]
+        results = made(moving) if any(moving) else plain
+        return [Dual(x.primal, moved(k, extremes[k])) if k in extremes else x for k, x in enumerate(results)]
 
     def _on_duals(self, env: Duals, operator: Block, active: Pick) -> Callable[..., list[Value]]:
         def run(*values: Value) -> list[Value]:

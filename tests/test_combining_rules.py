@@ -1,0 +1,158 @@
+"""The rules of reduce, scan and histogram at their corners: ties, zeros, nothing, small matrices; in both modes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from programs import numbers
+
+import adze as az
+
+Vector = az.Array[az.f64, "n"]
+Places = az.Array[az.i64, "n"]
+INF = float("inf")
+
+
+def jacobian(program: az.Program, x: Any, *more: Any) -> Any:
+    """By reverse mode, evaluated; compiled code and forward mode were seen to give the same."""
+    shape = np.shape(az.evaluate(program)(x, *more))
+    rows, pull = [], az.vjp(program, argnums=0)
+    compiled = az.compile(pull, threads=1)
+    for place in np.ndindex(shape):
+        cotangent = np.zeros(shape)
+        cotangent[place] = 1.0
+        rows.append(az.evaluate(pull)(x, *more, cotangent)[1])
+        np.testing.assert_allclose(compiled(x, *more, cotangent)[1], rows[-1], rtol=1e-13, atol=1e-13)
+    result = np.array(rows).reshape(*shape, *np.shape(x))
+    push = az.evaluate(az.jvp(lambda v: program(v, *more)))
+    for place in np.ndindex(np.shape(x)):
+        tangent = np.zeros(np.shape(x))
+        tangent[place] = 1.0
+        np.testing.assert_allclose(push(x, tangent)[1], result[(..., *place)], rtol=1e-12, atol=1e-12)
+    return result
+
+
+def first_places(x: Any, sign: int) -> Any:
+    """The Jacobian of running maxima (or minima, for -1)."""
+    rows = np.zeros((len(x), len(x)))
+    for i in range(len(x)):
+        rows[i, np.argmax(sign * x[: i + 1])] = 1
+    return rows
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("x", [[], [2.0], [1.0, 3.0, 3.0, 2.0, 3.0], [-INF, -INF, 1.0, INF, INF]], ids=str)
+def test_running_extrema_move_with_the_first_that_attains_them(x: list[float], sign: int) -> None:
+    @az.program
+    def f(x: Vector) -> Vector:
+        return az.scan(az.maximum, -INF, x) if sign == 1 else az.scan(az.minimum, INF, x)
+
+    array = sign * np.array(x)
+    np.testing.assert_array_equal(jacobian(f, array), first_places(array, sign))
+
+
+@az.program
+def largest(x: Vector, bins: Places) -> az.Array[az.f64, "4"]:
+    return az.histogram(az.maximum, -INF, 4, bins, x)
+
+
+def test_extrema_by_bin_move_with_the_first_that_attains_them() -> None:
+    """Bin 0 has a tie, bin 1 nothing but infinities, bin 2 is empty, and two elements are in no bin."""
+    bins = np.array([0, 5, 0, 1, 0, 1, -1, 3])
+    x = np.array([1.0, 9.0, 4.0, -INF, 4.0, -INF, 9.0, 2.0])
+    wanted = np.zeros((4, 8))
+    wanted[[0, 1, 3], [2, 3, 7]] = 1
+    np.testing.assert_array_equal(jacobian(largest, x, bins), wanted)
+    np.testing.assert_array_equal(jacobian(largest, x[:0], bins[:0]), np.zeros((4, 0)))
+
+
+def test_extrema_by_bin_are_not_sorted() -> None:
+    counted = az.cost(az.vjp(largest, argnums=0))
+    cost = [counted(numbers(n), np.arange(n) % 4, np.ones(4)).work for n in (40, 400)]
+    assert cost[1] < 10 * cost[0]
+
+
+@az.program
+def product_by_bin(x: Vector, bins: Places) -> az.Array[az.f64, "3"]:
+    return az.histogram(lambda a, b: a * b, 1.0, 3, bins, x)
+
+
+def test_products_by_bin_to_second_order() -> None:
+    """With no zero, one and two zeros in a bin, and what is in no bin."""
+    x, bins = np.array([2.0, 3.0, 0.0, 4.0, 0.0, 0.0, 5.0, 7.0]), np.array([0, 0, 1, 1, 2, 2, 2, 8])
+    others = np.zeros((3, 8))
+    hessian = np.zeros((8, 8))  # of the sum of all products
+    for i in range(7):
+        mates = [k for k in range(8) if bins[k] == bins[i] and k != i]
+        others[bins[i], i] = np.prod(x[mates])
+        for k in mates:
+            hessian[i, k] = np.prod(x[[j for j in mates if j != k]])
+    np.testing.assert_array_equal(jacobian(product_by_bin, x, bins), others)
+    total = az.program(lambda x, bins: az.sum(product_by_bin(x, bins)))
+    np.testing.assert_array_equal(jacobian(az.grad(total), x, bins), hessian)
+
+
+@pytest.mark.parametrize("x", [[2.0, 0.0, 4.0, 0.0], [0.0], [1.0, INF, 2.0]], ids=str)
+def test_running_products_at_zeros(x: list[float]) -> None:
+    @az.program
+    def f(x: Vector) -> Vector:
+        return az.scan(lambda a, b: a * b, 1.0, x)
+
+    def by(i: int, j: int) -> float:
+        return float(np.prod(np.delete(x[: i + 1], j))) if j <= i else 0.0
+
+    wanted = [[by(i, j) for j in range(len(x))] for i in range(len(x))]
+    if INF in x:  # an infinity times the zero of a cotangent is not defined
+        cotangent = np.ones(3)
+        assert az.evaluate(az.vjp(f))(np.array(x), cotangent)[1].tolist() == np.sum(wanted, 0).tolist()
+    else:
+        np.testing.assert_array_equal(jacobian(f, np.array(x)), wanted)
+
+
+@pytest.mark.parametrize(("n", "d"), [(0, 2), (1, 2), (5, 2), (3, 3)])
+def test_scans_of_small_matrices(n: int, d: int) -> None:
+    """As a scan of affine maps: against differences, which are exact for what is linear in each element."""
+
+    @az.program
+    def f(m: az.Array[az.f64, f"n {d} {d}"]) -> az.Array[az.f64, f"n {d} {d}"]:
+        return az.scan(lambda a, b: a @ b, np.eye(d), m)
+
+    m = numbers(n, d, d) / 2
+    result = jacobian(f, m)
+    for place in np.ndindex(m.shape):
+        moved = m.copy()
+        moved[place] += 1
+        difference = az.evaluate(f)(moved) - az.evaluate(f)(m)
+        np.testing.assert_allclose(result[(..., *place)], difference, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("d", [2, 3, 4])
+def test_the_span_of_the_gradient_of_a_scan_of_small_matrices_is_logarithmic(d: int) -> None:
+    @az.program
+    def f(m: az.Array[az.f64, f"n {d} {d}"]) -> az.f64:
+        return az.sum(az.scan(lambda a, b: a @ b, np.eye(d), m))
+
+    gradient = az.cost(az.grad(f))
+    assert int(gradient.at(n=4096).span) < 4 * int(gradient.at(n=16).span)
+
+
+def test_components_that_reach_each_other_and_those_that_do_not() -> None:
+    """A sum, an extremum and affine maps in one operator; a cotangent of each result."""
+
+    def op(p: Any, q: Any) -> Any:
+        return p[0] + q[0], az.maximum(p[1], q[1]), p[2] * q[2], p[3] * q[2] + q[3]
+
+    @az.program
+    def f(x: Vector) -> az.Array[az.f64, "8"]:
+        elements = (x, x * x, az.sin(x), x + 1.0)
+        neutral = (0.0, -INF, 1.0, 0.0)
+        made = az.reduce(op, neutral, elements)
+        runs = az.scan(op, neutral, elements)
+        return az.stack([*made, *[az.sum(run * run) for run in runs]])
+
+    x, h = np.array([0.5, -1.25, 0.75, 1.0]), 1e-6
+    result = jacobian(f, x)
+    for k in range(4):
+        step = h * np.eye(4)[k]
+        difference = (az.evaluate(f)(x + step) - az.evaluate(f)(x - step)) / (2 * h)
+        np.testing.assert_allclose(result[:, k], difference, rtol=1e-7, atol=1e-7)
