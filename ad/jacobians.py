@@ -39,10 +39,11 @@ def jacobian(f: Differentiable, argnums: Argnums = 0, mode: str | None = None) -
     """All partial derivatives of a program: for a result of shape r and a parameter of shape p, an array of shape r, p.
 
     The structure of the result is outside, that of the parameter inside, or a tuple of these when ``argnums`` is a
-    sequence. There is None at integer leaves of both. The mode is ``"forward"``, which costs a small multiple of f for
-    each number in the parameters, or ``"reverse"``: for each number in the result. By default it is the one that needs
-    fewer directions, where the sizes decide that for all calls; where they do not, the one whose number of directions
-    has the lower degree in the sizes (11 parameters against n results: forward), and else reverse. Raises TypeError
+    sequence. There is None at integer leaves of both; the scalar type is that of the parameter. The mode is
+    ``"forward"``, which costs a small multiple of f for each number in the parameters, or ``"reverse"``: for each
+    number in the result. By default it is the one that needs fewer directions, where the sizes decide that for all
+    calls; where they do not, the one whose number of directions has the lower degree in the sizes (11 parameters
+    against n results: forward), and else reverse. Raises TypeError
     when a parameter or the whole result has no floating part, ValueError for another mode.
 
     >>> import adze as az, numpy as np
@@ -177,11 +178,12 @@ def _forward(name: str, function: Differentiated, argnums: Sequence[int], values
 
 
 def _turned(forward: Directions, columns: Value, leaf: Value, value: Value) -> Value:
-    """Columns with the axes of the result in front of those of the parameter."""
+    """Columns with the axes of the result in front of those of the parameter, in the parameter's scalar type."""
     b, count = forward.builder, len(dims(value.type))
 
     def at(*places: Value) -> Value:
-        return forward.element_of(columns, [*places[count:], *places[:count]])
+        found = forward.element_of(columns, [*places[count:], *places[:count]])
+        return Expr(found, b).astype(element(leaf.type)).value
 
     return b.array([*b.sizes(value), *b.sizes(leaf)], at)
 

@@ -416,15 +416,15 @@ CONVERSIONS: dict[str, Primitive] = {
     scalar.name: primitive(
         scalar.name, operands=ALL, result=scalar, mixed=True, llvm=Conversion(scalar),
         numpy=_converted(scalar),
-        derivative=(lambda y, x: (lambda t: convert_like(t, x),)) if scalar.kind == "float" else None,
+        derivative=(lambda y, x: (lambda t: _moved(t, y, x),)) if scalar.kind == "float" else None,
     )
     for scalar in SCALARS.values()
 }
 
 
-def convert_like(t: object, x: object) -> object:
-    """A tangent of a conversion's result, converted to the type of its operand."""
-    return CONVERSIONS[x.type.name](t)  # type: ignore[attr-defined]
+def _moved(t: Any, y: Any, x: Any) -> Any:
+    """A tangent of a conversion's operand in the type of its result, a cotangent in the type of the operand."""
+    return CONVERSIONS[(x if t.type == y.type else y).type.name](t)
 
 
 # Derivatives

@@ -100,6 +100,9 @@ def test_sizes_and_types(mode: str) -> None:
     assert by_square.dtype == by_sum.dtype == np.float32
     np.testing.assert_array_equal(by_square, np.diag(2 * numbers(3, dtype=np.float32)))
     np.testing.assert_array_equal(by_sum, np.ones(3))
+    x = numbers(3, dtype=np.float32)
+    _, (by_square, by_sum) = az.evaluate(az.jvp(narrow))(x, x)
+    assert by_square.dtype == np.float32 and by_sum.dtype == np.float64
 
 
 def test_what_is_zero_stays_zero() -> None:
@@ -431,6 +434,9 @@ def test_structures_of_tangents_may_be_written_in_other_ways() -> None:
 
 # Every program
 
+# Columns that are made in a loop, of a size that is an argument: they are refused when they are compiled.
+REFUSED = {"histogram_of_rows"}
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.program.name)
@@ -444,7 +450,13 @@ def test_both_modes_agree_on_every_program(case: Any) -> None:
         return
     columns, rows = (az.jacobian(case.program, argnums, mode) for mode in MODES)
     wanted = leaves(az.evaluate(columns)(*arguments))
-    for found in (az.evaluate(rows), az.compile(columns), az.compile(rows)):
+    runs = [az.evaluate(rows), az.compile(rows)]
+    if case.program.name in REFUSED:
+        with pytest.raises(az.Unsupported, match="the size"):
+            az.compile(columns)(*arguments)
+    else:
+        runs.append(az.compile(columns))
+    for found in runs:
         for one, other in zip(leaves(found(*arguments)), wanted, strict=True):
             assert one.shape == other.shape and one.dtype == other.dtype
             scale = np.abs(other[np.isfinite(other)]).max(initial=1.0)
