@@ -9,15 +9,18 @@ accumulator when anything active is added to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from typing import Any, NamedTuple
 
 from ..core.dims import Dim
 from ..core.environment import Env
-from ..core.language import Binding, Language
+from ..core.language import Binding
 from ..core.moving import moving_operands
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure
 from ..core.types import ArrayType, Scalar, Type, is_data, is_float
+from .fragment import Fragment
 
 
 class Active(NamedTuple):
@@ -35,11 +38,23 @@ class Mark:
 
 
 Atom = Callable[[Env[Any]], Any]
-Operation = Callable[[Env[Any]], Active]
-Block = Callable[[Env[Any], Sequence[Any]], Active]
+Operation = Callable[[Env[Any]], Active | bool]  # one truth value: that of all results
 
 
-class Activity(Language[Atom, Operation, Block]):
+@dataclass(frozen=True)
+class Block:
+    run: Callable[[Env[Any], Sequence[Any]], Active]
+    parameters: int
+
+    def __call__(self, env: Env[Any], arguments: Sequence[Any]) -> Active:
+        return self.run(env, arguments)
+
+    def of_constants(self, env: Env[Any]) -> Active:
+        """What is active when no argument is."""
+        return self.run(env, [False] * self.parameters)
+
+
+class Activity(Fragment[Atom, Operation, Block]):
     """The analysis; ``entry_is_active`` reads the entries of the language that asks."""
 
     def __init__(self, entry_is_active: Callable[[Any], bool]) -> None:
@@ -71,9 +86,14 @@ class Activity(Language[Atom, Operation, Block]):
         return lambda env: Active([any([self.is_active(arg(env)) for arg in moving])])
 
     def cond(self, test: Atom, then: Block, orelse: Block) -> Operation:
+        return self._branches([then, orelse])
+
+    def _branches(self, branches: Sequence[Block]) -> Operation:
+        """One of these is run, with parameters that are constant."""
+
         def run(env: Env[Any]) -> Active:
-            first, second = then(env, ()), orelse(env, ())
-            return Active(_either(first.results, second.results), first.updates or second.updates)
+            found = [branch.of_constants(env) for branch in branches]
+            return Active(reduce(_either, [one.results for one in found]), any(one.updates for one in found))
 
         return run
 
@@ -114,7 +134,7 @@ class Activity(Language[Atom, Operation, Block]):
             found = element(env, arguments)
             return Active(found.results[1:], found.updates)
 
-        return self.reduce(extent, neutrals, values, operator)
+        return self.reduce(extent, neutrals, Block(values, element.parameters), operator)
 
     def scatter(self, unique: bool, extents: Sequence[Atom], destinations: Sequence[Atom], element: Block) -> Operation:
         def run(env: Env[Any]) -> Active:
@@ -143,13 +163,36 @@ class Activity(Language[Atom, Operation, Block]):
             moving = [self.is_active(arg(env)) for arg in args]
             if "checkpoint" in rules:
                 return body(env, moving)
-            captured = body(env, [False] * len(args))
+            captured = body.of_constants(env)
             return Active([any(moving) or moves for moves in captured.results], captured.updates)
 
         return run
 
     def probe(self, name: str, values: Sequence[Atom]) -> Operation:
         return lambda env: Active([self.is_active(value(env)) for value in values])
+
+    # The higher-order fragment
+
+    def case(self, value: Atom, variants: tuple[str, ...], branches: Sequence[Block]) -> Operation:
+        return self._branches(branches)
+
+    def par(self, branches: Sequence[Block]) -> Operation:
+        def run(env: Env[Any]) -> Active:
+            found = [branch(env, ()) for branch in branches]
+            return Active([moves for one in found for moves in one.results], any(one.updates for one in found))
+
+        return run
+
+    def whole(
+        self, op: str, static: tuple[Any, ...], args: Sequence[Atom], blocks: Sequence[Block] = (), name: str = ""
+    ) -> Operation:
+        """All of it is active if any operand is, or what a function captures and gives."""
+
+        def run(env: Env[Any]) -> bool:
+            moving = [self.is_active(arg(env)) for arg in args]
+            return any(moving) or any(any(block.of_constants(env).results) for block in blocks)
+
+        return run
 
     # Effects
 
@@ -189,12 +232,13 @@ class Activity(Language[Atom, Operation, Block]):
                 updates = updates or active.updates
             return Active([self.is_active(result(env)) for result in results], updates)
 
-        return run
+        return Block(run, len(binders))
 
 
 def found(binding: Binding, env: Env[Any]) -> Active:
     """What is active of an operation's results: nothing made of integers or booleans."""
-    active: Active = binding.operation(env)
+    said = binding.operation(env)
+    active: Active = Active([said] * len(binding.types)) if isinstance(said, bool) else said
     moving = [
         a and (is_float(type) or not is_data(type)) for a, type in zip(active.results, binding.types, strict=True)
     ]

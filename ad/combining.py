@@ -34,7 +34,8 @@ from .reductions import first_places, rule_of
 
 if TYPE_CHECKING:
     from .cells import Entry
-    from .reverse import Block, Reverse
+    from .meanings import Block
+    from .reverse import Reverse
 
 
 @dataclass

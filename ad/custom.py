@@ -29,7 +29,7 @@ from .linearity import nonlinear
 if TYPE_CHECKING:
     from .forward import Block as ForwardBlock
     from .forward import Dual, Forward
-    from .reverse import Block as ReverseBlock
+    from .meanings import Block as ReverseBlock
     from .reverse import Reverse
 
 
@@ -49,7 +49,7 @@ class Pulled:
         if "checkpoint" in self.rules:
             self.again(cotangents)
             return
-        if any(self.body.activity(self.env, [False] * len(self.args)).results):
+        if any(self.body.activity.of_constants(self.env).results):
             self.body.run(self.env, [Entry(arg.value) for arg in self.args])[1](cotangents)
         if any([arg.active for arg in self.args]):
             floating = [arg for arg in self.args if arg.value is not None and is_float(arg.value.type)]
@@ -125,7 +125,7 @@ class Pushed:
             return self.forward.duals(made, active)
         results = self.primal()
         tangents: list[Value | None] = [None] * len(results)
-        if any(self.body.activity(self.env, [False] * len(self.args)).results):
+        if any(self.body.activity.of_constants(self.env).results):
             with self.forward.checking(False):
                 captured = self.body.run(self.env, self.forward.constants([arg.primal for arg in self.args]))
             tangents = [dual.tangent for dual in captured]
@@ -140,24 +140,20 @@ class Pushed:
 
     def primal(self) -> Sequence[Value]:
         """The operation, with its rules, as it is."""
-        blocks = [partial(self.alone, block) for block in (self.body, *self.blocks)]
+        blocks = [partial(self.forward.primals, block, self.env) for block in (self.body, *self.blocks)]
         args = [arg.primal for arg in self.args]
         return entered(self.forward.builder, "custom", self.rules, args, blocks)
-
-    def alone(self, block: ForwardBlock, *arguments: Value) -> list[Value]:
-        """The primals of a block."""
-        fixed = self.env.mapped(lambda dual: replace(dual, tangent=None))
-        return [dual.primal for dual in block.run(fixed, self.forward.constants(arguments))]
 
     def by_rule(self, results: Sequence[Value]) -> Sequence[Value]:
         """The tangents of the floating results."""
         tangents = [self.forward.tangent(arg) for arg in self.args if is_float(arg.primal.type)]
         values = [arg.primal for arg in self.args]
         if "jvp" in self.rules:
-            return self.alone(self.blocks[self.rules.index("jvp")], *values, *tangents)
+            return self.forward.primals(self.blocks[self.rules.index("jvp")], self.env, *values, *tangents)
         rule = self.blocks[self.rules.index("vjp")]
         likes = [result for result in results if is_float(result.type)]
-        return transposed(self.forward.reverse(), "vjp", likes, lambda *y: self.alone(rule, *values, *y), tangents)
+        run = partial(self.forward.primals, rule, self.env, *values)
+        return transposed(self.forward.reverse(), "vjp", likes, run, tangents)
 
 
 _MOVING = {"jvp": "the tangents", "vjp": "the cotangents"}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..core.builder import Builder
@@ -19,17 +20,18 @@ from ..core.dims import Dim
 from ..core.environment import Env
 from ..core.expr import Expr
 from ..core.graph import Value
-from ..core.language import Binding, Language
+from ..core.language import Binding
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure
 from ..core.types import ArrayType, Scalar, Type, element
-from ..interpreters.embed import accumulate, name_arguments
+from ..interpreters.embed import accumulate, entered, name_arguments
 from ..interpreters.simplifying.accumulators import plus, zeros_like
 from .activity import Activity, found
 from .activity import Block as ActivityBlock
 from .activity import Operation as ActivityOperation
 from .cells import Sweep
 from .custom import Pushed
+from .fragment import Fragment, refused
 from .reductions import EXTREMES, first_places, rule_of
 from .reverse import Reverse
 
@@ -65,7 +67,7 @@ class Block:
     width: int  # how many results
 
 
-class Forward(Language[Atom, Operation, Block]):
+class Forward(Fragment[Atom, Operation, Block]):
     """Dual numbers over any construct, emitted into a builder."""
 
     def __init__(self, builder: Builder) -> None:
@@ -403,6 +405,53 @@ class Forward(Language[Atom, Operation, Block]):
             return self.duals([*primals, *tangents], active)
 
         return Operation(run, self.activity.probe(name, values))
+
+    # The higher-order fragment
+
+    def case(self, value: Atom, variants: tuple[str, ...], branches: Sequence[Block]) -> Operation:
+        """As ``cond``: data is constant, and so are its fields."""
+
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
+            def branch(block: Block, *fields: Value) -> list[Value]:
+                return self.flat(block.run(env, self.constants(fields)), active)
+
+            bodies = [partial(branch, block) for block in branches]
+            return self.duals(entered(self.builder, "case", variants, [value(env).primal], bodies), active)
+
+        return Operation(run, self.activity.case(value, variants, [branch.activity for branch in branches]))
+
+    def par(self, branches: Sequence[Block]) -> Operation:
+        """Each branch computes its tangents, too."""
+
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
+            moves = iter(active)
+            picks = [[next(moves) for _ in range(branch.width)] for branch in branches]
+            pairs = list(zip(branches, picks, strict=True))
+            bodies = [lambda block=block, own=own: self.flat(block.run(env, []), own) for block, own in pairs]
+            values = iter(entered(self.builder, "par", (), [], bodies))
+            made = [[next(values) for _ in range(len(own) + sum(own))] for own in picks]
+            return [dual for some, own in zip(made, picks, strict=True) for dual in self.duals(some, own)]
+
+        return Operation(run, self.activity.par([branch.activity for branch in branches]))
+
+    def whole(
+        self, op: str, static: tuple[Any, ...], args: Sequence[Atom], blocks: Sequence[Block] = (), name: str = ""
+    ) -> Operation:
+        """What is refused where it moves (``fragment.py``)."""
+
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
+            if any(active):
+                raise refused(self.builder, "forward", op, name)
+            bodies = [partial(self.primals, block, env) for block in blocks]
+            values = [arg(env).primal for arg in args]
+            return self.constants(entered(self.builder, op, static, values, bodies))
+
+        return Operation(run, self.activity.whole(op, static, args, [block.activity for block in blocks]))
+
+    def primals(self, block: Block, env: Duals, *arguments: Value) -> list[Value]:
+        """What a block gives where nothing moves."""
+        fixed = env.mapped(lambda dual: Dual(dual.primal))
+        return [dual.primal for dual in block.run(fixed, self.constants(arguments))]
 
     # Effects
 

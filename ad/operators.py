@@ -19,7 +19,8 @@ from ..interpreters.simplifying.accumulators import zeros_like
 
 if TYPE_CHECKING:
     from .cells import Entry
-    from .reverse import Block, Reverse
+    from .meanings import Block
+    from .reverse import Reverse
 
 Element = list[Value]
 At = Callable[[Value], Element]
@@ -73,7 +74,7 @@ class Operator:
 
         first = b.primitive("equal", i, b.literal(0, i64))
         before = b.primitive("subtract", i, b.literal(1, i64))
-        if any(self.block.activity(self.env, [False] * (2 * len(a))).results):
+        if any(self.block.activity.of_constants(self.env).results):
             given = pulled(self.shifted(running)(i))  # the updates of free variables do not stand in a branch
             chosen = b.cond(first, lambda: [cotangents[k] for k in wanted], lambda: given)  # type: ignore[misc]
         else:

@@ -13,84 +13,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..core.dims import Dim
 from ..core.environment import Env
 from ..core.expr import Expr
 from ..core.graph import Value
-from ..core.language import Binding, Language
+from ..core.language import Binding
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Origin
-from ..core.types import Accumulator, ArrayType, Scalar, Type, is_float
-from ..interpreters.embed import Atom as PrimalAtom
-from ..interpreters.embed import Block as PrimalBlock
-from ..interpreters.embed import Embed, name_arguments
-from ..interpreters.embed import Operation as PrimalOperation
+from ..core.types import ArrayType, Scalar, Type, is_float
+from ..interpreters.embed import entered, name_arguments
 from .activity import Activity, found
-from .activity import Block as ActivityBlock
-from .activity import Operation as ActivityOperation
 from .cells import Cell, Entry, Sweep
 from .combining import Histogram, Reduction, Scan
 from .custom import Pulled
+from .fragment import Fragment, refused
+from .meanings import Atom, Block, Cotangents, Operation, Primal, Pull
 from .scattering import Scatter
 from .stepping import Steps
 
-Cotangents = Sequence[Value | None]
-Pull = Callable[[Cotangents], None]
 
-
-# Meanings
-
-
-@dataclass(frozen=True)
-class Atom:
-    primal: Callable[[Env[Entry]], Value]
-    entry: Callable[[Env[Entry]], Entry]
-
-    def cell(self, env: Env[Entry]) -> Cell | None:
-        return self.entry(env).cell
-
-
-@dataclass(frozen=True)
-class Operation:
-    """The primal alone; the primal with its pull, given which results are active; and the analysis that says so."""
-
-    primal: PrimalOperation
-    run: Callable[[Env[Entry], Sequence[bool]], tuple[Sequence[Value], Pull]]
-    activity: ActivityOperation
-
-
-@dataclass(frozen=True)
-class Block:
-    primal: PrimalBlock
-    run: Callable[[Env[Entry], Sequence[Entry]], tuple[list[Value], Pull]]
-    activity: ActivityBlock
-    width: int  # how many results
-
-
-class _Primal(Embed):
-    """The primal code, in environments of entries; updates of accumulators that are differentiated vanish."""
-
-    def entry(self, value: Value) -> Entry:
-        return Entry(value)
-
-    def value(self, entry: Entry) -> Value:
-        assert entry.value is not None
-        return entry.value
-
-    def variable(self, index: int, type: Type) -> PrimalAtom:
-        if isinstance(type, Accumulator):
-            return lambda env: env.get(index).value  # None for one that is differentiated
-        return super().variable(index, type)
-
-    def add_to(self, accumulator: Any, value: Any, indices: Any) -> PrimalOperation:
-        emit = super().add_to(accumulator, value, indices)
-        return lambda env: [] if accumulator(env) is None else emit(env)
-
-
-class Reverse(Language[Atom, Operation, Block]):
+class Reverse(Fragment[Atom, Operation, Block]):
     """The language of return sweeps.
 
     Only active operations (``activity.py``) are run with a pull, and only their active results have a cell. While
@@ -99,7 +44,7 @@ class Reverse(Language[Atom, Operation, Block]):
 
     def __init__(self, sweep: Sweep) -> None:
         self.sweep, self.builder = sweep, sweep.builder
-        self.embed = _Primal(sweep.builder)
+        self.embed = Primal(sweep.builder)
         self.activity = Activity(lambda entry: entry.active)
 
     @property
@@ -163,17 +108,12 @@ class Reverse(Language[Atom, Operation, Block]):
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
             values, condition = primal(env), test.primal(env)
 
-            def branch(block: Block, cotangents: Cotangents) -> Callable[[], Sequence[Value]]:
-                def sweep() -> Sequence[Value]:
-                    block.run(env, [])[1](cotangents)
-                    return []
-
-                return sweep
-
             def pull(cotangents: Cotangents) -> None:
-                self.sweep.enclose(
-                    lambda: self.builder.cond(condition, branch(then, cotangents), branch(orelse, cotangents))
-                )
+                sweeps = [partial(self._swept, branch, env, cotangents) for branch in (then, orelse)]
+                if any(g is not None and isinstance(g.type, ArrayType) for g in cotangents):
+                    self.sweep.choose(condition, sweeps)
+                else:
+                    self.sweep.enclose(lambda: self.builder.cond(condition, *sweeps))
 
             return values, pull
 
@@ -356,6 +296,60 @@ class Reverse(Language[Atom, Operation, Block]):
             return primal(env), pull
 
         return Operation(primal, run, self.activity.probe(name, _entries(values)))
+
+    # The higher-order fragment
+
+    def case(self, value: Atom, variants: tuple[str, ...], branches: Sequence[Block]) -> Operation:
+        """As ``cond``: data is constant, and so are its fields."""
+        primal = self.embed.case(value.primal, variants, [branch.primal for branch in branches])
+
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+            data = value.primal(env)
+
+            def pull(cotangents: Cotangents) -> None:
+                sweeps = [partial(self._swept, branch, env, cotangents) for branch in branches]
+                self.sweep.enclose(lambda: entered(self.builder, "case", variants, [data], sweeps))
+
+            return primal(env), pull
+
+        return Operation(primal, run, self.activity.case(value.entry, variants, [b.activity for b in branches]))
+
+    def par(self, branches: Sequence[Block]) -> Operation:
+        """The return sweeps of the branches that move run side by side, too: their updates commute."""
+        primal = self.embed.par([branch.primal for branch in branches])
+
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+            def pull(cotangents: Cotangents) -> None:
+                parts, sweeps = iter(cotangents), []
+                for branch in branches:
+                    own = [next(parts) for _ in range(branch.width)]
+                    results, updates = branch.activity(env, [])
+                    if updates or any(results):
+                        sweeps.append(partial(self._swept, branch, env, own))
+                self.sweep.enclose(lambda: entered(self.builder, "par", (), [], sweeps))
+
+            return primal(env), pull
+
+        return Operation(primal, run, self.activity.par([branch.activity for branch in branches]))
+
+    def _swept(self, block: Block, env: Env[Entry], cotangents: Cotangents, *binders: Value) -> Sequence[Value]:
+        """The return sweep of a block with constant parameters, as the body of a statement."""
+        block.run(env, self.constants(binders))[1](cotangents)
+        return []
+
+    def whole(
+        self, op: str, static: tuple[Any, ...], args: Sequence[Atom], blocks: Sequence[Block] = (), name: str = ""
+    ) -> Operation:
+        """What is refused where it moves (``fragment.py``)."""
+
+        def primal(env: Env[Entry]) -> Sequence[Value]:
+            bodies = [lambda *binders, block=block: block.primal(env, binders) for block in blocks]
+            return entered(self.builder, op, static, [arg.primal(env) for arg in args], bodies)
+
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+            raise refused(self.builder, "reverse", op, name)
+
+        return Operation(primal, run, self.activity.whole(op, static, _entries(args), [b.activity for b in blocks]))
 
     # Effects
 

@@ -19,7 +19,8 @@ from .combining import in_range
 
 if TYPE_CHECKING:
     from .cells import Cell, Entry
-    from .reverse import Block, Reverse
+    from .meanings import Block
+    from .reverse import Reverse
 
 
 @dataclass

@@ -21,7 +21,8 @@ from ..interpreters.simplifying.accumulators import zeros_like
 
 if TYPE_CHECKING:
     from .cells import Cell, Entry
-    from .reverse import Pull, Reverse
+    from .meanings import Pull
+    from .reverse import Reverse
 
 
 @dataclass

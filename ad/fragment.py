@@ -1,0 +1,83 @@
+"""What has no derivative of its own: foreign functions, and functions, recursion, tuples and data that are values.
+
+Derivatives are those of programs on scalars and arrays. These constructs may stand beside what is differentiated:
+while nothing in them moves they are constant, and cost nothing. Where something does, they are refused, with the
+reason and the user's line:
+
+    x * fibonacci(n)      by x:   fibonacci(n) is constant, whatever it is
+    solve(a, b)           by b:   refused: the foreign function solve is wrapped in az.custom_vjp or az.custom_jvp
+
+A language that inherits from ``Fragment`` says in one method, ``whole``, what all of them mean. The two constructs of
+the fragment that are of first order, ``case`` and ``par``, are derived (``reverse.py``, ``forward.py``).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from ..core.builder import Builder
+from ..core.language import Language, Unsupported
+from ..core.terms import Foreign
+from ..core.types import FunctionType, Named
+
+A = TypeVar("A")
+O = TypeVar("O")
+B = TypeVar("B")
+
+_REASONS = {
+    "function": "a function that is a value captures what is differentiated",
+    "fix": "a recursive function captures what is differentiated",
+    "apply": "a function that is a value is applied to what is differentiated",
+    "pack": "a tuple that is one value holds what is differentiated",
+    "project": "an item of a tuple that is one value depends on what is differentiated",
+    "construct": "a value of a declared type holds what is differentiated",
+}
+_INSTEAD = {
+    "function": "call a function of Python, which is inlined",
+    "fix": "write the recursion as az.fori_loop or az.while_loop",
+    "apply": "call a function of Python, which is inlined, or write a recursion as az.fori_loop or az.while_loop",
+}
+
+
+def refused(builder: Builder, mode: str, op: str, name: str) -> Unsupported:
+    """Why a construct at the builder's line, which something moves, has no derivative in a mode."""
+    if op == "foreign":
+        wrap = "wrap it in az.custom_vjp or az.custom_jvp, with a rule"
+        message = f"{mode} mode does not know the derivative of the foreign function {name}: {wrap}"
+    else:
+        instead = _INSTEAD.get(op, "keep it in tuples and dictionaries of Python")
+        message = f"{mode} mode is for programs on scalars and arrays, but {_REASONS[op]}: {instead}"
+    error = Unsupported(message)
+    error.origin = builder.origin
+    return error
+
+
+class Fragment(Language[A, O, B]):
+    """A language in which these constructs have one meaning."""
+
+    @abstractmethod
+    def whole(self, op: str, static: tuple[Any, ...], args: Sequence[A], blocks: Sequence[B] = (), name: str = "") -> O:
+        """The construct ``op``; ``name`` is that of a foreign function."""
+
+    def foreign(self, function: Foreign, args: Sequence[A]) -> O:
+        return self.whole("foreign", (function,), args, name=function.name)
+
+    def function(self, type: FunctionType, body: B) -> O:
+        return self.whole("function", (type,), [], [body])
+
+    def fix(self, type: FunctionType, body: B) -> O:
+        return self.whole("fix", (type,), [], [body])
+
+    def apply(self, function: A, args: Sequence[A]) -> O:
+        return self.whole("apply", (), [function, *args])
+
+    def pack(self, items: Sequence[A]) -> O:
+        return self.whole("pack", (), items)
+
+    def project(self, value: A, position: int) -> O:
+        return self.whole("project", (position,), [value])
+
+    def construct(self, type: Named, variant: str, fields: Sequence[A]) -> O:
+        return self.whole("construct", (type, variant), fields)
