@@ -5,12 +5,20 @@ it; from a deeper scope (the body of a loop, a branch) it is reached by ``add_to
 and the statement that did so is wrapped by its accumulate at once. What does not depend on what is differentiated
 has no cell, a value captured from outside the differentiated function above all: there is no perturbation confusion.
 (Schenck et al. 2022, section 5.4, has accumulators; there they are made for all free arrays of a map.)
+
+A choice between arrays hands the cells of its scope down: each branch begins with the cotangents so far, adds to them
+as if it stood alone, and gives them back. So what a branch passes through stays where it is in memory.
+
+    t = if c: update(s, i, sin(s[i])) else: s            t_bar is in s's memory, too:
+    t_bar = ...                                          s_bar = if c: update(t_bar, i, 0) and s_bar[i] += ...
+                                                                 else: t_bar
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ..core.builder import Builder, Scope
 from ..core.graph import Node, Value
@@ -38,6 +46,7 @@ class Cell:
     def add(self, cotangent: Value) -> None:
         """Add a cotangent of the whole value."""
         b = self.sweep.builder
+        self._follow()
         if b.scopes[-1] is self.scope:
             self.total = cotangent if self.total is None else plus(b, self.total, cotangent)
         else:
@@ -45,10 +54,18 @@ class Cell:
 
     def add_at(self, indices: Sequence[Value], cotangent: Value) -> None:
         """Add the cotangent of one element."""
+        self._follow()
         if self.sweep.builder.scopes[-1] is self.scope:
             self.reads.append((indices, cotangent))
         else:
             self._add_to(cotangent, indices)
+
+    def _follow(self) -> None:
+        """Belong to the innermost open branch that cells of this scope are handed down to."""
+        for branch in self.sweep.branches:
+            if branch.around is self.scope:
+                branch.before[self] = self.total, self.reads, self.accumulator
+                self.scope, self.reads, self.accumulator = branch.scope, [], None
 
     def _add_to(self, cotangent: Value, indices: Sequence[Value]) -> None:
         if self.accumulator is None:
@@ -96,6 +113,22 @@ class Entry:
         return self.cell is not None or self.final is not None
 
 
+@dataclass
+class Branch:
+    """A branch that is open: its scope, the one around it, and the cells that it was handed, with what they held."""
+
+    scope: Scope
+    around: Scope
+    before: dict[Cell, tuple[Value | None, list[tuple[Sequence[Value], Value]], Value | None]]
+
+    def leave(self) -> dict[Cell, Value]:
+        """Give the cells back to the scope around; their cotangents in the branch."""
+        totals = {cell: cell.total_or_zero() for cell in self.before}
+        for cell, (total, reads, accumulator) in self.before.items():
+            cell.scope, cell.total, cell.reads, cell.accumulator = self.around, total, reads, accumulator
+        return totals
+
+
 class Sweep:
     """One differentiation: the builder, and the cells that deeper scopes have reached.
 
@@ -108,6 +141,7 @@ class Sweep:
         self.touched: dict[Scope, list[Cell]] = {}
         self.home: Scope | None = builder.scopes[-1]
         self.cells: list[Cell] = []
+        self.branches: list[Branch] = []
 
     def restart(self) -> None:
         """Prepare for a return sweep in the open scope."""
@@ -139,6 +173,32 @@ class Sweep:
         for cell, total in zip(cells, values, strict=False):
             cell.close(total)
         return list(values[len(cells) :])
+
+    def choose(self, test: Value, branches: Sequence[Callable[[], object]]) -> None:
+        """Emit a cond whose branches may reach cells of this scope, which are handed down to them."""
+        b, found = self.builder, dict[Cell, list[Value | None]]()
+
+        def run(number: int) -> list[Value]:
+            branch = Branch(b.scopes[-1], b.scopes[-2], {})
+            self.branches.append(branch)
+            branches[number]()
+            self.branches.pop()
+            totals = branch.leave()
+            for cell, total in totals.items():
+                found.setdefault(cell, [None] * len(branches))[number] = total
+            return list(totals.values())
+
+        def cond() -> Sequence[Value]:
+            bodies = [b.body([], partial(run, number)) for number in range(len(branches))]
+            results = [[cell.initial() if x is None else x for x in totals] for cell, totals in found.items()]
+            closed = [
+                b.close((), body.statements, tuple([totals[number] for totals in results]), body.partial)
+                for number, body in enumerate(bodies)
+            ]
+            return b.emit("cond", (), [test], closed)
+
+        for cell, total in zip(found, self.enclose(cond), strict=True):
+            cell.total = total
 
     def _updates(self, cells: Sequence[Cell]) -> list[Node]:
         """The reads that wait in these cells, as statements."""
