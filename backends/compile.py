@@ -12,6 +12,7 @@ import math
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,16 @@ import numpy as np
 from ..core import trees
 from ..core.arguments import convert
 from ..core.program import RUNNERS, Instance, Program, as_program, instance_of
+from ..core.source import at_line
 from ..core.types import Type, dims, element
 from ..interpreters.simplify import simplify
 from .llvm.host import host_target
 from .llvm.jit import Executable
+from .llvm.unit import ALIGNMENT
 from .loops_check import check as check_loops
 from .loops_text import text as loops_text
 from .lowering import lower, returned
+from .peak import Peak
 from .prepare import open_checkpoints, prepare
 from .runtime import default_threads
 from .schedule import schedule
@@ -41,9 +45,36 @@ class Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program on arrays: NumPy's in, NumPy's out. Raises what the program itself raises."""
-        arguments = self.program.bind(args, kwargs)
-        instance = self.program if isinstance(self.program, Instance) else self.program.instance_for(arguments)
+        instance, arguments = self._chosen(args, kwargs)
         return version(instance, self.checks).run(instance.leaves(arguments), self.threads)
+
+    def _chosen(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Instance, list[Any]]:
+        """The instance that arguments choose, and one argument a parameter."""
+        arguments = self.program.bind(args, kwargs)
+        chosen = self.program if isinstance(self.program, Instance) else self.program.instance_for(arguments)
+        return chosen, arguments
+
+    def peak_bytes(self, *args: Any, **kwargs: Any) -> int:
+        """The most memory that a call with these arguments takes: its temporaries and its results, in bytes.
+
+        Nothing is run. The arguments themselves do not count, and of most of them only the shape matters: ``np.empty``
+        of that shape will do. Scalars and integer arrays may decide sizes, such as those of the checkpoints of a loop
+        with so many steps. What is taken differently in different iterations is bounded by the largest. ``threads``
+        matters, as each has temporaries of its own in parallel loops. Raises ValueError where a size is computed from
+        floating numbers or by a ``while``: that is known after the run; and what a call raises for its arguments.
+
+        >>> import adze as az
+        >>> def grow(checkpoint):
+        ...     @az.program
+        ...     def f(x: az.Array[az.f64, "m"], steps: az.i64) -> az.f64:
+        ...         return az.sum(az.fori_loop(0, steps, lambda i, s: az.sin(s * x), x, checkpoint=checkpoint))
+        ...     return az.compile(az.grad(f), threads=1)
+        >>> state = np.empty(1000)
+        >>> [round(grow(c).peak_bytes(state, 400) / state.nbytes) for c in ("all", "sqrt")]
+        [405, 47]
+        """
+        instance, arguments = self._chosen(args, kwargs)
+        return version(instance, self.checks).peak_bytes(instance.leaves(arguments), self.threads)
 
     def __repr__(self) -> str:
         return f"<compiled {self.program!r}>"
@@ -103,6 +134,27 @@ class Version:
         values = [result if result.ndim else result[()] for result in results]
         return trees.unflatten(self.instance.outputs, values)
 
+    @cached_property
+    def _peak(self) -> Peak:
+        return Peak(self.lowered.function)
+
+    def peak_bytes(self, leaves: Sequence[Any], threads: int | None) -> int:
+        """The bytes of the arena, of temporaries beside it and of the results of a call."""
+        arrays, sizes = convert(self.instance, leaves)
+        function, threads = self.lowered.function, threads or default_threads()
+        named = zip(function.arguments, (*arrays, *self.constants), strict=True)
+        try:
+            dynamic = self._peak.bytes({buffer.name: array for buffer, array in named}, sizes, threads, ALIGNMENT)
+        except LookupError as error:
+            raise ValueError(
+                at_line(
+                    f"{self.instance.program.name}: how much memory a call takes is known when it has run: "
+                    f"the size of the temporary {error.args[0]} (see az.compile(...).loops) is computed on the way"
+                )
+            ) from None
+        arena = self.executable.arena_bytes([sizes[name] for name in function.sizes], threads)
+        return arena + dynamic + sum(how.bytes(sizes) for how in self.results)
+
 
 class _Result:
     """How to allocate a result for given sizes."""
@@ -112,6 +164,9 @@ class _Result:
 
     def allocate(self, sizes: Mapping[str, int]) -> np.ndarray[Any, Any]:
         return np.empty(tuple([dim.evaluate(sizes) for dim in self.dims]), self.dtype)
+
+    def bytes(self, sizes: Mapping[str, int]) -> int:
+        return math.prod([dim.evaluate(sizes) for dim in self.dims]) * self.dtype.itemsize
 
     def finish(self, result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         return result
@@ -125,6 +180,9 @@ class _Returned:
 
     def allocate(self, sizes: Mapping[str, int]) -> np.ndarray[Any, Any]:
         return np.zeros(1 + self.rank, np.int64)
+
+    def bytes(self, sizes: Mapping[str, int]) -> int:
+        return 0  # a temporary, until it is handed over
 
     def finish(self, record: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         address, *shape = map(int, record)

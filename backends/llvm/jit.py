@@ -84,6 +84,10 @@ class Executable:
         self._arenas.append(arena)
         return failure
 
+    def arena_bytes(self, sizes: Sequence[int], threads: int) -> int:
+        """The size of the arena of a call."""
+        return int(self._arena_bytes(self._sizes(*sizes), threads))
+
     def _arena(self, packed: bytes, key: tuple[int, ...]) -> _Arena:
         """An arena that no other call uses, and that is large enough for these sizes and threads."""
         known, wanted = self._wanted
