@@ -31,6 +31,7 @@ from ..core.types import element, i64, is_float, rank
 from ..interpreters.embed import Embed
 from ..interpreters.simplify import simplify
 from .cells import Cell, Entry, Sweep
+from .interchange import interchanged
 from .reverse import Reverse
 
 if TYPE_CHECKING:
@@ -201,7 +202,9 @@ def _term(values: Sequence[Value], run: Callable[..., Sequence[Value]]) -> tuple
     """The simplified term of a function at these values, and what it captures."""
     body = current().body([value.type for value in values], run, [value.name for value in values])
     block, captured = to_block(body.binders, body.results, body.statements)
-    return simplify(block), captured
+    simplified = simplify(block)
+    inside = interchanged(simplified)
+    return simplified if inside is simplified else simplify(inside), captured
 
 
 # Reverse mode of a term

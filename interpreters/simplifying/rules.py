@@ -98,7 +98,15 @@ def _add(b: Builder, x: Value, y: Value) -> Value | None:
         return b.primitive("subtract", x, inner[0])
     if (inner := _operands(x, "negative")) is not None:
         return b.primitive("subtract", y, inner[0])
+    for size, other in ((x, y), (y, x)):
+        if (inner := _operands(other, "subtract")) is not None and _are_sizes(size, inner[0]):
+            return b.primitive("subtract", b.primitive("add", size, inner[0]), inner[1])
     return None
+
+
+def _are_sizes(*values: Value) -> bool:
+    """Whether these are integers that need no operation, so that their sums and differences need none either."""
+    return all([value.atom is not None and value.dim is not None for value in values])
 
 
 def _subtract(b: Builder, x: Value, y: Value) -> Value | None:
@@ -109,6 +117,8 @@ def _subtract(b: Builder, x: Value, y: Value) -> Value | None:
     if not _is_float(x):
         if (inner := _operands(y, "subtract")) is not None and inner[0] is x:
             return inner[1]
+        if (inner := _operands(x, "subtract")) is not None and _are_sizes(inner[0], y):
+            return b.primitive("subtract", b.primitive("subtract", inner[0], y), inner[1])
         if x.dim is not None and y.dim is not None and (x.dim - y.dim).constant is not None:
             return b.literal((x.dim - y.dim).constant, x.type)  # type: ignore[arg-type]
     return None
