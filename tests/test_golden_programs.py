@@ -6,30 +6,34 @@ from typing import Any
 import numpy as np
 import pytest
 from load import benchmark
+from scipy.sparse import csr_array
 
 import adze as az
 
 TOLERANCE = 1e-8
 PROGRAMS = ("kmeans", "ba", "ht", "lstm", "lse", "llsq", "ode")
-LONG = {"lstm"}  # sequences of a thousand steps: slow to evaluate, and long to compile with checks of types
 
 CASES = [case for name in PROGRAMS for case in benchmark("cases").read_cases(name)]
 
+# What is left to the longer sweep: sequences of a thousand steps, hands, and derivatives that are long to compile.
+LONG_TO_EVALUATE = {("lstm", "objective"), ("lstm", "jacobian"), ("ht", "surface jacobian")}
+LONG_TO_COMPILE = {("ba", "jacobian"), ("ode", "gradient")}
+LONG_TO_COMPILE |= {(program, function) for program in ("ht", "lstm") for function in benchmark(program).FUNCTIONS}
 
-def each(case: Any) -> list[Any]:
-    """The functions of a case as parameters of a test; the long ones are for the longer sweep."""
-    marks = [pytest.mark.slow] if case.program in LONG or function_is_long(case) else []
-    return [
-        pytest.param(case, function, id=f"{case.program}-{function}-{case.description}".replace(" ", "_"), marks=marks)
+
+def functions(long: set[tuple[str, str]]) -> pytest.MarkDecorator:
+    """A test of each function of each case."""
+    parameters = [
+        pytest.param(
+            case,
+            function,
+            id=f"{case.program}-{function}-{case.description}".replace(" ", "_"),
+            marks=[pytest.mark.slow] if (case.program, function) in long else [],
+        )
+        for case in CASES
         for function in case.wanted
     ]
-
-
-def function_is_long(case: Any) -> bool:
-    return case.program == "ht" and case.description.startswith("surface")
-
-
-functions = pytest.mark.parametrize(("case", "function"), [parameter for case in CASES for parameter in each(case)])
+    return pytest.mark.parametrize(("case", "function"), parameters)
 
 
 def leaves(tree: Any) -> list[np.ndarray]:
@@ -52,14 +56,14 @@ def compiled(name: str, function: str, threads: int) -> az.Compiled:
     return az.compile(benchmark(name).FUNCTIONS[function], threads=threads)
 
 
-@functions
+@functions(LONG_TO_EVALUATE)
 def test_evaluated(case: Any, function: str) -> None:
     program = benchmark(case.program)
     result = az.evaluate(program.FUNCTIONS[function])(*program.arguments(case.given))
     close(program.answer(function, result), case.wanted[function])
 
 
-@functions
+@functions(LONG_TO_COMPILE)
 def test_compiled(case: Any, function: str) -> None:
     """On one thread and two: the same bits."""
     program = benchmark(case.program)
@@ -88,7 +92,9 @@ SIZES = {
 WORK = 6
 
 
-@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in ("lstm", "ode") else []) for name in SIZES]
+)
 def test_the_gradient_costs_a_small_multiple_of_the_program(name: str) -> None:
     """For ode the program is the last element of the solution, for kmeans the derivative is of second order."""
     program = benchmark(name)
@@ -98,6 +104,7 @@ def test_the_gradient_costs_a_small_multiple_of_the_program(name: str) -> None:
         assert az.cost(derivative).at(**sizes).work <= WORK * work
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "seeds"), [("", 26), ("surface ", 28)])
 def test_a_column_of_the_pose_costs_a_small_multiple_of_the_residuals(function: str, seeds: int) -> None:
     program, sizes = benchmark("ht"), {"v": 544, "t": 1084, "p": 100}
@@ -108,25 +115,25 @@ def test_a_column_of_the_pose_costs_a_small_multiple_of_the_residuals(function: 
 # What the cases leave out
 
 
-def dense(csr: Any, columns: int) -> np.ndarray:
-    """A CSR matrix as an array."""
-    pointers, places, values = csr
-    matrix = np.zeros((len(pointers) - 1, columns))
-    rows = np.repeat(np.arange(len(pointers) - 1), np.diff(pointers))
-    np.add.at(matrix, (rows, places), values)
-    return matrix
+def bundle(n: int, m: int, p: int) -> tuple[Any, ...]:
+    """Arguments with different cameras and points, of which one camera is not turned at all.
 
-
-def test_bundle_adjustment_of_different_cameras_and_points() -> None:
-    """The reference has one observation, repeated. Here all are different, and one camera is not turned at all."""
-    ba, random = benchmark("ba"), np.random.default_rng(3)
-    n, m, p = 3, 4, 7
+    All cameras are looked through. (The reference has one observation, repeated.)
+    """
+    random = np.random.default_rng(3)
     cameras = random.uniform(-1, 1, (n, 11))
     cameras[1, :3] = 0
     points, weights = random.uniform(2, 3, (m, 3)), random.uniform(0.5, 1, p)
     observations = np.stack([random.integers(n, size=p), random.integers(m, size=p)], axis=1)
     observations[:n, 0] = range(n)
-    rest = observations, random.uniform(-1, 1, (p, 2))
+    return cameras, points, weights, observations, random.uniform(-1, 1, (p, 2))
+
+
+@pytest.mark.parametrize("run", [az.evaluate, pytest.param(az.compile, marks=pytest.mark.slow)])
+def test_bundle_adjustment_of_different_cameras_and_points(run: Any) -> None:
+    """The whole Jacobian, column by column, against the sparse one that the program makes."""
+    ba, n, m, p = benchmark("ba"), 3, 4, 7
+    cameras, points, weights, *rest = bundle(n, m, p)
     pushed = az.evaluate(az.jvp(ba.errors))
     columns = []
     for direction in np.eye(11 * n + 3 * m + p):
@@ -134,10 +141,38 @@ def test_bundle_adjustment_of_different_cameras_and_points() -> None:
         tangents = [part.reshape(x.shape) for part, x in zip(parts, (cameras, points, weights), strict=True)]
         _, (reprojection, weight) = pushed(cameras, points, weights, *rest, *tangents, np.zeros((p, 2)))
         columns.append(np.append(reprojection.ravel(), weight))
-    for run in (az.evaluate(ba.jacobian), compiled("ba", "jacobian", 2)):
-        csr = run(cameras, points, weights, *rest)
-        close(dense(csr, 11 * n + 3 * m + p), np.array(columns).T, 1e-12)
-        np.testing.assert_array_equal(np.diff(csr[0]), [15] * (2 * p) + [1] * p)
+    csr = ba.matrix(*run(ba.jacobian)(cameras, points, weights, *rest))
+    close(csr.toarray(), np.array(columns).T, 1e-12)
+    np.testing.assert_array_equal(np.diff(csr.indptr), [15] * (2 * p) + [1] * p)
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["detected", "given"])
+@pytest.mark.parametrize("run", [az.evaluate, pytest.param(None, marks=pytest.mark.slow)], ids=["evaluate", "compile"])
+def test_bundle_adjustment_by_the_pattern(run: Any, given: bool) -> None:
+    """The same matrix from a pattern. What is found has an entry less a row: there is one for each principal point."""
+    ba, arguments = benchmark("ba"), bundle(3, 4, 20)
+    direct = ba.matrix(*az.evaluate(ba.jacobian)(*arguments))
+    jacobian = az.sparse_jacobian(ba.errors, argnums=(0, 1, 2), pattern=direct if given else None, run=run)
+    found = jacobian(*arguments)
+    assert isinstance(found, csr_array)
+    close(found.toarray(), direct.toarray(), 1e-12)
+    entries = 15 if given else 14
+    np.testing.assert_array_equal(np.diff(found.indptr), [entries] * 40 + [1] * 20)
+    assert jacobian.mode == "forward" and jacobian.colors == entries
+    jacobian.verify(*arguments)
+
+
+@pytest.mark.slow
+def test_golden_bundle_adjustment_by_the_pattern() -> None:
+    """The case of the suite, in its size, with the pattern of the suite."""
+    ba, case = benchmark("ba"), next(case for case in CASES if case.program == "ba")
+    arguments = ba.arguments(case.given)
+    pattern = ba.matrix(*compiled("ba", "jacobian", 2)(*arguments))
+    found = az.sparse_jacobian(ba.errors, argnums=(0, 1, 2), pattern=pattern)(*arguments)
+    arrays = {"rows": found.indptr, "cols": found.indices, "vals": found.data}
+    close({name: np.append(a[:30], a[-1]) for name, a in arrays.items()}, case.wanted["jacobian"])
+    detected = az.sparse_jacobian(ba.errors, argnums=(0, 1, 2))(*arguments)
+    assert abs(detected - found).max() <= 1e-8 * abs(found).max()
 
 
 def test_a_hand_that_is_not_turned() -> None:
@@ -150,25 +185,27 @@ def test_a_hand_that_is_not_turned() -> None:
     np.testing.assert_allclose(jacobian[:, 3:6], np.tile(-np.eye(3), (100, 1)))
 
 
-def test_the_last_element_of_the_solution_is_linear_in_each_parameter() -> None:
+@pytest.mark.parametrize("run", [az.evaluate, pytest.param(az.compile, marks=pytest.mark.slow)])
+def test_the_last_element_of_the_solution_is_linear_in_each_parameter(run: Any) -> None:
     """y_i is a multiple of x_0 ... x_i: its derivative by x_j is y_i / x_j. (In the cases it is nearly 0.)"""
     ode, x = benchmark("ode"), np.random.default_rng(4).uniform(3, 5, 9)
+    gradient = run(ode.gradient)
     for steps in (0, 1, 7, 50):
         last = az.evaluate(ode.solution)(x, steps)[-1]
-        for run in (az.evaluate(ode.gradient), compiled("ode", "gradient", 2)):
-            np.testing.assert_allclose(run(x, steps), last / x, rtol=1e-12)
+        np.testing.assert_allclose(gradient(x, steps), last / x, rtol=1e-12)
 
 
 def test_the_gradient_of_logsumexp_is_softmax() -> None:
     """Also where exponentials would overflow, at ties of the maximum, and for one number."""
-    for x in ([1000.0, 1000.0, 999.0], [3.0], np.random.default_rng(5).normal(size=10000)):
+    gradients = az.evaluate(benchmark("lse").gradient), compiled("lse", "gradient", 2)
+    for x in ([1000.0, 1000.0, 999.0], [3.0], np.random.default_rng(5).normal(size=1000)):
         shares = np.exp(x - np.max(x))
-        for run in (az.evaluate(benchmark("lse").gradient), compiled("lse", "gradient", 2)):
-            np.testing.assert_allclose(run(np.array(x)), shares / shares.sum(), rtol=1e-12, atol=1e-15)
+        for gradient in gradients:
+            np.testing.assert_allclose(gradient(np.array(x)), shares / shares.sum(), rtol=1e-12, atol=1e-15)
 
 
 def test_evaluated_lstm() -> None:
-    """A short sequence, evaluated and compiled; the gradient against the derivative in a direction."""
+    """A short sequence: the gradient against the derivative in a direction."""
     lstm, case = benchmark("lstm"), next(case for case in CASES if case.program == "lstm")
     layers, ends, state, sequence = lstm.arguments(case.given)
     given = layers, ends, state, sequence[:12]

@@ -11,8 +11,9 @@ and an observation of a point through a camera, at a place (the feature) and wit
 
 The Jacobian has a row for each component of all the errors, and a column for each parameter of a camera, coordinate of
 a point, and weight. A reprojection error depends on one camera, one point and one weight, so that the Jacobian is
-sparse, with 15 entries in such a row and one in the row of a weight error. ``jacobian`` gives it as the three arrays
-of a compressed sparse row matrix (CSR), from the derivatives of each observation alone.
+sparse, with 15 entries in such a row and one in the row of a weight error. ``jacobian`` computes the entries, from the
+derivatives of each observation alone, and ``matrix`` makes a SciPy matrix of them, in compressed sparse rows (CSR).
+``az.sparse_jacobian(errors, argnums=(0, 1, 2))`` gives the same matrix without any of this.
 
 Source: ADBench, in GradBench (ba). There one camera, point, weight and feature are given, to be replicated; the program
 does not know this.
@@ -22,6 +23,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 import adze as az
 
@@ -81,13 +83,15 @@ def jacobian(
     weights: az.Array[az.f64, "p"],
     observations: az.Array[az.i64, "p 2"],
     features: az.Array[az.f64, "p 2"],
-) -> tuple[az.Array[az.i64, "3*p+1"], az.Array[az.i64, "31*p"], az.Array[az.f64, "31*p"]]:
-    """The Jacobian of the errors by cameras, points and weights as a CSR matrix: row pointers, columns and values."""
-    n, m, p = cameras.shape[0], points.shape[0], weights.shape[0]
-    row_pointers = az.concatenate([15 * az.iota(2 * p), 30 * p + az.iota(p + 1)])
+) -> tuple[az.Array[az.i64, "p 15"], az.Array[az.f64, "p 2 15"], az.Array[az.f64, "p"]]:
+    """The derivatives of the errors by cameras, points and weights that are not zero everywhere.
 
-    def rows(number: az.Expr, observation: az.Expr, weight: az.Expr, feature: az.Expr) -> Any:
-        """The columns and the values of the two rows of an observation."""
+    For each observation the columns of the Jacobian that it has entries in, and the entries of its two rows; then the
+    one entry in the row of each weight error, which is in the last of these columns.
+    """
+    n, m, p = cameras.shape[0], points.shape[0], weights.shape[0]
+
+    def entries(number: az.Expr, observation: az.Expr, weight: az.Expr, feature: az.Expr) -> Any:
         camera, point = observation
         own = az.array([11 * n + 3 * m + number])
         columns = az.concatenate([11 * camera + az.iota(11), 11 * n + 3 * point + az.iota(3), own])
@@ -99,16 +103,24 @@ def jacobian(
 
         def row(direction: az.Expr) -> Any:
             by_camera, by_point, by_weight = pullback(direction)
-            return columns, az.concatenate([by_camera, by_point, az.array([by_weight])])
+            return az.concatenate([by_camera, by_point, az.array([by_weight])])
 
-        return az.map(row, az.eye(2))
+        return columns, az.map(row, az.eye(2))
 
-    columns, values = az.map(rows, az.iota(p), observations, weights, features)
-    own_columns = 11 * n + 3 * m + az.iota(p)
-    return (
-        row_pointers,
-        az.concatenate([columns.ravel(), own_columns]),
-        az.concatenate([values.ravel(), -2 * weights]),
+    columns, values = az.map(entries, az.iota(p), observations, weights, features)
+    return columns, values, -2 * weights
+
+
+def matrix(columns: np.ndarray, values: np.ndarray, weight_values: np.ndarray) -> csr_array:
+    """The whole Jacobian: two rows for each observation, then one for each weight."""
+    p = len(weight_values)
+    return csr_array(
+        (
+            np.concatenate([values.ravel(), weight_values]),
+            np.concatenate([np.repeat(columns, 2, axis=0).ravel(), columns[:, -1]]),
+            np.concatenate([15 * np.arange(2 * p), 30 * p + np.arange(p + 1)]),
+        ),
+        shape=(3 * p, columns.max(initial=-1) + 1),
     )
 
 
@@ -140,4 +152,6 @@ def answer(function: str, result: Any) -> Any:
             "reproj_error": {"elements": reprojection[0], "repeated": count},
             "w_err": {"element": weight[0], "repeated": count},
         }
-    return {name: np.append(a[:30], a[-1]) for name, a in zip(("rows", "cols", "vals"), result, strict=True)}
+    csr = matrix(*result)
+    arrays = {"rows": csr.indptr, "cols": csr.indices, "vals": csr.data}
+    return {name: np.append(a[:30], a[-1]) for name, a in arrays.items()}
