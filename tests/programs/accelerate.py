@@ -2,10 +2,16 @@
 
 They were written to break a differentiator: choices between arrays, indices that are computed from data or guarded by
 a choice, integers beside numbers in tuples, results that ignore their argument. What Accelerate calls ``acond`` is
-``cond`` here; its ``zipWith`` stops at the shorter array; ``the`` and ``sum`` of a vector give scalars. Where it has a
-"friendly" program, away from the points where finite differences fail, its inputs come first here.
+``cond`` here; its ``zipWith`` stops at the shorter array; ``the`` and ``sum`` of a vector give scalars.
 
     acond_0  =  sum (acond (the (sum a) > 0) a (map (*2) a))
+
+The table of the thesis has 58 names, and one program more whose name is lost: that of nonfloat_lam stands there twice,
+so it is nonfloat_lam_friendly. "Friendly" rows are programs once more, on inputs away from the points where finite
+differences fail: acond_2a, acond_2b, fold_3, fold1_2, aindex_map_2, nonfloat_lam and cond_0 have them. That makes 52
+programs, which are all here (``map`` is map_1, ``zipWith`` is zip_with_1), and 59 rows, which are in ``appendix.py``
+with their inputs. The folds of the thesis combine single numbers, with an operator that reads no array, from a constant
+on; ``fold_pairs``, ``fold_indexed`` and ``fold_from_sum`` do not.
 
 (Smeding: Reverse Automatic Differentiation for Accelerate, 2021, appendix A.)
 """
@@ -156,6 +162,48 @@ def fold1_1(a: Vector) -> az.f64:
 @case(np.max, (X,), (np.array([1.0, 4.0, 4.0]),), (ONE,))
 def fold1_2(a: Vector) -> az.f64:
     return az.fold1(az.maximum, a)
+
+
+# Folds that the thesis excludes: elements of several numbers, operators that read arrays, a start that is not constant
+
+
+def _fold_pairs(a: Any, b: Any) -> Any:
+    slope, offset = 1.0, 0.0
+    for x, y in zip(*short(a, b), strict=True):
+        slope, offset = slope * x / 4, offset * x / 4 + y
+    return slope * offset
+
+
+@case(_fold_pairs, (X, Y), (X, LONG), (ONE, X), (NONE, NONE))
+def fold_pairs(a: Vector, b: OTHER) -> az.f64:
+    """Affine maps, one after the other: the operator does not commute."""
+
+    def then(f: Any, g: Any) -> Any:
+        return f[0] * g[0], f[1] * g[0] + g[1]
+
+    slopes, offsets = zip_with(lambda x, _: x / 4, a, b), zip_with(lambda _, y: y, a, b)
+    slope, offset = az.reduce(then, (1.0, 0.0), (slopes, offsets))
+    return slope * offset
+
+
+def _fold_indexed(a: Any, b: Any) -> Any:
+    return sum((np.prod(1 + c * a) - 1) / c if c else a.sum() for c in b / 16)
+
+
+@case(_fold_indexed, (X, Y), (LONG, X), (np.array([0.0, 2.0, 0.0]), ONE), (X, np.zeros(2)), (NONE, X), (X, NONE))
+def fold_indexed(a: Vector, b: OTHER) -> az.f64:
+    """``x + y + b_i x y``: an operator for each element of b, which it reads."""
+
+    def folded(i: Any) -> Any:
+        return az.reduce(lambda x, y: x + y + b[i] / 16 * x * y, 0.0, a)
+
+    return az.sum(az.generate(az.size(b), folded))
+
+
+@case(lambda a, b: b.sum() * a.prod(), (X, Y), (np.array([0.0, 2.0]), LONG), (NONE, X), (X, NONE))
+def fold_from_sum(a: Vector, b: OTHER) -> az.f64:
+    """``fold (*) (sum b) a``."""
+    return az.sum(b) * az.reduce(lambda x, y: x * y, 1.0, a)
 
 
 # Replicate, slice, reshape, backpermute
