@@ -19,8 +19,8 @@ from ..core.environment import Env
 from ..core.graph import Value
 from ..core.language import Unsupported
 from ..core.placement import to_block
-from ..core.types import is_float
-from ..interpreters.embed import entered
+from ..core.types import Itself, Type, is_float
+from ..interpreters.embed import Known, entered
 from ..interpreters.simplify import simplify
 from ..interpreters.simplifying.accumulators import plus, zeros_like
 from .cells import Cell, Entry
@@ -48,6 +48,9 @@ class Pulled:
     def pull(self, cotangents: Sequence[Value | None]) -> None:
         if "checkpoint" in self.rules:
             self.again(cotangents)
+            return
+        if self.reverse.transposing and "vjp" not in self.rules:
+            self.body.run(self.env, self.args)[1](cotangents)
             return
         if any(self.body.activity.of_constants(self.env).results):
             self.body.run(self.env, [Entry(arg.value) for arg in self.args])[1](cotangents)
@@ -94,12 +97,22 @@ class Pulled:
             if is_float(result.type)
         ]
         values = [arg.value for arg in self.args if arg.value is not None]
+        itself = Known(Itself(types_of(values), types_of(self.results)), self.itself)
         with self.reverse.checking():
             if "vjp" in self.rules:
-                return self.blocks[self.rules.index("vjp")].primal(self.env, [*values, *arrived])
+                return self.blocks[self.rules.index("vjp")].primal(self.env, [itself, *values, *arrived])
             rule = self.blocks[self.rules.index("jvp")]
             likes = [value for value in values if is_float(value.type)]
-            return transposed(self.reverse, "jvp", likes, lambda *dx: rule.primal(self.env, [*values, *dx]), arrived)
+
+            def moved(*tangents: Value) -> Sequence[Value]:
+                return rule.primal(self.env, [itself, *values, *tangents])
+
+            return transposed(self.reverse, "jvp", likes, moved, arrived)
+
+    def itself(self, *args: Value) -> Sequence[Value]:
+        """The operation at other arguments, as a rule may want it."""
+        blocks = [lambda *binders, block=block: block.primal(self.env, binders) for block in (self.body, *self.blocks)]
+        return entered(self.reverse.builder, "custom", self.rules, args, blocks)
 
 
 @dataclass(frozen=True)
@@ -123,7 +136,7 @@ class Pushed:
 
             made = entered(b, "custom", self.rules, self.forward.flat(self.args, moving), [body])
             return self.forward.duals(made, active)
-        results = self.primal()
+        results = self.itself(*[arg.primal for arg in self.args])
         tangents: list[Value | None] = [None] * len(results)
         if any(self.body.activity.of_constants(self.env).results):
             with self.forward.checking(False):
@@ -138,22 +151,26 @@ class Pushed:
         moved = [tangent for tangent in tangents if tangent is not None]
         return self.forward.duals([*results, *moved], [tangent is not None for tangent in tangents])
 
-    def primal(self) -> Sequence[Value]:
+    def itself(self, *args: Value) -> Sequence[Value]:
         """The operation, with its rules, as it is."""
         blocks = [partial(self.forward.primals, block, self.env) for block in (self.body, *self.blocks)]
-        args = [arg.primal for arg in self.args]
         return entered(self.forward.builder, "custom", self.rules, args, blocks)
 
     def by_rule(self, results: Sequence[Value]) -> Sequence[Value]:
         """The tangents of the floating results."""
         tangents = [self.forward.tangent(arg) for arg in self.args if is_float(arg.primal.type)]
         values = [arg.primal for arg in self.args]
+        itself = Known(Itself(types_of(values), types_of(results)), self.itself)
         if "jvp" in self.rules:
-            return self.forward.primals(self.blocks[self.rules.index("jvp")], self.env, *values, *tangents)
+            return self.forward.primals(self.blocks[self.rules.index("jvp")], self.env, itself, *values, *tangents)
         rule = self.blocks[self.rules.index("vjp")]
         likes = [result for result in results if is_float(result.type)]
-        run = partial(self.forward.primals, rule, self.env, *values)
+        run = partial(self.forward.primals, rule, self.env, itself, *values)
         return transposed(self.forward.reverse(), "vjp", likes, run, tangents)
+
+
+def types_of(values: Sequence[Value]) -> tuple[Type, ...]:
+    return tuple([value.type for value in values])
 
 
 _MOVING = {"jvp": "the tangents", "vjp": "the cotangents"}
@@ -184,6 +201,6 @@ def transposed(
     entries = reverse.constants([*captured, *[zeros_like(b, like) for like in likes]])
     cells = reverse.give_cells(entries[len(captured) :])
     pull = block.interpret(reverse).run(Env(), entries)[1]
-    with reverse.checking(False):
+    with reverse.checking(False), reverse.transposed():
         pull(given)
     return [cell.total_or_zero() for cell in cells if cell is not None]

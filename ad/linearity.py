@@ -23,17 +23,21 @@ from ..core.environment import Env
 from ..core.language import Binding, Language
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Foreign, Origin
-from ..core.types import ArrayType, FunctionType, Named, Scalar, Type
+from ..core.types import ArrayType, FunctionType, Named, Scalar, Type, is_float
 
 
 @dataclass(frozen=True)
 class Kind:
-    """How a value depends on the parameters; ``problem`` and ``origin`` say where one that is neither came about."""
+    """How a value depends on the parameters; ``problem`` and ``origin`` say where one that is neither came about.
+
+    It is ``unknown`` when a foreign function made it so, of which nothing is known.
+    """
 
     constant: bool = False
     linear: bool = False
     problem: str = ""
     origin: Origin | None = None
+    unknown: bool = False
 
 
 ZERO = Kind(constant=True, linear=True)
@@ -48,7 +52,11 @@ Operation = Callable[[Kinds], Sequence[Kind] | Kind]  # one kind: of all results
 @dataclass(frozen=True)
 class Block:
     run: Callable[[Kinds, Sequence[Any]], list[Kind]]
-    parameters: int
+    types: Sequence[Type]
+
+    @property
+    def parameters(self) -> int:
+        return len(self.types)
 
     def __call__(self, env: Kinds, *arguments: Any) -> list[Kind]:
         return self.run(env, arguments)
@@ -237,18 +245,28 @@ class Linearity(Language[Atom, Operation, Block]):
     # Meanings given by the user
 
     def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
-        """Linear if the body is, and if the rule by which it is transposed is linear for constant arguments."""
+        """Linear if the body is, and if the rule by which it is transposed is linear for constant arguments.
+
+        Of a foreign function the rule alone is asked: a derivative that is the same everywhere is that of a linear one.
+        """
 
         def run(env: Kinds) -> Sequence[Kind]:
             kinds = [arg(env) for arg in args]
-            results = body(env, *kinds)
             if "vjp" not in rules or all(kind.constant for kind in kinds):
-                return results
+                return body(env, *kinds)
+
+            def itself(*kinds: Kind) -> list[Kind]:  # if its rule is linear, which is seen below
+                return [LINEAR if kind.unknown else kind for kind in body(env, *kinds)]
+
             rule = blocks[rules.index("vjp")]
             primals = [kind if kind.constant else neither("its value in a rule", kind) for kind in kinds]
-            moved = rule(env, *primals, *[LINEAR] * (rule.parameters - len(args)))
-            bad = [kind for kind in moved if not kind.linear]
-            return [neither("a rule that is not linear", *bad) for _ in results] if bad else results
+            moved = rule(env, itself, *primals, *[LINEAR] * (rule.parameters - len(args) - 1))
+            floating = [kind for kind, type in zip(kinds, body.types, strict=True) if is_float(type)]
+            needed = [after for kind, after in zip(floating, moved, strict=True) if not kind.constant]
+            bad = [kind for kind in needed if not kind.linear]
+            if bad:
+                return [neither("a rule that is not linear", *bad) for _ in body(env, *kinds)]
+            return itself(*kinds)
 
         return run
 
@@ -256,7 +274,14 @@ class Linearity(Language[Atom, Operation, Block]):
         return lambda env: [value(env) for value in values]
 
     def foreign(self, function: Foreign, args: Sequence[Atom]) -> Operation:
-        return self.whole(function.name, args)
+        plain = self.whole(function.name, args)
+
+        def run(env: Kinds) -> Kind:
+            kind = plain(env)
+            assert isinstance(kind, Kind)
+            return kind if kind.constant else replace(kind, unknown=True)
+
+        return run
 
     # The higher-order fragment: nothing is known of what functions do, and of what is inside data
 
@@ -267,7 +292,14 @@ class Linearity(Language[Atom, Operation, Block]):
         return self.whole("a function", [], [body])
 
     def apply(self, function: Atom, args: Sequence[Atom]) -> Operation:
-        return self.whole("the application of a function", [function, *args])
+        """In the rule of a custom, that function is known: it is what its body is."""
+        plain = self.whole("the application of a function", [function, *args])
+
+        def run(env: Kinds) -> Sequence[Kind] | Kind:
+            known = function(env)
+            return plain(env) if isinstance(known, Kind) else known(*[arg(env) for arg in args])
+
+        return run
 
     def pack(self, items: Sequence[Atom]) -> Operation:
         return self.whole("a tuple", items)
@@ -321,7 +353,7 @@ class Linearity(Language[Atom, Operation, Block]):
                 env = env.extend([located(kind, origin) for kind in kinds])
             return [result(env) for result in results]
 
-        return Block(run, len(binders))
+        return Block(run, binders)
 
 
 def _fixpoint(state: Sequence[Kind], step: Callable[[Sequence[Kind]], Sequence[Kind]]) -> list[Kind]:

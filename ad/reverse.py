@@ -46,6 +46,7 @@ class Reverse(Fragment[Atom, Operation, Block]):
         self.sweep, self.builder = sweep, sweep.builder
         self.embed = Primal(sweep.builder)
         self.activity = Activity(lambda entry: entry.active)
+        self.transposing = False  # a rule, of which all that moves is linear
 
     @property
     def checks(self) -> bool:
@@ -63,6 +64,15 @@ class Reverse(Fragment[Atom, Operation, Block]):
             yield
         finally:
             self.checks = before
+
+    @contextmanager
+    def transposed(self) -> Iterator[None]:
+        """Customs without a rule of this mode are what their bodies are, meanwhile."""
+        before, self.transposing = self.transposing, True
+        try:
+            yield
+        finally:
+            self.transposing = before
 
     # Atoms
 

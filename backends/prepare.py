@@ -32,6 +32,7 @@ def prepare(block: Block) -> Block:
     """The closed block in the constructs that compiled code has; Unsupported, with the line, for the others."""
     if not _mentions(block):
         return block
+    block = _without_rules(block)
     with build() as builder:
         binders = fresh_binders(builder, block)
         results = block.interpret(_Prepare(builder))(Env(), binders)
@@ -42,6 +43,16 @@ def prepare(block: Block) -> Block:
 
 def _mentions(block: Block) -> bool:
     return any(x.op in _OTHERS or any(map(_mentions, x.blocks)) for x in block.bindings)
+
+
+def _without_rules(block: Block) -> Block:
+    """The block without the rules of customs, which derivatives have used."""
+    made = []
+    for x in block.bindings:
+        kept = x.blocks[:1] if x.op == "custom" else x.blocks
+        static = tuple([rule for rule in x.static if rule == "checkpoint"]) if x.op == "custom" else x.static
+        made.append(Operation(x.op, static, x.args, tuple(map(_without_rules, kept)), x.types, x.origin))
+    return Block(block.binders, tuple(made), block.results, block.names)
 
 
 class _Prepare(embed.Embed):

@@ -29,7 +29,7 @@ from .primitive import PRIMITIVES, Primitive
 from .source import at_line
 from .terms import NOWHERE, Failure, Origin
 from .type_rules import binder_types, result_types
-from .types import Accumulator, ArrayType, Scalar, Type, dims, i64, rank
+from .types import Accumulator, ArrayType, Itself, Scalar, Type, dims, i64, rank
 
 # The constructs whose requirements become statements of their own, and where their extents begin.
 _CHECKED = {"generate": 0, "reduce": 0, "scan": 0, "histogram": 1, "scatter": 0, "cond": 0}
@@ -129,16 +129,18 @@ class Builder:
     ) -> tuple[Value, ...]:
         """:meth:`emit` without the rules."""
         args, bodies = tuple(args), tuple(bodies)
-        effects, partial = NONE, op in PARTIAL
+        pure = op == "apply" and isinstance(args[0].type, Itself)  # where it is known, its body's effects are seen
+        effects, partial = NONE, op in PARTIAL and not pure
         if bodies:
             if op in _CHECKED and bodies[0].results:
                 bodies = self._without_requirements(op, static, args, bodies)
+            running = bodies[:1] if op == "custom" else bodies  # rules run in derivatives only
             if op not in ("function", "fix"):  # a function has its effects where it is applied
-                effects = union([body.effects for body in bodies])
-            partial = partial or any([body.partial for body in bodies])
+                effects = union([body.effects for body in running])
+            partial = partial or any([body.partial for body in running])
         if op == "add_to":
             effects = args[0].free
-        elif op in _STATEMENTS:
+        elif op in _STATEMENTS and not pure:
             effects = _REQUIRES
         anchor = NONE
         if partial:

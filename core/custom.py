@@ -7,20 +7,38 @@ values while a program runs. ``foreign`` brings in a function on arrays that the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from . import trees
 from .annotations import read_annotation
-from .builder import current
+from .builder import Builder, current
 from .expr import Expr, as_expr
 from .functions import as_typed, shown, wrapped
 from .graph import Body, Value
 from .source import at_line, user_line
 from .terms import Foreign
 from .trees import Shape, Structure
-from .types import Type, is_data, is_float
+from .types import Itself, Type, is_data, is_float
 
 # Derivatives
+
+
+@dataclass(frozen=True)
+class _Open:
+    """A rule that is being built: the function it belongs to, at arguments of these types, is one of its parameters."""
+
+    owner: Custom
+    builder: Builder
+    inputs: Shape
+    types: Sequence[Type]
+    output: Shape
+    itself: Value
+
+
+_open: ContextVar[tuple[_Open, ...]] = ContextVar("adze_rules", default=())
+_DEEPEST = 8  # rules inside of each other of one function, which calls itself at ever other types
 
 
 class Custom:
@@ -61,6 +79,16 @@ class Custom:
         origin = user_line(self.__name__)
         leaves, inputs = trees.flatten(args)
         values = [as_expr(leaf).value for leaf in leaves]
+        types = [value.type for value in values]
+        around = [rule for rule in _open.get() if rule.owner is self and rule.builder is builder]
+        for rule in reversed(around):
+            if rule.types == types and rule.inputs == inputs:
+                builder.origin = origin
+                made = builder.emit("apply", (), [rule.itself, *values])
+                return trees.unflatten(rule.output, [wrapped(value, builder) for value in made])
+        if len(around) == _DEEPEST:
+            message = f"{self.__name__} calls itself in its rule at arguments of ever other types, without end"
+            raise TypeError(at_line(f"{self.verb}: {message}"))
         outputs: list[Shape] = []
 
         def body(*binders: Value) -> list[Value]:
@@ -68,14 +96,14 @@ class Custom:
             outputs.append(shape)
             return [as_expr(leaf).value for leaf in results]
 
-        types = [value.type for value in values]
         bodies = [builder.body(types, body, [value.name for value in values])]
         output = outputs[0]
         rules = tuple(sorted(self.rules))
         for name in rules:
             moving, moved = (inputs, output) if name == "jvp" else (output, inputs)
             moving_types, moved_types = (types, bodies[0].types) if name == "jvp" else (bodies[0].types, types)
-            bodies.append(self._rule(name, inputs, types, moving, moving_types, moved, moved_types))
+            itself = Itself(tuple(types), bodies[0].types)
+            bodies.append(self._rule(name, itself, inputs, output, moving, moving_types, moved, moved_types))
         builder.origin = origin
         results = builder.emit("custom", rules, values, bodies)
         return trees.unflatten(output, [wrapped(value, builder) for value in results])
@@ -83,23 +111,29 @@ class Custom:
     def _rule(
         self,
         name: str,
+        itself: Itself,
         inputs: Shape,
-        types: Sequence[Type],
+        output: Shape,
         moving: Shape,
         moving_types: Sequence[Type],
         moved: Shape,
         moved_types: Sequence[Type],
     ) -> Body:
-        """The body of a rule: of the arguments and what moves, giving what is moved."""
-        builder = current()
+        """The body of a rule: of the function, the arguments and what moves, giving what is moved."""
+        builder, types = current(), list(itself.parameters)
         floating = [type for type in moving_types if is_float(type)]
         what = f"{name} rule of {self.__name__}"
 
         def run(*binders: Value) -> list[Value]:
-            rest = iter(binders[len(types) :])
-            given = [Expr(next(rest), builder) if is_float(type) else None for type in moving_types]
-            primals = _structured(inputs, binders[: len(types)])
-            result = self.rules[name](primals, trees.unflatten(moving, given))
+            function, *rest = binders
+            moves = iter(rest[len(types) :])
+            given = [Expr(next(moves), builder) if is_float(type) else None for type in moving_types]
+            primals = _structured(inputs, rest[: len(types)])
+            token = _open.set((*_open.get(), _Open(self, builder, inputs, types, output, function)))
+            try:
+                result = self.rules[name](primals, trees.unflatten(moving, given))
+            finally:
+                _open.reset(token)
             try:
                 leaves = trees.matched(moved, result)
             except TypeError as error:
@@ -114,7 +148,8 @@ class Custom:
                     raise TypeError(at_line(f"{what}: {kind} {k + 1} belongs to a value of type {type}: it is None"))
             return values
 
-        return builder.body([*types, *floating], run)
+        names = [self.__name__, *[""] * (len(types) + len(floating))]
+        return builder.body([itself, *types, *floating], run, names)
 
 
 def _structured(shape: Shape, values: Sequence[Value]) -> Any:

@@ -13,6 +13,7 @@ from .types import (
     Accumulator,
     ArrayType,
     FunctionType,
+    Itself,
     Named,
     Scalar,
     TupleType,
@@ -174,7 +175,8 @@ def binder_types(
         case "custom":
             if k == 0:
                 return tuple(args)
-            return (*args, *_floating(args if static[k - 1] == "jvp" else earlier[0]))
+            itself = Itself(tuple(args), tuple(earlier[0]))
+            return (itself, *args, *_floating(args if static[k - 1] == "jvp" else earlier[0]))
         case "function":
             return cast(FunctionType, static[0]).parameters
         case "fix":

@@ -112,6 +112,11 @@ class FunctionType:
 
 
 @dataclass(frozen=True)
+class Itself(FunctionType):
+    """The type of the function of a custom operation, which each of its rules has as first parameter."""
+
+
+@dataclass(frozen=True)
 class TypeVariable:
     """A parameter of a declaration; values have types without them."""
 
@@ -176,7 +181,7 @@ def map_type(type: Type, leaf: Callable[[Type], Type]) -> Type:
             return TupleType(tuple([map_type(item, leaf) for item in items]))
         case FunctionType(parameters, results):
             inner = [tuple([map_type(part, leaf) for part in parts]) for parts in (parameters, results)]
-            return FunctionType(*inner)
+            return type.__class__(*inner)
         case Named(declaration, arguments):
             return Named(declaration, tuple([map_type(argument, leaf) for argument in arguments]))
     return leaf(type)

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -188,15 +188,17 @@ class Dependence(Combining, Language[Atom, Step, Code]):
             if not chosen:
                 return body.run(env, shadows)
             fixed = [Shadow(shadow.value, (), shadow.varies) for shadow in shadows]
+            itself = Itself(lambda *arguments: body.run(env, arguments))
             moving = [shadow for shadow, arg in zip(shadows, args, strict=True) if is_float(arg.type)]
             values = body.run(env, fixed)
             floating = [k for k, value in enumerate(values) if value.value.dtype.kind == "f"]
             if "jvp" in chosen:
-                moved = [shadow.layers for shadow in chosen["jvp"].run(env, [*fixed, *moving])]
+                moved = [shadow.layers for shadow in chosen["jvp"].run(env, [itself, *fixed, *moving])]
             else:
                 ranks = [rank(arg.type) for arg in args if is_float(arg.type)]
                 shapes = [np.shape(values[k].value)[: body.ranks[k]] for k in floating]
-                moved = self._transposed(lambda given: chosen["vjp"].run(env, [*fixed, *given]), moving, ranks, shapes)
+                rule = chosen["vjp"]
+                moved = self._transposed(lambda given: rule.run(env, [itself, *fixed, *given]), moving, ranks, shapes)
             for k, layers in zip(floating, moved, strict=True):
                 layers = tuple([self.aligned(layer, body.ranks[k]) for layer in layers])
                 values[k] = Shadow(values[k].value, layers, True)
@@ -251,6 +253,17 @@ class Dependence(Combining, Language[Atom, Step, Code]):
 
         return Step(run, ORDERED)
 
+    def apply(self, function: Atom, args: Sequence[Atom]) -> Step:
+        """A rule may apply the function that it belongs to, which depends on its arguments as its body says."""
+
+        def run(env: Env[Any]) -> Sequence[Any]:
+            applied = function.run(env)
+            if not isinstance(applied, Itself):
+                self.refuse("the application of a function that is a value")
+            return applied.run(*[arg.run(env) for arg in args])
+
+        return Step(run, ORDERED)
+
     def par(self, branches: Sequence[Code]) -> Step:
         effects = PURE
         for branch in branches:
@@ -286,6 +299,12 @@ class Dependence(Combining, Language[Atom, Step, Code]):
         return Code(
             run, effects, tuple([rank(result.type) for result in results]), ufunc_of(binders, bindings, results)
         )
+
+
+class Itself(NamedTuple):
+    """The function of a custom, in its rules."""
+
+    run: Callable[..., Sequence[Any]]
 
 
 def _fixed(value: Any, type: Type) -> Atom:

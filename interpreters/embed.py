@@ -12,7 +12,7 @@ from typing import Any
 from ..core.builder import Builder
 from ..core.dims import Dim
 from ..core.environment import Env
-from ..core.graph import Body, Value
+from ..core.graph import NONE, Body, Value
 from ..core.language import Binding, Language
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Foreign
@@ -204,6 +204,16 @@ class Embed(Language[Atom, Operation, Block]):
         return run
 
 
+class Known(Value):
+    """A function that is no value of the program: its code is emitted where it is applied."""
+
+    __slots__ = ("emit",)
+
+    def __init__(self, type: FunctionType, emit: Callable[..., Sequence[Value]]) -> None:
+        super().__init__(0, type, NONE)
+        self.emit = emit
+
+
 def entered(
     builder: Builder,
     op: str,
@@ -212,6 +222,8 @@ def entered(
     blocks: Sequence[Callable[..., Sequence[Value]]],
 ) -> tuple[Value, ...]:
     """Emit a construct whose blocks are functions of their parameters."""
+    if op == "apply" and isinstance(args[0], Known):
+        return tuple(args[0].emit(*args[1:]))
     bodies: list[Body] = []
     for block in blocks:
         types = binder_types(op, static, [arg.type for arg in args], [body.types for body in bodies])

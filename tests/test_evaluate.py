@@ -17,7 +17,7 @@ from adze.core.environment import Env
 from adze.core.graph import Value
 from adze.core.placement import to_block
 from adze.core.terms import Foreign
-from adze.core.types import SCALARS, ArrayType, Scalar, Type, bool_, dims, f64, i64
+from adze.core.types import SCALARS, ArrayType, Itself, Scalar, Type, bool_, dims, f64, i64
 from adze.interpreters.evaluate import evaluate_block
 
 Vector = az.Array[az.f64, "n"]
@@ -507,7 +507,7 @@ def test_a_custom_construct_runs_its_body() -> None:
     def custom(b: Builder, x: Value) -> Sequence[Value]:
         def each(i: Value) -> Sequence[Value]:
             body = b.body([f64], lambda v: [b.primitive("multiply", v, v)])
-            rule = b.body([f64, f64], lambda v, t: [t])
+            rule = b.body([Itself((f64,), (f64,)), f64, f64], lambda itself, v, t: [t])
             return b.emit("custom", ("jvp",), [b.index(x, [i])], [body, rule])
 
         return b.generate(b.size(x, 0), each)

@@ -14,7 +14,19 @@ from adze.core.dims import Dim
 from adze.core.graph import Value
 from adze.core.placement import to_block
 from adze.core.terms import Block, Foreign
-from adze.core.types import ArrayType, Declaration, FunctionType, Named, Scalar, Type, TypeVariable, f32, f64, i64
+from adze.core.types import (
+    ArrayType,
+    Declaration,
+    FunctionType,
+    Itself,
+    Named,
+    Scalar,
+    Type,
+    TypeVariable,
+    f32,
+    f64,
+    i64,
+)
 from adze.interpreters.simplify import simplify
 
 
@@ -215,11 +227,12 @@ def test_meanings_given_by_the_user() -> None:
         solve = Foreign("solve", lambda x: x, lambda types: [types[0]])
         pair = Foreign("split", lambda x: (x, x), lambda types: [types[0], types[0]])
 
-        def rule(a: Value, d: Value) -> list[Value]:
+        def rule(itself: Value, a: Value, d: Value) -> list[Value]:
             return [b.primitive("multiply", d, b.primitive("exp", a))]
 
         b.emit("probe", ("state",), [s, x])
-        rules = [b.body([f64, f64], rule, ["a", "d"]), b.body([f64, f64], rule, ["a", "c"])]
+        types = [Itself((f64,), (f64,)), f64, f64]
+        rules = [b.body(types, rule, ["f", "a", "d"]), b.body(types, rule, ["f", "a", "c"])]
         body = b.body([f64], lambda a: [b.primitive("exp", a)], ["a"])
         return [
             *b.emit("foreign", (solve,), [x]),

@@ -473,7 +473,7 @@ def test_a_custom_keeps_its_rules() -> None:
         def body(p: Value) -> Sequence[Value]:
             return [b.primitive("multiply", b.primitive("exp", p), real(b, 1)), b.primitive("sin", p)]
 
-        def rule(p: Value, t: Value) -> Sequence[Value]:
+        def rule(itself: Value, p: Value, t: Value) -> Sequence[Value]:
             return [b.primitive("negative", b.primitive("negative", t)), b.primitive("multiply", t, y)]
 
         return entered(b, "custom", ("jvp",), [x], [body, rule])[:1]

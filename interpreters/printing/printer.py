@@ -257,8 +257,8 @@ class Printer(Expressions):
                 self.headed(f"{start}{kind} {self.state(body.binders, operation.args)}:", body)
             for rule, block in zip(rules_of(operation.static), rules, strict=True):
                 with self.scope():
-                    names = ", ".join([self.bind(binder) for binder in block.binders])
-                    self.headed(f"with {rule} ({names}):", block)
+                    _, *names = [self.bind(binder) for binder in block.binders]
+                    self.headed(f"with {rule} ({', '.join(names)}):", block)
 
     def function(self, operation: ResolvedOperation) -> None:
         """A function with lines of its own is defined, as Python does it; a recursive one knows its name."""
