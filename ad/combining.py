@@ -1,7 +1,8 @@
 """The return sweeps of what combines elements with an operator: reduce, scan and histogram.
 
 Each component of a result is looked at alone where the operator combines it with its like and nothing else. Sums,
-minima and maxima have rules of their own (``reductions.py``). For the rest:
+minima and maxima have rules of their own (``reductions.py``), and so have reductions and histograms whose operator
+gives back one of its operands. For the rest:
 
 =============================  =====================================================================================
 reduce, one number an element  the cotangents of a scan of which only the last result is used (``recurrences.py``)
@@ -30,7 +31,7 @@ from ..core.types import Scalar, i64, is_float
 from ..interpreters.simplifying.accumulators import plus
 from .operators import At, Cotangents, CotangentsAt, Element, Operator
 from .recurrences import Recurrence
-from .reductions import first_places, rule_of
+from .reductions import Choice, chosen_places, first_places, rule_of
 
 if TYPE_CHECKING:
     from .cells import Entry
@@ -51,6 +52,9 @@ class Reduction:
     values: Sequence[Value]
 
     def pull(self, cotangents: Cotangents) -> None:
+        if (choice := self._choice) is not None:
+            self._at_chosen(choice, cotangents)
+            return
         added, extreme, general = self._by_rule(cotangents)
         for k, (cotangent, rule) in extreme.items():
             self._at_first(k, cotangent, rule)
@@ -77,6 +81,10 @@ class Reduction:
     def _body(self) -> Body | None:
         source = self.values[0].source
         return None if source is None or len(source.bodies) != 2 else source.bodies[1]
+
+    @property
+    def _choice(self) -> Choice | None:
+        return None if self._body is None else Choice.of(self._body)
 
     def _by_rule(
         self, cotangents: Cotangents
@@ -148,10 +156,18 @@ class Reduction:
         first = first_places(
             b, rule, self.length, lambda i: self._items(i)[component], self.neutrals[component].type, b.reduce
         )
-        found = b.primitive("less", first, self.length)
-        self.reverse.sweep.enclose(
-            lambda: b.cond(found, lambda: self.sweep(first, self._only(component, cotangent)), lambda: [])
-        )
+        self._if_found(first, self._only(component, cotangent))
+
+    def _at_chosen(self, choice: Choice, cotangents: Cotangents) -> None:
+        """Only the element that the operator has given back."""
+        b = self.reverse.builder
+        self._if_found(chosen_places(b, choice, self.length, self._items, self.neutrals, b.reduce), cotangents)
+
+    def _if_found(self, place: Value, cotangents: Cotangents) -> Sequence[Value]:
+        """The return sweep of the element at a place, if there is one."""
+        b = self.reverse.builder
+        found = b.primitive("less", place, self.length)
+        return self.reverse.sweep.enclose(lambda: b.cond(found, lambda: self.sweep(place, cotangents), lambda: []))
 
     def _only(self, component: int, cotangent: Value) -> list[Value | None]:
         return [cotangent if k == component else None for k in range(len(self.values))]
@@ -191,6 +207,9 @@ class Histogram(Reduction):
     bins: Value
 
     def pull(self, cotangents: Cotangents) -> None:
+        if (choice := self._choice) is not None:
+            self._at_chosen(choice, cotangents)
+            return
         added, extreme, general = self._by_rule(cotangents)
         for k, (cotangent, rule) in extreme.items():
             self._at_first(k, cotangent, rule)
@@ -225,22 +244,26 @@ class Histogram(Reduction):
     def _at_first(self, component: int, cotangent: Value, rule: str) -> None:
         """Only the first element of each bin that attains its extremum."""
         b = self.reverse.builder
-        firsts = first_places(
-            b,
-            rule,
-            self.length,
-            lambda i: self._items(i)[component],
-            self.neutrals[component].type,
-            lambda length, neutrals, at, op: b.histogram(
-                self.bins, length, neutrals, lambda i: [self._bin(i), *at(i)], op
-            ),
-        )
+        item, type = (lambda i: self._items(i)[component]), self.neutrals[component].type
+        firsts = first_places(b, rule, self.length, item, type, self._by_bin)
+        self._in_each_bin(firsts, self._only(component, cotangent))
 
-        def sweep(place: Value) -> Sequence[Value]:
-            first = b.index(firsts, [place])
-            found = b.primitive("less", first, self.length)
-            own = self._only(component, b.index(cotangent, [place]))
-            return self.reverse.sweep.enclose(lambda: b.cond(found, lambda: self.sweep(first, own), lambda: []))
+    def _at_chosen(self, choice: Choice, cotangents: Cotangents) -> None:
+        """Only the element of each bin that the operator has given back."""
+        b = self.reverse.builder
+        places = chosen_places(b, choice, self.length, self._items, self.neutrals, self._by_bin)
+        self._in_each_bin(places, cotangents)
+
+    def _by_bin(self, length: Value, neutrals: Sequence[Value], at: At, op: Callable[..., Element]) -> Sequence[Value]:
+        b = self.reverse.builder
+        return b.histogram(self.bins, length, neutrals, lambda i: [self._bin(i), *at(i)], op)
+
+    def _in_each_bin(self, places: Value, cotangents: Cotangents) -> None:
+        """The return sweep of one element of each bin."""
+        b = self.reverse.builder
+
+        def sweep(bin: Value) -> Sequence[Value]:
+            return self._if_found(b.index(places, [bin]), self._at(cotangents, bin))
 
         self.reverse.sweep.enclose(lambda: b.generate(self.bins, sweep))
 

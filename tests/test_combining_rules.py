@@ -156,3 +156,57 @@ def test_components_that_reach_each_other_and_those_that_do_not() -> None:
         step = h * np.eye(4)[k]
         difference = (az.evaluate(f)(x + step) - az.evaluate(f)(x - step)) / (2 * h)
         np.testing.assert_allclose(result[:, k], difference, rtol=1e-7, atol=1e-7)
+
+
+def of_two(p: Any, q: Any) -> Any:
+    """A choice: the larger, and the second of two that are equal."""
+    return az.where(p > q, p, q)
+
+
+@pytest.mark.parametrize("x", [[], [2.0], [1.0, 3.0, 3.0, 2.0], [-INF, -INF], [-INF, 4.0, INF, INF]], ids=str)
+def test_choices_move_with_the_element_that_they_give_back(x: list[float]) -> None:
+    """The operator says which of two that are equal; the neutral element is never meant, be it as large."""
+
+    @az.program
+    def f(x: Vector) -> az.f64:
+        return az.reduce(of_two, -INF, x)
+
+    last = [0.0] * len(x)
+    if x:
+        last[max(k for k in range(len(x)) if x[k] == max(x))] = 1.0
+    np.testing.assert_array_equal(az.evaluate(az.grad(f))(np.array(x)), last)
+    assert "scan" not in az.pretty(az.grad(f)) and "cumprod" not in az.pretty(az.grad(f))
+
+
+def test_choices_by_bin() -> None:
+    """Bin 0 has a tie, bin 1 an element like the neutral one, bin 2 is empty; two elements are in no bin."""
+
+    @az.program
+    def f(x: Vector, bins: Places) -> az.Array[az.f64, "4"]:
+        return az.histogram(of_two, -INF, 4, bins, x)
+
+    bins = np.array([0, 5, 0, 1, 0, -1, 3])
+    x = np.array([1.0, 9.0, 4.0, -INF, 4.0, 9.0, 2.0])
+    _, given = az.evaluate(az.vjp(f, argnums=0))(x, bins, np.array([1.0, 2.0, 3.0, 4.0]))
+    np.testing.assert_array_equal(given, [0, 0, 0, 2, 1, 0, 4])
+    assert "argsort" not in az.pretty(az.grad(lambda x, bins: az.sum(f(x, bins))).instance_for((x, bins)))
+
+
+def test_an_extremum_with_what_belongs_to_it() -> None:
+    """Several components, the operands of the choice either way round, and a free variable in its test."""
+
+    @az.program
+    def f(x: Vector, y: Vector, bias: az.f64) -> Any:
+        def op(p: Any, q: Any) -> Any:
+            smaller = p[0] + bias > q[0] + bias
+            return az.where(smaller, q[0], p[0]), az.where(smaller, q[1], p[1]), az.where(smaller, q[2], p[2])
+
+        return az.reduce(op, (INF, 0.0, 0), (az.sin(x), x * y, az.iota(x.shape[0])))
+
+    x, y = np.array([1.0, -2.0, -1.0, 4.0]), np.array([3.0, 5.0, 7.0, 2.0])
+    _, by_x, by_y, by_bias = az.evaluate(az.vjp(f))(x, y, 0.25, (2.0, 3.0, None))
+    np.testing.assert_allclose(by_x, [0, 2 * np.cos(-2.0) + 3 * 5, 0, 0])
+    np.testing.assert_allclose(by_y, [0, 3 * -2.0, 0, 0])
+    assert by_bias == 0
+    second = az.evaluate(az.hvp(lambda x: f(x, y, 0.25)[1] ** 2))(x, np.ones(4))
+    np.testing.assert_allclose(second, [0, 2 * 25, 0, 0])
