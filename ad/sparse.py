@@ -11,7 +11,11 @@ program computes the derivatives along all colours: a loop over the directions, 
     . . 1 1 1        3 directions, whatever the size
     . . . 1 1
 
-(Curtis, Powell and Reid 1974; Gebremedhin, Manne and Pothen, *What color is your Jacobian?*, 2005.)
+A Hessian is symmetric: it is enough that one of the two entries that mirror each other can be read, and so an
+arrowhead needs two directions, however many rows it has.
+
+(Curtis, Powell and Reid 1974; Coleman and Moré 1984; Gebremedhin, Manne and Pothen, *What color is your Jacobian?*,
+2005.)
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ from ..core.types import dims, element, is_float
 from ..interpreters.dependence import dependence
 from ..interpreters.evaluate import evaluate_block
 from ..interpreters.simplify import simplify
-from .colouring import coloured
+from .colouring import coloured, readable, star_coloured
 from .differentiating import Argnums, Differentiated, Pullback, chosen, fresh, program_of
 from .directions import Directions
 from .forward import Dual
@@ -97,8 +101,9 @@ def sparse_hessian(
     """The second derivatives of a scalar program as a symmetric ``scipy.sparse.csr_array``.
 
     Rows and columns are the floating numbers of the chosen parameters. It is the sparse Jacobian of the gradient, by
-    forward mode over reverse mode; a pattern that is given is made symmetric. The arguments and errors are those of
-    :func:`sparse_jacobian`, and those of ``az.grad``.
+    forward mode over reverse mode, and takes fewer directions than that: of two entries that mirror each other one is
+    computed where the other cannot be told apart. A pattern that is given is made symmetric. The arguments and errors
+    are those of :func:`sparse_jacobian`, and those of ``az.grad``.
 
     >>> import adze as az, numpy as np
     >>> @az.program
@@ -186,8 +191,7 @@ class SparseJacobian:
         table = jacobian if plan.mode == "forward" else jacobian.T.tocsr()
         colours = np.random.default_rng(len(jacobian.data)).integers(0, 16, table.shape[1])
         seeds = csr_array((np.ones(len(colours)), colours, np.arange(len(colours) + 1)), shape=(len(colours), 16))
-        parts = np.split(colours, np.cumsum([part.size for part in plan.colours])[:-1])
-        shaped = [part.reshape(like.shape) for part, like in zip(parts, plan.colours, strict=True)]
+        shaped = _shaped(colours, [part.shape for part in plan.colours])
         wanted = self._derivatives(call, plan.mode, shaped, 16).T
         scale = abs(table) @ seeds.toarray() + abs(wanted)
         differs = ~(abs(table @ seeds.toarray() - wanted) <= np.sqrt(np.finfo(jacobian.dtype).eps) * scale).all(axis=1)
@@ -215,7 +219,8 @@ class SparseJacobian:
         if self._symmetric:
             pattern = csr_array(pattern + pattern.T)
         pattern.sort_indices()
-        plan = _planned(pattern, self._mode, [np.shape(call.leaves[k]) for k in call.chosen], shapes)
+        parameters = [np.shape(call.leaves[k]) for k in call.chosen]
+        plan = _symmetric(pattern, parameters) if self._symmetric else _planned(pattern, self._mode, parameters, shapes)
         if lasting:
             self._kept = [(call, plan), *self._kept[: KEPT - 1]]
         return plan
@@ -268,11 +273,24 @@ def _planned(
     count, mode, colours = best
     moving, read = (entries.col, entries.row) if mode == "forward" else (entries.row, entries.col)
     width = pattern.shape[0 if mode == "forward" else 1]
-    places = colours[moving] * width + read
     shapes = parameters if mode == "forward" else results
+    return _Plan(pattern, mode, count, _shaped(colours, shapes), colours[moving] * width + read)
+
+
+def _symmetric(pattern: csr_array, parameters: Sequence[tuple[int, ...]]) -> _Plan:
+    """Colour the columns of a symmetric pattern; of an entry and its mirror, read one that is there by itself."""
+    entries = pattern.tocoo()
+    colours = min(coloured(pattern), star_coloured(pattern), key=lambda colours: colours.max(initial=-1))
+    count = int(colours.max(initial=-1)) + 1 if pattern.nnz else 0
+    alone = readable(pattern, colours)
+    moving, read = np.where(alone, (entries.col, entries.row), (entries.row, entries.col))
+    return _Plan(pattern, "forward", count, _shaped(colours, parameters), colours[moving] * pattern.shape[0] + read)
+
+
+def _shaped(colours: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+    """The colours of all numbers, as arrays of these shapes."""
     parts = np.split(colours, np.cumsum([math.prod(shape) for shape in shapes])[:-1])
-    shaped = [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
-    return _Plan(pattern, mode, count, shaped, places)
+    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def _most(numbers: Array, count: int) -> int:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array, random_array
 
 import adze as az
-from adze.ad.colouring import coloured
+from adze.ad.colouring import coloured, readable, star_coloured
 
 Vector = az.Array[az.f64, "n"]
 
@@ -104,6 +104,35 @@ def test_columns_of_a_colour_share_no_row(rows: int, columns: int, density: floa
         assert pattern.toarray()[:, colours == colour].sum(axis=1).max(initial=0) <= 1
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 12), st.floats(0, 1), st.integers(0, 99))
+def test_of_two_entries_that_mirror_each_other_one_is_readable(size: int, density: float, seed: int) -> None:
+    lower = random_array((size, size), density=density, rng=np.random.default_rng(seed)).toarray() != 0
+    pattern = lower | lower.T
+    colours = star_coloured(csr_array(pattern))
+    alone = np.array([[np.sum(row & (colours == colour)) == 1 for colour in colours] for row in pattern], bool)
+    alone = alone.reshape(pattern.shape)
+    np.testing.assert_array_equal((alone | alone.T) & pattern, pattern)
+    np.testing.assert_array_equal(readable(csr_array(pattern), colours), alone[np.nonzero(pattern)])
+
+
+def test_numbers_of_directions_of_symmetric_patterns() -> None:
+    n = 40
+    arrow = np.eye(n, dtype=bool)
+    arrow[7] = arrow[:, 7] = True
+    band = abs(np.subtract.outer(np.arange(n), np.arange(n))) <= 2
+    tree = np.eye(n, dtype=bool)
+    for child in range(1, n):
+        tree[child, (child - 1) // 2] = tree[(child - 1) // 2, child] = True
+    chain = abs(np.subtract.outer(np.arange(n), np.arange(n))) <= 1
+    grid = np.kron(chain[:6, :6], np.eye(6)) + np.kron(np.eye(6), chain[:6, :6]) > 0
+    counts = [star_coloured(csr_array(pattern)).max() + 1 for pattern in (arrow, chain, band, tree, grid)]
+    assert counts[:4] == [2, 3, 5, 3] and counts[4] <= 5
+    assert [coloured(csr_array(pattern)).max() + 1 for pattern in (arrow, chain, band)] == [n, 3, 5]
+    assert star_coloured(csr_array(np.ones((70, 70), bool))).tolist() == list(range(70))
+    assert star_coloured(csr_array((3, 3), dtype=bool)).tolist() == [0, 0, 0]
+
+
 def test_many_colours() -> None:
     assert sorted(coloured(csr_array(np.ones((3, 150), bool)))) == list(range(150))
 
@@ -171,6 +200,39 @@ def test_hessian_of_a_chain() -> None:
     found = hessian(x)
     assert hessian.colors == 3 and found.nnz == 3 * 8 - 2
     np.testing.assert_allclose(found.toarray(), az.hessian(rosenbrock)(x), rtol=1e-12, atol=1e-12)
+
+
+@az.program
+def hub(x: Vector, c: az.f64) -> az.f64:
+    """Everyone with one, and the chosen parameter with all: its Hessian is an arrow with two shafts."""
+    return az.sum(az.sin(x) * x[0]) + c**2 * az.sum(x**3)
+
+
+@pytest.mark.parametrize("run", [az.evaluate, pytest.param(None, marks=pytest.mark.slow)])
+def test_hessian_with_a_hub(run: object) -> None:
+    """Few directions, whatever the size, counted by what the program of derivatives is given."""
+    counted = []
+
+    def counting(program: az.Program) -> object:
+        inner = az.evaluate(program) if run else az.compile(program)
+
+        def call(*arguments: object) -> object:
+            counted.append(len(arguments[-1]))  # type: ignore[arg-type]
+            return inner(*arguments)
+
+        return call
+
+    hessian = az.sparse_hessian(hub, argnums=(0, 1), run=counting)  # type: ignore[arg-type]
+    for n in (1, 2, 9):
+        x = np.linspace(-1, 2, n)
+        (xx, xc), (cx, cc) = az.evaluate(az.hessian(hub, (0, 1)))(x, 3.0)
+        wanted = np.block([[xx, xc[:, None]], [cx[None, :], np.reshape(cc, (1, 1))]])
+        found = hessian(x, 3.0)
+        np.testing.assert_allclose(found.toarray(), wanted, rtol=1e-12, atol=1e-12)
+        assert hessian.colors == counted[-1] == min(n, 2) + 1
+        hessian.verify(x, 3.0)
+    with pytest.raises(ValueError, match="misses entries"):
+        az.sparse_hessian(hub, pattern=np.eye(9), run=az.evaluate).verify(x, 3.0)
 
 
 def test_errors() -> None:
