@@ -32,6 +32,7 @@ from .costing.costs import FREE, Cost, Runs, cost_of, returned
 from .costing.counting import Counting
 from .evaluate import call
 from .in_place import InPlace
+from .reads_first import reads_first
 from .simplify import simplify
 
 
@@ -438,7 +439,7 @@ class ProgramCost:
         if not self.simplified:
             return written
         if written not in self._simplified:
-            self._simplified[written] = simplify(written)
+            self._simplified[written] = reads_first(simplify(written))  # as before code is generated
         return self._simplified[written]
 
     def __str__(self) -> str:
