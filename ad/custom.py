@@ -10,7 +10,7 @@ stored as a whole by the forward sweep; the return sweep runs its body anew, in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -167,6 +167,13 @@ class Pushed:
         likes = [result for result in results if is_float(result.type)]
         run = partial(self.forward.primals, rule, self.env, itself, *values)
         return transposed(self.forward.reverse(), "vjp", likes, run, tangents)
+
+
+def beside(name: str, what: str, taken: Collection[str]) -> str:
+    """The name under which a tangent or cotangent of a probe is shown: another one than those of the program."""
+    plain = f"{name} {what}"
+    numbered = (f"{plain} {k}" for k in range(2, len(taken) + 3))
+    return next(candidate for candidate in (plain, *numbered) if candidate not in taken)
 
 
 def types_of(values: Sequence[Value]) -> tuple[Type, ...]:

@@ -30,7 +30,7 @@ from .activity import Activity, found
 from .activity import Block as ActivityBlock
 from .activity import Operation as ActivityOperation
 from .cells import Sweep
-from .custom import Pushed
+from .custom import Pushed, beside
 from .fragment import Fragment, refused
 from .reductions import EXTREMES, first_places, rule_of
 from .reverse import Reverse
@@ -72,6 +72,7 @@ class Forward(Fragment[Atom, Operation, Block]):
 
     def __init__(self, builder: Builder) -> None:
         self.builder, self.checks = builder, True
+        self.probes: set[str] = set()  # the names in the program
         self.activity = Activity(lambda dual: dual.tangent is not None)
 
     def tangent(self, dual: Dual) -> Value:
@@ -394,6 +395,7 @@ class Forward(Fragment[Atom, Operation, Block]):
 
     def probe(self, name: str, values: Sequence[Atom]) -> Operation:
         """Tangents are shown beside primals, under a name of their own."""
+        self.probes.add(name)
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             b, duals = self.builder, [v(env) for v in values]
@@ -401,7 +403,7 @@ class Forward(Fragment[Atom, Operation, Block]):
                 return duals
             primals = b.emit("probe", (name,), [dual.primal for dual in duals])
             moving = [dual.tangent for dual in duals if dual.tangent is not None]
-            tangents = b.emit("probe", (f"{name} tangent",), moving) if moving else ()
+            tangents = b.emit("probe", (beside(name, "tangent", self.probes),), moving) if moving else ()
             return self.duals([*primals, *tangents], active)
 
         return Operation(run, self.activity.probe(name, values))

@@ -47,7 +47,8 @@ class Operator:
 
     def pull_left(self, left: Element, right: Element, cotangents: Cotangents) -> list[Value | None]:
         """The cotangent of the left operand, and of nothing else."""
-        return self._pull(self.fixed, left, right, cotangents, True)
+        with self.reverse.unseen():
+            return self._pull(self.fixed, left, right, cotangents, True)
 
     def _pull(
         self, env: Env[Entry], left: Element, right: Element, cotangents: Cotangents, wanted_left: bool

@@ -28,7 +28,7 @@ from ..interpreters.embed import entered, name_arguments
 from .activity import Activity, found
 from .cells import Cell, Entry, Sweep
 from .combining import Histogram, Reduction, Scan
-from .custom import Pulled
+from .custom import Pulled, beside
 from .fragment import Fragment, refused
 from .meanings import Atom, Block, Cotangents, Operation, Primal, Pull
 from .scattering import Scatter
@@ -47,6 +47,8 @@ class Reverse(Fragment[Atom, Operation, Block]):
         self.embed = Primal(sweep.builder)
         self.activity = Activity(lambda entry: entry.active)
         self.transposing = False  # a rule, of which all that moves is linear
+        self.probes: set[str] = set()  # the names in the program
+        self.showing = True  # cotangents of probes
 
     @property
     def checks(self) -> bool:
@@ -64,6 +66,15 @@ class Reverse(Fragment[Atom, Operation, Block]):
             yield
         finally:
             self.checks = before
+
+    @contextmanager
+    def unseen(self) -> Iterator[None]:
+        """What is pulled meanwhile is a step of a rule, no cotangent of the program's."""
+        before, self.showing = self.showing, False
+        try:
+            yield
+        finally:
+            self.showing = before
 
     @contextmanager
     def transposed(self) -> Iterator[None]:
@@ -291,6 +302,7 @@ class Reverse(Fragment[Atom, Operation, Block]):
 
     def probe(self, name: str, values: Sequence[Atom]) -> Operation:
         """The return sweep shows the cotangents, under a name of their own."""
+        self.probes.add(name)
         primal = self.embed.probe(name, [v.primal for v in values])
         b = self.builder
 
@@ -299,7 +311,9 @@ class Reverse(Fragment[Atom, Operation, Block]):
 
             def pull(cotangents: Cotangents) -> None:
                 moving = [(c, g) for c, g in zip(cells, cotangents, strict=True) if c is not None and g is not None]
-                shown = b.emit("probe", (f"{name} cotangent",), [cotangent for _, cotangent in moving])
+                shown: Sequence[Value] = [cotangent for _, cotangent in moving]
+                if self.showing:
+                    shown = b.emit("probe", (beside(name, "cotangent", self.probes),), shown)
                 for (cell, _), cotangent in zip(moving, shown, strict=True):
                     cell.add(cotangent)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 from . import trees
@@ -18,7 +19,7 @@ from .expr import Expr, as_expr
 from .functions import as_typed, shown, wrapped
 from .graph import Body, Value
 from .source import at_line, user_line
-from .terms import Foreign
+from .terms import Foreign, Origin
 from .trees import Shape, Structure
 from .types import Itself, Type, is_data, is_float
 
@@ -44,7 +45,9 @@ _DEEPEST = 8  # rules inside of each other of one function, which calls itself a
 class Custom:
     """A function with rules for its derivatives. Made by :func:`custom_jvp` and :func:`custom_vjp`."""
 
-    def __init__(self, function: Callable[..., Any], verb: str) -> None:
+    def __init__(self, function: Any, verb: str) -> None:
+        if not callable(function) or isinstance(function, Expr):
+            raise TypeError(at_line(f"{verb} takes a function of expressions, not {shown(function)}"))
         self.function, self.verb = function, verb
         self.rules: dict[str, Callable[..., Any]] = {}
         self.__name__ = getattr(function, "__name__", "function")
@@ -59,8 +62,7 @@ class Custom:
         Both arguments are tuples with one entry an argument of the function. The tangent has the structure of the
         function's result. There is None in the place of the tangent of an integer, in both.
         """
-        self.rules["jvp"] = rule
-        return rule
+        return self._defined("jvp", rule, "tangents")
 
     def defvjp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         """Set the rule of reverse mode, ``rule(primals, cotangent) -> cotangents``: a decorator.
@@ -68,16 +70,42 @@ class Custom:
         The cotangent has the structure of the function's result; the rule gives a tuple with one cotangent an argument
         of the function. There is None in the place of the cotangent of an integer, in both.
         """
-        self.rules["vjp"] = rule
+        return self._defined("vjp", rule, "cotangent")
+
+    def _defined(self, name: str, rule: Callable[..., Any], moving: str) -> Callable[..., Any]:
+        wanted = f"def{name} of {self.__name__} takes a function of two arguments, (primals, {moving})"
+        if not callable(rule):
+            raise TypeError(at_line(f"{wanted}, not {shown(rule)}"))
+        try:
+            signature(rule).bind(None, None)
+        except TypeError:
+            raise TypeError(at_line(f"{wanted}, not of {signature(rule)}")) from None
+        self.rules[name] = rule
         return rule
 
-    def __call__(self, *args: Any) -> Structure:
-        """Apply the function, inside a program. Raises TypeError when it has no rule."""
+    def _positional(self, args: Sequence[Any], keywords: dict[str, Any]) -> Sequence[Any]:
+        """Arguments in the order of the function's parameters."""
+        try:
+            given = signature(self.function).bind(*args, **keywords)
+        except TypeError as error:
+            raise TypeError(at_line(f"{self.verb}: {self.__name__}{signature(self.function)}: {error}")) from None
+        if given.kwargs:
+            given.apply_defaults()
+        if given.kwargs:
+            message = f"{self.verb}: {', '.join(given.kwargs)} of {self.__name__} cannot be keyword-only"
+            raise TypeError(at_line(message))
+        return given.args
+
+    def __call__(self, *args: Any, **keywords: Any) -> Structure:
+        """Apply the function, inside a program. Raises TypeError when it has no rule, or other parameters.
+
+        A rule has all arguments by position.
+        """
         if not self.rules:
             raise TypeError(at_line(f"{self.verb}: {self.__name__} has no rule yet: give it with def{self.verb[-3:]}"))
         builder = current()
         origin = user_line(self.__name__)
-        leaves, inputs = trees.flatten(args)
+        leaves, inputs = trees.flatten(self._positional(args, keywords))
         values = [as_expr(leaf).value for leaf in leaves]
         types = [value.type for value in values]
         around = [rule for rule in _open.get() if rule.owner is self and rule.builder is builder]
@@ -122,7 +150,7 @@ class Custom:
         """The body of a rule: of the function, the arguments and what moves, giving what is moved."""
         builder, types = current(), list(itself.parameters)
         floating = [type for type in moving_types if is_float(type)]
-        what = f"{name} rule of {self.__name__}"
+        what = f"{name} rule of {self.__name__}{_place(self.rules[name])}"
 
         def run(*binders: Value) -> list[Value]:
             function, *rest = binders
@@ -150,6 +178,12 @@ class Custom:
 
         names = [self.__name__, *[""] * (len(types) + len(floating))]
         return builder.body([itself, *types, *floating], run, names)
+
+
+def _place(function: Callable[..., Any]) -> str:
+    """Where a function of Python was written, for a message."""
+    code = getattr(function, "__code__", None)
+    return "" if code is None else f", written at {Origin(code.co_filename, code.co_firstlineno)}"
 
 
 def _structured(shape: Shape, values: Sequence[Value]) -> Any:
