@@ -1,6 +1,6 @@
 # make demo   run the example                  make test      lint, types and the fast tests
-# make bench  measure against other tools      make test-all  the longer sweep
-# make mutants  wrong derivatives that the tests must notice
+# make bench  measure against other tools      make test-all  the longer sweep, and the mutants
+# make mutants  wrong derivatives, each of which a test must notice (part of test-all)
 #
 # Each sets up what it needs in .venv, once. PYTHON names another interpreter (3.11 or newer), PYTEST_FLAGS
 # go to pytest.
@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint types unit test-all mutants bench format clean
+.PHONY: help demo test lint types unit test-all slow mutants bench format clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -32,10 +32,14 @@ types: $(VENV)/.installed-dev
 unit: $(VENV)/.installed-dev
 	$(BIN)/pytest $(PYTEST_FLAGS) -m "not slow"
 
+# The mutants after the slow tests, not beside them: each takes all processors.
+test-all: slow
+	$(MAKE) mutants
+
 # pytest exits with 5 when it selects no test.
-test-all: $(VENV)/.installed-dev
+slow: $(VENV)/.installed-dev
 	@$(BIN)/pytest $(PYTEST_FLAGS) -m slow --hypothesis-profile=sweep || { status=$$?; \
-	  test $$status -eq 5 && echo "test-all: no test is marked slow, so nothing was run" || exit $$status; }
+	  test $$status -eq 5 && echo "slow: no test is marked slow, so nothing was run" || exit $$status; }
 
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python tests/mutants

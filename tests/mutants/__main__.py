@@ -1,15 +1,18 @@
 """``make mutants``: the tests must notice every wrong rule.
 
-Each mutant (``mutations.py`` says what they are) is one wrong version of a derivative: of one scalar partial, or of
-one place in a module of ``ad/``. The tests that derivatives have run against it until one fails, and then it is
+Each mutant is one wrong version of a derivative: of one scalar partial, whose sign is turned, or of one place in a
+module of rules (``mutations.py`` says how). The tests of derivatives run against it until one fails, and then it is
 killed. A mutant that survives them all is printed, and the run fails: a test is missing. Mutants that mean the same as
-the original are listed in ``equivalent.py``, each with its reason.
+the original are listed in ``equivalent.py``, each with its reason; an entry there that fits no mutant fails the run.
 
-How it is fast: pytest collects the tests once. One process of its own runs all of them and notes which lines of
-``ad/`` and which partials each of them uses; these are the tests that a mutant there has to face. Each mutant is a fork
-of the process that has collected; it reads ``adze.ad`` again, with the changed source in place of the file (the
-checkout is never touched), and runs the tests that have killed most so far first. Programs are evaluated and
-not compiled: what is tested here is the rules.
+How it is fast: pytest collects the tests once. Some forks of that process run all of them and note which places
+of the rules and which partials each of them reaches; a test that fails there fails the run. Each mutant is a fork, too,
+in which the functions have other code (``living.py``); it runs the tests that reach its place, those that have killed
+most so far first. Programs are evaluated and not compiled: what is tested here is the rules. So tests of compiled
+programs (with "compile" in their names), slow tests and tests that count operations are not run.
+
+A mutant may do anything: its memory is limited, and a test that takes ``PATIENCE`` seconds of processor time has
+noticed it.
 
     python tests/mutants                 all mutants
     python tests/mutants combining 127   those whose description holds all these words
@@ -17,37 +20,46 @@ not compiled: what is tested here is the rules.
 
 from __future__ import annotations
 
+import gc
 import importlib
-import importlib.machinery
 import multiprocessing
 import os
+import resource
+import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
 from equivalent import EQUIVALENT
-from mutations import Mutation, mutated, mutations
+from living import Living
+from mutations import Mutation, mutated, mutations, noting, source
 
 import adze as az
-from adze.core.primitive import PRIMITIVES, Primitive
-from adze.core.program import RUNNERS
+from adze.ad.activity import moving_operands
+from adze.core.primitive import PRIMITIVES
+from adze.core.program import RUNNERS, Instance
+from adze.core.trees import unflatten
+from adze.interpreters.evaluate import convert, evaluate_block, print_probe
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 60.0  # seconds; a mutant that takes longer is one that the tests notice
-TESTS = (
-    "derivative", "forward", "reverse", "primitives", "accelerate", "jacobian", "hessian", "sparse", "custom",
-    "checkpoint", "inspect", "stepping",
-)  # fmt: skip
-COSTS = "costs"  # these files count operations: they are slow, and say nothing of values
+NO_RULES = ("__init__", "activity", "colouring", "differentiating", "directions", "jacobians", "linearity", "sparse",
+            "verbs")  # fmt: skip
+TESTS = ("checkpoint", "combining", "custom", "derivative", "forward", "in_place", "jacobian", "reverse", "rule")
+HOLD_SOME = ("primitives",)  # files of which only the tests with such names are run
+LEFT_OUT = ("compile", "cost", "printed", "work")
+PATIENCE = 60  # seconds of processor time for one test
+MEMORY = 4 << 30  # bytes of address space
 PROCESSORS = os.cpu_count() or 1
-MAIN = multiprocessing.get_context("fork")
+PROCESSES = multiprocessing.get_context("fork")
+NOTE = "_note_spot"
 
 
 # Mutants
@@ -61,14 +73,14 @@ class Partial:
     operand: int
 
     @property
-    def spot(self) -> object:
-        return self
+    def key(self) -> object:
+        return self.primitive, self.operand
 
     @property
-    def reason(self) -> str | None:
-        return EQUIVALENT.get((self.primitive, self.operand))
+    def spot(self) -> object:
+        return self.primitive
 
-    def install(self) -> None:
+    def install(self, living: Living) -> bool:
         row = PRIMITIVES[self.primitive]
         rule = row.derivative
         assert rule is not None
@@ -80,6 +92,7 @@ class Partial:
             return tuple(shares)
 
         object.__setattr__(row, "derivative", wrong)
+        return True
 
     def __str__(self) -> str:
         return f"the partial of {self.primitive} by operand {self.operand}, negated"
@@ -87,33 +100,20 @@ class Partial:
 
 @dataclass(frozen=True)
 class Source:
-    """A changed module of ``ad/``."""
+    """A changed module of rules."""
 
     mutation: Mutation
 
     @property
-    def reason(self) -> str | None:
-        m = self.mutation
-        return EQUIVALENT.get((m.file, m.function, m.kind, m.code))
+    def key(self) -> object:
+        return self.mutation.key
 
-    def install(self) -> None:
-        """Read ``adze.ad`` again, with the changed source."""
-        path, text = f"{ROOT}/adze/{self.mutation.file}", mutated(ROOT, self.mutation)
-        loader: Any = importlib.machinery.SourceFileLoader
-        read, stats = loader.get_data, loader.path_stats
+    @property
+    def spot(self) -> object:
+        return self.mutation.file, self.mutation.spot
 
-        def get_data(self: Any, given: str) -> bytes:
-            return text.encode() if os.path.realpath(given) == os.path.realpath(path) else read(self, given)
-
-        def path_stats(self: Any, given: str) -> Any:
-            found = stats(self, given)  # of another size than the file, so that no bytecode is used
-            return {**found, "size": -1} if os.path.realpath(given) == os.path.realpath(path) else found
-
-        loader.get_data, loader.path_stats = get_data, path_stats
-        sys.dont_write_bytecode = True
-        for name in [name for name in sys.modules if name.split(".")[:2] == ["adze", "ad"]]:
-            del sys.modules[name]
-        importlib.reload(az)
+    def install(self, living: Living) -> bool:
+        return bool(living.change(self.mutation.file, mutated(ROOT, self.mutation)))
 
     def __str__(self) -> str:
         return str(self.mutation)
@@ -125,81 +125,84 @@ Mutant = Partial | Source
 def all_mutants() -> list[Mutant]:
     found: list[Mutant] = []
     for row in PRIMITIVES.values():
-        found += [Partial(row.name, k) for k, moves in enumerate(moving(row)) if moves]
-    for path in sorted((ROOT / "ad").glob("*.py")):
-        found += [Source(mutation) for mutation in mutations(ROOT, f"ad/{path.name}")]
+        found += [Partial(row.name, k) for k, moves in enumerate(moving_operands(row)) if moves]
+    for file in files():
+        found += [Source(mutation) for mutation in mutations(ROOT, file)]
     return found
 
 
-def moving(row: Primitive) -> Sequence[bool]:
-    from adze.ad.activity import moving_operands
+def files() -> list[str]:
+    """The modules of rules."""
+    return [f"ad/{path.name}" for path in sorted((ROOT / "ad").glob("*.py")) if path.stem not in NO_RULES]
 
-    return moving_operands(row)
+
+# Tests
 
 
-# What the tests use
+def module(file: str) -> ModuleType:
+    return importlib.import_module(f"adze.{file.removesuffix('.py').replace('/', '.')}")
+
+
+def is_wanted(name: str) -> bool:
+    return any(word in name for word in TESTS) and not any(word in name for word in LEFT_OUT)
 
 
 @dataclass
 class Use:
-    """What a test did: whether it passed, how long it took, and the lines and partials that it used."""
+    """What a test did: whether it passed, how long it took, and the spots that it reached."""
 
     passed: bool
     seconds: float
-    lines: set[tuple[str, int]] = field(default_factory=set)
-    partials: set[str] = field(default_factory=set)
+    spots: set[object]
 
 
 def passes(item: pytest.Item) -> bool:
+    """Run a test; a process of its own ends when it runs for too long."""
+    signal.setitimer(signal.ITIMER_PROF, PATIENCE)
     reports = runtestprotocol(item, log=False, nextitem=None)
+    signal.setitimer(signal.ITIMER_PROF, 0)
     return all(report.passed for report in reports)
 
 
-def watched(items: Sequence[pytest.Item]) -> Iterator[Use]:
-    """Run the tests as they are, and see what they use."""
-    use = Use(True, 0.0)
-    folder = str(ROOT / "ad") + os.sep
-    real: dict[str, str | None] = {}
-
-    def lines(frame: Any, event: str, argument: Any) -> Any:
-        use.lines.add((real[frame.f_code.co_filename] or "", frame.f_lineno))
-        return lines
-
-    def calls(frame: Any, event: str, argument: Any) -> Any:
-        name = frame.f_code.co_filename
-        if name not in real:
-            whole = os.path.realpath(name)
-            real[name] = "ad/" + whole.removeprefix(folder) if whole.startswith(folder) else None
-        return None if real[name] is None else lines(frame, event, argument)
-
+def watched(items: Sequence[pytest.Item], living: Living) -> Iterator[Use]:
+    """Run the tests as they are, and see what they reach."""
+    reached: set[object] = set()
+    for file in files():
+        setattr(module(file), NOTE, noted_in(file, reached))
+        living.change(file, noting(ROOT, file, NOTE))
     for row in PRIMITIVES.values():
         if row.derivative is not None:
-            object.__setattr__(row, "derivative", noting(row.name, row.derivative, lambda name: use.partials.add(name)))
+            object.__setattr__(row, "derivative", noted(row.name, row.derivative, reached))
     for item in items:
-        use = Use(True, 0.0)
+        reached.clear()
         start = time.perf_counter()
-        sys.settrace(calls)
-        use.passed = passes(item)
-        sys.settrace(None)
-        use.seconds = time.perf_counter() - start
-        yield use
+        passed = passes(item)
+        yield Use(passed, time.perf_counter() - start, set(reached))
 
 
-def noting(name: str, rule: Callable[..., Any], note: Callable[[str], None]) -> Callable[..., Any]:
-    def noted(*arguments: Any) -> Any:
-        note(name)
+def noted_in(file: str, reached: set[object]) -> Callable[[int], None]:
+    return lambda spot: reached.add((file, spot))
+
+
+def noted(name: str, rule: Callable[..., Any], reached: set[object]) -> Callable[..., Any]:
+    def noting(*arguments: Any) -> Any:
+        reached.add(name)
         return rule(*arguments)
 
-    return noted
-
-
-# Runs
+    return noting
 
 
 def evaluated_only() -> None:
     """From here on what is compiled elsewhere is evaluated."""
-    RUNNERS["default"] = _as_in_the_package(lambda instance, leaves: evaluate(instance)(*leaves))  # type: ignore[name-defined]
-    az.compile = _as_in_the_package(lambda program, **options: evaluate(program))  # type: ignore[name-defined]
+    evaluate, block, converted, structure, show = az.evaluate, evaluate_block, convert, unflatten, print_probe
+
+    def values(instance: Instance, leaves: Sequence[Any]) -> Any:
+        return structure(instance.outputs, block(instance.term, *converted(instance, leaves), True, show))
+
+    def compiled(program: Any, **options: Any) -> Any:
+        return evaluate(program)
+
+    RUNNERS["default"], az.compile = _as_in_the_package(values), _as_in_the_package(compiled)
 
 
 def _as_in_the_package(function: FunctionType) -> Any:
@@ -209,125 +212,130 @@ def _as_in_the_package(function: FunctionType) -> Any:
     return made
 
 
-def quiet() -> None:
-    sink = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(sink, 1)
-    os.dup2(sink, 2)
-
-
-def killer(mutant: Mutant, items: Sequence[pytest.Item]) -> str | None:
-    """The name of the first test that fails on a mutant."""
-    try:
-        mutant.install()
-        evaluated_only()
-    except Exception as error:
-        return f"{type(error).__name__} when it is read"
-    return next((item.nodeid for item in items if not passes(item)), None)
+# Runs
 
 
 class Run:
     """All mutants against the tests that pytest has collected."""
 
     def __init__(self, items: Sequence[pytest.Item]) -> None:
-        self.items = items
+        self.items = [item for item in items if is_wanted(item.nodeid.removeprefix("tests/"))]
+        self.living = Living(ROOT, [file for file in files() if module(file)])
         self.kills: dict[str, int] = {}
         self.uses: dict[str, Use] = {}
 
-    def survivors(self, mutants: Sequence[Mutant]) -> list[Mutant]:
-        start = time.perf_counter()
+    def faults(self, mutants: Sequence[Mutant], whole: bool) -> Iterator[str]:
+        """Mutants that survive, and whatever else is wrong."""
+        for file in files():
+            if self.living.change(file, source(ROOT, file)):
+                yield f"{file}: its functions are not those of its source"
         self.watch()
-        used = [use for use in self.uses.values() if use.passed]
-        shown = f"{len(used)} tests, {sum(use.seconds for use in used):.0f} s"
-        print(f"{shown}; {len(mutants)} mutants", flush=True)
         for name, use in self.uses.items():
             if not use.passed:
-                print(f"not used, since it fails when nothing is compiled: {name}")
-        found: list[Mutant] = []
-        for mutant, killed_by in self.results(mutants):
-            if killed_by is None and mutant.reason is None:
-                found.append(mutant)
-                print(f"survived {mutant}", flush=True)
-            elif killed_by is not None and mutant.reason is not None:
-                print(f"listed as equivalent, but killed by {killed_by}: {mutant}")
-                found.append(mutant)
-            elif killed_by is not None:
-                self.kills[killed_by] = self.kills.get(killed_by, 0) + 1
-        print(f"{len(mutants) - len(found)} of {len(mutants)} killed in {time.perf_counter() - start:.0f} s")
-        return found
+                yield f"fails without a mutant: {name}"
+        for mutant, (end, what) in self.results([mutant for mutant in mutants if mutant.key not in EQUIVALENT]):
+            if end == "killed":
+                self.kills[what] = self.kills.get(what, 0) + 1
+            else:
+                yield f"{end} {mutant}"
+        if whole:
+            for key in EQUIVALENT.keys() - {mutant.key for mutant in mutants}:
+                yield f"listed as equivalent, but no mutant: {key}"
 
     def watch(self) -> None:
-        """See what the tests use, in as many processes as there are processors."""
+        """See what the tests reach, in as many processes as there are processors."""
 
         def work(items: Sequence[pytest.Item], send: Any) -> None:
             quiet()
-            evaluated_only()
-            send.send({item.nodeid: use for item, use in zip(items, watched(items), strict=True)})
+            try:
+                send.send({item.nodeid: use for item, use in zip(items, watched(items, self.living), strict=True)})
+            except Exception:
+                send.send(traceback.format_exc())
 
-        watchers = []
-        for number in range(PROCESSORS):
-            receive, send = MAIN.Pipe(duplex=False)
-            child = MAIN.Process(target=work, args=(self.items[number::PROCESSORS], send))
-            child.start()
-            send.close()
-            watchers.append((receive, child))
+        watchers = [start(work, self.items[number::PROCESSORS]) for number in range(PROCESSORS)]
         for receive, child in watchers:
-            self.uses |= receive.recv()
+            found = receive.recv()
+            if isinstance(found, str):
+                raise RuntimeError(found)
+            self.uses |= found
             child.join()
 
     def facing(self, mutant: Mutant) -> list[pytest.Item]:
-        """The tests that use what a mutant changes, the likeliest killers first."""
-
-        def uses(use: Use) -> bool:
-            if isinstance(mutant, Partial):
-                return mutant.primitive in use.partials
-            m = mutant.mutation
-            return any((m.file, line) in use.lines for line in range(m.line, m.end_line + 1))
+        """The tests that reach what a mutant changes, the likeliest killers first."""
 
         def order(item: pytest.Item) -> float:
             return -(self.kills.get(item.nodeid, 0) + 0.2) / (self.uses[item.nodeid].seconds + 0.02)
 
-        return sorted([x for x in self.items if self.uses[x.nodeid].passed and uses(self.uses[x.nodeid])], key=order)
+        return sorted([item for item in self.items if self.reaches(item, mutant)], key=order)
 
-    def results(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, str | None]]:
-        """Each mutant with its killer, in the order in which they end; so many at once as there are processors."""
-        waiting, running = list(reversed(mutants)), {}
+    def reaches(self, item: pytest.Item, mutant: Mutant) -> bool:
+        use = self.uses[item.nodeid]
+        return use.passed and mutant.spot in use.spots
+
+    def results(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, tuple[str, str]]]:
+        """Each mutant with its end, in the order in which they end; so many at once as there are processors."""
+        waiting, running = list(reversed(mutants)), dict[Any, tuple[Mutant, Any]]()
         while waiting or running:
             while waiting and len(running) < PROCESSORS:
                 mutant = waiting.pop()
-                receive, send = MAIN.Pipe(duplex=False)
-                child = MAIN.Process(target=self.work, args=(mutant, send))
-                child.start()
-                send.close()
-                running[receive] = (mutant, child, time.perf_counter() + PATIENCE)
-            for ready in connection.wait(list(running), timeout=1.0):
-                mutant, child, _ = running.pop(ready)  # type: ignore[index]
+                receive, child = start(self.work, mutant)
+                running[receive] = mutant, child
+            for ready in connection.wait(list(running)):
+                mutant, child = running.pop(ready)
                 try:
                     result = ready.recv()  # type: ignore[union-attr]
                 except EOFError:
-                    result = "the end of the process"
+                    result = "killed", "the end of the process"
                 child.join()
                 yield mutant, result
-            for receive, (mutant, child, end) in list(running.items()):
-                if time.perf_counter() > end:
-                    child.kill()
-                    child.join()
-                    del running[receive]
-                    yield mutant, "no end"
 
     def work(self, mutant: Mutant, send: Any) -> None:
         quiet()
-        send.send(killer(mutant, self.facing(mutant)))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        try:
+            changes = mutant.install(self.living)
+        except Exception as error:
+            send.send((f"cannot be made ({error!r}):", ""))
+            return
+        if not changes:
+            send.send(("changes nothing:", ""))
+            return
+        killer = next((item.nodeid for item in self.facing(mutant) if not passes(item)), None)
+        send.send(("survived:", "") if killer is None else ("killed", killer))
+
+
+def start(work: Callable[[Any, Any], None], given: Any) -> tuple[Any, Any]:
+    """A fork of this process, and where it sends what it finds."""
+    receive, send = PROCESSES.Pipe(duplex=False)
+    child = PROCESSES.Process(target=work, args=(given, send))
+    child.start()
+    send.close()
+    return receive, child
+
+
+def quiet() -> None:
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, 1)
+    os.dup2(sink, 2)
 
 
 class Plugin:
     """In place of pytest's loop over the tests."""
 
-    def __init__(self, mutants: Sequence[Mutant]) -> None:
-        self.mutants = mutants
-        self.survived: list[Mutant] = []
+    def __init__(self, mutants: Sequence[Mutant], whole: bool) -> None:
+        self.mutants, self.whole = mutants, whole
+        self.faults = 0
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        self.survived = Run(session.items).survivors(self.mutants)
+        begin = time.perf_counter()
+        run = Run(session.items)
+        gc.freeze()
+        for fault in run.faults(self.mutants, self.whole):
+            self.faults += 1
+            print(fault, flush=True)
+        killed, equivalent = sum(run.kills.values()), sum(mutant.key in EQUIVALENT for mutant in self.mutants)
+        seconds = time.perf_counter() - begin
+        print(f"{len(self.mutants)} mutants, {killed} killed, {equivalent} equivalent, {seconds:.0f} s", flush=True)
         return True
 
 
@@ -335,14 +343,16 @@ def main(words: Sequence[str]) -> int:
     sys.path.insert(0, str(ROOT / "tests"))
     os.chdir(ROOT)
     chosen = [mutant for mutant in all_mutants() if all(word in str(mutant) for word in words)]
-    names = sorted(path.name for path in Path("tests").glob("test_*.py") if COSTS not in path.name)
-    files = [f"tests/{name}" for name in names if any(word in name for word in TESTS)]
-    plugin = Plugin(chosen)
+    names = sorted(path.name for path in Path("tests").glob("test_*.py"))
+    names = [name for name in names if is_wanted(name) or any(word in name for word in HOLD_SOME)]
+    plugin = Plugin(chosen, whole=not words)
+    evaluated_only()
     options = ["-qq", "-s", "--tb=no", "-m", "not slow", "-p", "no:cacheprovider", "-p", "no:timeout"]
-    status = pytest.main([*options, "-o", "addopts=", "-p", "no:xdist", *files], plugins=[plugin])
+    options += ["-o", "addopts=", "-p", "no:xdist", *[f"tests/{name}" for name in names]]
+    status = pytest.main(options, plugins=[plugin])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         return int(status)
-    return 1 if plugin.survived else 0
+    return 1 if plugin.faults else 0
 
 
 if __name__ == "__main__":

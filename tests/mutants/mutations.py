@@ -1,7 +1,6 @@
-"""Wrong versions of the rules: a scalar partial with its sign turned, or a rule's source without one of its terms.
+"""Wrong versions of the rules: a rule's source without one of its terms, or with the wrong sign, branch or comparison.
 
-A mutant of a *partial* turns the sign of the share that one operand of one primitive has (``PARTIALS``). A mutant of a
-*source* is a module of ``ad/`` with one place of its syntax tree changed:
+A mutation changes one place in the syntax tree of a module of rules:
 
     dropped     a statement that is a call (it adds a cotangent, runs a pull, encloses a sweep) is left out; so is
                 ``cell.add(...)`` where it is all that a lambda does
@@ -14,7 +13,10 @@ A mutant of a *partial* turns the sign of the share that one operand of one prim
     other       ``b.primitive("less", ...)`` is "less_equal", "equal" is "not_equal", "logical_and" is "logical_or",
                 and the other way round
 
-Whatever stands in a ``raise`` or an ``assert`` is left alone, and so are texts and lists that are put together.
+Left alone are what stands in a ``raise`` or an ``assert``, texts and lists that are put together, and operands of
+``and`` and ``or`` that ask for None: these are no terms of a rule.
+
+A *spot* is a node of the tree that has mutations; :func:`noting` gives a module that says which spots it reaches.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 OTHER = {
@@ -31,18 +34,25 @@ OTHER |= {second: first for first, second in OTHER.items()}
 ADDING = ("add", "add_at", "_add_to")
 TEXTS_AND_LISTS = (ast.Constant, ast.JoinedStr, ast.List, ast.ListComp, ast.Tuple)
 
+Key = tuple[str, str, str, str]
+
 
 @dataclass(frozen=True)
 class Mutation:
-    """One change of one module. ``number`` counts the places of the module, in the order of its text."""
+    """One change of one module. ``number`` counts the mutations of the module, ``spot`` its places."""
 
     file: str  # "ad/cells.py"
     number: int
+    spot: int
     line: int
-    end_line: int
     function: str  # "Cell.add"
     kind: str
     code: str
+
+    @property
+    def key(self) -> Key:
+        """What names the mutation wherever its line moves; it may stand for several that look the same."""
+        return self.file, self.function, self.kind, self.code
 
     def __str__(self) -> str:
         first, *rest = self.code.split("\n")
@@ -61,20 +71,44 @@ class Place:
 
 def mutations(root: Path, file: str) -> list[Mutation]:
     """All mutations of a file below ``root``."""
-    found = []
-    for number, place in enumerate(_places(ast.parse((root / file).read_text()))):
-        node = place.node
-        last = node.end_lineno or node.lineno
-        found.append(Mutation(file, number, node.lineno, last, place.function, place.kind, ast.unparse(node)))
+    found, spots = [], dict[int, int]()
+    for number, place in enumerate(_places(source(root, file))):
+        spot = spots.setdefault(id(place.node), len(spots))
+        code = ast.unparse(place.node)
+        found.append(Mutation(file, number, spot, place.node.lineno, place.function, place.kind, code))
     return found
 
 
-def mutated(root: Path, mutation: Mutation) -> str:
-    """The source of a mutation's file with the change made."""
-    tree = ast.parse((root / mutation.file).read_text())
+def mutated(root: Path, mutation: Mutation) -> ast.Module:
+    """The module of a mutation with the change made; what is left as it was keeps its lines."""
+    tree = source(root, mutation.file)
     place = next(place for number, place in enumerate(_places(tree)) if number == mutation.number)
     place.put(place.replacement())
-    return ast.unparse(ast.fix_missing_locations(tree))
+    return ast.fix_missing_locations(tree)
+
+
+def noting(root: Path, file: str, note: str) -> ast.Module:
+    """The module with a call of the global function ``note`` at each spot, before the code there."""
+    tree, spots = source(root, file), dict[int, tuple[int, Place]]()
+    for place in list(_places(tree)):
+        spots.setdefault(id(place.node), (len(spots), place))
+    for spot, place in reversed(spots.values()):  # inner places first
+        call = ast.Call(ast.Name(note, ast.Load()), [ast.Constant(spot)], [])
+        inner = place.node.value if isinstance(place.node, ast.Expr) else place.node
+        assert isinstance(inner, ast.expr)
+        noted = ast.Subscript(ast.Tuple([call, inner], ast.Load()), ast.Constant(1), ast.Load())
+        place.put(ast.Expr(noted) if isinstance(place.node, ast.Expr) else noted)
+    return ast.fix_missing_locations(tree)
+
+
+def source(root: Path, file: str) -> ast.Module:
+    """A module as it is."""
+    return ast.parse(_text(root / file))
+
+
+@cache
+def _text(path: Path) -> str:
+    return path.read_text()  # once: the file may be edited meanwhile
 
 
 def _places(tree: ast.Module) -> Iterator[Place]:
@@ -133,7 +167,7 @@ def _at(parent: ast.AST, field: str, position: int | None, node: ast.AST, functi
         case ast.IfExp(body=x, orelse=y) if not (_is_none(x) or _is_text(x) or _is_text(y)):
             yield place("left only", lambda: x)
             yield place("right only", lambda: y)
-        case ast.BoolOp(values=values):
+        case ast.BoolOp(values=values) if not any(_asks_for_none(value) for value in values):
             yield place("left only", lambda: _together(node, values[:-1]))
             yield place("right only", lambda: _together(node, values[1:]))
         case _:
@@ -147,6 +181,10 @@ def _negative(builder: ast.expr, call: ast.Call) -> ast.expr:
 
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
+
+
+def _asks_for_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Compare) and any(_is_none(other) for other in node.comparators)
 
 
 def _together(node: ast.BoolOp, values: list[ast.expr]) -> ast.expr:
