@@ -175,6 +175,41 @@ def test_golden_bundle_adjustment_by_the_pattern() -> None:
     assert abs(detected - found).max() <= 1e-8 * abs(found).max()
 
 
+def hand(description: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """The program, its arguments and what it must give, for a case of hand tracking."""
+    case = next(case for case in CASES if case.program == "ht" and case.description.startswith(description))
+    return benchmark("ht"), benchmark("ht").arguments(case.given), case.wanted
+
+
+def test_golden_hand_by_jacobian() -> None:
+    """All columns; and the columns of one finger, by the few directions that move it."""
+    ht, arguments, wanted = hand("hand")
+    reference = np.array(wanted["jacobian"])
+    found = az.evaluate(az.jacobian(ht.residuals, mode="forward"))(*arguments)
+    close(found.reshape(reference.shape), reference)
+
+    @az.program
+    def of_finger(angles: az.Array[az.f64, "4"], theta: az.Array[az.f64, "26"], model: Any, near: Any, points: Any):  # type: ignore[no-untyped-def]
+        return ht.residuals(az.concatenate([theta[:10], angles, theta[14:]]), model, near, points)
+
+    theta = arguments[0]
+    found = az.evaluate(az.jacobian(of_finger))(theta[10:14], *arguments)
+    close(found.reshape(-1, 4), reference[:, 10:14])
+
+
+@pytest.mark.parametrize("run", [az.evaluate, pytest.param(None, marks=pytest.mark.slow)], ids=["evaluate", "compile"])
+def test_golden_hand_on_the_surface_by_the_pattern(run: Any) -> None:
+    """The blocks of the points' own places share two directions; a translation moves one coordinate of each point."""
+    ht, arguments, wanted = hand("surface")
+    jacobian = az.sparse_jacobian(ht.surface_residuals, argnums=(0, 1), run=run)
+    found, p = jacobian(*arguments), len(arguments[1])
+    assert jacobian.mode == "forward" and jacobian.colors == 26
+    np.testing.assert_array_equal(np.diff(found.indptr), 26)
+    whole, point = found.toarray(), np.arange(p)
+    own = whole[:, 26:].reshape(p, 3, p, 2)[point, :, point].reshape(3 * p, 2)
+    close(np.concatenate([own, whole[:, :26]], axis=1), wanted["surface jacobian"])
+
+
 def test_a_hand_that_is_not_turned() -> None:
     """The rotation by no angle is constant there, and nothing is divided by the angle."""
     ht, case = benchmark("ht"), next(case for case in CASES if case.program == "ht")
