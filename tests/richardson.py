@@ -27,6 +27,8 @@ from typing import Any
 import numpy as np
 from plain import Atom, Operation, Plain, instance
 
+import adze as az
+from adze.core import trees
 from adze.core.environment import Env
 from adze.core.primitive import Primitive
 from adze.core.types import element, is_float
@@ -139,15 +141,20 @@ class Difference:
 def along(
     program: Any, arguments: Sequence[Any], tangents: Sequence[Any], steps: Sequence[float] = STEPS
 ) -> Difference:
-    """The derivative of a program along a direction: one tangent a floating parameter. All of these are f64."""
+    """The derivative of a program along a direction: one tangent a floating parameter. All of these are f64.
+
+    Where nothing is decided at the point itself, no number can change what is run around it.
+    """
     places = floating(program, arguments)
     assert all(element(instance(program, arguments).types[k]).bits == 64 for k in places)
+    _, middle = decisions(program, arguments)
 
     def at(step: float) -> tuple[list[Any], list[Any]]:
         moved = list(arguments)
         for k, tangent in zip(places, tangents, strict=True):
             moved[k] = moved[k] + step * np.asarray(tangent)
-        return decisions(program, moved)
+        values = trees.flatten(az.evaluate(program)(*moved))[0]
+        return values, decisions(program, moved)[1] if step and middle else middle
 
     return difference(at, steps)
 
