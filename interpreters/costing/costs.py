@@ -6,6 +6,9 @@ generate run at once, values are combined in rounds, what stands one after the o
 (as in NESL: Blelloch 1996). The table adds to what the blocks of an operation cost, which whoever counts has found out:
 the sum over all their runs, and the longest of them.
 
+Scalars are in no memory, and neither are totals that are one number: they are added to as a reduction does it. The
+updates of an accumulate are combined in rounds, at most as many as the logarithm of its operations.
+
 Arrays are made where they are stored: an array that a body makes is not copied into the result of the loop around.
 Where an update happens in place (``in_place.py``) it costs what is written, otherwise a copy of the whole beside.
 """
@@ -136,9 +139,9 @@ def cost_of(
         case "while":
             return inside + _copied(args, places)
         case "accumulate":
-            return inside.lasting(inside.span + log2(inside.writes)) + _copied_unless(places.taken, args)
+            return inside.lasting(inside.span + log2(inside.operations)) + _copied_unless(places.taken, args)
         case "add_to":
-            return Cost(1, 1, 1, 1)
+            return Cost(1, 1, 1, 1) if len(operation.args) > 2 else Cost(operations=1, span=1)
         case "foreign":
             moved_in, moved_out = sum(map(_size, args), 0), sum(map(_size, results), 0)
             return Cost(reads=moved_in, writes=moved_out, span=moved_in + moved_out)
