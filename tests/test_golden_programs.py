@@ -79,8 +79,8 @@ def test_the_cases_are_there() -> None:
         assert case.wanted.keys() <= benchmark(case.program).FUNCTIONS.keys()
 
 
-# The work of a gradient is at most six times that of its program; that of ht's Jacobians at most three times for each
-# direction.
+# The work of a gradient is at most six times that of its program; that of ba's Jacobian at most six times for each of the
+# two rows of an observation, and that of ht's at most three times for each direction.
 
 SIZES = {
     "kmeans": [{"n": 100, "d": 16, "k": 10}, {"n": 1000, "d": 3, "k": 50}],
@@ -102,6 +102,11 @@ def test_the_gradient_costs_a_small_multiple_of_the_program(name: str) -> None:
     for sizes in SIZES[name]:
         work = az.cost(program.last if name == "ode" else primal).at(**sizes).work
         assert az.cost(derivative).at(**sizes).work <= WORK * work
+
+
+def test_two_rows_of_the_bundle_cost_a_small_multiple_of_the_errors() -> None:
+    ba, sizes = benchmark("ba"), {"n": 20, "m": 500, "p": 1000}
+    assert az.cost(ba.jacobian).at(**sizes).work <= 2 * WORK * az.cost(ba.errors).at(**sizes).work
 
 
 @pytest.mark.slow

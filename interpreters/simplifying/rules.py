@@ -7,6 +7,7 @@ i) = f(i)``): this alone makes rows, slices, broadcasts and elementwise chains f
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from ...core.primitive import Primitive
 from ...core.terms import Literal
 from ...core.types import bool_, dims, i64, mentions_named
 from .accumulators import is_costly, rewrite_accumulate
+from .unrolling import iterations
 
 # An array element is computed where it is read when that costs at most about this many additions.
 CHEAP = 12
@@ -392,7 +394,7 @@ def nodes_within(values: Sequence[Value], binders: frozenset[int]) -> Iterator[N
 def _generate(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
     """Results that are copies of other arrays are these."""
     body = bodies[0]
-    if not body.results and not body.statements:
+    if not body.results and (not body.statements or iterations(b, args[0], body) is not None):
         return []
     if body.statements:
         return None
@@ -431,6 +433,8 @@ def _reduce(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> 
         return args[1:]
     if args[0].literal == 1 and not operator.statements:
         return b.instantiate(element, [b.literal(0, i64)])
+    if not operator.statements and (elements := iterations(b, args[0], element)) is not None:
+        return functools.reduce(lambda x, y: b.instantiate(operator, [*x, *y]), elements)
     if len(element.results) == 1 and _is_zero(element.results[0]) and component_operator(operator) == "add":
         return [element.results[0]]
     return None
