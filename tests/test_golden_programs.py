@@ -79,8 +79,8 @@ def test_the_cases_are_there() -> None:
         assert case.wanted.keys() <= benchmark(case.program).FUNCTIONS.keys()
 
 
-# The work of a gradient is at most six times that of its program; that of ba's Jacobian at most six times for each of the
-# two rows of an observation, and that of ht's at most three times for each direction.
+# The work of a gradient is at most six times that of its program; that of ba's Jacobian at most six times for each of
+# the two rows of an observation, and that of ht's at most three times for each direction.
 
 SIZES = {
     "kmeans": [{"n": 100, "d": 16, "k": 10}, {"n": 1000, "d": 3, "k": 50}],
