@@ -27,7 +27,7 @@ from ..core.placement import to_block
 from ..core.program import Instance, Program, as_program
 from ..core.source import at_line
 from ..core.terms import Block
-from ..core.types import element, i64, is_float, rank
+from ..core.types import element, i64, is_data, is_float, rank
 from ..interpreters.embed import Embed
 from ..interpreters.simplify import simplify
 from .cells import Cell, Entry, Sweep
@@ -143,7 +143,7 @@ class Differentiated:
         for number, (parameter, argument) in enumerate(zip(f.parameters, args, strict=True)):
             if parameter.static:
                 continue
-            like = None if parameter.type is None else element(parameter.type)
+            like = element(parameter.type) if parameter.type is not None and is_data(parameter.type) else None
             parts, shapes[number] = trees.flatten(argument)
             leaves[number] = [as_expr(part, like).value for part in parts]
         outputs: list[trees.Shape] = []

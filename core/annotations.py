@@ -297,6 +297,7 @@ def read_parameters(function: Callable[..., Any]) -> tuple[list[Parameter], Decl
 
 def scope_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The names that annotations of a function in text may use: its module's, and those that it captures."""
+    function = inspect.unwrap(function)
     scope = dict(getattr(function, "__globals__", {}))
     if isinstance(function, python_types.FunctionType):
         scope.update(inspect.getclosurevars(function).nonlocals)

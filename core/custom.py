@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import update_wrapper
 from inspect import signature
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import trees
 from .annotations import read_annotation
@@ -22,6 +23,11 @@ from .source import at_line, user_line
 from .terms import Foreign, Origin
 from .trees import Shape, Structure
 from .types import Itself, Type, is_data, is_float
+
+if TYPE_CHECKING:
+    Function = Callable[..., Any]
+else:  # what is none is refused with the user's line
+    Function = Any
 
 # Derivatives
 
@@ -50,13 +56,13 @@ class Custom:
             raise TypeError(at_line(f"{verb} takes a function of expressions, not {shown(function)}"))
         self.function, self.verb = function, verb
         self.rules: dict[str, Callable[..., Any]] = {}
+        update_wrapper(self, function)
         self.__name__ = getattr(function, "__name__", "function")
-        self.__doc__ = function.__doc__
 
     def __repr__(self) -> str:
         return f"<{self.verb} {self.__name__}>"
 
-    def defjvp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def defjvp(self, rule: Function) -> Function:
         """Set the rule of forward mode, ``rule(primals, tangents) -> tangent``: a decorator.
 
         Both arguments are tuples with one entry an argument of the function. The tangent has the structure of the
@@ -64,7 +70,7 @@ class Custom:
         """
         return self._defined("jvp", rule, "tangents")
 
-    def defvjp(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+    def defvjp(self, rule: Function) -> Function:
         """Set the rule of reverse mode, ``rule(primals, cotangent) -> cotangents``: a decorator.
 
         The cotangent has the structure of the function's result; the rule gives a tuple with one cotangent an argument
@@ -72,7 +78,7 @@ class Custom:
         """
         return self._defined("vjp", rule, "cotangent")
 
-    def _defined(self, name: str, rule: Callable[..., Any], moving: str) -> Callable[..., Any]:
+    def _defined(self, name: str, rule: Function, moving: str) -> Function:
         wanted = f"def{name} of {self.__name__} takes a function of two arguments, (primals, {moving})"
         if not callable(rule):
             raise TypeError(at_line(f"{wanted}, not {shown(rule)}"))
@@ -191,7 +197,7 @@ def _structured(shape: Shape, values: Sequence[Value]) -> Any:
     return trees.unflatten(shape, [wrapped(value, builder) for value in values])
 
 
-def custom_jvp(function: Callable[..., Any]) -> Custom:
+def custom_jvp(function: Function) -> Custom:
     """A function of expressions whose derivative in forward mode is given, by ``f.defjvp``.
 
     The rule speaks of the arguments. What the function captures from outside moves its result as its body says, and
@@ -211,7 +217,7 @@ def custom_jvp(function: Callable[..., Any]) -> Custom:
     return Custom(function, "custom_jvp")
 
 
-def custom_vjp(function: Callable[..., Any]) -> Custom:
+def custom_vjp(function: Function) -> Custom:
     """A function of expressions whose derivative in reverse mode is given, by ``f.defvjp``.
 
     The rule speaks of the arguments. What the function captures from outside moves its result as its body says, and

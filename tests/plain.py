@@ -215,6 +215,13 @@ class Plain(Language[Atom, Operation, Block]):
 
         return run
 
+    def apply(self, function: Atom, args: Sequence[Atom]) -> Operation:
+        """Found in the rules of customs, which do not run."""
+        return lambda env: function(env)(*[arg(env) for arg in args])
+
+    def par(self, branches: Sequence[Block]) -> Operation:
+        return lambda env: [value for branch in branches for value in branch(env, [])]
+
     def foreign(self, function: Foreign, args: Sequence[Atom]) -> Operation:
         def run(env: Env[Any]) -> Sequence[Any]:
             arrays = [arg(env) for arg in args]
