@@ -279,7 +279,8 @@ def read_parameters(function: Callable[..., Any]) -> tuple[list[Parameter], Decl
     parameters = []
     for p in signature.parameters.values():
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-            raise TypeError(f"{name}: a program has no *{p.name} parameter")
+            given = f"**{p.name}" if p.kind is p.VAR_KEYWORD else f"*{p.name}"
+            raise TypeError(at_line(f"{name}: the parameters of a program are named one by one, but there is {given}"))
         where = f"{name}: parameter {p.name!r}"
         annotation = _resolved(p.annotation, scope, where)
         static = _static_type(annotation)
