@@ -96,8 +96,8 @@ class Cell:
 
     def total_or_zero(self) -> Value:
         """The cotangent so far, in the cell's own scope."""
-        total = self.read()
-        return self.initial() if total is None else total
+        self.read()
+        return self.initial()
 
 
 @dataclass

@@ -109,7 +109,7 @@ class Reduction:
             return floating
         while True:
             used = frozenset().union(*[body.results[k].free for k in reached])
-            mates = [{body.binders[k].number, body.binders[k + len(self.neutrals)].number} for k in floating]
+            mates = [{binder.number for binder in body.binders[k :: len(self.neutrals)]} for k in floating]
             more = {k for k, own in zip(floating, mates, strict=True) if own & used} - reached
             if not more:
                 return sorted(reached)

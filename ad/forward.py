@@ -323,7 +323,7 @@ class Forward(Fragment[Atom, Operation, Block]):
         for k, rule in enumerate(rules):
             if rule is not None and rule in EXTREMES and source is not None:
                 body = source.bodies[1]
-                own = {body.binders[place].number for place in (k, k + len(active))}
+                own = {binder.number for binder in body.binders[k :: len(active)]}
                 others = [result.free for n, result in enumerate(body.results) if n != k and active[n]]
                 if all(own.isdisjoint(free) for free in others):
                     extremes[k] = rule

@@ -50,8 +50,8 @@ from adze.core.trees import unflatten
 from adze.interpreters.evaluate import convert, evaluate_block, print_probe
 
 ROOT = Path(__file__).resolve().parents[2]
-NO_RULES = ("__init__", "activity", "colouring", "differentiating", "directions", "jacobians", "linearity", "sparse",
-            "verbs")  # fmt: skip
+NO_RULES = ("__init__", "activity", "colouring", "differentiating", "directions", "fragment", "interchange",
+            "jacobians", "linearity", "sparse", "verbs")  # fmt: skip
 TESTS = ("checkpoint", "combining", "custom", "derivative", "forward", "in_place", "jacobian", "reverse", "rule")
 HOLD_SOME = ("primitives",)  # files of which only the tests with such names are run
 LEFT_OUT = ("compile", "cost", "printed", "work")

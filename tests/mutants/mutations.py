@@ -5,7 +5,7 @@ A mutation changes one place in the syntax tree of a module of rules:
     dropped     a statement that is a call (it adds a cotangent, runs a pull, encloses a sweep) is left out; so is
                 ``cell.add(...)`` where it is all that a lambda does
     left only   ``plus(b, x, y)``, ``b.primitive("add", x, y)``, ``x + y``: the second term is left out; the same
-                for "subtract", for ``x and y``, ``x or y``, and for ``x if test else y``
+                for "subtract" and for ``x if test else y``
     right only  the same: the first is left out
     negated     a product, ``b.primitive("multiply", x, y)`` or ``x * y``, has its sign turned
     none        ``x if test else None`` is None: a cotangent or tangent is lost
@@ -13,8 +13,8 @@ A mutation changes one place in the syntax tree of a module of rules:
     other       ``b.primitive("less", ...)`` is "less_equal", "equal" is "not_equal", "logical_and" is "logical_or",
                 and the other way round
 
-Left alone are what stands in a ``raise`` or an ``assert``, texts and lists that are put together, and operands of
-``and`` and ``or`` that ask for None: these are no terms of a rule.
+Left alone are what stands in a ``raise`` or an ``assert``, and texts and lists that are put together: these are no
+terms of a rule.
 
 A *spot* is a node of the tree that has mutations; :func:`noting` gives a module that says which spots it reaches.
 """
@@ -155,7 +155,7 @@ def _at(parent: ast.AST, field: str, position: int | None, node: ast.AST, functi
             yield place("negated", lambda: _negative(b, node))
         case ast.Call(func=ast.Attribute(attr="primitive"), args=[ast.Constant(value=name), *rest]) if name in OTHER:
             yield place("other", lambda: ast.Call(node.func, [ast.Constant(OTHER[name]), *rest], []))
-        case ast.Call(func=ast.Attribute(attr="cond"), args=[test, x, y]):
+        case ast.Call(func=ast.Attribute(attr="cond", value=owner), args=[test, x, y]) if not _is_analysis(owner):
             yield place("swapped", lambda: ast.Call(node.func, [test, y, x], node.keywords))
         case ast.BinOp(op=ast.Add(), left=x, right=y) if not _put_together(x, y):
             yield place("left only", lambda: x)
@@ -167,9 +167,6 @@ def _at(parent: ast.AST, field: str, position: int | None, node: ast.AST, functi
         case ast.IfExp(body=x, orelse=y) if not (_is_none(x) or _is_text(x) or _is_text(y)):
             yield place("left only", lambda: x)
             yield place("right only", lambda: y)
-        case ast.BoolOp(values=values) if not any(_asks_for_none(value) for value in values):
-            yield place("left only", lambda: _together(node, values[:-1]))
-            yield place("right only", lambda: _together(node, values[1:]))
         case _:
             pass
 
@@ -179,16 +176,12 @@ def _negative(builder: ast.expr, call: ast.Call) -> ast.expr:
     return ast.Call(ast.Attribute(builder, "primitive", ast.Load()), negative, [])
 
 
+def _is_analysis(owner: ast.expr) -> bool:
+    return isinstance(owner, ast.Attribute) and owner.attr == "activity"
+
+
 def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
-
-
-def _asks_for_none(node: ast.expr) -> bool:
-    return isinstance(node, ast.Compare) and any(_is_none(other) for other in node.comparators)
-
-
-def _together(node: ast.BoolOp, values: list[ast.expr]) -> ast.expr:
-    return values[0] if len(values) == 1 else ast.BoolOp(node.op, values)
 
 
 def _is_text(node: ast.expr) -> bool:
