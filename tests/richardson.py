@@ -27,11 +27,10 @@ from typing import Any
 import numpy as np
 from plain import Atom, Operation, Plain, instance
 
-import adze as az
-from adze.core import trees
 from adze.core.environment import Env
 from adze.core.primitive import Primitive
 from adze.core.types import element, is_float
+from adze.interpreters.evaluate import Evaluate
 
 STEPS = tuple([2.0**-k for k in range(5, 13)])
 FEWEST = 4  # steps; with less of them nothing is said
@@ -145,16 +144,23 @@ def along(
 
     Where nothing is decided at the point itself, no number can change what is run around it.
     """
-    places = floating(program, arguments)
-    assert all(element(instance(program, arguments).types[k]).bits == 64 for k in places)
-    _, middle = decisions(program, arguments)
+    places, chosen = floating(program, arguments), instance(program, arguments)
+    assert all(element(chosen.types[k]).bits == 64 for k in places)
+    _, sizes = chosen.signature.convert(program.leaves(arguments))
+    decide = Decisions(sizes)
+    deciding = chosen.term.interpret(decide)
+    running = chosen.term.interpret(Evaluate(sizes, True, lambda *probe: None))
 
     def at(step: float) -> tuple[list[Any], list[Any]]:
         moved = list(arguments)
         for k, tangent in zip(places, tangents, strict=True):
             moved[k] = moved[k] + step * np.asarray(tangent)
-        values = trees.flatten(az.evaluate(program)(*moved))[0]
-        return values, decisions(program, moved)[1] if step and middle else middle
+        leaves, _ = chosen.signature.convert(program.leaves(moved))
+        with np.errstate(all="ignore"):
+            if step == 0 or decide.made:
+                decide.made = []
+                deciding(Env(), leaves)
+            return running.run(Env(), leaves), decide.made
 
     return difference(at, steps)
 
