@@ -366,6 +366,19 @@ def higher(g: az.Function[[az.f64], az.f64], x: az.f64) -> az.f64:
     return g(x)
 
 
+def inner(body: Any) -> az.Program:
+    """A program that uses verbs."""
+    return az.program(lambda x: body(x))
+
+
+def pushed(x: Any, tangents: Any) -> Any:
+    return az.jvp(paired, ((x[0], 3), x), tangents)[1]["a"]
+
+
+def pulled(x: Any, cotangent: Any) -> Any:
+    return az.vjp(lambda x: x * x, x)[1](cotangent)[0]
+
+
 P = (2.0, 3)
 ERRORS: list[tuple[str, Any, type[Exception], str]] = [
     ("out of range", lambda: az.jacobian(layer, 2), ValueError, r"jacobian\(layer\): argnums 2, but layer has 2 param"),
@@ -407,6 +420,32 @@ ERRORS: list[tuple[str, Any, type[Exception], str]] = [
     ("type", lambda: az.vjp(paired)(P, np.ones(2), {"a": np.ones(2, np.float32), "b": None}), TypeError,
      r"vjp\(paired\): the cotangent at \['a'\] is f32\[.*\], but belongs to a value of type f64\[n\]"),
     ("text", lambda: az.jvp(lambda x: x * x)(1.0, "v"), TypeError, r"jvp\(<lambda>\): argument 'd_x' of type str"),
+    ("any arguments", lambda: az.grad(lambda *xs: xs[0]), TypeError, r"<lambda>: the parameters .* but there is \*xs"),
+    ("any keywords", lambda: az.jvp(lambda **xs: xs["a"]), TypeError, r"<lambda>: .* but there is \*\*xs"),
+    ("no parameters", lambda: az.grad(lambda: 1.0), ValueError, r"grad\(<lambda>\): argnums 0, but <lambda> has 0"),
+    ("below range", lambda: az.vjp(layer, argnums=-3), ValueError, r"vjp\(layer\): argnums -3, but layer has 2 param"),
+    ("one of two", lambda: az.value_and_grad(layer, (0, 5)), ValueError, r"value_and_grad\(layer\): argnums 5, but"),
+    ("sparse", lambda: az.sparse_jacobian(layer, 7), ValueError, r"sparse_jacobian\(layer\): argnums 7, but layer has"),
+    ("an integer", lambda: az.grad(lambda x: az.argmax(x))(np.ones(2)), TypeError,
+     r"grad\(<lambda>\): the gradient is that of one floating scalar, but <lambda> returns i64"),
+    ("a Hessian of many", lambda: az.sparse_hessian(layer)(np.ones((2, 2)), np.ones(2)), TypeError,
+     r"grad\(layer\): the gradient is that of one floating scalar, but layer returns f64\[m\]"),
+    ("a function that moves", lambda: az.vjp(higher)(lambda x: x, 1.0, 1.0), az.Unsupported,
+     r"a function that is a value is applied to what is differentiated"),
+    ("tree of a tangent", lambda: az.evaluate(inner(lambda x: pushed(x, (x[0], x))))(np.ones(2)), TypeError,
+     r"jvp\(paired\): the tangent of 'p' has another structure than what it belongs to: that is a tuple of 2"),
+    ("shape of a tangent", lambda: az.evaluate(inner(lambda x: pushed(x, ((x, None), x))))(np.ones(2)), TypeError,
+     r"jvp\(paired\): the tangent of 'p' at \[0\] is f64\[.*\], but belongs to a value of type f64"),
+    ("type of a tangent", lambda: az.evaluate(inner(lambda x: pushed(x, ((True, None), x))))(np.ones(2)), TypeError,
+     r"jvp\(paired\): the tangent of 'p' at \[0\] is bool, but belongs to a value of type f64"),
+    ("too many tangents", lambda: az.evaluate(inner(lambda x: az.jvp(lambda x: x, (x,), (x, x))))(np.ones(2)), TypeError,
+     r"jvp\(<lambda>\) takes 1 tangent\(s\), of x; got 2"),
+    ("shape of a pullback's", lambda: az.evaluate(inner(lambda x: pulled(x, x[0])))(np.ones(2)), TypeError,
+     r"vjp\(<lambda>\): the cotangent is f64, but belongs to a value of type f64\[x_0\]"),
+    ("tree of a pullback's", lambda: az.evaluate(inner(lambda x: pulled(x, (x, x))))(np.ones(2)), TypeError,
+     r"vjp\(<lambda>\): the cotangent is \(f64\[x_0\], f64\[x_0\]\), but belongs to a value of type f64\[x_0\]"),
+    ("size of a pullback's", lambda: az.vjp(layer, np.ones((2, 2)), np.ones(2))[1](np.ones(3)), ValueError,
+     r"vjp\(layer\): the cotangent: the sizes m = 2 and .* = 3 .* differ"),
     ("compiled with a wrong size", lambda: az.compile(az.hvp(energy))(np.ones(2), np.ones(2), np.ones(3)), ValueError,
      r"hvp\(energy\): n is 2 in argument 'x' .* but 3 in argument 'd_x'"),
     ("compiled with a wrong type", lambda: az.compile(az.jvp(layer))(np.ones((2, 2)), np.ones(2), 1.0, np.ones(2)),
