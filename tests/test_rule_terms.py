@@ -49,6 +49,41 @@ def shown(x: Vector) -> az.f64:
     return az.sum(az.inspect(az.sin(x), "sine") * x)
 
 
+@az.program
+def extremes_by_bin(x: Vector, bins: az.Array[az.i64, "n"]):  # type: ignore[no-untyped-def]
+    """Each component of a histogram with a rule of its own."""
+
+    def op(p: Any, q: Any) -> Any:
+        return az.maximum(p[0], q[0]), az.minimum(p[1], q[1]), p[2] + q[2]
+
+    return az.histogram(op, (-np.inf, np.inf, 0.0), 2, bins, (x, x * x, az.sin(x)))
+
+
+def softmax_op(p: Any, q: Any) -> Any:
+    """The largest number so far, and the sum of exponentials below it: an extremum that another component needs."""
+    top = az.maximum(p[1], q[1])
+    return p[0] * az.exp(p[1] - top) + q[0] * az.exp(q[1] - top), top
+
+
+@az.program
+def running_softmax(x: Vector):  # type: ignore[no-untyped-def]
+    return az.scan(softmax_op, (0.0, -np.inf), (x * x, x))
+
+
+@az.program
+def softmax_by_bin(x: Vector, bins: az.Array[az.i64, "n"]):  # type: ignore[no-untyped-def]
+    return az.histogram(softmax_op, (0.0, -np.inf), 2, bins, (x * x, x))
+
+
+@az.program
+def side_by_side(x: Vector, w: Vector):  # type: ignore[no-untyped-def]
+    """Branches of which some move, and some not."""
+    first, second, third = az.par(
+        lambda: az.sum(az.sin(x)), lambda: (az.size(x), az.sum(x * w)), lambda: az.cos(x[0]) * x[1]
+    )
+    return first * third, second[1] + second[0]
+
+
 CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rows added": (rows_added, (numbers(3, 2),)),
     "products of matrices": (products_of_matrices, (numbers(4, 2, 2) / 2,)),
@@ -56,6 +91,10 @@ CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "written in two axes": (
         written_in_two_axes, (numbers(2, 3), np.array([[0, 4, 1], [4, 0, 4]]), numbers(5, seed=1)),
     ),
+    "extremes by bin": (extremes_by_bin, (numbers(5), np.array([0, 1, 0, 1, 1]))),
+    "running softmax": (running_softmax, (numbers(5),)),
+    "softmax by bin": (softmax_by_bin, (numbers(5), np.array([0, 1, 0, 1, 1]))),
+    "side by side": (side_by_side, (numbers(3), numbers(3, seed=1))),
     "shown": (shown, (numbers(3),)),
 }  # fmt: skip
 
@@ -93,3 +132,39 @@ def test_a_conversion_moves_with_what_it_converts() -> None:
     x, w = numbers(3), numbers(3, seed=1)
     np.testing.assert_array_equal(az.evaluate(az.grad(f))(x, w), w)
     assert az.evaluate(az.jvp(lambda x: f(x, w)))(x, np.array([1.0, 2.0, -1.0]))[1] == w[0] + 2 * w[1] - w[2]
+
+
+def test_a_pullback_starts_anew_each_time() -> None:
+    @az.program
+    def twice(x: Vector, u: Vector, v: Vector):  # type: ignore[no-untyped-def]
+        _, pull = az.vjp(lambda x: az.sin(x) * x, x)
+        return pull(u)[0], pull(v)[0]
+
+    x, u, v = numbers(3), numbers(3, seed=1), numbers(3, seed=2)
+    for pulled, cotangent in zip(az.evaluate(twice)(x, u, v), (u, v), strict=True):
+        np.testing.assert_allclose(pulled, cotangent * (np.cos(x) * x + np.sin(x)), rtol=1e-14)
+
+
+def test_what_does_not_move_shows_no_tangent() -> None:
+    @az.program
+    def f(x: Vector, w: Vector) -> az.f64:
+        return az.sum(az.inspect(az.sin(x), "sine") * az.inspect(w * w, "weight"))
+
+    names: list[str] = []
+    x, w = numbers(3), numbers(3, seed=1)
+    az.evaluate(az.jvp(lambda x: f(x, w)), show=lambda name, values: names.append(name))(x, x)
+    assert sorted(names) == ["sine", "sine tangent", "weight"]
+    names.clear()
+    az.evaluate(az.grad(lambda x: f(x, w)), show=lambda name, values: names.append(name))(x)
+    assert sorted(names) == ["sine", "sine cotangent", "weight"]
+
+
+def test_nothing_to_reduce() -> None:
+    """The reduction is folded away where its size is known; what is left is constant."""
+
+    @az.program
+    def f(x: az.Array[az.f64, "0"]) -> az.f64:
+        return az.reduce(lambda a, b: a + b, 0.0, x * x)
+
+    assert az.evaluate(az.jvp(f))(np.zeros(0), np.zeros(0)) == (0.0, 0.0)
+    assert az.evaluate(az.grad(f))(np.zeros(0)).shape == (0,)
