@@ -30,7 +30,7 @@ EXCEPTIONS: dict[str, tuple[float, str]] = {
     "log_gamma": (4.5, "its derivative is another special function, which costs four times as much"),
     "fold_indexed": (
         8.5,
-        "an operator with a free variable: two scans, and its pull for elements and for the variable",
+        "an operator with a free variable: two scans, and pulls for elements and variable",
     ),
     "matrix_products": (10.0, "a scan of elements of four numbers: compositions of four by four matrices"),
 }
