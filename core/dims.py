@@ -20,6 +20,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Union
 
 DimLike = Union["Dim", int, str]
@@ -60,6 +61,10 @@ class Compound:
         return min(left, right) if self.operator == "min" else max(left, right)
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property  # atoms are sorted by their text, and a size inside a size inside a size has a long one
+    def _text(self) -> str:
         if self.operator == "//":
             return f"{self.left.factor_text()}//{self.right.factor_text(tight=True)}"
         return f"{self.operator}({self.left}, {self.right})"
@@ -348,7 +353,8 @@ def _from_syntax(node: ast.expr) -> Dim:
     raise ValueError(ast.dump(node))
 
 
-# The integer primitives that have a meaning on dims, and how long a polynomial is worth keeping.
+# The integer primitives that have a meaning on dims, how long a polynomial is worth keeping, and how many terms it may
+# have with those inside of its atoms.
 _ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {
     "add": lambda a, b: a + b,
     "subtract": lambda a, b: a - b,
@@ -357,6 +363,7 @@ _ARITHMETIC: dict[str, Callable[[Dim, Dim], Dim]] = {
     "maximum": lambda a, b: a.maximum(b),
 }
 _LARGEST = 24
+_DEEPEST = 64
 
 
 def arithmetic(primitive: str, operands: Sequence[Dim | None]) -> Dim | None:
@@ -364,11 +371,23 @@ def arithmetic(primitive: str, operands: Sequence[Dim | None]) -> Dim | None:
     if len(operands) != 2 or operands[0] is None or operands[1] is None:
         return None
     if primitive == "floor_divide" and (operands[1].constant or 0) > 0:
-        return operands[0] // operands[1]
-    if primitive not in _ARITHMETIC:
+        result = operands[0] // operands[1]
+    elif primitive in _ARITHMETIC:
+        result = _ARITHMETIC[primitive](operands[0], operands[1])
+    else:
         return None
-    result = _ARITHMETIC[primitive](operands[0], operands[1])
-    return result if len(result.terms) <= _LARGEST and all(abs(c) < 1 << 62 for _, c in result.terms) else None
+    short = len(result.terms) <= _LARGEST and _all_terms(result) <= _DEEPEST
+    return result if short and all(abs(c) < 1 << 62 for _, c in result.terms) else None
+
+
+def _all_terms(dim: Dim) -> int:
+    """The number of a dim's terms, those of the dims inside of its atoms included."""
+    parts = [part for monomial, _ in dim.terms for atom in monomial for part in _parts(atom)]
+    return len(dim.terms) + sum(map(_all_terms, parts))
+
+
+def _parts(atom: DimAtom) -> tuple[Dim, ...]:
+    return (atom.left, atom.right) if isinstance(atom, Compound) else ()
 
 
 def bounds(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> tuple[Dim, Dim] | None:
