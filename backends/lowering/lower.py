@@ -163,6 +163,9 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
     def operation(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
         if op.static and isinstance(op.static[0], Dim):
             self.know(op.static[0], self.scalar(env, op.args[0]))
+        if not all(dim.is_static() for type in op.types for dim in dims(type)):
+            for block in op.blocks:
+                self.know_extents(block, env)
         match op.op:
             case "primitive":
                 return [self.primitive(op.static[0], [self.scalar(env, a) for a in op.args], op.origin.name)]
@@ -254,9 +257,6 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
     def cond(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
         """A selection where both branches are cheap scalars; else statements, arrays going to destinations."""
         test = self.scalar(env, op.args[0])
-        if not all(dim.is_static() for type in op.types for dim in dims(type)):
-            for block in op.blocks:
-                self.know_extents(block, env)
         kept = self.places.of(op).taken or (False,) * len(op.types)
         places = [
             (destination or self.allocate("chosen", type)) if rank(type) and not keep else None
