@@ -247,3 +247,37 @@ def sums(x: f64[n, m, k], cotangent: f64[n, m]) -> f64[n, m, k]:
 def test_perfect_nests_run_nothing_again(program: az.Program, text: str) -> None:
     """No element, sum or choice of the forward sweep is left, but for the numbers that the derivative itself needs."""
     assert az.pretty(program) == text.rstrip()
+
+
+# The logarithm of a sum of exponentials
+
+Vector = az.Array[az.f64, "n"]
+
+
+def by_hand(x: Any) -> Any:
+    top = az.max(x)
+    return az.log(az.sum(az.exp(x - top))) + top
+
+
+@pytest.mark.parametrize("function", [by_hand, az.logsumexp], ids=["by hand", "az.logsumexp"])
+def test_the_derivative_of_logsumexp_is_softmax(function: Any) -> None:
+    """By fusion: at most 4 times the cost, a product with the Hessian too; without overflow, and with infinities."""
+
+    @az.program
+    def f(x: Vector) -> az.f64:
+        return function(x)
+
+    cost, derivatives = az.cost(f), [az.cost(az.vjp(f)), az.cost(az.jvp(f)), az.cost(az.hvp(f))]
+    for n in (8, 32, 128):
+        x = np.sin(np.arange(float(n)))
+        allowed = 4 * (cost(x).work + n + 1)
+        assert all(derivative(x, v).work <= allowed for derivative, v in zip(derivatives, (1.0, x, x), strict=True))
+    gradient, push = az.compile(az.grad(f), threads=1), az.evaluate(az.jvp(f))
+    for x in (np.array([1e4, -1e4, 1e4 + 1, 0.0]), np.array([-np.inf, 3.0, -np.inf, 2.5]), np.array([7.0])):
+        softmax = np.exp(x - x.max()) / np.sum(np.exp(x - x.max()))
+        for got in (gradient(x), az.evaluate(az.grad(f))(x)):
+            np.testing.assert_allclose(got, softmax, rtol=1e-14, atol=1e-15)
+        v = np.arange(1.0, 1 + len(x))
+        assert push(x, v)[1] == pytest.approx(softmax @ v, rel=1e-14)
+        hessian = np.diag(softmax) - np.outer(softmax, softmax)
+        np.testing.assert_allclose(az.evaluate(az.hvp(f))(x, v), hessian @ v, rtol=1e-12, atol=1e-15)
