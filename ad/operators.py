@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..core.environment import Env
 from ..core.graph import Value
-from ..core.types import i64
+from ..core.types import bool_, i64
 from ..interpreters.simplifying.accumulators import zeros_like
 
 if TYPE_CHECKING:
@@ -144,8 +144,8 @@ class Operator:
             joined = b.cond(right[0], lambda: right[1:], lambda: combine(list(left[1:]), list(right[1:])))
             return [b.primitive("logical_or", left[0], right[0]), *joined]
 
-        false = b.primitive("not_equal", length, length)
-        running = self._read(b.scan(length, [false, *self.neutrals], lambda i: [starts(i), *at(i)], step)[1:])
+        neutrals = [b.literal(False, bool_), *self.neutrals]
+        running = self._read(b.scan(length, neutrals, lambda i: [starts(i), *at(i)], step)[1:])
 
         def read(i: Value) -> Element:
             before = b.primitive("subtract", i, b.literal(1, i64))
