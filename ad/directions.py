@@ -12,14 +12,14 @@ The zeros are those of a branch that is not taken: they stay zero when multiplie
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ..core.builder import Builder
 from ..core.dims import index_in_range
 from ..core.expr import Expr
-from ..core.graph import Value
+from ..core.graph import Body, Value
 from ..core.indexing import extents_of
-from ..core.types import Scalar, element, i64
+from ..core.types import Scalar, element
 from ..interpreters.simplifying.rules import nodes_within
 from .combining import in_range
 from .forward import Forward, Linear
@@ -60,14 +60,13 @@ class Directions(Forward):
             return super().element_of(tangent, places)
         return self.builder.substitute([value], dict(zip(binders, places, strict=True)))[0]
 
-    def sum_over(self, length: Value, tangent: Callable[[Value], Value], type: Scalar) -> Value:
+    def sum_over(self, length: Value, tangents: Body, type: Scalar) -> Value:
         """One term, if a test of the elements says which."""
         b = self.builder
         assert length.dim is not None
-        body = b.body([i64], lambda i: [tangent(i)], extents=[length.dim])
-        (i,), (value,) = body.binders, body.results
+        (i,), (value,) = tangents.binders, tangents.results
         tests = []
-        while not body.statements and (found := _tested(value)) is not None:
+        while (found := _tested(value)) is not None:
             tests += _conjunction(found[0])
             value = found[1]
         for test in tests:
@@ -82,7 +81,7 @@ class Directions(Forward):
             for one in kept:
                 value = self.where(one, value)
             return value
-        return super().sum_over(length, tangent, type)
+        return super().sum_over(length, tangents, type)
 
     def where(self, test: Value, tangent: Value) -> Value:
         """The tangent where a test holds, elsewhere zero."""

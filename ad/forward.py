@@ -2,7 +2,9 @@
 
 An environment entry is a value and its tangent, or no tangent where the value does not depend on what is
 differentiated (``activity.py``). Each construct is the same construct over pairs: arrays of tangents beside arrays,
-states beside states, an accumulator of tangents beside an accumulator. (Schenck et al. 2022, section 3.)
+states beside states, an accumulator of tangents beside an accumulator. The rules are a table, one construct a method,
+with the formula as its docstring (``dy`` is the tangent of y). They are those of Schenck et al. 2022, section 3, who
+give the first (2.0.1) and the principle: a construct of pairs.
 
     y = sum(i < n: sin(x[i]))        dy = sum(i < n: cos(x[i]) * dx[i])
 """
@@ -19,11 +21,11 @@ from ..core.builder import Builder
 from ..core.dims import Dim
 from ..core.environment import Env
 from ..core.expr import Expr
-from ..core.graph import Value
+from ..core.graph import Body, Value
 from ..core.language import Binding
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure
-from ..core.types import ArrayType, Scalar, Type, element
+from ..core.types import ArrayType, Scalar, Type
 from ..interpreters.embed import accumulate, entered, name_arguments
 from ..interpreters.simplifying.accumulators import plus, zeros_like
 from .activity import Activity, found
@@ -32,8 +34,8 @@ from .activity import Operation as ActivityOperation
 from .cells import Sweep
 from .custom import Pushed, beside
 from .fragment import Fragment, refused
-from .reductions import EXTREMES, first_places, rule_of
 from .reverse import Reverse
+from .tangents import Histogram, Reduction, Scan
 
 
 @dataclass(frozen=True)
@@ -106,9 +108,11 @@ class Forward(Fragment[Atom, Operation, Block]):
         """An element of the tangent of an array."""
         return self.builder.index(tangent, places)
 
-    def sum_over(self, length: Value, tangent: Callable[[Value], Value], type: Scalar) -> Value:
-        """The sum of the tangents of all elements."""
-        return self.builder.sum(length, tangent, type)
+    def sum_over(self, length: Value, tangents: Body, type: Scalar) -> Value:
+        """The sum of the tangents of all elements, each of which is the result of a body."""
+        b = self.builder
+        operator = b.body([type, type], lambda x, y: [b.primitive("add", x, y)])
+        return b.emit("reduce", (), [length, b.literal(0, type)], [tangents, operator])[0]
 
     def reverse(self) -> Reverse:
         """Reverse mode of what is found here."""
@@ -126,6 +130,7 @@ class Forward(Fragment[Atom, Operation, Block]):
     # Atoms
 
     def variable(self, index: int, type: Type) -> Atom:
+        """A variable has the tangent of what it stands for; literals, constants and sizes have none."""
         return lambda env: env.get(index)
 
     def literal(self, value: float | int | bool, type: Scalar) -> Atom:
@@ -140,6 +145,8 @@ class Forward(Fragment[Atom, Operation, Block]):
     # Scalars and control
 
     def primitive(self, primitive: Primitive, args: Sequence[Atom]) -> Operation:
+        """``y = f(a, b)``:  ``dy = (df/da) da + (df/db) db`` (S 2.0.1, equation 2)."""
+
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             b = self.builder
             duals = [a(env) for a in args]
@@ -155,6 +162,8 @@ class Forward(Fragment[Atom, Operation, Block]):
         return Operation(run, self.activity.primitive(primitive, args))
 
     def cond(self, test: Atom, then: Block, orelse: Block) -> Operation:
+        """The same test; each branch gives its values and their tangents."""
+
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             def branch(block: Block) -> Callable[[], Sequence[Value]]:
                 return lambda: self.flat(block.run(env, []), active)
@@ -164,7 +173,7 @@ class Forward(Fragment[Atom, Operation, Block]):
         return Operation(run, self.activity.cond(test, then.activity, orelse.activity))
 
     def loop(self, dim: Dim, extent: Atom, initials: Sequence[Atom], body: Block) -> Operation:
-        """Every active state has a tangent state, every active output a tangent output."""
+        """``s' = f(i, s)``:  ``ds' = (df/ds) ds``: active states and outputs have tangents beside them."""
         count = len(initials)
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
@@ -183,12 +192,16 @@ class Forward(Fragment[Atom, Operation, Block]):
     # Arrays
 
     def size(self, array: Atom, axis: int) -> Operation:
+        """``n = size a``: an integer, which does not move."""
+
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             return [Dual(self.builder.size(array(env).primal, axis))]
 
         return Operation(run, self.activity.size(array, axis))
 
     def index(self, array: Atom, indices: Sequence[Atom]) -> Operation:
+        """``y = a[i]``:  ``dy = da[i]``."""
+
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             dual, places = array(env), [i(env).primal for i in indices]
             tangent = None if dual.tangent is None else self.element_of(dual.tangent, places)
@@ -197,6 +210,8 @@ class Forward(Fragment[Atom, Operation, Block]):
         return Operation(run, self.activity.index(array, indices))
 
     def generate(self, dim: Dim, extent: Atom, body: Block) -> Operation:
+        """``y[i] = f(i)``:  ``dy[i] = df(i)``."""
+
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             def at(i: Value) -> Sequence[Value]:
                 return self.flat(body.run(env, [Dual(i)]), active)
@@ -206,167 +221,61 @@ class Forward(Fragment[Atom, Operation, Block]):
         return Operation(run, self.activity.generate(dim, extent, body.activity))
 
     def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
-        """By operator where it has a rule; else the operator on duals, which is associative as it is."""
+        """Sums of tangents, the operator on duals, or the tangent of the extremal element: ``tangents.py``."""
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
-            b = self.builder
-            length, units = extent(env).primal, [a(env) for a in neutrals]
-
-            def at(i: Value) -> list[Dual]:
-                return element.run(env, [Dual(i)])
-
-            def on_primals(*values: Value) -> list[Value]:
-                return [dual.primal for dual in operator.run(env, [Dual(value) for value in values])]
-
-            starts = [unit.primal for unit in units]
-            plain = b.reduce(length, starts, lambda i: [dual.primal for dual in at(i)], on_primals)
-            rules = _rules(plain, active)
-            if None not in rules:
-
-                def moved(k: int, rule: str) -> Value:
-                    def item(i: Value) -> Value:
-                        return self.tangent(at(i)[k])
-
-                    type = plain[k].type
-                    if isinstance(type, Scalar):
-                        if rule == "add":
-                            return self.sum_over(length, item, type)
-                        first = first_places(b, rule, length, lambda i: at(i)[k].primal, type, b.reduce)
-                        return self._tangent_at(first, length, item, type)
-                    zero = zeros_like(b, plain[k])
-                    return b.reduce(length, [zero], lambda i: [item(i)], lambda x, y: [plus(b, x, y)])[0]
-
-                tangents = [moved(k, rule) if rule else None for k, rule in enumerate(rules)]
-                return [Dual(value, moves) for value, moves in zip(plain, tangents, strict=True)]
-            on_duals = self._on_duals(env, operator, active)
-            made = b.reduce(length, self.flat(units, active), lambda i: self.flat(at(i), active), on_duals)
-            return self.duals(made, active)
+            units = [a(env) for a in neutrals]
+            return Reduction(self, env, extent(env).primal, units, element, operator, active).push()
 
         return Operation(run, self.activity.reduce(extent, neutrals, element.activity, operator.activity))
 
-    def _tangent_at(self, place: Value, length: Value, tangent: Callable[[Value], Value], type: Type) -> Value:
-        """The tangent of the element at a place, zero where there is none."""
-        b = self.builder
-        found = b.primitive("less", place, length)
-        return b.cond(found, lambda: [tangent(place)], lambda: [b.literal(0, element(type))])[0]
-
     def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
-        """The operator on duals; running extrema move with the first element that attains them."""
+        """The operator on duals; running extrema move with the first element that attains them: ``tangents.py``."""
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
-            b, length, units = self.builder, extent(env).primal, [a(env) for a in neutrals]
-
-            def made(moving: Pick) -> list[Dual]:
-                at, on_duals = self._elements(env, element, moving, 0), self._on_duals(env, operator, moving)
-                return self.duals(b.scan(length, self.flat(units, moving), at, on_duals), moving)
-
-            def moved(k: int, rule: str) -> Value:
-                elements = b.array([length], lambda i: element.run(env, [Dual(i)])[k].primal)
-                tangents = b.array([length], lambda i: self.tangent(element.run(env, [Dual(i)])[k]))
-                type = units[k].primal.type
-                firsts = first_places(b, rule, length, lambda i: b.index(elements, [i]), type, b.scan)
-
-                def tangent(i: Value) -> Value:
-                    return self._tangent_at(b.index(firsts, [i]), length, lambda j: b.index(tangents, [j]), type)
-
-                return b.array([length], tangent)
-
-            return self._with_extremes(made, active, moved)
+            units = [a(env) for a in neutrals]
+            return Scan(self, env, extent(env).primal, units, element, operator, active).push()
 
         return Operation(run, self.activity.scan(dim, extent, neutrals, element.activity, operator.activity))
 
     def histogram(
         self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block
     ) -> Operation:
-        """The operator on duals; tangents go to the bins of their primals. Extrema move with the first element."""
+        """The operator on duals, bin by bin; extrema as in a scan: ``tangents.py``."""
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
-            b, count, length, units = self.builder, bins(env).primal, extent(env).primal, [a(env) for a in neutrals]
-
-            def made(moving: Pick) -> list[Dual]:
-                at, on_duals = self._elements(env, element, moving, 1), self._on_duals(env, operator, moving)
-                return self.duals(b.histogram(count, length, self.flat(units, moving), at, on_duals), moving)
-
-            def moved(k: int, rule: str) -> Value:
-                def found(i: Value, place: int) -> Dual:
-                    return element.run(env, [Dual(i)])[place]
-
-                def combine(length: Value, units: Sequence[Value], pairs: Any, choose: Any) -> Sequence[Value]:
-                    return b.histogram(count, length, units, lambda i: [found(i, 0).primal, *pairs(i)], choose)
-
-                type = units[k].primal.type
-                firsts = first_places(b, rule, length, lambda i: found(i, 1 + k).primal, type, combine)
-
-                def tangent(place: Value) -> Value:
-                    first = b.index(firsts, [place])
-                    return self._tangent_at(first, length, lambda i: self.tangent(found(i, 1 + k)), type)
-
-                return b.array([count], tangent)
-
-            return self._with_extremes(made, active, moved)
+            count, length, units = bins(env).primal, extent(env).primal, [a(env) for a in neutrals]
+            return Histogram(self, env, length, units, element, operator, active, bins=count).push()
 
         activity = self.activity.histogram(dim, bins, extent, neutrals, element.activity, operator.activity)
         return Operation(run, activity)
 
-    def _with_extremes(
-        self, made: Callable[[Pick], Sequence[Dual]], active: Pick, moved: Callable[[int, str], Value]
-    ) -> Sequence[Dual]:
-        """What ``made`` gives when it moves the components that it is told to.
-
-        Extrema that no other of these needs have the tangents of the elements that attain them: of the neutral element
-        and an element that is equal to it, the operator on duals would take the tangent of the former.
-        """
-        plain = made([False] * len(active))
-        rules = _rules([dual.primal for dual in plain], active)
-        source = plain[0].primal.source
-        extremes: dict[int, str] = {}
-        for k, rule in enumerate(rules):
-            if rule is not None and rule in EXTREMES and source is not None:
-                body = source.bodies[1]
-                own = {binder.number for binder in body.binders[k :: len(active)]}
-                others = [result.free for n, result in enumerate(body.results) if n != k and active[n]]
-                if all(own.isdisjoint(free) for free in others):
-                    extremes[k] = rule
-        moving = [moves and k not in extremes for k, moves in enumerate(active)]
-        results = made(moving) if any(moving) else plain
-        return [Dual(x.primal, moved(k, extremes[k])) if k in extremes else x for k, x in enumerate(results)]
-
-    def _on_duals(self, env: Duals, operator: Block, active: Pick) -> Callable[..., list[Value]]:
-        def run(*values: Value) -> list[Value]:
-            half = len(values) // 2
-            operands = [*self.duals(values[:half], active), *self.duals(values[half:], active)]
-            return self.flat(operator.run(env, operands), active)
-
-        return run
-
-    def _elements(self, env: Duals, element: Block, active: Pick, places: int) -> Callable[..., list[Value]]:
-        """The elements of a construct: so many places, then values with their tangents."""
-
-        def at(*i: Value) -> list[Value]:
-            found = element.run(env, [Dual(each) for each in i])
-            return [*[dual.primal for dual in found[:places]], *self.flat(found[places:], active)]
-
-        return at
-
     def scatter(self, unique: bool, extents: Sequence[Atom], destinations: Sequence[Atom], element: Block) -> Operation:
-        """Tangents are written beside primals."""
+        """``y = x with y[k_i] = v_i``:  ``dy = dx with dy[k_i] = dv_i``."""
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             sizes = [a(env).primal for a in extents]
             arrays = self.flat([a(env) for a in destinations], active)
-            at = self._elements(env, element, active, element.width - len(destinations))
+            places = element.width - len(destinations)
+
+            def at(*i: Value) -> list[Value]:
+                found = element.run(env, self.constants(i))
+                return [*[dual.primal for dual in found[:places]], *self.flat(found[places:], active)]
+
             return self.duals(self.builder.scatter(unique, sizes, arrays, at), active)
 
         return Operation(run, self.activity.scatter(unique, extents, destinations, element.activity))
 
     def argsort(self, array: Atom) -> Operation:
+        """A permutation is integers, which do not move; the sorted values are an index by it."""
+
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             return [Dual(value) for value in self.builder.emit("argsort", (), [array(env).primal])]
 
         return Operation(run, self.activity.argsort(array))
 
     def while_loop(self, initials: Sequence[Atom], test: Block, body: Block) -> Operation:
-        """Every active state has a tangent state; the test sees primals."""
+        """``s' = f(s) while p(s)``:  active states have tangents beside them; the test sees primals."""
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             moving = active[:-1]
@@ -385,7 +294,7 @@ class Forward(Fragment[Atom, Operation, Block]):
     # Meanings given by the user
 
     def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
-        """By its rules; a checkpoint is one of duals."""
+        """By its rules, ``dy = rule(x, dx)``; a checkpoint is one of duals (``custom.py``)."""
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             return Pushed(self, env, rules, [a(env) for a in args], body, blocks).push(active)
@@ -394,7 +303,7 @@ class Forward(Fragment[Atom, Operation, Block]):
         return Operation(run, self.activity.custom(rules, args, body.activity, activities))
 
     def probe(self, name: str, values: Sequence[Atom]) -> Operation:
-        """Tangents are shown beside primals, under a name of their own."""
+        """``y = x``, shown:  ``dy = dx``, shown under a name of its own."""
         self.probes.add(name)
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
@@ -411,7 +320,7 @@ class Forward(Fragment[Atom, Operation, Block]):
     # The higher-order fragment
 
     def case(self, value: Atom, variants: tuple[str, ...], branches: Sequence[Block]) -> Operation:
-        """As ``cond``: data is constant, and so are its fields."""
+        """As ``cond``, of more branches: data is constant, and so are its fields."""
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             def branch(block: Block, *fields: Value) -> list[Value]:
@@ -423,7 +332,7 @@ class Forward(Fragment[Atom, Operation, Block]):
         return Operation(run, self.activity.case(value, variants, [branch.activity for branch in branches]))
 
     def par(self, branches: Sequence[Block]) -> Operation:
-        """Each branch computes its tangents, too."""
+        """``y, z = par(f, g)``:  ``(y, dy), (z, dz) = par((f, df), (g, dg))``."""
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             moves = iter(active)
@@ -458,6 +367,7 @@ class Forward(Fragment[Atom, Operation, Block]):
     # Effects
 
     def accumulate(self, initials: Sequence[Atom], body: Block) -> Operation:
+        """``y = accumulate x: y[k_j] += v_j``:  ``dy = accumulate dx: dy[k_j] += dv_j``."""
         count = len(initials)
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
@@ -473,6 +383,8 @@ class Forward(Fragment[Atom, Operation, Block]):
         return Operation(run, self.activity.accumulate(initials, body.activity))
 
     def add_to(self, accumulator: Atom, value: Atom, indices: Sequence[Atom]) -> Operation:
+        """``acc[k] += v``:  ``dacc[k] += dv``."""
+
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             target, dual, places = accumulator(env), value(env), [i(env).primal for i in indices]
             self.builder.emit("add_to", (), [target.primal, dual.primal, *places])
@@ -484,6 +396,8 @@ class Forward(Fragment[Atom, Operation, Block]):
         return Operation(run, self.activity.add_to(accumulator, value, indices))
 
     def require(self, test: Atom, failure: Failure, values: Sequence[Atom]) -> Operation:
+        """A statement about integers, checked once."""
+
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             if self.checks:
                 self.builder.require(test(env).primal, failure, [v(env).primal for v in values])
@@ -509,10 +423,3 @@ class Forward(Fragment[Atom, Operation, Block]):
             return [result(env) for result in results]
 
         return Block(run, self.activity.block(binders, inner, results, names), len(results))
-
-
-def _rules(results: Sequence[Value], active: Pick) -> list[str | None]:
-    """The rules of the components that are active; "" for those that are not, None where there is no rule."""
-    source = results[0].source
-    bodies = () if source is None else source.bodies
-    return [(rule_of(bodies[1], k) if len(bodies) == 2 else None) if moves else "" for k, moves in enumerate(active)]

@@ -1,4 +1,4 @@
-"""What atoms, operations and blocks mean in reverse mode: a primal, a pull, and what is active.
+"""What atoms, operations and blocks mean in reverse mode: a primal, a pull, and what is active; how they are emitted.
 
 A meaning is a function of an environment of entries (``cells.py``). The primal alone can be emitted anywhere and any
 number of times: that is how a return sweep runs code again.
@@ -6,20 +6,22 @@ number of times: that is how a return sweep runs code again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from ..core.environment import Env
 from ..core.graph import Value
-from ..core.types import Accumulator, Type
+from ..core.types import Accumulator, Type, is_float
 from ..interpreters.embed import Atom as PrimalAtom
 from ..interpreters.embed import Block as PrimalBlock
 from ..interpreters.embed import Embed
 from ..interpreters.embed import Operation as PrimalOperation
+from .activity import Activity
 from .activity import Block as ActivityBlock
 from .activity import Operation as ActivityOperation
-from .cells import Cell, Entry
+from .cells import Cell, Entry, Sweep
 
 Cotangents = Sequence[Value | None]
 Pull = Callable[[Cotangents], None]
@@ -69,3 +71,64 @@ class Primal(Embed):
     def add_to(self, accumulator: Any, value: Any, indices: Any) -> PrimalOperation:
         emit = super().add_to(accumulator, value, indices)
         return lambda env: [] if accumulator(env) is None else emit(env)
+
+
+class Emission:
+    """Where a return sweep is emitted to, and what is emitted meanwhile.
+
+    While ``checks`` is false, requirements are left out: they belong to the forward sweep; all else runs code again.
+    """
+
+    def __init__(self, sweep: Sweep) -> None:
+        self.sweep, self.builder = sweep, sweep.builder
+        self.embed = Primal(sweep.builder)
+        self.activity = Activity(lambda entry: entry.active)
+        self.transposing = False  # a rule, of which all that moves is linear
+        self.probes: set[str] = set()  # the names in the program
+        self.showing = True  # cotangents of probes
+
+    @property
+    def checks(self) -> bool:
+        return self.embed.checks
+
+    @checks.setter
+    def checks(self, value: bool) -> None:
+        self.embed.checks = value
+
+    @contextmanager
+    def checking(self, checks: bool = True) -> Iterator[None]:
+        """Set ``checks`` while code is emitted."""
+        before, self.checks = self.checks, checks
+        try:
+            yield
+        finally:
+            self.checks = before
+
+    @contextmanager
+    def unseen(self) -> Iterator[None]:
+        """What is pulled meanwhile is a step of a rule, no cotangent of the program's."""
+        before, self.showing = self.showing, False
+        try:
+            yield
+        finally:
+            self.showing = before
+
+    @contextmanager
+    def transposed(self) -> Iterator[None]:
+        """Customs without a rule of this mode are what their bodies are, meanwhile."""
+        before, self.transposing = self.transposing, True
+        try:
+            yield
+        finally:
+            self.transposing = before
+
+    def constants(self, values: Sequence[Value]) -> list[Entry]:
+        """Entries of values that nothing is differentiated by."""
+        return [Entry(value) for value in values]
+
+    def give_cells(self, entries: Sequence[Entry]) -> list[Cell | None]:
+        """Cells in the open scope for entries that are floating."""
+        for entry in entries:
+            if entry.value is not None and is_float(entry.value.type):
+                entry.cell = Cell(self.sweep, entry.value)
+        return [entry.cell for entry in entries]

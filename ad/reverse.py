@@ -5,14 +5,18 @@ cotangents of the results are known, emits the return sweep. Pulls exist only wh
 that comes out has no tape. A scope that the return sweep enters runs its own forward part again, and what of that
 is not needed is dead code (Schenck et al. 2022, sections 4 and 5).
 
+The rules are a table: one construct a method, whose docstring is the formula (``y_bar`` is the cotangent of y, ``^T``
+the transpose) and where it is from. S is Schenck et al., AD for an array language with nested parallelism (2022); M is
+the thesis of Smeding on reverse AD for Accelerate (2021); V is Smeding and Vakar, Parallel dual-numbers reverse AD
+(2025). What has no mark is ours.
+
 Where cotangents are kept is the matter of ``cells.py``. The rules of longer constructs have modules of their own:
 ``stepping.py`` (loop, while), ``combining.py`` (reduce, scan, histogram), ``scattering.py`` (scatter).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,71 +27,28 @@ from ..core.graph import Value
 from ..core.language import Binding
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Origin
-from ..core.types import ArrayType, Scalar, Type, is_float
+from ..core.types import ArrayType, Scalar, Type
 from ..interpreters.embed import entered, name_arguments
-from .activity import Activity, found
-from .cells import Cell, Entry, Sweep
+from .activity import found
+from .cells import Cell, Entry
 from .combining import Histogram, Reduction, Scan
 from .custom import Pulled, beside
 from .fragment import Fragment, refused
-from .meanings import Atom, Block, Cotangents, Operation, Primal, Pull
+from .meanings import Atom, Block, Cotangents, Emission, Operation, Pull
 from .scattering import Scatter
 from .stepping import Steps
 
 
-class Reverse(Fragment[Atom, Operation, Block]):
+class Reverse(Emission, Fragment[Atom, Operation, Block]):
     """The language of return sweeps.
 
-    Only active operations (``activity.py``) are run with a pull, and only their active results have a cell. While
-    ``checks`` is false, requirements are left out: they belong to the forward sweep, and all else runs code again.
+    Only active operations (``activity.py``) are run with a pull, and only their active results have a cell.
     """
-
-    def __init__(self, sweep: Sweep) -> None:
-        self.sweep, self.builder = sweep, sweep.builder
-        self.embed = Primal(sweep.builder)
-        self.activity = Activity(lambda entry: entry.active)
-        self.transposing = False  # a rule, of which all that moves is linear
-        self.probes: set[str] = set()  # the names in the program
-        self.showing = True  # cotangents of probes
-
-    @property
-    def checks(self) -> bool:
-        return self.embed.checks
-
-    @checks.setter
-    def checks(self, value: bool) -> None:
-        self.embed.checks = value
-
-    @contextmanager
-    def checking(self, checks: bool = True) -> Iterator[None]:
-        """Set ``checks`` while code is emitted."""
-        before, self.checks = self.checks, checks
-        try:
-            yield
-        finally:
-            self.checks = before
-
-    @contextmanager
-    def unseen(self) -> Iterator[None]:
-        """What is pulled meanwhile is a step of a rule, no cotangent of the program's."""
-        before, self.showing = self.showing, False
-        try:
-            yield
-        finally:
-            self.showing = before
-
-    @contextmanager
-    def transposed(self) -> Iterator[None]:
-        """Customs without a rule of this mode are what their bodies are, meanwhile."""
-        before, self.transposing = self.transposing, True
-        try:
-            yield
-        finally:
-            self.transposing = before
 
     # Atoms
 
     def variable(self, index: int, type: Type) -> Atom:
+        """A variable has the cell of what it stands for; literals, constants and sizes have none."""
         return Atom(self.embed.variable(index, type), lambda env: env.get(index))
 
     def _inactive(self, primal: Callable[[Env[Any]], Value]) -> Atom:
@@ -105,6 +66,10 @@ class Reverse(Fragment[Atom, Operation, Block]):
     # Scalars and control
 
     def primitive(self, primitive: Primitive, args: Sequence[Atom]) -> Operation:
+        """``y = f(a, b)``:  ``a_bar += (df/da) y_bar``, ``b_bar += (df/db) y_bar`` (S 4.2, equation 3).
+
+        The partial derivatives are the column of the primitive's row, as linear functions.
+        """
         primal = self.embed.primitive(primitive, [a.primal for a in args])
         b = self.builder
 
@@ -124,6 +89,7 @@ class Reverse(Fragment[Atom, Operation, Block]):
         return Operation(primal, run, self.activity.primitive(primitive, _entries(args)))
 
     def cond(self, test: Atom, then: Block, orelse: Block) -> Operation:
+        """``y = cond c then f else g``:  ``cond c then f's return sweep else g's`` (S figure 2)."""
         primal = self.embed.cond(test.primal, then.primal, orelse.primal)
 
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
@@ -141,7 +107,10 @@ class Reverse(Fragment[Atom, Operation, Block]):
         return Operation(primal, run, self.activity.cond(test.entry, then.activity, orelse.activity))
 
     def loop(self, dim: Dim, extent: Atom, initials: Sequence[Atom], body: Block) -> Operation:
-        """The forward loop stores the state of each step; the return loop runs the steps again, backwards."""
+        """``s_(i+1) = f(i, s_i)``:  from the last step back, ``s_i_bar = (df/ds_i)^T s_(i+1)_bar`` (S figure 3).
+
+        The forward loop stores the states; the return loop runs each step again and back (``stepping.py``).
+        """
         primal = self.embed.loop(dim, extent.primal, [a.primal for a in initials], body.primal)
         b, count = self.builder, len(initials)
 
@@ -164,24 +133,15 @@ class Reverse(Fragment[Atom, Operation, Block]):
 
         return Operation(primal, run, self.activity.loop(dim, extent.entry, _entries(initials), body.activity))
 
-    def constants(self, values: Sequence[Value]) -> list[Entry]:
-        """Entries of values that nothing is differentiated by."""
-        return [Entry(value) for value in values]
-
-    def give_cells(self, entries: Sequence[Entry]) -> list[Cell | None]:
-        """Cells in the open scope for entries that are floating."""
-        for entry in entries:
-            if entry.value is not None and is_float(entry.value.type):
-                entry.cell = Cell(self.sweep, entry.value)
-        return [entry.cell for entry in entries]
-
     # Arrays
 
     def size(self, array: Atom, axis: int) -> Operation:
+        """``n = size a``: an integer, which does not move."""
         primal = self.embed.size(array.primal, axis)
         return Operation(primal, _never, self.activity.size(array.entry, axis))
 
     def index(self, array: Atom, indices: Sequence[Atom]) -> Operation:
+        """``y = a[i]``:  ``a_bar[i] += y_bar`` (S 4.2; M 3.3.2: many reads of an element add up)."""
         primal = self.embed.index(array.primal, [i.primal for i in indices])
 
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
@@ -196,6 +156,10 @@ class Reverse(Fragment[Atom, Operation, Block]):
         return Operation(primal, run, self.activity.index(array.entry, _entries(indices)))
 
     def generate(self, dim: Dim, extent: Atom, body: Block) -> Operation:
+        """``y[i] = f(i)``:  for all i the return sweep of f, given ``y_bar[i]`` (S 5.4).
+
+        What f reads from outside is an accumulator, to which all iterations add.
+        """
         primal = self.embed.generate(dim, extent.primal, body.primal)
 
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
@@ -214,6 +178,10 @@ class Reverse(Fragment[Atom, Operation, Block]):
         return Operation(primal, run, self.activity.generate(dim, extent.entry, body.activity))
 
     def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
+        """``y = l_i op a_i op r_i``:  ``a_i_bar = (d(l_i op a_i op r_i) / da_i)^T y_bar`` for all i (S 5.1).
+
+        Sums, extrema and single numbers have shorter rules: ``combining.py``.
+        """
         units = [a.primal for a in neutrals]
         primal = self.embed.reduce(extent.primal, units, element.primal, operator.primal)
 
@@ -225,6 +193,10 @@ class Reverse(Fragment[Atom, Operation, Block]):
         return Operation(primal, run, activity)
 
     def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
+        """``y_i = y_(i-1) op a_i``:  ``r_i = y_i_bar + (dy_(i+1) / dy_i)^T r_(i+1)``, ``a_i_bar = (dy_i/da_i)^T r_i``.
+
+        (S 5.2; ``recurrences.py``.) Sums:  ``a_bar`` is the running sum of ``y_bar`` from the end.
+        """
         units = [a.primal for a in neutrals]
         primal = self.embed.scan(dim, extent.primal, units, element.primal, operator.primal)
 
@@ -238,6 +210,7 @@ class Reverse(Fragment[Atom, Operation, Block]):
     def histogram(
         self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block
     ) -> Operation:
+        """``y[k] = op of the a_i with k_i = k``:  as a reduce (S 5.1.2); sums:  ``a_i_bar = y_bar[k_i]``."""
         units = [a.primal for a in neutrals]
         primal = self.embed.histogram(dim, bins.primal, extent.primal, units, element.primal, operator.primal)
 
@@ -250,7 +223,10 @@ class Reverse(Fragment[Atom, Operation, Block]):
         return Operation(primal, run, self.activity.histogram(dim, *entries, element.activity, operator.activity))
 
     def scatter(self, unique: bool, extents: Sequence[Atom], destinations: Sequence[Atom], element: Block) -> Operation:
-        """What is written has the cotangent at its place, if it is the last there; the destination has the others."""
+        """``y = x with y[k_i] = v_i``:  ``v_i_bar = y_bar[k_i]``, ``x_bar = y_bar with x_bar[k_i] = 0`` (S 5.3).
+
+        Of several values for one place, the last one is there, and has its cotangent (``scattering.py``).
+        """
         primal = self.embed.scatter(
             unique, [a.primal for a in extents], [a.primal for a in destinations], element.primal
         )
@@ -264,10 +240,11 @@ class Reverse(Fragment[Atom, Operation, Block]):
         return Operation(primal, run, activity)
 
     def argsort(self, array: Atom) -> Operation:
+        """A permutation is integers, which do not move; the sorted values are an index by it."""
         return Operation(self.embed.argsort(array.primal), _never, self.activity.argsort(array.entry))
 
     def while_loop(self, initials: Sequence[Atom], test: Block, body: Block) -> Operation:
-        """The steps are counted; the return sweep is that of a loop of so many steps."""
+        """The steps are counted; the return sweep is that of a loop of so many steps (S 6.2, the inspector)."""
         primal = self.embed.while_loop([a.primal for a in initials], test.primal, body.primal)
 
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
@@ -290,7 +267,7 @@ class Reverse(Fragment[Atom, Operation, Block]):
     # Meanings given by the user
 
     def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
-        """By its rules; a checkpoint by its body, which the return sweep runs anew."""
+        """By its rules, ``x_bar += rule(x, y_bar)``; a checkpoint runs its body anew (``custom.py``)."""
         primal = self.embed.custom(rules, [a.primal for a in args], body.primal, [block.primal for block in blocks])
 
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
@@ -301,7 +278,7 @@ class Reverse(Fragment[Atom, Operation, Block]):
         return Operation(primal, run, self.activity.custom(rules, _entries(args), body.activity, activities))
 
     def probe(self, name: str, values: Sequence[Atom]) -> Operation:
-        """The return sweep shows the cotangents, under a name of their own."""
+        """``y = x``, shown:  ``x_bar += y_bar``, shown under a name of its own."""
         self.probes.add(name)
         primal = self.embed.probe(name, [v.primal for v in values])
         b = self.builder
@@ -324,7 +301,7 @@ class Reverse(Fragment[Atom, Operation, Block]):
     # The higher-order fragment
 
     def case(self, value: Atom, variants: tuple[str, ...], branches: Sequence[Block]) -> Operation:
-        """As ``cond``: data is constant, and so are its fields."""
+        """As ``cond``, of more branches: data is constant, and so are its fields."""
         primal = self.embed.case(value.primal, variants, [branch.primal for branch in branches])
 
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
@@ -339,7 +316,7 @@ class Reverse(Fragment[Atom, Operation, Block]):
         return Operation(primal, run, self.activity.case(value.entry, variants, [b.activity for b in branches]))
 
     def par(self, branches: Sequence[Block]) -> Operation:
-        """The return sweeps of the branches that move run side by side, too: their updates commute."""
+        """``y, z = par(f, g)``:  ``par(f's return sweep, g's return sweep)``, for updates commute (V 12.1)."""
         primal = self.embed.par([branch.primal for branch in branches])
 
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
@@ -378,7 +355,10 @@ class Reverse(Fragment[Atom, Operation, Block]):
     # Effects
 
     def accumulate(self, initials: Sequence[Atom], body: Block) -> Operation:
-        """A sum of updates is linear: inside, an accumulator is its final's cotangent, which is only read."""
+        """``y = accumulate x: y[k_j] += v_j``:  ``x_bar += y_bar``, ``v_j_bar += y_bar[k_j]`` (S 5.4).
+
+        Inside, the accumulator is its final's cotangent, which is only read.
+        """
         primal = self.embed.accumulate([a.primal for a in initials], body.primal)
         count = len(initials)
 
@@ -396,6 +376,7 @@ class Reverse(Fragment[Atom, Operation, Block]):
         return Operation(primal, run, self.activity.accumulate(_entries(initials), body.activity))
 
     def add_to(self, accumulator: Atom, value: Atom, indices: Sequence[Atom]) -> Operation:
+        """``acc[k] += v``:  ``v_bar += y_bar[k]``, where y is the final of the accumulator."""
         primal = self.embed.add_to(accumulator.primal, value.primal, [i.primal for i in indices])
 
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
@@ -407,6 +388,7 @@ class Reverse(Fragment[Atom, Operation, Block]):
         return Operation(primal, run, activity)
 
     def require(self, test: Atom, failure: Failure, values: Sequence[Atom]) -> Operation:
+        """A statement about integers: it belongs to the forward sweep."""
         primal = self.embed.require(test.primal, failure, [v.primal for v in values])
         return Operation(primal, _never, self.activity.require(test.entry, failure, _entries(values)))
 
@@ -415,6 +397,7 @@ class Reverse(Fragment[Atom, Operation, Block]):
     def block(
         self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Atom], names: Sequence[str]
     ) -> Block:
+        """``s_1; ...; s_n``:  forward ``s_1 ... s_n``, then the pulls of ``s_n ... s_1`` (S 4.2, vjp_stms)."""
         primals = [Binding(binding.operation.primal, binding.types, binding.origin) for binding in bindings]
         primal = self.embed.block(binders, primals, [result.primal for result in results], names)
         activities = [Binding(binding.operation.activity, binding.types, binding.origin) for binding in bindings]
