@@ -244,7 +244,7 @@ class _Layout:
 
     @property
     def width(self) -> int:
-        return self.ends[-1] if self.types else 0
+        return self.ends[-1]
 
     @property
     def ends(self) -> list[int]:

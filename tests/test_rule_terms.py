@@ -1,13 +1,16 @@
 """Programs whose derivatives need all terms of a rule: in both modes against differences of their values."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from plain import Atom, Block, Operation, Plain, instance
 from programs import numbers
 from richardson import along, floating
 
 import adze as az
+from adze.core.dims import Dim
 
 Vector = az.Array[az.f64, "n"]
 Matrix = az.Array[az.f64, "n m"]
@@ -84,6 +87,26 @@ def side_by_side(x: Vector, w: Vector):  # type: ignore[no-untyped-def]
     return first * third, second[1] + second[0]
 
 
+def cubic(p: Any, q: Any) -> Any:
+    """The product of two polynomials modulo x ** 3 - 2: each number of it moves with all numbers of both."""
+    return (
+        p[0] * q[0] + 2.0 * (p[1] * q[2] + p[2] * q[1]),
+        p[0] * q[1] + p[1] * q[0] + 2.0 * p[2] * q[2],
+        p[0] * q[2] + p[1] * q[1] + p[2] * q[0],
+    )
+
+
+@az.program
+def products_of_polynomials(x: Vector, y: Vector, z: Vector):  # type: ignore[no-untyped-def]
+    """Maps of three numbers."""
+    return az.scan(cubic, (1.0, 0.0, 0.0), (x, y, z))
+
+
+@az.program
+def polynomials_by_bin(x: Vector, y: Vector, z: Vector, bins: az.Array[az.i64, "n"]):  # type: ignore[no-untyped-def]
+    return az.histogram(cubic, (1.0, 0.0, 0.0), 2, bins, (x, y, z))
+
+
 CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rows added": (rows_added, (numbers(3, 2),)),
     "products of matrices": (products_of_matrices, (numbers(4, 2, 2) / 2,)),
@@ -94,6 +117,11 @@ CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "extremes by bin": (extremes_by_bin, (numbers(5), np.array([0, 1, 0, 1, 1]))),
     "running softmax": (running_softmax, (numbers(5),)),
     "softmax by bin": (softmax_by_bin, (numbers(5), np.array([0, 1, 0, 1, 1]))),
+    "products of polynomials": (products_of_polynomials, (numbers(4) / 2, numbers(4, seed=1) / 2, numbers(4, seed=2))),
+    "polynomials by bin": (
+        polynomials_by_bin,
+        (numbers(5) / 2, numbers(5, seed=1) / 2, numbers(5, seed=2), np.array([0, 2, 1, -1, 0])),
+    ),
     "side by side": (side_by_side, (numbers(3), numbers(3, seed=1))),
     "shown": (shown, (numbers(3),)),
 }  # fmt: skip
@@ -168,3 +196,75 @@ def test_nothing_to_reduce() -> None:
 
     assert az.evaluate(az.jvp(f))(np.zeros(0), np.zeros(0)) == (0.0, 0.0)
     assert az.evaluate(az.grad(f))(np.zeros(0)).shape == (0,)
+
+
+@pytest.mark.parametrize("run", [az.evaluate, az.compile])
+def test_a_place_behind_the_last_bin_is_none(run: Any) -> None:
+    """Nothing is ignored but what is outside, on both sides."""
+
+    @az.program
+    def f(x: Vector, bins: az.Array[az.i64, "n"], w: az.Array[az.f64, "2"]) -> az.f64:
+        made = az.histogram(lambda p, q: (p[0] + q[0], p[1] * q[1]), (0.0, 1.0), 2, bins, (x, x))
+        return az.sum(made[0] * w) + az.sum(made[1])
+
+    x, bins = np.array([2.0, 3.0, 5.0, 7.0]), np.array([2, 0, -1, 1])
+    np.testing.assert_array_equal(run(az.grad(f))(x, bins, np.array([4.0, 8.0])), [0, 5, 0, 9])
+
+
+@pytest.mark.parametrize("run", [az.evaluate, az.compile])
+def test_numbers_of_two_types_in_one_recurrence(run: Any) -> None:
+    """The maps are in double precision, the cotangents in the types of their components."""
+
+    @az.program
+    def mixed(x: az.Array[az.f32, "n"], y: Vector):  # type: ignore[no-untyped-def]
+        def op(p: Any, q: Any) -> Any:
+            return p[0] * q[0], p[1] * q[0].astype(az.f64) + q[1]
+
+        return az.scan(op, (1.0, 0.0), (x, y))
+
+    @az.program
+    def double(x: Vector, y: Vector):  # type: ignore[no-untyped-def]
+        return az.scan(lambda p, q: (p[0] * q[0], p[1] * q[0] + q[1]), (1.0, 0.0), (x, y))
+
+    x, y, u, v = (numbers(4, seed=seed) for seed in range(4))
+    single = run(az.vjp(mixed))(x.astype(np.float32), y, (u.astype(np.float32), v))
+    assert single[1].dtype == np.float32 and single[2].dtype == np.float64
+    for mine, other in zip(single[1:], run(az.vjp(double))(x, y, (u, v))[1:], strict=True):
+        np.testing.assert_array_equal(mine, other)
+
+
+class Lawful(Plain):
+    """The plain interpreter; a neutral element must be neutral for all elements, on both sides."""
+
+    def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
+        return self._lawful(super().reduce(extent, neutrals, element, operator), extent, neutrals, element, operator)
+
+    def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
+        run = super().scan(dim, extent, neutrals, element, operator)
+        return self._lawful(run, extent, neutrals, element, operator)
+
+    def _lawful(
+        self, run: Operation, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block
+    ) -> Operation:
+        def checking(env: Any) -> Sequence[Any]:
+            units = [neutral(env) for neutral in neutrals]
+            for i in range(int(extent(env))):
+                values = element(env, [np.int64(i)])
+                for operands in ([*units, *values], [*values, *units]):
+                    for made, value in zip(operator(env, operands), values, strict=True):
+                        np.testing.assert_array_equal(made, value)
+            return run(env)
+
+        return checking
+
+
+@pytest.mark.parametrize("case", ["products of polynomials", "affine maps", "polynomials by bin"])
+def test_neutral_elements_of_return_sweeps_are_neutral(case: str) -> None:
+    """Sequential code does not need it, since the first map is constant; parallel scans do."""
+    program, arguments = CASES[case]
+    cotangents = tuple([np.ones_like(leaf) for leaf in az.evaluate(program)(*arguments)])
+    pull = az.vjp(program)
+    results = Lawful.run(instance(pull, (*arguments, cotangents)), pull.leaves((*arguments, cotangents))).results
+    expected = az.evaluate(pull)(*arguments, cotangents)
+    for mine, other in zip(results[-len(expected) + 1 :], expected[1:], strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-12, atol=1e-12)
