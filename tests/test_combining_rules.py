@@ -7,6 +7,7 @@ import pytest
 from programs import numbers
 
 import adze as az
+from adze.core import trees
 
 Vector = az.Array[az.f64, "n"]
 Places = az.Array[az.i64, "n"]
@@ -210,3 +211,202 @@ def test_an_extremum_with_what_belongs_to_it() -> None:
     assert by_bias == 0
     second = az.evaluate(az.hvp(lambda x: f(x, y, 0.25)[1] ** 2))(x, np.ones(4))
     np.testing.assert_allclose(second, [0, 2 * 25, 0, 0])
+
+
+# Every rule in every direction, and what elements may be
+
+
+def differences(program: az.Program, x: Any, v: Any) -> list[Any]:
+    """The leaves of the derivative along v, by central differences."""
+    h = 1e-6
+    ahead, behind = (trees.flatten(az.evaluate(program)(x + step * v))[0] for step in (h, -h))
+    with np.errstate(invalid="ignore"):  # infinities that stay
+        return [np.where(a == b, 0.0, (a - b) / (2 * h)) for a, b in zip(ahead, behind, strict=True)]
+
+
+def both_modes(program: az.Program, x: Any, tolerance: float = 1e-6, compiled: bool = False) -> None:
+    """Forward mode against differences, and reverse mode against forward mode; compiled against evaluated."""
+    v = numbers(*np.shape(x), seed=2) + 0.125
+    moved = trees.flatten(az.evaluate(az.jvp(program))(x, v)[1])[0]
+    for got, wanted in zip(moved, differences(program, x, v), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance)
+    result = az.evaluate(program)(x)
+    cotangent = trees.tree_map(lambda leaf: numbers(*np.shape(leaf), seed=3)[()], result)
+    given = az.evaluate(az.vjp(program))(x, cotangent)[1]
+    assert given.shape == np.shape(x)
+    left = sum(np.sum(a * b) for a, b in zip(trees.flatten(cotangent)[0], moved, strict=True))
+    assert np.sum(given * v) == pytest.approx(left, rel=1e-11, abs=1e-11)
+    if compiled:
+        np.testing.assert_allclose(
+            az.compile(az.vjp(program), threads=1)(x, cotangent)[1], given, rtol=1e-12, atol=1e-12
+        )
+
+
+def softly(p: Any, q: Any) -> Any:
+    """A general operator, with 0 as its neutral element."""
+    return p + q + p * q
+
+
+def affine(f: Any, g: Any) -> Any:
+    return f[0] * g[0], f[1] * g[0] + g[1]
+
+
+def counting(p: Any, q: Any) -> Any:
+    """The product, and beside it the number of elements, which the sum of their squares uses."""
+    return p[0] * q[0], p[1] + q[1], p[2] + q[2] + 0.0 * p[1]
+
+
+# An operator, its neutral element, and its elements from numbers.
+RULES: dict[str, tuple[Any, Any, Any]] = {
+    "sum": (lambda p, q: p + q, 0.0, lambda x: x),
+    "product": (lambda p, q: p * q, 1.0, lambda x: x),
+    "maximum": (az.maximum, -INF, lambda x: x),
+    "minimum": (az.minimum, INF, lambda x: x),
+    "softly": (softly, 0.0, lambda x: x),
+    "affine": (affine, (1.0, 0.0), lambda x: (x, x * x)),
+    "counting": (counting, (1.0, 0, 0.0), lambda x: (x, az.iota(x.shape[0]) + 1, x * x)),
+    "rows": (lambda p, q: p + q, np.zeros(2), lambda x: az.stack([x, x * x], 1)),
+    "matrices": (lambda p, q: p @ q, np.eye(2), lambda x: az.map(lambda a: az.array([[a, 1.0], [0.5, a * a]]), x)),
+}
+DIRECTIONS = [{}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True}]
+FAST = {("product", 1), ("softly", 3), ("affine", 2), ("maximum", 3), ("counting", 1), ("rows", 2)}
+
+
+def floating(tree: Any) -> Any:
+    """The floating leaves."""
+    return tuple([leaf for leaf in trees.flatten(tree)[0] if leaf.dtype.kind == "float"])
+
+
+@pytest.mark.parametrize(
+    ("rule", "direction"),
+    [
+        pytest.param(rule, direction, marks=() if (rule, direction) in FAST else pytest.mark.slow)
+        for rule in RULES
+        for direction in range(len(DIRECTIONS))
+    ],
+)
+def test_scans_in_all_directions(rule: str, direction: int) -> None:
+    """Of some elements, of one and of none; compiled in the longer sweep."""
+    operator, neutral, elements = RULES[rule]
+
+    @az.program
+    def f(x: Vector) -> Any:
+        return floating(az.scan(operator, neutral, elements(x), **DIRECTIONS[direction]))
+
+    for n in (5, 1, 0):
+        both_modes(f, numbers(n) / 4 + 0.03, compiled=n == 5 and (rule, direction) not in FAST)
+
+
+@pytest.mark.parametrize(
+    "rule", [pytest.param(rule, marks=() if rule in ("counting", "matrices") else pytest.mark.slow) for rule in RULES]
+)
+def test_reductions_and_histograms_of_some_of_one_and_of_nothing(rule: str) -> None:
+    """Bin 1 is empty, and two elements are in no bin."""
+    operator, neutral, elements = RULES[rule]
+    bins = np.array([2, 0, 3, 2, -1, 0])
+
+    @az.program
+    def f(x: Vector) -> Any:
+        made = az.histogram(operator, neutral, 3, az.take(bins, az.iota(x.shape[0])), elements(x))
+        total = az.reduce(operator, neutral, elements(x))
+        return tuple([az.where(abs(leaf) < INF, leaf, 0.0) for leaf in floating((made, total))])
+
+    for n in (6, 1, 0):
+        both_modes(f, numbers(n) / 4 + 0.03, compiled=n == 6 and rule != "matrices")
+
+
+@pytest.mark.parametrize("zeros", [0, 1, 2, 3])
+def test_products_with_zeros_to_second_order(zeros: int) -> None:
+    """Of a reduction and of a scan: sums of products of the others."""
+
+    @az.program
+    def f(x: Vector) -> az.f64:
+        return az.prod(x) + az.sum(az.cumprod(x))
+
+    x = np.array([2.0, -3.0, 0.5, 4.0, 1.5])
+    x[[1, 3, 4][:zeros]] = 0.0
+
+    def others(*without: int) -> float:
+        """The derivative by these elements, each once."""
+        parts = [x[:k] for k in range(1, 6)] + [x]
+        return sum(float(np.prod(np.delete(part, without))) for part in parts if max(without) < len(part))
+
+    pairs = [[others(i, k) if i != k else 0.0 for k in range(5)] for i in range(5)]
+    np.testing.assert_allclose(az.evaluate(az.grad(f))(x), [others(i) for i in range(5)], rtol=1e-14)
+    hessian = az.evaluate(az.hessian(f))(x)
+    np.testing.assert_allclose(hessian, pairs, rtol=1e-14, atol=1e-14)
+
+
+def test_free_variables_of_operators_have_cotangents() -> None:
+    """Numbers and arrays that operators of reductions, scans and histograms read, to second order."""
+
+    @az.program
+    def f(x: Vector, w: Vector, c: az.f64) -> az.f64:
+        def op(p: Any, q: Any) -> Any:
+            return p + q + c * w[0] * p * q
+
+        places = az.iota(x.shape[0]) % 2
+        runs = az.scan(op, 0.0, x, reverse=True)
+        return az.reduce(op, 0.0, x) + az.sum(runs**2) + az.sum(az.histogram(op, 0.0, 2, places, x) ** 2)
+
+    point = numbers(4) / 8, numbers(4, seed=1) / 8, 0.75
+    along, h = (numbers(4, seed=2), numbers(4, seed=3), 0.5), 1e-6
+    gradient = az.evaluate(az.grad(f, argnums=(0, 1, 2)))
+
+    def moved(step: float) -> list[Any]:
+        return [x + step * v for x, v in zip(point, along, strict=True)]
+
+    slope = (az.evaluate(f)(*moved(h)) - az.evaluate(f)(*moved(-h))) / (2 * h)
+    parts = gradient(*point)
+    assert sum(np.sum(g * v) for g, v in zip(parts, along, strict=True)) == pytest.approx(slope, rel=1e-7)
+    assert np.all(parts[1][1:] == 0) and parts[1][0] != 0
+    assert az.evaluate(az.jvp(f))(*point, *along)[1] == pytest.approx(slope, rel=1e-7)
+    second = az.evaluate(az.hvp(f, argnums=(0, 1, 2)))(*point, *along)
+    for got, ahead, behind in zip(second, gradient(*moved(h)), gradient(*moved(-h)), strict=True):
+        np.testing.assert_allclose(got, (ahead - behind) / (2 * h), rtol=1e-6, atol=1e-7)
+
+
+def test_elements_that_are_nan() -> None:
+    """They spoil what is made of them, and no other bin or earlier result."""
+
+    @az.program
+    def f(x: Vector, bins: Places) -> Any:
+        return (
+            az.cumsum(x),
+            az.cumprod(x),
+            az.scan(softly, 0.0, x),
+            az.histogram(softly, 0.0, 2, bins, x),
+            az.histogram(lambda a, b: a * b, 1.0, 2, bins, x),
+            az.histogram(az.maximum, -INF, 2, bins, x),
+        )
+
+    x, bins = np.array([2.0, 3.0, np.nan, 5.0]), np.array([1, 0, 1, 0])
+
+    def part(k: int) -> az.Program:
+        return az.program(lambda x: f(x, bins)[k])
+
+    early, bin = np.array([1.0, 1.0, 0.0, 0.0]), np.array([1.0, 0.0])
+    for k, wanted in [(3, [6, 4]), (4, [5, 3]), (5, [0, 1])]:
+        np.testing.assert_array_equal(az.evaluate(az.vjp(part(k)))(x, bin)[1][[1, 3]], wanted)
+    np.testing.assert_array_equal(az.evaluate(az.vjp(part(0)))(x, early)[1], [2, 1, 0, 0])
+    for k in (1, 2):
+        moved = az.evaluate(az.jvp(part(k)))(x, np.ones(4))[1]
+        assert np.isfinite(moved[:2]).all() and np.isnan(moved[2:]).all()
+
+
+@pytest.mark.parametrize("rule", ["product", "maximum", "softly", "affine"])
+def test_single_precision(rule: str) -> None:
+    """Derivatives are f32, and those of f64 to rounding."""
+    operator, neutral, elements = RULES[rule]
+
+    def f(x: Any) -> Any:
+        runs = az.scan(operator, neutral, elements(x))
+        made = az.histogram(operator, neutral, 2, az.iota(x.shape[0]) % 2, elements(x))
+        return sum(az.sum(leaf) for leaf in floating((runs, made, az.reduce(operator, neutral, elements(x)))))
+
+    x = numbers(6) / 4 + 0.03
+    single = az.evaluate(az.grad(f))(x.astype(np.float32))
+    assert single.dtype == np.float32
+    np.testing.assert_allclose(single, az.evaluate(az.grad(f))(x), rtol=1e-4)
+    tangent = az.evaluate(az.jvp(f))(x.astype(np.float32), np.ones(6, np.float32))[1]
+    assert tangent.dtype == np.float32 and tangent == pytest.approx(np.sum(single), rel=1e-4)
