@@ -4,7 +4,7 @@ A program is drawn as Python text, so that what a test reports can be pasted and
 same: vectors x and y, matrices a and b, scalars r and s, places k (i64 indices into x). The text uses every kind of
 construct: elementwise arithmetic with broadcasting, map, generate, reductions, cond and where, slices and gathers,
 loops with scalar, array and structured state, scans, histograms, updates, sorting, derivatives of functions that
-capture what is around them (inside of which only what has a derivative stands).
+capture what is around them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ class Scope:
 
     names: dict[str, str] = field(default_factory=dict)
     indices: dict[str, str] = field(default_factory=dict)
-    differentiated: bool = False
 
     def of(self, dims: str) -> list[str]:
         """The names of values with these dims; those of inner scopes count thrice."""
@@ -40,10 +39,6 @@ class Scope:
 
     def with_index(self, name: str, dim: str) -> Scope:
         return replace(self, indices={**self.indices, name: dim})
-
-    def inside_derivative(self, name: str, dims: str) -> Scope:
-        """The scope of a function that is differentiated with respect to a name."""
-        return replace(self.with_name(name, dims), differentiated=True)
 
     def fresh(self, letter: str) -> str:
         return f"{letter}{len(self.names) + len(self.indices)}"
@@ -119,8 +114,7 @@ class Writer:
             "slice",
         ]
         kinds += ["dot", "loop", "loops", "gather", "grad", "jvp", "where", "product", "pair", "triangle", "let"]
-        if not scope.differentiated:
-            kinds += ["place", "bins", "while", "steps", "running"]
+        kinds += ["place", "bins", "while", "steps", "running"]
         return str(getattr(self, "_" + self.one(kinds))(scope, depth - 1))
 
     def _arithmetic(self, scope: Scope, depth: int) -> str:
@@ -199,13 +193,13 @@ class Writer:
     def _grad(self, scope: Scope, depth: int) -> str:
         """A derivative with respect to a new variable, of something that captures the old ones."""
         v = scope.fresh("v")
-        inside = scope.inside_derivative(v, "")
+        inside = scope.with_name(v, "")
         body, point = self.scalar(inside, "", min(depth, 2)), self.scalar(scope, "", depth // 2)
         return f"az.grad(lambda {v}: {body} * {v})(az.sum({point}) + 0.0)"
 
     def _jvp(self, scope: Scope, depth: int) -> str:
         v = scope.fresh("v")
-        inside = scope.inside_derivative(v, "n")
+        inside = scope.with_name(v, "n")
         body, point = self.scalar(inside, "", min(depth, 2)), self.vector(scope, "n", depth // 2)
         return f"az.jvp(lambda {v}: az.sum({body}) + az.sum({v}), ({point},), ({self.vector(scope, 'n', 0)},))[1]"
 
@@ -281,8 +275,7 @@ class Writer:
             return str(self.one(leaf))
         kinds = ["map", "map", "generate", "elementwise", "elementwise", "row", "rows", "where", "slice"]
         kinds += ["product", "cond", "loop", "gradient", "sums"]
-        if not scope.differentiated:
-            kinds += ["scan", "sorted", "updated", "scattered", "rotated"]
+        kinds += ["scan", "sorted", "updated", "scattered", "rotated"]
         return str(getattr(self, "_vector_" + self.one(kinds))(scope, dim, depth - 1))
 
     def _vector_map(self, scope: Scope, dim: str, depth: int) -> str:
@@ -337,7 +330,7 @@ class Writer:
 
     def _vector_gradient(self, scope: Scope, dim: str, depth: int) -> str:
         v = scope.fresh("v")
-        body = self.scalar(scope.inside_derivative(v, dim), "", min(depth, 2))
+        body = self.scalar(scope.with_name(v, dim), "", min(depth, 2))
         return f"az.grad(lambda {v}: {body} * az.sum({v}))({self.vector(scope, dim, depth // 2)})"
 
     def _vector_scan(self, scope: Scope, dim: str, depth: int) -> str:
