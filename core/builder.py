@@ -238,12 +238,14 @@ class Builder:
     def size(self, array: Value, axis: int) -> Value:
         """The length of an axis: a static dim, an integer in scope that is equal, or an operation that asks."""
         dim = dims(array.type)[axis]
+        return self.known(dim) or self.emit("size", (axis,), [array])[0]
+
+    def known(self, dim: Dim) -> Value | None:
+        """A static dim, or an integer in scope that is equal, if there is one."""
         if dim.is_static():
             return self.dim(dim)
         value = self._by_dim.get(dim)
-        if value is not None and value.free <= self.open:
-            return value
-        return self.emit("size", (axis,), [array])[0]
+        return value if value is not None and value.free <= self.open else None
 
     def sizes(self, array: Value) -> list[Value]:
         return [self.size(array, axis) for axis in range(rank(array.type))]

@@ -27,6 +27,7 @@ from ..core.primitive import Primitive
 from ..core.program import Instance, Program, instance_of
 from ..core.terms import Constant, Failure, Foreign
 from ..core.types import ArrayType, FunctionType, Named, Scalar, Type, map_dims
+from .simplifying.merging import Merge
 from .simplifying.narrowing import Narrow, stores_arrays
 from .simplifying.pruning import (
     Accumulate,
@@ -89,13 +90,16 @@ def _round(block: terms.Block, fuse: bool) -> terms.Block:
 
 
 def _narrowed(block: terms.Block) -> terms.Block:
-    """The term with narrower loops; the same object when there are none."""
+    """The term with fewer or narrower loops; the same object when there are none."""
     if not stores_arrays(block):
         return block
-    with build() as builder:
-        binders, narrow = fresh_binders(builder, block), Narrow(builder)
-        results = block.interpret(narrow)(Env(), binders)
-        return to_block(binders, results, builder.scopes[0].statements, block.names)[0] if narrow.changed else block
+    for change in (Merge, Narrow):
+        with build() as builder:
+            binders, loops = fresh_binders(builder, block), change(builder)
+            results = block.interpret(loops)(Env(), binders)
+            if loops.changed:
+                block = to_block(binders, results, builder.scopes[0].statements, block.names)[0]
+    return block
 
 
 def fresh_binders(builder: Builder, block: terms.Block) -> list[Value]:

@@ -18,6 +18,7 @@ from adze.core.types import rank
 from adze.interpreters.simplify import simplify
 
 Vector, Places, Matrix = az.Array[az.f64, "n"], az.Array[az.i64, "n"], az.Array[az.f64, "n m"]
+Square = az.Array[az.f64, "n n"]
 
 
 @az.program
@@ -84,6 +85,51 @@ def swapped_in_order(x: Vector) -> az.f64:
 
 
 @az.program
+def chosen_by_the_state(x: Vector) -> az.f64:
+    def step(i: Any, s: Any) -> Any:
+        by_two = lambda: az.cond(x[i] > 0.8, lambda: az.update(s, i - 1, az.sin(s[i])), lambda: s)  # noqa: E731
+        return az.cond(s[i] > 0.7, lambda: az.update(s, i, s[i] * s[i - 1] * x[0]), by_two)
+
+    return az.sum(az.fori_loop(1, az.size(x), step, x) ** 2)
+
+
+@az.program
+def twice_a_step(x: Vector) -> az.f64:
+    n = az.size(x)
+
+    def step(i: Any, s: Any) -> Any:
+        s = az.update(s, i, az.sin(s[i - 1]) * s[i])
+        return az.update(s, i * 7 % n, s[i] * s[i * 3 % n])
+
+    return az.sum(az.fori_loop(1, n, step, x) ** 2)
+
+
+@az.program
+def in_turns(x: Vector) -> az.f64:
+    def step(i: Any, state: Any) -> Any:
+        a, b = state
+        return b, az.update(a, i, az.sin(a[i - 1]) * b[i])
+
+    a, b = az.fori_loop(1, az.size(x), step, (x, x * 2))
+    return az.sum(a * b)
+
+
+@az.program
+def cholesky(a: Square) -> az.f64:
+    n = az.size(a)
+
+    def column(j: Any, a: Any) -> Any:
+        def row(i: Any, a: Any) -> Any:
+            rest = az.fori_loop(0, j, lambda k, s: s - a[i, k] * a[j, k], a[i, j])
+            place = lambda value: az.update(a, (i, j), value)  # noqa: E731
+            return az.cond(i == j, lambda: place(az.sqrt(rest)), lambda: place(rest / a[j, j]))
+
+        return az.fori_loop(j, n, row, a)
+
+    return az.sum(az.fori_loop(0, n, column, a) ** 2)
+
+
+@az.program
 def in_a_nest(x: Matrix, a: Vector) -> az.f64:
     def row(i: Any, s: Any) -> Any:
         return az.fori_loop(0, az.size(x, 1), lambda j, s: az.update(s, (i, j), az.sin(s[i - 1, j]) * a[i]), s)
@@ -112,6 +158,10 @@ def places(n: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, n, n)
 
 
+def definite(n: int) -> np.ndarray:
+    return vector(n * n).reshape(n, n) / n + 3 * np.eye(n)
+
+
 # Each program with its arguments for vectors of n numbers, and whether what it stores a step is a number.
 PROGRAMS: list[tuple[Program, Callable[[int], tuple[Any, ...]], bool]] = [
     (one_before, lambda n: (vector(n), vector(n) + 0.1), True),
@@ -121,7 +171,11 @@ PROGRAMS: list[tuple[Program, Callable[[int], tuple[Any, ...]], bool]] = [
     (at_a_moving_place, lambda n: (vector(n),), True),
     (until_the_end, lambda n: (vector(n),), True),
     (with_outputs, lambda n: (vector(n), vector(n) + 0.1), True),
-    (swapped_in_order, lambda n: (vector(n),), False),
+    (swapped_in_order, lambda n: (vector(n),), True),
+    (chosen_by_the_state, lambda n: (vector(n),), True),
+    (twice_a_step, lambda n: (vector(n),), True),
+    (in_turns, lambda n: (vector(n),), True),
+    (cholesky, lambda n: (definite(n),), False),
     (in_a_nest, lambda n: (vector(3 * n).reshape(n, 3), vector(n)), False),
     (row_by_row, lambda n: (vector(3 * n).reshape(n, 3),), False),
     (in_a_map, lambda n: (vector(2 * n).reshape(2, n),), False),
@@ -160,6 +214,17 @@ def test_no_state_is_stored_where_numbers_do(program: Program, given: Any, narro
     """Where steps read single numbers, the gradient of a program on vectors holds no matrix."""
     term = simplify(instance(az.grad(program), given(6)).term)
     assert not narrow or _largest_rank(term) == 1
+
+
+@each
+def test_the_work_a_step_does_not_grow(program: Program, given: Any, narrow: bool) -> None:
+    """Counted by running the gradient and its product with a direction on 20 and on 80 numbers."""
+    if not narrow:
+        return
+    few, many = given(20), given(80)
+    for derived, directions in ((az.grad(program), 0), (az.hvp(program), 1)):
+        work = [az.cost(derived)(*args, *[np.ones_like(args[0])] * directions).work for args in (few, many)]
+        assert work[1] < 1.15 * 4 * work[0]
 
 
 def _largest_rank(block: Block) -> int:

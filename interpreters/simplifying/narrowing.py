@@ -14,31 +14,25 @@ and what the return sweep does with it, is all that must be stored; the lightest
       ... t[p] * cos(s[p, p - 1]) ...               ... t[p] * cos(c[p]) ...
 
 A value inside inner loops, whose extents do not change, is an array over these. Scalars stay as they are stored. What
-is moved is not computed twice if it is costly, nor where it was not computed before, and only what is cheap leaves a
-parallel loop. (Schenck et al. 2022, section 5.3, save what an update overwrites, at the update; here nothing is known
-of updates, and what is saved is what is read.)
-
-Code behind a loop is built on binders in the place of the loop's results: so it is known what depends on these, and
-it can be given the results of another loop.
+is moved is not computed twice if it is costly (where it is needed as before, it is stored as well), nor where it was
+not computed before, and only what is cheap leaves a parallel loop. (Schenck et al. 2022, section 5.3, save what an
+update overwrites, at the update; here nothing is known of updates, and what is saved is what is read.)
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from ...core.builder import Builder, Replacement, Substitution
 from ...core.dims import Dim, Opaque
-from ...core.environment import Env
 from ...core.graph import BRANCHES, Node, Value
-from ...core.language import Binding
 from ...core.terms import Block, Operation
-from ...core.types import ArrayType, Type, dims, i64, rank
-from .. import embed
+from ...core.types import ArrayType, dims, i64, rank
 from .accumulators import is_costly
 from .cuts import lightest_cut
+from .holding import Held, Holding, source, sources
 from .rules import nodes_within
 
 # A size that is not known counts as this many.
@@ -65,112 +59,25 @@ def stores_arrays(block: Block) -> bool:
     return any(map(stores, block.bindings))
 
 
-@dataclass
-class _Stored:
-    """A loop that stores arrays, and the binders that stand for its results in the code behind it."""
+class Narrow(Holding):
+    """Rebuilds a term with narrower loops."""
 
-    node: Node
-    results: list[Value]
-    known: frozenset[int]  # what is in scope before the loop
-    position: int  # how many statements of its block are before it
+    def holds(self, node: Node) -> bool:
+        return any(rank(output.type) > 1 for output in node.results[len(node.args) - 1 :])
 
-    @property
-    def outputs(self) -> list[Value]:
-        return self.results[len(self.node.args) - 1 :]
-
-
-class Narrow(embed.Embed):
-    """Rebuilds a term with narrower loops; ``changed`` says whether there was one."""
-
-    def __init__(self, builder: Builder) -> None:
-        super().__init__(builder)
-        self.changed = False
-        self.stored: list[list[_Stored]] = []  # of the blocks that are open
-
-    def loop(self, dim: Dim, extent: embed.Atom, initials: Sequence[embed.Atom], body: embed.Block) -> embed.Operation:
-        emit = super().loop(dim, extent, initials, body)
-
-        def run(env: Env[Value]) -> Sequence[Value]:
-            b = self.builder
-            known, position = frozenset(b.open), len(b.scopes[-1].statements)
-            values = emit(env)
-            if all(rank(value.type) < 2 for value in values[len(initials) :]):
-                return values
-            results = [b.variable(value.type, value.name) for value in values]
-            self.stored[-1].append(_Stored(_source(values[0]), results, known, position))
-            return results
-
-        return run
-
-    def block(
-        self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[embed.Atom], names: Sequence[str]
-    ) -> embed.Block:
-        rebuild = super().block(binders, bindings, results, names)
-
-        def run(env: Env[Value], arguments: Sequence[Value]) -> list[Value]:
-            self.stored.append([])
-            values = rebuild(env, arguments)
-            stored = self.stored.pop()
-            return self._narrowed(stored, values) if stored else values
-
-        return run
-
-    def _narrowed(self, stored: Sequence[_Stored], results: Sequence[Value]) -> list[Value]:
-        """The results of the open block, with its loops as they should be in the place of the binders for them."""
-        b, scope = self.builder, self.builder.scopes[-1]
-        first = stored[0].position
-        statements = scope.statements[first:]
-        readers = _Readers(stored[0].known, results, statements)
+    def change(self, loops: Sequence[Held], results: Sequence[Value], statements: list[Node]) -> dict[int, Replacement]:
+        scope = self.builder.scopes[-1]
+        readers = _Readers(loops[0].known, results, statements)
         replaced: dict[int, Replacement] = {}
-        for loop in stored:
-            if narrowed(b, loop, readers, replaced):
+        for loop in loops:
+            if narrowed(self.builder, loop, readers, replaced):
                 self.changed = True
                 if loop.node.effects:
-                    statements[loop.position - first] = scope.statements.pop()
-        del scope.statements[first:]
-        b.open.difference_update([binder.number for loop in stored for binder in loop.results])
-        b.open.difference_update([node.number for node in statements])
-        return _rewritten(b, stored, statements, results, replaced)
-
-
-def _rewritten(
-    b: Builder,
-    stored: Sequence[_Stored],
-    statements: Sequence[Node],
-    results: Sequence[Value],
-    replaced: dict[int, Replacement],
-) -> list[Value]:
-    """Emit the statements and give the results, with the results of loops in the place of the binders for these."""
-    mapping = {binder: binder for loop in stored for binder in loop.results}
-    rewriting = Substitution(b, mapping, None, statements, replaced)
-    waiting = deque(stored)
-
-    def settle() -> None:
-        loop = waiting.popleft()
-        mapping.update(zip(loop.results, rewriting.values(loop.node.results), strict=False))
-
-    for position, statement in enumerate(statements, stored[0].position):
-        while waiting and waiting[0].position <= position and waiting[0].node is not statement:
-            settle()
-        rewriting.rebuild([arg.source for arg in statement.args if arg.source is not None])
-        rewriting.memo[statement.number] = rewriting.image(statement)
-        if waiting and waiting[0].node is statement:
-            settle()
-    while waiting:
-        settle()
-    return rewriting.values(results)
+                    statements[loop.position - loops[0].position] = scope.statements.pop()
+        return replaced
 
 
 # The code behind a loop
-
-
-def _source(value: Value) -> Node:
-    assert value.source is not None
-    return value.source
-
-
-def _sources(values: Iterable[Value]) -> list[Node]:
-    return [value.source for value in values if value.source is not None]
 
 
 def _operands(node: Node) -> Iterator[Value]:
@@ -193,7 +100,7 @@ class _Readers:
         self.nodes: dict[int, Node] = {}
         self.always: set[int] = set()  # the nodes outside of branches
         self.loops: dict[int, _Index | None] = {}  # by the number of the loop variable
-        stack = [(node, False) for node in [*statements, *_sources(results)]]
+        stack = [(node, False) for node in [*statements, *sources(results)]]
         while stack:
             node, branch = stack.pop()
             if node.number in (self.nodes if branch else self.always) or node.free <= known:
@@ -206,7 +113,7 @@ class _Readers:
                 if self.loops.setdefault(binder.number, index) != index:
                     self.loops[binder.number] = None  # a body of several loops
             branch = branch or node.op in BRANCHES
-            stack.extend([(inner, branch) for inner in [*_sources(_operands(node)), *_statements(node)]])
+            stack.extend([(inner, branch) for inner in [*sources(_operands(node)), *_statements(node)]])
 
 
 @dataclass(frozen=True)
@@ -247,7 +154,7 @@ class _Known:
 class _Flow:
     """What is computed from what one loop has stored. Unless ``costly``, only what is cheap is moved."""
 
-    def __init__(self, loop: _Stored, readers: _Readers, costly: bool) -> None:
+    def __init__(self, loop: Held, readers: _Readers, costly: bool) -> None:
         self.loop, self.readers, self.costly = loop, readers, costly
         self.count = loop.node.args[0]
         self.outputs = {output.number for output in loop.outputs}
@@ -285,7 +192,7 @@ class _Flow:
         return _Known(movable, vertex, frozenset(feeds), frozenset(steps))
 
     def _feeding(self, value: Value) -> frozenset[Value]:
-        known = self.known[_source(value).number]
+        known = self.known[source(value).number]
         return frozenset([value]) if known.vertex else known.feeds
 
     def index(self, number: int) -> _Index:
@@ -327,11 +234,15 @@ class _Flow:
 
     def inner(self, value: Value) -> list[_Index]:
         """The loops around a vertex, inside the one that reads."""
-        outer = self.loop.known | self.outputs | self.known[_source(value).number].steps
+        outer = self.loop.known | self.outputs | self.known[source(value).number].steps
         return [self.index(number) for number in sorted(value.free - outer)]
 
-    def cut(self) -> list[Value]:
-        """The values to be stored instead of outputs; none when the loop should stay as it is."""
+    def cut(self, twice: bool) -> list[Value]:
+        """The values to be stored instead of outputs; none when the loop should stay as it is.
+
+        What moves and is costly, but is needed where it was as well, is stored, too, if that can be. If not it must be
+        a number, which is computed ``twice``.
+        """
         escaping, sinks = self._ends()
         weights, before = {}, {}
         for output in self.loop.outputs:
@@ -344,7 +255,15 @@ class _Flow:
                 before[value] = known.feeds
         if len(weights) > LARGEST:
             return []
-        return [value for value in lightest_cut(weights, before, sinks) if value.source is not None]
+        chosen, again = lightest_cut(weights, before, sinks), set[Value]()
+        while more := self._repeated(chosen) - again:
+            chosen |= more & weights.keys()
+            again |= more - weights.keys()
+        if any([not twice or source(value).op != "primitive" for value in again]):
+            return []
+        if sum([weights[value] for value in chosen]) > sum([weights[output] for output in self.loop.outputs]):
+            return []
+        return [value for value in chosen if value.source is not None]
 
     def _ends(self) -> tuple[set[Value], set[Value]]:
         """The outputs that are needed as they are, and the vertices that are used by what is no vertex."""
@@ -370,21 +289,21 @@ class _Flow:
                 stack.extend(_statements(node))
         return escaping, sinks
 
-    def repeats(self, chosen: Sequence[Value]) -> bool:
-        """Whether something costly that moves with these values would be computed where it was, too."""
+    def _repeated(self, stored: Collection[Value]) -> set[Value]:
+        """What is costly, moves with these values, and would be computed where it was, too."""
         moving = frozenset(self.readers.loops)
-        moved = {node.number for node in nodes_within(chosen, moving) if is_costly(node)}
-        stored = set(chosen)
-        stack, seen = [*self.readers.statements, *_sources(self.readers.results)], set[int]()
+        moved = {node.number for node in nodes_within(list(stored), moving) if is_costly(node)}
+        found, seen = set[Value](), set[int]()
+        stack = [*sources(self.readers.results), *self.readers.statements]
         while stack and moved:
             node = stack.pop()
-            if node.number in moved:
-                return True
             if node.number not in seen and node.number in self.readers.nodes:
                 seen.add(node.number)
-                stack.extend(_sources([value for value in _operands(node) if value not in stored]))
+                needed = [value for value in _operands(node) if value not in stored and value.source is not None]
+                found |= {value for value in needed if source(value).number in moved}
+                stack.extend([source(value) for value in needed if source(value).number not in moved])
                 stack.extend(_statements(node))
-        return False
+        return found
 
 
 def _dims(value: Value) -> tuple[Dim, ...]:
@@ -399,17 +318,16 @@ def _weight(extents: Iterable[Dim]) -> int:
 # The new loop
 
 
-def narrowed(b: Builder, loop: _Stored, readers: _Readers, replaced: dict[int, Replacement]) -> bool:
+def narrowed(b: Builder, loop: Held, readers: _Readers, replaced: dict[int, Replacement]) -> bool:
     """Let a loop store less, if it can, and note what its readers read then; whether it could."""
-    for costly in (True, False):
+    for costly, twice in ((True, False), (False, False), (True, True)):
         flow = _Flow(loop, readers, costly)
-        chosen = sorted(flow.cut(), key=lambda value: value.number)
-        if not flow.repeats(chosen):
+        cut = flow.cut(twice)
+        if cut:
             break
-    else:
+    if not cut or any(source(value).number in replaced for value in cut):
         return False
-    if not chosen or any(_source(value).number in replaced for value in chosen):
-        return False
+    chosen = sorted(cut, key=lambda value: value.number)
     node = loop.node
     body, count = node.bodies[0], node.args[0]
     mapping: dict[Value, Value] = {}
@@ -429,18 +347,18 @@ def narrowed(b: Builder, loop: _Stored, readers: _Readers, replaced: dict[int, R
 
         results.append(b.array([index.extent for index in inner], element))
     wider = b.close(body.binders, body.statements, tuple(results), body.partial)
-    loop.node = _source(b.make("loop", node.static, node.args, [wider])[0])
+    loop.node = source(b.make("loop", node.static, node.args, [wider])[0])
     parts: dict[int, list[tuple[Value, int]]] = {}
     for position, value in enumerate(chosen, len(body.results)):
-        parts.setdefault(_source(value).number, []).append((value, position))
+        parts.setdefault(source(value).number, []).append((value, position))
     for number, values in parts.items():
         replaced[number] = _reading(loop, flow, values)
     return True
 
 
-def _reading(loop: _Stored, flow: _Flow, values: Sequence[tuple[Value, int]]) -> Replacement:
+def _reading(loop: Held, flow: _Flow, values: Sequence[tuple[Value, int]]) -> Replacement:
     """Reads of values of one node, given with the positions of the results that they are stored in."""
-    node = _source(values[0][0])
+    node = source(values[0][0])
     step = flow.reads[next(iter(flow.known[node.number].steps))]
 
     def replace(rewriting: Substitution) -> tuple[Value, ...]:

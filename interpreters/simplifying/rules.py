@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...core.builder import Builder
+from ...core.dims import arithmetic
 from ...core.graph import NONE, Body, Node, Value, numbers
 from ...core.primitive import Primitive
 from ...core.terms import Literal
@@ -48,6 +49,11 @@ def _primitive(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) 
     literals = [isinstance(arg.atom, Literal) for arg in args]
     if all(literals):
         return [_fold(b, row, args)]
+    if args[0].dim is not None:
+        dim = arithmetic(row.name, [arg.dim for arg in args])
+        known = None if dim is None else b.known(dim)
+        if known is not None:
+            return [known]
     special = _ALGEBRA.get(row.name)
     answer = special(b, *args) if special else None
     if answer is not None:
@@ -334,16 +340,19 @@ def _index_of_update(b: Builder, array: Value, indices: Args) -> Answer:
     old = array
     for _ in range(UPDATES):
         node = old.source
-        if node is None or node.op != "scatter" or node.bodies[0].binders or node.effects:
+        if node is None or node.op != "scatter" or node.effects:
             break
-        destination, results = node.args[old.position], node.bodies[0].results
-        axes = len(results) - len(node.args)
+        count = node.static[1]
+        if any([extent.literal != 1 for extent in node.args[:count]]):
+            break
+        results = b.instantiate(node.bodies[0], [b.literal(0, i64)] * count)
+        axes = len(results) - len(node.results)
         apart = [_distance(x, y) for x, y in zip(indices, results[:axes], strict=False)]
         if all(distance == 0 for distance in apart):
             return [b.index(results[axes + old.position], indices[axes:])]
         if not any(apart):
             break
-        old = destination
+        old = node.args[count + old.position]
     return None if old is array else [b.index(old, indices)]
 
 
