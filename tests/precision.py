@@ -1,11 +1,11 @@
-"""A program in single precision: the same term with f32 wherever it has f64.
+"""A program in another precision: the same term with f32, say, wherever it has a floating type.
 
 Test programs are annotated with f64, and some make numbers of their own (``az.full(n, 42.0)``). What is replaced is
 therefore not the annotations but the term, by a language whose meanings are terms again: types, literals, constants
 and conversions.
 
-    g = single(f.at())          # f(x: f64[n]) -> f64    becomes    g(x: f32[n]) -> f32
-    g(*halved(arguments))
+    g = in_precision(f.at(), az.f32)          # f(x: f64[n]) -> f64    becomes    g(x: f32[n]) -> f32
+    g(*cast(arguments, az.f32))
 """
 
 from collections.abc import Sequence
@@ -23,45 +23,47 @@ from adze.core.primitive import Primitive, lookup
 from adze.core.program import Instance, Program
 from adze.core.reify import Pending, Reify
 from adze.core.terms import Atom, Block, Constant, Literal
-from adze.core.types import Accumulator, ArrayType, Scalar, Type, array_of, dims, element, f32, f64
+from adze.core.types import Accumulator, ArrayType, Scalar, Type, accumulator_of, array_of, dims, f32, f64, is_float
 from adze.interpreters.embed import Embed
 
 
-def narrowed(type: Type) -> Type:
-    """The type with f32 in the place of f64. Scalars, arrays and accumulators of them only."""
-    if isinstance(type, Accumulator):
-        of = narrowed(type.of)
-        assert isinstance(of, Scalar | ArrayType)
-        return Accumulator(of)
-    return array_of(f32, dims(type)) if element(type) is f64 else type
+class InPrecision(Reify):
+    """Gives the term back with this floating type in the place of the others."""
 
+    def __init__(self, scalar: Scalar) -> None:
+        self.scalar = scalar
 
-class Narrow(Reify):
-    """Gives the term back with f32 for f64."""
+    def type(self, type: Type) -> Type:
+        """For scalars, arrays, and accumulators of them."""
+        if isinstance(type, Accumulator):
+            return accumulator_of(self.type(type.of))
+        return array_of(self.scalar, dims(type)) if is_float(type) else type
 
     def variable(self, index: int, type: Type) -> Atom:
-        return super().variable(index, narrowed(type))
+        return super().variable(index, self.type(type))
 
     def literal(self, value: float | int | bool, type: Scalar) -> Atom:
-        return Literal.of(value, f32 if type is f64 else type)
+        return Literal.of(value, self.scalar if type.kind == "float" else type)
 
     def constant(self, array: Constant, type: ArrayType) -> Atom:
-        return Constant.capture(array.array.astype(np.float32)) if type.scalar is f64 else array
+        return Constant.capture(array.array.astype(self.scalar.dtype)) if is_float(type) else array
 
     def primitive(self, primitive: Primitive, args: Sequence[Atom]) -> Pending:
-        return super().primitive(lookup("f32") if primitive is lookup("f64") else primitive, args)
+        conversion = primitive.name in (f32.name, f64.name)
+        return super().primitive(lookup(self.scalar.name) if conversion else primitive, args)
 
     def block(
         self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Atom], names: Sequence[str]
     ) -> Block:
-        types = [binding._replace(types=tuple(map(narrowed, binding.types))) for binding in bindings]
-        return super().block(tuple(map(narrowed, binders)), types, results, names)
+        typed = [binding._replace(types=tuple(map(self.type, binding.types))) for binding in bindings]
+        return super().block(tuple(map(self.type, binders)), typed, results, names)
 
 
-def single(instance: Instance) -> Program:
-    """The program of an instance in single precision; its parameters are those that are not static."""
-    block = instance.term.interpret(Narrow())
-    types = iter(map(narrowed, instance.types))
+def in_precision(instance: Instance, scalar: Scalar) -> Program:
+    """The program of an instance with this floating type; its parameters are those that are not static."""
+    language = InPrecision(scalar)
+    block = instance.term.interpret(language)
+    types = iter(map(language.type, instance.types))
     parameters = []
     for parameter, shape in zip(instance.program.dynamic, instance.inputs.inner, strict=True):
         leaves = len(trees.leaf_names(parameter.name, shape))
@@ -75,14 +77,14 @@ def single(instance: Instance) -> Program:
         results = block.interpret(Embed(builder))(Env(), values)
         return trees.unflatten(instance.outputs, [Expr(value, builder) for value in results])
 
-    return Program(function, f"single({instance.program.name})", parameters)
+    return Program(function, f"{scalar}({instance.program.name})", parameters)
 
 
-def halved(tree: Any) -> Any:
-    """The arrays and numbers of a structure with float32 in the place of float64."""
+def cast(tree: Any, scalar: Scalar) -> Any:
+    """A structure with its floating arrays and numbers in this type."""
 
     def leaf(value: Any) -> Any:
         array = np.asarray(value)
-        return array.astype(np.float32)[()] if array.dtype == np.float64 else value
+        return array.astype(scalar.dtype)[()] if array.dtype.kind == "f" else value
 
     return trees.tree_map(leaf, tree)
