@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain, count
 from typing import TYPE_CHECKING
 
 from ..core.environment import Env
@@ -172,8 +173,8 @@ class Pushed:
 def beside(name: str, what: str, taken: Collection[str]) -> str:
     """The name under which a tangent or cotangent of a probe is shown: another one than those of the program."""
     plain = f"{name} {what}"
-    numbered = (f"{plain} {k}" for k in range(2, len(taken) + 3))
-    return next(candidate for candidate in (plain, *numbered) if candidate not in taken)
+    candidates = chain([plain], (f"{plain} {k}" for k in count(2)))
+    return next(candidate for candidate in candidates if candidate not in taken)
 
 
 def types_of(values: Sequence[Value]) -> tuple[Type, ...]:

@@ -29,7 +29,7 @@ from ..core.builder import Builder
 from ..core.graph import Value
 from ..core.primitive import PRIMITIVES
 from ..core.terms import Constant
-from ..core.types import Scalar, Type, dims, element, f64, i64
+from ..core.types import Scalar, Type, dims, element, i64
 from ..interpreters.simplifying.accumulators import plus, zeros_like
 from .operators import At, Cotangents, CotangentsAt, Operator
 
@@ -256,9 +256,8 @@ class _Layout:
 
     @property
     def type(self) -> Scalar:
-        """The type of all numbers in the row: that of the components, or f64 if they differ."""
-        kinds = {element(type) for type in self.types}
-        return kinds.pop() if len(kinds) == 1 else f64
+        """The type of all numbers in the row: the widest of the components'."""
+        return max([element(type) for type in self.types], key=lambda type: type.bits)
 
     def _converted(self, value: Value, type: Scalar) -> Value:
         return value if value.type == type else self.builder.primitive(PRIMITIVES[type.name], value)

@@ -47,7 +47,7 @@ from adze.ad.activity import moving_operands
 from adze.core.primitive import PRIMITIVES
 from adze.core.program import RUNNERS, Instance
 from adze.core.trees import unflatten
-from adze.interpreters.evaluate import convert, evaluate_block, print_probe
+from adze.interpreters.evaluate import convert, evaluate_block
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_RULES = ("__init__", "activity", "colouring", "differentiating", "directions", "fragment", "interchange",
@@ -194,13 +194,16 @@ def noted(name: str, rule: Callable[..., Any], reached: set[object]) -> Callable
 
 def evaluated_only() -> None:
     """From here on what is compiled elsewhere is evaluated."""
-    evaluate, block, converted, structure, show = az.evaluate, evaluate_block, convert, unflatten, print_probe
+    evaluate, block, converted, structure = az.evaluate, evaluate_block, convert, unflatten
 
     def values(instance: Instance, leaves: Sequence[Any]) -> Any:
-        return structure(instance.outputs, block(instance.term, *converted(instance, leaves), True, show))
+        return structure(instance.outputs, block(instance.term, *converted(instance, leaves), True, silent))
 
     def compiled(program: Any, **options: Any) -> Any:
-        return evaluate(program)
+        return evaluate(program, show=silent)
+
+    def silent(name: str, values: Sequence[Any]) -> None:
+        """Compiled programs show no probes."""
 
     RUNNERS["default"], az.compile = _as_in_the_package(values), _as_in_the_package(compiled)
 
