@@ -281,3 +281,39 @@ def test_the_derivative_of_logsumexp_is_softmax(function: Any) -> None:
         assert push(x, v)[1] == pytest.approx(softmax @ v, rel=1e-14)
         hessian = np.diag(softmax) - np.outer(softmax, softmax)
         np.testing.assert_allclose(az.evaluate(az.hvp(f))(x, v), hessian @ v, rtol=1e-12, atol=1e-15)
+
+
+# Elements of several numbers
+
+
+@pytest.mark.parametrize("side", [2, "d", *[pytest.param(n, marks=pytest.mark.slow) for n in (3, 4, 5)]])
+def test_products_of_matrices(side: Any) -> None:
+    """Running products of elements of d numbers, at most 16, cost at most 5 d times as much, in logarithmic span.
+
+    Larger elements and those of unknown size go through a loop: 4 times the work, but a step for each. A product of
+    all, which has two scans, is neither.
+    """
+
+    def unit(m: Any) -> Any:
+        return az.generate(m.shape[1:], lambda i, j: az.where(i == j, 1.0, 0.0))
+
+    @az.program
+    def running(m: az.Array[az.f64, f"n {side} {side}"]) -> Any:
+        return az.scan(lambda a, b: a @ b, unit(m), m)
+
+    @az.program
+    def total(m: az.Array[az.f64, f"n {side} {side}"]) -> Any:
+        return az.reduce(lambda a, b: a @ b, unit(m), m)
+
+    width = 4 if side == "d" else side
+    for program in (running, total):
+        primal, derivative, spans = az.cost(program), az.cost(az.vjp(program)), []
+        factor = PERFECT if width**2 > 16 or side == "d" else 5 * width**2
+        for n in (4, 8, 16):
+            m = np.sin(np.arange(n * width**2)).reshape(n, width, width)
+            result = az.evaluate(program)(m)
+            own, found = primal(m), derivative(m, result)
+            assert found.work <= (factor if program is running else FACTOR) * (own.work + m.size + np.size(result))
+            spans.append(found.span)
+        steps = program is running and factor == PERFECT
+        assert spans[2] - spans[1] > 1.5 * (spans[1] - spans[0]) if steps else spans[2] < 2 * spans[0]
