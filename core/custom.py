@@ -201,7 +201,9 @@ def custom_jvp(function: Function) -> Custom:
     """A function of expressions whose derivative in forward mode is given, by ``f.defjvp``.
 
     The rule speaks of the arguments. What the function captures from outside moves its result as its body says, and
-    what the rule captures is an ordinary value of the derivative, which higher derivatives see.
+    what the rule captures is an ordinary value of the derivative, which higher derivatives see. The rule may call ``f``
+    itself: that call has the rule, too. Reverse mode is the transpose of the rule, which must be linear in the
+    tangents, unless there is a rule for it.
 
     >>> import adze as az
     >>> @az.custom_jvp
@@ -221,7 +223,9 @@ def custom_vjp(function: Function) -> Custom:
     """A function of expressions whose derivative in reverse mode is given, by ``f.defvjp``.
 
     The rule speaks of the arguments. What the function captures from outside moves its result as its body says, and
-    what the rule captures is an ordinary value of the derivative, which higher derivatives see.
+    what the rule captures is an ordinary value of the derivative, which higher derivatives see. The rule may call ``f``
+    itself: that call has the rule, too. Forward mode is the transpose of the rule, which must be linear in the
+    cotangents, unless there is a rule for it.
 
     >>> import adze as az
     >>> @az.custom_vjp

@@ -137,9 +137,9 @@ class Language(ABC, Generic[A, O, B]):
 
         With the rule "checkpoint", which has no block, they are those of the body, which a return sweep runs again.
 
-        A jvp block takes the arguments and one tangent for each that is floating, and gives one tangent for each
-        floating result; a vjp block takes the arguments and one cotangent for each floating result, and gives one
-        cotangent for each floating argument.
+        A jvp block takes the function itself (as a value, which it may apply), the arguments, and one tangent for each
+        that is floating; it gives one tangent for each floating result. A vjp block takes the function itself, the
+        arguments, and one cotangent for each floating result; it gives one cotangent for each floating argument.
         """
         self.refuse("custom")
 
