@@ -14,9 +14,6 @@ EQUIVALENT: dict[object, str] = {
     ("ad/combining.py", "Reduction.pull", "left only", "[lambda i: added] if _any(added) else []"): (
         "a way in which no cotangent comes adds nothing"
     ),
-    ("ad/forward.py", "Forward._with_extremes", "left only", "made(moving) if any(moving) else plain"): (
-        "where no component moves, both are the same construct on primals"
-    ),
     (
         "ad/forward.py", "Forward.block.run", "dropped",
         "name_arguments([dual.primal for dual in arguments], names)",
