@@ -502,6 +502,24 @@ def test_what_moves_through_values_without_a_derivative_is_refused(program: Any,
             az.evaluate(verb(az.program(program)))(*arguments)
 
 
+def test_functions_as_arguments() -> None:
+    """They are constant: what they give moves when they are applied to what is constant, and is refused else."""
+
+    @az.program
+    def program(f: az.Function[[az.f64], az.f64], x: az.f64, y: az.f64) -> az.f64:
+        return f(y) * x
+
+    arguments = (lambda v: v * v, 2.0, 3.0)
+    assert az.evaluate(az.grad(program, argnums=1))(*arguments) == 9
+    assert az.evaluate(az.vjp(program, argnums=1))(*arguments, 2.0) == (18, 18)
+    with pytest.raises(az.Unsupported, match=rf"is applied to what is differentiated.*{HERE}"):
+        az.evaluate(az.grad(program, argnums=2))(*arguments)
+    with pytest.raises(TypeError, match=rf"'f' \(argnums 0\) is of type \(f64\) -> f64; derivatives.*{HERE}"):
+        az.grad(program)
+    with pytest.raises(az.Unsupported, match=rf"a function that is a value captures what is differentiated.*{HERE}"):
+        az.evaluate(az.jvp(lambda x: az.function(lambda v: v * x, az.f64)))(1.0, 1.0)
+
+
 # Probes
 
 
