@@ -42,7 +42,7 @@ def affine_maps(a: az.Array[az.f64, "n 2 2"], v: az.Array[az.f64, "n 2"], s: Vec
 
 @az.program
 def written_in_two_axes(x: Matrix, to: az.Array[az.i64, "n m"], base: az.Array[az.f64, "k"]) -> az.Array[az.f64, "k"]:
-    """The last of the writes to a place counts, in the order of both axes."""
+    """The last of the writes to a place counts: places are written to twice in a row, and in a column."""
     return az.scatter(base * base, to, x * x, unique=False)
 
 
@@ -112,7 +112,7 @@ CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "products of matrices": (products_of_matrices, (numbers(4, 2, 2) / 2,)),
     "affine maps": (affine_maps, (numbers(4, 2, 2) / 2, numbers(4, 2, seed=1), numbers(4, seed=2))),
     "written in two axes": (
-        written_in_two_axes, (numbers(2, 3), np.array([[0, 4, 1], [4, 0, 1]]), numbers(5, seed=1)),
+        written_in_two_axes, (numbers(2, 4), np.array([[0, 4, 1, 0], [4, 0, 1, 4]]), numbers(5, seed=1)),
     ),
     "extremes by bin": (extremes_by_bin, (numbers(5), np.array([0, 1, 0, 1, 1]))),
     "running softmax": (running_softmax, (numbers(5),)),
