@@ -6,10 +6,12 @@ The elements are emitted once, each with its tangents. Then, where every operand
 ``y = sum a``  ``dy = sum da``, a sum of its own (reduce only: in a scan or histogram, the next line)
 any operator   the operator on duals, which is associative as the operator is: ``(y, dy) = op((a, da) ...)``
 min, max       ``dy = da[k]`` for the first element ``k`` that attains the extremum; 0 if there is none
+choices        ``dy = da[k]`` for the element ``k`` that the operator gives back
 =============  =========================================================================================
 
 Of the neutral element and an element that is equal to it, the operator on duals would take the tangent of the former;
-so extrema that no other component needs have a rule. (Schenck et al. 2022, sections 3 and 5.1.1.)
+so extrema that no other component needs have a rule, and so have choices between numbers. (Schenck et al. 2022,
+sections 3 and 5.1.1.)
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from ..core.graph import Body, Node, Value, numbers
 from ..core.types import Scalar, i64
 from ..core.types import element as scalar_of
 from ..interpreters.simplifying.accumulators import plus, zeros_like
-from .reductions import EXTREMES, first_places, rule_of
+from .reductions import EXTREMES, Choice, chosen_places, first_places, rule_of
 
 if TYPE_CHECKING:
     from .forward import Block, Dual, Duals, Forward, Pick
@@ -84,8 +86,8 @@ class Combination(ABC):
         """The construct over such elements."""
 
     @abstractmethod
-    def extreme(self, component: int, rule: str) -> Value:
-        """The tangent of a minimum or maximum."""
+    def extreme(self, component: int, rule: str | Choice) -> Value:
+        """The tangent of a minimum or maximum, or of what is chosen."""
 
     # What elements are made of
 
@@ -112,14 +114,17 @@ class Combination(ABC):
         places = self.body.results[: self.places]
         return self.forward.builder.close(self.body.binders, statements, (*places, *results), self.body.partial)
 
-    def first(self, component: int, rule: str) -> Value:
-        """The places of the first elements that attain an extremum."""
+    def first(self, component: int, rule: str | Choice) -> Value:
+        """The places of the first elements that attain an extremum, or of those that are chosen."""
         b, (i,) = self.forward.builder, self.body.binders
 
         def combine(length: Value, units: Sequence[Value], at: Any, choose: Any) -> Sequence[Value]:
             types = [unit.type for unit in units]
             return self.combined(units, self.elements(at(i)), b.body([*types, *types], choose))
 
+        if isinstance(rule, Choice):
+            neutrals = [unit.primal for unit in self.units]
+            return chosen_places(b, rule, self.length, lambda i: self.primals, neutrals, combine)
         value = self.primals[component]
         return first_places(b, rule, self.length, lambda i: value, self.units[component].primal.type, combine)
 
@@ -136,12 +141,20 @@ class Combination(ABC):
 
         return self.forward.builder.body([*types, *types], run)
 
-    def _extremes(self) -> dict[int, str]:
-        """The active components that are extrema and that no other active one needs, with the name of their rule."""
-        found: dict[int, str] = {}
-        for k, rule in self.rules(self.active).items():
+    def _extremes(self) -> dict[int, str | Choice]:
+        """The active components that are extrema and that no other active one needs, with the name of their rule.
+
+        All of them, if the operator is a choice between numbers.
+        """
+        found: dict[int, str | Choice] = {}
+        rules = self.rules(self.active)
+        if rules and all(isinstance(unit.primal.type, Scalar) for unit in self.units):
+            choice = Choice.of(self._plain)
+            if choice is not None:
+                return dict.fromkeys(rules, choice)
+        for k, rule in rules.items():
             if rule in EXTREMES:
-                own = {self._plain.binders[place].number for place in (k, k + len(self.active))}
+                own = {binder.number for binder in self._plain.binders[k :: len(self.active)]}
                 others = [result.free for n, result in enumerate(self._plain.results) if n != k and self.active[n]]
                 if all(own.isdisjoint(free) for free in others):
                     found[k] = rule
@@ -174,7 +187,7 @@ class Reduction(Combination):
         operator = b.body([total.type, total.type], lambda x, y: [plus(b, x, y)])
         return self.combined([zeros_like(b, total)], tangents, operator)[0]
 
-    def extreme(self, component: int, rule: str) -> Value:
+    def extreme(self, component: int, rule: str | Choice) -> Value:
         return self.tangent_at(component, self.first(component, rule))
 
 
@@ -182,7 +195,7 @@ class Scan(Combination):
     def combined(self, neutrals: Sequence[Value], elements: Body, operator: Body) -> Sequence[Value]:
         return self.forward.builder.emit("scan", (_dim(self.length),), [self.length, *neutrals], [elements, operator])
 
-    def extreme(self, component: int, rule: str) -> Value:
+    def extreme(self, component: int, rule: str | Choice) -> Value:
         """Each of the tangents is read by many results: they are stored."""
         b, firsts = self.forward.builder, self.first(component, rule)
         element = self.elements([self.tangent(component)])
@@ -209,7 +222,7 @@ class Histogram(Combination):
         args = [self.bins, self.length, *neutrals]
         return self.forward.builder.emit("histogram", (_dim(self.bins),), args, [elements, operator])
 
-    def extreme(self, component: int, rule: str) -> Value:
+    def extreme(self, component: int, rule: str | Choice) -> Value:
         b, firsts = self.forward.builder, self.first(component, rule)
         return b.array([self.bins], lambda place: self.tangent_at(component, b.index(firsts, [place])))
 

@@ -165,18 +165,30 @@ def of_two(p: Any, q: Any) -> Any:
 
 
 @pytest.mark.parametrize("x", [[], [2.0], [1.0, 3.0, 3.0, 2.0], [-INF, -INF], [-INF, 4.0, INF, INF]], ids=str)
-def test_choices_move_with_the_element_that_they_give_back(x: list[float]) -> None:
+@pytest.mark.parametrize("first", [True, False])
+def test_choices_move_with_the_element_that_they_give_back(x: list[float], first: bool) -> None:
     """The operator says which of two that are equal; the neutral element is never meant, be it as large."""
+    operator = (lambda p, q: az.where(p >= q, p, q)) if first else of_two
 
     @az.program
-    def f(x: Vector) -> az.f64:
-        return az.reduce(of_two, -INF, x)
+    def f(x: Vector) -> Any:
+        return az.reduce(operator, -INF, x), az.scan(operator, -INF, x)
 
-    last = [0.0] * len(x)
-    if x:
-        last[max(k for k in range(len(x)) if x[k] == max(x))] = 1.0
-    np.testing.assert_array_equal(az.evaluate(az.grad(f))(np.array(x)), last)
-    assert "scan" not in az.pretty(az.grad(f)) and "cumprod" not in az.pretty(az.grad(f))
+    def chosen(k: int) -> Any:
+        """The place that is chosen of the first k elements."""
+        largest = [i for i in range(k) if x[i] == max(x[:k])]
+        return np.arange(len(x)) == (largest[0] if first else largest[-1])
+
+    rows = np.array([chosen(k) for k in range(1, 1 + len(x))]).reshape(len(x), len(x))
+    for k, row in enumerate(rows):
+        _, (moved, running) = az.evaluate(az.jvp(f))(np.array(x), np.eye(len(x))[k])
+        assert moved == rows[-1, k]
+        np.testing.assert_array_equal(running, rows[:, k])
+        given = az.evaluate(az.vjp(lambda x: f(x)[1]))(np.array(x), np.eye(len(x))[k])[1]
+        np.testing.assert_array_equal(given, row)
+    gradient = az.grad(lambda x: f(x)[0])
+    np.testing.assert_array_equal(az.evaluate(gradient)(np.array(x)), rows[-1] if x else [])
+    assert "scan" not in az.pretty(gradient.instance_for((np.array(x),)))
 
 
 def test_choices_by_bin() -> None:
