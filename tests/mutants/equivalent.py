@@ -44,4 +44,7 @@ EQUIVALENT: dict[object, str] = {
     ("ad/scattering.py", "Scatter._number", "negated", "b.primitive('multiply', total, length)"): (
         "any numbers that are different for different writes will do"
     ),
+    ("ad/tangents.py", "Scan.extreme.at", "other", "b.primitive('less', first, self.length)"): (
+        "behind its last element an array reads as zero, which is what is chosen there"
+    ),
 }  # fmt: skip
