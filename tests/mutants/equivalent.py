@@ -47,4 +47,7 @@ EQUIVALENT: dict[object, str] = {
     ("ad/tangents.py", "Scan.extreme.at", "other", "b.primitive('less', first, self.length)"): (
         "behind its last element an array reads as zero, which is what is chosen there"
     ),
+    ("ad/tangents.py", "Combination.push", "right only", "self.forward.tangent(made[k]) if t is None else t"): (
+        "the operator on duals gives each component that moves a tangent"
+    ),
 }  # fmt: skip
