@@ -18,6 +18,8 @@ from ..core.types import ArrayType
 
 # The constructs that may take the memory of arguments, and the first of these.
 _FIRST = {"loop": 1, "while": 0, "accumulate": 0}
+# Those whose blocks run at most once.
+_ONCE = frozenset({"cond", "accumulate"})
 _STATEMENTS = frozenset({"require", "probe", "add_to", "apply"})
 
 
@@ -31,9 +33,18 @@ def _updates(block: Block) -> bool:
 
 
 def _updated(op: Operation) -> list[int]:
-    """The variables whose memory an operation may take, as indices where it stands."""
+    """The variables whose memory an operation, or what is in a block of it that runs once, may take.
+
+    As indices where the operation stands.
+    """
     first = op.static[1] if op.op == "scatter" else _FIRST.get(op.op, len(op.args))
-    return [arg.index for arg in op.args[first:] if isinstance(arg, Variable) and isinstance(arg.type, ArrayType)]
+    found = [arg.index for arg in op.args[first:] if isinstance(arg, Variable) and isinstance(arg.type, ArrayType)]
+    for block in op.blocks if op.op in _ONCE else ():
+        bound = len(block.binders)
+        for inner in block.bindings:
+            found += [index - bound for index in _updated(inner) if index >= bound]
+            bound += len(inner.types)
+    return found
 
 
 def _block(block: Block, env: Env[int], depth: int) -> Block:

@@ -232,6 +232,23 @@ def test_reads_go_before_writes() -> None:
     assert reads_first(ordered) == ordered
 
 
+def test_reads_go_before_writes_in_branches() -> None:
+    """An array that a branch updates, or an accumulate, is read before."""
+    with build() as b:
+        n, i, test = b.variable(i64, "n"), b.variable(i64, "i"), b.variable(bool_, "test")
+        a = b.array([n], lambda _: b.literal(1.0, f64))
+        put = b.scatter(True, [], [a], lambda: [i, b.literal(2.0, f64)])[0]
+        kept = b.emit("cond", (), [test], [b.close((), (), (put,)), b.close((), (), (a,))])[0]
+        inside = b.body([], lambda: [b.scatter(True, [], [a], lambda: [n, b.literal(3.0, f64)])[0]])
+        other = b.emit("accumulate", (), [], [inside])[0]
+        blocks = [to_block([n, i, test], [result, b.index(a, [i])])[0] for result in (kept, other)]
+    for block in blocks:
+        ordered = reads_first(block)
+        assert [operation.op for operation in ordered.bindings[:2]] == ["generate", "index"]
+        check(ordered)
+        assert InPlace(ordered).of(operations(ordered, "scatter")[0]).taken == (True,)
+
+
 def test_statements_stay_in_order() -> None:
     with build() as b:
         n, i = b.variable(i64, "n"), b.variable(i64, "i")

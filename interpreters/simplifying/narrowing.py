@@ -291,8 +291,12 @@ class _Flow:
 
     def _repeated(self, stored: Collection[Value]) -> set[Value]:
         """What is costly, moves with these values, and would be computed where it was, too."""
-        moving = frozenset(self.readers.loops)
-        moved = {node.number for node in nodes_within(list(stored), moving) if is_costly(node)}
+        moved, stack = set[int](), sources(stored)
+        while stack:
+            node = stack.pop()
+            if node.number in self.readers.nodes and node.number not in moved:
+                moved.add(node.number)
+                stack.extend([*sources(_operands(node)), *_statements(node)])
         found, seen = set[Value](), set[int]()
         stack = [*sources(self.readers.results), *self.readers.statements]
         while stack and moved:
@@ -300,8 +304,9 @@ class _Flow:
             if node.number not in seen and node.number in self.readers.nodes:
                 seen.add(node.number)
                 needed = [value for value in _operands(node) if value not in stored and value.source is not None]
-                found |= {value for value in needed if source(value).number in moved}
-                stack.extend([source(value) for value in needed if source(value).number not in moved])
+                again = [value for value in needed if source(value).number in moved and is_costly(source(value))]
+                found.update(again)
+                stack.extend([source(value) for value in needed if value not in again])
                 stack.extend(_statements(node))
         return found
 

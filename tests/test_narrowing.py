@@ -1,0 +1,252 @@
+"""Loops store what is read of their arrays, equal loops are one, and reads of what was just written are known.
+
+Every program is simplified and run on several sizes, nothing among them, and gives the bits that it gives as written.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from plain import Plain, instance
+
+import adze as az
+from adze.core import terms
+from adze.core.environment import Env
+from adze.core.program import Program
+from adze.core.types import rank
+from adze.interpreters.simplify import simplify
+from adze.interpreters.simplifying.cuts import lightest_cut
+
+Vector = az.Array[az.f64, "n"]
+
+
+def simplified(program: Program) -> terms.Block:
+    """The simplified term, with equal results on vectors of 0, 1, 2 and 5 numbers."""
+    for n in (0, 1, 2, 5):
+        x = np.linspace(0.5, 1.0, n)
+        block = simplify(instance(program, (x,)).term)
+        az.check(block)
+        results = block.interpret(Plain({"n": n}))(Env(), [x])
+        expected = az.evaluate(program)(x)
+        for result, value in zip(results, expected if isinstance(expected, tuple) else (expected,), strict=True):
+            assert np.asarray(result).tobytes() == np.asarray(value).tobytes()
+    return block
+
+
+def stored(block: terms.Block) -> list[int]:
+    """The ranks of what the loops of a block store, in their order."""
+    return [
+        rank(type)
+        for operation in block.bindings
+        if operation.op == "loop"
+        for type in operation.types[len(operation.args) - 1 :]
+    ]
+
+
+def count(block: terms.Block, name: str) -> int:
+    """How often a construct or a primitive stands in a block."""
+    return sum(
+        [
+            (operation.static[0].name if operation.op == "primitive" else operation.op) == name
+            for operation in block.bindings
+        ]
+        + [count(inner, name) for operation in block.bindings for inner in operation.blocks]
+    )
+
+
+def states(x: Any, step: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
+    """The last state, and the state before each step i, which makes ``step(i, s)`` of s."""
+    last, before = az.scan_loop(lambda s, i: (step(i, s), s), x, az.iota(az.size(x)))
+    return last, before
+
+
+def halved(i: Any, s: Any) -> Any:
+    return az.update(s, i, s[i] * 0.5 + s[0])
+
+
+def back(n: Any, read: Callable[[Any], Any]) -> Any:
+    """A loop in order over the steps, from the last to the first."""
+    return az.fori_loop(0, n, lambda j, t: t * 0.5 + read(n - 1 - j), 0.0)
+
+
+@az.program
+def one_element(x: Vector) -> az.f64:
+    n, (_, before) = az.size(x), states(x, halved)
+    return back(n, lambda p: before[p, p] * before[p, 0])
+
+
+@az.program
+def in_the_same_order(x: Vector) -> az.f64:
+    _, before = states(x, halved)
+    return az.fori_loop(0, az.size(x), lambda j, t: t * 0.5 + before[j, j], 0.0)
+
+
+@az.program
+def in_a_map(x: Vector) -> Vector:
+    _, before = states(x, halved)
+    return az.generate(az.size(x), lambda i: before[i, i] + 1.0)
+
+
+@az.program
+def sums(x: Vector) -> az.f64:
+    n, (_, before) = az.size(x), states(x, halved)
+    return back(n, lambda p: az.sum(before[p]))
+
+
+@az.program
+def with_the_last_state(x: Vector) -> tuple[az.f64, Vector]:
+    n, (last, before) = az.size(x), states(x, halved)
+    return back(n, lambda p: before[p, p]), last
+
+
+@az.program
+def costly_at_two_places(x: Vector) -> az.f64:
+    n, (_, before) = az.size(x), states(x, halved)
+
+    def step(j: Any, t: Any) -> Any:
+        p = n - 1 - j
+        y = az.exp(before[p, p])
+        return t * y + az.sum(before[p] * y)
+
+    return az.fori_loop(0, n, step, 0.0)
+
+
+@az.program
+def of_an_updated_state(x: Vector) -> az.f64:
+    n, (_, before) = az.size(x), states(x, halved)
+    return back(n, lambda p: az.update(before[p], p, 2.0)[p * 3 % n])
+
+
+@pytest.mark.parametrize(
+    "program",
+    [one_element, in_the_same_order, in_a_map, sums, with_the_last_state, costly_at_two_places, of_an_updated_state],
+    ids=lambda program: program.name,
+)
+def test_numbers_are_stored_where_numbers_are_read(program: Program) -> None:
+    assert set(stored(simplified(program))) == {1}
+
+
+def test_what_is_costly_and_needed_at_two_places_runs_once() -> None:
+    assert count(simplified(costly_at_two_places), "exp") == 1
+
+
+@az.program
+def given(x: Vector) -> tuple[az.f64, az.Array[az.f64, "n n"]]:
+    n, (_, before) = az.size(x), states(x, halved)
+    return back(n, lambda p: before[p, p]), before
+
+
+@az.program
+def of_all_steps(x: Vector) -> az.f64:
+    n, (_, before) = az.size(x), states(x, halved)
+    return back(n, lambda p: az.sum(before[:, p]))
+
+
+@az.program
+def at_a_place_known_later(x: Vector) -> az.f64:
+    n, (_, before) = az.size(x), states(x, halved)
+
+    def step(j: Any, state: Any) -> Any:
+        t, place = state
+        return t * 0.5 + before[n - 1 - j, place], (place * 3 + 1) % n
+
+    return az.fori_loop(0, n, step, (0.0, 0))[0]
+
+
+@pytest.mark.parametrize("program", [given, of_all_steps, at_a_place_known_later], ids=lambda program: program.name)
+def test_arrays_are_stored_where_they_are_needed(program: Program) -> None:
+    assert 2 in stored(simplified(program))
+
+
+# Cuts
+
+
+def test_the_cut_is_the_lightest() -> None:
+    """Against all sets of vertices, in small random graphs."""
+    random = np.random.default_rng(0)
+    for _ in range(60):
+        vertices = list(range(random.integers(1, 7)))
+        weights = {v: int(random.integers(0, 5)) for v in vertices}
+        before = {v: [u for u in vertices[:v] if random.random() < 0.5] for v in vertices if random.random() < 0.8}
+        sinks = [v for v in vertices if random.random() < 0.4]
+
+        def separates(cut: set[int], before: dict[int, list[int]] = before, sinks: list[int] = sinks) -> bool:
+            reached, waiting = set[int](), [v for v in sinks if v not in cut]
+            while waiting:
+                v = waiting.pop()
+                if v not in before:
+                    return False
+                new = [u for u in before[v] if u not in cut and u not in reached]
+                reached.update(new)
+                waiting.extend(new)
+            return True
+
+        cut = lightest_cut(weights, before, sinks)
+        sets = itertools.chain.from_iterable(itertools.combinations(vertices, k) for k in range(len(vertices) + 1))
+        assert separates(cut)
+        assert sum(weights[v] for v in cut) == min(sum(weights[v] for v in s) for s in sets if separates(set(s)))
+
+
+# Merging. Requirements have an order, so loops with such in them stay as they are.
+
+
+def doubled(i: Any, s: Any) -> Any:
+    return az.update(s, i, s[i] * 2.0)
+
+
+@az.program
+def two_outputs(x: Vector) -> tuple[Vector, Vector, Vector]:
+    places = az.iota(az.size(x))
+    last, first = az.scan_loop(lambda s, i: (doubled(i, s), s[i]), x, places)
+    _, second = az.scan_loop(lambda s, i: (doubled(i, s), s[i] * 0.5), x, places)
+    return first, second, last
+
+
+@az.program
+def of_what_the_first_gives(x: Vector) -> tuple[Vector, Vector]:
+    places = az.iota(az.size(x))
+    _, first = az.scan_loop(lambda s, i: (doubled(i, s), s[i]), x, places)
+    _, second = az.scan_loop(lambda s, i: (doubled(i, s), s[i] + az.sum(first)), x, places)
+    return first, second
+
+
+@az.program
+def from_elsewhere(x: Vector) -> tuple[Vector, Vector]:
+    places = az.iota(az.size(x))
+    _, first = az.scan_loop(lambda s, i: (doubled(i, s), s[i]), x, places)
+    _, second = az.scan_loop(lambda s, i: (doubled(i, s), s[i] * 0.5), x + 1.0, places)
+    return first, second
+
+
+def merged(program: Program) -> int:
+    """How many loops are left. (A loop that stores arrays is what makes loops be compared.)"""
+
+    @az.program
+    def beside(x: Vector) -> Any:
+        return program(x), states(x, doubled)[1] * 2.0
+
+    return count(simplify(instance(beside, (np.ones(3),)).term), "loop") - 1
+
+
+def test_loops_through_the_same_states_are_one() -> None:
+    assert merged(two_outputs) == 0
+    assert count(simplified(two_outputs), "loop") == 2
+
+
+@pytest.mark.parametrize("program", [of_what_the_first_gives, from_elsewhere], ids=lambda program: program.name)
+def test_other_loops_are_not(program: Program) -> None:
+    assert merged(program) == 1
+    assert count(simplified(program), "loop") == 2
+
+
+def test_loops_with_requirements_stay() -> None:
+    @az.program
+    def two(x: Vector) -> tuple[Vector, Vector]:
+        places = az.iota(az.size(x))
+        _, first = az.scan_loop(lambda s, i: (halved(i, s), s[i]), x, places)
+        _, second = az.scan_loop(lambda s, i: (halved(i, s), s[0]), x, places)
+        return first, second
+
+    assert merged(two) == 2
