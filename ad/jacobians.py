@@ -14,12 +14,12 @@ elements need is not there. A Hessian is forward mode over reverse mode.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..core import trees
-from ..core.builder import Builder, current
+from ..core.builder import current
 from ..core.dims import Dim
 from ..core.environment import Env
 from ..core.expr import Expr
@@ -31,6 +31,7 @@ from ..core.types import Type, dims, element, is_float
 from .differentiating import Argnums, Differentiable, Differentiated, Pullback, Verb, chosen, is_single, program_of
 from .directions import Directions, along
 from .forward import Dual
+from .invariants import generate
 
 MODES = ("forward", "reverse")
 
@@ -166,7 +167,7 @@ def _forward(name: str, function: Differentiated, argnums: Sequence[int], values
             found = block.run(Env(), duals)
             return [forward.tangent(dual) for dual in found if is_float(dual.primal.type)]
 
-        return _table(b, b.sizes(function.leaves[moving][position]), column)
+        return list(generate(b, b.sizes(function.leaves[moving][position]), column))
 
     for number in argnums:
         for k, leaf in enumerate(function.leaves[number]):
@@ -202,7 +203,7 @@ def _reverse(name: str, function: Differentiated, argnums: Sequence[int], values
             gradients = pullback(Expr(b.literal(1, element(value.type)), b))
             return [leaf.value for leaf in trees.flatten(gradients)[0]]
 
-        made = iter(_table(b, b.sizes(value), row))
+        made = iter(generate(b, b.sizes(value), row))
         rows.append(
             {
                 number: [next(made) if is_float(leaf.type) else None for leaf in function.leaves[number]]
@@ -210,14 +211,3 @@ def _reverse(name: str, function: Differentiated, argnums: Sequence[int], values
             }
         )
     return rows
-
-
-def _table(b: Builder, sizes: Sequence[Value], at: Callable[..., Sequence[Value]]) -> list[Value]:
-    """The arrays of several values over the same sizes."""
-
-    def build(prefix: tuple[Value, ...]) -> Sequence[Value]:
-        if len(prefix) == len(sizes):
-            return at(*prefix)
-        return b.generate(sizes[len(prefix)], lambda i: build((*prefix, i)))
-
-    return list(build(()))

@@ -46,6 +46,7 @@ from .colouring import coloured, readable, star_coloured
 from .differentiating import Argnums, Differentiated, Pullback, chosen, fresh, program_of
 from .directions import Directions
 from .forward import Dual
+from .invariants import generate
 from .jacobians import MODES
 from .verbs import grad
 
@@ -373,9 +374,9 @@ class _Compressed:
         count = b.size(directions.value, 0)
         seeds = iter([colour.value for colour in trees.flatten(colours)[0]])
         if self.mode == "forward":
-            results = b.generate(count, self._forward(function, seeds))
+            results = generate(b, [count], self._forward(function, seeds))
         else:
-            results = b.generate(count, self._reverse(function, seeds))
+            results = generate(b, [count], self._reverse(function, seeds))
         return tuple([Expr(result, b) for result in results])
 
     def _forward(self, function: Differentiated, colours: Iterator[Value]) -> Callable[[Value], list[Value]]:

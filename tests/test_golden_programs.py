@@ -186,6 +186,7 @@ def hand(description: str) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     return benchmark("ht"), benchmark("ht").arguments(case.given), case.wanted
 
 
+@pytest.mark.slow
 def test_golden_hand_by_jacobian() -> None:
     """All columns; and the columns of one finger, by the few directions that move it."""
     ht, arguments, wanted = hand("hand")

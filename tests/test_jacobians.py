@@ -208,6 +208,37 @@ def test_work(f: az.Program, argnums: int, mode: str) -> None:
         assert work[0] <= (directions + 1) * 4 * (work[1] + arrays)
 
 
+@az.program
+def two_layers(a: Matrix, b: az.Array[az.f64, "k m"], x: Vector):  # type: ignore[no-untyped-def]
+    return az.tanh(b @ az.tanh(a @ x))
+
+
+@az.program
+def mixture(x: az.Array[az.f64, "n d"], centres: az.Array[az.f64, "k d"]):  # type: ignore[no-untyped-def]
+    return az.map(lambda p: az.logsumexp(az.map(lambda c: az.sum((p - c) ** 2), centres)), x)
+
+
+def test_what_no_direction_moves_is_computed_once() -> None:
+    """A direction costs less than the program, which is not run again: neither elements nor sums over them."""
+    primal = az.cost(two_layers).at(n=30, m=40, k=20).work
+    for mode, directions in (("forward", 30), ("reverse", 20)):
+        assert az.cost(az.jacobian(two_layers, 2, mode)).at(n=30, m=40, k=20).work <= (directions + 2) * primal
+    sizes = {"n": 100, "d": 3, "k": 5}
+    work = az.cost(az.jacobian(mixture, 1, "forward")).at(**sizes).work
+    assert work <= 5 * az.cost(mixture).at(**sizes).work  # for 15 directions
+    a, b, x = numbers(3, 2) / 8, numbers(4, 3, seed=1) / 8, numbers(2, seed=2)
+    inner, outer = 1 - np.tanh(a @ x) ** 2, 1 - np.tanh(b @ np.tanh(a @ x)) ** 2
+    for mode in MODES:
+        found = az.evaluate(az.jacobian(two_layers, 2, mode))(a, b, x)
+        np.testing.assert_allclose(found, outer[:, None] * b @ (inner[:, None] * a), rtol=1e-12)
+        points, centres = numbers(5, 2) / 8, numbers(3, 2, seed=1) / 8
+        found = az.evaluate(az.jacobian(mixture, 1, mode))(points, centres)
+        gaps = points[:, None] - centres
+        shares = np.exp((gaps**2).sum(-1))
+        wanted = -2 * gaps * (shares / shares.sum(-1, keepdims=True))[..., None]
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
 # Hessians
 
 
