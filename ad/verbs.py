@@ -150,6 +150,14 @@ def hvp(f: Differentiable, argnums: Argnums = 0) -> Program:
     ...     return az.sum(x ** 4) + az.sum(x) ** 2
     >>> az.hvp(valley)(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
     array([14.,  2.])
+
+    A Hessian that is known to be diagonal is what one direction of ones gives:
+
+    >>> @az.program
+    ... def wells(x: az.Array[az.f64, "n"]) -> az.f64:
+    ...     return az.sum(x ** 4 - x ** 2)
+    >>> az.hvp(wells)(np.array([0.0, 1.0, 2.0]), np.ones(3))
+    array([-2., 10., 46.])
     """
     f = program_of("hvp", f)
     product = _HessianProduct("hvp", f, chosen("hvp", f, argnums), is_single(argnums))
