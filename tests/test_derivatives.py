@@ -1,4 +1,10 @@
-"""Both modes on every program: against each other, finite differences, compiled code, and to second order."""
+"""Both modes on every program: against each other, extrapolated differences, compiled code, and to second order.
+
+Each program is differentiated in both precisions. Differences are taken in f64 (also of programs that are written in
+f32, whose terms are changed for it), and the derivatives in f32 are compared with those in f64.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,18 +12,24 @@ from typing import Any
 import numpy as np
 import pytest
 from plain import instance
+from precision import cast, in_precision
 from programs import CASES, Case
+from richardson import Difference, along
 
 import adze as az
 from adze.core import trees
 from adze.core.program import Instance, Program
-from adze.core.types import element, is_float
+from adze.core.types import Scalar, element, f32, f64, is_float
 from adze.interpreters.check import check
 from adze.interpreters.simplify import simplify
 
 
 def leaves(tree: Any) -> list[Any]:
     return trees.flatten(tree, none_is_leaf=True)[0]
+
+
+def floating(tree: Any) -> list[Any]:
+    return [leaf for leaf in leaves(tree) if np.asarray(leaf).dtype.kind == "f"]
 
 
 def generic(argument: Any, seed: int) -> Any:
@@ -37,28 +49,30 @@ def direction(like: Any, seed: int) -> Any:
 
 
 class Point:
-    """A case at generic arguments: which of its parameters are floating, and a direction for each."""
+    """A case at generic arguments: which of its parameters are floating, and a direction for each.
 
-    def __init__(self, case: Case) -> None:
-        self.case, self.program = case, case.program
-        self.arguments = tuple(generic(x, k) for k, x in enumerate(case.arguments[0]))
-        self.floating = [k for k, type in enumerate(instance(case.program, self.arguments).types) if is_float(type)]
+    The program is as it is written, or in the given precision.
+    """
+
+    def __init__(self, case: Case, scalar: Scalar | None = None) -> None:
+        arguments = tuple(generic(x, k) for k, x in enumerate(case.arguments[0]))
+        written = instance(case.program, arguments)
+        self.program = in_precision(written, scalar) if scalar else case.program
+        self.arguments = cast(arguments, scalar) if scalar else arguments
+        self.floating = [k for k, type in enumerate(written.types) if is_float(type)]
         self.tangents = [direction(self.arguments[k], 10 + k) for k in self.floating]
+        self.cotangent = trees.tree_map(lambda leaf: direction(leaf, 3), az.evaluate(self.program)(*self.arguments))
 
-    def moved(self, step: float) -> list[Any]:
-        arguments = list(self.arguments)
-        for k, tangent in zip(self.floating, self.tangents, strict=True):
-            arguments[k] = arguments[k] + step * tangent
-        return arguments
+    @staticmethod
+    def double(case: Case) -> Point:
+        """A case in f64, which it is in most times already."""
+        return Point(case, f64 if case.name in SINGLE else None)
 
-    def difference(self, program: Program, step: float = 1e-6) -> list[Any]:
-        """Central differences of a program's results along the tangents; None at integer results."""
-        ahead, behind = (leaves(az.evaluate(program)(*self.moved(h))) for h in (step, -step))
-        with np.errstate(invalid="ignore"):  # infinities that stay
-            return [
-                np.where(a == b, 0.0, (np.asarray(a) - b) / (2 * step)) if np.asarray(a).dtype.kind == "f" else None
-                for a, b in zip(ahead, behind, strict=True)
-            ]
+    def differences(self, program: Program) -> Difference:
+        """Those of a program's results along the tangents; it must be smooth here."""
+        difference = along(program, self.arguments, self.tangents)
+        assert difference.reliable
+        return difference
 
 
 def is_differentiable(case: Case) -> bool:
@@ -75,7 +89,7 @@ SINGLE = {
     for case in DIFFERENTIABLE
     if any(element(t).bits == 32 for t in instance(case.program, case.arguments[0]).types)
 }
-# To second order these stand for all constructs.
+# To second order these stand for all constructs, every time.
 CURVED = {
     "scalars", "powers", "extremes", "row_norms", "generate_two", "gather_pairs", "product", "extremes_of_all",
     "log_sum_exp", "dot", "where_sqrt", "cond_structure", "cond_in_map", "power_loop", "loop_in_map",
@@ -91,11 +105,16 @@ COMPILED = CURVED | {
 }  # fmt: skip
 
 
-def cases(*, among: set[str] | None = None, without: set[str] = frozenset(), fast: set[str] | None = None) -> Any:  # type: ignore[assignment]
-    """The differentiable cases (among these names) but some; those that are not fast are marked slow."""
-    chosen = [case for case in DIFFERENTIABLE if case.name not in without and (among is None or case.name in among)]
-    slow = [[pytest.mark.slow] if fast is not None and case.name not in fast else [] for case in chosen]
-    parameters = [pytest.param(case, marks=marks, id=case.name) for case, marks in zip(chosen, slow, strict=True)]
+# In f32 these are tested every time.
+IN_BOTH_PRECISIONS = {"product", "extremes_of_all", "matrix_power_loop", "prefix_sums", "histograms", "sorting"}
+
+
+def cases(*, fast: set[str] | None = None) -> Any:
+    """The differentiable cases; those that are not fast are marked slow."""
+    slow = [[pytest.mark.slow] if fast is not None and case.name not in fast else [] for case in DIFFERENTIABLE]
+    parameters = [
+        pytest.param(case, marks=marks, id=case.name) for case, marks in zip(DIFFERENTIABLE, slow, strict=True)
+    ]
     return pytest.mark.parametrize("case", parameters)
 
 
@@ -130,14 +149,14 @@ def test_the_modes_agree(case: Case) -> None:
     """<v, J u> = <J^T v, u>, at every argument at which these are finite."""
     for arguments in case.arguments:
         result = az.evaluate(case.program)(*arguments)
-        floating = [k for k, type in enumerate(instance(case.program, arguments).types) if is_float(type)]
-        tangents = [direction(arguments[k], k) for k in floating]
+        places = [k for k, type in enumerate(instance(case.program, arguments).types) if is_float(type)]
+        tangents = [direction(arguments[k], k) for k in places]
         cotangent = trees.tree_map(lambda leaf: direction(leaf, 7), result)
         same, tangent = az.evaluate(az.jvp(case.program))(*arguments, *tangents)
         primal, *cotangents = az.evaluate(az.vjp(case.program))(*arguments, cotangent)
         np.testing.assert_equal(leaves(same), leaves(result))
         np.testing.assert_equal(leaves(primal), leaves(result))
-        for k, gradient in zip(floating, cotangents, strict=True):
+        for k, gradient in zip(places, cotangents, strict=True):
             assert gradient.dtype == np.asarray(arguments[k]).dtype and gradient.shape == np.shape(arguments[k])
         left, size = pairing(leaves(cotangent), leaves(tangent))
         right, other = pairing(cotangents, tangents)
@@ -148,23 +167,18 @@ def test_the_modes_agree(case: Case) -> None:
 
 @cases()
 def test_forward_mode_against_differences(case: Case) -> None:
-    point = Point(case)
-    program = az.jvp(case.program)
+    point = Point.double(case)
+    program = az.jvp(point.program)
     arguments = (*point.arguments, *point.tangents)
     checked(program, arguments)
     _, tangent = az.evaluate(program)(*arguments)
-    if case.name not in SINGLE:
-        assert_close(leaves(tangent), point.difference(case.program), 1e-6)
+    point.differences(point.program).agrees(floating(tangent))
 
 
 @cases(fast=COMPILED)
 def test_reverse_mode_compiled(case: Case) -> None:
     point = Point(case)
-    result = az.evaluate(case.program)(*point.arguments)
-    program, arguments = (
-        az.vjp(case.program),
-        (*point.arguments, trees.tree_map(lambda leaf: direction(leaf, 3), result)),
-    )
+    program, arguments = az.vjp(case.program), (*point.arguments, point.cotangent)
     checked(program, arguments)
     evaluated, compiled = az.evaluate(program)(*arguments), az.compile(program, threads=1)(*arguments)
     assert_close(leaves(compiled), leaves(evaluated), 1e-5 if case.name in SINGLE else 1e-12)
@@ -176,6 +190,22 @@ def test_forward_mode_compiled(case: Case) -> None:
     program, arguments = az.jvp(case.program), (*point.arguments, *point.tangents)
     evaluated, compiled = az.evaluate(program)(*arguments), az.compile(program, threads=1)(*arguments)
     assert_close(leaves(compiled), leaves(evaluated), 1e-5 if case.name in SINGLE else 1e-12)
+
+
+@cases(fast=IN_BOTH_PRECISIONS)
+def test_single_precision(case: Case) -> None:
+    """Both modes of the program in f32, evaluated and compiled, against those in f64 at the same arguments."""
+    single, double = Point(case, f32), Point(case, f64)
+    arguments = cast(single.arguments, f64)
+    for verb, inputs in ((az.jvp, single.tangents), (az.vjp, [single.cotangent])):
+        program, given = verb(single.program), (*single.arguments, *inputs)
+        wanted = floating(az.evaluate(verb(double.program))(*arguments, *cast(tuple(inputs), f64)))
+        for run in (az.evaluate(program), az.compile(program, threads=1)):
+            got = floating(run(*given))
+            assert all(leaf.dtype == np.float32 for leaf in got)
+            for x, y in zip(got, wanted, strict=True):
+                scale = np.max(np.abs(y), initial=1.0, where=np.isfinite(y))
+                np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5 * scale)
 
 
 # Second order
@@ -191,23 +221,23 @@ def scalar(program: Program) -> Program:
     return Program(total, f"scalar({program.name})", program.parameters)
 
 
-@cases(among=CURVED | COMPILED, without=SINGLE, fast=CURVED)
+@cases(fast=CURVED)
 def test_second_order(case: Case) -> None:
     """The product of the Hessian with a vector in four ways, against differences of the gradient."""
-    point = Point(case)
-    f, argnums, arguments, tangents = scalar(case.program), tuple(point.floating), point.arguments, point.tangents
+    point = Point.double(case)
+    f, argnums, arguments, tangents = scalar(point.program), tuple(point.floating), point.arguments, point.tangents
     gradient = az.grad(f, argnums=argnums)
-    wanted = point.difference(gradient, 1e-5)
+    wanted = point.differences(gradient)
 
     def result(program: Program, *more: Any) -> Any:
         return az.evaluate(program)(*arguments, *more)
 
     check(instance(gradient, arguments).term)
     count = len(argnums)
-    assert_close(leaves(result(az.jvp(gradient), *tangents)[1]), wanted, 1e-5)
-    assert_close(leaves(result(az.vjp(gradient), tuple(tangents))[1:]), wanted, 1e-5)
-    assert_close(leaves(result(az.vjp(az.jvp(f)), *tangents, (0.0, 1.0))[1 : 1 + count]), wanted, 1e-5)
-    assert_close(leaves(result(az.vjp(az.vjp(f)), 1.0, (0.0, *tangents))[1 : 1 + count]), wanted, 1e-5)
+    wanted.agrees(leaves(result(az.jvp(gradient), *tangents)[1]))
+    wanted.agrees(leaves(result(az.vjp(gradient), tuple(tangents))[1:]))
+    wanted.agrees(leaves(result(az.vjp(az.jvp(f)), *tangents, (0.0, 1.0))[1 : 1 + count]))
+    wanted.agrees(leaves(result(az.vjp(az.vjp(f)), 1.0, (0.0, *tangents))[1 : 1 + count]))
 
 
 def test_derivatives_of_each_order() -> None:
