@@ -110,7 +110,7 @@ def test_running_products_at_zeros(x: list[float]) -> None:
         np.testing.assert_array_equal(jacobian(f, np.array(x)), wanted)
 
 
-@pytest.mark.parametrize(("n", "d"), [(0, 2), (1, 2), (5, 2), (3, 3)])
+@pytest.mark.parametrize(("n", "d"), [(0, 2), (1, 2), (5, 2), pytest.param(3, 3, marks=pytest.mark.slow)])
 def test_scans_of_small_matrices(n: int, d: int) -> None:
     """As a scan of affine maps: against differences, which are exact for what is linear in each element."""
 
@@ -137,6 +137,7 @@ def test_the_span_of_the_gradient_of_a_scan_of_small_matrices_is_logarithmic(d: 
     assert int(gradient.at(n=4096).span) < 4 * int(gradient.at(n=16).span)
 
 
+@pytest.mark.slow
 def test_components_that_reach_each_other_and_those_that_do_not() -> None:
     """A sum, an extremum and affine maps in one operator; a cotangent of each result."""
 
@@ -225,6 +226,30 @@ def test_an_extremum_with_what_belongs_to_it() -> None:
     np.testing.assert_allclose(second, [0, 2 * 25, 0, 0])
 
 
+def test_the_row_with_the_largest_key() -> None:
+    """Only that row is read in the return sweep."""
+
+    @az.program
+    def f(keys: Vector, rows: az.Array[az.f64, "n m"]) -> Any:
+        def op(p: Any, q: Any) -> Any:
+            return az.cond(p[0] >= q[0], lambda: p, lambda: q)
+
+        return az.reduce(op, (-INF, az.zeros(rows.shape[1])), (2.0 * keys, rows**2))
+
+    keys, rows = np.array([1.0, 3.0, 3.0, 2.0]), numbers(4, 3)
+    cotangent = (0.5, np.array([1.0, 2.0, 3.0]))
+    _, by_keys, by_rows = az.evaluate(az.vjp(f))(keys, rows, cotangent)
+    wanted = np.zeros((4, 3))
+    wanted[1] = 2 * rows[1] * cotangent[1]
+    np.testing.assert_array_equal(by_keys, [0, 1, 0, 0])
+    np.testing.assert_array_equal(by_rows, wanted)
+    moved = az.evaluate(az.jvp(f))(keys, rows, np.ones(4), np.ones((4, 3)))[1]
+    assert moved[0] == 2
+    np.testing.assert_array_equal(moved[1], 2 * rows[1])
+    cost = az.cost(az.vjp(f))
+    assert cost(keys, rows, cotangent).work < 4 * (az.cost(f)(keys, rows).work + 20)
+
+
 # Every rule in every direction, and what elements may be
 
 
@@ -310,7 +335,7 @@ def test_scans_in_all_directions(rule: str, direction: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "rule", [pytest.param(rule, marks=() if rule in ("counting", "matrices") else pytest.mark.slow) for rule in RULES]
+    "rule", [pytest.param(rule, marks=() if rule == "counting" else pytest.mark.slow) for rule in RULES]
 )
 def test_reductions_and_histograms_of_some_of_one_and_of_nothing(rule: str) -> None:
     """Bin 1 is empty, and two elements are in no bin."""
@@ -324,7 +349,7 @@ def test_reductions_and_histograms_of_some_of_one_and_of_nothing(rule: str) -> N
         return tuple([az.where(abs(leaf) < INF, leaf, 0.0) for leaf in floating((made, total))])
 
     for n in (6, 1, 0):
-        both_modes(f, numbers(n) / 4 + 0.03, compiled=n == 6 and rule != "matrices")
+        both_modes(f, numbers(n) / 4 + 0.03, compiled=n == 6 and rule not in ("counting", "matrices"))
 
 
 @pytest.mark.parametrize("zeros", [0, 1, 2, 3])
