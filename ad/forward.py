@@ -299,8 +299,7 @@ class Forward(Fragment[Atom, Operation, Block]):
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             return Pushed(self, env, rules, [a(env) for a in args], body, blocks).push(active)
 
-        activities = [block.activity for block in blocks]
-        return Operation(run, self.activity.custom(rules, args, body.activity, activities))
+        return Operation(run, self.activity.custom(rules, args, body.activity, []))
 
     def probe(self, name: str, values: Sequence[Atom]) -> Operation:
         """``y = x``, shown:  ``dy = dx``, shown under a name of its own."""

@@ -274,8 +274,7 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
             values, entries = primal(env), [a.entry(env) for a in args]
             return values, Pulled(self, env, rules, entries, body, blocks, values).pull
 
-        activities = [block.activity for block in blocks]
-        return Operation(primal, run, self.activity.custom(rules, _entries(args), body.activity, activities))
+        return Operation(primal, run, self.activity.custom(rules, _entries(args), body.activity, []))
 
     def probe(self, name: str, values: Sequence[Atom]) -> Operation:
         """``y = x``, shown:  ``x_bar += y_bar``, shown under a name of its own."""

@@ -294,6 +294,15 @@ def test_a_rule_may_call_its_function(name: str) -> None:
     has_derivatives(summed, numbers(3) / 4, run=interpreted)
 
 
+def test_compiled_code_has_no_rules() -> None:
+    other = az.foreign("other", np.cos, lambda x: x)
+    f = az.custom_jvp(lambda x: az.sin(x))
+    f.defjvp(lambda p, t: (other(p[0]) + 0 * f(p[0])) * t[0])
+    program = az.program(lambda x: f(x))
+    assert both(program, 0.5) == np.sin(0.5)
+    along(program, [0.5], [1.0]).agrees([az.evaluate(az.grad(program))(0.5)])
+
+
 def test_rules_may_call_each_other() -> None:
     sine = az.custom_jvp(lambda x: az.sin(x))
     cosine = az.custom_vjp(lambda x: az.cos(x))
