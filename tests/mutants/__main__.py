@@ -54,6 +54,7 @@ from adze.core.trees import unflatten
 from adze.interpreters.evaluate import convert, evaluate_block
 
 ROOT = Path(__file__).resolve().parents[2]
+# The other modules of ad/: analyses, verbs, and passes that change what a derivative costs.
 NO_RULES = (
     "__init__", "activity", "colouring", "differentiating", "directions", "fragment", "interchange", "invariants",
     "jacobians", "linearity", "sparse", "verbs",
@@ -62,7 +63,7 @@ TESTS = ("checkpoint", "combining", "custom", "derivative", "forward", "in_place
 HOLD_SOME = ("primitives",)  # files of which only the tests with such names are run
 LEFT_OUT = ("compile", "cost", "printed", "the_work_of")
 PATIENCE = 60  # seconds of processor time for one test
-MEMORY = 4 << 30  # bytes of address space
+MEMORY = 4 << 30  # bytes of address space that a mutant may add
 PROCESSORS = os.cpu_count() or 1
 PROCESSES = multiprocessing.get_context("fork")
 NOTE = "_note_spot"
@@ -323,7 +324,8 @@ class Run:
 
     def work(self, mutant: Mutant, send: Any) -> None:
         quiet()
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        limit = address_space() + MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
         try:
             changes = mutant.install(self.living)
         except Exception as error:
@@ -343,6 +345,11 @@ def start(work: Callable[[Any, Any], None], given: Any) -> tuple[Any, Any]:
     child.start()
     send.close()
     return receive, child
+
+
+def address_space() -> int:
+    """How many bytes of it this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def quiet() -> None:
