@@ -33,7 +33,7 @@ def chosen(x: Vector, places: az.Array[az.i64, "m"]) -> az.Array[az.f64, "m"]:
     return az.map(lambda i: x[i] ** 2, places)
 
 
-@pytest.mark.parametrize("run", [None, az.evaluate])
+@pytest.mark.parametrize("run", [az.evaluate, pytest.param(None, marks=pytest.mark.slow)], ids=["evaluate", "compile"])
 @pytest.mark.parametrize("mode", [None, "forward", "reverse"])
 @pytest.mark.parametrize("f", [second_differences, arrow, everyone], ids=lambda f: f.name)
 def test_like_the_dense_one(f: az.Program, mode: str | None, run: object) -> None:
@@ -65,7 +65,7 @@ def test_small_sizes(n: int) -> None:
     assert found.shape == (n, n)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 9), st.floats(0, 1), st.integers(0, 99))
 def test_random_bilinear_maps(rows: int, columns: int, density: float, seed: int) -> None:
     matrix = random_array((rows, columns), density=density, rng=np.random.default_rng(seed)).tocsr()
@@ -180,13 +180,13 @@ def test_a_pattern_that_is_given() -> None:
     x = np.linspace(1, 2, 6)
     wide = np.tri(6, 6, 2, bool) & ~np.tri(6, 6, -3, bool)
     for pattern in (wide, csr_array(wide), lambda x: wide):
-        jacobian = az.sparse_jacobian(second_differences, pattern=pattern)
+        jacobian = az.sparse_jacobian(second_differences, pattern=pattern, run=az.evaluate)
         found = jacobian(x)
         assert found.nnz == wide.sum()
         np.testing.assert_allclose(found.toarray(), az.jacobian(second_differences)(x), rtol=1e-13)
         jacobian.verify(x)
     with pytest.raises(ValueError, match="misses entries of row"):
-        az.sparse_jacobian(second_differences, pattern=np.eye(6)).verify(x)
+        az.sparse_jacobian(second_differences, pattern=np.eye(6), run=az.evaluate).verify(x)
     with pytest.raises(ValueError, match=r"has the shape \(3, 3\), not \(6, 6\)"):
         az.sparse_jacobian(second_differences, pattern=np.eye(3))(x)
 
