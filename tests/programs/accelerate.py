@@ -187,7 +187,7 @@ def fold_pairs(a: Vector, b: OTHER) -> az.f64:
 
 
 def _fold_indexed(a: Any, b: Any) -> Any:
-    return sum((np.prod(1 + c * a) - 1) / c if c else a.sum() for c in b / 16)
+    return np.sum([(np.prod(1 + c * a) - 1) / c if c else a.sum() for c in b / 16])
 
 
 @case(_fold_indexed, (X, Y), (LONG, X), (np.array([0.0, 2.0, 0.0]), ONE), (X, np.zeros(2)), (NONE, X), (X, NONE))
