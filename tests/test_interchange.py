@@ -217,3 +217,24 @@ def test_the_outermost_axes_are_taken_off() -> None:
     moved = az.evaluate(az.jvp(batches))(a, tangent)[1]
     given = az.evaluate(az.vjp(batches))(a, cotangent)[1]
     assert np.sum(cotangent * moved) == pytest.approx(np.sum(given * tangent), rel=1e-12)
+
+
+@pytest.mark.slow
+def test_sizes_that_the_run_decides() -> None:
+    """Rows as long as an argument says, as what is kept of an array, and as the index of a loop."""
+
+    @az.program
+    def f(k: az.i64, x: az.Array[az.f64, "n"]) -> az.f64:
+        rows = az.generate((x.shape[0], k), lambda i, j: x[i] * (1.0 + j))
+        kept = az.filter(lambda v: v > 0, x)
+        scanned = az.scan(lambda p, q: p * q, az.ones(kept.shape[0]), az.map(lambda v: kept * v, x))
+
+        def longest(i: Any) -> Any:
+            return az.sum(az.reduce(az.maximum, az.full(i + 1, -INF), az.generate((2, i + 1), lambda a, b: x[b] * a)))
+
+        return az.sum(az.reduce(softly, az.zeros(k), rows)) + az.sum(scanned) + az.sum(az.generate(x.shape[0], longest))
+
+    x, h = np.array([0.5, -0.25, 0.75]), 1e-6
+    differences = [(az.evaluate(f)(4, x + h * e) - az.evaluate(f)(4, x - h * e)) / (2 * h) for e in np.eye(3)]
+    np.testing.assert_allclose(az.evaluate(az.grad(f, argnums=1))(4, x), differences, rtol=1e-7)
+    np.testing.assert_allclose([az.jvp(f)(4, x, e)[1] for e in np.eye(3)], differences, rtol=1e-7)
