@@ -1,4 +1,8 @@
-"""Primitives as LLVM instructions: templates, calls of the mathematical library, conversions."""
+"""Primitives as LLVM instructions: templates, calls of the mathematical library, conversions.
+
+Functions of the mathematical library are called as vectors, scalars too: the scalar functions round differently, and
+a value must not depend on whether its loop was widened.
+"""
 
 from __future__ import annotations
 
@@ -59,13 +63,21 @@ class Speller:
 
     def _library(self, function: str, scalar: Scalar, operands: Sequence[str], lanes: int) -> str:
         name = function + ("f" if scalar.bits == 32 else "")
-        if not lanes:
-            return self._call(name, register_type(scalar), operands)
         found = self.routine(name, scalar, len(operands))
         if found is None:
-            return self._call(self._by_lane(name, scalar, len(operands), lanes), register_type(scalar, lanes), operands)
+            called = self._by_lane(name, scalar, len(operands), lanes) if lanes else name
+            return self._call(called, register_type(scalar, lanes), operands)
         symbol, width = found
         element = register_type(scalar)
+        if not lanes:
+            # also a scalar, in one lane: the others hold what no routine takes long for
+            filled = f"splat ({element} {constant(0.5, scalar)})"
+            piece = [
+                self.body.value(f"insertelement <{width} x {element}> {filled}, {element} {operand}, i64 0")
+                for operand in operands
+            ]
+            vector = self._call(symbol, f"<{width} x {element}>", piece)
+            return self.body.value(f"extractelement <{width} x {element}> {vector}, i64 0")
         pieces = []
         for start in range(0, lanes, width):
             # a short vector is repeated to the width of the routine, so that one routine computes every value

@@ -2,12 +2,14 @@
 
 When each iteration of the outer loop updates a slice of its own, the loop is parallel as it is. Otherwise it is cut
 into pieces; a piece updates a copy of its own, and the copies are added in order. Sizes decide how many pieces there
-are, so the result does not depend on the number of threads.
+are, so the result does not depend on the number of threads. Copies of large accumulators cost time, so there are only
+as many as the work of the nest is worth. Those of small ones cost next to nothing: the extent of the loop alone says
+how many, and the result does not depend on what else the nest does, such as running a loop again from a checkpoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ...core.types import f64, i64
 from ..loops import (
@@ -21,6 +23,7 @@ from ..loops import (
     For,
     Let,
     Load,
+    Select,
     Statement,
     Store,
     Variable,
@@ -33,6 +36,8 @@ from .survey import survey
 
 # Copies of an accumulator that threads add to side by side.
 COPIES = 8
+# Accumulators of a nest are small when they have at most so many scalars together, or one for COPIES iterations.
+SMALL = 256
 
 
 def private_accumulators(context: Context, body: Block, loops: list[nests.Loop]) -> list[Statement] | None:
@@ -66,12 +71,16 @@ def _copies(
     """The outer loop in pieces, each of which updates its own copy of the shared accumulators."""
     made: list[Statement] = []
     piece = context.fresh("piece")
-    wanted = context.apply("floor_divide", outer.extent, grain)
     pieces = context.fresh("pieces")
+    private = {buffer: Place(buffer, prefix, context) for buffer, prefix in shared.items()}
+    worth = context.apply("floor_divide", outer.extent, grain)
+    spread = context.apply("floor_divide", outer.extent, Constant(COPIES, i64))
+    most = context.apply("maximum", spread, Constant(SMALL, i64))
+    small = context.apply("less_equal", _scalars(context, private.values()), most)
+    wanted = Select(small, outer.extent, worth, i64)
     bounded = context.apply("maximum", context.apply("minimum", wanted, Constant(COPIES, i64)), ONE)
     made.append(Let(pieces, bounded))
     count = Variable(pieces, i64)
-    private = {buffer: Place(buffer, prefix, context) for buffer, prefix in shared.items()}
     made.extend([Allocate(place.copy) for place in private.values()])
 
     def bound(k: Expression) -> Expression:
@@ -93,7 +102,11 @@ def _copies(
     step = context.fresh("step")
     at = Let(outer.variable.name, context.apply("add", Variable(start, i64), Variable(step, i64)))
     body.append(For(step, length, "sequential", (at, *map_block(nest, lambda e: e, store))))
-    made.append(For(piece, count, "parallel", tuple(body), grain=ONE))
+    # as many pieces as have the iterations that are worth a thread's attention
+    share = context.apply(
+        "floor_divide", context.apply("multiply", grain, count), context.apply("maximum", outer.extent, ONE)
+    )
+    made.append(For(piece, count, "parallel", tuple(body), grain=context.apply("maximum", share, ONE)))
     for place in private.values():
         k = context.fresh("piece")
 
@@ -124,6 +137,17 @@ class Place:
         place = (piece, *update.indices[len(self.prefix) :])
         added = update.value.arguments[1]
         return Store(self.copy, place, Apply(update.value.primitive, (Load(self.copy, place), added), added.type))
+
+
+def _scalars(context: Context, places: Iterable[Place]) -> Expression:
+    """How many scalars the accumulators have together."""
+    total: Expression = Constant(0, i64)
+    for place in places:
+        count: Expression = ONE
+        for extent in place.extents:
+            count = context.apply("multiply", count, extent)
+        total = context.apply("add", total, count)
+    return total
 
 
 def _over(

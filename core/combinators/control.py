@@ -155,8 +155,9 @@ def fori_loop(lower: Any, upper: Any, body: Function, init: Any, *, checkpoint: 
     ``lower`` and ``upper`` are integers or i64 expressions; the state is any structure whose types do not change.
     ``checkpoint`` says which states reverse mode keeps: "all", n of them for n steps; "sqrt", about 2 sqrt(n), and the
     steps are run once more; k, about n/k + k of them; (k1, k2, ...), segments of k1 steps that are cut into segments
-    of k2, and so on: n/k1 + k1/k2 + ... of them, and the steps are run once more for each number. The derivatives are
-    the same. Raises TypeError when ``body`` changes the structure or a type.
+    of k2, and so on: n/k1 + k1/k2 + ... + kl of them, and the steps are run once more for each number; powers of two
+    bisect. The derivatives are the same bit for bit (:func:`checkpoint` names an exception); ``peak_bytes`` of the
+    compiled gradient says what it holds. Raises TypeError when ``body`` changes the structure or a type.
 
     >>> import adze as az
     >>> @az.program
