@@ -427,10 +427,15 @@ def never_negative(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> bool:
     >>> extents = {Opaque(1): n, Opaque(2): i}  # for i < n: for j < i
     >>> never_negative(n - 2 - j, extents.get)
     True
+    >>> steps = (n - 1).maximum(0)
+    >>> never_negative(n - 1 - (steps - i), {Opaque(1): steps}.get)  # steps is n - 1, since the loop runs
+    True
     """
     while not dim.is_nonnegative():
         found = {atom: extents(atom) for monomial, _ in dim.terms for atom in monomial}
         variables = {atom: extent for atom, extent in found.items() if extent is not None}
+        for extent in variables.values():
+            dim = _while_it_runs(dim, extent)
         inner = [v for v in variables if all(v not in e.atoms() for w, e in variables.items() if w != v)]
         if not inner:
             return False
@@ -446,6 +451,20 @@ def never_negative(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> bool:
                 worst += (_positive(variables[variable]) - 1) * rest * c
         dim = worst
     return True
+
+
+def _while_it_runs(dim: Dim, extent: Dim) -> Dim:
+    """A dim inside of a loop with this extent."""
+    runs = _positive(extent)
+    if runs == extent:
+        return dim
+    (((atom,), _),), total = extent.terms, Dim({})
+    for monomial, c in dim.terms:
+        product = Dim.of(c)
+        for factor in monomial:
+            product *= runs if factor == atom else Dim.atom(factor)
+        total += product
+    return total
 
 
 def _positive(extent: Dim) -> Dim:

@@ -999,6 +999,17 @@ def test_maps_leave_no_tape() -> None:
     assert "f64[n, m]" not in az.pretty(az.grad(f), style="de-bruijn")
 
 
+def test_places_that_a_loop_keeps_in_range_are_not_guarded() -> None:
+    """The return sweep of a write reads its cotangent where a write counted; here all of them do. [S 5.3]"""
+
+    @az.program
+    def f(x: az.Array[az.f64, "n"]) -> az.f64:
+        steps = az.fori_loop(1, az.size(x), lambda i, s: az.update(s, i, az.sin(s[i - 1]) * x[i]), x)
+        return az.sum(az.scatter(steps, az.iota(az.size(x)), az.sin(x)))
+
+    assert " if " not in text(az.grad(f)) and "where" not in text(az.grad(f))
+
+
 def work(program: Any, n: int) -> int:
     return int(az.cost(program)(numbers(n)).work)
 

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from ...core.builder import Builder
-from ...core.dims import arithmetic
+from ...core.dims import arithmetic, never_negative
 from ...core.graph import NONE, Body, Node, Value, numbers
+from ...core.indexing import extents_of
 from ...core.primitive import Primitive
 from ...core.terms import Literal
 from ...core.types import bool_, dims, i64, mentions_named
@@ -204,14 +205,17 @@ def _or(b: Builder, x: Value, y: Value) -> Value | None:
 
 
 def _compare_sizes(holds: Callable[[int], bool]) -> Callable[[Builder, Value, Value], Value | None]:
-    """A comparison of integers whose difference is a known number."""
+    """A comparison of integers whose difference is proved to have a sign, for loop variables in their range."""
 
     def rule(b: Builder, x: Value, y: Value) -> Value | None:
-        if x.dim is not None and y.dim is not None:
-            difference = (x.dim - y.dim).constant
-            if difference is not None:
-                return b.literal(holds(difference), bool_)
-        return None
+        if x.dim is None or y.dim is None:
+            return None
+        d, signs = x.dim - y.dim, {-1, 0, 1}
+        for proved, others in ((d, {-1}), (d - 1, {-1, 0}), (-d, {1}), (-d - 1, {0, 1})):
+            if signs & others and never_negative(proved, extents_of(b)):
+                signs -= others
+        verdicts = {holds(sign) for sign in signs}
+        return b.literal(verdicts.pop(), bool_) if len(verdicts) == 1 else None
 
     return rule
 
