@@ -109,8 +109,8 @@ def polynomials_by_bin(x: Vector, y: Vector, z: Vector, bins: az.Array[az.i64, "
 
 CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rows added": (rows_added, (numbers(3, 2),)),
-    "products of matrices": (products_of_matrices, (numbers(4, 2, 2) / 2,)),
-    "affine maps": (affine_maps, (numbers(4, 2, 2) / 2, numbers(4, 2, seed=1), numbers(4, seed=2))),
+    "products of matrices": (products_of_matrices, (numbers(3, 2, 2) / 2,)),
+    "affine maps": (affine_maps, (numbers(3, 2, 2) / 2, numbers(3, 2, seed=1), numbers(3, seed=2))),
     "written in two axes": (
         written_in_two_axes, (numbers(2, 4), np.array([[0, 4, 1, 0], [4, 0, 1, 4]]), numbers(5, seed=1)),
     ),
