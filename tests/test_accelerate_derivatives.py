@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from appendix import ROWS, Row
+from appendix import INPUTS, ROWS, Row
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from plain import Plain, instance
@@ -157,6 +157,12 @@ def for_each(row: Row, count: int, test: Callable[[At], bool], least: float = 0.
 def smooth(row: Row) -> float:
     """At which share of the points, at least, a program is seen to be smooth: ties and zeros are drawn on purpose."""
     return 0.0 if row.rough else 0.8 if row.name.endswith("_friendly") else 0.4
+
+
+def test_the_rows() -> None:
+    names = {row.name for row in ROWS}
+    assert len(ROWS) == len(names) == 59 + 3 and set(INPUTS) <= names
+    assert len({row.program.name for row in ROWS}) == 52 + 3
 
 
 @EACH
