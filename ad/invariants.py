@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any
 
 from ..core.builder import Builder, Replacement, Substitution
-from ..core.graph import Body, Node, Value
+from ..core.graph import Body, Node, Value, union
 from ..core.types import dims, i64
 from ..interpreters.simplifying.accumulators import is_costly
 
@@ -55,6 +55,32 @@ def generate(b: Builder, extents: Sequence[Value], function: Callable[..., Seque
         return Substitution(b, {body.binders[0]: first}, None, body.statements, replaced).apply(body)
 
     return b.generate(extent, enter)
+
+
+def moved(
+    b: Builder, primals: Sequence[Value], tangents: Sequence[Value], function: Callable[[], Sequence[Value]]
+) -> Sequence[Value]:
+    """What a function gives for tangents that loops around it choose, if these loops do not move the primals.
+
+    So a map of ``az.jvp`` over directions is the loop over directions that it is.
+    """
+    fixed = union([primal.free for primal in primals])
+    chosen = union([tangent.free for tangent in tangents]) - fixed
+    loops = {binder for scope in b.scopes for binder in scope.binders if binder.number in chosen & b.extents.keys()}
+    if not loops:
+        return function()
+    statements = b.scopes[-1].statements
+    before = len(statements)
+    with _apart(b) as direction:
+        for binder in loops:
+            direction(binder)
+        results = tuple(function())
+    if any([statement.results for statement in statements[before:]]):
+        return results  # a loop that checks requirements is not emitted again
+    replaced = _stored(b, _invariants(Body(0, (), (), results), direction.numbers))
+    if not replaced:
+        return results
+    return Substitution(b, {binder: binder for binder in loops}, None, (), replaced).values(results)
 
 
 # What does not depend on the direction, apart from what does

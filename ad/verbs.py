@@ -19,10 +19,10 @@ from ..core.builder import building, current
 from ..core.environment import Env
 from ..core.expr import Expr
 from ..core.functions import shown
+from ..core.graph import Value
 from ..core.program import Program
 from ..core.source import at_line, user_line
 from ..core.types import is_float
-from ..interpreters.simplifying.accumulators import zeros_like
 from .differentiating import (
     Argnums,
     Differentiable,
@@ -37,6 +37,7 @@ from .differentiating import (
     program_of,
 )
 from .forward import Dual, Forward
+from .invariants import moved
 
 
 def grad(f: Differentiable, argnums: Argnums = 0) -> Program:
@@ -264,12 +265,17 @@ def pushed(name: str, f: Program, args: Sequence[Any], tangents: dict[int, Any])
         what = f"{name}: the tangent of {f.parameters[number].name!r}"
         tangent = fitting(what, given, function.shapes[number], values)
         duals += [Dual(value, moves) for value, moves in zip(values, tangent, strict=True)]
-    results = function.block.interpret(Forward(builder)).run(Env(), duals)
+    forward = Forward(builder)
 
-    def tangent_of(dual: Dual) -> Expr | None:
-        if not is_float(dual.primal.type):
-            return None
-        return Expr(zeros_like(builder, dual.primal) if dual.tangent is None else dual.tangent, builder)
+    def results() -> list[Value]:
+        """The results, then the tangents of those that are floating."""
+        found = function.block.interpret(forward).run(Env(), duals)
+        moving = [forward.tangent(dual) for dual in found if is_float(dual.primal.type)]
+        return [*[dual.primal for dual in found], *moving]
 
-    result = trees.unflatten(function.output, [Expr(dual.primal, builder) for dual in results])
-    return result, trees.unflatten(function.output, [tangent_of(dual) for dual in results])
+    directions = [dual.tangent for dual in duals if dual.tangent is not None]
+    made = [Expr(value, builder) for value in moved(builder, function.arguments, directions, results)]
+    count = len(function.block.types)
+    primals, rest = made[:count], iter(made[count:])
+    result = trees.unflatten(function.output, primals)
+    return result, trees.unflatten(function.output, [next(rest) if is_float(x.type) else None for x in primals])

@@ -221,6 +221,11 @@ def mixture(x: az.Array[az.f64, "n d"], centres: az.Array[az.f64, "k d"]):  # ty
     return az.map(lambda p: az.logsumexp(az.map(lambda c: az.sum((p - c) ** 2), centres)), x)
 
 
+@az.program
+def pushes_of_two(a: Matrix, b: az.Array[az.f64, "k m"], x: Vector, directions: az.Array[az.f64, "c n"]):  # type: ignore[no-untyped-def]
+    return az.map(lambda v: az.jvp(lambda x: two_layers(a, b, x), (x,), (v,))[1], directions)
+
+
 def test_what_no_direction_moves_is_computed_once() -> None:
     """A direction costs less than the program, which is not run again: neither elements nor sums over them."""
     primal = az.cost(two_layers).at(n=30, m=40, k=20).work
@@ -229,11 +234,13 @@ def test_what_no_direction_moves_is_computed_once() -> None:
     sizes = {"n": 100, "d": 3, "k": 5}
     work = az.cost(az.jacobian(mixture, 1, "forward")).at(**sizes).work
     assert work <= 5 * az.cost(mixture).at(**sizes).work  # for 15 directions
+    assert az.cost(pushes_of_two).at(n=30, m=40, k=20, c=30).work <= (30 + 2) * primal
     a, b, x = numbers(3, 2) / 8, numbers(4, 3, seed=1) / 8, numbers(2, seed=2)
     inner, outer = 1 - np.tanh(a @ x) ** 2, 1 - np.tanh(b @ np.tanh(a @ x)) ** 2
     for mode in MODES:
         found = az.evaluate(az.jacobian(two_layers, 2, mode))(a, b, x)
         np.testing.assert_allclose(found, outer[:, None] * b @ (inner[:, None] * a), rtol=1e-12)
+        np.testing.assert_allclose(az.evaluate(pushes_of_two)(a, b, x, np.eye(2)), found.T, rtol=1e-12)
         points, centres = numbers(5, 2) / 8, numbers(3, 2, seed=1) / 8
         found = az.evaluate(az.jacobian(mixture, 1, mode))(points, centres)
         gaps = points[:, None] - centres
@@ -313,6 +320,31 @@ def test_batches_of_directions() -> None:
         np.testing.assert_allclose(own, single(a, x, y)[1], rtol=1e-13)
         np.testing.assert_allclose(twice, 2 * own, rtol=1e-13)
         assert run(pushes)(a, x, u[:0]).shape == (0, 3)
+
+
+def test_a_batch_of_a_program_with_requirements() -> None:
+    """Indices are checked in a loop with a state, and in one without; what is heavy beside it is right, too."""
+
+    @az.program
+    def pushed_along(x: Vector, places: az.Array[az.i64, "k"], directions: az.Array[az.f64, "b n"]):  # type: ignore[no-untyped-def]
+        def f(x: Any) -> Any:
+            walked = az.fori_loop(0, places.shape[0], lambda i, s: az.sin(s) + x[places[i]], 0.5)
+            return az.map(lambda k: az.exp(x[k]) * walked, places)
+
+        return az.map(lambda v: az.jvp(f, (x,), (v,))[1], directions)
+
+    x, places = numbers(4) / 8, np.array([3, 0, 3])
+
+    def plain(x: Any) -> Any:
+        walked = 0.5
+        for place in places:
+            walked = np.sin(walked) + x[place]
+        return np.exp(x[places]) * walked
+
+    found = az.evaluate(pushed_along)(x, places, np.eye(4))
+    np.testing.assert_allclose(found.T, differences(plain, x), rtol=1e-7, atol=1e-8)
+    with pytest.raises(IndexError, match=r"test_jacobians\.py"):
+        az.evaluate(pushed_along)(x, np.array([0, 4]), np.eye(4))
 
 
 def test_a_batch_runs_the_program_once() -> None:
