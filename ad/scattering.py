@@ -2,18 +2,21 @@
 
 With ``y = scatter(x, indices, values)``, the cotangent of ``values[i]`` is ``y_bar[indices[i]]``, and that of x is
 ``y_bar`` with zeros at the places written (Schenck et al. 2022, section 5.3; nothing is restored, since arrays are
-values). Where places may be written twice, only the last write counts: another scatter finds out which that is.
+values). Where places may be written twice, only the last write counts: another scatter finds out which that is, into
+an array of the destination's size. A few writes are compared with each other instead, so that a loop that writes
+to a few places a step takes no longer for a large array.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 from ..core.environment import Env
 from ..core.graph import Value
-from ..core.types import i64
+from ..core.types import bool_, i64
 from ..interpreters.simplifying.accumulators import zeros_like
 from .combining import in_range
 
@@ -21,6 +24,9 @@ if TYPE_CHECKING:
     from .cells import Cell, Entry
     from .meanings import Block
     from .reverse import Reverse
+
+# Of at most so many writes, which may meet, each is compared with all others.
+FEW = 8
 
 
 @dataclass
@@ -42,7 +48,9 @@ class Scatter:
             cell, cotangent = self.cells[k], cotangents[k]
             if cell is not None and cotangent is not None:
                 cell.add(self._cleared(k, cotangent))
-        last = None if self.unique else self._last_writes()
+        few = all([length.literal is not None for length in self.lengths])
+        few = few and prod([int(length.literal or 0) for length in self.lengths]) <= FEW
+        last = None if self.unique or few else self._last_writes()
 
         def sweep(*i: Value) -> None:
             indices = self._indices(i)
@@ -50,6 +58,8 @@ class Scatter:
             if last is not None:
                 same = b.primitive("equal", b.index(last, indices), self._number(i))
                 counts = b.primitive("logical_and", counts, same)
+            elif not self.unique:
+                counts = b.primitive("logical_and", counts, b.primitive("logical_not", self._written_later(i)))
 
             def inside() -> Sequence[Value]:
                 parts = [None if g is None else b.part(g, indices) for g in cotangents]
@@ -91,6 +101,25 @@ class Scatter:
         for index, length in zip(i[1:], self.lengths[1:], strict=True):
             total = b.primitive("add", b.primitive("multiply", total, length), index)
         return total
+
+    def _written_later(self, i: Sequence[Value]) -> Value:
+        """Whether a later write goes to the same place."""
+        b = self.reverse.builder
+        indices, number = self._indices(i), self._number(i)
+
+        def either(x: Value, y: Value) -> Sequence[Value]:
+            return [b.primitive("logical_or", x, y)]
+
+        def among(j: tuple[Value, ...]) -> Value:
+            if len(j) < len(self.lengths):
+                never = b.literal(False, bool_)
+                return b.reduce(self.lengths[len(j)], [never], lambda k: [among((*j, k))], either)[0]
+            same = b.primitive("less", number, self._number(j))
+            for here, there in zip(indices, self._indices(j), strict=True):
+                same = b.primitive("logical_and", same, b.primitive("equal", here, there))
+            return same
+
+        return among(())
 
     def _last_writes(self) -> Value:
         """For each place the position of the last write to it."""
