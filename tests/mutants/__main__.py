@@ -1,7 +1,7 @@
 """``make mutants``: the tests must notice every wrong rule.
 
-Each mutant is one wrong version of a derivative: of one scalar partial, whose sign is turned, or of one place in a
-module of rules (``mutations.py`` says how). The tests of derivatives run against it until one fails, and then it is
+Each mutant (``changes.py``) is one wrong version of a derivative: a scalar partial with its sign turned, or one place
+in a module of rules (``mutations.py`` says how). The tests of derivatives run against it until one fails, and then it is
 killed. A mutant that survives them all is printed, and the run fails: a test is missing. Mutants that mean the same as
 the original are listed in ``equivalent.py``, each with its reason; an entry there that fits no mutant fails the run.
 
@@ -24,7 +24,6 @@ noticed it.
 from __future__ import annotations
 
 import gc
-import importlib
 import math
 import multiprocessing
 import os
@@ -37,28 +36,22 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
+from changes import ROOT, Mutant, Nothing, all_mutants, files, module
 from equivalent import EQUIVALENT
 from living import Living
-from mutations import Mutation, mutated, mutations, noting, source
+from mutations import noting, source
 
 import adze as az
-from adze.ad.activity import moving_operands
 from adze.core.primitive import PRIMITIVES
 from adze.core.program import RUNNERS, Instance
 from adze.core.trees import unflatten
 from adze.interpreters.evaluate import convert, evaluate_block
 
-ROOT = Path(__file__).resolve().parents[2]
-# The other modules of ad/: analyses, verbs, and passes that change what a derivative costs.
-NO_RULES = (
-    "__init__", "activity", "colouring", "differentiating", "directions", "fragment", "interchange", "invariants",
-    "jacobians", "linearity", "sparse", "verbs",
-)  # fmt: skip
 TESTS = ("checkpoint", "combining", "custom", "derivative", "forward", "in_place", "jacobian", "reverse", "rule")
 HOLD_SOME = ("primitives",)  # files of which only the tests with such names are run
 LEFT_OUT = ("compile", "cost", "printed", "the_work_of")
@@ -69,99 +62,7 @@ PROCESSES = multiprocessing.get_context("fork")
 NOTE = "_note_spot"
 
 
-# Mutants
-
-
-@dataclass(frozen=True)
-class Partial:
-    """The sign of what one operand of a primitive moves, turned."""
-
-    primitive: str
-    operand: int
-
-    @property
-    def key(self) -> object:
-        return self.primitive, self.operand
-
-    @property
-    def spot(self) -> object:
-        return self.primitive
-
-    def install(self, living: Living) -> bool:
-        row = PRIMITIVES[self.primitive]
-        rule = row.derivative
-        assert rule is not None
-
-        def wrong(y: Any, *operands: Any) -> tuple[Any, ...]:
-            shares = list(rule(y, *operands))
-            right = shares[self.operand]
-            shares[self.operand] = lambda t: -right(t)
-            return tuple(shares)
-
-        object.__setattr__(row, "derivative", wrong)
-        return True
-
-    def __str__(self) -> str:
-        return f"the partial of {self.primitive} by operand {self.operand}, negated"
-
-
-@dataclass(frozen=True)
-class Source:
-    """A changed module of rules."""
-
-    mutation: Mutation
-
-    @property
-    def key(self) -> object:
-        return self.mutation.key
-
-    @property
-    def spot(self) -> object:
-        return self.mutation.file, self.mutation.spot
-
-    def install(self, living: Living) -> bool:
-        return bool(living.change(self.mutation.file, mutated(ROOT, self.mutation)))
-
-    def __str__(self) -> str:
-        return str(self.mutation)
-
-
-@dataclass(frozen=True)
-class Nothing:
-    """No change, at the place of a mutant: it must survive, or the mutants that do not say nothing."""
-
-    spot: object
-    key: object = None
-
-    def install(self, living: Living) -> bool:
-        return True
-
-    def __str__(self) -> str:
-        return "what changes nothing"
-
-
-Mutant = Partial | Source | Nothing
-
-
-def all_mutants() -> list[Mutant]:
-    found: list[Mutant] = []
-    for row in PRIMITIVES.values():
-        found += [Partial(row.name, k) for k, moves in enumerate(moving_operands(row)) if moves]
-    for file in files():
-        found += [Source(mutation) for mutation in mutations(ROOT, file)]
-    return found
-
-
-def files() -> list[str]:
-    """The modules of rules."""
-    return [f"ad/{path.name}" for path in sorted((ROOT / "ad").glob("*.py")) if path.stem not in NO_RULES]
-
-
 # Tests
-
-
-def module(file: str) -> ModuleType:
-    return importlib.import_module(f"adze.{file.removesuffix('.py').replace('/', '.')}")
 
 
 def is_wanted(name: str) -> bool:

@@ -1,0 +1,111 @@
+"""All mutants: the partials of scalars with their signs turned, and the places of rules that are changed."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from living import Living
+from mutations import Mutation, mutated, mutations
+
+from adze.ad.activity import moving_operands
+from adze.core.primitive import PRIMITIVES
+
+ROOT = Path(__file__).resolve().parents[2]
+# The other modules of ad/: analyses, verbs, and passes that change what a derivative costs.
+NO_RULES = (
+    "__init__", "activity", "colouring", "differentiating", "directions", "fragment", "interchange", "invariants",
+    "jacobians", "linearity", "sparse", "verbs",
+)  # fmt: skip
+
+
+def module(file: str) -> ModuleType:
+    return importlib.import_module(f"adze.{file.removesuffix('.py').replace('/', '.')}")
+
+
+@dataclass(frozen=True)
+class Partial:
+    """The sign of what one operand of a primitive moves, turned."""
+
+    primitive: str
+    operand: int
+
+    @property
+    def key(self) -> object:
+        return self.primitive, self.operand
+
+    @property
+    def spot(self) -> object:
+        return self.primitive
+
+    def install(self, living: Living) -> bool:
+        row = PRIMITIVES[self.primitive]
+        rule = row.derivative
+        assert rule is not None
+
+        def wrong(y: Any, *operands: Any) -> tuple[Any, ...]:
+            shares = list(rule(y, *operands))
+            right = shares[self.operand]
+            shares[self.operand] = lambda t: -right(t)
+            return tuple(shares)
+
+        object.__setattr__(row, "derivative", wrong)
+        return True
+
+    def __str__(self) -> str:
+        return f"the partial of {self.primitive} by operand {self.operand}, negated"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A changed module of rules."""
+
+    mutation: Mutation
+
+    @property
+    def key(self) -> object:
+        return self.mutation.key
+
+    @property
+    def spot(self) -> object:
+        return self.mutation.file, self.mutation.spot
+
+    def install(self, living: Living) -> bool:
+        return bool(living.change(self.mutation.file, mutated(ROOT, self.mutation)))
+
+    def __str__(self) -> str:
+        return str(self.mutation)
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """No change, at the place of a mutant: it must survive, or the mutants that do not say nothing."""
+
+    spot: object
+    key: object = None
+
+    def install(self, living: Living) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        return "what changes nothing"
+
+
+Mutant = Partial | Source | Nothing
+
+
+def all_mutants() -> list[Mutant]:
+    found: list[Mutant] = []
+    for row in PRIMITIVES.values():
+        found += [Partial(row.name, k) for k, moves in enumerate(moving_operands(row)) if moves]
+    for file in files():
+        found += [Source(mutation) for mutation in mutations(ROOT, file)]
+    return found
+
+
+def files() -> list[str]:
+    """The modules of rules."""
+    return [f"ad/{path.name}" for path in sorted((ROOT / "ad").glob("*.py")) if path.stem not in NO_RULES]
