@@ -1,9 +1,9 @@
 """``make mutants``: the tests must notice every wrong rule.
 
 Each mutant (``changes.py``) is one wrong version of a derivative: a scalar partial with its sign turned, or one place
-in a module of rules (``mutations.py`` says how). The tests of derivatives run against it until one fails, and then it is
-killed. A mutant that survives them all is printed, and the run fails: a test is missing. Mutants that mean the same as
-the original are listed in ``equivalent.py``, each with its reason; an entry there that fits no mutant fails the run.
+in a module of rules (``mutations.py`` says how). The tests of derivatives run against it until one fails, and then it
+is killed. A mutant that survives them all is printed, and the run fails: a test is missing. Mutants that mean the same
+as the original are listed in ``equivalent.py``, each with its reason; an entry there that fits no mutant fails the run.
 
 How it is fast: pytest collects the tests once. Some forks of that process run all of them and note which places
 of the rules and which partials each of them reaches; a test that fails there fails the run. Each mutant is a fork, too,
