@@ -47,6 +47,14 @@ def written_in_two_axes(x: Matrix, to: az.Array[az.i64, "n m"], base: az.Array[a
 
 
 @az.program
+def few_written(
+    x: az.Array[az.f64, "2 4"], to: az.Array[az.i64, "2 4"], base: az.Array[az.f64, "5"]
+) -> az.Array[az.f64, "5"]:
+    """The same for so few writes that they are compared with each other."""
+    return az.scatter(base * base, to, x * x, unique=False)
+
+
+@az.program
 def shown(x: Vector) -> az.f64:
     """A probe stands in the way of tangents and cotangents."""
     return az.sum(az.inspect(az.sin(x), "sine") * x)
@@ -111,6 +119,7 @@ CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "rows added": (rows_added, (numbers(3, 2),)),
     "products of matrices": (products_of_matrices, (numbers(3, 2, 2) / 2,)),
     "affine maps": (affine_maps, (numbers(3, 2, 2) / 2, numbers(3, 2, seed=1), numbers(3, seed=2))),
+    "few written": (few_written, (numbers(2, 4), np.array([[0, 4, 1, 0], [4, 0, 1, 4]]), numbers(5, seed=1))),
     "written in two axes": (
         written_in_two_axes, (numbers(2, 4), np.array([[0, 4, 1, 0], [4, 0, 1, 4]]), numbers(5, seed=1)),
     ),

@@ -41,8 +41,8 @@ EQUIVALENT: dict[object, str] = {
     ("ad/reductions.py", "first_places.choose", "other", "b.primitive('less_equal', i, j)"): (
         "places are different, or both operands are the neutral element"
     ),
-    ("ad/scattering.py", "Scatter._number", "negated", "b.primitive('multiply', total, length)"): (
-        "any numbers that are different for different writes will do"
+    ("ad/scattering.py", "Scatter.pull", "none", "None if self.unique or few else self._last_writes()"): (
+        "many writes, too, can be compared with each other, at more cost"
     ),
     ("ad/tangents.py", "Scan.extreme.at", "other", "b.primitive('less', first, self.length)"): (
         "behind its last element an array reads as zero, which is what is chosen there"
