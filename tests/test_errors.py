@@ -417,7 +417,7 @@ def test_annotations() -> None:
 
     with pytest.raises(TypeError, match="wrong: parameter 'x' has the annotation <class 'list'>, which is neither"):
         az.program(wrong)
-    with pytest.raises(TypeError, match=r"a program has no \*args parameter"):
+    with pytest.raises(TypeError, match=r"the parameters of a program are named one by one, but there is \*args"):
         az.program(lambda *args: 0)
     with pytest.raises(TypeError, match=r"Array\[...\] takes a scalar type such as az.f64 first"):
         az.Array[float, "n"]
