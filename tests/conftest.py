@@ -3,8 +3,15 @@
 Hypothesis runs under one of two profiles: ``fast``, the default, draws the same few examples each time, so
 that a failure is a change in the code; ``sweep`` (``make test-all``) draws many, and new ones each time.
 Neither has a deadline, because the first call of a program compiles it.
+
+Typeguard checks every call of the package, which takes most of the time of a test. Sweeps that make the same calls on
+more programs or inputs, which are marked ``slow`` or ``unguarded``, run without.
 """
 
+from collections.abc import Iterator
+
+import pytest
+import typeguard
 from hypothesis import HealthCheck, settings
 
 collect_ignore = ["smoke.py"]  # a script for an installed Adze; doctest collection would import it
@@ -24,3 +31,12 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("fast")
+
+
+@pytest.fixture(autouse=True)
+def _type_checks(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.node.get_closest_marker("slow") or request.node.get_closest_marker("unguarded"):
+        with typeguard.suppress_type_checks():
+            yield
+    else:
+        yield

@@ -25,6 +25,8 @@ from richardson import along, decisions, floating
 import adze as az
 from adze.core.types import is_float
 
+pytestmark = pytest.mark.unguarded
+
 LARGE = 1e36  # numbers in between below it are no infinity in f32
 EACH = pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
 
@@ -176,7 +178,7 @@ def test_modes_and_differences(row: Row, count: int) -> None:
 
 
 @EACH
-@inputs(3, 15)
+@inputs(0, 15)
 def test_compiled_gradient(row: Row, count: int) -> None:
     def test(at: At) -> bool:
         close(at.own.compiled_reverse(*at.arguments, 1.0), (at.primal, *at.cotangents), 1e-13 * at.largest())

@@ -214,7 +214,7 @@ def test_fold_of_a_list(values: list[float]) -> None:
     np.testing.assert_equal(run(total, linked(values)), sum(values))
 
 
-@pytest.mark.parametrize("length", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("length", [1_000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_fold_of_a_long_list(length: int) -> None:
     """And the list with all elements doubled, which is as deep as the argument."""
 

@@ -23,6 +23,8 @@ from adze.core.types import dims, is_float
 from adze.interpreters.costing.costs import Cost
 from adze.interpreters.simplify import simplify
 
+pytestmark = pytest.mark.unguarded
+
 FACTOR, PERFECT = 6.0, 4.0
 
 # What costs more than that: so many times, and the reason.
@@ -165,6 +167,7 @@ def test_a_derivative_costs_a_small_multiple_of_its_program(case: Case) -> None:
     assert delays == sorted(delays, reverse=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", EXCEPTIONS)
 def test_exceptions_are_exceptions(name: str) -> None:
     """What is in the table costs more than is promised."""
@@ -298,7 +301,8 @@ def test_the_derivative_of_logsumexp_is_softmax(function: Any) -> None:
 # Elements of several numbers
 
 
-@pytest.mark.parametrize("side", [2, "d", *[pytest.param(n, marks=pytest.mark.slow) for n in (3, 4, 5)]])
+@pytest.mark.slow
+@pytest.mark.parametrize("side", [2, 3, 4, 5, "d"])
 def test_products_of_matrices(side: Any) -> None:
     """Running products of elements of d numbers, at most 16, cost at most 5 d times as much, in logarithmic span.
 

@@ -23,6 +23,7 @@ def network(w: Weights, x: Inputs, b: Vector) -> az.f64:
     return az.sum(az.map(unit, x)) + az.logsumexp(b)
 
 
+@pytest.mark.slow
 def test_second_order_four_ways() -> None:
     """jvp of grad, grad of jvp and vjp of grad are one Hessian, which is symmetric and a difference of gradients."""
     generator = np.random.default_rng(2)

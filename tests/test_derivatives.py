@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from appendix import ROWS
 from plain import instance
 from precision import cast, in_precision
 from programs import CASES, Case
@@ -22,6 +23,8 @@ from adze.core.program import Instance, Program
 from adze.core.types import Scalar, element, f32, f64, is_float
 from adze.interpreters.check import check
 from adze.interpreters.simplify import simplify
+
+pytestmark = pytest.mark.unguarded
 
 
 def leaves(tree: Any) -> list[Any]:
@@ -93,25 +96,29 @@ SINGLE = {
 CURVED = {
     "scalars", "powers", "extremes", "row_norms", "generate_two", "gather_pairs", "product", "extremes_of_all",
     "log_sum_exp", "dot", "where_sqrt", "cond_structure", "cond_in_map", "power_loop", "loop_in_map",
-    "matrix_power_loop", "prefix_sums", "horner", "kmeans",
+    "matrix_power_loop", "prefix_sums", "horner",
 }  # fmt: skip
 
 
 # Compiled derivatives of these are tested every time.
 COMPILED = CURVED | {
-    "running_sum", "linear_recurrence", "matrix_products", "histograms", "histogram_of_rows", "scan_in_map",
+    "running_sum", "linear_recurrence", "histograms", "histogram_of_rows", "scan_in_map",
     "updated_element", "scattered_twice", "sorting", "prefix_in_place", "swapped_states", "heat", "series",
-    "outputs_of_array_steps", "products", "statistics", "where_broadcast", "slices", "gather", "neural", "tuple3",
+    "outputs_of_array_steps", "products", "statistics", "where_broadcast", "slices", "gather",
 }  # fmt: skip
 
 
 # In f32 these are tested every time.
-IN_BOTH_PRECISIONS = {"product", "extremes_of_all", "matrix_power_loop", "prefix_sums", "histograms", "sorting"}
+IN_BOTH_PRECISIONS = {"product", "extremes_of_all", "prefix_sums"}
 
 
-def cases(*, fast: set[str] | None = None) -> Any:
+# The rows of the property suite have the same tests on more inputs there, each time.
+OTHERS = {case.name for case in DIFFERENTIABLE} - {row.program.name for row in ROWS}
+
+
+def cases(fast: set[str]) -> Any:
     """The differentiable cases; those that are not fast are marked slow."""
-    slow = [[pytest.mark.slow] if fast is not None and case.name not in fast else [] for case in DIFFERENTIABLE]
+    slow = [[] if case.name in fast else [pytest.mark.slow] for case in DIFFERENTIABLE]
     parameters = [
         pytest.param(case, marks=marks, id=case.name) for case, marks in zip(DIFFERENTIABLE, slow, strict=True)
     ]
@@ -144,7 +151,7 @@ def pairing(first: Sequence[Any], second: Sequence[Any]) -> tuple[float, float]:
     return total, max([1.0, *[float(np.max(np.abs(term), initial=0)) for term in terms]])
 
 
-@cases()
+@cases(OTHERS)
 def test_the_modes_agree(case: Case) -> None:
     """<v, J u> = <J^T v, u>, at every argument at which these are finite."""
     for arguments in case.arguments:
@@ -165,7 +172,7 @@ def test_the_modes_agree(case: Case) -> None:
             assert abs(left - right) <= precision * max(size, other) * 100
 
 
-@cases()
+@cases(OTHERS)
 def test_forward_mode_against_differences(case: Case) -> None:
     point = Point.double(case)
     program = az.jvp(point.program)
@@ -175,7 +182,7 @@ def test_forward_mode_against_differences(case: Case) -> None:
     point.differences(point.program).agrees(floating(tangent))
 
 
-@cases(fast=COMPILED)
+@cases(COMPILED)
 def test_reverse_mode_compiled(case: Case) -> None:
     point = Point(case)
     program, arguments = az.vjp(case.program), (*point.arguments, point.cotangent)
@@ -184,7 +191,7 @@ def test_reverse_mode_compiled(case: Case) -> None:
     assert_close(leaves(compiled), leaves(evaluated), 1e-5 if case.name in SINGLE else 1e-12)
 
 
-@cases(fast=COMPILED)
+@cases(COMPILED)
 def test_forward_mode_compiled(case: Case) -> None:
     point = Point(case)
     program, arguments = az.jvp(case.program), (*point.arguments, *point.tangents)
@@ -192,7 +199,7 @@ def test_forward_mode_compiled(case: Case) -> None:
     assert_close(leaves(compiled), leaves(evaluated), 1e-5 if case.name in SINGLE else 1e-12)
 
 
-@cases(fast=IN_BOTH_PRECISIONS)
+@cases(IN_BOTH_PRECISIONS)
 def test_single_precision(case: Case) -> None:
     """Both modes of the program in f32, evaluated and compiled, against those in f64 at the same arguments."""
     single, double = Point(case, f32), Point(case, f64)
@@ -221,7 +228,7 @@ def scalar(program: Program) -> Program:
     return Program(total, f"scalar({program.name})", program.parameters)
 
 
-@cases(fast=CURVED)
+@cases(CURVED)
 def test_second_order(case: Case) -> None:
     """The product of the Hessian with a vector in four ways, against differences of the gradient."""
     point = Point.double(case)

@@ -17,6 +17,8 @@ from adze.core.terms import Block
 from adze.core.types import rank
 from adze.interpreters.simplify import simplify
 
+pytestmark = pytest.mark.unguarded
+
 Vector, Places, Matrix = az.Array[az.f64, "n"], az.Array[az.i64, "n"], az.Array[az.f64, "n m"]
 Square = az.Array[az.f64, "n n"]
 

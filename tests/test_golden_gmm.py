@@ -8,6 +8,8 @@ from load import example
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 gmm = example("gmm")
 CASES = gmm.read_cases()
 TOLERANCE = 1e-10

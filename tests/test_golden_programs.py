@@ -10,6 +10,8 @@ from scipy.sparse import csr_array
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 TOLERANCE = 1e-8
 PROGRAMS = ("kmeans", "ba", "ht", "lstm", "lse", "llsq", "ode")
 

@@ -206,6 +206,7 @@ def chains(length: int) -> None:
             assert [operation.op for operation in simplified.bindings if operation.blocks] == ["reduce"]
 
 
+@pytest.mark.slow
 def test_chains_of_constructs() -> None:
     """Longer than Python's stack is deep."""
     apart("chains(1_100)")

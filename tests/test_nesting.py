@@ -7,6 +7,8 @@ from coverage import Cells, classes_of
 from nesting import INNER, OUTER, expected, nested
 from programs import CASES, numbers
 
+pytestmark = pytest.mark.unguarded
+
 SIZES = (0, 1, 3)
 COLUMNS = (*INNER, "index")
 
@@ -27,6 +29,7 @@ def test_every_construct_inside_every_other_one(outside: str, inside: str) -> No
         everywhere(program, (x,), exact, wanted=expected(outside, x))
 
 
+@pytest.mark.slow
 def test_no_cell_of_the_table_is_empty() -> None:
     """``pytest -s`` shows the table: a row an outer construct, a mark for each class of how often it ran."""
     cells = Cells()

@@ -18,6 +18,8 @@ import adze as az
 from adze.core import trees
 from adze.core.arguments import convert
 
+pytestmark = pytest.mark.unguarded
+
 SWEEP = 100
 
 
