@@ -9,6 +9,8 @@ from programs import numbers
 import adze as az
 from adze.core import trees
 
+pytestmark = pytest.mark.unguarded
+
 Vector = az.Array[az.f64, "n"]
 Places = az.Array[az.i64, "n"]
 INF = float("inf")
