@@ -1,11 +1,14 @@
 """Long programs: nothing recurses over the length of a program, and everything takes time in proportion to it.
 
 A program of n bindings is built, simplified, printed, checked, evaluated, differentiated and compiled, with uses that
-are near (each binding uses the two before it) and far (each uses two that are drawn at random). Growth is measured
-in processor time, from a size to its fivefold, with a generous limit: time in proportion to the square would make it
-twenty-five times as much. Everything runs in processes of its own, without the type checks of the test run.
+are near (each binding uses the two before it) and far (each uses two that are drawn at random). Growth is counted
+in calls, which are the same in each run and find a loop too many, and measured in processor time, with a generous
+limit, for what one call does (to copy a set, say). Everything runs in processes of its own, without the type checks of
+the test run.
 """
 
+import cProfile
+import gc
 import random
 import subprocess
 import sys
@@ -20,9 +23,12 @@ import pytest
 import adze as az
 
 KINDS = ("near", "far")
-# The most that five times the length may take: less than the power 1.5 (11.2). In proportion it is 5, and up to 8 where
-# a program of the shorter length fits into the caches and one of the longer does not.
-FIVEFOLD = 11.0
+# The most that the longer of two programs may take, where its length is GROWTH times the shorter's. Calls grow in
+# proportion, but for a logarithm here and there. In seconds a program that no longer fits into the caches takes about
+# twice as much for its length, and a busy machine twice that; quadratic growth would be a factor of 400.
+GROWTH = 20
+MOST_CALLS = 1.1 * GROWTH
+MOST_SECONDS = 5 * GROWTH
 
 
 def apart(call: str) -> None:
@@ -103,29 +109,48 @@ STAGES: dict[str, Callable[[az.Program], Any]] = {
 }
 
 
-def seconds(stage: str, kind: str, length: int, repeats: int) -> float:
-    """The least processor time of a stage, without the stages before it."""
+def built(stage: str, kind: str, length: int) -> az.Program:
+    """A program on which nothing before the stage is left to do."""
+    f = program(kind, length)
+    if stage != "build":
+        assert f.at().term.count()
+    return f
+
+
+def calls(stage: str, kind: str, length: int) -> int:
+    """How many calls of functions a stage makes, Python's own included."""
+    f = built(stage, kind, length)
+    with cProfile.Profile() as profile:
+        STAGES[stage](f)
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+def seconds(stage: str, kind: str, length: int) -> float:
+    """The least processor time of a stage in three runs. As in timeit, the garbage collector waits: how often it comes
+    and what it walks through is decided by all that the process has built before."""
     times = []
-    for _ in range(repeats):
-        f = program(kind, length)
-        if stage != "build":
-            assert f.at().term.count()
+    for _ in range(3):
+        f = built(stage, kind, length)
+        gc.disable()
         started = time.process_time()
         STAGES[stage](f)
         times.append(time.process_time() - started)
+        gc.enable()
     return min(times)
 
 
 def grows_linearly(stage: str, kind: str) -> None:
-    short, long = seconds(stage, kind, 10_000, 2), seconds(stage, kind, 50_000, 1)
-    assert long < FIVEFOLD * short, (short, long)
+    short, long = (calls(stage, kind, length) for length in (400, 400 * GROWTH))
+    assert long < MOST_CALLS * short, (short, long)
+    brief, lengthy = (seconds(stage, kind, length) for length in (1_000, 1_000 * GROWTH))
+    assert lengthy < MOST_SECONDS * brief, (brief, lengthy)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("stage", STAGES)
-def test_time_grows_with_the_length(stage: str, kind: str) -> None:
+def test_work_grows_with_the_length(stage: str, kind: str) -> None:
     apart(f"grows_linearly({stage!r}, {kind!r})")
 
 
