@@ -32,6 +32,7 @@ def assert_same(actual: Any, expected: Any, exact: bool = False) -> None:
             np.testing.assert_allclose(a, e, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_equals_evaluate_for_any_number_of_threads(case: Case) -> None:
     for arguments in case.arguments:
@@ -56,6 +57,7 @@ def mixed(A: az.Array[az.f64, "n m"], B: az.Array[az.f64, "m k"], x: az.Array[az
     )
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 31, 32, 33, 100])
 @pytest.mark.parametrize("m", [0, 1, 3, 8, 33])
 def test_every_size(n: int, m: int) -> None:
@@ -70,6 +72,25 @@ def test_every_size(n: int, m: int) -> None:
     np.testing.assert_array_equal(outer, (A * x + y[:, None]).T)
     if m:
         np.testing.assert_array_equal(spread, (A.max(axis=1) - A.min(axis=1)).sum())
+
+
+@pytest.mark.parametrize("sizes", ["0 4", "3 0", "0 0"])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda a: az.scan(lambda p, q: p + q, 0.0, a, axis=1),
+        lambda a: (a + 1.0, a.T * 2.0),
+        lambda a: (a @ a.T, a.T @ a),
+        lambda a: az.sum(az.exp(a), axis=0),
+        lambda a: az.map(lambda row: az.max(row), a),
+    ],
+    ids=["scan", "elementwise", "products", "sums", "extremes"],
+)
+def test_sizes_that_are_fixed_at_zero(f: Any, sizes: str) -> None:
+    """An index moves no address in such an array; the loops make no turn."""
+    program = az.program(f).at(az.Array[az.f64, sizes])
+    array = np.zeros([int(n) for n in sizes.split()])
+    assert_same(az.compile(program)(array), az.evaluate(program)(array), exact=True)
 
 
 def test_large_reductions_are_chunked_and_reproducible() -> None:
@@ -138,6 +159,7 @@ def test_an_index_out_of_range_is_reported_with_its_line() -> None:
     assert np.isfinite(az.compile(read, checks=False)(numbers(5), 10**12))
 
 
+@pytest.mark.unguarded
 def test_an_index_out_of_range_touches_no_other_memory() -> None:
     """Reads and updates outside an array, in parallel and nested, are harmless before they are reported."""
 
@@ -226,6 +248,7 @@ def test_the_gradient_of_a_minimum_finds_its_place_whatever_the_rounding() -> No
     np.testing.assert_allclose(az.compile(az.grad(cost, argnums=1))(points, centroids), expected, rtol=1e-10)
 
 
+@pytest.mark.unguarded
 def test_updates_run_once_where_what_follows_them_is_stored() -> None:
     """A loop is distributed behind an accumulate that also adds to accumulators around the loop."""
 

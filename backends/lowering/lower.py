@@ -45,6 +45,7 @@ from ..loops import (
 from ..target import Target
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand, zero
 from .histograms import Histograms
+from .rewriting import without_idle_loops
 from .scans import Scans
 from .sorting import Sorting
 from .state import State
@@ -93,7 +94,8 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
         self.hand_over([value for value in loose if isinstance(value, ArrayRef)])
         hidden = tuple(self.constants.values())
         written = tuple([buffer for buffer in results if buffer is not None])
-        function = Function(name, tuple(sizes), (*arguments, *hidden), written, tuple(self.out), len(loose))
+        body = without_idle_loops(tuple(self.out))
+        function = Function(name, tuple(sizes), (*arguments, *hidden), written, body, len(loose))
         return Lowered(function, self.failures, list(self.constants))
 
     def hand_over(self, values: Sequence[ArrayRef]) -> None:

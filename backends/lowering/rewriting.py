@@ -1,4 +1,4 @@
-"""Rewriting the loop IR: a function applied to every expression, or to every store."""
+"""Rewriting the loop IR: a function applied to every expression or store, and loops left out that make no turn."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..loops import (
     Assign,
     Block,
     Buffer,
+    Constant,
     Declare,
     Expression,
     For,
@@ -41,6 +42,27 @@ def read_packed(block: Block, replacements: dict[Buffer, tuple[Buffer, tuple[str
         return map_operands(e, expression)
 
     return map_block(block, expression, lambda store: store)
+
+
+def without_idle_loops(block: Block) -> Block:
+    """The block without the loops that are known to make no turn.
+
+    What they would read and write has no place: where a size is zero, an index does not move an address.
+    """
+    made: list[Statement] = []
+    for statement in block:
+        match statement:
+            case For(_, Constant(value)) if value <= 0:
+                pass
+            case For():
+                made.append(replace(statement, body=without_idle_loops(statement.body)))
+            case If(test, then, orelse):
+                made.append(If(test, without_idle_loops(then), without_idle_loops(orelse)))
+            case While(head, test, inner):
+                made.append(While(without_idle_loops(head), test, without_idle_loops(inner)))
+            case _:
+                made.append(statement)
+    return tuple(made)
 
 
 def map_operands(e: Expression, function: Callable[[Expression], Expression]) -> Expression:
