@@ -16,6 +16,7 @@ import numpy as np
 
 from ..core import terms, trees
 from ..core.arguments import convert
+from ..core.builder import resting_collector
 from ..core.dims import Dim
 from ..core.environment import Env
 from ..core.language import Binding, Language
@@ -311,8 +312,10 @@ def evaluate_block(
     """The results of a block for arguments of its binders' types: new arrays, NumPy scalars, data and functions."""
 
     def run() -> list[Any]:
+        with resting_collector():
+            code = block.interpret(Evaluate(sizes, vectorize, show))
         with np.errstate(all="ignore"):
-            return block.interpret(Evaluate(sizes, vectorize, show)).run(Env(), arguments)
+            return code.run(Env(), arguments)
 
     results = deeply(run) if uses_functions(block) else run()
     return [released(result, type, sizes) for result, type in zip(results, block.types, strict=True)]

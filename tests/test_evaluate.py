@@ -743,3 +743,13 @@ def test_annotations_that_only_a_type_checker_reads() -> None:
 
     assert az.evaluate(f)(3.0) == 12
     assert az.evaluate(az.program(lambda x: f(x)))(3.0) == 12
+
+
+def test_writes_inside_of_more_than_one_batch_holds() -> None:
+    """The inner loop runs in Python then, and what it computes does not vary with the loop around."""
+    x, v, y = np.arange(3.0), np.arange(1000.0), np.ones(2000)
+    k = np.arange(1000) % 3
+    scattered = az.program(lambda x, k, v, y: az.map(lambda s: az.sum(az.scatter(x * s, k, v, unique=False)), y))
+    highest = az.program(lambda k, v, y: az.map(lambda s: az.sum(az.histogram(az.maximum, -np.inf, 3, k, v) * s), y))
+    for result in (az.evaluate(scattered)(x, k, v, y), az.evaluate(highest)(k, v, y)):
+        np.testing.assert_array_equal(result, np.full(2000, 997.0 + 998.0 + 999.0))

@@ -70,7 +70,8 @@ class Combining(Batches):
         def run(env: Env[Any]) -> Sequence[Any]:
             units, combine = self.prepared(env, neutrals, operator)
             size, count = extent_of(bins.run(env)), extent_of(extent.run(env))
-            places, *columns = self.for_all(count, lambda i: element.run(env, [i]), element.effects, element.ranks)
+            made = self.for_all(count, lambda i: element.run(env, [i]), element.effects, element.ranks)
+            places, *columns = [self.filled(column, 1 + r) for column, r in zip(made, element.ranks, strict=True)]
             fills = [self.filled(unit, r) for unit, r in zip(units, ranks, strict=True)]
             totals = [np.array(np.broadcast_to(fill, (size, *fill.shape))) for fill in fills]
             inside = (places >= 0) & (places < size) & self.mask
@@ -110,6 +111,7 @@ class Combining(Batches):
             results = [np.array(self.filled(d.run(env), r)) for d, r in zip(destinations, ranks, strict=True)]
             counts = [extent_of(extent.run(env)) for extent in extents]
             columns = self.for_each(counts, lambda *i: element.run(env, i), element.effects, element.ranks)
+            columns = [self.filled(column, len(counts) + r) for column, r in zip(columns, element.ranks, strict=True)]
             rows = [column.reshape(math.prod(counts), *column.shape[len(counts) :]) for column in columns]
             places, values = rows[:axes], rows[axes:]
             tests = [(place >= 0) & (place < n) for place, n in zip(places, results[0].shape, strict=False)]
