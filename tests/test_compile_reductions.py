@@ -50,6 +50,7 @@ def running(step: Callable[..., Any], start: Any, *columns: Any) -> list[Any]:
 # Scans of scalars
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("dtype", SCALARS)
 def test_cumulative(dtype: Any) -> None:
     def all_four(x):  # type: ignore[no-untyped-def]
@@ -66,6 +67,7 @@ def test_cumulative(dtype: Any) -> None:
         np.testing.assert_array_equal(compiled(program, signs)[1], np.cumprod(signs, dtype=dtype), strict=True)
 
 
+@pytest.mark.unguarded
 def test_scan_of_truth_values() -> None:
     @az.program
     def seen(x: az.Array[az.bool_, "n"]):  # type: ignore[no-untyped-def]
@@ -80,6 +82,7 @@ def test_scan_of_truth_values() -> None:
         np.testing.assert_array_equal(none_after, np.logical_and.accumulate(~x[::-1])[::-1])
 
 
+@pytest.mark.unguarded
 def test_scan_of_special_values() -> None:
     @az.program
     def both(x: az.Array[az.f64, "n"]):  # type: ignore[no-untyped-def]
@@ -93,6 +96,7 @@ def test_scan_of_special_values() -> None:
         np.testing.assert_array_equal(largest, np.maximum.accumulate(x))
 
 
+@pytest.mark.unguarded
 def test_long_scan() -> None:
     """Several groups of blocks, with a remainder."""
 
@@ -123,6 +127,7 @@ def recurrence(a: Affine, b: Affine):  # type: ignore[no-untyped-def]
     return az.scan(affine, (1, 0), (a, b)), az.reduce(affine, (1, 0), (a, b))
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("n", [*SIZES, HUGE])
 def test_pairs_in_order(n: int) -> None:
     a, b = integers(n), integers(n, seed=1)
@@ -133,6 +138,7 @@ def test_pairs_in_order(n: int) -> None:
     assert (slope, offset) == (expected[-1] if n else (1, 0))
 
 
+@pytest.mark.unguarded
 def test_components_of_different_types() -> None:
     """The first place of the largest number, whose operator is a choice."""
 
@@ -174,6 +180,7 @@ def products_of(m: az.Array[az.i64, "n d d"]):  # type: ignore[no-untyped-def]
     return chain(m)
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 8])
 @pytest.mark.parametrize("fixed", [False, True])
 def test_matrix_products(d: int, fixed: bool) -> None:
@@ -217,6 +224,7 @@ def sums(x: az.Array[az.i64, "n 3"], k: az.Array[az.i64, "n"]):  # type: ignore[
     )
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("n", [0, 1, 2, 4097, 30_011])
 def test_operators_that_read_their_own_place_and_others(n: int) -> None:
     """Sums are made in place; what reads other places of its left operand, or an earlier result, is not."""
@@ -245,6 +253,7 @@ def test_operators_that_read_their_own_place_and_others(n: int) -> None:
 # Histograms
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("dtype", SCALARS)
 def test_sums_by_bin(dtype: Any) -> None:
     def by_bin(k, x, z):  # type: ignore[no-untyped-def]
@@ -281,6 +290,7 @@ def pairs_by_bin(k: az.Array[az.i64, "n"], a: Affine, b: Affine):  # type: ignor
     return az.histogram(affine, (1, 0), 10, k, (a, b))
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("n", [0, 1, 1000, 200_003])
 def test_bins_keep_the_order(n: int) -> None:
     k, a, b = integers(n, seed=2) % 12 - 1, integers(n), integers(n, seed=1)
@@ -305,6 +315,7 @@ def test_matrices_by_bin(n: int) -> None:
         np.testing.assert_array_equal(found[bin], products(inside)[-1] if len(inside) else np.eye(4))
 
 
+@pytest.mark.unguarded
 def test_bins_far_outside() -> None:
     @az.program
     def count(k: az.Array[az.i64, "n"]):  # type: ignore[no-untyped-def]
@@ -348,6 +359,7 @@ def nested(a: az.Array[az.f64, "n m"], k: az.Array[az.i64, "m"], s: az.f64):  # 
     )
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize(("n", "m"), [(0, 0), (0, 3), (1, 1), (3, 5), (7, 40), (40, 9)])
 @pytest.mark.parametrize("s", [0.5, -1.0])
 def test_nested(n: int, m: int, s: float) -> None:
@@ -356,6 +368,7 @@ def test_nested(n: int, m: int, s: float) -> None:
     like_evaluate(nested, a, k, s)
 
 
+@pytest.mark.unguarded
 def test_nested_arrays_as_elements() -> None:
     @az.program
     def program(m: az.Array[az.f64, "k n 2 2"], v: az.Array[az.f64, "2"]):  # type: ignore[no-untyped-def]
@@ -376,6 +389,7 @@ def test_nested_arrays_as_elements() -> None:
         like_evaluate(program, rotation, np.array([1.0, -0.5]))
 
 
+@pytest.mark.unguarded
 def test_operators_with_free_variables() -> None:
     """Addition modulo p, and the product with a metric between the factors."""
 
@@ -407,6 +421,7 @@ def test_operators_with_free_variables() -> None:
         np.testing.assert_array_equal(product, expected[-1] if n else g)
 
 
+@pytest.mark.unguarded
 def test_sizes_that_the_run_decides() -> None:
     @az.program
     def program(n: az.i64, x: az.Array[az.i64, "m"]):  # type: ignore[no-untyped-def]
@@ -424,6 +439,7 @@ def test_sizes_that_the_run_decides() -> None:
         assert count == n
 
 
+@pytest.mark.unguarded
 def test_heavy_elements_are_stored_once() -> None:
     """What takes long in an element of a scan is computed side by side, before the scan."""
 
@@ -436,6 +452,7 @@ def test_heavy_elements_are_stored_once() -> None:
     assert az.compile(program).loops.count("exp") == 1
 
 
+@pytest.mark.unguarded
 def test_heavy_elements_of_any_operator_are_stored() -> None:
     """The first place of a largest value, whose elements are computed side by side and then compared in order."""
 

@@ -115,6 +115,7 @@ def copies(block: Block) -> bool:
     return any(outside(inner) or copies(inner) for inner in blocks)
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("simplified", [True, False], ids=["simplified", "as-written"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_symbols_and_running_agree(case: Case, simplified: bool) -> None:
@@ -308,6 +309,7 @@ def least_squares(a: Matrix, x: az.Array[az.f64, "m"]) -> az.f64:
     return az.sum((a @ x) ** 2)
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize(("function", "argnums"), [(kmeans, 1), (chain, 0), (least_squares, 1)])
 def test_gradients_are_cheap(function: Callable[..., Any], argnums: int) -> None:
     program = az.program(function)
@@ -369,6 +371,7 @@ def leaves(depth: az.i64) -> az.f64:
     return count
 
 
+@pytest.mark.unguarded
 def test_recursion_is_counted_by_running() -> None:
     counted = az.cost(az.program(power))
     for n in (0, 1, 10, 3000):

@@ -69,6 +69,7 @@ def steep(names: Sequence[str], more: float = 10.0) -> Callable[..., Any]:
 # Rules
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("names", BOTH, ids="-".join)
 def test_each_mode_has_its_own_rule_or_that_of_the_other(names: Sequence[str]) -> None:
     f = steep(names)
@@ -82,6 +83,7 @@ def test_each_mode_has_its_own_rule_or_that_of_the_other(names: Sequence[str]) -
     np.testing.assert_allclose(both(az.hvp(program), x, 1.0), reverse * (c * c - s * s), rtol=1e-14)
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("names", BOTH[:2], ids="-".join)
 @pytest.mark.parametrize(
     "inside",
@@ -106,6 +108,7 @@ def test_inside_of_constructs(inside: Any, names: Sequence[str]) -> None:
     np.testing.assert_allclose(run(az.grad(program), x), reverse * x, rtol=1e-14)
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("name", ["jvp", pytest.param("vjp", marks=pytest.mark.slow)])
 def test_the_other_mode_is_the_transpose(name: str) -> None:
     """Of rules with a matrix, a loop, a scan, a branch and indices in them."""
@@ -164,6 +167,7 @@ def test_structures_and_integers() -> None:
     assert both(az.jvp(program), 2.0, 7.0, 2, 1.0, 0.0)[1] == 18
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("names", [("jvp",), ("vjp",)], ids="-".join)
 def test_captured_variables_move(names: Sequence[str]) -> None:
     """What the body captures moves the result as the body says; what a rule captures is differentiated again."""
@@ -274,6 +278,7 @@ def test_a_rule_that_is_not_linear_has_no_transpose(rule: Any, reason: str) -> N
 # Rules that call their own function
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("name", ["jvp", "vjp"])
 def test_a_rule_may_call_its_function(name: str) -> None:
     """The derivative of f is f, to any order."""
@@ -350,6 +355,7 @@ def _(primals: Any, cotangent: Any) -> Any:
     return -az.map(lambda u: u * x, y), y
 
 
+@pytest.mark.unguarded
 def test_a_foreign_function_with_one_rule_has_all_derivatives() -> None:
     @az.program
     def program(a: Square, b: Vector) -> az.f64:
@@ -556,6 +562,7 @@ def test_probes_of_second_derivatives_have_names_of_their_own() -> None:
     assert shown(az.hvp(program), 3.0, 1.0) == (8, list(zip(names, [6.0, 2.0, 12.0, 4.0], strict=True)))
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize(
     ("program", "values", "tangents", "cotangents"),
     [

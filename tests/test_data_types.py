@@ -144,6 +144,7 @@ def test_classes_of_values() -> None:
     assert Either.Left(np.arange(2)) == Either.Left(np.arange(2)) != Either.Left(np.arange(3))
 
 
+@pytest.mark.unguarded
 def test_values_deeper_than_the_stack() -> None:
     deep, same = linked(range(20_000)), linked(range(20_000))
     assert deep == same and hash(deep) == hash(same) and deep != List.Cons(-1, deep)

@@ -8,6 +8,8 @@ from programs import numbers
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 Weights, Inputs, Vector = az.Array[az.f64, "m n"], az.Array[az.f64, "k n"], az.Array[az.f64, "m"]
 
 

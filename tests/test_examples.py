@@ -64,6 +64,7 @@ def checked(document: Path, block: str, line: int, scope: dict[str, Any], wrong:
     return "".join(steps)
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_code_in_documents_runs(document: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each Python block runs, in order, in one scope a document; steps (``>>>``) give what they show."""
@@ -222,6 +223,7 @@ def sample() -> list[Case]:
     ]
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("case", sample(), ids=lambda case: case.name)
 def test_bounds_contain_the_result(case: Case) -> None:
     intervals = example("new_interpretation")

@@ -189,6 +189,7 @@ def test_recursion_inside_of_recursion() -> None:
     assert [run(program, 2, n) for n in range(4)] == [2 * n + 3 for n in range(4)]
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("depth", [10_000, pytest.param(150_000, marks=pytest.mark.slow)])
 def test_deep_recursion(depth: int) -> None:
     def program(n: az.i64) -> az.i64:
@@ -239,6 +240,7 @@ def test_par_is_sequential_in_meaning() -> None:
     assert shown == [("first", [1.0]), ("second", [2.0])]
 
 
+@pytest.mark.unguarded
 def test_nested_par() -> None:
     """A sum over a binary division of an array, forking to depth ten."""
 

@@ -80,6 +80,7 @@ ALL = [(construct, name) for construct in CONSTRUCTS for name in OPERATORS]
 FAST = {("reduce", "maximum"), ("scan", "softly"), ("histogram", "product")}
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize(
     ("construct", "name"), [pytest.param(*pair, marks=() if pair in FAST else pytest.mark.slow) for pair in ALL]
 )
@@ -110,6 +111,7 @@ def test_compiled(construct: str, name: str) -> None:
         np.testing.assert_allclose(az.compile(program, threads=1)(a, BINS, more)[1], wanted, rtol=1e-14)
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize(
     "construct", ["scan", *[pytest.param(name, marks=pytest.mark.slow) for name in ("reduce", "histogram")]]
 )

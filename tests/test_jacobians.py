@@ -57,6 +57,7 @@ def differences(f: Any, x: np.ndarray[Any, Any], step: float = 1e-6) -> np.ndarr
 # Values
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("run", [az.evaluate, az.compile])
 def test_analytic_jacobians(run: Any, mode: str) -> None:
@@ -83,6 +84,7 @@ def test_loops_against_differences(run: Any, mode: str) -> None:
     np.testing.assert_allclose(by_c, differences(lambda c: plain(x, float(c)), np.array(c)), rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("run", RUNS)
 @pytest.mark.parametrize("mode", MODES)
 def test_sizes_and_types(run: Any, mode: str) -> None:
@@ -197,6 +199,7 @@ def test_printed_jacobians() -> None:
     )
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("f", "argnums"), [(layer, 1), (softmax, 0), (power, 0)])
 def test_work(f: az.Program, argnums: int, mode: str) -> None:
@@ -226,6 +229,7 @@ def pushes_of_two(a: Matrix, b: az.Array[az.f64, "k m"], x: Vector, directions: 
     return az.map(lambda v: az.jvp(lambda x: two_layers(a, b, x), (x,), (v,))[1], directions)
 
 
+@pytest.mark.unguarded
 def test_what_no_direction_moves_is_computed_once() -> None:
     """A direction costs less than the program, which is not run again: neither elements nor sums over them."""
     primal = az.cost(two_layers).at(n=30, m=40, k=20).work
@@ -257,6 +261,7 @@ def energy(x: Vector, y: az.Array[az.f64, "m"]) -> az.f64:
     return az.sum(x**3) * az.sum(y) + az.sum(az.outer(x, y) ** 2) + az.prod(x)
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("run", RUNS)
 def test_hessians_of_several_parameters(run: Any) -> None:
     x, y = numbers(3) / 4 + 2, numbers(2, seed=1) / 4
@@ -283,6 +288,7 @@ def kmeans(points: az.Array[az.f64, "n d"], centroids: az.Array[az.f64, "k d"]) 
     return az.sum(az.map(lambda p: az.min(az.map(lambda c: az.sum((p - c) ** 2), centroids)), points))
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("run", RUNS)
 def test_the_diagonal_hessian_of_kmeans_in_one_direction(run: Any) -> None:
     points, centroids = numbers(9, 2), numbers(3, 2, seed=4)
@@ -308,6 +314,7 @@ def pulls(a: Matrix, x: Vector, cotangents: az.Array[az.f64, "b m"]):  # type: i
     return y, az.map(lambda v: pullback(v)[0], cotangents), pullback(y)[0], pullback(2 * y)[0]
 
 
+@pytest.mark.unguarded
 def test_batches_of_directions() -> None:
     a, x, u, v = numbers(3, 4) / 4, numbers(4) / 4, numbers(5, 4), numbers(5, 3)
     single = az.evaluate(az.vjp(layer, argnums=1))
@@ -347,6 +354,7 @@ def test_a_batch_of_a_program_with_requirements() -> None:
         az.evaluate(pushed_along)(x, np.array([0, 4]), np.eye(4))
 
 
+@pytest.mark.unguarded
 def test_a_batch_runs_the_program_once() -> None:
     """What is iterated until it ends is not iterated again for each cotangent; b directions cost b times a few."""
 
@@ -369,6 +377,7 @@ def test_a_batch_runs_the_program_once() -> None:
 # Verbs in verbs
 
 
+@pytest.mark.unguarded
 def test_jacobians_inside_maps_inside_gradients() -> None:
     @az.program
     def f(a: Matrix, xs: az.Array[az.f64, "b n"]) -> az.f64:

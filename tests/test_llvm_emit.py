@@ -81,6 +81,7 @@ def compiled(function: Function) -> Executable:
 # Kinds of loops
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("scalar", SCALARS.values(), ids=str)
 @pytest.mark.parametrize("kind", ["sequential", "parallel", "lanes", "jam"])
 def test_every_kind_moves_every_type(scalar: Scalar, kind: str) -> None:
@@ -121,6 +122,7 @@ NESTS = [
 ]
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("nest", NESTS, ids=lambda nest: "-".join(f"{kind}{factor}" for _, kind, factor in nest))
 @pytest.mark.parametrize("scalar", [f64, f32], ids=str)
 def test_nested_kinds(nest: Any, scalar: Scalar) -> None:
@@ -144,6 +146,7 @@ def test_extents_known_at_compile_time_leave_no_tail() -> None:
 # Places
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("scalar", SCALARS.values(), ids=str)
 @pytest.mark.parametrize("kind", ["lanes", "jam"])
 def test_gathers_and_scatters(scalar: Scalar, kind: str) -> None:
@@ -382,6 +385,7 @@ def long_block(statements: int) -> Function:
     return Function("long", ("n",), (a,), (b,), tuple(body))
 
 
+@pytest.mark.unguarded
 def test_long_blocks_are_cut_into_functions() -> None:
     function = long_block(3000)
     executable = compiled(function)
@@ -457,6 +461,7 @@ def spread(function_name: str, scalar: Scalar, arity: int, kind: str) -> Functio
     return Function("f", ("n",), arguments, (y,), (loop("i", "n", put(y, "i", value), kind=kind, factor=factor),))
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("scalar", [f64, f32], ids=str)
 @pytest.mark.parametrize("name", ["exp", "log", "expm1", "log1p", "sin", "cos", "tanh", "power", "lgamma", "sqrt"])
 def test_mathematical_functions(name: str, scalar: Scalar) -> None:
@@ -549,6 +554,7 @@ def test_constants_wrap_like_registers() -> None:
 # Random functions
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("seed", range(40))
 def test_random_nests(seed: int) -> None:
     function = Draw(seed).function()

@@ -41,6 +41,7 @@ STORED: dict[Any, Any] = {
 FAST = ("all", "sqrt")
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize(
     "checkpoint", [*FAST, *[pytest.param(k, marks=pytest.mark.slow) for k in STORED if k not in FAST]], ids=str
 )
@@ -53,6 +54,7 @@ def test_states_stored(checkpoint: Any) -> None:
         assert abs(planned[n] - planned[256] - (stored(n) - stored(256))) < 0.1
 
 
+@pytest.mark.unguarded
 def test_steps_that_sizes_say() -> None:
     """What the sizes decide is all in the arena."""
 
@@ -110,6 +112,7 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Allocator]:
     assert counting.held == 0
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("checkpoint", ["sqrt", pytest.param((64, 8), marks=pytest.mark.slow)], ids=str)
 def test_planned_is_taken(checkpoint: Any, allocator: Allocator) -> None:
     compiled = az.compile(gradient(checkpoint), threads=1)
@@ -122,6 +125,7 @@ def test_planned_is_taken(checkpoint: Any, allocator: Allocator) -> None:
     assert fixed > 0
 
 
+@pytest.mark.unguarded
 def test_temporaries_of_each_thread(allocator: Allocator) -> None:
     """Loops of different lengths side by side: the longest bounds all, once a thread."""
 
@@ -159,6 +163,7 @@ def test_what_only_the_run_knows_is_refused() -> None:
 # Evaluate
 
 
+@pytest.mark.unguarded
 def test_evaluate_holds_as_many_states() -> None:
     def held(checkpoint: Any, n: int) -> float:
         run = az.evaluate(gradient(checkpoint))

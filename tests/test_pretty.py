@@ -23,6 +23,7 @@ def assert_text(function: Any, wanted: str, simplified: bool = False) -> None:
     assert az.pretty(az.program(function), simplified=simplified) + "\n" == wanted
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("simplified", [False, True])
 def test_every_program_is_printed_the_same_again(case: Case, simplified: bool) -> None:

@@ -346,6 +346,7 @@ def reference(name: str, scalar: Scalar, *arguments: Any) -> Any:
     return value
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize(("name", "type"), CASES)
 def test_the_meaning_in_numpy(name: str, type: str) -> None:
     row, scalar = ROWS[name], SCALARS[type]
@@ -360,6 +361,7 @@ def test_the_meaning_in_numpy(name: str, type: str) -> None:
     assert worst.max() <= 4, [(x[known][worst.argmax()]) for x in arguments]
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize(("name", "type"), CASES)
 def test_evaluated_and_compiled(name: str, type: str) -> None:
     row, scalar = ROWS[name], SCALARS[type]
@@ -380,6 +382,7 @@ def test_evaluated_and_compiled(name: str, type: str) -> None:
     assert compiled(*[x[:0] for x in arguments]).tobytes() == b""
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("type", SCALARS)
 def test_scalars(type: str) -> None:
     """All rows of a type at once, on scalars."""
@@ -414,6 +417,7 @@ def points(name: str) -> list[Array]:
     return [np.ascontiguousarray(x.ravel()) for x in np.meshgrid(*map(np.array, chosen))]
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("type", ["f32", "f64"])
 @pytest.mark.parametrize("name", [name for name in FLOATING if name not in STOPPED])
 def test_derivatives(name: str, type: str) -> None:
@@ -434,6 +438,7 @@ def test_derivatives(name: str, type: str) -> None:
             assert (abs(pushed - difference) <= tolerance * np.maximum(1.0, abs(difference))).all()
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("name", [name for name in FLOATING if name not in STOPPED])
 def test_second_derivatives(name: str) -> None:
     row, at, step = ROWS[name], points(name), 1e-5
@@ -471,6 +476,7 @@ def check_gradients(cases: Sequence[Case]) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-14)
 
 
+@pytest.mark.unguarded
 def test_derivatives_at_kinks() -> None:
     cases: list[Case] = [
         (az.abs, [0.0], [0.0]),
@@ -496,6 +502,7 @@ def test_derivatives_at_kinks() -> None:
     check_gradients(cases)
 
 
+@pytest.mark.unguarded
 def test_derivatives_far_out() -> None:
     """No intermediate of a derivative overflows or vanishes where the derivative does not."""
     check_gradients(
@@ -517,6 +524,7 @@ def test_derivatives_far_out() -> None:
 # Functions written in the language
 
 
+@pytest.mark.unguarded
 def test_digamma_and_its_derivative() -> None:
     @az.program
     def psi(x: az.f64) -> az.f64:
@@ -681,6 +689,7 @@ def as_in_numpy(functions: Sequence[Callable[[Operands], Any]]) -> None:
             az.evaluate(program(f))(*SAMPLES.values())
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operators_on_all_pairs_of_types(name: str) -> None:
     function = OPERATORS[name]

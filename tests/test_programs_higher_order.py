@@ -80,6 +80,7 @@ def test_every_operation_knows_its_line(case: Case) -> None:
     assert all("/programs/" in origin.file and origin.line for origin in found)
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("style", ["surface", "loops", "de-bruijn"])
 @pytest.mark.parametrize("simplified", [False, True])
 @cases
@@ -90,6 +91,7 @@ def test_printing(case: Case, simplified: bool, style: str) -> None:
     assert style == "de-bruijn" or (text.startswith(f"def {case.name}(") and "return " in text)
 
 
+@pytest.mark.unguarded
 @cases
 def test_costs(case: Case) -> None:
     """By running, and the same each time; what works at all takes time."""
@@ -100,6 +102,7 @@ def test_costs(case: Case) -> None:
         assert counted == az.cost(case.program)(*arguments)
 
 
+@pytest.mark.unguarded
 def test_the_span_of_a_fork() -> None:
     """Halving an array forks to the depth of its logarithm; going along it would not."""
     (case,) = [case for case in HIGHER_ORDER if case.name == "forked_array_sum"]

@@ -436,6 +436,7 @@ def test_empty_and_single(shape: tuple[int, int]) -> None:
 # Loops
 
 
+@pytest.mark.unguarded
 def test_a_loop_with_structured_state() -> None:
     """Leapfrog steps: an array, a scalar, an integer and a bool."""
 
@@ -471,6 +472,7 @@ def test_a_loop_with_a_number_of_steps_from_the_call(steps: int) -> None:
     assert both(az.grad(f), 2.0, steps) == (steps + 1) * 2.0**steps
 
 
+@pytest.mark.unguarded
 def test_loops_in_loops() -> None:
     @az.program
     def f(a: Matrix) -> az.f64:

@@ -207,6 +207,7 @@ def test_what_is_left_of_algebra(name: str) -> None:
 GROWTH = 1.25
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_programs_mean_the_same_with_no_more_work(case: Case) -> None:
     for arguments in case.arguments:

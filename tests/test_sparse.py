@@ -9,6 +9,8 @@ from scipy.sparse import csr_array, random_array
 import adze as az
 from adze.ad.colouring import coloured, readable, star_coloured
 
+pytestmark = pytest.mark.unguarded
+
 Vector = az.Array[az.f64, "n"]
 
 

@@ -114,6 +114,7 @@ def run(module: ast.Module, instance: az.Instance, arguments: list[Any]) -> list
         return trees.flatten(scope["f"](*map(np.asarray, arguments)))[0]
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("simplified", [False, True])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_printed_programs_mean_what_they_say(case: Case, simplified: bool) -> None:
@@ -135,6 +136,7 @@ def test_printed_programs_mean_what_they_say(case: Case, simplified: bool) -> No
             np.testing.assert_allclose(shaped, value, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.unguarded
 def test_most_programs_are_printed_without_loops() -> None:
     instances = [case.program.instance_for(case.program.bind(case.arguments[0], {})) for case in CASES]
     assert sum(as_python(az.pretty(instance, simplified=False)) is not None for instance in instances) > len(CASES) / 3
@@ -258,6 +260,7 @@ def test_near_misses(extents: tuple[str, ...], element: Callable[..., Any], want
 ends = st.none() | st.integers(-4, 4)
 
 
+@pytest.mark.unguarded
 @given(ends, ends, st.sampled_from([1, 2, 3, -1, -2]), st.none() | st.integers(0, 5))
 def test_slices_mean_what_they_say(start: int | None, stop: int | None, step: int, size: int | None) -> None:
     """A slice is printed as a slice, or as a loop; as a slice it is one of NumPy's with these elements."""
@@ -273,6 +276,7 @@ def test_slices_mean_what_they_say(start: int | None, stop: int | None, step: in
             assert np.array_equal(run(module, program.at(), [x])[0], x[start:stop:step])
 
 
+@pytest.mark.unguarded
 @given(
     st.sampled_from(["0", "1", "2", "n-1", "n-2", "n+1", "min(1,n)", "max(n-2,0)", "m"]),
     st.sampled_from([-2, -1, 1, 2, 3]),
