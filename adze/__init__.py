@@ -107,7 +107,6 @@ with install_import_hook(_CHECKED):
         take,
         take_along_axis,
         tile,
-        trace,
         transpose,
         tril,
         triu,
@@ -188,6 +187,7 @@ with install_import_hook(_CHECKED):
     from .interpreters.evaluate import evaluate
     from .interpreters.pretty import pretty
     from .interpreters.simplify import simplify
+    from .interpreters.trace import Trace, trace
 
 if TYPE_CHECKING:
     # To a type checker a parameter is the expression that it is inside the program, with its sizes as a remark.
@@ -221,6 +221,7 @@ __all__ = [
     "Program",
     "Reify",
     "SparseJacobian",
+    "Trace",
     "Unsupported",
     "Window",
     "abs",

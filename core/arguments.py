@@ -145,6 +145,7 @@ def _function(x: Any, type: Type, what: str, sizes: Mapping[str, int]) -> Callab
         of = f"the result of {what}"
         return [value_of(result, t, of, sizes) for result, t in zip(given, type.results, strict=True)]
 
+    run.__wrapped__ = x  # type: ignore[attr-defined]
     return run
 
 

@@ -129,9 +129,10 @@ class ArrayMethods:
         return dot(self, other)
 
     def trace(self, offset: Any = 0) -> Expr:
-        from .combinators import trace
+        """The sum of a diagonal of matrices."""
+        from .combinators import diagonal, sum
 
-        return trace(self, offset)
+        return sum(diagonal(self, offset), -1)
 
     def diagonal(self, offset: Any = 0) -> Expr:
         from .combinators import diagonal

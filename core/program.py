@@ -152,6 +152,20 @@ class Program:
         self.__qualname__ = getattr(function, "__qualname__", name)
         self.__doc__ = function.__doc__
 
+    @staticmethod
+    def of_term(
+        term: Block,
+        outputs: trees.Shape,
+        function: Callable[..., Any],
+        name: str,
+        parameters: Sequence[Parameter],
+    ) -> Program:
+        """The program of a term that is there; ``function`` means the same, where it is inlined."""
+        made = Program(function, name, parameters)
+        instance = made.at()
+        instance._term, instance._outputs = term, outputs
+        return made
+
     @property
     def result(self) -> Type | None:
         """The declared type of a result that is one leaf."""

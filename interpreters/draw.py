@@ -6,6 +6,11 @@
 An operation is a node with its name, its arguments and the types of its results; parameters of blocks are rounder.
 Each block is a frame around its operations, with the role it has in the operation it belongs to; what it gives goes to
 that operation along a dashed line. Numbers and sizes stand in the labels.
+
+The picture of a trace (``az.draw(az.trace(f)(x))``) is its *computational graph*: the inputs and the steps have the
+values of that run in the place of types, and its frames hold the sub-traces of the constructs.
+(van Hus: Maintaining parallelism in reverse-mode automatic differentiation on functional parallel array languages,
+figure 1.)
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ..core.program import Instance, Program, instance_of
 from ..core.terms import Block, Constant, Literal, Size
@@ -22,6 +28,8 @@ from ..core.types import all_dims
 from .printing.expressions import RUNNING
 from .printing.names import Names
 from .printing.resolved import Argument, Bound, ResolvedBlock, ResolvedOperation, reduction_name, resolve
+from .printing.steps import input_text, steps, typed_text
+from .trace import Trace
 
 _ROLES: dict[str, Sequence[str]] = {
     "cond": ("then", "else"),
@@ -69,8 +77,10 @@ class Drawing:
         path.write_text(self.svg if path.suffix == ".svg" else self.dot, encoding="utf-8")
 
 
-def draw(program: Program | Instance | Block, *, simplified: bool = True) -> Drawing:
-    """The term of a program as a picture, simplified first unless ``simplified=False``; a term is drawn as it is.
+def draw(program: Program | Instance | Block | Trace, *, simplified: bool = True) -> Drawing:
+    """The term of a program as a picture, simplified first unless ``simplified=False``.
+
+    A term is drawn as it is, a trace with its values.
 
     A program must have its types in its annotations; draw ``f.at(types...)`` for another choice.
 
@@ -91,32 +101,44 @@ def draw(program: Program | Instance | Block, *, simplified: bool = True) -> Dra
     }
     """
     if isinstance(program, Block):
-        return Drawing(_Drawer("program", program).source(program.names))
+        return Drawing(_Drawer("program").source(resolve(program), program.names))
+    if isinstance(program, Trace):
+        return Drawing(_Drawer(program.name).graph(program))
     instance = instance_of(program)
     term = instance.term
     if simplified:
         from .simplify import simplify
 
         term = simplify(term)
-    return Drawing(_Drawer(instance.program.name, term).source(instance.names))
+    return Drawing(_Drawer(instance.program.name).source(resolve(term), instance.names))
 
 
 class _Drawer:
     """Writes one program; names are as in printed programs."""
 
-    def __init__(self, name: str, block: Block) -> None:
-        self.name, self.block = name, resolve(block)
-        self.names = Names({name for type in block.binders for dim in all_dims(type) for name in dim.names()})
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.names = Names(set())
         self.lines: list[str] = []
         self.nodes: dict[Argument, str] = {}
+        self.values: dict[Argument, Any] = {}  # those that are known
         self.count = 0
 
-    def source(self, names: Sequence[str]) -> str:
-        for binder, hint in zip(self.block.binders, names, strict=True):
+    def source(self, block: ResolvedBlock, names: Sequence[str]) -> str:
+        for binder, hint in zip(block.binders, names, strict=True):
             binder.hint = hint
-        self.contents(self.block, [], "return", 1)
+            self.names.taken.update(name for dim in all_dims(binder.type) for name in dim.names())
+        self.contents(block, [], "return", 1)
         head = [f"digraph {_quoted(self.name)} {{", '  node [shape=box, fontname="Helvetica"];']
         return "\n".join([*head, *self.lines, "}"])
+
+    def graph(self, trace: Trace) -> str:
+        """The source of a trace."""
+        block = steps(trace, self.names)
+        self.values.update(zip(block.binders, trace.inputs, strict=True))
+        for operation, values in zip(block.operations, trace.values, strict=True):
+            self.values.update(zip(operation.results, values, strict=True))
+        return self.source(block, [binder.hint for binder in block.binders])
 
     def line(self, text: str, depth: int) -> None:
         self.lines.append("  " * depth + text)
@@ -154,7 +176,9 @@ class _Drawer:
         for index, extent in zip(block.binders, extents, strict=False):
             self.nodes[index] = self.node(f"{self.names.bind_index(index)} < {extent}", depth, ", shape=ellipse")
         for binder in block.binders[len(extents) :]:
-            label = f"{self.names.bind(binder)}: {binder.type}"
+            name = self.names.bind(binder)
+            known = binder in self.values
+            label = input_text(name, binder.type, self.values[binder]) if known else f"{name}: {binder.type}"
             self.nodes[binder] = self.node(label, depth, ", shape=ellipse")
         for operation in block.operations:
             last = self.operation(operation, depth)
@@ -220,8 +244,12 @@ class _Drawer:
                 shown = args[:-1] if name else args
                 text = f"{word}({', '.join(shown)})" if shown else word
         first = f"{', '.join(names)} = {text}" if names else text
-        types = ", ".join([str(result.type) for result in operation.results])
-        return f"{first}\n{types}" if types else first
+        made = ", ".join(map(self.made, operation.results))
+        return f"{first}\n{made}" if made else first
+
+    def made(self, result: Bound) -> str:
+        """The value of a result, its type where that is not known."""
+        return typed_text(result.type, self.values[result]) if result in self.values else str(result.type)
 
 
 def _indices(operation: ResolvedOperation) -> slice:

@@ -22,6 +22,7 @@ from ..core.types import ArrayType, all_dims
 from .printing.printer import LINE, Printer
 from .printing.raw import raw
 from .printing.resolved import count_uses, resolve
+from .printing.structures import give, structured
 from .printing.surface import recognise
 
 STYLES = ("surface", "loops", "de-bruijn")
@@ -86,52 +87,13 @@ def _text(name: str, block: Block, names: Sequence[str], outputs: trees.Shape | 
         printer.body(resolved, "return")
     else:
         printer.operations(resolved.operations)
-        _give(printer, structure, [printer.atom(result) for result in resolved.results])
-    types = _structured(structure, [str(type) for type in block.types])
+        give(printer, structure, [printer.atom(result) for result in resolved.results])
+    types = structured(structure, [str(type) for type in block.types])
     constants = [f"  {given} = {_content(constant)}" for constant, given in printer.constants.items()]
     header = f"def {name}({', '.join(parameters)}) -> {types}:"
     if len(header) > LINE:
         header = "\n".join([f"def {name}(", *[f"  {parameter}," for parameter in parameters], f") -> {types}:"])
     return "\n".join([header, *constants, *printer.lines])
-
-
-def _give(printer: Printer, structure: trees.Shape, leaves: Sequence[str]) -> None:
-    """The structured result, on as many lines as it has parts if they do not fit on one."""
-    text = _structured(structure, leaves)
-    if len(text) + 2 * printer.depth <= LINE or len(structure.inner) < 2:
-        printer.line(f"return {text}")
-        return
-    opening, parts, closing = _parts(structure, leaves)
-    printer.line(f"return {opening}")
-    with printer.indented():
-        for part in parts:
-            printer.line(f"{part},")
-    printer.line(closing)
-
-
-def _structured(shape: trees.Shape, leaves: Sequence[str]) -> str:
-    """The leaves in their containers."""
-    if shape.container is None:
-        return leaves[0]
-    if shape.container is type(None):
-        return "None"
-    opening, parts, closing = _parts(shape, leaves)
-    return f"{opening}{', '.join(parts)}{',' if shape.container is tuple and len(parts) == 1 else ''}{closing}"
-
-
-def _parts(shape: trees.Shape, leaves: Sequence[str]) -> tuple[str, list[str], str]:
-    """A container's brackets, and what stands between them."""
-    parts, start = [], 0
-    for inner in shape.inner:
-        parts.append(_structured(inner, leaves[start : start + inner.leaves]))
-        start += inner.leaves
-    if shape.container is dict:
-        return "{", [f"{key!r}: {part}" for key, part in zip(shape.keys, parts, strict=True)], "}"
-    if shape.container is list:
-        return "[", parts, "]"
-    if shape.container is tuple or shape.container is None:
-        return "(", parts, ")"
-    return f"{shape.container.__name__}(", parts, ")"
 
 
 def _content(constant: Constant) -> str:

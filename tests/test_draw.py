@@ -6,12 +6,18 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from programs import CASES, Case
+from trace_programs import RECURSIVE
 
 import adze as az
 
 Vector = az.Array[az.f64, "n"]
+TRACED: list[tuple[az.Program, tuple[Any, ...]]] = [
+    *[(case.program, case.arguments[0]) for case in CASES],
+    *[(case.program, case.arguments) for case in RECURSIVE],
+]
 
 
 def assert_well_formed(source: str) -> None:
@@ -36,6 +42,7 @@ def assert_well_formed(source: str) -> None:
     assert depth == 0 and declared
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("simplified", [False, True])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_every_program_is_drawn(case: Case, simplified: bool) -> None:
@@ -126,3 +133,55 @@ def test_pictures_need_graphviz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert drawing._repr_svg_() == "<svg/>"
     drawing.save(tmp_path / "f.svg")
     assert (tmp_path / "f.svg").read_text(encoding="utf-8") == "<svg/>"
+
+
+# Traces
+
+
+@pytest.mark.unguarded
+@pytest.mark.parametrize(("program", "arguments"), TRACED, ids=[program.name for program, _ in TRACED])
+def test_every_trace_is_drawn(program: az.Program, arguments: tuple[Any, ...]) -> None:
+    trace = az.trace(program)(*arguments)
+    source = str(az.draw(trace))
+    assert_well_formed(source)
+    assert str(az.draw(az.trace(program)(*arguments))) == source
+    top = [line for line in source.splitlines() if re.match(r"  n\d+ \[", line)]
+    assert len(top) >= len(trace.block.binders) + len(trace.block.bindings)
+
+
+def test_a_graph_has_values() -> None:
+    @az.program
+    def f(x1: az.f64, x2: az.f64) -> az.f64:
+        return x1 + x1 * x2
+
+    assert str(az.draw(az.trace(f)(5.0, 3.0))) == GRAPH
+
+
+GRAPH = r"""digraph "f" {
+  node [shape=box, fontname="Helvetica"];
+  n1 [label="x1 = 5.0", shape=ellipse];
+  n2 [label="x2 = 3.0", shape=ellipse];
+  n3 [label="t1 = x1 * x2\n15.0"];
+  n1 -> n3;
+  n2 -> n3;
+  n4 [label="t2 = x1 + t1\n20.0"];
+  n1 -> n4;
+  n3 -> n4;
+  n5 [label="return t2", shape=plaintext];
+  n4 -> n5;
+}"""
+
+
+def test_a_graph_has_the_names_of_the_printed_trace() -> None:
+    """Steps are called the same, whatever stands in their sub-traces."""
+
+    @az.program
+    def f(x: Vector, a: az.f64) -> az.f64:
+        y = az.map(lambda v: az.sin(v * a) * az.cos(v), x)
+        return az.sum(y) * az.max(y)
+
+    trace = az.trace(f)(np.array([1.0, 2.0]), 3.0)
+    steps = re.findall(r"^  (\w+) = ", str(trace), re.MULTILINE)
+    drawn = re.findall(r'^  n\d+ \[label="(\w+) = ', str(az.draw(trace)), re.MULTILINE)
+    assert drawn == ["a", *steps]
+    assert "f64[2]: [" in str(az.draw(trace))

@@ -11,12 +11,16 @@ Python functions; they are entered once, with fresh variables. Axis defaults are
     accelerate.py   replicate, slice, backpermute, permute, stencil
 """
 
+from collections.abc import Callable as _Callable
+from typing import Any as _Any
+
 import numpy as _np
 
+from ..methods import ArrayMethods as _ArrayMethods
 from .accelerate import All, Window, backpermute, fold1, permute, replicate, slice, stencil
 from .arrays import full, full_like, generate, iota, map, ones, ones_like, size, zeros, zeros_like
 from .control import cond, fori_loop, scan_loop, where, while_loop
-from .linear import diag, diagonal, dot, einsum, eye, matmul, outer, trace, tril, triu
+from .linear import diag, diagonal, dot, einsum, eye, matmul, outer, tril, triu
 from .reductions import (
     all,
     any,
@@ -62,15 +66,16 @@ from .sorting import argsort, searchsorted, sort
 broadcast = broadcast_to
 
 # What functions of NumPy mean on expressions: those of our functions that have the same arguments.
-NUMPY = {
+NUMPY: dict[_Any, _Callable[..., _Any]] = {
     getattr(_np, function.__name__): function
     for function in (
         all, any, argmax, argmin, argsort, bincount, broadcast_to, concatenate, count_nonzero, cumprod, cumsum, diag,
         diagonal, dot, einsum, expand_dims, flip, full_like, matmul, max, mean, min, moveaxis, ones_like, outer, pad,
         prod, ravel, repeat, reshape, roll, searchsorted, sort, squeeze, stack, std, sum, swapaxes, take,
-        take_along_axis, tile, trace, transpose, tril, triu, var, where, zeros_like,
+        take_along_axis, tile, transpose, tril, triu, var, where, zeros_like,
     )
 }  # fmt: skip
+NUMPY[_np.trace] = _ArrayMethods.trace
 
 __all__ = [
     "NUMPY",
@@ -145,7 +150,6 @@ __all__ = [
     "take",
     "take_along_axis",
     "tile",
-    "trace",
     "transpose",
     "tril",
     "triu",

@@ -12,7 +12,6 @@ from ..source import at_line, user_line
 from ..types import dims, f64, i64
 from .arrays import generate
 from .control import where
-from .reductions import sum
 
 # Products
 
@@ -186,11 +185,6 @@ def diag(x: Any, k: Any = 0) -> Expr:
         return builder.cond(on, lambda: [builder.index(x.value, [i if k >= 0 else j])], lambda: [zero])[0]
 
     return Expr(builder.array([length, length], at), builder)
-
-
-def trace(x: Any, offset: Any = 0) -> Expr:
-    """The sum of a diagonal of matrices."""
-    return sum(diagonal(x, offset), -1)
 
 
 def triu(x: Any, k: Any = 0) -> Expr:

@@ -52,7 +52,7 @@ class Names:
     # Values
 
     def bind(self, value: Bound) -> str:
-        if _is_name(value.hint):
+        if is_name(value.hint):
             value.text = self.free(value.hint)
         else:
             self.count += 1
@@ -68,7 +68,7 @@ class Names:
         return self._choose(value, [*initial, *_ELEMENTS])
 
     def _choose(self, value: Bound, others: Sequence[str]) -> str:
-        choices = [value.hint, *others] if _is_name(value.hint) else [*others]
+        choices = [value.hint, *others] if is_name(value.hint) else [*others]
         chosen = next((name for name in choices if name not in self.taken and not keyword.iskeyword(name)), None)
         value.text = self.free(others[0]) if chosen is None else self.take(chosen)
         return value.text
@@ -80,5 +80,5 @@ def _numbered(hint: str, number: int) -> str:
     return f"{hint}_{number}" if hint[-1].isdigit() else f"{hint}{number}"
 
 
-def _is_name(hint: str) -> bool:
+def is_name(hint: str) -> bool:
     return hint.isidentifier() and not hint.startswith("_")
