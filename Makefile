@@ -46,6 +46,7 @@ mutants: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-peers
 	$(BIN)/python benchmarks/gmm.py
+	$(BIN)/python benchmarks/trace.py
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .

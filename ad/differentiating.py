@@ -27,7 +27,7 @@ from ..core.placement import to_block
 from ..core.program import Instance, Program, as_program
 from ..core.source import at_line
 from ..core.terms import Block
-from ..core.types import element, i64, is_data, is_float, rank
+from ..core.types import Named, TupleType, Type, element, i64, is_data, is_float, rank
 from ..interpreters.embed import Embed
 from ..interpreters.simplify import simplify
 from .cells import Cell, Entry, Sweep
@@ -58,11 +58,44 @@ def is_single(argnums: Any) -> bool:
     return not isinstance(argnums, Sequence) or isinstance(argnums, str)
 
 
-def chosen(verb: str, f: Program, argnums: Any) -> tuple[int, ...]:
+def may_be_floating(parameter: Parameter) -> bool:
+    """Whether some argument of a parameter has floating leaves, as far as its annotation says."""
+    if parameter.static is not None:
+        return False
+    return parameter.declared is None or any(is_float(type) for type in parameter.declared.types)
+
+
+def may_hold_floating(parameter: Parameter) -> bool:
+    """Whether some argument of a parameter has floating parts, as far as its annotation says, inside of data too."""
+    if parameter.static is not None:
+        return False
+    return parameter.declared is None or any(map(_holds_floating, parameter.declared.types))
+
+
+def _holds_floating(type: Type) -> bool:
+    seen: set[Type] = set()
+    todo = [type]
+    while todo:
+        type = todo.pop()
+        if is_float(type):
+            return True
+        if type in seen:
+            continue
+        seen.add(type)
+        if isinstance(type, TupleType):
+            todo += type.items
+        elif isinstance(type, Named):
+            todo += [part for variant in type.declaration.variants for part in type.fields(variant).values()]
+    return False
+
+
+def chosen(
+    verb: str, f: Program, argnums: Any, moves: Callable[[Parameter], bool] = may_be_floating
+) -> tuple[int, ...]:
     """The numbers of the chosen parameters, from the front, checked against the program's annotations."""
     numbers: list[int] = []
     for given in [argnums] if is_single(argnums) else argnums:
-        number = _number(verb, f, given)
+        number = _number(verb, f, given, moves)
         if number in numbers:
             name = f.parameters[number].name
             raise ValueError(at_line(f"{verb}({f.name}): argnums {argnums} names the parameter {name!r} twice"))
@@ -70,7 +103,7 @@ def chosen(verb: str, f: Program, argnums: Any) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _number(verb: str, f: Program, given: Any) -> int:
+def _number(verb: str, f: Program, given: Any, moves: Callable[[Parameter], bool]) -> int:
     count = len(f.parameters)
     try:
         if isinstance(given, bool):
@@ -86,22 +119,12 @@ def _number(verb: str, f: Program, given: Any) -> int:
         parameters = "1 parameter" if count == 1 else f"{count} parameters"
         raise ValueError(at_line(f"{verb}({f.name}): argnums {number}, but {f.name} has {parameters}"))
     parameter = f.parameters[number]
-    if not may_be_floating(parameter):
+    if not moves(parameter):
         described = f"a static {parameter.static.__name__}" if parameter.static else f"of type {parameter.type}"
-        raise TypeError(
-            at_line(
-                f"{verb}({f.name}): parameter {parameter.name!r} (argnums {number}) is {described};"
-                " derivatives are taken with respect to floating parameters"
-            )
-        )
+        message = f"{verb}({f.name}): parameter {parameter.name!r} (argnums {number}) is {described}"
+        data = "; those with respect to data via='trace'" if may_hold_floating(parameter) else ""
+        raise TypeError(at_line(f"{message}; derivatives are taken with respect to floating parameters{data}"))
     return number % count
-
-
-def may_be_floating(parameter: Parameter) -> bool:
-    """Whether some argument of a parameter has floating leaves, as far as its annotation says."""
-    if parameter.static is not None:
-        return False
-    return parameter.declared is None or any(is_float(type) for type in parameter.declared.types)
 
 
 def fresh(name: str, taken: Sequence[str]) -> str:

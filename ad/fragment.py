@@ -48,6 +48,7 @@ def refused(builder: Builder, mode: str, op: str, name: str) -> Unsupported:
         message = f"{mode} mode does not know the derivative of the foreign function {name}: {wrap}"
     else:
         instead = _INSTEAD.get(op, "keep it in tuples and dictionaries of Python")
+        instead += ", or differentiate via='trace'" if mode == "reverse" else ""
         message = f"{mode} mode is for programs on scalars and arrays, but {_REASONS[op]}: {instead}"
     error = Unsupported(message)
     error.origin = builder.origin

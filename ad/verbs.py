@@ -9,9 +9,9 @@ the verbs share in ``differentiating.py``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, overload
 
 from ..core import trees
 from ..core.annotations import Declared, Parameter
@@ -22,6 +22,7 @@ from ..core.functions import shown
 from ..core.graph import Value
 from ..core.program import Program
 from ..core.source import at_line, user_line
+from ..core.trees import Structure
 from ..core.types import is_float
 from .differentiating import (
     Argnums,
@@ -34,18 +35,31 @@ from .differentiating import (
     fresh,
     is_single,
     may_be_floating,
+    may_hold_floating,
     program_of,
 )
 from .forward import Dual, Forward
 from .invariants import moved
+from .traced import goes_via_trace, gradient, pull, pulled
 
 
-def grad(f: Differentiable, argnums: Argnums = 0) -> Program:
+@overload
+def grad(
+    f: Differentiable, argnums: Argnums = 0, *, via: Literal["program"] = "program", workers: int = 1
+) -> Program: ...
+@overload
+def grad(
+    f: Differentiable, argnums: Argnums = 0, *, via: Literal["trace"], workers: int = 1
+) -> Callable[..., Structure]: ...
+def grad(f: Differentiable, argnums: Argnums = 0, *, via: Any = "program", workers: Any = 1) -> Any:
     """The gradient of a scalar program with respect to the chosen parameters.
 
     The result has the structure of the parameter (None at its integer leaves), or is a tuple of these when
     ``argnums`` is a sequence. Raises TypeError when a parameter is not floating, ValueError when there is none of
     that number; a result that is not a floating scalar is refused when the derivative is built.
+
+    With ``via="trace"`` it is no program but a Python function, which traces each call and sweeps back over the trace,
+    with so many ``workers`` (threads): for everything that evaluate runs, data and recursion included.
 
     >>> import adze as az, numpy as np
     >>> @az.program
@@ -53,14 +67,22 @@ def grad(f: Differentiable, argnums: Argnums = 0) -> Program:
     ...     return az.sum(x * x)
     >>> az.grad(norm2)(np.array([1.0, 2.0]))
     array([2., 4.])
+    >>> az.grad(norm2, via="trace")(np.array([1.0, 2.0]))
+    array([2., 4.])
     """
-    f = program_of("grad", f)
-    gradient = _ValueAndGradient("grad", f, chosen("grad", f, argnums), is_single(argnums))
-    return Program(gradient, gradient.name, f.parameters)
+    return _gradient("grad", f, argnums, via, workers)
 
 
-def value_and_grad(f: Differentiable, argnums: Argnums = 0) -> Program:
-    """The program of ``(f(...), grad(f)(...))``, which shares the work of both.
+@overload
+def value_and_grad(
+    f: Differentiable, argnums: Argnums = 0, *, via: Literal["program"] = "program", workers: int = 1
+) -> Program: ...
+@overload
+def value_and_grad(
+    f: Differentiable, argnums: Argnums = 0, *, via: Literal["trace"], workers: int = 1
+) -> Callable[..., Structure]: ...
+def value_and_grad(f: Differentiable, argnums: Argnums = 0, *, via: Any = "program", workers: Any = 1) -> Any:
+    """The program of ``(f(...), grad(f)(...))``, which shares the work of both; ``via`` and ``workers`` as in ``grad``.
 
     >>> import adze as az
     >>> @az.program
@@ -70,18 +92,28 @@ def value_and_grad(f: Differentiable, argnums: Argnums = 0) -> Program:
     >>> float(value), float(gradient)
     (9.0, 6.0)
     """
-    f = program_of("value_and_grad", f)
-    both = _ValueAndGradient("value_and_grad", f, chosen("value_and_grad", f, argnums), is_single(argnums))
-    return Program(both, both.name, f.parameters)
+    return _gradient("value_and_grad", f, argnums, via, workers)
 
 
-def vjp(f: Differentiable, *primals: Any, argnums: Argnums | None = None) -> Any:
+def _gradient(verb: str, f: Any, argnums: Any, via: Any, workers: Any) -> Any:
+    traced = goes_via_trace(verb, f, via, workers)
+    f = program_of(verb, f)
+    if traced:
+        return gradient(verb, f, chosen(verb, f, argnums, may_hold_floating), is_single(argnums), workers)
+    made = _ValueAndGradient(verb, f, chosen(verb, f, argnums), is_single(argnums))
+    return Program(made, made.name, f.parameters)
+
+
+def vjp(
+    f: Differentiable, *primals: Any, argnums: Argnums | None = None, via: str = "program", workers: int = 1
+) -> Any:
     """Reverse mode: the program of ``(*primals, cotangent)`` giving ``(result, *cotangents)``.
 
     There is one cotangent for each parameter with floating leaves (or each of ``argnums``), None at integer leaves;
     the cotangent that is given has the structure of the result, and anything (None, say) at its integer leaves. With
     primals it is JAX's: ``(result, pullback)`` where ``pullback(cotangent)`` gives the tuple of cotangents. Inside a
-    program a pullback may be called again and again, in a map over cotangents say; f itself is run once.
+    program a pullback may be called again and again, in a map over cotangents say; f itself is run once. ``via`` and
+    ``workers`` are those of ``grad``: via the trace the pullback sweeps back over one recorded run.
 
     >>> import adze as az
     >>> @az.program
@@ -93,7 +125,11 @@ def vjp(f: Differentiable, *primals: Any, argnums: Argnums | None = None) -> Any
     >>> [float(number) for number in pullback(10.0)]
     [30.0, 20.0]
     """
+    traced = goes_via_trace("vjp", f, via, workers)
     f = program_of("vjp", f)
+    if traced:
+        numbers = None if argnums is None else chosen("vjp", f, argnums, may_hold_floating)
+        return pull(f, primals, numbers, workers) if primals else pulled(f, numbers, workers)
     transposed = _Transposed("vjp", f, None if argnums is None else chosen("vjp", f, argnums))
     if primals and (building() or _expressions(primals)):
         pullback = Pullback(transposed.name, Differentiated.of(f, f.bind(primals, {})), transposed.argnums)

@@ -52,9 +52,12 @@ from adze.core.program import RUNNERS, Instance
 from adze.core.trees import unflatten
 from adze.interpreters.evaluate import convert, evaluate_block
 
-TESTS = ("checkpoint", "combining", "custom", "derivative", "forward", "in_place", "jacobian", "reverse", "rule")
+TESTS = (
+    "checkpoint", "combining", "custom", "derivative", "forward", "in_place", "jacobian", "reverse", "rule", "tape",
+    "trace_corners", "trace_gradients",
+)  # fmt: skip
 HOLD_SOME = ("primitives",)  # files of which only the tests with such names are run
-LEFT_OUT = ("compile", "cost", "printed", "the_work_of")
+LEFT_OUT = ("compile", "cost", "linear_time", "printed", "the_work_of")
 PATIENCE = 60  # seconds of processor time for one test
 MEMORY = 4 << 30  # bytes of address space that a mutant may add
 PROCESSORS = os.cpu_count() or 1
@@ -97,9 +100,18 @@ def watched(items: Sequence[pytest.Item], living: Living) -> Iterator[Use]:
             object.__setattr__(row, "derivative", noted(row.name, row.derivative, reached))
     for item in items:
         reached.clear()
+        forget()
         start = time.perf_counter()
         passed = passes(item)
         yield Use(passed, time.perf_counter() - start, set(reached))
+
+
+def forget() -> None:
+    """Empty the caches of the rules: what one test has left there the next one would not be seen to reach."""
+    for file in files():
+        for found in vars(module(file)).values():
+            if hasattr(found, "cache_clear"):
+                found.cache_clear()
 
 
 def noted_in(file: str, reached: set[object]) -> Callable[[int], None]:

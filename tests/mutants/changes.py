@@ -15,10 +15,10 @@ from adze.ad.activity import moving_operands
 from adze.core.primitive import PRIMITIVES
 
 ROOT = Path(__file__).resolve().parents[2]
-# The other modules of ad/: analyses, verbs, and passes that change what a derivative costs.
+# The other modules of ad/: analyses, verbs, passes that change what a derivative costs, the machinery of return sweeps.
 NO_RULES = (
     "__init__", "activity", "colouring", "differentiating", "directions", "fragment", "interchange", "invariants",
-    "jacobians", "linearity", "sparse", "verbs",
+    "jacobians", "linearity", "plan", "sparse", "sweeps", "tape", "traced", "verbs",
 )  # fmt: skip
 
 
@@ -108,4 +108,5 @@ def all_mutants() -> list[Mutant]:
 
 def files() -> list[str]:
     """The modules of rules."""
-    return [f"ad/{path.name}" for path in sorted((ROOT / "ad").glob("*.py")) if path.stem not in NO_RULES]
+    paths = sorted((ROOT / "ad").rglob("*.py"))
+    return [path.relative_to(ROOT).as_posix() for path in paths if path.stem not in NO_RULES]

@@ -83,8 +83,20 @@ def mutated(root: Path, mutation: Mutation) -> ast.Module:
     """The module of a mutation with the change made; what is left as it was keeps its lines."""
     tree = source(root, mutation.file)
     place = next(place for number, place in enumerate(_places(tree)) if number == mutation.number)
-    place.put(place.replacement())
+    place.put(_with_names_of(place.node, place.replacement()))
     return ast.fix_missing_locations(tree)
+
+
+def _with_names_of(old: ast.expr | ast.stmt, new: ast.expr | ast.stmt) -> ast.expr | ast.stmt:
+    """The new code, beside a read of what the old one reads that is not run: functions capture what they did."""
+    reads = ast.Tuple([node for node in ast.walk(old) if _is_read(node)], ast.Load())
+    if isinstance(new, ast.stmt):
+        return ast.If(ast.Constant(False), [ast.Expr(reads)], [new])
+    return new if isinstance(old, ast.Lambda) else ast.IfExp(ast.Constant(True), new, reads)
+
+
+def _is_read(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
 
 
 def noting(root: Path, file: str, note: str) -> ast.Module:
