@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -57,11 +56,11 @@ def scatter(visit: Visit, cotangents: list[Any]) -> None:
     extents, destinations = operation.args[:count], operation.args[count:]
     (body,) = operation.blocks
     axes = len(body.results) - len(destinations)
-    counts = [visit.extent(extent) for extent in extents]
-    if all(n == 1 for n in counts) and axes == rank(destinations[0].type) and not sweep.batch:
-        _update(visit, destinations, cotangents)
+    if not extents and axes == rank(destinations[0].type) and not sweep.batch:
+        _update(visit, cotangents)
         return
     cotangents = visit.whole(cotangents)
+    counts = [visit.extent(extent) for extent in extents]
     code = sweep.code(body)
     columns = sweep.evaluate.for_each(counts, lambda *i: code.run(visit.env, i), code.effects, code.ranks)[:axes]
     columns = [sweep.evaluate.filled(column, len(counts)) for column in columns]
@@ -96,11 +95,10 @@ def scatter(visit: Visit, cotangents: list[Any]) -> None:
         sweep.once(visit, body, [], seeds)
 
 
-def _update(visit: Visit, destinations: Sequence[Atom], cotangents: list[Any]) -> None:
-    """One element written: sparse cotangents stay so."""
-    (body,) = visit.operation.blocks
-    only = [np.int64(0)] * len(body.binders)
-    made = visit.sweep.code(body).run(visit.env, only)
+def _update(visit: Visit, cotangents: list[Any]) -> None:
+    """One element written, outside of all loops: sparse cotangents stay so."""
+    (body,), destinations = visit.operation.blocks, visit.operation.args
+    made = visit.sweep.code(body).run(visit.env, ())
     at = tuple([int(place) for place in made[: len(made) - len(destinations)]])
     shape = np.shape(visit.value(destinations[0]))
     inside = all(0 <= place < n for place, n in zip(at, shape, strict=True))
@@ -127,7 +125,7 @@ def _update(visit: Visit, destinations: Sequence[Atom], cotangents: list[Any]) -
             rest = np.array(cotangent)
             rest[at] = 0
             visit.give(destination, rest)
-    visit.sweep.once(visit, body, only, seeds)
+    visit.sweep.once(visit, body, [], seeds)
 
 
 def accumulate(visit: Visit, cotangents: list[Any]) -> None:
