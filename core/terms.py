@@ -192,7 +192,7 @@ class Operation:
 class Block:
     """Parameters, operations in order, and the atoms given back."""
 
-    __slots__ = ("_hash", "binders", "bindings", "names", "results")
+    __slots__ = ("_free", "_hash", "binders", "bindings", "names", "results")
 
     def __init__(
         self,
@@ -204,6 +204,7 @@ class Block:
         self.binders, self.bindings, self.results = binders, bindings, results
         self.names = names or ("",) * len(binders)
         self._hash = hash((binders, bindings, results))
+        self._free: tuple[Variable, ...] | None = None
 
     def __hash__(self) -> int:
         return self._hash
@@ -225,6 +226,27 @@ class Block:
     def types(self) -> tuple[Type, ...]:
         """The types of the results."""
         return tuple(result.type for result in self.results)
+
+    @property
+    def free(self) -> tuple[Variable, ...]:
+        """The variables from outside that the block reads, in order, with the indices that they have in front of it."""
+        if self._free is None:
+            found: dict[int, Variable] = {}
+
+            def note(atoms: Sequence[Atom], bound: int) -> None:
+                for atom in atoms:
+                    if isinstance(atom, Variable) and atom.index >= bound:
+                        found[atom.index - bound] = Variable(atom.index - bound, atom.type)
+
+            bound = len(self.binders)
+            for operation in self.bindings:
+                note(operation.args, bound)
+                for block in operation.blocks:
+                    note(block.free, bound)
+                bound += len(operation.types)
+            note(self.results, bound)
+            self._free = tuple([found[index] for index in sorted(found)])
+        return self._free
 
     def interpret(self, language: Language[A, O, B]) -> B:
         """The meaning of this block in a language: a fold, one method a construct."""

@@ -149,7 +149,6 @@ class _Walk:
         self.escaped: set[int] = set()
         self.written: set[int] = set()
         self._numbers = count()
-        self._free: dict[int, frozenset[int]] = {}
 
     def unowned(self, types: Sequence[Type]) -> list[Home]:
         return [next(self._numbers) if isinstance(type, ArrayType) else None for type in types]
@@ -185,22 +184,7 @@ class _Walk:
     def free(self, operation: Operation) -> frozenset[int]:
         """The variables that an operation uses, as indices where it stands."""
         found = {atom.index for atom in operation.args if isinstance(atom, Variable)}
-        for block in operation.blocks:
-            found |= self.free_in(block)
-        return frozenset(found)
-
-    def free_in(self, block: Block) -> frozenset[int]:
-        """The variables from outside that a block uses, as indices outside of it."""
-        known = self._free.get(id(block))
-        if known is None:
-            found: set[int] = set()
-            bound = len(block.binders)
-            for operation in block.bindings:
-                found |= {index - bound for index in self.free(operation) if index >= bound}
-                bound += len(operation.types)
-            found |= {a.index - bound for a in block.results if isinstance(a, Variable) and a.index >= bound}
-            known = self._free[id(block)] = frozenset(found)
-        return known
+        return frozenset(found.union(*[{variable.index for variable in block.free} for block in operation.blocks]))
 
     # Operations
 
@@ -239,7 +223,7 @@ class _Walk:
         return home in here.scope.owned and not reads and not here.read_later(home)
 
     def reads(self, block: Block, home: int, here: _Here) -> bool:
-        return any(here.env[len(here.env) - 1 - index] == home for index in self.free_in(block))
+        return any(here.env[len(here.env) - 1 - variable.index] == home for variable in block.free)
 
     def results(self, op: Operation, taken: Sequence[bool], first: int, here: _Here) -> list[Home]:
         """The homes of the results that may take those of the arguments from ``first`` on."""

@@ -15,7 +15,20 @@ from typing import Any
 
 import numpy as np
 from programs import numbers
-from programs.functions import BUSH, F, List, Maybe, Tree, Unary, folded, folded_tree, grown, linked
+from programs.functions import (
+    BUSH,
+    F,
+    List,
+    Maybe,
+    Tree,
+    Unary,
+    folded,
+    folded_tree,
+    formula,
+    grown,
+    linked,
+    search_tree,
+)
 
 import adze as az
 from adze.core import trees
@@ -424,20 +437,9 @@ def root_by_newton(c: az.f64, start: az.f64) -> az.f64:
 
 
 @recursive(F.Sum(F.Product(F.Variable(1), F.Variable(1)), F.Product(F.Number(0.5), F.Variable(3))), numbers(5) / 2)
-def formula_value(formula: F, x: Vector) -> az.f64:
+def formula_value(f: F, x: Vector) -> az.f64:
     """Its numbers and the variables move, the places do not."""
-
-    @az.fix
-    def value(self: Any, f: F) -> az.f64:
-        return az.case(
-            f,
-            Number=lambda v: v,
-            Variable=lambda k: x[k],
-            Sum=lambda a, b: self(a) + self(b),
-            Product=lambda a, b: self(a) * self(b),
-        )
-
-    return value(formula)
+    return formula(f, x)
 
 
 @recursive(linked([numbers(3, 3, seed=1) / 8, numbers(3, 3, seed=2) / 8, numbers(3, 3, seed=3) / 8]), numbers(3) / 4)
@@ -458,17 +460,6 @@ def sorted_and_weighed(xs: List[az.f64], weights: Vector) -> az.f64:
     """A list is put into a search tree, which is gone through in order."""
 
     @az.fix
-    def inserted(self: Any, tree: Tree[az.f64], x: az.f64) -> Tree[az.f64]:
-        def node(left: Any, value: Any, right: Any) -> Any:
-            return az.cond(
-                x < value,
-                lambda: Tree.Node(self(left, x), value, right),
-                lambda: Tree.Node(left, value, self(right, x)),
-            )
-
-        return az.case(tree, Leaf=lambda: Tree.Node(Tree.Leaf(), x, Tree.Leaf()), Node=node)
-
-    @az.fix
     def weighed(self: Any, tree: Tree[az.f64], k: az.i64, total: az.f64) -> tuple[az.i64, az.f64]:
         def node(left: Any, value: Any, right: Any) -> Any:
             k1, total1 = self(left, k, total)
@@ -476,8 +467,7 @@ def sorted_and_weighed(xs: List[az.f64], weights: Vector) -> az.f64:
 
         return az.case(tree, Leaf=lambda: (k, total), Node=node)
 
-    tree = folded(xs, az.f64, Tree[az.f64], Tree[az.f64].Leaf(), lambda x, rest: inserted(rest, x))
-    return weighed(tree, 0, 0.0)[1]
+    return weighed(search_tree(xs), 0, 0.0)[1]
 
 
 @recursive(Maybe.Just(2.0), 0.5)

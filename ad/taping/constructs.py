@@ -26,7 +26,7 @@ from .. import cells
 from ..reverse import Reverse
 from .cotangents import Sparse, picked
 from .folds import histogram, reduce, scan
-from .plan import outer_variables, variables
+from .plan import variables
 from .sweeps import Final, Rule, Visit
 
 
@@ -165,7 +165,7 @@ def custom(visit: Visit, cotangents: list[Any]) -> None:
     cotangents = visit.whole(cotangents)
     body, rule = operation.blocks[0], operation.blocks[1 + operation.static.index("vjp")]
     values = [visit.value(arg) for arg in operation.args]
-    if any(map(visit.moves, outer_variables(body))):
+    if any(map(visit.moves, body.free)):
         sweep.once(visit, body, values, cotangents)
     if not any(map(visit.moves, operation.args)):
         return

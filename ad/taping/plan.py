@@ -47,7 +47,7 @@ class Plan:
     @cached_property
     def outer_types(self) -> dict[int, Type]:
         """The types of what the block reads from outside, by index."""
-        return {variable.index: variable.type for variable in outer_variables(self.block)}
+        return {variable.index: variable.type for variable in self.block.free}
 
     @property
     def ready(self) -> list[int]:
@@ -77,28 +77,11 @@ class Plan:
         return needed
 
 
-def outer_variables(block: Block) -> tuple[Variable, ...]:
-    """The variables from outside that a block reads, by their indices there."""
-    found: dict[int, Variable] = {}
-    bound = len(block.binders)
-    for operation in block.bindings:
-        _note(found, variables(operation), bound)
-        bound += len(operation.types)
-    _note(found, block.results, bound)
-    return tuple([found[index] for index in sorted(found)])
-
-
 def variables(operation: Operation) -> list[Atom]:
     """All that an operation reads, in its blocks too, as atoms where it stands."""
     if not operation.blocks:
         return list(operation.args)
-    return [*operation.args, *[variable for block in operation.blocks for variable in outer_variables(block)]]
-
-
-def _note(found: dict[int, Variable], atoms: Sequence[Atom], bound: int) -> None:
-    for atom in atoms:
-        if isinstance(atom, Variable) and atom.index >= bound:
-            found[atom.index - bound] = Variable(atom.index - bound, atom.type)
+    return [*operation.args, *[variable for block in operation.blocks for variable in block.free]]
 
 
 def make_plan(

@@ -47,8 +47,7 @@ class Keeping:
             why = "arrays of booleans that are put together from parts are made of integers"
             raise ValueError(at_line(f"keep={sorted(self.kinds)}: {why}; keep 'integers', too"))
         self.scalars = frozenset([_KINDS[kind] for kind in self.kinds if kind in _KINDS])
-        self._straight: dict[int, bool] = {}
-        self._alive: list[Operation] = []  # what is known by its identity stays alive
+        self._straight: dict[Operation, bool] = {}
 
     def __call__(self, type: Type) -> bool:
         """Whether values of a type are kept."""
@@ -79,24 +78,20 @@ class Keeping:
         read = operation.op == "index" and isinstance(operation.args[0], Constant)
         if not read and not all(map(self, operation.types)):
             return False
-        blocks = operation.blocks[:1] if operation.op == "custom" else operation.blocks
-        return operation.op == "custom" or all(self._computed(inner) for b in blocks for inner in b.bindings)
+        return operation.op == "custom" or all(self._computed(inner) for b in operation.blocks for inner in b.bindings)
 
     def combines(self, operation: Operation) -> bool:
         """Whether the operator of an operation is straight, and all that it computes kept."""
         operator = operation.blocks[1]
-        free = free_variables(Operation("operator", (), (), (operator,), ()))
-        return all(map(is_data, free.values())) and all(
-            _branch_free(o) and self._computed(o) for o in operator.bindings
-        )
+        straight = all(_branch_free(o) and self._computed(o) for o in operator.bindings)
+        return straight and all(is_data(variable.type) for variable in operator.free)
 
     def straight(self, operation: Operation) -> bool:
         """Whether nothing decides what an operation computes, and all that it reads from outside is data."""
-        known = self._straight.get(id(operation))
+        known = self._straight.get(operation)
         if known is None:
             known = _branch_free(operation) and all(is_data(type) for type in outer_types(operation))
-            self._straight[id(operation)] = known
-            self._alive.append(operation)
+            self._straight[operation] = known
         return known
 
 
@@ -118,11 +113,6 @@ def has_effect(operation: Operation) -> bool:
     """Whether an operation is, or holds, a statement."""
     blocks = operation.blocks[:1] if operation.op == "custom" else operation.blocks
     return operation.op in _STATEMENTS or any(has_effect(inner) for b in blocks for inner in b.bindings)
-
-
-def applies(block: Block) -> bool:
-    """Whether a block applies functions."""
-    return any(o.op == "apply" or any(map(applies, o.blocks)) for o in block.bindings)
 
 
 def has_order(block: Block) -> bool:

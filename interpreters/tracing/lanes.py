@@ -33,9 +33,10 @@ from ...core.terms import Atom, Block, Constant, Literal, Operation, Variable
 from ...core.types import ArrayType, Type, array_of, dims, element, i64, rank
 from ..embed import accumulate
 from ..evaluating.batches import LARGEST_BATCH, Irregular
+from ..evaluating.functions import uses_functions
 from .control import Code, Control, Diverged, Entry, Meaning, Step
 from .joining import Part, join
-from .keeping import applies, has_effect, has_order
+from .keeping import has_effect, has_order
 from .recording import Known, Recorder, constant_atom, shifted
 
 _OVER_ELEMENTS = ("reduce", "scan", "histogram", "scatter")
@@ -104,7 +105,7 @@ class Lanes(Control):
             return self.lanes(self.extent(extent(env)), lambda i: body(env, [i]), types, ordered)
 
         assert body.block is not None
-        ordered = has_order(body.block) or (self.shows and applies(body.block))
+        ordered = has_order(body.block) or (self.shows and uses_functions(body.block))
         return run
 
     def lanes(
@@ -342,7 +343,6 @@ class Lanes(Control):
 
     def _total(self, initial: Known, additions: Sequence[Addition]) -> Known:
         """A value with everything added that was meant for it."""
-
         named = [x for addition in additions for x in addition.parts() if x.name is not None]
 
         def emit(builder: Builder, values: Sequence[Value]) -> Sequence[Value]:

@@ -74,17 +74,7 @@ def constant_atom(value: Any, type: Type) -> Literal | Constant:
 
 def free_variables(operation: Operation) -> dict[int, Type]:
     """The variables of an operation's blocks that are bound before it, by index there."""
-    found: dict[int, Type] = {}
-    todo = [(block, 0) for block in operation.blocks]
-    while todo:
-        block, bound = todo.pop()
-        bound += len(block.binders)
-        for inner in block.bindings:
-            found.update(_beyond(inner.args, bound))
-            todo.extend([(b, bound) for b in inner.blocks])
-            bound += len(inner.types)
-        found.update(_beyond(block.results, bound))
-    return dict(sorted(found.items()))
+    return dict(sorted([(variable.index, variable.type) for block in operation.blocks for variable in block.free]))
 
 
 def sized_from_outside(operation: Operation) -> list[tuple[Dim, int]]:
@@ -96,14 +86,12 @@ def sized_from_outside(operation: Operation) -> list[tuple[Dim, int]]:
         bound += len(block.binders)
         for inner in block.bindings:
             if inner.static and isinstance(inner.static[0], Dim) and not inner.static[0].is_static():
-                found += [(inner.static[0], index) for index in _beyond(inner.args[:1], bound)]
+                extent = inner.args[0]
+                if isinstance(extent, Variable) and extent.index >= bound:
+                    found.append((inner.static[0], extent.index - bound))
             todo.extend([(b, bound) for b in inner.blocks])
             bound += len(inner.types)
     return found
-
-
-def _beyond(atoms: Sequence[Atom], bound: int) -> dict[int, Type]:
-    return {a.index - bound: a.type for a in atoms if isinstance(a, Variable) and a.index >= bound}
 
 
 def rebuilt(

@@ -514,8 +514,9 @@ def tree_to_list(tree: Tree[az.f64]) -> List[az.f64]:
     return folded_tree(tree, az.f64, before, az.function(lambda rest: rest, items), node)(items.Nil())
 
 
-@case(lambda xs: linked(sorted(listed(xs))), (SOME,), (linked([1.0, 0.5, 1.0, 0.5]),), (EMPTY,))
-def tree_sort(xs: List[az.f64]) -> List[az.f64]:
+def search_tree(xs: Any) -> Any:
+    """The numbers of a list, smaller ones to the left."""
+
     @az.fix
     def inserted(self: Any, tree: Tree[az.f64], x: az.f64) -> Tree[az.f64]:
         def node(left: Any, value: Any, right: Any) -> Any:
@@ -527,8 +528,12 @@ def tree_sort(xs: List[az.f64]) -> List[az.f64]:
 
         return az.case(tree, Leaf=lambda: Tree.Node(Tree.Leaf(), x, Tree.Leaf()), Node=node)
 
-    tree = folded(xs, az.f64, Tree[az.f64], Tree[az.f64].Leaf(), lambda x, rest: inserted(rest, x))
-    return tree_to_list(tree)
+    return folded(xs, az.f64, Tree[az.f64], Tree[az.f64].Leaf(), lambda x, rest: inserted(rest, x))
+
+
+@case(lambda xs: linked(sorted(listed(xs))), (SOME,), (linked([1.0, 0.5, 1.0, 0.5]),), (EMPTY,))
+def tree_sort(xs: List[az.f64]) -> List[az.f64]:
+    return tree_to_list(search_tree(xs))
 
 
 def _divided(x: float, y: float) -> Any:
