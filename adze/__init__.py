@@ -33,6 +33,7 @@ with install_import_hook(_CHECKED):
         vjp,
     )
     from .backends.compile import Compiled, compile
+    from .backends.opencl.devices import devices, to_device
     from .core.case import case
     from .core.checkpoint import checkpoint
     from .core.combinators import (
@@ -267,6 +268,7 @@ __all__ = [
     "custom_jvp",
     "custom_vjp",
     "data",
+    "devices",
     "diag",
     "diagonal",
     "digamma",
@@ -383,6 +385,7 @@ __all__ = [
     "tan",
     "tanh",
     "tile",
+    "to_device",
     "trace",
     "transpose",
     "tril",

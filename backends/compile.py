@@ -1,52 +1,34 @@
-"""``az.compile``: a program as machine code.
+"""``az.compile``: a program as machine code, or as kernels of a device.
 
 A compiled program serves every size of its named dims. It is built when it is first called (or asked for its code):
-simplify, schedule, lower, emit. Calls check and convert their arguments, allocate the results and run; a requirement
-that failed during the run is raised as the exception it stands for, with the user's line.
+simplify, schedule, lower (``stages.py``), emit. Calls check and convert their arguments, allocate the results and run;
+a requirement that failed during the run is raised as the exception it stands for, with the user's line.
 """
 
 from __future__ import annotations
 
-import ctypes
-import math
-import time
-import weakref
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-import numpy as np
-
-from ..core import trees
-from ..core.arguments import convert
 from ..core.program import RUNNERS, Instance, Program, as_program, instance_of
-from ..core.source import at_line
-from ..core.types import Type, dims, element
-from ..interpreters.simplify import simplify
-from .llvm.host import host_target
-from .llvm.jit import Executable
-from .llvm.unit import ALIGNMENT
-from .loops_check import check as check_loops
+from .llvm import version as llvm
 from .loops_text import text as loops_text
-from .lowering import lower, returned
-from .peak import Peak
-from .prepare import open_checkpoints, prepare
-from .runtime import default_threads
-from .schedule import schedule
-
-_free = ctypes.CDLL(None).free  # of the C library
+from .opencl import version as opencl
+from .opencl.devices import Device, choose
+from .opencl.profile import Profile, profiled
 
 
 class Compiled:
     """A compiled program: call it like the program itself. Made by :func:`compile`."""
 
-    def __init__(self, program: Program | Instance, threads: int | None, checks: bool) -> None:
-        self.program, self.threads, self.checks = program, threads, checks
+    def __init__(self, program: Program | Instance, backend: Backend) -> None:
+        self.program, self.backend = program, backend
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program on arrays: NumPy's in, NumPy's out. Raises what the program itself raises."""
         instance, arguments = self._chosen(args, kwargs)
-        return version(instance, self.checks).run(instance.leaves(arguments), self.threads)
+        return self.backend.run(instance, instance.leaves(arguments))
 
     def _chosen(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Instance, list[Any]]:
         """The instance that arguments choose, and one argument a parameter."""
@@ -62,8 +44,9 @@ class Compiled:
         with so many steps. What is taken differently in different iterations is bounded by the largest. ``threads``
         matters, as each has temporaries of its own in parallel loops. Raises ValueError where a size is computed from
         floating numbers or by a ``while``: that is known after the run; and what a call raises for its arguments.
+        For a device: what is planned before a call, for results and temporaries whose sizes those of arguments decide.
 
-        >>> import adze as az
+        >>> import adze as az, numpy as np
         >>> def grow(checkpoint):
         ...     @az.program
         ...     def f(x: az.Array[az.f64, "m"], steps: az.i64) -> az.f64:
@@ -74,139 +57,111 @@ class Compiled:
         [405, 47]
         """
         instance, arguments = self._chosen(args, kwargs)
-        return version(instance, self.checks).peak_bytes(instance.leaves(arguments), self.threads)
+        return self.backend.peak_bytes(instance, instance.leaves(arguments))
 
     def __repr__(self) -> str:
         return f"<compiled {self.program!r}>"
 
+    def profile(self, *args: Any, **kwargs: Any) -> Profile:
+        """Run the program on a device, and tell how long each kernel took; printed, it is a bar chart.
+
+        Raises AttributeError for another backend than OpenCL, whose code has no kernels; and what a call raises.
+        """
+        instance, arguments = self._chosen(args, kwargs)
+        return self._opencl("profile").profile(instance, instance.leaves(arguments))
+
     @property
-    def _annotated(self) -> Version:
-        return version(instance_of(self.program), self.checks)
+    def _annotated(self) -> Instance:
+        return instance_of(self.program)
 
     @property
     def loops(self) -> str:
         """The loop IR, as text. This and what follows needs a program whose parameters are all annotated."""
-        return loops_text(self._annotated.lowered.function)
+        return loops_text(self.backend.version(self._annotated).function)
 
     @property
     def llvm_ir(self) -> str:
-        """The LLVM IR, after optimisation."""
-        return self._annotated.executable.llvm_ir
+        """The LLVM IR, after optimisation. AttributeError for another backend, here and below."""
+        return self._llvm("llvm_ir").version(self._annotated).executable.llvm_ir
 
     @property
     def assembly(self) -> str:
         """The machine code, as assembly."""
-        return self._annotated.executable.assembly
+        return self._llvm("assembly").version(self._annotated).executable.assembly
+
+    @property
+    def opencl_source(self) -> str:
+        """The kernels, as OpenCL C."""
+        return self._opencl("opencl_source").version(self._annotated).source
 
     @property
     def compile_seconds(self) -> float:
         """How long it took from the program to machine code."""
-        return self._annotated.seconds
+        return self.backend.version(self._annotated).seconds
+
+    def _llvm(self, wanted: str) -> LLVM:
+        if not isinstance(self.backend, LLVM):
+            raise AttributeError(f'{self!r} has no {wanted}: it was compiled with backend="opencl"')
+        return self.backend
+
+    def _opencl(self, wanted: str) -> OpenCL:
+        if not isinstance(self.backend, OpenCL):
+            raise AttributeError(f'{self!r} has no {wanted}: it was compiled with backend="llvm"')
+        return self.backend
 
 
-class Version:
-    """The machine code of one instance. One serves all sizes, and may be called from several threads at once."""
-
-    def __init__(self, instance: Instance, checks: bool) -> None:
-        started = time.perf_counter()
-        self.instance = instance
-        term = open_checkpoints(schedule(simplify(prepare(instance.term))))
-        self.lowered = lower(term, _identifier(instance.program.name), host_target(), checks)
-        check_loops(self.lowered.function)
-        self.executable = Executable(self.lowered.function)
-        self.constants = [constant.array for constant in self.lowered.constants]
-        self.results = [_Returned(type) if returned(type) else _Result(type) for type in term.types]
-        self.seconds = time.perf_counter() - started
-
-    def run(self, leaves: Sequence[Any], threads: int | None) -> Any:
-        """Run on the leaves of a call's arguments; the results have memory of their own."""
-        arrays, sizes = convert(self.instance, leaves)
-        buffers = [_readable(array) for array in arrays]
-        results = [result.allocate(sizes) for result in self.results]
-        loose = [result for result, how in zip(results, self.results, strict=True) if isinstance(how, _Returned)]
-        written = [result for result, how in zip(results, self.results, strict=True) if isinstance(how, _Result)]
-        addresses = [array.ctypes.data for array in (*buffers, *self.constants, *written, *loose)]
-        extents = [sizes[name] for name in self.lowered.function.sizes]
-        failure = self.executable.run(addresses, extents, threads or default_threads())
-        results = [how.finish(result) for result, how in zip(results, self.results, strict=True)]
-        if failure is not None:
-            raise self.lowered.failures[failure.site].error(failure.values)
-        values = [result if result.ndim else result[()] for result in results]
-        return trees.unflatten(self.instance.outputs, values)
-
-    @cached_property
-    def _peak(self) -> Peak:
-        return Peak(self.lowered.function)
-
-    def peak_bytes(self, leaves: Sequence[Any], threads: int | None) -> int:
-        """The bytes of the arena, of temporaries beside it and of the results of a call."""
-        arrays, sizes = convert(self.instance, leaves)
-        function, threads = self.lowered.function, threads or default_threads()
-        named = zip(function.arguments, (*arrays, *self.constants), strict=True)
-        try:
-            dynamic = self._peak.bytes({buffer.name: array for buffer, array in named}, sizes, threads, ALIGNMENT)
-        except LookupError as error:
-            raise ValueError(
-                at_line(
-                    f"{self.instance.program.name}: how much memory a call takes is known when it has run: "
-                    f"the size of the temporary {error.args[0]} (see az.compile(...).loops) is computed on the way"
-                )
-            ) from None
-        arena = self.executable.arena_bytes([sizes[name] for name in function.sizes], threads)
-        return arena + dynamic + sum(how.bytes(sizes) for how in self.results)
+# Backends: what a program is compiled for, with the options of that
 
 
-class _Result:
-    """How to allocate a result for given sizes."""
+@dataclass(frozen=True)
+class LLVM:
+    """Machine code for the cores of this machine."""
 
-    def __init__(self, type: Type) -> None:
-        self.dims, self.dtype = dims(type), element(type).dtype
+    threads: int | None
+    checks: bool
 
-    def allocate(self, sizes: Mapping[str, int]) -> np.ndarray[Any, Any]:
-        return np.empty(tuple([dim.evaluate(sizes) for dim in self.dims]), self.dtype)
+    def version(self, instance: Instance) -> llvm.Version:
+        """The code of an instance, made on first use and kept with it; one for any number of threads."""
+        return _kept(instance, ("llvm", self.checks), lambda: llvm.Version(instance, self.checks))
 
-    def bytes(self, sizes: Mapping[str, int]) -> int:
-        return math.prod([dim.evaluate(sizes) for dim in self.dims]) * self.dtype.itemsize
+    def run(self, instance: Instance, leaves: Sequence[Any]) -> Any:
+        return self.version(instance).run(leaves, self.threads)
 
-    def finish(self, result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return result
-
-
-class _Returned:
-    """How to take over a result whose size the run decides: the function writes its address and extents to a record."""
-
-    def __init__(self, type: Type) -> None:
-        self.rank, self.dtype = len(dims(type)), element(type).dtype
-
-    def allocate(self, sizes: Mapping[str, int]) -> np.ndarray[Any, Any]:
-        return np.zeros(1 + self.rank, np.int64)
-
-    def bytes(self, sizes: Mapping[str, int]) -> int:
-        return 0  # a temporary, until it is handed over
-
-    def finish(self, record: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        address, *shape = map(int, record)
-        shape = [max(0, length) for length in shape]
-        memory = (ctypes.c_char * (math.prod(shape) * self.dtype.itemsize)).from_address(address)
-        weakref.finalize(memory, _free, ctypes.c_void_p(address))
-        return np.frombuffer(memoryview(memory), self.dtype).reshape(shape)
+    def peak_bytes(self, instance: Instance, leaves: Sequence[Any]) -> int:
+        return self.version(instance).peak_bytes(leaves, self.threads)
 
 
-def _readable(array: np.ndarray[Any, Any] | np.generic) -> np.ndarray[Any, Any]:
-    """An argument in row-major order; an empty one with room for one along each axis.
+@dataclass(frozen=True)
+class OpenCL:
+    """Kernels for a device."""
 
-    A read whose index is clamped then touches the argument's own memory, even in an empty array.
-    """
-    if array.size == 0:
-        return np.zeros([max(1, length) for length in array.shape], array.dtype)
-    return np.ascontiguousarray(array)
+    device: Device
+    checks: bool
+    deterministic: bool
+
+    def version(self, instance: Instance) -> opencl.Version:
+        """The kernels of an instance, made on first use and kept with it."""
+        key = ("opencl", self.device, self.checks, self.deterministic)
+        return _kept(instance, key, lambda: opencl.Version(instance, self.device, self.checks, self.deterministic))
+
+    def run(self, instance: Instance, leaves: Sequence[Any]) -> Any:
+        return self.version(instance).run(leaves)
+
+    def peak_bytes(self, instance: Instance, leaves: Sequence[Any]) -> int:
+        return self.version(instance).peak_bytes(leaves)
+
+    def profile(self, instance: Instance, leaves: Sequence[Any]) -> Profile:
+        return profiled(self.version(instance), leaves)
 
 
-def version(instance: Instance, checks: bool) -> Version:
-    """The compiled form of an instance, made on first use and kept with it."""
-    found = instance.compiled.get(checks)
+Backend = LLVM | OpenCL
+V = TypeVar("V")
+
+
+def _kept(instance: Instance, key: tuple[Any, ...], make: Callable[[], V]) -> V:
+    found: V | None = instance.compiled.get(key)
     if found is None:
-        found = instance.compiled[checks] = Version(instance, checks)
+        found = instance.compiled[key] = make()
     return found
 
 
@@ -215,15 +170,26 @@ def compile(
     *,
     backend: str = "llvm",
     threads: int | None = None,
+    device: Any = None,
     checks: bool = True,
+    deterministic: bool = False,
 ) -> Compiled:
-    """Compile a program, or one version of it (``f.at(...)``), for the cores of this machine.
+    """Compile a program, or one version of it (``f.at(...)``): for the cores of this machine, or for an OpenCL device.
 
-    ``threads`` is the number of threads (default: ADZE_THREADS, or all cores), which never changes the result.
     ``checks=False`` leaves out the requirements (indices in range, sizes that fit, divisors other than zero).
-    Raises ValueError for another backend; TypeError, when the code is built, for programs that only evaluate takes.
 
-    >>> import adze as az
+    ``backend="llvm"`` is for the CPU. ``threads`` is the number of threads (default: ADZE_THREADS, or all cores), which
+    never changes the result.
+
+    ``backend="opencl"`` is for a ``device`` of :func:`adze.devices`: its index, a part of its name, or itself (default:
+    ADZE_OPENCL_DEVICE, or the first usable GPU, else CPU). Where threads add to one place, they do so in any order,
+    and the last bits of a result may differ from run to run; ``deterministic=True`` gives the same bits in each (on
+    the CPU they always are).
+
+    Raises ValueError for another backend or an option that it does not have; what is wrong with devices is said at
+    once; TypeError, when the code is built, for programs that only evaluate takes.
+
+    >>> import adze as az, numpy as np
     >>> @az.program
     ... def norm2(x: az.Array[az.f64, "n"]) -> az.f64:
     ...     return az.sum(x * x)
@@ -231,21 +197,23 @@ def compile(
     >>> float(fast(np.array([3.0, 4.0])))
     25.0
     """
-    if backend != "llvm":
-        raise ValueError(f"there is no backend {backend!r}; there is 'llvm'")
-    if threads is not None and threads < 1:
-        raise ValueError(f"a program runs on at least one thread, not {threads}")
     chosen = program if isinstance(program, Instance) else as_program(program)
-    return Compiled(chosen, threads, checks)
-
-
-def _identifier(name: str) -> str:
-    return "".join(c if c.isalnum() else "_" for c in name)
+    if backend == "llvm":
+        if device is not None:
+            raise ValueError('device= is for backend="opencl"')
+        if threads is not None and threads < 1:
+            raise ValueError(f"a program runs on at least one thread, not {threads}")
+        return Compiled(chosen, LLVM(threads, checks))
+    if backend == "opencl":
+        if threads is not None:
+            raise ValueError('threads= is for backend="llvm"; a device runs as many as it has')
+        return Compiled(chosen, OpenCL(choose(device), checks, deterministic))
+    raise ValueError(f"there is no backend {backend!r}; there are 'llvm' and 'opencl'")
 
 
 def _run(instance: Instance, leaves: Sequence[Any]) -> Any:
     """How a program called with arrays runs: compiled on first use."""
-    return version(instance, True).run(leaves, None)
+    return LLVM(None, True).run(instance, leaves)
 
 
 RUNNERS["default"] = _run

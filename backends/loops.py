@@ -5,7 +5,8 @@ means is the target's business; what it allows is fixed here:
 
 * ``sequential``: in order.
 * ``parallel``: iterations are independent and may run on several threads; ``grain`` is the least number of
-  iterations worth a thread's attention. Not nested inside ``parallel``, ``lanes`` or ``jam``.
+  iterations worth a thread's attention. Not nested inside ``parallel``, ``lanes`` or ``jam``; but a parallel loop
+  that is the whole body of a parallel loop belongs to it: both are one *grid*, its last loop the fastest to move.
 * ``lanes``: iterations are independent and run side by side as the lanes of vectors, ``factor`` at a time: every
   scalar that varies with the loop variable becomes a vector, what does not vary stays a scalar. ``reductions``
   name mutable variables of the surrounding scope that the body combines into.
@@ -14,6 +15,13 @@ means is the target's business; what it allows is fixed here:
 
 Inside ``lanes`` and ``jam``, extents of loops and tests of ``If`` do not vary with their variables. A value does
 not depend on whether its iteration ran in a full strip, a tail or a copy: the same operations compute it.
+
+On a target with *groups* (``Target.group``) the lanes of a strip are threads of their own. A parallel loop without
+lanes inside runs one iteration a thread; one with lanes inside runs one a group, whose threads all run what stands
+outside of the lanes, alike, and share what stands inside. So the factor of lanes is the size of a group, there is no
+jam, and lanes may hold what varies: loops, branches, requirements, temporaries. Threads of a group share the buffers
+that the parallel loop allocates, those that are ``shared`` in fast memory of their own; what a lane wrote others may
+read after the end of the loop, or after a ``Barrier`` inside of it. ``Update`` is for places that iterations share.
 
 One worked example, a matrix product whose columns are lanes and whose rows are jammed::
 
@@ -147,13 +155,39 @@ class Store:
 
 
 @dataclass(frozen=True)
-class Allocate:
-    """A temporary buffer, uninitialised, live to the end of its block; inside ``parallel``, one a thread.
+class Update:
+    """Combine a value into an element, by an associative and commutative primitive, at once.
 
-    Its extents depend on sizes of the function, or on immutable scalars bound before. Not inside ``lanes`` or ``jam``.
+    Iterations of parallel loops and lanes may update the same place, in any order; none reads it. Outside the buffer,
+    along the axes that are ``guarded``, it does nothing. Only for targets with atomics.
     """
 
     buffer: Buffer
+    indices: tuple[Expression, ...]
+    primitive: Primitive
+    value: Expression
+    guarded: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """All lanes wait for each other; then each sees what the others wrote. Only for targets with groups.
+
+    It stands inside lanes whose extent is their factor, in no branch or loop that varies with the lane.
+    """
+
+
+@dataclass(frozen=True)
+class Allocate:
+    """A temporary buffer, uninitialised, live to the end of its block; inside ``parallel``, one a thread (or group).
+
+    Its extents depend on sizes of the function, or on immutable scalars bound before. Not inside ``lanes`` or ``jam``
+    of vectors. One that is ``shared`` is in the memory of a group: it stands inside ``parallel``, outside of lanes,
+    and its extents depend on sizes alone.
+    """
+
+    buffer: Buffer
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -185,7 +219,7 @@ class If:
 
 @dataclass(frozen=True)
 class While:
-    """The head, and as long as the test then holds, the body and the head again. Not inside lanes or jam.
+    """The head, and as long as the test then holds, the body and the head again. Not inside lanes of vectors, or jam.
 
     What the head binds is visible in the test and in the body. When a requirement inside failed, it ends.
     """
@@ -197,7 +231,7 @@ class While:
 
 @dataclass(frozen=True)
 class Require:
-    """Record the failure of site ``site`` with some integers unless the test holds. Not inside lanes or jam."""
+    """Record the failure of site ``site`` with some integers unless the test holds. Not inside vectors or jam."""
 
     test: Expression
     site: int
@@ -212,7 +246,18 @@ class Return:
     buffer: Buffer
 
 
-Statement = Let | Declare | Assign | Store | Allocate | For | If | While | Require | Return
+@dataclass(frozen=True)
+class Kernel:
+    """What a device with memory of its own runs at once; the rest of its function is run by the host.
+
+    The host computes what needs no buffer; a load there brings one number back from the device. See ``kernels.py``.
+    """
+
+    name: str
+    body: Block
+
+
+Statement = Let | Declare | Assign | Store | Update | Barrier | Allocate | For | If | While | Require | Return | Kernel
 Block = tuple[Statement, ...]
 
 
@@ -236,7 +281,7 @@ def walk(block: Block) -> Iterator[Statement]:
     """Every statement of a block, outer before inner."""
     for statement in block:
         yield statement
-        if isinstance(statement, For):
+        if isinstance(statement, For | Kernel):
             yield from walk(statement.body)
         elif isinstance(statement, If):
             yield from walk(statement.then)

@@ -3,6 +3,7 @@
 A violation is a mistake of the compiler, never of its user; the message has the statement and what is wrong in it.
 The rules are those in the header of ``loops.py``. Beyond them: a name is not bound again where it is visible,
 the factor of ``lanes`` is a power of two, and a reduction is only mentioned where something is combined into it.
+For a target with groups, lanes are threads: what varies may stand in them, if no barrier is inside.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from .loops import (
     Allocate,
     Apply,
     Assign,
+    Barrier,
     Block,
     Buffer,
     Constant,
@@ -25,6 +27,7 @@ from .loops import (
     For,
     Function,
     If,
+    Kernel,
     Let,
     Load,
     MultiplyAdd,
@@ -34,6 +37,7 @@ from .loops import (
     Select,
     Statement,
     Store,
+    Update,
     Variable,
     While,
 )
@@ -68,6 +72,7 @@ class _Widened:
 
 @dataclass
 class _Checker:
+    groups: bool = False  # lanes are threads
     names: dict[str, _Name] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)  # names of all buffers so far
@@ -80,6 +85,9 @@ class _Checker:
     entered: list[str] = field(default_factory=list)  # buffers likewise
     depth: int = 0  # of blocks
     returned: int = 0  # how many arrays the function returns
+    own: set[str] = field(default_factory=set)  # buffers of one lane
+    varied: int = 0  # branches and loops around that vary with the lane
+    grid: Statement | None = None  # the loop that may continue a grid
 
     def function(self, function: Function) -> None:
         for size in function.sizes:
@@ -130,32 +138,52 @@ class _Checker:
                 _expect(buffer.name not in self.arguments, "an argument is only read")
                 self._expect_type(value, buffer.scalar)
                 missing = {each.loop.variable for each in self.widened} - self._varies(*indices)
-                _expect(not missing, f"every iteration of {', '.join(sorted(missing))} stores at the same place")
+                own = buffer.name in self.own
+                _expect(own or not missing, f"every iteration of {', '.join(sorted(missing))} stores at the same place")
+            case Update(buffer, indices, primitive, value, guarded):
+                self._place(buffer, indices, guarded)
+                _expect(self.groups, "this target has no atomics")
+                _expect(buffer.name not in self.arguments, "an argument is only read")
+                self._expect_type(value, buffer.scalar)
+                result = primitive.result_type((buffer.scalar, buffer.scalar))
+                _expect(primitive.arity == 2 and result == buffer.scalar, f"{primitive} does not combine two values")
+            case Barrier():
+                _expect(self.groups and bool(self.widened), "a barrier stands inside lanes of a group")
+                _expect(self.widened[-1].loop.extent == Constant(self.widened[-1].loop.factor, i64), "lanes are off")
+                _expect(self.varied == 0, "only some of the lanes come to this barrier")
             case Allocate(buffer):
-                _expect(not self.widened, "no buffer is allocated inside lanes or jam")
+                _expect(self.groups or not self.widened, "no buffer is allocated inside lanes or jam")
                 self._enter(buffer)
                 _expect(all(map(self._fixed, buffer.extents)), "its extents may change while it lives")
+                if self.widened:
+                    self.own.add(buffer.name)
+                if statement.shared:
+                    _expect(self.groups and self.kinds[-1:] == ["parallel"], "only threads of a group share memory")
+                    _expect(all(map(self._static, buffer.extents)), "the extents of shared memory are sizes")
             case For():
                 self._for(statement)
             case If(test, then, orelse):
                 self._expect_type(test, bool_)
-                self._expect_uniform(test)
-                self._block(then)
-                self._block(orelse)
+                with self._uniform(test):
+                    self._block(then)
+                    self._block(orelse)
             case While(head, test, body):
-                _expect(not self.widened, "no while stands inside lanes or jam")
+                _expect(self.groups or not self.widened, "no while stands inside lanes or jam")
                 with self._scope():
                     self.depth += 1
                     self._statements(head)
                     self._expect_type(test, bool_)
-                    self._block(body)
+                    with self._uniform(test):
+                        self._block(body)
                     self.depth -= 1
+            case Kernel(_, body):
+                self._block(body)
             case Return(number, buffer):
                 _expect(self.depth == 1 and 0 <= number < self.returned, "only the top level returns the arrays")
                 own = buffer.name not in self.arguments | self.results
                 _expect(own and self.buffers.pop(buffer.name, None) == buffer, "only a temporary is returned, once")
             case Require(test, site, values):
-                _expect(not self.widened, "no requirement stands inside lanes or jam")
+                _expect(self.groups or not self.widened, "no requirement stands inside lanes or jam")
                 self._expect_type(test, bool_)
                 _expect(site >= 0 and len(values) <= _VALUES, f"a site and at most {_VALUES} integers are recorded")
                 for value in values:
@@ -174,7 +202,6 @@ class _Checker:
 
     def _for(self, loop: For) -> None:
         self._expect_type(loop.extent, i64)
-        self._expect_uniform(loop.extent)
         wide = loop.kind in ("lanes", "jam")
         _expect(loop.factor >= 1 and (wide or loop.factor == 1), "only lanes and jam have a factor, at least 1")
         _expect(loop.grain is None or loop.kind == "parallel", "only parallel loops have a grain")
@@ -182,7 +209,11 @@ class _Checker:
         if loop.grain is not None:
             self._expect_type(loop.grain, i64)
         if loop.kind == "parallel":
-            _expect(not self.kinds, "parallel is nested inside parallel, lanes or jam")
+            _expect(
+                not self.kinds or (self.groups and loop is self.grid),
+                "parallel is nested inside parallel, lanes or jam",
+            )
+            self.grid = loop.body[0] if len(loop.body) == 1 else None
         if loop.kind == "lanes":
             _expect("lanes" not in self.kinds, "lanes is nested inside lanes")
             _expect(loop.factor & (loop.factor - 1) == 0, "the factor of lanes is not a power of two")
@@ -195,7 +226,8 @@ class _Checker:
         self.combined.update({each.name: (each, len(self.kinds)) for each in loop.reductions})
         with self._scope():
             self._bind(loop.variable, _Name(i64, frozenset({loop.variable} if wide else ())))
-            self._block(loop.body)
+            with self._uniform(loop.extent):
+                self._block(loop.body)
         for each in loop.reductions:
             del self.combined[each.name]
         if wide:
@@ -255,9 +287,14 @@ class _Checker:
         found = self._type(expression)
         _expect(found == wanted, f"{expression_text(expression)} is {found}, not {wanted}")
 
-    def _expect_uniform(self, expression: Expression) -> None:
+    @contextmanager
+    def _uniform(self, expression: Expression) -> Iterator[None]:
+        """What an expression decides, inside; where lanes are vectors, it does not vary with them."""
         varies = self._varies(expression)
-        _expect(not varies, f"{expression_text(expression)} varies with {', '.join(sorted(varies))}")
+        _expect(self.groups or not varies, f"{expression_text(expression)} varies with {', '.join(sorted(varies))}")
+        self.varied += bool(varies)
+        yield
+        self.varied -= bool(varies)
 
     def _place(self, buffer: Buffer, indices: tuple[Expression, ...], guarded: tuple[int, ...]) -> None:
         _expect(all(0 <= axis < len(indices) for axis in guarded), "an axis that is not there is guarded")
@@ -302,10 +339,10 @@ class _Checker:
         self.entered.append(buffer.name)
 
 
-def check(function: Function) -> None:
-    """Raise :class:`InvalidLoops` if a function breaks the rules of the loop IR."""
+def check(function: Function, groups: bool = False) -> None:
+    """Raise :class:`InvalidLoops` if a function breaks the rules of the loop IR; ``groups``: the target has some."""
     try:
-        _Checker().function(function)
+        _Checker(groups).function(function)
     except InvalidLoops as error:
         raise InvalidLoops(f"in the loops of {function.name}: {error}") from None
 

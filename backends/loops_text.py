@@ -8,6 +8,7 @@ from .loops import (
     Allocate,
     Apply,
     Assign,
+    Barrier,
     Block,
     Buffer,
     Constant,
@@ -16,6 +17,7 @@ from .loops import (
     For,
     Function,
     If,
+    Kernel,
     Let,
     Load,
     MultiplyAdd,
@@ -24,6 +26,7 @@ from .loops import (
     Select,
     Statement,
     Store,
+    Update,
     Variable,
     While,
 )
@@ -63,8 +66,15 @@ def statement_text(statement: Statement) -> str:
             return f"{name} = {expression_text(value)}"
         case Store(buffer, indices, value):
             return f"{_element(buffer, indices, statement.guarded)} = {expression_text(value)}"
+        case Update(buffer, indices, primitive, value):
+            element = _element(buffer, indices, statement.guarded)
+            return f"update {element} by {primitive.name} with {expression_text(value)}"
+        case Kernel(name):
+            return f"kernel {name}"
+        case Barrier():
+            return "barrier"
         case Allocate(buffer):
-            return f"temporary {_buffer(buffer)}"
+            return f"{'shared' if statement.shared else 'temporary'} {_buffer(buffer)}"
         case For():
             return _for(statement)
         case If(test):
@@ -103,7 +113,7 @@ def _indented(block: Block) -> Iterator[str]:
             yield "  before each test"
             yield from ("  " + line for line in _indented(statement.head))
         yield "  " + statement_text(statement)
-        if isinstance(statement, For):
+        if isinstance(statement, For | Kernel):
             yield from ("  " + line for line in _indented(statement.body))
         elif isinstance(statement, If):
             yield from ("  " + line for line in _indented(statement.then))

@@ -8,12 +8,14 @@ from .loops import (
     Allocate,
     Apply,
     Assign,
+    Barrier,
     Block,
     Constant,
     Declare,
     Expression,
     For,
     If,
+    Kernel,
     Let,
     Load,
     MultiplyAdd,
@@ -22,6 +24,7 @@ from .loops import (
     Select,
     Statement,
     Store,
+    Update,
     Variable,
     While,
     walk,
@@ -57,7 +60,7 @@ def expressions(statement: Statement) -> tuple[Expression, ...]:
     match statement:
         case Let(_, value) | Declare(_, value) | Assign(_, value):
             return (value,)
-        case Store(buffer, indices, value, guarded):
+        case Store(buffer, indices, value, guarded) | Update(buffer, indices, _, value, guarded):
             return (*indices, value, *[buffer.extents[axis] for axis in guarded])
         case Allocate(buffer):
             return buffer.extents
@@ -67,8 +70,20 @@ def expressions(statement: Statement) -> tuple[Expression, ...]:
             return (test,)
         case Require(test, _, values):
             return (test, *values)
-        case Return():
+        case Return() | Barrier() | Kernel():
             return ()
+
+
+def blocks_of(statement: Statement) -> tuple[Block, ...]:
+    """The blocks inside a statement."""
+    match statement:
+        case For() | Kernel():
+            return (statement.body,)
+        case If(_, then, orelse):
+            return (then, orelse)
+        case While(head, _, body):
+            return (head, body)
+    return ()
 
 
 def mentioned(block: Block) -> tuple[set[str], set[str]]:
@@ -82,9 +97,9 @@ def mentioned(block: Block) -> tuple[set[str], set[str]]:
             case For():
                 variables.add(statement.variable)
                 variables.update(reduction.name for reduction in statement.reductions)
-            case Store(buffer) | Allocate(buffer) | Return(_, buffer):
+            case Store(buffer) | Update(buffer) | Allocate(buffer) | Return(_, buffer):
                 buffers.add(buffer.name)
-            case If() | While() | Require():
+            case If() | While() | Require() | Barrier() | Kernel():
                 pass
         for whole in expressions(statement):
             for part in inside(whole):
@@ -133,10 +148,12 @@ def _look(block: Block, binders: dict[str, int | None], found: set[int]) -> None
                     found.add(binders[name] or 0)
             case For():
                 _look(statement.body, {**binders, statement.variable: None}, found)
+            case Kernel(_, inner):
+                _look(inner, binders, found)
             case If(_, then, orelse):
                 _look(then, binders, found)
                 _look(orelse, binders, found)
             case While(head, _, inner):
                 _look((*head, *inner), binders, found)
-            case Store() | Allocate() | Require() | Return():
+            case Store() | Update() | Barrier() | Allocate() | Require() | Return():
                 pass

@@ -24,6 +24,7 @@ from .loops import (
     For,
     Function,
     If,
+    Kernel,
     Let,
     Load,
     Return,
@@ -31,7 +32,7 @@ from .loops import (
     Variable,
     While,
 )
-from .loops_walk import expressions, inside
+from .loops_walk import expressions, inside, mentioned
 
 # A sum of products of variables, by their sorted names, with integer coefficients; what is no sum or product
 # stands in it under its printed form
@@ -145,6 +146,8 @@ class _Lives:
                     for branch in (then, orelse):
                         number, more = self.block(branch, number, private)
                         names |= more
+                case Kernel(_, body):  # its own temporaries are places of its threads
+                    names |= mentioned(body)[1]
                 case While(head, test, body):
                     number, more = self.block((*head, If(test, (), ()), *body), number, private)
                     names |= more

@@ -1,4 +1,4 @@
-"""How many threads run parallel loops, and the life of the pool of workers.
+"""What running code has to do with its surroundings: failures, the number of threads, and the pool of workers.
 
 Workers are started when a call first wants them and stay; they are plain C threads that know nothing of Python, so
 that the interpreter may end while they sleep. A forked child has none of its parent's threads: its pool starts
@@ -25,6 +25,14 @@ class Pool:
     parallel: int
     reset: Callable[[], None]  # there are no workers
     library: object  # which holds the code
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A requirement that did not hold: its site, and the integers it recorded."""
+
+    site: int
+    values: tuple[int, ...]
 
 
 def default_threads() -> int:

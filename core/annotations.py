@@ -332,20 +332,39 @@ def type_of_argument(argument: Any, name: str, program: str) -> Type:
         return found
     if isinstance(argument, bool | int | float) and not isinstance(argument, np.generic):
         return bool_ if isinstance(argument, bool) else i64 if isinstance(argument, int) else f64
-    array = as_array(argument)
+    array = argument if on_device(argument) else as_array(argument)
     scalar = scalar_of(array.dtype)
     if scalar is None:
         raise TypeError(
             at_line(f"{program}: argument {name!r} of type {type(argument).__name__} is not a value of the language")
         )
-    return array_of(scalar, tuple([Dim.parse(f"{name}_{axis}") for axis in range(array.ndim)]))
+    return array_of(scalar, tuple([Dim.parse(f"{name}_{axis}") for axis in range(len(array.shape))]))
 
 
 def as_array(leaf: Any) -> np.ndarray[Any, Any]:
     """An argument as NumPy's array: by DLPack, the array interface or the buffer protocol, without a copy if it can.
 
-    Raises what NumPy raises when it is none.
+    An array in the memory of a device is fetched. Raises what NumPy raises when it is none.
     """
+    if on_device(leaf):
+        return _fetched(leaf)
     if hasattr(leaf, "__dlpack__") and not isinstance(leaf, np.ndarray | np.generic):
         return np.from_dlpack(leaf)
     return np.asarray(leaf)
+
+
+def on_device(leaf: Any) -> bool:
+    """Whether this is an array in the memory of an OpenCL device: pyopencl's, known by its attributes."""
+    return hasattr(leaf, "base_data") and hasattr(leaf, "get")
+
+
+def _fetched(array: Any) -> np.ndarray[Any, Any]:
+    """The elements of an array on a device; of a view with gaps or backwards, all that lies between its ends."""
+    if array.flags.forc or not all(array.shape):
+        fetched: np.ndarray[Any, Any] = array.get() if all(array.shape) else np.empty(array.shape, array.dtype)
+        return fetched
+    reach = [(length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True)]
+    first, last = (sum([side(0, steps) for steps in reach]) for side in (min, max))
+    count = (last - first) // array.dtype.itemsize + 1
+    between = type(array)(array.queue, count, array.dtype, data=array.base_data, offset=array.offset + first).get()
+    return np.ndarray(array.shape, array.dtype, between, -first, array.strides).copy()

@@ -4,7 +4,7 @@ A *signature* is made once for an instance of a program. A call gives its leaves
 gives back C-contiguous arrays (scalars as NumPy scalars) and the value of every size name. Arrays must have the
 declared scalar type; Python numbers and lists of them convert when that loses nothing. A name is bound by the axes
 whose size is that name alone; sizes that are expressions are then compared with what their names say, and so are the
-arrays inside of data.
+arrays inside of data. An array in the memory of an OpenCL device is fetched, unless the call runs on that device.
 
 >>> from adze.core.annotations import Array
 >>> from adze.core.types import f64
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from .annotations import as_array
+from .annotations import as_array, on_device
 from .data import Data, fold, value_class
 from .dims import Dim, Name
 from .source import at_line
@@ -66,13 +66,14 @@ class Signature:
                     f"found from the arguments: no axis of a parameter has the size {name} alone"
                 )
 
-    def convert(self, leaves: Sequence[Any]) -> tuple[list[Any], dict[str, int]]:
+    def convert(self, leaves: Sequence[Any], context: Any = None) -> tuple[list[Any], dict[str, int]]:
         """Arrays, NumPy scalars and data of the declared types, and the value of each size name.
 
+        With the OpenCL context of a device, arrays in row-major order that are in its memory stay what they are.
         Raises TypeError for a wrong scalar type, rank or kind of object, ValueError for sizes that contradict each
-        other; both name the program, the argument and the line of the call.
+        other or an array of another context; both name the program, the argument and the line of the call.
         """
-        values = [self._converted(leaf, position) for position, leaf in enumerate(leaves)]
+        values = [self._converted(leaf, position, context) for position, leaf in enumerate(leaves)]
         sizes: dict[str, int] = {}
         for leaf, axis, name in self.binding:
             actual = values[leaf].shape[axis]
@@ -94,21 +95,35 @@ class Signature:
         ]
         raise ValueError(at_line(f"{self.program}: {name} is {places[0]}, but {places[1]}"))
 
-    def _converted(self, leaf: Any, position: int) -> Any:
+    def _converted(self, leaf: Any, position: int, context: Any) -> Any:
         dtype, wanted_rank = self.dtypes[position], self.ranks[position]
         if type(leaf) is np.ndarray and leaf.dtype == dtype and leaf.ndim == wanted_rank and wanted_rank:
             return leaf if leaf.flags.carray else np.require(leaf, requirements=["C", "A"])
         if dtype is None:
             return leaf
+        if on_device(leaf):
+            return self._from_device(leaf, position, context)
         return array_of_type(leaf, self.types[position], self._argument(position))
+
+    def _from_device(self, array: Any, position: int, context: Any) -> Any:
+        """An array on a device, as it is where that is the device of the call; fetched for any other call."""
+        type, what = self.types[position], self._argument(position)
+        if array.dtype != self.dtypes[position] or len(array.shape) != self.ranks[position]:
+            _refuse(type, what, f"an array of {array.dtype} with shape {array.shape}, on a device")
+        if context is not None and array.shape and array.context != context:
+            problem = "is an array on another device or in another context than the call's; az.to_device moves it"
+            raise ValueError(at_line(f"{what} {problem}"))
+        if context is None or not array.shape or not array.flags.c_contiguous:
+            return array_of_type(array, type, what)
+        return array
 
     def _argument(self, position: int) -> str:
         return f"{self.program}: argument {self.names[position]!r}"
 
 
-def convert(instance: Instance, leaves: Sequence[Any]) -> tuple[list[Any], dict[str, int]]:
+def convert(instance: Instance, leaves: Sequence[Any], context: Any = None) -> tuple[list[Any], dict[str, int]]:
     """The arguments of a call of an instance as arrays, and the sizes they bind (see :meth:`Signature.convert`)."""
-    return instance.signature.convert(leaves)
+    return instance.signature.convert(leaves, context)
 
 
 # Values

@@ -1,10 +1,10 @@
 """What a primitive is: a scalar operation as one row of data.
 
 A row holds everything every interpretation needs to know of an operation: its type rule, its NumPy meaning, its
-derivative, its LLVM spelling and how it prints. The rows themselves stand in ``primitives.py``. A derivative is
-written once, in the language itself: one linear function an operand, from a tangent to its contribution to the
-result's tangent. A linear function of one number is its own transpose, so forward and reverse mode use the same
-rule, and a rule may mask its argument before it meets a factor that is infinite.
+derivative, its spellings in LLVM and in OpenCL C, and how it prints. The rows themselves stand in ``primitives.py``.
+A derivative is written once, in the language itself: one linear function an operand, from a tangent to its
+contribution to the result's tangent. A linear function of one number is its own transpose, so forward and reverse mode
+use the same rule, and a rule may mask its argument before it meets a factor that is infinite.
 
     tanh = primitive("tanh", numpy=np.tanh, llvm=Libm("tanh"),
                      derivative=lambda y, x: (lambda t: t * (1 - y * y),))
@@ -14,6 +14,7 @@ Calling a primitive applies it: elementwise with broadcasting to expressions, wi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,6 +67,16 @@ class Expansion:
 
 Spelling = Instructions | Libm | Conversion | Expansion
 
+# OpenCL C as text: an expression of the operands `$0 $1 ...`, or the statements of a function that `return` the result.
+# `$t` is the operands' C type, so that `u$t` is the unsigned one; `$last` is the number of an integer's last bit.
+OpenCL = str
+
+# The functions of the C mathematical library that OpenCL C has too, by the same name and for all floating types.
+_BUILTINS = re.compile(
+    "a?(cos|sin|tan)h?|atan2|cbrt|ceil|copysign|erfc?|exp2?|expm1|fabs|fdim|floor|fma|fmax|fmin|fmod|hypot|lgamma|"
+    "log(10|1p|2|b)?|nextafter|pow|remainder|rint|round|sqrt|tgamma|trunc"
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Guard:
@@ -96,6 +107,7 @@ class Primitive:
     cost: int = 1  # about how many additions it is worth
     otherwise: Mapping[str, str | None] = field(default_factory=dict)  # other kinds: another row, or the operand itself
     guard: Guard | None = None
+    opencl: Mapping[str, OpenCL] = field(default_factory=dict)  # by kind; expansions and conversions need none
 
     def __call__(self, *arguments: Any) -> Structure:
         """Apply elementwise; the result is an expression when an argument is one."""
@@ -153,18 +165,41 @@ def primitive(
     cost: int = 1,
     otherwise: Mapping[str, str | None] | None = None,
     guard: Guard | None = None,
+    opencl: OpenCL | Mapping[str, OpenCL] | None = None,
 ) -> Primitive:
     """Add a primitive to the language and give it back; it is at once part of every interpretation.
 
     ``numpy`` is its meaning on NumPy scalars and arrays; ``derivative(result, *operands)`` gives one linear
     function (or None for zero) an operand; ``llvm`` its spelling. A primitive whose result is floating must have
     a derivative: TypeError otherwise. A row with the name of another one replaces it.
+
+    ``opencl`` is its spelling in OpenCL C: for all kinds of operands, or by kind. It is an expression such as
+    ``"copysign($0, $1)"``, or a function's statements: ``"if ($0 < 0) return 0; return sqrt($0);"``. ``$t`` stands
+    for the operands' C type. An :class:`Expansion` needs none, nor does a :class:`Libm` whose function OpenCL has by
+    the same name. Without one, programs with this primitive are refused by the OpenCL backend alone.
     """
     floating = "float" in operands and (result is None or result.kind == "float")
     if floating and derivative is None:
         raise TypeError(f"primitive {name!r} has floating operands and result, so it needs a derivative")
+    if opencl is None and isinstance(llvm, Libm) and _BUILTINS.fullmatch(llvm.function):
+        opencl = f"{llvm.function}({', '.join(f'${number}' for number in range(arity))})"
+    if isinstance(opencl, str):
+        opencl = dict.fromkeys(operands, opencl)
     row = Primitive(
-        name, arity, operands, result, numpy, derivative, llvm, infix, commutative, mixed, cost, otherwise or {}, guard
+        name=name,
+        arity=arity,
+        operands=operands,
+        result=result,
+        numpy=numpy,
+        derivative=derivative,
+        llvm=llvm,
+        infix=infix,
+        commutative=commutative,
+        mixed=mixed,
+        cost=cost,
+        otherwise=otherwise or {},
+        guard=guard,
+        opencl=opencl or {},
     )
     PRIMITIVES[name] = row
     if MEANINGS.setdefault(numpy, row).name == name:  # where two rows share a meaning, the first is NumPy's function

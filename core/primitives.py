@@ -44,28 +44,29 @@ def by_element(function: Callable[[float], float]) -> Callable[[Any], Any]:
 
 add = primitive(
     "add", arity=2, operands=NUMBERS, otherwise={"bool": "logical_or"}, infix="+", commutative=True, numpy=np.add,
-    llvm=_instruction(float="fadd", int="add"),
+    llvm=_instruction(float="fadd", int="add"), opencl={"float": "$0 + $1", "int": "($t)((u$t)$0 + $1)"},
     derivative=lambda y, a, b: (lambda t: t, lambda t: t),
 )
 subtract = primitive(
     "subtract", arity=2, operands=NUMBERS, infix="-", numpy=np.subtract,
-    llvm=_instruction(float="fsub", int="sub"),
+    llvm=_instruction(float="fsub", int="sub"), opencl={"float": "$0 - $1", "int": "($t)((u$t)$0 - $1)"},
     derivative=lambda y, a, b: (lambda t: t, lambda t: -t),
 )
 multiply = primitive(
     "multiply", arity=2, operands=NUMBERS, otherwise={"bool": "logical_and"}, infix="*", commutative=True,
     numpy=np.multiply,
-    llvm=_instruction(float="fmul", int="mul"),
+    llvm=_instruction(float="fmul", int="mul"), opencl={"float": "$0 * $1", "int": "($t)((u$t)$0 * $1)"},
     derivative=lambda y, a, b: (lambda t: t * b, lambda t: t * a),
 )
 divide = primitive(
     "divide", arity=2, infix="/", numpy=np.divide, cost=10,
-    llvm=_instruction(float="fdiv"),
+    llvm=_instruction(float="fdiv"), opencl="$0 / $1",
     derivative=lambda y, a, b: (lambda t: t / b, lambda t: -(t * (y / b))),
 )
 negative = primitive(
     "negative", operands=NUMBERS, numpy=np.negative,
     llvm=Instructions({"float": "%r = fneg $t $0", "int": "%r = sub $t zeroinitializer, $0"}),
+    opencl={"float": "-$0", "int": "($t)(0 - (u$t)$0)"},
     derivative=lambda y, x: (lambda t: -t,),
 )
 
@@ -94,6 +95,10 @@ floor_divide = primitive(
 %negated = sub $t zeroinitializer, $0
 %whole = select $m %negating, $t %negated, $t %floor
 %r = select $m %zero, $t zeroinitializer, $t %whole"""}),
+    opencl="""\
+if ($1 == 0) return 0;
+if ($1 == -1) return ($t)(0 - (u$t)$0);
+return $0 / $1 - ($0 % $1 != 0 && ($0 < 0) != ($1 < 0));""",
 )
 remainder = primitive(
     "remainder", arity=2, operands=("int",), otherwise={"float": "floor_remainder"}, infix="%", cost=20,
@@ -102,12 +107,17 @@ remainder = primitive(
 %shifted = add $t %rest, %divisor
 %modulo = select $m %adjust, $t %shifted, $t %rest
 %r = select $m %unsafe, $t zeroinitializer, $t %modulo"""}),
+    opencl="""\
+if ($1 == 0 || $1 == -1) return 0;
+$t rest = $0 % $1;
+return rest != 0 && (rest < 0) != ($1 < 0) ? rest + $1 : rest;""",
 )
 
 fmod: Primitive = primitive(
     "fmod", arity=2, operands=NUMBERS, numpy=np.fmod, cost=40, guard=_NONZERO,
     llvm=Instructions({"float": "%r = frem $t $0, $1", "int": _DIVISION + """\
 %r = select $m %unsafe, $t zeroinitializer, $t %rest"""}),
+    opencl={"float": "fmod($0, $1)", "int": "$1 == 0 || $1 == -1 ? 0 : $0 % $1"},
     derivative=lambda y, a, b: (lambda t: t, lambda t: -(t * trunc(a / b))),
 )
 
@@ -187,6 +197,7 @@ log1p: Primitive = primitive(
 )
 sqrt: Primitive = primitive(
     "sqrt", numpy=np.sqrt, cost=10, llvm=Instructions({"float": "%r = call $t @llvm.sqrt.$v($t $0)"}),
+    opencl="sqrt($0)",
     derivative=lambda y, x: (lambda t: t * 0.5 / y,),
 )
 cbrt = primitive(
@@ -273,17 +284,17 @@ erfc = primitive(
 # Rounding to whole numbers (integers are whole already)
 
 
-def _rounding(name: str, intrinsic: str, numpy: Callable[..., Any]) -> Primitive:
+def _rounding(name: str, intrinsic: str, opencl: str, numpy: Callable[..., Any]) -> Primitive:
     return primitive(
         name, numpy=numpy, otherwise={"int": None, "bool": None}, derivative=lambda y, x: (None,),
-        llvm=Instructions({"float": f"%r = call $t @llvm.{intrinsic}.$v($t $0)"}),
+        llvm=Instructions({"float": f"%r = call $t @llvm.{intrinsic}.$v($t $0)"}), opencl=f"{opencl}($0)",
     )
 
 
-floor: Primitive = _rounding("floor", "floor", np.floor)
-ceil = _rounding("ceil", "ceil", np.ceil)
-trunc: Primitive = _rounding("trunc", "trunc", np.trunc)
-round_ = _rounding("round", "roundeven", np.rint)
+floor: Primitive = _rounding("floor", "floor", "floor", np.floor)
+ceil = _rounding("ceil", "ceil", "ceil", np.ceil)
+trunc: Primitive = _rounding("trunc", "trunc", "trunc", np.trunc)
+round_ = _rounding("round", "roundeven", "rint", np.rint)
 
 # Minimum, maximum, absolute value, sign
 
@@ -293,6 +304,10 @@ minimum = primitive(
         "float": "%r = call $t @llvm.minimum.$v($t $0, $t $1)",
         "int": "%r = call $t @llvm.smin.$v($t $0, $t $1)",
     }),
+    opencl={
+        "float": "$0 < $1 || ($0 == $1 && signbit($0)) ? $0 : $0 == $0 && $1 == $1 ? $1 : $0 + $1",
+        "int": "min($0, $1)",
+    },
     derivative=lambda y, a, b: (lambda t: where(a <= b, t, 0.0), lambda t: where(a <= b, 0.0, t)),
 )
 maximum: Primitive = primitive(
@@ -301,6 +316,10 @@ maximum: Primitive = primitive(
         "float": "%r = call $t @llvm.maximum.$v($t $0, $t $1)",
         "int": "%r = call $t @llvm.smax.$v($t $0, $t $1)",
     }),
+    opencl={
+        "float": "$0 > $1 || ($0 == $1 && !signbit($0)) ? $0 : $0 == $0 && $1 == $1 ? $1 : $0 + $1",
+        "int": "max($0, $1)",
+    },
     derivative=lambda y, a, b: (lambda t: where(a >= b, t, 0.0), lambda t: where(a >= b, 0.0, t)),
 )
 abs_ = primitive(
@@ -309,6 +328,7 @@ abs_ = primitive(
         "float": "%r = call $t @llvm.fabs.$v($t $0)",
         "int": "%r = call $t @llvm.abs.$v($t $0, i1 false)",
     }),
+    opencl={"float": "fabs($0)", "int": "($t)abs($0)"},
     derivative=lambda y, x: (lambda t: t * sign(x),),
 )
 sign: Primitive = primitive(
@@ -335,6 +355,7 @@ for _name, _infix, _float, _int, _bool in (
             "int": f"%r = icmp {_int} $t $0, $1",
             "bool": f"%r = icmp {_bool} $t $0, $1",
         }),
+        opencl=f"$0 {_infix} $1",
     )
 isnan = primitive("isnan", result=bool_, numpy=np.isnan, llvm=Expansion(lambda x: x != x))
 isinf = primitive("isinf", result=bool_, numpy=np.isinf, llvm=Expansion(lambda x: abs(x) == math.inf))
@@ -344,40 +365,41 @@ isfinite = primitive("isfinite", result=bool_, numpy=np.isfinite, llvm=Expansion
 
 logical_and = primitive(
     "logical_and", arity=2, operands=("bool",), infix="and", numpy=np.logical_and, commutative=True,
-    llvm=_instruction(bool="and"),
+    llvm=_instruction(bool="and"), opencl="$0 && $1",
 )
 logical_or = primitive(
     "logical_or", arity=2, operands=("bool",), infix="or", numpy=np.logical_or, commutative=True,
-    llvm=_instruction(bool="or"),
+    llvm=_instruction(bool="or"), opencl="$0 || $1",
 )
 logical_xor = primitive(
     "logical_xor", arity=2, operands=("bool",), numpy=np.logical_xor, commutative=True,
-    llvm=_instruction(bool="xor"),
+    llvm=_instruction(bool="xor"), opencl="$0 != $1",
 )
 logical_not = primitive(
     "logical_not", operands=("bool",), numpy=np.logical_not,
-    llvm=Instructions({"bool": "%r = icmp eq $t $0, zeroinitializer"}),
+    llvm=Instructions({"bool": "%r = icmp eq $t $0, zeroinitializer"}), opencl="!$0",
 )
 
 # Bits of integers, and shifts: all bits are gone where the count is negative or not below the width
 
 bitwise_and = primitive(
     "bitwise_and", arity=2, operands=("int",), otherwise={"bool": "logical_and"}, commutative=True,
-    numpy=np.bitwise_and, llvm=_instruction(int="and"),
+    numpy=np.bitwise_and, llvm=_instruction(int="and"), opencl="$0 & $1",
 )
 bitwise_or = primitive(
     "bitwise_or", arity=2, operands=("int",), otherwise={"bool": "logical_or"}, commutative=True,
-    numpy=np.bitwise_or, llvm=_instruction(int="or"),
+    numpy=np.bitwise_or, llvm=_instruction(int="or"), opencl="$0 | $1",
 )
 bitwise_xor = primitive(
     "bitwise_xor", arity=2, operands=("int",), otherwise={"bool": "logical_xor"}, commutative=True,
-    numpy=np.bitwise_xor, llvm=_instruction(int="xor"),
+    numpy=np.bitwise_xor, llvm=_instruction(int="xor"), opencl="$0 ^ $1",
 )
 bitwise_not = primitive(
     "bitwise_not", operands=("int",), otherwise={"bool": "logical_not"}, numpy=np.invert,
     llvm=Instructions({"int": """\
 %ones = sub $t zeroinitializer, $one
 %r = xor $t $0, %ones"""}),
+    opencl="~$0",
 )
 left_shift = primitive(
     "left_shift", arity=2, operands=("int",), numpy=np.left_shift,
@@ -385,12 +407,14 @@ left_shift = primitive(
 %inside = icmp ule $t $1, $last
 %shifted = shl $t $0, $1
 %r = select $m %inside, $t %shifted, $t zeroinitializer"""}),
+    opencl="(u$t)$1 <= $last ? ($t)((u$t)$0 << $1) : 0",
 )
 right_shift = primitive(
     "right_shift", arity=2, operands=("int",), numpy=np.right_shift,
     llvm=Instructions({"int": """\
 %count = call $t @llvm.umin.$v($t $1, $t $last)
 %r = ashr $t $0, %count"""}),
+    opencl="$0 >> min((u$t)$1, (u$t)$last)",
 )
 
 # Conversions: one a scalar type, named like it, with NumPy's meaning of astype

@@ -3,7 +3,7 @@
     python examples/new_primitive.py
 
 ``az.primitive`` adds a row to the table of scalar operations. The row says what the operation means on NumPy
-numbers, what its derivative is, and how LLVM spells it; printing, checking, simplifying, both modes of
+numbers, what its derivative is, and how LLVM and OpenCL spell it; printing, checking, simplifying, both modes of
 differentiation and compilation read the row and need nothing else. Three rows show the three ways of spelling.
 """
 
@@ -13,8 +13,8 @@ import numpy as np
 
 import adze as az
 
-# Written in the language itself, from other primitives. The derivative of log(cosh(x)) is tanh(x); it is written in the
-# language, and so it has derivatives of its own.
+# Written in the language itself, from other primitives, which are spelled already. The derivative of log(cosh(x)) is
+# tanh(x); it is written in the language, and so it has derivatives of its own.
 log_cosh = az.primitive(
     "log_cosh",
     numpy=lambda x: np.logaddexp(x, -x) - math.log(2),
@@ -24,16 +24,18 @@ log_cosh = az.primitive(
 )
 
 # Instructions of LLVM, here an intrinsic. $t is the operand's type, a scalar's or a vector's, $v its suffix. There is
-# one linear function for each operand; the sign of the second is a step, whose derivative zero is written None.
+# one linear function for each operand; the sign of the second is a step, whose derivative zero is written None. For
+# OpenCL there is an expression in C, in the same words. (Without one, this primitive runs on LLVM alone.)
 copysign = az.primitive(
     "copysign",
     arity=2,
     numpy=np.copysign,
     derivative=lambda y, a, b: (lambda t: t * az.sign(a) * az.sign(y), None),
     llvm=az.Instructions({"float": "%r = call $t @llvm.copysign.$v($t $0, $t $1)"}),
+    opencl="copysign($0, $1)",
 )
 
-# A function of the C mathematical library. Its derivative uses the result.
+# A function of the C mathematical library, which OpenCL has too. Its derivative uses the result.
 gamma = az.primitive(
     "gamma",
     numpy=np.vectorize(math.gamma, otypes=[np.float64]),

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 import typeguard
 from hypothesis import HealthCheck, settings
+from opencl_device import oclgrind, opencl  # noqa: F401  (fixtures)
 
 collect_ignore = ["smoke.py"]  # a script for an installed Adze; doctest collection would import it
 

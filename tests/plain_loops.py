@@ -1,7 +1,28 @@
-"""The loop IR run one scalar at a time with NumPy's arithmetic, and short names to write it with."""
+"""The loop IR run one scalar at a time with NumPy's arithmetic, short names to write it with, and whole programs in it.
+
+What a run finds that compiled code would not show: a read or write out of range (that is not guarded), an iteration
+of a parallel loop, of lanes or of a jam that touches what another one writes, a barrier that only some lanes come to,
+lanes of another factor than a group has, too much shared memory. Temporaries begin as NaN, or as large integers, so
+that what is read before it was written shows in the result.
+
+Lanes run in lockstep: each is a generator with names of its own, which runs to its next barrier when all others
+have come to theirs. What stands outside of lanes is run once, as all threads of a group do it alike.
+
+A program as it is lowered for a target, run on arguments like those of ``az.evaluate``::
+
+    def test_sum() -> None:
+        found = plain_loops.lowered(az.program(lambda x: az.sum(x)), GROUPS, [np.ones(5)])
+        assert_same(found, 5.0)
+
+``lowered`` checks the rules of the loops and all of the above, and raises what a failed requirement stands for;
+``loops_of(program, target, arguments)`` is the function that it runs, to look at.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,6 +32,7 @@ from adze.backends.loops import (
     Allocate,
     Apply,
     Assign,
+    Barrier,
     Block,
     Buffer,
     Constant,
@@ -19,17 +41,35 @@ from adze.backends.loops import (
     For,
     Function,
     If,
+    Kernel,
     Let,
     Load,
     MultiplyAdd,
     Require,
+    Return,
     Select,
+    Statement,
     Store,
+    Update,
     Variable,
     While,
+    walk,
 )
+from adze.backends.loops_check import check
+from adze.backends.lowering import Lowered, lower
+from adze.backends.prepare import open_checkpoints, prepare
+from adze.backends.schedule import schedule
+from adze.backends.target import Target
+from adze.core import trees
+from adze.core.arguments import convert
 from adze.core.primitive import lookup
-from adze.core.types import Scalar, f64, i64
+from adze.core.program import Instance, Program, as_program
+from adze.core.types import Scalar, dims, element, f64, i64
+from adze.interpreters.simplify import simplify
+
+Array = np.ndarray[Any, Any]
+
+# Short names
 
 
 def var(name: str, type: Scalar = i64) -> Variable:
@@ -69,62 +109,290 @@ def loop(variable: str, extent: str | int | Expression, *body: Any, kind: str = 
     return For(variable, index(extent), kind, body, **more)  # type: ignore[arg-type]
 
 
-def run(function: Function, arrays: list[np.ndarray], sizes: list[int]) -> list[tuple[int, list[int]]]:
-    """Run a function in order, writing its results; gives the failures, with what they recorded."""
-    names: dict[str, Any] = {name: np.int64(size) for name, size in zip(function.sizes, sizes)}
-    memory = {buffer.name: array for buffer, array in zip((*function.arguments, *function.results), arrays)}
-    failures: list[tuple[int, list[int]]] = []
+# Running
 
-    def inside(buffer: Buffer, place: tuple[Any, ...], guarded: tuple[int, ...]) -> bool:
-        return all(0 <= place[axis] < memory[buffer.name].shape[axis] for axis in guarded)
+# Where an access stands: the loops around it whose iterations are independent, outermost first, each as the number of
+# its run (or of the stretch between two barriers of it) and that of the iteration
+Path = tuple[tuple[int, int], ...]
 
-    def value(expression: Expression) -> Any:
+
+class Race(AssertionError):
+    """Two iterations that are independent touch one place."""
+
+
+@dataclass
+class _Touched:
+    """Who touched an element: the last who wrote it, and those who read or updated it since."""
+
+    written: Path | None = None
+    read: set[Path] = field(default_factory=set)
+    updated: set[Path] = field(default_factory=set)
+
+
+class _Memory:
+    """A buffer while it lives."""
+
+    def __init__(self, name: str, array: Array) -> None:
+        self.name, self.array = name, array
+        self.touched: defaultdict[tuple[int, ...], _Touched] = defaultdict(_Touched)
+
+    def inside(self, place: tuple[int, ...], guarded: Sequence[int]) -> bool:
+        """Whether a place is inside along the guarded axes; along the others it has to be."""
+        assert len(place) == self.array.ndim
+        if not all(0 <= place[axis] < self.array.shape[axis] for axis in guarded):
+            return False
+        if not all(0 <= at < extent for at, extent in zip(place, self.array.shape)):
+            raise IndexError(f"{self.name}{list(place)} of shape {self.array.shape}")
+        return True
+
+    def read(self, place: tuple[int, ...], path: Path) -> Any:
+        if path:
+            touched = self.touched[place]
+            self._alone(place, path, [touched.written, *touched.updated])
+            touched.read = {each for each in touched.read if each[0][0] == path[0][0]} | {path}
+        return self.array[place]
+
+    def write(self, place: tuple[int, ...], path: Path, value: Any) -> None:
+        if path:
+            touched = self.touched[place]
+            self._alone(place, path, [touched.written, *touched.read, *touched.updated])
+            self.touched[place] = _Touched(path)
+        self.array[place] = value
+
+    def update(self, place: tuple[int, ...], path: Path, combine: Callable[[Any], Any]) -> None:
+        if path:
+            touched = self.touched[place]
+            self._alone(place, path, [touched.written, *touched.read])
+            touched.updated = {each for each in touched.updated if each[0][0] == path[0][0]} | {path}
+        self.array[place] = combine(self.array[place])
+
+    def _alone(self, place: tuple[int, ...], path: Path, others: Sequence[Path | None]) -> None:
+        """Refuse others who may be there at the same time."""
+        for other in others:
+            for (region, iteration), (their_region, theirs) in zip(path, other or ()):
+                if region != their_region:
+                    break
+                if iteration != theirs:
+                    raise Race(f"{self.name}{list(place)} is touched at {path} and at {other}")
+
+
+@dataclass
+class _Scope:
+    """What one iteration sees: names and buffers, and where it stands."""
+
+    names: dict[str, Any]
+    memory: dict[str, _Memory]
+    path: Path = ()
+
+
+class Run:
+    """One run of a function: its failures, in order, with what they recorded, and the arrays that it returned."""
+
+    def __init__(
+        self,
+        function: Function,
+        arrays: Sequence[Array],
+        sizes: Sequence[int],
+        races: bool = True,  # whether they are looked for
+        shared_bytes: int = 0,
+    ) -> None:
+        self.failures: list[tuple[int, list[int]]] = []
+        self.returned: dict[int, Array] = {}
+        self.races, self.shared_bytes, self.regions = races, shared_bytes, 0
+        self.shared: set[str] = set()  # names of buffers in the memory of the group
+        buffers = [buffer.name for buffer in (*function.arguments, *function.results)]
+        memory = {name: _Memory(name, array) for name, array in zip(buffers, arrays, strict=True)}
+        scope = _Scope({name: np.int64(size) for name, size in zip(function.sizes, sizes)}, memory)
+        with np.errstate(all="ignore"):
+            for _ in self._block(function.body, scope):
+                raise AssertionError("a barrier outside of lanes")
+
+    # Expressions
+
+    def _value(self, expression: Expression, scope: _Scope) -> Any:
         match expression:
             case Constant(number, type):
                 return type.dtype.type(number)
             case Variable(name):
-                return names[name]
+                return scope.names[name]
             case Apply(primitive, arguments, type):
-                return type.dtype.type(primitive.numpy(*map(value, arguments)))
+                return type.dtype.type(primitive.numpy(*[self._value(each, scope) for each in arguments]))
             case Select(test, then, orelse):
-                return value(then) if value(test) else value(orelse)
+                chosen, other = self._value(then, scope), self._value(orelse, scope)
+                return chosen if self._value(test, scope) else other
             case MultiplyAdd(a, b, c, type):
-                exact = np.longdouble(value(a)) * np.longdouble(value(b)) + np.longdouble(value(c))
-                return type.dtype.type(exact)
+                x, y, z = (np.longdouble(self._value(each, scope)) for each in (a, b, c))
+                return type.dtype.type(x * y + z)
             case Load(buffer, indices, guarded):
-                place = tuple(map(value, indices))
-                return memory[buffer.name][place] if inside(buffer, place, guarded) else buffer.scalar.dtype.type(0)
+                memory, place = scope.memory[buffer.name], self._place(indices, scope)
+                return memory.read(place, scope.path) if memory.inside(place, guarded) else buffer.scalar.dtype.type(0)
 
-    def block(statements: Block) -> None:
-        for statement in statements:
+    def _place(self, indices: Sequence[Expression], scope: _Scope) -> tuple[int, ...]:
+        return tuple([int(self._value(each, scope)) for each in indices])
+
+    # Statements: generators that stop at barriers
+
+    def _block(self, block: Block, scope: _Scope) -> Generator[None]:
+        for statement in block:
             match statement:
-                case Let(name, expression) | Declare(name, expression) | Assign(name, expression):
-                    names[name] = value(expression)
-                case Store(buffer, indices, expression, guarded):
-                    place = tuple(map(value, indices))
-                    if inside(buffer, place, guarded):
-                        memory[buffer.name][place] = value(expression)
-                case Allocate(buffer):
-                    shape = tuple(int(value(extent)) for extent in buffer.extents)
-                    memory[buffer.name] = np.zeros(shape, buffer.scalar.dtype)
-                case For(variable, extent):
-                    for number in range(int(value(extent))):
-                        names[variable] = np.int64(number)
-                        block(statement.body)
+                case Barrier():
+                    yield
+                case For(variable, extent, "sequential", body):
+                    for number in range(int(self._value(extent, scope))):
+                        scope.names[variable] = np.int64(number)
+                        yield from self._block(body, scope)
+                case For():
+                    self._side_by_side(statement, scope)
+                case Kernel(_, body):  # has copies of the host's scalars; its own names end with it
+                    own = _Scope(dict(scope.names), dict(scope.memory), scope.path)
+                    yield from self._block(body, own)
                 case If(test, then, orelse):
-                    block(then if value(test) else orelse)
+                    yield from self._block(then if self._value(test, scope) else orelse, scope)
                 case While(head, test, body):
-                    block(head)
-                    while value(test):
-                        block(body)
-                        block(head)
-                case Require(test, site, values):
-                    if not value(test):
-                        failures.append((site, [int(value(each)) for each in values]))
+                    failures = len(self.failures)
+                    yield from self._block(head, scope)
+                    while self._value(test, scope) and len(self.failures) == failures:
+                        yield from self._block(body, scope)
+                        yield from self._block(head, scope)
+                case _:
+                    self._simple(statement, scope)
 
-    with np.errstate(all="ignore"):
-        block(function.body)
-    return failures
+    def _simple(self, statement: Statement, scope: _Scope) -> None:
+        match statement:
+            case Let(name, expression) | Declare(name, expression) | Assign(name, expression):
+                scope.names[name] = self._value(expression, scope)
+            case Store(buffer, indices, expression, guarded):
+                memory, place = scope.memory[buffer.name], self._place(indices, scope)
+                value = self._value(expression, scope)
+                if memory.inside(place, guarded):
+                    memory.write(place, scope.path, value)
+            case Update(buffer, indices, primitive, expression, guarded):
+                memory, place = scope.memory[buffer.name], self._place(indices, scope)
+                value = self._value(expression, scope)
+                if memory.inside(place, guarded):
+                    memory.update(place, scope.path, lambda old: primitive.numpy(old, value))
+            case Allocate(buffer, shared):
+                array = _poisoned(self._place(buffer.extents, scope), buffer.scalar)
+                if shared:
+                    before = sum(memory.array.nbytes for memory in scope.memory.values() if memory.name in self.shared)
+                    assert before + array.nbytes <= self.shared_bytes, f"{buffer.name}: too much shared memory"
+                    self.shared.add(buffer.name)
+                scope.memory[buffer.name] = _Memory(buffer.name, array)
+            case Require(test, site, values):
+                if not self._value(test, scope):
+                    self.failures.append((site, [int(self._value(each, scope)) for each in values]))
+            case Return(number, buffer):
+                self.returned[number] = scope.memory[buffer.name].array
+            case _:
+                raise AssertionError(statement)
+
+    def _side_by_side(self, loop: For, scope: _Scope) -> None:
+        """The iterations of a loop that are independent, from barrier to barrier, and what they combine."""
+        extent = int(self._value(loop.extent, scope))
+        region = self._region()
+        neutrals = {each.name: self._value(each.neutral, scope) for each in loop.reductions}
+        scopes = []
+        for number in range(extent):
+            names = {**scope.names, **neutrals, loop.variable: np.int64(number)}
+            scopes.append(_Scope(names, dict(scope.memory), self._path(scope, region, number)))
+        running = [self._block(loop.body, own) for own in scopes]
+        while running:
+            arrived = [next(each, "end") for each in running]
+            assert len(set(arrived)) == 1, "only some of the lanes came to a barrier"
+            running = running if arrived[0] != "end" else []
+            region = self._region()
+            for number, own in enumerate(scopes):
+                own.path = self._path(scope, region, number)
+        for each in loop.reductions:
+            total = scope.names[each.name]
+            for own in scopes:
+                total = type(total)(each.primitive.numpy(total, own.names[each.name]))
+            scope.names[each.name] = total
+
+    def _region(self) -> int:
+        self.regions += 1
+        return self.regions
+
+    def _path(self, scope: _Scope, region: int, number: int) -> Path:
+        return (*scope.path, (region, number)) if self.races else ()
 
 
-__all__ = ["apply", "at", "const", "f64", "fma", "i64", "loop", "put", "run", "var"]
+def _poisoned(shape: tuple[int, ...], scalar: Scalar) -> Array:
+    """Memory that nobody has written to."""
+    return np.full(shape, {"float": np.nan, "int": 0x5A5A5A5A, "bool": True}[scalar.kind], scalar.dtype)
+
+
+def run(function: Function, arrays: list[np.ndarray], sizes: list[int]) -> list[tuple[int, list[int]]]:
+    """Run a function in order, writing its results; gives the failures, with what they recorded."""
+    return Run(function, arrays, sizes, races=False).failures
+
+
+# Programs
+
+
+def lower_for(instance: Instance, target: Target, **options: Any) -> Lowered:
+    """An instance lowered for a target, and checked; ``options`` are those of ``lower``."""
+    key = ("plain loops", target, tuple(options.items()))
+    if key not in instance.compiled:
+        term = open_checkpoints(schedule(simplify(prepare(instance.term))))
+        lowered = lower(term, "f", target, **options)
+        check(lowered.function, groups=target.group > 0)
+        for statement in walk(lowered.function.body):
+            if isinstance(statement, For) and target.group:
+                assert statement.kind != "jam"
+                assert statement.kind != "lanes" or statement.factor == target.group
+        instance.compiled[key] = lowered
+    found: Lowered = instance.compiled[key]
+    return found
+
+
+def _chosen(program: Any, arguments: Sequence[Any]) -> tuple[Instance, list[Any]]:
+    """The instance of a program that arguments choose, and the leaves of the arguments."""
+    whole: Program = as_program(program)
+    bound = whole.bind(arguments, {})
+    instance = whole.instance_for(bound)
+    return instance, instance.leaves(bound)
+
+
+def loops_of(program: Any, target: Target, arguments: Sequence[Any], **options: Any) -> Function:
+    """The loops of a program for a target, as these arguments choose its types."""
+    return lower_for(_chosen(program, arguments)[0], target, **options).function
+
+
+def lowered(
+    program: Any,
+    target: Target,
+    arguments: Sequence[Any],
+    change: Callable[[Function], Function] = lambda function: function,
+    **options: Any,
+) -> Any:
+    """What the loops of a program for a target give for these arguments; raises what a requirement that fails does.
+
+    ``change`` is what is done to the loops before they run.
+    """
+    instance, leaves = _chosen(program, arguments)
+    made = lower_for(instance, target, **options)
+    arrays, sizes = convert(instance, leaves)
+    fixed = [constant.array for constant in made.constants]
+    types = instance.term.types
+    results = [_result(dims(type), element(type), sizes) for type in types]
+    written = [result for result in results if result is not None]
+    memory = [np.array(array) for array in (*arrays, *fixed)] + written
+    function = change(made.function)
+    ran = Run(function, memory, [sizes[name] for name in function.sizes], True, target.shared_bytes)
+    if ran.failures:
+        site, values = ran.failures[0]
+        raise made.failures[site].error(values)
+    loose = iter(sorted(ran.returned.items()))
+    values_ = [next(loose)[1] if result is None else result for result in results]
+    return trees.unflatten(instance.outputs, [value if value.ndim else value[()] for value in values_])
+
+
+def _result(sizes_of: Sequence[Any], scalar: Scalar, sizes: dict[str, int]) -> Array | None:
+    """The memory of a result; None for one whose size the run decides."""
+    if not all(dim.is_static() for dim in sizes_of):
+        return None
+    return _poisoned(tuple([dim.evaluate(sizes) for dim in sizes_of]), scalar)
+
+
+__all__ = ["Run", "apply", "at", "const", "f64", "fma", "i64", "loop", "loops_of", "lowered", "put", "run", "var"]

@@ -3,9 +3,10 @@
     cd "$(mktemp -d)" && /path/to/venv/bin/python -I /path/to/adze/tests/smoke.py
 
 It fails unless Adze comes from site-packages with its folders whole, and a small program evaluates,
-differentiates and compiles to the right numbers.
+differentiates and compiles to the right numbers. What needs a package that is not installed says which.
 """
 
+import importlib.util
 import sysconfig
 from pathlib import Path
 
@@ -47,7 +48,20 @@ def check_program() -> None:
         np.testing.assert_array_equal(az.compile(az.grad(f), threads=threads)(x), gradient)
 
 
+def check_opencl() -> None:
+    """Without pyopencl everything else works, and what needs it says how one gets it."""
+    if importlib.util.find_spec("pyopencl") is None:
+        for needs_it in (az.devices, lambda: az.to_device(1.0)):
+            try:
+                needs_it()
+            except ImportError as error:
+                assert "pip install 'adze[opencl]'" in str(error), error
+            else:
+                raise AssertionError("OpenCL without pyopencl")
+
+
 if __name__ == "__main__":
     check_installation()
     check_program()
+    check_opencl()
     print("smoke test passed")

@@ -13,17 +13,20 @@ from ...core.types import Scalar, i64
 from ..loops import (
     Allocate,
     Assign,
+    Barrier,
     Block,
     Buffer,
     Declare,
     For,
     If,
+    Kernel,
     Let,
     Reduction,
     Require,
     Return,
     Statement,
     Store,
+    Update,
     While,
     walk,
 )
@@ -82,6 +85,8 @@ class Emitter(Expressions):
                 self._if(statement)
             case While():
                 self._while(statement)
+            case Update() | Barrier() | Kernel():
+                raise AssertionError("the threads of a CPU come in no groups, and have the memory of their host")
             case Return(number, buffer):
                 self._return(self.records[number], buffer)
             case Require(test, site, values):

@@ -10,12 +10,12 @@ import ctypes
 import struct
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from .. import loops
+from ..runtime import Failure
 from .assemble import Code, compile_text, link, printed, target_machine
 from .emit import emit
 from .host import host
@@ -24,14 +24,6 @@ from .unit import ALIGNMENT, OUT_OF_MEMORY
 
 _FAILURE_WORDS = 5
 _HEAD = ALIGNMENT  # bytes before the arena, where the failure record is
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A requirement that did not hold: its site, and the integers it recorded."""
-
-    site: int
-    values: tuple[int, ...]
 
 
 class _Arena:

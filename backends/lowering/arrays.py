@@ -9,7 +9,8 @@ from ...core.dims import Dim
 from ...core.types import Type
 from ..loops import Allocate, Block, Buffer, Load, Statement, Store, walk
 from ..loops_walk import expressions, inside
-from . import nests
+from . import grids, nests
+from .adding import shared_accumulators
 from .context import ArrayRef, Context, Destinations, Environment, Operand
 from .private import private_accumulators
 from .requirements import requirements
@@ -37,9 +38,10 @@ class Arrays(Context):
             inner, env, places = self.enter(op, env, loops, results)
             self.block_within(inner, env, places)
             self.inside -= 1
-        private = private_accumulators(self, tuple(statements), loops)
-        if private is not None:
-            self.out.extend([*allocations, *private])
+        accumulators = shared_accumulators if self.target.group else private_accumulators
+        adding = accumulators(self, tuple(statements), loops)
+        if adding is not None:
+            self.out.extend([*allocations, *adding])
             return list(results)
         layouts = self.nest(loops, tuple(statements), temporaries, allocations)
         return [self.relaid(result, layouts) for result in results]
@@ -109,8 +111,10 @@ class Arrays(Context):
             return {}
         parallel = self.inside == 0
         temporaries = temporaries - _loaded(body)
-        found = nests.Nest(loops, body, temporaries, self.reductions, parallel, self.target, self.fresh)
-        built = nests.build(found)
+        inner = frozenset(self.independent)
+        self.independent.update([loop.variable.name for loop in loops])
+        found = nests.Nest(loops, body, temporaries, self.reductions, parallel, self.target, self.fresh, inner)
+        built = grids.build(found) if self.target.group else nests.build(found)
         renamed = {name: order for name, order in built.layouts.items() if order != tuple(range(len(order)))}
         for allocation in allocations:
             assert isinstance(allocation, Allocate)

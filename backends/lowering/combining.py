@@ -22,8 +22,22 @@ import numpy as np
 from ...core import terms
 from ...core.dims import Dim, Opaque
 from ...core.primitive import Primitive, lookup
-from ...core.types import Type, dims, i64, rank
-from ..loops import Apply, Assign, Constant, Declare, Expression, For, Let, Load, MultiplyAdd, Store, Variable
+from ...core.types import Type, dims, element, i64, rank
+from ..loops import (
+    Allocate,
+    Apply,
+    Assign,
+    Buffer,
+    Constant,
+    Declare,
+    Expression,
+    For,
+    Let,
+    Load,
+    MultiplyAdd,
+    Store,
+    Variable,
+)
 from . import nests
 from .arrays import Arrays
 from .context import ONE, ZERO, ArrayRef, Environment, Operand
@@ -172,8 +186,21 @@ class Combining(Arrays):
         return Dim.atom(Opaque(-1_000_000 - self.counter))
 
     @abstractmethod
+    def sort(self, array: ArrayRef, result: ArrayRef) -> None:
+        """Write the permutation that sorts a vector, stably."""
+
+    @abstractmethod
     def clamped(self, index: Expression, size: Dim, extent: Expression) -> Expression:
         """The index, in range whatever it is."""
+
+    def totals(self, types: Sequence[Type], rows: Expression) -> list[ArrayRef]:
+        """Memory for so many totals."""
+        made = []
+        for type in types:
+            buffer = Buffer(self.fresh("totals"), element(type), (rows, *[self.size(dim) for dim in dims(type)]))
+            self.out.append(Allocate(buffer))
+            made.append(self.array(buffer))
+        return made
 
     # Sizes
 
@@ -182,6 +209,14 @@ class Combining(Arrays):
         if isinstance(a, Constant) and isinstance(b, Constant):
             return Constant(int(lookup(name).numpy(np.int64(a.value), np.int64(b.value))), i64)
         return self.apply(name, a, b)
+
+    def parts(self, extent: Expression, size: Expression) -> Expression:
+        """How many parts of a size there are, the last of which may be smaller."""
+        rounded = self.calculate("subtract", self.calculate("add", extent, size), ONE)
+        return self.calculate("floor_divide", rounded, size)
+
+    def at_least_one(self, count: Expression) -> Expression:
+        return self.calculate("maximum", count, ONE)
 
     def scalars(self, types: Sequence[Type]) -> Expression:
         """How many scalars an element of these types consists of."""
@@ -199,10 +234,32 @@ def named_operator(block: terms.Block) -> Primitive | None:
     if len(block.bindings) == 1 and block.bindings[0].op == "primitive" and len(block.binders) == 2:
         row: Primitive = block.bindings[0].static[0]
         args = [arg.index for arg in block.bindings[0].args if isinstance(arg, terms.Variable)]
-        symmetric = row.commutative or row.name in ("minimum", "maximum")
-        if sorted(args) == [0, 1] and symmetric and block.results == (terms.Variable(0, block.binders[0]),):
+        if sorted(args) == [0, 1] and _symmetric(row) and block.results == (terms.Variable(0, block.binders[0]),):
             return row
     return None
+
+
+def elementwise_operator(block: terms.Block) -> Primitive | None:
+    """The primitive that an operator's block applies to its two arrays, element by element."""
+    depth, inner = 0, block
+    while len(inner.bindings) == 1 and inner.bindings[0].op == "generate" and _gives(inner):
+        depth, inner = depth + 1, inner.bindings[0].blocks[0]
+    if depth == 0 or [binding.op for binding in inner.bindings] != ["index", "index", "primitive"] or not _gives(inner):
+        return None
+    read = []
+    for bound, binding in enumerate(inner.bindings[:2]):
+        array, *indices = [arg.index - bound if isinstance(arg, terms.Variable) else -1 for arg in binding.args]
+        if indices != list(reversed(range(depth))):
+            return None
+        read.append(array - depth)
+    row: Primitive = inner.bindings[2].static[0]
+    args = [arg.index for arg in inner.bindings[2].args if isinstance(arg, terms.Variable)]
+    whole = dims(block.types[0]) == dims(block.binders[0])
+    return row if sorted(read) == sorted(args) == [0, 1] and whole and _symmetric(row) else None
+
+
+def _symmetric(row: Primitive) -> bool:
+    return row.commutative or row.name in ("minimum", "maximum")
 
 
 # Parts of arrays

@@ -54,6 +54,7 @@ class Context(ABC):
 
     target: Target
     checks: bool
+    deterministic: bool = False  # no sum depends on who comes first, even where iterations may update one place
     out: list[Statement] = field(default_factory=list)
     inside: int = 0  # generates around, inside of which nothing is parallel
     counter: int = 0
@@ -63,6 +64,7 @@ class Context(ABC):
     extents: dict[int, Dim] = field(default_factory=dict)  # loop variables by number
     values: dict[str, Expression] = field(default_factory=dict)  # what Lets stand for
     reductions: dict[str, Reduction] = field(default_factory=dict)  # by loop variable
+    independent: set[str] = field(default_factory=set)  # variables of sequential loops that need no order
     places: InPlace = field(default_factory=lambda: InPlace(terms.Block((), (), (), ())))
     run_sizes: dict[Dim, Expression] = field(default_factory=dict)  # those that the run decides, as far as in scope
 
@@ -88,8 +90,9 @@ class Context(ABC):
     # Names and values
 
     def fresh(self, stem: str) -> str:
+        """A name that there is not yet: a stem that ends in a digit is kept apart from its number."""
         self.counter += 1
-        return f"{stem}{self.counter}"
+        return f"{stem}{'_' if stem[-1:].isdigit() else ''}{self.counter}"
 
     def buffer(self, stem: str, type: Type) -> Buffer:
         return Buffer(self.fresh(stem), element(type), tuple([self.size(dim) for dim in dims(type)]))

@@ -70,9 +70,13 @@ def returned(type: Type) -> bool:
     return any(not dim.is_static() for dim in dims(type))
 
 
-def lower(block: terms.Block, name: str, target: Target, checks: bool = True) -> Lowered:
-    """Lower a closed, scheduled block. Raises Unsupported for what compiled programs cannot do."""
-    return _Lowering(target, checks).function(block, name)
+def lower(block: terms.Block, name: str, target: Target, checks: bool = True, deterministic: bool = False) -> Lowered:
+    """Lower a closed, scheduled block. Raises Unsupported for what compiled programs cannot do.
+
+    Where the target has atomics, floating numbers that many iterations add to one place are summed in the order in
+    which they come, which is another in each run; ``deterministic`` sums them in an order that sizes alone decide.
+    """
+    return _Lowering(target, checks, deterministic).function(block, name)
 
 
 class _Lowering(State, Updates, Sorting, Scans, Histograms):

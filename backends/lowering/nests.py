@@ -7,6 +7,8 @@ the type); an array that would be read across is packed first, when it is read a
 loop along which most reads are shared; the loop outside of these is parallel.
 
     Y[k, r, i] = sum(j: Q[k, r, j] * (x[i, j] - mu[k, j]))     lane i, jam r, parallel k, x packed as [j, i]
+
+This is for lanes of vectors; where lanes are threads, ``grids.py`` arranges the loops.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class Loop:
 # Costs of a lane
 
 
-def _contiguous(access: Access, variable: str, axis: int) -> bool:
+def contiguous(access: Access, variable: str, axis: int) -> bool:
     """Whether the variable moves along this axis alone, one element a step."""
     others = [each for k, each in enumerate(access.varies) if k != axis]
     if any(variable in each for each in others):
@@ -89,7 +91,7 @@ def _packable(access: Access, variable: str, loops: Sequence[Loop], inner: dict[
 def _load_cost(access: Access, variable: str, loops: Sequence[Loop], inner: dict[str, For]) -> float:
     if not access.mentions(variable):
         return 0.5
-    if access.indices and _contiguous(access, variable, len(access.indices) - 1):
+    if access.indices and contiguous(access, variable, len(access.indices) - 1):
         return 1.0
     return 1.5 if _packable(access, variable, loops, inner) else 8.0
 
@@ -120,7 +122,7 @@ def choose(
         total = sum(a.weight * _load_cost(a, variable, loops, found.inner) for a in found.loads)
         for store in found.stores:
             if store.mentions(variable):
-                free = store.buffer.name in temporaries or _contiguous(store, variable, len(store.indices) - 1)
+                free = store.buffer.name in temporaries or contiguous(store, variable, len(store.indices) - 1)
                 total += 1.0 if free else 8.0
         # Without copies a reduction waits for its own result: too few sums run side by side.
         return total * LATENCY if found.inner and _jam(loops, found, variable) is None else total
@@ -196,6 +198,7 @@ class Nest:
     parallel: bool  # whether a loop may be parallel
     target: Target
     fresh: Callable[[str], str]
+    independent: frozenset[str] = frozenset()  # variables of inner loops that need no order
 
 
 @dataclass
@@ -230,10 +233,10 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
         body = read_packed(body, packing.replacements)
     by_name = {loop.variable.name: loop for loop in nest.loops}
     rest = [loop for loop in nest.loops if loop.variable.name not in (choice.lane, choice.jam)]
-    layouts = _layouts(nest, found, [*rest, *[by_name[n] for n in (choice.jam,) if n in by_name]], choice.lane)
+    layouts = layouts_of(nest, found, [*rest, *[by_name[n] for n in (choice.jam,) if n in by_name]], choice.lane)
     work = found.work
     if choice.reduction:
-        body = _reducing_lanes(body, choice, nest.reductions)
+        body = reducing_lanes(body, choice, nest.reductions)
     if choice.jam is not None:
         loop = by_name[choice.jam]
         body = (For(loop.variable.name, loop.extent, "jam", body, choice.copies),)
@@ -279,7 +282,7 @@ def _inner(found: Survey) -> list[Expression]:
     """The extents of inner loops that the function's sizes determine."""
     extents = [loop.extent for loop in found.inner.values()]
     bound = found.bound
-    return [e for e in extents if not isinstance(e, Constant) and not _depends(e, bound)]
+    return [e for e in extents if not isinstance(e, Constant) and not depends(e, bound)]
 
 
 def grain_of(work: float, extents: Sequence[Expression]) -> Expression:
@@ -305,7 +308,7 @@ def _chunked(loop: Loop, body: Block, strip: int, size: int, nest: Nest, grain: 
     return [For(chunk.name, count, "parallel", (lanes,), grain=per_chunk)]
 
 
-def _layouts(nest: Nest, found: Survey, order: Sequence[Loop], lane: str | None) -> dict[str, tuple[int, ...]]:
+def layouts_of(nest: Nest, found: Survey, order: Sequence[Loop], lane: str | None) -> dict[str, tuple[int, ...]]:
     """For each temporary the axes in the order of the loops that run over them, outermost first.
 
     An axis that an inner loop runs over stays inside of these, and that of the lanes inside of all.
@@ -321,7 +324,7 @@ def _layouts(nest: Nest, found: Survey, order: Sequence[Loop], lane: str | None)
     return layouts
 
 
-def _reducing_lanes(body: Block, choice: Choice, reductions: dict[str, Reduction]) -> Block:
+def reducing_lanes(body: Block, choice: Choice, reductions: dict[str, Reduction]) -> Block:
     """An inner reduction as a loop of lanes."""
     made: list[Statement] = []
     for statement in body:
@@ -329,7 +332,7 @@ def _reducing_lanes(body: Block, choice: Choice, reductions: dict[str, Reduction
             reduction = (reductions[statement.variable],)
             made.append(replace(statement, kind="lanes", factor=choice.strip, reductions=reduction))
         elif isinstance(statement, For):
-            made.append(replace(statement, body=_reducing_lanes(statement.body, choice, reductions)))
+            made.append(replace(statement, body=reducing_lanes(statement.body, choice, reductions)))
         else:
             made.append(statement)
     return tuple(made)
@@ -354,14 +357,14 @@ def _pack(nest: Nest, found: Survey, lane: str) -> _Packing:
         if access.buffer in packing.replacements or access.buffer in written or not access.mentions(lane):
             continue
         last = len(access.indices) - 1
-        if _contiguous(access, lane, last) or not _packable(access, lane, nest.loops, found.inner):
+        if contiguous(access, lane, last) or not _packable(access, lane, nest.loops, found.inner):
             continue
         reads = [other for other in found.loads if other.buffer == access.buffer]
         if any(other.indices != access.indices or other.guarded for other in reads):
             continue
         names = [index.name for index in access.indices if isinstance(index, Variable)]
         order = (*[name for name in names if name != lane], lane)
-        if any(_depends(extents[name], set(extents)) for name in order):
+        if any(depends(extents[name], set(extents)) for name in order):
             continue
         packed = Buffer(
             nest.fresh(f"{access.buffer.name}_packed"), access.buffer.scalar, tuple(extents[n] for n in order)
@@ -372,7 +375,7 @@ def _pack(nest: Nest, found: Survey, lane: str) -> _Packing:
     return packing
 
 
-def _depends(expression: Expression, variables: set[str]) -> bool:
+def depends(expression: Expression, variables: set[str]) -> bool:
     return any(isinstance(each, Variable) and each.name in variables for each in inside(expression))
 
 

@@ -1,4 +1,4 @@
-"""Nests that update accumulators, on several threads without atomics.
+"""Nests that update accumulators, on several threads without atomics (for many and light ones see ``adding.py``).
 
 When each iteration of the outer loop updates a slice of its own, the loop is parallel as it is. Otherwise it is cut
 into pieces; a piece updates a copy of its own, and the copies are added in order. Sizes decide how many pieces there
@@ -46,7 +46,7 @@ def private_accumulators(context: Context, body: Block, loops: list[nests.Loop])
     The outer loop is parallel when each iteration updates a slice of its own; else it is cut into pieces that
     update copies, which are then added in order.
     """
-    updated = _updated(body)
+    updated = updated_by(body)
     if not updated:
         return None
     outer = loops[0]
@@ -57,8 +57,8 @@ def private_accumulators(context: Context, body: Block, loops: list[nests.Loop])
     if context.inside or not context.target.parallel:
         return sequential
     own = outer.variable.name
-    bound = _bound(body) | {loop.variable.name for loop in loops}
-    shared = {buffer: _prefix(stores, bound) for buffer, stores in updated.items() if not _sliced(stores, own)}
+    bound = names_bound(body) | {loop.variable.name for loop in loops}
+    shared = {buffer: common_prefix(stores, bound) for buffer, stores in updated.items() if not sliced(stores, own)}
     grain = nests.grain_of(survey(body).work, [loop.extent for loop in loops[1:]])
     if not shared:
         return [For(own, outer.extent, "parallel", nest, grain=grain)]
@@ -162,7 +162,7 @@ def _over(
     return list(body)
 
 
-def _updated(body: Block) -> dict[Buffer, list[Store]]:
+def updated_by(body: Block) -> dict[Buffer, list[Store]]:
     """The buffers from outside that a body adds to: stored and read at one place by one statement."""
     found: dict[Buffer, list[Store]] = {}
     own: set[Buffer] = set()
@@ -170,12 +170,20 @@ def _updated(body: Block) -> dict[Buffer, list[Store]]:
         match statement:
             case Allocate(buffer):
                 own.add(buffer)
-            case Store(buffer, indices, Apply(_, (Load(source, place), _))) if source == buffer and place == indices:
+            case Store(buffer) if adds(statement):
                 found.setdefault(buffer, []).append(statement)
     return {buffer: stores for buffer, stores in found.items() if buffer not in own}
 
 
-def _sliced(stores: list[Store], variable: str) -> bool:
+def adds(store: Store) -> bool:
+    """Whether a store combines something into what was at its place."""
+    match store.value:
+        case Apply(_, (Load(source, place), _)):
+            return source == store.buffer and place == store.indices
+    return False
+
+
+def sliced(stores: list[Store], variable: str) -> bool:
     """Whether all updates of a buffer have the variable itself as index of one common axis."""
     axes = set(range(len(stores[0].indices)))
     for store in stores:
@@ -183,7 +191,7 @@ def _sliced(stores: list[Store], variable: str) -> bool:
     return bool(axes)
 
 
-def _bound(body: Block) -> set[str]:
+def names_bound(body: Block) -> set[str]:
     """The names that a body binds."""
     names: set[str] = set()
     for statement in walk(body):
@@ -195,7 +203,7 @@ def _bound(body: Block) -> set[str]:
     return names
 
 
-def _prefix(stores: list[Store], bound: set[str]) -> tuple[Expression, ...]:
+def common_prefix(stores: list[Store], bound: set[str]) -> tuple[Expression, ...]:
     """The leading indices that all updates of a buffer share and that are known before the nest."""
     first = stores[0].indices
     for count, index in enumerate(first):

@@ -4,6 +4,13 @@ A reduction outside of all loops is cut into pieces, whose totals are combined i
 there are, so the result does not depend on the number of threads. What a single addition or maximum combines is
 reduced along lanes. What any other operator combines is reduced in order, since the operator need not be commutative;
 as each step then waits for the one before, several stretches of a piece are reduced in lockstep (``jam``).
+
+On a target with groups the pieces are chunks, each of which a group combines: what a single primitive combines along
+its lanes, each of which takes every ``group``-th element, and what another operator combines as in ``groups.py``. One
+more group combines the chunks' totals. An element that has loops of its own is computed first, in a nest, which knows
+better how its loops go to threads. Operators on small arrays combine pieces as elsewhere, but many more: a thread has
+each, and their totals are combined in pairs, then pairs of pairs, and so on. Arrays that are not small (``LARGE``) go
+one after the other, with the operator's own loops for all threads.
 """
 
 from __future__ import annotations
@@ -12,7 +19,7 @@ from collections.abc import Callable, Sequence
 
 from ...core import terms
 from ...core.primitive import Primitive
-from ...core.types import Type, dims, element, i64, rank
+from ...core.types import i64, rank
 from ..loops import (
     Allocate,
     Apply,
@@ -28,11 +35,13 @@ from ..loops import (
     Reduction,
     Store,
     Variable,
+    While,
     walk,
 )
 from . import nests
-from .combining import Cell, Combining, named_operator
-from .context import ONE, ArrayRef, Destinations, Environment, Operand
+from .combining import Cell, named_operator
+from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
+from .groups import Groups
 from .survey import survey
 
 # At most so many pieces of a reduction are reduced side by side.
@@ -48,11 +57,20 @@ SMALL = 4096
 # The most statements in a step that is worth several copies.
 SIMPLE = 60
 
+# Where threads come in groups: elements of more scalars than this are not combined by one thread,
+LARGE = 256
+# a piece combines about this many scalars at least,
+THREAD_WORTH = 64
+# and so does a lane of elements.
+LANE_WORTH = 4
+
 # What is done with a part of the elements: its start and length, and the number of its total.
 Stretch = Callable[[Expression, Expression, Expression], None]
+# Combine the element at an index into a variable.
+Contribution = Callable[[Expression, Variable], None]
 
 
-class Reductions(Combining):
+class Reductions(Groups):
     """The lowering of reduce."""
 
     def reduce(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
@@ -60,6 +78,9 @@ class Reductions(Combining):
         neutrals = [self.atom(env, a) for a in op.args[1:]]
         if self.inside == 0 and named is not None and isinstance(neutrals[0], Constant):
             return [self.whole_reduction(op, env, named, neutrals[0])]
+        row = self.row(op.types)
+        if row:
+            return self.reduce_by_groups(op, env, neutrals, row)
         cells: list[Cell] = []
         for type, neutral, destination in zip(op.types, neutrals, destinations, strict=True):
             if isinstance(neutral, ArrayRef):
@@ -119,10 +140,10 @@ class Reductions(Combining):
         """The totals of pieces, combined in order; large elements that are few go one after the other."""
         extent = self.scalar(env, op.args[0])
         size = self.scalars(op.types)
-        most = self.let("most", self.most(size, PIECES))
+        most = self.let("most", self.most(size, self.target.threads if self.target.group else PIECES))
         smallest = self.let("smallest", self.worthwhile(size))
         count = self.calculate("minimum", most, self.calculate("floor_divide", extent, smallest))
-        small = isinstance(size, Constant) and size.value <= SMALL
+        small = self.small(size)
         count = self.let("pieces", self.calculate("maximum", count, ONE) if small else count)
         with self.captured() as serial:
             if not small:  # an operator that may have loops for several threads
@@ -144,40 +165,69 @@ class Reductions(Combining):
                 self.stretches(op, env, neutrals, start, length, totals, first, copies)
                 self.inside -= 1
             self.out.append(For(piece.name, count, "parallel", tuple(body), grain=ONE))
-            row = Variable(self.fresh("row"), i64)
-            with self.captured() as merge:
-                self.inside += 1
-                self.step(op, env, cells, [self.read(total.at(row)) for total in totals])
-                self.inside -= 1
-            number = self.apply("multiply", count, Constant(rows, i64))
-            self.out.append(For(row.name, number, "sequential", tuple(merge)))
+            if self.target.group:
+                self.merge_in_pairs(op, env, count, totals)
+                for cell, total in zip(cells, totals, strict=True):
+                    self.write(cell, self.read(total.at(ZERO)))
+            else:
+                row = Variable(self.fresh("row"), i64)
+                with self.captured() as merge:
+                    self.inside += 1
+                    self.step(op, env, cells, [self.read(total.at(row)) for total in totals])
+                    self.inside -= 1
+                number = self.apply("multiply", count, Constant(rows, i64))
+                self.out.append(For(row.name, number, "sequential", tuple(merge)))
         if small:
             self.out.extend(parallel)
         else:
             self.out.append(If(self.apply("less", count, Constant(2, i64)), tuple(serial), tuple(parallel)))
 
+    def merge_in_pairs(
+        self, op: terms.Operation, env: Environment, count: Expression, totals: Sequence[ArrayRef]
+    ) -> None:
+        """Combine so many totals into the first of them: neighbours, then those two apart, and so on."""
+        width, pair = Variable(self.fresh("width"), i64), Variable(self.fresh("pair"), i64)
+        self.out.append(Declare(width.name, ONE))
+        with self.captured() as level:
+            present = self.frozen(width)
+            both = self.let("both", self.apply("add", present, present))
+            with self.captured() as body:
+                self.inside += 1
+                left = self.let("left", self.apply("multiply", pair, both))
+                right = self.let("right", self.apply("add", left, present))
+                element = [self.read(total.at(right)) for total in totals]
+                self.step(op, env, [total.at(left) for total in totals], element)
+                self.inside -= 1
+            # a total without a neighbour stays as it is
+            pairs = self.apply("floor_divide", self.apply("add", count, self.apply("subtract", present, ONE)), both)
+            self.out.append(For(pair.name, pairs, "parallel", tuple(body)))
+            self.out.append(Assign(width.name, both))
+        self.out.append(While((), self.apply("less", width, count), tuple(level)))
+
+    def small(self, size: Expression) -> bool:
+        """Whether one thread combines elements of so many scalars, whatever the sizes."""
+        return isinstance(size, Constant) and size.value <= (LARGE if self.target.group else SMALL)
+
     def worthwhile(self, size: Expression) -> Expression:
         """How many elements of so many scalars are worth a thread's attention."""
-        share = self.calculate("floor_divide", Constant(WORTH, i64), self.calculate("maximum", size, ONE))
+        worth = Constant(THREAD_WORTH if self.target.group else WORTH, i64)
+        share = self.calculate("floor_divide", worth, self.at_least_one(size))
         return self.calculate("add", share, ONE)
 
     def most(self, size: Expression, wanted: int) -> Expression:
-        """How many totals of so many scalars are kept at most."""
-        share = self.calculate("floor_divide", Constant(TOTALS, i64), self.calculate("maximum", size, ONE))
-        return self.calculate("minimum", share, Constant(wanted, i64))
-
-    def totals(self, types: Sequence[Type], rows: Expression) -> list[ArrayRef]:
-        """Memory for so many totals."""
-        made = []
-        for type in types:
-            buffer = Buffer(self.fresh("totals"), element(type), (rows, *[self.size(dim) for dim in dims(type)]))
-            self.out.append(Allocate(buffer))
-            made.append(self.array(buffer))
-        return made
+        """How many totals of so many scalars are kept at most; none if one thread does not combine such elements."""
+        size = self.at_least_one(size)
+        most = self.calculate(
+            "minimum", self.calculate("floor_divide", Constant(TOTALS, i64), size), Constant(wanted, i64)
+        )
+        if not self.target.group:
+            return most
+        small = self.calculate("minimum", self.calculate("floor_divide", Constant(LARGE, i64), size), ONE)
+        return self.calculate("multiply", most, small)
 
     def copies(self, op: terms.Operation, env: Environment, neutrals: Sequence[Operand]) -> int:
         """How many stretches are reduced in lockstep: one where a step has loops or much code, or combines arrays."""
-        if any(rank(type) for type in op.blocks[1].types):
+        if self.target.group or any(rank(type) for type in op.blocks[1].types):
             return 1
         start = Variable(self.fresh("start"), i64)
         with self.captured() as trial:
@@ -234,6 +284,8 @@ class Reductions(Combining):
     def whole_reduction(self, op: terms.Operation, env: Environment, named: Primitive, neutral: Constant) -> Expression:
         """A reduction outside of all loops: partial results side by side, combined in order."""
         nested = any(binding.blocks and binding.op != "cond" for binding in op.blocks[0].bindings)
+        if self.target.group:
+            return self.total_by_groups(op, env, named, neutral, nested)
         nested = nested and self.extent_dim(op, env).is_static()
         partials = self.element_partials if nested else self.chunk_partials
         partial, count = partials(op, env, named, neutral)
@@ -243,6 +295,73 @@ class Reductions(Combining):
         merged = Assign(total, Apply(named, (Variable(total, neutral.type), value), neutral.type))
         self.out.append(For(index, count, "sequential", (merged,)))
         return self.let("t", Variable(total, neutral.type))
+
+    def total_by_groups(
+        self, op: terms.Operation, env: Environment, named: Primitive, neutral: Constant, nested: bool
+    ) -> Expression:
+        """The total of elements, each by a lane; those that are reductions themselves are first computed in a nest."""
+        if nested:
+            partial, extent = self.element_partials(op, env, named, neutral)
+            return self.total(extent, named, neutral, self.partials(named, partial))
+        dim = self.extent_dim(op, env)
+
+        def combine(index: Expression, part: Variable) -> None:
+            variable = self.loop_variable(op.blocks[0].names[0], dim)
+            self.out.append(Let(variable.name, index))
+            self.combine(op, env, variable, [part], named)
+
+        return self.total(self.scalar(env, op.args[0]), named, neutral, combine)
+
+    def total(
+        self,
+        extent: Expression,
+        named: Primitive,
+        neutral: Constant,
+        combine: Contribution,
+    ) -> Expression:
+        """A total along lanes: a partial one by each group, and the total of these by one more."""
+        least = LANE_WORTH * self.target.group
+        strips = self.at_least_one(self.parts(extent, Constant(least * self.most_groups, i64)))
+        size = self.let("size", self.calculate("multiply", strips, Constant(least, i64)))
+        count = self.let("chunks", self.parts(extent, size))
+        if isinstance(count, Constant) and count.value <= 1:
+            return self.frozen(self.along_lanes(ZERO, extent, named, neutral, combine))
+        partial = Buffer(self.fresh("partial"), neutral.type, (count,))
+        self.out.append(Allocate(partial))
+        chunk = Variable(self.fresh("chunk"), i64)
+        with self.captured() as body:
+            start = self.let("start", self.apply("multiply", chunk, size))
+            length = self.apply("minimum", self.apply("subtract", extent, start), size)
+            self.out.append(Store(partial, (chunk,), self.along_lanes(start, length, named, neutral, combine)))
+        self.out.append(For(chunk.name, count, "parallel", tuple(body)))
+        return self.frozen(self.along_lanes(ZERO, count, named, neutral, self.partials(named, partial)))
+
+    def partials(self, named: Primitive, partial: Buffer) -> Contribution:
+        """What combines the elements of a buffer."""
+
+        def combine(index: Expression, part: Variable) -> None:
+            self.out.append(Assign(part.name, Apply(named, (part, Load(partial, (index,))), part.type)))
+
+        return combine
+
+    def along_lanes(
+        self,
+        start: Expression,
+        length: Expression,
+        named: Primitive,
+        neutral: Constant,
+        combine: Contribution,
+    ) -> Variable:
+        """The variable into which the lanes of a group combine a stretch."""
+        part, lane = Variable(self.fresh("part"), neutral.type), Variable(self.fresh("lane"), i64)
+        with self.captured() as body:
+            self.inside += 1
+            combine(self.calculate("add", start, lane) if start != ZERO else lane, part)
+            self.inside -= 1
+        reduction = (Reduction(part.name, named, neutral),)
+        self.out.append(Declare(part.name, neutral))
+        self.out.append(For(lane.name, length, "lanes", tuple(body), self.target.group, reductions=reduction))
+        return part
 
     def element_partials(
         self, op: terms.Operation, env: Environment, named: Primitive, neutral: Constant

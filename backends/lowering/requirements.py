@@ -3,6 +3,8 @@
 for i < n: require 0 <= p[i] < m       bad = False
                                   =>   lanes i < n: bad = bad or not 0 <= p[i] < m
                                        if bad: for i < n: require 0 <= p[i] < m
+
+Where lanes are threads there is nothing to gain: such a nest is a grid like any other, with the requirements inside.
 """
 
 from __future__ import annotations
@@ -35,9 +37,10 @@ _CHUNK = 4096  # iterations of a single loop, of which threads take some
 
 
 def requirements(context: Context, loops: Sequence[nests.Loop], body: Block) -> list[Statement] | None:
-    """The nest in this form; None when it does something else or has loops inside."""
+    """The nest in this form; None when it does something else or has loops inside, and where lanes are threads."""
     tests: list[Statement] = []
-    wrong = _wrong(context, body, None, tests) if loops and _only_requires(body) else None
+    fits = loops and not context.target.group and _only_requires(body)
+    wrong = _wrong(context, body, None, tests) if fits else None
     if wrong is None:
         return None
     failed = Variable(context.fresh("failed"), bool_)

@@ -1,4 +1,4 @@
-"""Rewriting the loop IR: a function applied to every expression or store, and loops left out that make no turn."""
+"""Rewriting the loop IR: a function applied to every expression or store, buffers renamed, idle loops left out."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ..loops import (
     Allocate,
     Apply,
     Assign,
+    Barrier,
     Block,
     Buffer,
     Constant,
@@ -17,6 +18,7 @@ from ..loops import (
     Expression,
     For,
     If,
+    Kernel,
     Let,
     Load,
     MultiplyAdd,
@@ -25,8 +27,10 @@ from ..loops import (
     Select,
     Statement,
     Store,
+    Update,
     Variable,
     While,
+    walk,
 )
 
 
@@ -65,6 +69,23 @@ def without_idle_loops(block: Block) -> Block:
     return tuple(made)
 
 
+def with_own_buffers(block: Block, fresh: Callable[[str], str]) -> Block:
+    """A copy of a block that stands beside it: what it allocates has names of its own."""
+    renamed = {s.buffer.name: fresh(s.buffer.name) for s in walk(block) if isinstance(s, Allocate)}
+    if not renamed:
+        return block
+
+    def own(buffer: Buffer) -> Buffer:
+        extents = tuple([expression(extent) for extent in buffer.extents])
+        return Buffer(renamed.get(buffer.name, buffer.name), buffer.scalar, extents)
+
+    def expression(e: Expression) -> Expression:
+        e = map_operands(e, expression)
+        return Load(own(e.buffer), e.indices, e.guarded) if isinstance(e, Load) else e
+
+    return map_block(block, expression, lambda store: store, own)
+
+
 def map_operands(e: Expression, function: Callable[[Expression], Expression]) -> Expression:
     """An expression with the function applied to what it is made from."""
     match e:
@@ -79,8 +100,13 @@ def map_operands(e: Expression, function: Callable[[Expression], Expression]) ->
     return e
 
 
-def map_block(block: Block, expression: Callable[[Expression], Expression], store: Callable[[Store], Store]) -> Block:
-    """A block with its expressions and stores rewritten."""
+def map_block(
+    block: Block,
+    expression: Callable[[Expression], Expression],
+    store: Callable[[Store], Statement],
+    buffer: Callable[[Buffer], Buffer] = lambda buffer: buffer,
+) -> Block:
+    """A block with its expressions and stores rewritten, and the buffers that it writes or allocates."""
     made: list[Statement] = []
     for statement in block:
         match statement:
@@ -90,20 +116,28 @@ def map_block(block: Block, expression: Callable[[Expression], Expression], stor
                 made.append(Declare(name, expression(value)))
             case Assign(name, value):
                 made.append(Assign(name, expression(value)))
-            case Store(buffer, indices, value, guarded):
-                made.append(store(Store(buffer, tuple([expression(i) for i in indices]), expression(value), guarded)))
+            case Store(written, indices, value, guarded):
+                place = tuple([expression(i) for i in indices])
+                made.append(store(Store(buffer(written), place, expression(value), guarded)))
+            case Update(written, indices, primitive, value, guarded):
+                place = tuple([expression(i) for i in indices])
+                made.append(Update(buffer(written), place, primitive, expression(value), guarded))
             case For():
                 grain = None if statement.grain is None else expression(statement.grain)
-                inner = map_block(statement.body, expression, store)
+                inner = map_block(statement.body, expression, store, buffer)
                 made.append(replace(statement, extent=expression(statement.extent), body=inner, grain=grain))
             case If(test, then, orelse):
-                branches = [map_block(branch, expression, store) for branch in (then, orelse)]
+                branches = [map_block(branch, expression, store, buffer) for branch in (then, orelse)]
                 made.append(If(expression(test), *branches))
             case While(head, test, inner):
-                blocks = [map_block(each, expression, store) for each in (head, inner)]
+                blocks = [map_block(each, expression, store, buffer) for each in (head, inner)]
                 made.append(While(blocks[0], expression(test), blocks[1]))
+            case Kernel(name, inner):
+                made.append(Kernel(name, map_block(inner, expression, store, buffer)))
             case Require(test, site, values):
                 made.append(Require(expression(test), site, tuple([expression(v) for v in values])))
-            case Allocate() | Return():
+            case Allocate(own, shared):
+                made.append(Allocate(buffer(own), shared))
+            case Return() | Barrier():
                 made.append(statement)
     return tuple(made)

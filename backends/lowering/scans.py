@@ -7,6 +7,10 @@ where each step waits for the one before, several stretches of a block go in loc
 
 Arrays are combined in the result itself: step i reads what stands at i - 1 and writes at i.
 
+On a target with groups, blocks of scalars are chunks for a group each (``groups.py``). Blocks of small arrays are
+taken through both passes at once, by a thread each; arrays that are not small go one after the other, with the
+operator's own loops for all threads.
+
     totals[k] = reduce(block k)          for all k, in parallel
     starts[k] = totals[0] op ... op totals[k - 1]
     result[i] = starts[k] op x[start] op ... op x[i]      for all k, in parallel
@@ -20,13 +24,15 @@ from ...core import terms
 from ...core.types import i64, rank
 from ..loops import Constant, Expression, For, If, Variable
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
-from .reductions import SMALL, Reductions
+from .reductions import Reductions
 
 # The elements of a block of scalars: its stretches in lockstep do not begin at multiples of a large power of two,
 # whose places in a cache would be the same.
 BLOCK = 8 * 4168
 # So many blocks are taken through both passes before the next ones.
 BLOCKS = 32
+# Where threads come in groups, so many threads have a block of arrays each.
+THREADS = 256
 # Twice so many elements are worth two passes even on one thread, if stretches of them go in lockstep.
 WORTH_LOCKSTEP = 2048
 
@@ -37,11 +43,16 @@ class Scans(Reductions):
     def scan(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
         results = self.placed(op, env, destinations)
         neutrals = [self.atom(env, a) for a in op.args[1:]]
+        row = self.row(op.blocks[1].types)
+        if row:
+            self.scan_by_groups(op, env, neutrals, row, results)
+            return list(results)
         scalars = not any(rank(type) for type in op.blocks[1].types)
         size = self.scalars(op.blocks[1].types)
         extent = self.scalar(env, op.args[0])
         with self.captured() as serial:
-            small = self.inside > 0 or not isinstance(size, Constant) or size.value <= SMALL
+            unknown = not isinstance(size, Constant) and not self.target.group
+            small = self.inside > 0 or unknown or self.small(size)
             self.inside += small
             if scalars:
                 self.scan_scalars(op, env, ZERO, extent, neutrals, results)
@@ -53,7 +64,9 @@ class Scans(Reductions):
             return list(results)
         copies = self.copies(op, env, neutrals)
         block: Expression = Constant(BLOCK, i64) if scalars else self.worthwhile(size)
-        blocks = self.let("most", self.most(size, BLOCKS))
+        blocks = self.let("most", self.most(size, THREADS if self.target.group else BLOCKS))
+        if self.target.group:
+            block = self.calculate("maximum", self.worthwhile(size), self.parts(extent, Constant(THREADS, i64)))
         if copies > 1:
             worth = self.calculate("floor_divide", extent, Constant(WORTH_LOCKSTEP, i64))
         else:
@@ -134,7 +147,7 @@ class Scans(Reductions):
             self.inside += 1
             base = self.let("base", self.apply("multiply", group, whole))
             left = self.apply("minimum", self.apply("subtract", extent, base), whole)
-            count = self.let("blocks", self._parts(left, block))
+            count = self.let("blocks", self.parts(left, block))
 
             def bounds(number: Expression) -> tuple[Expression, Expression]:
                 start = self.let("start", self.apply("add", base, self.apply("multiply", number, block)))
@@ -173,11 +186,7 @@ class Scans(Reductions):
             self.out.append(For(row.name, number, "sequential", tuple(merge)))
             self._each_block(count, scan)
             self.inside -= 1
-        self.out.append(For(group.name, self._parts(extent, whole), "sequential", tuple(body)))
-
-    def _parts(self, extent: Expression, size: Expression) -> Expression:
-        """How many parts of a size there are, the last of which may be smaller."""
-        return self.apply("floor_divide", self.apply("subtract", self.apply("add", extent, size), ONE), size)
+        self.out.append(For(group.name, self.parts(extent, whole), "sequential", tuple(body)))
 
     def _each_block(self, count: Expression, run: Callable[[Variable], None]) -> None:
         number = Variable(self.fresh("block"), i64)

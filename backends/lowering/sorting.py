@@ -6,6 +6,9 @@ stretches is found by bisection (the merge path of Odeh et al. 2012). Everything
 and of places, since a merge is not in place. A merge goes on at both ends at once: neither of its two chains
 of loads and comparisons waits for the other.
 
+Where threads come in groups there are no chunks: a thread has a run, and then few elements of each merge's output
+(``MERGED``), since bisection costs each thread little and there are many of them.
+
 The order is NumPy's: equal keys keep their order, NaN comes last, and is equal to itself.
 
 It is written in the loop IR, not called from a library: so it is the same on all targets, inside parallel loops
@@ -35,7 +38,7 @@ from ..loops import (
     Variable,
     While,
 )
-from .arrays import Arrays
+from .combining import Combining
 from .context import ONE, ZERO, ArrayRef, Environment
 
 # Elements that are sorted by insertion.
@@ -44,6 +47,8 @@ RUN = 16
 CHUNK = 4096
 # Chunks of a merge that are worth a thread's attention.
 MERGES = 4
+# Elements that a thread merges where threads come in groups: a multiple of those of a run.
+MERGED = 32
 
 
 @dataclass(frozen=True)
@@ -62,38 +67,78 @@ class _Stretch:
     end: Expression
 
 
-class Sorting(Arrays):
+class Sorting(Combining):
     """The lowering of argsort."""
 
     def argsort(self, op: terms.Operation, env: Environment, destination: ArrayRef | None) -> ArrayRef:
         array = self.atom(env, op.args[0])
         assert isinstance(array, ArrayRef)
         result = destination or self.allocate("order", op.types[0])
+        self.sort(array, result)
+        return result
+
+    def sort(self, array: ArrayRef, result: ArrayRef) -> None:
+        """Write the permutation that sorts a vector."""
         length = self.let("length", array.extent(0))
         room = (Constant(2, i64), self.apply("add", length, Constant(2, i64)))
         copies = _Copies(Buffer(self.fresh("keys"), array.buffer.scalar, room), Buffer(self.fresh("places"), i64, room))
         self.out.extend([Allocate(copies.keys), Allocate(copies.places)])
         parallel: Kind = "parallel" if self.inside == 0 and self.target.parallel else "sequential"
-        chunks = self.let("chunks", self._up(length, Constant(CHUNK, i64)))
-        chunk = Variable(self.fresh("chunk"), i64)
-        with self.captured() as body:
-            self._sort_chunk(copies, array, self._bounds(chunk, length), length)
-        self.out.append(For(chunk.name, chunks, parallel, tuple(body), grain=ONE if parallel == "parallel" else None))
-        width, slot = self._widths(self.apply("minimum", length, Constant(CHUNK, i64)), Constant(RUN, i64), ZERO)
+        alone = Constant(RUN if self.target.group else CHUNK, i64)
+        chunks = self.let("chunks", self._up(length, alone))
+        sort = self._sort_runs if self.target.group else self._sort_chunks
+        width, slot = sort(copies, array, length, chunks, parallel)
 
         def level(width: Expression, slot: Expression) -> None:
+            size: Expression = alone
+            count = chunks
+            if self.target.group:
+                size = self.let("merged", self.apply("minimum", self.apply("add", width, width), Constant(MERGED, i64)))
+                count = self._up(length, size)
             block = Variable(self.fresh("block"), i64)
             with self.captured() as body:
-                self._merge_block(copies, self._bounds(block, length), width, length, slot)
-            grain = Constant(MERGES, i64) if parallel == "parallel" else None
-            self.out.append(For(block.name, chunks, parallel, tuple(body), grain=grain))
+                self._merge_block(copies, self._bounds(block, length, size), width, length, slot)
+            self.out.append(For(block.name, count, parallel, tuple(body), grain=self._grain(parallel, MERGES)))
 
-        width, slot = self._widths(length, self.apply("maximum", width, Constant(CHUNK, i64)), slot, level)
+        width, slot = self._widths(length, width, slot, level)
         i = Variable(self.fresh("i"), i64)
         place = Load(copies.places, (slot, self.apply("add", i, ONE)))
-        store = Store(result.buffer, result.place([i]), place)
-        self.out.append(For(i.name, length, "lanes", (store,), self.target.lanes(i64)))
-        return result
+        self._copy_all(i, length, (Store(result.buffer, result.place([i]), place),))
+
+    def _sort_chunks(
+        self, copies: _Copies, array: ArrayRef, length: Expression, chunks: Expression, kind: Kind
+    ) -> tuple[Expression, Expression]:
+        """Sort each chunk on its own: how wide sorted stretches are then, and in which copy."""
+        chunk = Variable(self.fresh("chunk"), i64)
+        with self.captured() as body:
+            self._sort_chunk(copies, array, self._bounds(chunk, length, Constant(CHUNK, i64)), length)
+        self.out.append(For(chunk.name, chunks, kind, tuple(body), grain=self._grain(kind, 1)))
+        width, slot = self._widths(self.apply("minimum", length, Constant(CHUNK, i64)), Constant(RUN, i64), ZERO)
+        return self.apply("maximum", width, Constant(CHUNK, i64)), slot
+
+    def _sort_runs(
+        self, copies: _Copies, array: ArrayRef, length: Expression, runs: Expression, kind: Kind
+    ) -> tuple[Expression, Expression]:
+        """Sort each run on its own, likewise."""
+        run = Variable(self.fresh("run"), i64)
+        with self.captured() as body:
+            self.inside += 1
+            stretch = self._bounds(run, length, Constant(RUN, i64))
+            self._fill(copies, array, stretch.begin, self.apply("subtract", stretch.end, stretch.begin))
+            self._insert(copies, stretch)
+            self.inside -= 1
+        self.out.append(For(run.name, runs, kind, tuple(body)))
+        return Constant(RUN, i64), ZERO
+
+    def _grain(self, kind: Kind, chunks: int) -> Expression | None:
+        return Constant(chunks, i64) if kind == "parallel" and not self.target.group else None
+
+    def _copy_all(self, variable: Variable, count: Expression, stores: tuple[Statement, ...]) -> None:
+        """A loop that only copies."""
+        if not self.target.group:
+            self.out.append(For(variable.name, count, "lanes", stores, self.target.lanes(i64)))
+        else:
+            self.out.append(For(variable.name, count, "sequential" if self.inside else "parallel", stores))
 
     # Widths that double, between two copies
 
@@ -120,23 +165,16 @@ class Sorting(Arrays):
         rounded = self.apply("add", length, self.apply("subtract", part, ONE))
         return self.apply("floor_divide", rounded, part)
 
-    def _bounds(self, number: Expression, length: Expression) -> _Stretch:
-        begin = self.let("begin", self.apply("add", self.apply("multiply", number, Constant(CHUNK, i64)), ONE))
-        end = self.apply("minimum", self.apply("add", begin, Constant(CHUNK, i64)), self.apply("add", length, ONE))
+    def _bounds(self, number: Expression, length: Expression, size: Expression) -> _Stretch:
+        begin = self.let("begin", self.apply("add", self.apply("multiply", number, size), ONE))
+        end = self.apply("minimum", self.apply("add", begin, size), self.apply("add", length, ONE))
         return _Stretch(begin, self.let("end", end))
 
     # Chunks
 
     def _sort_chunk(self, copies: _Copies, array: ArrayRef, chunk: _Stretch, length: Expression) -> None:
         count = self.let("count", self.apply("subtract", chunk.end, chunk.begin))
-        i = Variable(self.fresh("i"), i64)
-        at = self.apply("add", chunk.begin, i)
-        source = self.apply("subtract", at, ONE)
-        fill: tuple[Statement, ...] = (
-            Store(copies.keys, (ZERO, at), Load(array.buffer, array.place([source]))),
-            Store(copies.places, (ZERO, at), source),
-        )
-        self.out.append(For(i.name, count, "lanes", fill, self.target.lanes(i64)))
+        self._fill(copies, array, chunk.begin, count)
         run = Variable(self.fresh("run"), i64)
         with self.captured() as body:
             self._insert(copies, self._part(chunk, run, Constant(RUN, i64)))
@@ -156,6 +194,17 @@ class Sorting(Arrays):
         # As many levels as in a full chunk, unless there is none: all chunks end in the same copy.
         self._widths(self.apply("minimum", length, Constant(CHUNK, i64)), Constant(RUN, i64), ZERO, level)
 
+    def _fill(self, copies: _Copies, array: ArrayRef, begin: Expression, count: Expression) -> None:
+        """Copy so many keys to a place, and their places."""
+        i = Variable(self.fresh("i"), i64)
+        at = self.apply("add", begin, i)
+        source = self.apply("subtract", at, ONE)
+        fill = (
+            Store(copies.keys, (ZERO, at), Load(array.buffer, array.place([source]))),
+            Store(copies.places, (ZERO, at), source),
+        )
+        self._copy_all(i, count, fill)
+
     def _part(self, whole: _Stretch, number: Expression, size: Expression) -> _Stretch:
         begin = self.let("begin", self.apply("add", whole.begin, self.apply("multiply", number, size)))
         return _Stretch(begin, self.let("end", self.apply("minimum", self.apply("add", begin, size), whole.end)))
@@ -169,7 +218,10 @@ class Sorting(Arrays):
             self.out.append(Declare(at.name, start))
             with self.captured() as head:
                 before = self.let("before", self.apply("subtract", at, ONE))
-                other, other_place = self._element(copies, ZERO, before)
+                near = before
+                if self.target.group:  # the run before is another thread's
+                    near = self.let("near", self.apply("maximum", before, run.begin))
+                other, other_place = self._element(copies, ZERO, near)
                 more = self.apply("less_equal", run.begin, before)
                 test = self.let("test", self.apply("logical_and", more, self._precedes(key, other)))
             shift = (*self._put(copies, ZERO, at, other, other_place), Assign(at.name, before))

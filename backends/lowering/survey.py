@@ -12,6 +12,7 @@ from ..loops import (
     Allocate,
     Apply,
     Assign,
+    Barrier,
     Block,
     Buffer,
     Constant,
@@ -19,6 +20,7 @@ from ..loops import (
     Expression,
     For,
     If,
+    Kernel,
     Let,
     Load,
     MultiplyAdd,
@@ -26,6 +28,7 @@ from ..loops import (
     Return,
     Select,
     Store,
+    Update,
     Variable,
     While,
 )
@@ -114,13 +117,13 @@ def survey(body: Block) -> Survey:
                     found.uniform |= mentioned(extent)
                     known = extent.value if isinstance(extent, Constant) else DEPTH_WEIGHT
                     visit(inner, weight * max(1.0, min(float(known), 64.0)))
-                case Allocate() | Require() | Return():
+                case Allocate() | Require() | Return() | Update() | Barrier():
                     found.simple = False
                 case If(_, then, orelse):
                     found.simple = False
                     visit(then, weight)
                     visit(orelse, weight)
-                case For():
+                case For() | Kernel():
                     found.simple = False
                     visit(statement.body, weight * DEPTH_WEIGHT)
                 case While():

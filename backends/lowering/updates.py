@@ -2,6 +2,12 @@
 
 Both write into memory that holds the old array: the old array's own where nothing reads it later
 (``interpreters/in_place.py``), else a copy. A write that is not proved in range is tested, and outside has no effect.
+
+Of several writes to one place the last wins. Where iterations may update one place, they need not wait for their turn
+to find out which that is:
+
+    for i < n: x[p[i]] = v[i]    =>    parallel i < n: update winner[p[i]] = maximum(winner[p[i]], i)
+                                       parallel i < n: if winner[p[i]] == i: x[p[i]] = v[i]
 """
 
 from __future__ import annotations
@@ -10,11 +16,17 @@ from collections.abc import Sequence
 
 from ...core import terms
 from ...core.dims import Dim, Opaque
-from ...core.types import Type, dims, rank
-from ..loops import Block, Expression, For, If, Load, Statement, Store
-from . import nests
+from ...core.primitive import lookup
+from ...core.types import Type, dims, i64, rank
+from ..loops import Allocate, Block, Buffer, Constant, Expression, If, Load, Statement, Store, Update
+from . import grids, nests
+from .arithmetic import chosen, folded, product
 from .arrays import Arrays
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
+from .rewriting import with_own_buffers
+
+# A contest is worth it when for each write at most so many places are made ready for it.
+CLEARED = 1024
 
 
 class Updates(Arrays):
@@ -35,21 +47,58 @@ class Updates(Arrays):
             number = self.dim(extent) or Dim.atom(Opaque(-1_000_000 - self.counter))
             loops.append(nests.Loop(self.loop_variable(name, number), extent))
             variables.append(loops[-1].variable)
+        contest = bool(loops) and not unique and self.may_contest(element, len(targets))
+        side_by_side = bool(loops) and (unique or contest)
         with self.captured() as statements:
-            self.inside += bool(unique and loops)
+            self.inside += side_by_side
             results = self.block(element, env, variables, [None] * len(element.results))
-            self.write_at(results[: -len(targets)], results[-len(targets) :], targets, op)
-            self.inside -= bool(unique and loops)
-        if not loops:
-            self.out.extend(statements)
-        elif unique:
-            self.nest(loops, tuple(statements), set())
+            with self.captured() as stores:
+                self.write_at(results[: -len(targets)], results[-len(targets) :], targets, op)
+            self.inside -= side_by_side
+        body: Block = (*statements, *stores)
+        in_order = grids.nested(loops, body)
+        if loops and unique:
+            self.nest(loops, body, set())
+        elif contest:
+            place = [index for index in results[: -len(targets)] if not isinstance(index, ArrayRef)]
+            worth, block = self.contest(loops, tuple(statements), tuple(stores), place, targets[0], op.types[0])
+            self.out.extend(chosen(worth, block, in_order))
         else:
-            body: Block = tuple(statements)
-            for loop in reversed(loops):
-                body = (For(loop.variable.name, loop.extent, "sequential", body),)
-            self.out.extend(body)
+            self.out.extend(in_order)
         return list(targets)
+
+    def may_contest(self, element: terms.Block, count: int) -> bool:
+        """Whether iterations may find out side by side which of them comes last, at the top level."""
+        scalars = all(rank(atom.type) == 0 for atom in element.results[-count:])
+        return self.target.atomics and self.inside == 0 and scalars and not _adds(element)
+
+    def contest(
+        self,
+        loops: list[nests.Loop],
+        element: Block,
+        stores: Block,
+        place: Sequence[Expression],
+        target: ArrayRef,
+        type: Type,
+    ) -> tuple[Expression, Block]:
+        """Writes side by side, of which the last wins; and whether that is worth it."""
+        extents = tuple([target.extent(axis) for axis in range(len(place))])
+        winner = Buffer(self.fresh("winner"), i64, extents)
+        guarded = self.guarded(self.array(winner), place, dims(type))
+        number: Expression = loops[0].variable
+        for loop in loops[1:]:
+            number = self.apply("add", self.apply("multiply", number, loop.extent), loop.variable)
+        with self.captured() as statements:
+            self.out.append(Allocate(winner))
+            places = [nests.Loop(self.loop_variable("i", self.dim(e) or Dim({})), e) for e in extents]
+            nobody = Constant(-1, i64)
+            self.nest(places, (Store(winner, tuple([each.variable for each in places]), nobody),), set())
+            claim = Update(winner, tuple(place), lookup("maximum"), number, guarded)
+            self.nest(loops, (*with_own_buffers(element, self.fresh), claim), set())
+            won = self.apply("equal", Load(winner, tuple(place), guarded), number)
+            self.nest(loops, (*with_own_buffers(element, self.fresh), If(won, stores, ())), set())
+        cleared = folded("floor_divide", product(extents), Constant(CLEARED, i64))
+        return folded("less_equal", cleared, product([loop.extent for loop in loops])), tuple(statements)
 
     def targets(
         self, op: terms.Operation, olds: Sequence[terms.Atom], env: Environment, destinations: Destinations
@@ -122,3 +171,8 @@ class Updates(Arrays):
         place = target.place(indices)
         update = Store(target.buffer, place, self.apply("add", Load(target.buffer, place), value))
         self.within(indices, op.args[0].type, target, [update])
+
+
+def _adds(block: terms.Block) -> bool:
+    """Whether a block adds to accumulators."""
+    return any(binding.op == "add_to" or any(map(_adds, binding.blocks)) for binding in block.bindings)

@@ -1,0 +1,173 @@
+"""Nests where threads are many and come in groups: a thread an element, a group an element, or tiles.
+
+A nest outside of all loops becomes a *grid*: perfectly nested parallel loops, each iteration of which a thread runs.
+Its body may be anything. The last loop moves fastest from thread to thread, so it is the one along which most of what
+the body reads and writes is contiguous or does not vary; temporaries get it as their last axis, whatever its place in
+the type. A nest inside of other loops is sequential, as its thread is one of many already; but one that is all of the
+body of another belongs to it.
+
+Where every element is one reduction, it may be worth a group, whose threads read side by side:
+
+    s[i] = sum(k: a[i, k])    =>    parallel i < n
+                                      var sum = 0.0
+                                      lanes k < m by 256 reducing sum with add
+                                        sum = sum + a[i, k]
+                                      s[i] = sum
+
+That is so when the reduction has at least two elements for each of the threads, and either there are fewer elements
+than the target wants threads, or a thread an element would read across rows. Of nested reductions the outermost is
+shared out, unless what is read is contiguous along an inner one only. A matrix product has a third form, tiles
+(``products.py``). Sizes decide, and where they are not known both forms are there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...core.types import i64
+from ..loops import (
+    Assign,
+    Block,
+    Constant,
+    Declare,
+    Expression,
+    For,
+    If,
+    Kind,
+    Let,
+    Reduction,
+    Require,
+    Store,
+    Variable,
+    While,
+    walk,
+)
+from .arithmetic import both, chosen, folded, product
+from .nests import Built, Choice, Loop, Nest, contiguous, depends, layouts_of, reducing_lanes
+from .products import tiles
+from .survey import Access, Survey, survey
+
+# What it costs to read or write across rows, where a contiguous read costs 1.
+ACROSS = 8.0
+
+
+@dataclass(frozen=True)
+class _Form:
+    """A nest as loops, and when they are better than those of the plain grid."""
+
+    when: Expression
+    block: Block
+
+
+def build(nest: Nest) -> Built:
+    """The nest as loops; where sizes decide between several ways, all of them, and the choice."""
+    if not nest.parallel or not nest.loops:
+        return Built(list(nested(nest.loops, nest.body)), {})
+    nest = _merged(nest)
+    found = survey(nest.body)
+    found.bound |= {loop.variable.name for loop in nest.loops}
+    loops = ordered(nest, found)
+    block = nested(loops, nest.body, "parallel")
+    shared = _segments(nest, found, loops)
+    if shared is not None:
+        block = chosen(shared.when, shared.block, block)
+    tiled = tiles(nest, found, loops)
+    if tiled is not None:
+        block = chosen(tiled.when, nested(tiled.loops, tiled.body, "parallel"), block)
+    return Built(list(block), layouts_of(nest, found, loops[:-1], loops[-1].variable.name))
+
+
+def _merged(nest: Nest) -> Nest:
+    """The nest with the nests that are all of its body but bindings, which are computed again for each iteration."""
+    *lets, last = nest.body or (None,)
+    bound = {loop.variable.name for loop in nest.loops} | {let.name for let in lets if isinstance(let, Let)}
+    if not isinstance(last, For) or last.variable not in nest.independent or depends(last.extent, bound):
+        return nest
+    if not all(isinstance(let, Let) for let in lets):
+        return nest
+    loops = [*nest.loops, Loop(Variable(last.variable, i64), last.extent)]
+    return _merged(replace(nest, loops=loops, body=(*lets, *last.body)))
+
+
+def nested(loops: Sequence[Loop], body: Block, kind: Kind = "sequential") -> Block:
+    """Perfectly nested loops."""
+    for loop in reversed(loops):
+        body = (For(loop.variable.name, loop.extent, kind, body),)
+    return body
+
+
+def ordered(nest: Nest, found: Survey) -> list[Loop]:
+    """The loops, the one along which most is contiguous at the end."""
+
+    def cost(loop: Loop) -> float:
+        name = loop.variable.name
+        written = [s for s in found.stores if s.buffer.name not in nest.temporaries]
+        return _reading(found, name) + sum(_cost(store, name) for store in written)
+
+    fastest = min(reversed(nest.loops), key=cost)
+    return [*[loop for loop in nest.loops if loop is not fastest], fastest]
+
+
+def _reading(found: Survey, variable: str) -> float:
+    """What it costs to read side by side for successive values of a variable."""
+    return sum(access.weight * _cost(access, variable) for access in found.loads)
+
+
+def _cost(access: Access, variable: str) -> float:
+    if not access.mentions(variable):
+        return 0.5
+    return 1.0 if access.indices and contiguous(access, variable, len(access.indices) - 1) else ACROSS
+
+
+# A group an element
+
+
+def _segments(nest: Nest, found: Survey, loops: Sequence[Loop]) -> _Form | None:
+    """The nest with a group an element, when its body is one reduction and scalars."""
+    group = nest.target.group
+    worth: dict[str, Expression] = {}
+    costs: dict[str, float] = {}
+    for depth, loop in enumerate(_chain(nest)):
+        if not depends(loop.extent, found.bound):
+            long = folded("less_equal", Constant(2 * group, i64), loop.extent)
+            if getattr(long, "value", True):
+                worth[loop.variable] = long
+                costs[loop.variable] = _reading(found, loop.variable) * 2**depth
+    if not costs:
+        return None
+    lane = min(costs, key=lambda name: costs[name])
+    when = worth[lane]
+    if _reading(found, loops[-1].variable.name) <= 2 * _reading(found, lane):
+        elements = product([loop.extent for loop in loops])
+        when = both(when, folded("less", elements, Constant(nest.target.threads, i64)))
+    body = reducing_lanes(nest.body, Choice(lane, None, True, group), nest.reductions)
+    return _Form(when, nested(loops, body, "parallel"))
+
+
+def _chain(nest: Nest) -> list[For]:
+    """The loops that combine into the one variable that a body reduces, outermost first, if that is all it does.
+
+    What stands around a loop is for all threads alike, so it is scalars; what is inside is a thread's own.
+    """
+    found: list[For] = []
+    body = nest.body
+    while True:
+        inner = [statement for statement in body if isinstance(statement, For)]
+        around = walk(tuple([statement for statement in body if not isinstance(statement, For)]))
+        if len(inner) != 1 or not all(isinstance(s, Let | Declare | Assign | Store | If | Require) for s in around):
+            return found
+        reduction = nest.reductions.get(inner[0].variable)
+        if reduction is None or not _only_combines(inner[0], reduction):
+            return found
+        found.append(inner[0])
+        body = inner[0].body
+
+
+def _only_combines(loop: For, reduction: Reduction) -> bool:
+    """Whether a loop has no effect but on the variable that it combines into."""
+    statements = list(walk(loop.body))
+    own = {statement.name for statement in statements if isinstance(statement, Declare)}
+    assigned = {statement.name for statement in statements if isinstance(statement, Assign)} - own
+    local = all(isinstance(s, Let | Declare | Assign | If | For | While | Require) for s in statements)
+    return local and assigned == {reduction.name}

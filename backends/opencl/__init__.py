@@ -1,0 +1,1 @@
+"""The OpenCL backend: the loop IR as OpenCL C, on any device that has a driver."""

@@ -1,0 +1,171 @@
+"""Expressions of the loop IR as OpenCL C, as a person would write them.
+
+Integers wrap around in the language, but in C a sum that is too large has no meaning. So they are computed as unsigned
+numbers: ``(long)((ulong)x[i] + y[i])``. What is made of sizes, counters and small constants cannot become too large,
+and stays as it is: ``i * n + 1``. To tell, the magnitude of an integer is bounded from above (``_most``). A size or a
+counter counts as less than 2^31: one may be more, but not two that are multiplied, or the loops would never end.
+
+    select(x[i] <= 0.0, fma(x[i], 2.0, 1.0), remainder(j, 3))
+    x[i] <= 0.0 ? fma(x[i], 2.0, 1.0) : j % 3
+
+Division of counters by positive constants is C's; any other goes by the rules of the language (``spelling.py``). A load
+that is guarded reads memory where its indices are within: ``within(j, n) ? x[j] : 0.0``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from ...core.primitive import Conversion, Primitive
+from ...core.types import Scalar, i64
+from ..loops import Apply, Buffer, Constant, Expression, Load, MultiplyAdd, Select, Variable
+from .atomics import Space, updater
+from .names import c_name
+from .spelling import ANY, MEMORY, REGISTER, TERNARY, C, Speller, binary, call, cast, literal
+
+__all__ = ["MEMORY", "REGISTER", "Expressions", "c_name"]
+
+_OPERATORS = {"add": "+", "subtract": "-", "multiply": "*"}
+_DIVISIONS = {"floor_divide": "/", "remainder": "%"}
+COUNTER = 2**31 - 1  # of a size or a counter
+LARGEST = 2**63 - 1
+
+_WITHIN = """\
+bool within(long index, long extent) {
+  return 0 <= index && index < extent;
+}"""
+
+
+class Expressions(Speller, ABC):
+    """Writes expressions; what names and elements are called, a subclass says.
+
+    ``helpers`` are the functions that they need, by name, in the order in which they must stand in the program.
+    """
+
+    @abstractmethod
+    def variable(self, name: str) -> str:
+        """The name in C of a variable."""
+
+    @abstractmethod
+    def element(self, buffer: Buffer, indices: Sequence[str]) -> str:
+        """An element of a buffer, as what can be assigned to: ``x[i * n + j]``. It binds like a name."""
+
+    @abstractmethod
+    def is_index(self, name: str) -> bool:
+        """Whether a variable is made of sizes and counters of loops alone, and is not negative."""
+
+    def most(self, name: str) -> int:
+        """What such a variable is at most."""
+        return COUNTER
+
+    def text(self, expression: Expression) -> str:
+        """An expression, as it stands behind ``=`` or between parentheses."""
+        return self._expression(expression).untyped().text
+
+    def apply(self, primitive: Primitive, scalar: Scalar, *operands: str) -> str:
+        """A primitive applied to names or elements of one type."""
+        return self.spell(primitive, [scalar] * len(operands), [C(operand) for operand in operands]).text
+
+    def update(self, primitive: Primitive, scalar: Scalar, space: Space) -> str:
+        """The name of a function that combines a value into a place that others update at the same time.
+
+        It takes a pointer to the place, in that address space, and the value.
+        """
+        return updater(self, primitive, scalar, space)
+
+    def guard(self, buffer: Buffer, indices: Sequence[str], guarded: Sequence[int]) -> str:
+        """Whether indices are within the buffer along some axes; to be joined to other tests by ``&&``."""
+        self.helpers.setdefault("within", _WITHIN)
+        tests = [call("within", C(indices[axis]), self._expression(buffer.extents[axis])).text for axis in guarded]
+        return " && ".join(tests)
+
+    def _expression(self, expression: Expression) -> C:
+        match expression:
+            case Constant(value, type):
+                return literal(value, type)
+            case Variable(name):
+                return C(self.variable(name))
+            case Load():
+                return self._load(expression)
+            case MultiplyAdd(a, b, c):
+                return C(f"fma({', '.join(self._expression(each).text for each in (a, b, c))})")
+            case Select(test, then, orelse):
+                parts = self._expression(test), self._expression(then), self._expression(orelse)
+                return _choice(*parts)
+            case Apply():
+                return self._apply(expression)
+
+    def _load(self, load: Load) -> C:
+        indices = [self.text(index) for index in load.indices]
+        element = C(self.element(load.buffer, indices))
+        value = cast("bool", element) if load.type.kind == "bool" else element
+        if not load.guarded:
+            return value
+        zero = literal(False if load.type.kind == "bool" else 0, load.type)
+        return _choice(C(self.guard(load.buffer, indices, load.guarded), TERNARY + 1), value, zero)
+
+    def _apply(self, apply: Apply) -> C:
+        name, arguments = apply.primitive.name, apply.arguments
+        operands = [self._expression(argument) for argument in arguments]
+        if apply.type == i64 and self._most(apply) <= LARGEST:
+            if name in _OPERATORS:
+                return binary(_OPERATORS[name], *operands)
+            if name in _DIVISIONS and self._not_negative(arguments[0]) and _positive(arguments[1]):
+                return binary(_DIVISIONS[name], *operands)
+        return self.spell(apply.primitive, [argument.type for argument in arguments], operands)
+
+    # What is known of integers
+
+    def _most(self, expression: Expression) -> int:
+        """What the magnitude of an integer is at most; more than ``LARGEST`` where it may wrap around."""
+        match expression:
+            case Constant(value):
+                return abs(int(value))
+            case Variable(name, type) if type == i64 and self.is_index(name):
+                return self.most(name)
+            case Apply(primitive, (source,)) if isinstance(primitive.llvm, Conversion) and source.type.kind == "int":
+                return self._most(source)
+            case Apply(primitive, (a, b), type) if type == i64:
+                most = self._most(a), self._most(b)
+                match primitive.name:
+                    case "add" | "subtract":
+                        return _bounded(sum(most))
+                    case "multiply":
+                        return _bounded(most[0] * most[1])
+                    case "minimum" | "maximum" | "remainder" | "floor_divide":
+                        return max(most)
+                    case _:
+                        return LARGEST + 1
+            case Select(_, then, orelse):
+                return max(self._most(then), self._most(orelse))
+            case _:
+                return 1 << expression.type.bits - 1
+
+    def _not_negative(self, expression: Expression) -> bool:
+        match expression:
+            case Constant(value):
+                return value >= 0
+            case Variable(name):
+                return self.is_index(name)
+            case Apply(primitive, (a, b)) if primitive.name in ("add", "multiply"):
+                return self._most(expression) <= LARGEST and self._not_negative(a) and self._not_negative(b)
+            case Apply(primitive, (a, b)) if primitive.name in ("minimum", "remainder", "floor_divide"):
+                return self._not_negative(a) and self._not_negative(b)
+            case Apply(primitive, (a, b)) if primitive.name == "maximum":
+                return self._not_negative(a) or self._not_negative(b)
+            case _:
+                return False
+
+
+def _bounded(most: int) -> int:
+    """What may be too large for 64 bits wraps around, and can be anything."""
+    return min(most, LARGEST + 1)
+
+
+def _positive(expression: Expression) -> bool:
+    return isinstance(expression, Constant) and expression.value > 0
+
+
+def _choice(test: C, then: C, orelse: C) -> C:
+    return C(f"{test.within(TERNARY + 1)} ? {then.within(ANY)} : {orelse.within(TERNARY)}", TERNARY)

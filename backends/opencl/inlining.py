@@ -1,0 +1,96 @@
+"""Names that are used once give way to what they stand for, so that a kernel reads like a formula.
+
+    let t1 = x[i]
+    let t2 = exp(t1)             =>    y[i] = exp(x[i]) / total
+    y[i] = t2 / total
+
+Only names that the compiler made up (``t1``, ``t2``); those that come from the program stay. A value moves within its
+block alone, never into a loop, and only if nothing on its way can change it: it reads no variable that is assigned to,
+and no buffer that the kernel writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import replace
+
+from ..loops import (
+    Assign,
+    Block,
+    Declare,
+    Expression,
+    For,
+    If,
+    Let,
+    Load,
+    Require,
+    Statement,
+    Store,
+    Update,
+    Variable,
+    While,
+    walk,
+)
+from ..loops_walk import inside
+from ..lowering.rewriting import map_block, map_operands
+from .contents import variables_in, wholes
+
+_MADE_UP = re.compile(r"t\d+")
+_LONGEST = 12  # parts of an expression that is put in place of a name
+
+
+def inlined(body: Block) -> Block:
+    """The body of a kernel with short expressions in place of the names for them."""
+    statements = list(walk(body))
+    uses = Counter(name for statement in statements for name in _names(statement))
+    changing = {each.name for each in statements if isinstance(each, Declare)}
+    written = {each.buffer.name for each in statements if isinstance(each, Store | Update)}
+    return _Inlining(uses, changing, written).block(body)
+
+
+def _names(statement: Statement) -> list[str]:
+    """The variables that a statement mentions itself, and those that say how large its buffers are."""
+    return [part.name for part in variables_in(wholes(statement))]
+
+
+class _Inlining:
+    def __init__(self, uses: Counter[str], changing: set[str], written: set[str]) -> None:
+        self.uses, self.changing, self.written = uses, changing, written
+
+    def block(self, block: Block) -> Block:
+        once = (Let, Declare, Assign, Store, Update, Require, If)  # what computes its expressions once
+        used_here = {name for statement in block if isinstance(statement, once) for name in _names(statement)}
+        values: dict[str, Expression] = {}
+
+        def put(expression: Expression) -> Expression:
+            if isinstance(expression, Variable) and expression.name in values:
+                return values[expression.name]
+            return map_operands(expression, put)
+
+        made: list[Statement] = []
+        for statement in block:
+            match statement:
+                case For():
+                    made.append(replace(statement, body=self.block(statement.body)))
+                case If(test, then, orelse):
+                    made.append(If(put(test), self.block(then), self.block(orelse)))
+                case While(head, test, body):
+                    made.append(While(self.block(head), test, self.block(body)))
+                case Let(name, value) if name in used_here and self.moves(name, value := put(value)):
+                    values[name] = value
+                case _:
+                    made.extend(map_block((statement,), put, lambda store: store))
+        return tuple(made)
+
+    def moves(self, name: str, value: Expression) -> bool:
+        """Whether a value may stand in place of its name."""
+        if self.uses[name] != 1 or not _MADE_UP.fullmatch(name):
+            return False
+        parts = list(inside(value))
+        return len(parts) <= _LONGEST and not any(self.changes(part) for part in parts)
+
+    def changes(self, part: Expression) -> bool:
+        if isinstance(part, Load):
+            return part.buffer.name in self.written
+        return isinstance(part, Variable) and part.name in self.changing

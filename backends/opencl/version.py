@@ -1,0 +1,107 @@
+"""OpenCL kernels for one instance of a program, and its calls: arrays of the host or of the device in, the same out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core import trees
+from ...core.annotations import on_device
+from ...core.arguments import convert
+from ...core.program import Instance
+from ...core.types import Type, element
+from ..loops import Function
+from ..lowering import returned
+from ..stages import loops_of
+from .devices import Device, target_of
+from .run import Executable
+
+
+class Version:
+    """The kernels of one instance for a device. One serves all sizes."""
+
+    def __init__(self, instance: Instance, device: Device, checks: bool, deterministic: bool) -> None:
+        started = time.perf_counter()
+        self.instance, self.device = instance, device
+        self.lowered = loops_of(instance, target_of(device), checks, deterministic)
+        self.executable = Executable(self.lowered.function, device, instance.program.name)
+        self.on = self.executable.on
+        types = instance.term.types
+        self.loose = [k for k, type in enumerate(types) if returned(type)]
+        self.order = [*[k for k in range(len(types)) if k not in self.loose], *self.loose]
+        hidden = self.lowered.function.arguments[len(instance.term.binders) :]
+        self.constants = {
+            buffer.name: self._moved(constant.array)
+            for buffer, constant in zip(hidden, self.lowered.constants, strict=True)
+        }
+        self.seconds = time.perf_counter() - started
+
+    def run(self, leaves: Sequence[Any], events: list[tuple[str, Any]] | None = None) -> Any:
+        """Run on the leaves of a call's arguments.
+
+        The results are NumPy's, unless an argument is an array on the device: then they stay there, too.
+        """
+        arrays, sizes = convert(self.instance, leaves, self.on.context)
+        stays = any(on_device(leaf) for leaf in leaves)
+        parameters = self.lowered.function.arguments[: len(arrays)]
+        memory = {buffer.name: self._placed(array) for buffer, array in zip(parameters, arrays, strict=True)}
+        given, failure = self.executable.run({**memory, **self.constants}, sizes, events)
+        if failure is not None:
+            raise self.lowered.failures[failure.site].error(failure.values)
+        results: dict[int, Any] = {}
+        for k, (buffer, shape) in zip(self.order, given, strict=True):
+            results[k] = self._result(buffer, shape, self.instance.term.types[k], stays)
+        return trees.unflatten(self.instance.outputs, [results[k] for k in range(len(results))])
+
+    @property
+    def function(self) -> Function:
+        """The loop IR, in kernels and what the host does around them."""
+        return self.executable.function
+
+    @property
+    def source(self) -> str:
+        return self.executable.source.text
+
+    def peak_bytes(self, leaves: Sequence[Any]) -> int:
+        """The bytes on the device of a call's temporaries and results, as far as sizes decide them."""
+        _, sizes = convert(self.instance, leaves, self.on.context)
+        return self.executable.peak_bytes(sizes)
+
+    def _placed(self, array: Any) -> Any:
+        """An argument as a kernel takes it: a number, or memory of the device."""
+        if on_device(array):
+            return self._memory_of(array)
+        return array if array.ndim == 0 else self._moved(array)
+
+    def _memory_of(self, array: Any) -> Any:
+        self.on.wait_for(array)
+        if array.size == 0:
+            return self._moved(np.zeros(1, array.dtype))
+        if array.offset == 0:
+            return array.base_data
+        copy = self.on.pool.allocate(array.nbytes)
+        self.executable.cl.enqueue_copy(
+            self.on.queue, copy, array.base_data, src_offset=array.offset, byte_count=array.nbytes
+        )
+        return copy
+
+    def _moved(self, array: np.ndarray[Any, Any]) -> Any:
+        """A copy on the device; of an empty array, room for an element."""
+        memory = self.on.pool.allocate(max(8, array.nbytes))
+        if array.nbytes:
+            self.executable.cl.enqueue_copy(self.on.queue, memory, np.ascontiguousarray(array))
+        return memory
+
+    def _result(self, memory: Any, shape: tuple[int, ...], type: Type, stays: bool) -> Any:
+        dtype = element(type).dtype
+        if stays:
+            from pyopencl.array import Array
+
+            return Array(self.on.queue, shape, dtype, data=memory, allocator=self.on.pool)
+        result = np.empty(shape, dtype)
+        if result.nbytes:
+            self.executable.cl.enqueue_copy(self.on.queue, result, memory)
+        return result if result.ndim else result[()]

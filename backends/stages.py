@@ -1,0 +1,26 @@
+"""The stages that all targets share: from an instance of a program to the loop IR, checked."""
+
+from __future__ import annotations
+
+from ..core.program import Instance
+from ..interpreters.simplify import simplify
+from .loops_check import check
+from .lowering import Lowered, lower
+from .prepare import open_checkpoints, prepare
+from .schedule import schedule
+from .target import Target
+
+
+def loops_of(instance: Instance, target: Target, checks: bool, deterministic: bool = True) -> Lowered:
+    """Prepare, simplify, schedule and lower a program for a target.
+
+    ``checks`` keeps its requirements; ``deterministic`` asks for the same bits in each run, without atomics.
+    """
+    term = open_checkpoints(schedule(simplify(prepare(instance.term))))
+    lowered = lower(term, _identifier(instance.program.name), target, checks, deterministic)
+    check(lowered.function, groups=target.group > 0)
+    return lowered
+
+
+def _identifier(name: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in name)
