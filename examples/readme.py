@@ -1,4 +1,4 @@
-"""The program on the README's first screen, and what four interpretations make of it.
+"""The program on the README's first screen, and what its interpretations make of it.
 
     python examples/readme.py            print what the README shows
     python examples/readme.py --write    put it into the README
@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from stages import kernels
 
 import adze as az
 
@@ -58,6 +59,11 @@ def inner_loop(llvm_ir: str) -> str:
     return "\n".join([re.sub(r"(, (align|!alias\.scope|!noalias) !?\d+)|(\.(prol|us|lcssa)\b)", "", x) for x in piece])
 
 
+def kernel(opencl_source: str) -> str:
+    """The kernel in which threads, not groups, compute sums of squares."""
+    return next(part for part in opencl_source.split("\n\n") if "a thread each" in part and "fma(" in part)
+
+
 def pieces() -> dict[str, str]:
     """What the README shows, by name."""
     parts = ["import adze as az", inspect.getsource(cost.function).rstrip(), "gradient = az.grad(cost, argnums=1)"]
@@ -66,6 +72,7 @@ def pieces() -> dict[str, str]:
         "printed": az.pretty(cost),
         "gradient": az.pretty(gradient),
         "llvm": inner_loop(az.compile(gradient).llvm_ir),
+        "opencl": kernel(kernels(gradient)[1]),
         "called": called(),
     }
 

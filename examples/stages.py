@@ -3,21 +3,30 @@
     python examples/stages.py
 
 ``az.compile(f).loops`` and ``.llvm_ir`` show the last stages of what was compiled; here all of them are run one by
-one, for a target that is the same on every machine. The stages are the compiler's own and may change.
+one, for a target that is the same on every machine, and so are the last stages on the way to an OpenCL device, which
+need none. The stages are the compiler's own and may change.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import adze as az
+from adze.backends.heaps import with_heaps
+from adze.backends.kernels import split
 from adze.backends.loops_text import text
 from adze.backends.lowering import lower
+from adze.backends.opencl.source import source
 from adze.backends.schedule import schedule
+from adze.backends.stages import loops_of
 from adze.backends.target import Target
 
 # A core with 32 vector registers of 64 bytes, as those with AVX-512 have.
 TARGET = Target(register_bytes=64, registers=32, l1_bytes=32 << 10, l2_bytes=1 << 20, parallel=True, multiply_add=True)
+
+# A device whose threads come in groups of 256 that share memory, as many GPUs have them.
+DEVICE = replace(TARGET, register_bytes=8, group=256, shared_bytes=47 << 10, threads=1 << 17, atomics=True)
 
 
 def stages(program: az.Program) -> dict[str, str]:
@@ -31,6 +40,13 @@ def stages(program: az.Program) -> dict[str, str]:
         "scheduled": az.pretty(scheduled, simplified=False, style="loops"),
         "loops": text(lower(scheduled, "program", TARGET).function),
     }
+
+
+def kernels(program: az.Program) -> tuple[str, str]:
+    """A program for the device: its loops, in kernels and what the host does around them, and the OpenCL C of these."""
+    lowered = loops_of(program.at(), DEVICE, checks=True, deterministic=False)
+    function = with_heaps(split(lowered.function), DEVICE.group)
+    return text(function), source(function, DEVICE.group).text
 
 
 def excerpt(stage: str, first: str, last: str) -> str:
@@ -67,7 +83,8 @@ def softmax(scores: az.Array[az.f64, "n k"]) -> az.Array[az.f64, "n k"]:
 
 
 def main() -> None:
-    for name, stage in stages(softmax).items():
+    loops, opencl = kernels(softmax)
+    for name, stage in {**stages(softmax), "kernels": loops, "OpenCL C": opencl}.items():
         print(f"-- {name}\n{stage}\n")
 
 

@@ -1,6 +1,6 @@
 """The scripts of ``examples/`` and the programs of ``benchmarks/programs/`` as modules.
 
-They are in no package of this name: users run and read them one by one.
+They are in no package of this name: users run and read them one by one. An example finds others beside it.
 """
 
 import importlib
@@ -20,7 +20,12 @@ def example(name: str) -> ModuleType:
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[key] = module
-        spec.loader.exec_module(module)
+        folder = str(ROOT / "examples")
+        sys.path.insert(0, folder)
+        try:
+            spec.loader.exec_module(module)
+        finally:
+            sys.path.remove(folder)
     return sys.modules[key]
 
 

@@ -1,4 +1,8 @@
-"""What the documentation says is true: its code runs, its examples run, the README shows what they print."""
+"""What the documentation says is true: its code runs, its examples run, the README shows what they print.
+
+Code that needs an OpenCL device stands behind the comment ``<!-- on a device -->``. Without a device it is left out,
+and the test of its document is skipped once everything else in it has run.
+"""
 
 import contextlib
 import doctest
@@ -14,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from load import ROOT, example
+from opencl_device import device
 from programs import CASES, Case
 
 import adze as az
@@ -21,6 +26,7 @@ from adze.core import trees
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+BLOCK = re.compile(r"^(<!-- on a device -->\n)?```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 UPDATE = bool(os.environ.get("UPDATE"))  # write what the code in documents gives instead of testing it
 
 # The documents
@@ -64,6 +70,14 @@ def checked(document: Path, block: str, line: int, scope: dict[str, Any], wrong:
     return "".join(steps)
 
 
+def has_device() -> bool:
+    try:
+        device()
+    except pytest.skip.Exception:
+        return False
+    return True
+
+
 @pytest.mark.unguarded
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_code_in_documents_runs(document: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,16 +86,22 @@ def test_code_in_documents_runs(document: Path, monkeypatch: pytest.MonkeyPatch)
     text = document.read_text(encoding="utf-8")
     scope: dict[str, Any] = {"__name__": "__main__", "az": az, "np": np}
     wrong: list[str] = []
+    complete = not any(block[1] for block in BLOCK.finditer(text)) or has_device()
 
     def checked_block(match: re.Match[str]) -> str:
-        line = text.count("\n", 0, match.start()) + 2
-        return f"```python\n{checked(document, match[1], line, scope, wrong)}```"
+        mark, code = match[1] or "", match[2]
+        if mark and not complete:
+            return match[0]
+        line = text.count("\n", 0, match.start(2)) + 1
+        return f"{mark}```python\n{checked(document, code, line, scope, wrong)}```"
 
-    right = re.sub(r"^```python\n(.*?)^```$", checked_block, text, flags=re.DOTALL | re.MULTILINE)
+    right = BLOCK.sub(checked_block, text)
     if UPDATE:
         document.write_text(right, encoding="utf-8")
     else:
         assert not wrong, "\n".join([*wrong, "UPDATE=1 in the environment puts into the documents what was got"])
+    if not complete:
+        device()  # skips the test, and says what is missing
 
 
 def test_links_in_documents_lead_somewhere() -> None:
@@ -168,6 +188,24 @@ def test_gmm_takes_a_file(tmp_path: Path) -> None:
 )
 def test_example(name: str, start: str, tmp_path: Path) -> None:
     assert output(name, tmp_path).startswith(start)
+
+
+def test_backends(tmp_path: Path) -> None:
+    """Both codes, and results that agree; without a device, what is missing."""
+    text = output("backends", tmp_path, "--backend", "opencl")
+    assert text.startswith("The program:\ndef density(points: f32[n], places: f32[m], width: f32) -> f32[m]:\n")
+    assert re.search(r"^backend=\"llvm\", .*\n[\w.]+:\n  %.* = phi .*\n(  .*\n)*.* call .*exp", text, re.MULTILINE)
+    if not has_device():
+        assert "\nNo OpenCL here: " in text and "\nRun with llvm: " in text
+        device()  # skips the rest
+    assert re.search(
+        r"^backend=\"opencl\" for <device .*\n// .*\n__attribute.*\nkernel void \w+\(\n", text, re.MULTILINE
+    )
+    ran = re.search(r"^Run with opencl: ([\d.]+) points are near ([\d.]+)\.$", text, re.MULTILINE)
+    assert ran is not None
+    assert abs(float(ran[1]) - 10_000 / 3) < 100  # 1 / sqrt(1 + 2 (0.1 / 0.05)^2) of them, and noise
+    assert abs(float(ran[2]) - 0.5) < 0.02
+    assert "\nThe results of both agree: " in text
 
 
 def test_mandelbrot_counts_steps() -> None:
