@@ -47,6 +47,7 @@ mutants: $(VENV)/.installed-dev
 bench: $(VENV)/.installed-peers
 	$(BIN)/python benchmarks/gmm.py
 	$(BIN)/python benchmarks/trace.py
+	$(BIN)/python benchmarks/gpu.py --peers
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
