@@ -268,6 +268,18 @@ def test_names_that_the_compiler_makes_up() -> None:
     agrees(odd, numbers(30), 0.01, np.arange(5.0), 3.0)
 
 
+def test_sizes_that_are_called_like_arrays() -> None:
+    """An array's name gets a number, and a size may have that name."""
+
+    @az.program
+    def f(x: az.Array[az.f64, "x1 x_0_2"], x_0: az.Array[az.f64, "x2"]) -> az.Array[az.f64, "x2"]:
+        return az.sum(x) * x_0
+
+    arguments = numbers(3, 4), numbers(5)
+    for backend in ("llvm", "opencl"):
+        exact(az.compile(f, backend=backend)(*arguments), az.evaluate(f)(*arguments))
+
+
 @pytest.mark.slow
 @settings(max_examples=40)
 @given(program_texts(polynomial=True, depth=4), argument_lists())

@@ -90,9 +90,10 @@ class Context(ABC):
     # Names and values
 
     def fresh(self, stem: str) -> str:
-        """A name that there is not yet: a stem that ends in a digit is kept apart from its number."""
+        """A name that nothing has yet, nor a size; a stem that ends in a digit is kept apart from its number."""
         self.counter += 1
-        return f"{stem}{'_' if stem[-1:].isdigit() else ''}{self.counter}"
+        name = f"{stem}{'_' if stem[-1:].isdigit() else ''}{self.counter}"
+        return self.fresh(stem) if name in self.known else name
 
     def buffer(self, stem: str, type: Type) -> Buffer:
         return Buffer(self.fresh(stem), element(type), tuple([self.size(dim) for dim in dims(type)]))
