@@ -1,6 +1,7 @@
 """The memory that calls take: what is planned, what is taken, and how it grows with checkpoints."""
 
 import ctypes
+import gc
 import tracemalloc
 from collections.abc import Iterator
 from math import ceil, isqrt
@@ -11,6 +12,7 @@ import pytest
 
 import adze as az
 from adze.backends.llvm import jit
+from adze.core.builder import resting_collector
 
 WIDTH = 512  # numbers in a state
 STATE = np.linspace(0.1, 0.9, WIDTH)
@@ -167,11 +169,13 @@ def test_what_only_the_run_knows_is_refused() -> None:
 def test_evaluate_holds_as_many_states() -> None:
     def held(checkpoint: Any, n: int) -> float:
         run = az.evaluate(gradient(checkpoint))
-        run(STATE, 2)
-        tracemalloc.start()
         run(STATE, n)
-        most = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
+        gc.collect()
+        with resting_collector():  # when it runs is a matter of luck, and worth some states
+            tracemalloc.start()
+            run(STATE, n)
+            most = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
         return most / STATE.nbytes
 
     for checkpoint in ("all", "sqrt"):
