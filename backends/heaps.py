@@ -24,11 +24,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ..core.language import Unsupported
-from ..core.primitive import lookup
 from ..core.types import i64
 from .loops import (
     Allocate,
-    Apply,
     Assign,
     Barrier,
     Block,
@@ -51,7 +49,8 @@ from .loops import (
     While,
     walk,
 )
-from .loops_walk import blocks_of, expressions, inside, mentioned
+from .loops_walk import blocks_of, bound_in, expressions, grid, inside, mentioned
+from .lowering.arithmetic import folded, product
 from .lowering.rewriting import map_block, map_operands
 
 ZERO, ONE = Constant(0, i64), Constant(1, i64)
@@ -107,8 +106,8 @@ class _Heaps:
         """Emit what counts one temporary in all iterations, and what finds its places."""
         self.number = self.free_number()
         buffer, k = allocation.buffer, self.number
-        loops = _grid(kernel.body)
-        count = _product([loop.extent for loop in loops])
+        loops = grid(kernel.body)[1]
+        count = product([loop.extent for loop in loops])
         sizes, starts = (Buffer(f"{stem}{k}_{buffer.name}", i64, (count,)) for stem in ("sizes", "starts"))
         ends = Buffer(f"ends{k}_{buffer.name}", i64, (Constant(self.group, i64),))
         made.extend([Allocate(sizes), Allocate(starts), Allocate(ends)])
@@ -131,12 +130,12 @@ class _Heaps:
         lane, at, place = (Variable(f"{stem}{k}", i64) for stem in ("lane", "at", "place"))
         summed, start = Variable(f"sum{k}", i64), Variable(f"start{k}", i64)
         sums = Buffer(f"sums{k}", i64, (Constant(self.group, i64),))
-        stretch = _apply("floor_divide", _apply("add", count, Constant(self.group - 1, i64)), Constant(self.group, i64))
-        where = Let(place.name, _apply("add", _apply("multiply", lane, stretch), at))
+        stretch = folded("floor_divide", folded("add", count, Constant(self.group - 1, i64)), Constant(self.group, i64))
+        where = Let(place.name, folded("add", folded("multiply", lane, stretch), at))
         size = Load(sizes, (place,), (0,))
-        add = (where, Assign(summed.name, _apply("add", summed, size)))
-        move = (where, Store(starts, (place,), start, (0,)), Assign(start.name, _apply("add", start, size)))
-        before = (Assign(start.name, _apply("add", start, Load(sums, (at,)))),)
+        add = (where, Assign(summed.name, folded("add", summed, size)))
+        move = (where, Store(starts, (place,), start, (0,)), Assign(start.name, folded("add", start, size)))
+        before = (Assign(start.name, folded("add", start, Load(sums, (at,)))),)
         body: Block = (
             Declare(summed.name, ZERO),
             For(at.name, stretch, "sequential", add),
@@ -168,12 +167,12 @@ class _Placed:
         """The place of an element; outside of the heap where it is outside of the temporary, along guarded axes."""
         place: Expression = ZERO
         for k, (index, extent) in enumerate(zip(indices, buffer.extents, strict=True)):
-            place = index if k == 0 else _apply("add", _apply("multiply", place, extent), index)
-        place = _apply("add", Variable(self.name, i64), place)
+            place = index if k == 0 else folded("add", folded("multiply", place, extent), index)
+        place = folded("add", Variable(self.name, i64), place)
         for axis in guarded:
             index = indices[axis]
-            within = _apply(
-                "logical_and", _apply("less_equal", ZERO, index), _apply("less", index, buffer.extents[axis])
+            within = folded(
+                "logical_and", folded("less_equal", ZERO, index), folded("less", index, buffer.extents[axis])
             )
             place = Select(within, place, Constant(-1, i64), i64)
         return place
@@ -188,22 +187,12 @@ def _allocations(body: Block) -> list[Allocate]:
 
 def decided_inside(buffer: Buffer, body: Block) -> bool:
     """Whether the extents of a kernel's temporary mention what the kernel itself binds."""
-    bound = {each.name for each in walk(body) if isinstance(each, Let | Declare)}
-    bound |= {each.variable for each in walk(body) if isinstance(each, For)}
+    bound = bound_in(body)
     return any(
         isinstance(part, Load) or (isinstance(part, Variable) and part.name in bound)
         for extent in buffer.extents
         for part in inside(extent)
     )
-
-
-def _grid(body: Block) -> list[For]:
-    """The loops of a kernel's grid, the outermost first."""
-    loops: list[For] = []
-    while body and isinstance(last := body[-1], For) and last.kind == "parallel":
-        loops.append(last)
-        body = last.body
-    return loops
 
 
 def _in_grid(body: Block, change: Callable[[Block], Block]) -> Block:
@@ -219,7 +208,7 @@ def _iteration(loops: Sequence[For]) -> Expression:
     number: Expression = ZERO
     for k, loop in enumerate(loops):
         variable = Variable(loop.variable, i64)
-        number = variable if k == 0 else _apply("add", _apply("multiply", number, loop.extent), variable)
+        number = variable if k == 0 else folded("add", folded("multiply", number, loop.extent), variable)
     return number
 
 
@@ -230,9 +219,9 @@ def _counting(body: Block, allocation: Allocate, sizes: Buffer, heaps: set[str])
     """A kernel that stores how much each iteration needs for a temporary: the most, where it is made several times."""
     needed = Variable(f"needed_{allocation.buffer.name}", i64)
     sliced = _Slice(allocation, body, heaps).block
-    size = _product([_apply("maximum", extent, ONE) for extent in allocation.buffer.extents])
-    count = Assign(needed.name, _apply("maximum", needed, size))
-    store = Store(sizes, (_iteration(_grid(body)),), needed)
+    size = product([folded("maximum", extent, ONE) for extent in allocation.buffer.extents])
+    count = Assign(needed.name, folded("maximum", needed, size))
+    store = Store(sizes, (_iteration(grid(body)[1]),), needed)
     return _in_grid(body, lambda inner: (Declare(needed.name, ONE), *sliced(inner, count), store))
 
 
@@ -378,18 +367,3 @@ def _refuse_in_lanes(body: Block, waiting: Sequence[Allocate]) -> None:
                 f"each thread of a group would decide the size of the temporary {allocation.buffer.name}: a device "
                 'cannot tell beforehand how much memory it takes; backend="llvm" runs this program'
             )
-
-
-# Arithmetic
-
-
-def _apply(name: str, *arguments: Expression) -> Expression:
-    row = lookup(name)
-    return Apply(row, arguments, row.result_type([argument.type for argument in arguments]))
-
-
-def _product(factors: Sequence[Expression]) -> Expression:
-    product: Expression = ONE
-    for k, factor in enumerate(factors):
-        product = factor if k == 0 else _apply("multiply", product, factor)
-    return product

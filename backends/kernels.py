@@ -56,7 +56,7 @@ from .loops import (
     While,
     walk,
 )
-from .loops_walk import blocks_of, expressions, inside, mentioned
+from .loops_walk import blocks_of, expressions, inside, mentioned, variables_of
 from .lowering.rewriting import map_block, map_operands
 
 # A kernel for one thread holds about so many statements: compilers are slow on very long functions.
@@ -385,14 +385,7 @@ class _Cells:
 
 def used(body: Block) -> set[str]:
     """The variables that a kernel needs or binds; those that say how large its arrays are, too."""
-    variables, _ = mentioned(body)
-    for statement in walk(body):
-        buffers = [statement.buffer] if isinstance(statement, Store | Update | Allocate) else []
-        parts = [part for whole in expressions(statement) for part in inside(whole)]
-        buffers += [part.buffer for part in parts if isinstance(part, Load)]
-        wholes = [extent for buffer in buffers for extent in buffer.extents]
-        variables |= {part.name for whole in wholes for part in inside(whole) if isinstance(part, Variable)}
-    return variables
+    return mentioned(body)[0] | {part.name for part in variables_of(body)}
 
 
 def _with_cells(function: Function, placed: _Placed) -> Function:

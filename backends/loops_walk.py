@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from .loops import (
     Allocate,
@@ -108,6 +108,52 @@ def mentioned(block: Block) -> tuple[set[str], set[str]]:
                 elif isinstance(part, Load):
                     buffers.add(part.buffer.name)
     return variables, buffers
+
+
+def grid(body: Block) -> tuple[Block, list[For], Block]:
+    """What stands before a grid, its loops from the outside in, and their body; no loops where there is none."""
+    loops: list[For] = []
+    before: Block = ()
+    if body and isinstance(body[-1], For) and body[-1].kind == "parallel":
+        before, loop = body[:-1], body[-1]
+        loops.append(loop)
+        while len(loop.body) == 1 and isinstance(loop.body[0], For) and loop.body[0].kind == "parallel":
+            loop = loop.body[0]
+            loops.append(loop)
+        return before, loops, loop.body
+    return before, loops, body
+
+
+def wholes(statement: Statement) -> Iterator[Expression]:
+    """The expressions of a statement, and those that say how large the buffers are that it mentions."""
+    buffers = [statement.buffer] if isinstance(statement, Store | Update | Allocate) else []
+    for whole in expressions(statement):
+        yield whole
+        buffers += [part.buffer for part in inside(whole) if isinstance(part, Load)]
+    for buffer in buffers:
+        yield from buffer.extents
+
+
+def variables_of(body: Block) -> Iterator[Variable]:
+    """The variables that a block mentions."""
+    for statement in walk(body):
+        yield from variables_in(wholes(statement))
+
+
+def variables_in(many: Iterable[Expression]) -> Iterator[Variable]:
+    for whole in many:
+        yield from (part for part in inside(whole) if isinstance(part, Variable))
+
+
+def bound_in(body: Block) -> set[str]:
+    """The names that a block binds."""
+    names: set[str] = set()
+    for statement in walk(body):
+        if isinstance(statement, Let | Declare):
+            names.add(statement.name)
+        elif isinstance(statement, For):
+            names.add(statement.variable)
+    return names
 
 
 def varying(loop: For) -> frozenset[int]:

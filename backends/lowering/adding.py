@@ -37,11 +37,12 @@ from ..loops import (
     Update,
     Variable,
 )
+from ..loops_walk import bound_in
 from . import grids
 from .arithmetic import chosen, folded, product, total
 from .context import ONE, Context, zero
 from .nests import Loop, Nest
-from .private import adds, common_prefix, names_bound, sliced, updated_by
+from .private import adds, common_prefix, sliced, updated_by
 from .rewriting import map_block, with_own_buffers
 from .survey import survey
 
@@ -68,7 +69,7 @@ class _Adding:
 
     def __init__(self, context: Context, body: Block, loops: list[Loop], shared: dict[Buffer, list[Store]]) -> None:
         self.context, self.body, self.loops, self.shared = context, body, loops, shared
-        bound = names_bound(body) | {loop.variable.name for loop in loops}
+        bound = bound_in(body) | {loop.variable.name for loop in loops}
         self.prefixes = {buffer: common_prefix(stores, bound) for buffer, stores in shared.items()}
         self.scalars = total([product(buffer.extents[len(prefix) :]) for buffer, prefix in self.prefixes.items()])
         self.own = [loop for loop in loops if all(sliced(stores, loop.variable.name) for stores in shared.values())]

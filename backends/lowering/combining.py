@@ -17,18 +17,15 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ...core import terms
 from ...core.dims import Dim, Opaque
-from ...core.primitive import Primitive, lookup
-from ...core.types import Type, dims, element, i64, rank
+from ...core.primitive import Primitive
+from ...core.types import Type, dims, element, rank
 from ..loops import (
     Allocate,
     Apply,
     Assign,
     Buffer,
-    Constant,
     Declare,
     Expression,
     For,
@@ -39,6 +36,7 @@ from ..loops import (
     Variable,
 )
 from . import nests
+from .arithmetic import folded
 from .arrays import Arrays
 from .context import ONE, ZERO, ArrayRef, Environment, Operand
 
@@ -206,9 +204,7 @@ class Combining(Arrays):
 
     def calculate(self, name: str, a: Expression, b: Expression) -> Expression:
         """Arithmetic on sizes, at once where they are known."""
-        if isinstance(a, Constant) and isinstance(b, Constant):
-            return Constant(int(lookup(name).numpy(np.int64(a.value), np.int64(b.value))), i64)
-        return self.apply(name, a, b)
+        return folded(name, a, b)
 
     def parts(self, extent: Expression, size: Expression) -> Expression:
         """How many parts of a size there are, the last of which may be smaller."""

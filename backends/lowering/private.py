@@ -18,7 +18,6 @@ from ..loops import (
     Block,
     Buffer,
     Constant,
-    Declare,
     Expression,
     For,
     Let,
@@ -29,6 +28,7 @@ from ..loops import (
     Variable,
     walk,
 )
+from ..loops_walk import bound_in
 from . import nests
 from .context import ONE, Context, zero
 from .rewriting import map_block
@@ -57,7 +57,7 @@ def private_accumulators(context: Context, body: Block, loops: list[nests.Loop])
     if context.inside or not context.target.parallel:
         return sequential
     own = outer.variable.name
-    bound = names_bound(body) | {loop.variable.name for loop in loops}
+    bound = bound_in(body) | {loop.variable.name for loop in loops}
     shared = {buffer: common_prefix(stores, bound) for buffer, stores in updated.items() if not sliced(stores, own)}
     grain = nests.grain_of(survey(body).work, [loop.extent for loop in loops[1:]])
     if not shared:
@@ -189,18 +189,6 @@ def sliced(stores: list[Store], variable: str) -> bool:
     for store in stores:
         axes &= {k for k, index in enumerate(store.indices) if isinstance(index, Variable) and index.name == variable}
     return bool(axes)
-
-
-def names_bound(body: Block) -> set[str]:
-    """The names that a body binds."""
-    names: set[str] = set()
-    for statement in walk(body):
-        match statement:
-            case Let(name) | Declare(name):
-                names.add(name)
-            case For(variable):
-                names.add(variable)
-    return names
 
 
 def common_prefix(stores: list[Store], bound: set[str]) -> tuple[Expression, ...]:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from ..kernels import changed
 from ..loops import (
     Allocate,
     Block,
     Buffer,
-    Declare,
     Expression,
     For,
     If,
-    Let,
     Load,
     Statement,
     Store,
@@ -23,21 +21,7 @@ from ..loops import (
     While,
     walk,
 )
-from ..loops_walk import blocks_of, expressions, inside
-
-
-def grid(body: Block) -> tuple[Block, list[For], Block]:
-    """What stands before a grid, its loops from the outside in, and their body; no loops where there is none."""
-    loops: list[For] = []
-    before: Block = ()
-    if body and isinstance(body[-1], For) and body[-1].kind == "parallel":
-        before, loop = body[:-1], body[-1]
-        loops.append(loop)
-        while len(loop.body) == 1 and isinstance(loop.body[0], For) and loop.body[0].kind == "parallel":
-            loop = loop.body[0]
-            loops.append(loop)
-        return before, loops, loop.body
-    return before, loops, body
+from ..loops_walk import blocks_of, bound_in, expressions, inside, variables_of
 
 
 def guards(body: Block) -> list[Expression]:
@@ -50,27 +34,6 @@ def awake(body: Block) -> Block:
     return body[0].then if guards(body) and isinstance(body[0], If) else body
 
 
-def wholes(statement: Statement) -> Iterator[Expression]:
-    """The expressions of a statement, and those that say how large the buffers are that it mentions."""
-    buffers = [statement.buffer] if isinstance(statement, Store | Update | Allocate) else []
-    for whole in expressions(statement):
-        yield whole
-        buffers += [part.buffer for part in inside(whole) if isinstance(part, Load)]
-    for buffer in buffers:
-        yield from buffer.extents
-
-
-def variables_of(body: Block) -> Iterator[Variable]:
-    """The variables that a kernel mentions."""
-    for statement in walk(body):
-        yield from variables_in(wholes(statement))
-
-
-def variables_in(many: Iterable[Expression]) -> Iterator[Variable]:
-    for whole in many:
-        yield from (part for part in inside(whole) if isinstance(part, Variable))
-
-
 def loads(statement: Statement) -> Iterator[Load]:
     for whole in expressions(statement):
         yield from (part for part in inside(whole) if isinstance(part, Load))
@@ -81,17 +44,6 @@ def names_of(body: Block) -> set[str]:
     temporaries = {each.buffer.name for each in walk(body) if isinstance(each, Allocate)}
     mentioned = {part.name for part in variables_of(body)} | {buffer.name for buffer in buffers_of(body)}
     return bound_in(body) | mentioned | temporaries
-
-
-def bound_in(body: Block) -> set[str]:
-    """The names that a kernel binds."""
-    names: set[str] = set()
-    for statement in walk(body):
-        if isinstance(statement, Let | Declare):
-            names.add(statement.name)
-        elif isinstance(statement, For):
-            names.add(statement.variable)
-    return names
 
 
 def buffers_of(body: Block) -> list[Buffer]:

@@ -32,9 +32,8 @@ from ..loops import (
     While,
     walk,
 )
-from ..loops_walk import inside
+from ..loops_walk import inside, variables_in, wholes
 from ..lowering.rewriting import map_block, map_operands
-from .contents import variables_in, wholes
 
 _MADE_UP = re.compile(r"t\d+")
 _LONGEST = 12  # parts of an expression that is put in place of a name

@@ -161,23 +161,24 @@ class Executable:
     def peak_bytes(self, sizes: Mapping[str, int]) -> int:
         """What the plan takes on the device: temporaries and results."""
         with np.errstate(all="ignore"):
-            call = Call({name: np.int64(sizes[name]) for name in self.function.sizes}, {}, {})
-            self.prelude(call)
-            buffers = [*[slot.like for slot in self.plan.slots], *self.function.results]
-            return sum(self._bytes(buffer, call) for buffer in buffers)
+            slots, results = self._room({name: np.int64(sizes[name]) for name in self.function.sizes})
+            return sum(slots) + sum(results)
+
+    def _room(self, sizes: Mapping[str, Any]) -> tuple[list[int], list[int]]:
+        """The bytes of each slot of the plan, and of each result."""
+        call = Call(dict(sizes), {}, {})
+        self.prelude(call)
+        slots = [self._bytes(slot.like, call) for slot in self.plan.slots]
+        return slots, [self._bytes(buffer, call) for buffer in self.function.results]
 
     def _reserve(self, call: Call) -> None:
         """Memory for the results; MemoryError where what is planned does not fit."""
-        own = dict(call.names)
-        self.prelude(call)
-        planned = [self._bytes(slot.like, call) for slot in self.plan.slots]
-        results = {buffer.name: self._bytes(buffer, call) for buffer in self.function.results}
-        self.planned = sum(planned) + sum(results.values())
-        require_memory(self.device, self.name, self.planned, max([*planned, *results.values()], default=0))
-        call.names = own
-        call.slots = {k: self._allocate(count) for k, count in enumerate(planned)}
-        for name, count in results.items():
-            call.memory[name] = self._allocate(count)
+        slots, results = self._room(call.names)
+        self.planned = sum(slots) + sum(results)
+        require_memory(self.device, self.name, self.planned, max([*slots, *results], default=0))
+        call.slots = {k: self._allocate(count) for k, count in enumerate(slots)}
+        for buffer, count in zip(self.function.results, results, strict=True):
+            call.memory[buffer.name] = self._allocate(count)
         if self.fails:
             call.failure = self._allocate(_FAILURE_BYTES)
             self.cl.enqueue_fill_buffer(self.on.queue, call.failure, np.zeros(1, np.int32), 0, _FAILURE_BYTES)
@@ -342,10 +343,9 @@ class Executable:
             groups = self._groups(entry, total, call) if grid else 1
             values = [passed(call.names[name]) for name, passed in scalars]
             values += [call.memory[name] for name in buffers]
-            held = [
-                self._scratch(each.buffer, groups if each.of_group else groups * group, call) for each in entry.scratch
-            ]
-            values += held
+            for each in entry.scratch:
+                count = groups if each.of_group else groups * group
+                values.append(self._allocate(self._bytes(each.buffer, call) * count))
             values += [self.cl.LocalMemory(self._bytes(buffer, call)) for buffer in entry.shared]
             if entry.fails:
                 values.append(call.failure)
@@ -366,9 +366,6 @@ class Executable:
             each = sum(self._bytes(s.buffer, call) * (1 if s.of_group else entry.group) for s in entry.scratch)
             wanted = min(wanted, max(1, self.device.memory // _SCRATCH_SHARE // each))
         return wanted
-
-    def _scratch(self, buffer: Buffer, count: int, call: Call) -> Any:
-        return self._allocate(self._bytes(buffer, call) * count)
 
 
 def _passed(scalar: Scalar) -> Callable[[Any], Any]:
