@@ -36,14 +36,17 @@ from ..interpreters.reads_first import reads_first
 from ..interpreters.simplify import fresh_binders, simplify
 from ..interpreters.simplifying.accumulators import COSTLY
 from ..interpreters.simplifying.rules import rewrite
+from .transformations import ALL, Transformations
 
 # Inner arrays of at most this many elements are not stored for all iterations.
 SMALL = 64
 ROUNDS = 12
 
 
-def schedule(block: Block) -> Block:
+def schedule(block: Block, allowed: Transformations = ALL) -> Block:
     """The distributed form of a closed, simplified block."""
+    if not allowed.distribute:
+        return reads_first(block)
     for _ in range(ROUNDS):
         before, block = block, _round(block)
         if block == before:

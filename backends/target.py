@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..core.types import Scalar
+from .transformations import ALL, Transformations
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class Target:
     shared_bytes: int = 0  # memory of a group
     threads: int = 1  # iterations at work at a time, where threads are many and light
     atomics: bool = False  # iterations may update the same place
+    transformations: Transformations = ALL  # what the scheduler may do for it
 
     def lanes(self, scalar: Scalar) -> int:
         """How many of these scalars one register holds, at least one; where threads come in groups, those of one."""

@@ -115,7 +115,8 @@ def choose(
     Lanes along a loop of the nest need no sum over lanes, but are idle where that loop is short; lanes along a
     reduction are summed at the end.
     """
-    if not found.simple:
+    allowed = target.transformations
+    if not (found.simple and allowed.vectorise):
         return [Choice(None, None)]
 
     def cost(variable: str) -> float:
@@ -177,7 +178,7 @@ def _sized(choice: Choice, found: Survey, target: Target) -> Choice:
     if not found.inner:
         registers = 4 if found.lets <= 24 else 1
         return replace(choice, strip=lanes * registers)
-    copies = 4 if choice.jam else 1
+    copies = 4 if choice.jam and target.transformations.jam else 1
     registers = 4
     while copies * registers * accumulators > room and registers > 1:
         registers //= 2
@@ -227,7 +228,7 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
     """The nest with its loops in the roles chosen."""
     statements: list[Statement] = []
     body = nest.body
-    if choice.lane is not None:
+    if choice.lane is not None and nest.target.transformations.pack:
         packing = _pack(nest, found, choice.lane)
         statements.extend(packing.statements)
         body = read_packed(body, packing.replacements)
