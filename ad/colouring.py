@@ -5,7 +5,7 @@ and Reid, *On the estimation of sparse Jacobian matrices*, 1974). Columns are co
 meet the most others first, each with the first colour that none of its rows has (Coleman and Moré, *Estimation of
 sparse Jacobian matrices and graph coloring problems*, 1983). A row keeps the colours that it has as bits.
 
->>> tridiagonal = csr_array(np.eye(5) + np.eye(5, k=1) + np.eye(5, k=-1))
+>>> tridiagonal = scipy.sparse.csr_array(np.eye(5) + np.eye(5, k=1) + np.eye(5, k=-1))
 >>> coloured(tridiagonal).tolist()
 [2, 1, 0, 2, 1]
 
@@ -17,7 +17,7 @@ vertices of any two colours fall into stars, and the edge of a star is read at i
 
 >>> arrow = np.eye(5)
 >>> arrow[0] = arrow[:, 0] = 1
->>> coloured(csr_array(arrow)).tolist(), star_coloured(csr_array(arrow)).tolist()
+>>> coloured(scipy.sparse.csr_array(arrow)).tolist(), star_coloured(scipy.sparse.csr_array(arrow)).tolist()
 ([0, 1, 2, 3, 4], [0, 1, 1, 1, 1])
 """
 
@@ -26,12 +26,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+import scipy
 
 Array = np.ndarray[Any, Any]
 
 
-def coloured(pattern: csr_array) -> Array:
+def coloured(pattern: scipy.sparse.csr_array) -> Array:
     """The colour of each column, numbered from 0. Columns without entries have colour 0."""
     rows, columns = pattern.shape
     by_column = pattern.tocsc()
@@ -53,7 +53,7 @@ def coloured(pattern: csr_array) -> Array:
     return colours
 
 
-def star_coloured(pattern: csr_array) -> Array:
+def star_coloured(pattern: scipy.sparse.csr_array) -> Array:
     """A star colouring of the rows of a symmetric pattern, numbered from 0. Rows without neighbours have colour 0.
 
     Vertices are coloured one after the other, those with the most neighbours first, each with the first colour that
@@ -62,7 +62,9 @@ def star_coloured(pattern: csr_array) -> Array:
     size = pattern.shape[0]
     entries = pattern.tocoo()
     apart = entries.row != entries.col
-    graph = csr_array((np.ones(apart.sum(), np.bool_), (entries.row[apart], entries.col[apart])), shape=pattern.shape)
+    graph = scipy.sparse.csr_array(
+        (np.ones(apart.sum(), np.bool_), (entries.row[apart], entries.col[apart])), shape=pattern.shape
+    )
     starts, members = graph.indptr.tolist(), graph.indices.tolist()
     degrees = np.diff(graph.indptr)
     colours = np.full(size, -1)
@@ -95,7 +97,7 @@ def star_coloured(pattern: csr_array) -> Array:
     return colours
 
 
-def readable(pattern: csr_array, colours: Array) -> Array:
+def readable(pattern: scipy.sparse.csr_array, colours: Array) -> Array:
     """For each entry of a symmetric pattern, whether it is the only one of its row whose column has its colour.
 
     With a star colouring an entry is, or the one that mirrors it.

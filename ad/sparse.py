@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array
+import scipy
 
 from ..core import trees
 from ..core.annotations import Parameter
@@ -124,7 +124,7 @@ def sparse_hessian(
 class _Plan:
     """What is known for some sizes and integers: the pattern, and the colours of its columns or rows."""
 
-    pattern: csr_array
+    pattern: scipy.sparse.csr_array
     mode: str
     colors: int
     colours: list[Array]  # for each number of each leaf of the parameters, or of the result
@@ -150,7 +150,7 @@ class SparseJacobian:
         self._kept: list[tuple[_Call, _Plan]] = []
         self._last: _Plan | None = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> csr_array:
+    def __call__(self, *args: Any, **kwargs: Any) -> scipy.sparse.csr_array:
         """The Jacobian at these arguments. Raises what the program itself raises."""
         call = _Call.of(self.f, self.argnums, args, kwargs, self.name)
         plan = self._last = self._plan(call)
@@ -161,13 +161,13 @@ class SparseJacobian:
             message = f"the pattern has {numbers} rows, but the result {derivatives.shape[1]} numbers"
             raise ValueError(at_line(f"{self.name}: {message}"))
         data = derivatives.ravel()[plan.places]
-        return csr_array((data, pattern.indices.copy(), pattern.indptr.copy()), shape=pattern.shape)
+        return scipy.sparse.csr_array((data, pattern.indices.copy(), pattern.indptr.copy()), shape=pattern.shape)
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
 
     @property
-    def pattern(self) -> csr_array:
+    def pattern(self) -> scipy.sparse.csr_array:
         """The places that the last call has stored, as a boolean matrix."""
         return self._of_last_call().pattern
 
@@ -191,7 +191,9 @@ class SparseJacobian:
         call, plan = _Call.of(self.f, self.argnums, args, kwargs, self.name), self._of_last_call()
         table = jacobian if plan.mode == "forward" else jacobian.T.tocsr()
         colours = np.random.default_rng(len(jacobian.data)).integers(0, 16, table.shape[1])
-        seeds = csr_array((np.ones(len(colours)), colours, np.arange(len(colours) + 1)), shape=(len(colours), 16))
+        seeds = scipy.sparse.csr_array(
+            (np.ones(len(colours)), colours, np.arange(len(colours) + 1)), shape=(len(colours), 16)
+        )
         shaped = _shaped(colours, [part.shape for part in plan.colours])
         wanted = self._derivatives(call, plan.mode, shaped, 16).T
         scale = abs(table) @ seeds.toarray() + abs(wanted)
@@ -218,7 +220,7 @@ class SparseJacobian:
         else:
             pattern, shapes, lasting = self._read(call), call.result_shapes(), True
         if self._symmetric:
-            pattern = csr_array(pattern + pattern.T)
+            pattern = scipy.sparse.csr_array(pattern + pattern.T)
         pattern.sort_indices()
         parameters = [np.shape(call.leaves[k]) for k in call.chosen]
         plan = _symmetric(pattern, parameters) if self._symmetric else _planned(pattern, self._mode, parameters, shapes)
@@ -226,11 +228,11 @@ class SparseJacobian:
             self._kept = [(call, plan), *self._kept[: KEPT - 1]]
         return plan
 
-    def _read(self, call: _Call) -> csr_array:
+    def _read(self, call: _Call) -> scipy.sparse.csr_array:
         """The pattern that is given, as a boolean matrix without duplicates."""
         given = self._given(*call.arguments) if callable(self._given) else self._given
         try:
-            entries = coo_array(given)
+            entries = scipy.sparse.coo_array(given)
         except (TypeError, ValueError):
             raise TypeError(
                 at_line(f"{self.name}: the pattern is a matrix that scipy.sparse reads, not {shown(given)}")
@@ -240,7 +242,9 @@ class SparseJacobian:
         if entries.shape != (rows, columns):
             raise ValueError(at_line(f"{self.name}: the pattern has the shape {entries.shape}, not {(rows, columns)}"))
         ones = np.ones(entries.nnz, np.bool_)
-        return csr_array((ones, (entries.row.astype(np.int32), entries.col.astype(np.int32))), shape=entries.shape)
+        return scipy.sparse.csr_array(
+            (ones, (entries.row.astype(np.int32), entries.col.astype(np.int32))), shape=entries.shape
+        )
 
     # The derivatives
 
@@ -258,7 +262,10 @@ def _compiled(program: Program) -> Callable[..., Any]:
 
 
 def _planned(
-    pattern: csr_array, mode: str | None, parameters: Sequence[tuple[int, ...]], results: Sequence[tuple[int, ...]]
+    pattern: scipy.sparse.csr_array,
+    mode: str | None,
+    parameters: Sequence[tuple[int, ...]],
+    results: Sequence[tuple[int, ...]],
 ) -> _Plan:
     """Colour columns or rows, whichever needs fewer colours; not both, if one has as few as the other can have."""
     entries = pattern.tocoo()
@@ -266,7 +273,7 @@ def _planned(
     best: tuple[int, str, Array] | None = None
     for each in sorted(least, key=lambda each: least[each]) if mode is None else [mode]:
         if best is None or least[each] < best[0]:
-            colours = coloured(pattern if each == "forward" else csr_array(pattern.T))
+            colours = coloured(pattern if each == "forward" else scipy.sparse.csr_array(pattern.T))
             count = int(colours.max(initial=-1)) + 1 if pattern.nnz else 0
             if best is None or count < best[0]:
                 best = count, each, colours
@@ -278,7 +285,7 @@ def _planned(
     return _Plan(pattern, mode, count, _shaped(colours, shapes), colours[moving] * width + read)
 
 
-def _symmetric(pattern: csr_array, parameters: Sequence[tuple[int, ...]]) -> _Plan:
+def _symmetric(pattern: scipy.sparse.csr_array, parameters: Sequence[tuple[int, ...]]) -> _Plan:
     """Colour the columns of a symmetric pattern; of an entry and its mirror, read one that is there by itself."""
     entries = pattern.tocoo()
     colours = min(coloured(pattern), star_coloured(pattern), key=lambda colours: colours.max(initial=-1))

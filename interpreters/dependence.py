@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
+import scipy
 
 from ..core import terms
 from ..core.dims import Dim
@@ -324,7 +324,7 @@ def _value_of(atom: Atom) -> Atom:
 class Found:
     """Which numbers of the floating results (rows) depend on which of the chosen inputs (columns), both flattened."""
 
-    pattern: csr_array
+    pattern: scipy.sparse.csr_array
     shapes: list[tuple[int, ...]]  # of the floating results
     holds_everywhere: bool  # at all floating arguments with the same sizes and integers
 

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +42,13 @@ def test_links(folder: str) -> None:
     assert link.is_symlink() and str(link.readlink()) == f"../{folder}"
     module = importlib.import_module(f"adze.{folder}")
     assert module.__name__ == f"adze.{folder}"
+
+
+def test_what_few_programs_need_is_not_imported_at_once() -> None:
+    heavy = ["scipy.sparse", "pyopencl", "matplotlib"]
+    script = f"import sys, adze; print([name for name in {heavy} if name in sys.modules])"
+    found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert found.stdout.strip() == "[]"
 
 
 def test_modules_have_one_name() -> None:

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.sparse import coo_array, csr_array
+import scipy
 
 Array = Any  # NumPy's arrays, and its scalars in the place of arrays without axes
 
@@ -43,11 +43,13 @@ class Sets:
         self._random = np.random.default_rng(0).integers(0, 1 << 64, inputs, np.uint64)
         self._by_hash: dict[int, int] = {}
 
-    def matrix(self, numbers: Array) -> csr_array:
+    def matrix(self, numbers: Array) -> scipy.sparse.csr_array:
         """The sets of these numbers, in order, as the rows of a boolean matrix with sorted columns."""
         lengths, members = self._rows(np.ravel(numbers))
         starts = np.concatenate([[0], np.cumsum(lengths)])
-        return csr_array((np.ones(len(members), np.bool_), members, starts), shape=(len(lengths), self.inputs))
+        return scipy.sparse.csr_array(
+            (np.ones(len(members), np.bool_), members, starts), shape=(len(lengths), self.inputs)
+        )
 
     def united(self, numbers: Array) -> Array:
         """The unions along the last axis."""
@@ -65,7 +67,9 @@ class Sets:
 
     def united_at(self, places: Array, numbers: Array, count: int) -> Array:
         """For each place in 0..count the union of the sets that go there."""
-        groups = coo_array((np.ones(len(places), np.bool_), (places, numbers)), shape=(count, self._size)).tocsr()
+        groups = scipy.sparse.coo_array(
+            (np.ones(len(places), np.bool_), (places, numbers)), shape=(count, self._size)
+        ).tocsr()
         return self._products(groups.indices, groups.indptr)
 
     def joined(self, layers: Sequence[Array]) -> Array:
@@ -95,8 +99,8 @@ class Sets:
     def _products(self, numbers: Array, starts: Array) -> Array:
         """The numbers of unions of groups of sets; ``starts`` says where the groups begin in ``numbers``."""
         ones = np.ones(max(len(numbers), self._filled), np.bool_)
-        groups = csr_array((ones[: len(numbers)], numbers, starts), shape=(len(starts) - 1, self._size))
-        sets = csr_array(
+        groups = scipy.sparse.csr_array((ones[: len(numbers)], numbers, starts), shape=(len(starts) - 1, self._size))
+        sets = scipy.sparse.csr_array(
             (ones[: self._filled], self._members[: self._filled], self._starts[: self._size + 1]),
             shape=(self._size, self.inputs),
         )
