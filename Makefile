@@ -1,9 +1,10 @@
 # make demo   run the example                  make test      lint, types and the fast tests
 # make bench  measure against other tools      make test-all  the longer sweep, and the mutants
+# make bench-trace, make bench-gpu  traces; programs on an OpenCL device
 # make mutants  wrong derivatives, each of which a test must notice (part of test-all)
 #
 # Each sets up what it needs in .venv, once. PYTHON names another interpreter (3.11 or newer), PYTEST_FLAGS
-# go to pytest.
+# go to pytest, ONLY names the lines to measure ("gmm kmeans"), QUICK=1 takes a short look.
 
 PYTHON ?= python3
 PYTEST_FLAGS ?= -n auto
@@ -12,7 +13,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint types unit test-all slow mutants bench format clean
+.PHONY: help demo test lint types unit test-all slow mutants bench bench-trace bench-gpu format clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -45,8 +46,12 @@ mutants: $(VENV)/.installed-dev
 	$(BIN)/python tests/mutants
 
 bench: $(VENV)/.installed-peers
-	$(BIN)/python benchmarks/gmm.py
+	$(BIN)/python benchmarks/run.py $(ONLY) $(if $(QUICK),--quick)
+
+bench-trace: $(VENV)/.installed-peers
 	$(BIN)/python benchmarks/trace.py
+
+bench-gpu: $(VENV)/.installed-peers
 	$(BIN)/python benchmarks/gpu.py --peers
 
 format: $(VENV)/.installed-dev
@@ -66,6 +71,9 @@ $(VENV)/pyvenv.cfg:
 $(VENV)/.installed-demo: $(VENV)/pyvenv.cfg pyproject.toml
 	$(PIP_INSTALL) -e .
 	@touch $@
+
+# PyTorch without what it needs for GPUs.
+$(VENV)/.installed-peers: export PIP_EXTRA_INDEX_URL := https://download.pytorch.org/whl/cpu
 
 $(VENV)/.installed-%: $(VENV)/pyvenv.cfg pyproject.toml
 	$(PIP_INSTALL) -e '.[$*]'

@@ -1,0 +1,226 @@
+"""What Adze is held to: the table of bounds, and what was measured for each.
+
+A bound is on the times of one run of ``make bench``. *Of JAX* is of its fastest version there. Where several programs
+share a bound, each has a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from report import ADZE, Measured, all_measured, number, table
+
+ENOUGH = 2e-3  # seconds of work on one thread, from which on two threads must pay
+GAIN = 1.7
+SHARE_OF_GAIN = 0.9
+SIBLING = 0.7
+
+
+@dataclass(frozen=True)
+class Row:
+    """A bound, what was found, and whether that is enough."""
+
+    work: str
+    bound: str
+    found: str
+    met: bool | None  # None: not measured
+
+    def cells(self) -> list[str]:
+        return [self.work, self.bound, self.found, {True: "met", False: "**not met**", None: "not measured"}[self.met]]
+
+
+# Of a peer's time: the line, its size, the function, whose, how much.
+OF_PEERS: list[tuple[str, str, str, str, float]] = [
+    ("gmm", "d=64 k=100 n=1000", "gradient", "JAX", 0.07),
+    ("gmm", "d=128 k=200 n=1000", "gradient", "JAX", 0.06),
+    ("gmm", "d=10 k=25 n=1000", "gradient", "JAX", 0.35),
+    ("kmeans", "n=10000 k=1000 d=16", "direction", "JAX", 0.06),
+    ("kmeans", "n=10000 k=1000 d=16", "cost", "JAX", 0.6),
+    ("llsq", "n=16392 m=128", "gradient", "JAX", 0.05),
+    ("lse", "n=160000", "gradient", "JAX", 0.5),
+    ("ode", "n=100000 s=100", "gradient", "JAX", 0.35),
+    ("lstm", "l=6 c=4096", "gradient", "JAX", 0.15),
+    ("ba", "n=372 m=47423 p=204472", "assembled", "JAX", 1.0),
+    ("ht", "p=12800", "jacobian", "JAX", 1.0),
+    ("exp sin", "n=10000000", "gradient", "JAX", 0.15),
+    ("matmul", "n=1000", "product", "NumPy", 1 / 0.8),
+    ("matmul", "n=1000", "gradient", "NumPy", 1 / 0.8),
+]
+
+# Of the time of the same line's primal.
+OF_PRIMAL: list[tuple[str, str, str, float]] = [
+    ("lstm", "l=6 c=4096", "gradient", 3.5),
+    ("ht", "p=12800", "jacobian", 12.0),
+]
+
+# Of the bytes a second of np.copyto: the line, its size, the function, how much.
+OF_COPY: list[tuple[str, str, str, float]] = [
+    ("map", "n=10000000", "primal", 0.8),
+    ("reduce", "n=10000000", "primal", 0.8),
+    ("scan", "n=10000000", "primal", 0.6),
+    ("gather", "n=10000000", "primal", 0.5),
+    ("ba", "n=372 m=47423 p=204472", "jacobian", 1 / 3),
+]
+
+# The most seconds of a call.
+CALLS: list[tuple[str, str, str, float]] = [
+    ("calls, a scalar", "", "primal", 5e-6),
+    ("calls, a vector", "n=10", "primal", 5e-6),
+]
+
+# Memory that a hand-written loop would move with less gain from a second thread than a computation has.
+BOUND_BY_MEMORY = {"map": "copy", "reduce": "read", "scan": "copy", "gather": "copy", "scatter": "copy"}
+
+# JAX's milliseconds on this kind of machine, where a copy took FIGURE_COPY: of the formulas as they stand.
+FIGURES: dict[tuple[str, str, str], float] = {
+    ("gmm", "d=64 k=100 n=1000", "primal"): 66,
+    ("gmm", "d=64 k=100 n=1000", "gradient"): 188,
+    ("gmm", "d=10 k=25 n=1000", "primal"): 0.49,
+    ("gmm", "d=10 k=25 n=1000", "gradient"): 1.56,
+    ("kmeans", "n=10000 k=1000 d=16", "cost"): 7.7,
+    ("kmeans", "n=10000 k=1000 d=16", "direction"): 170,
+    ("llsq", "n=16392 m=128", "primal"): 22,
+    ("llsq", "n=16392 m=128", "gradient"): 13,
+    ("lse", "n=160000", "primal"): 0.24,
+    ("lse", "n=160000", "gradient"): 0.45,
+    ("ode", "n=100000 s=100", "primal"): 23,
+    ("ode", "n=100000 s=100", "gradient"): 94,
+    ("exp sin", "n=10000000", "gradient"): 81,
+}
+FIGURE_COPY = 4.3e-3
+FIGURE_SLACK = 1.3
+
+Key = tuple[str, str, str]
+
+
+def rows(results: dict[str, Any]) -> Iterator[Row]:
+    """Every bound, in the order of the table."""
+    found = {(m.line, m.size, m.function): m for m in all_measured(results)}
+    named = {(line, size, function) for line, size, function, *_ in (*OF_PEERS, *OF_PRIMAL, *OF_COPY)}
+    for line, size, function, peer, most in OF_PEERS:
+        yield of_peer(found.get((line, size, function)), (line, size, function), peer, most)
+    for line, size, function, most in OF_PRIMAL:
+        yield of_primal(found.get((line, size, function)), (line, size, function), most)
+    for line, size, function, least in OF_COPY:
+        yield of_copy(found.get((line, size, function)), (line, size, function), least)
+    for line, size, function, most in CALLS:
+        yield of_call(found.get((line, size, function)), (line, size, function), most)
+    yield from siblings(found)
+    yield from others(found, named)
+    yield from gains(found)
+    yield from compile_times(results)
+
+
+def _name(key: Key) -> str:
+    return ", ".join(part for part in key if part)
+
+
+def of_peer(m: Measured | None, key: Key, peer: str, most: float) -> Row:
+    bound = f"at most {most:.3g} of {peer}"
+    ratio = m.over(peer) if m else None
+    if m is None or ratio is None:
+        return Row(_name(key), bound, "", None)
+    others = ", ".join(f"{name} {1e3 * t:.3g} ms" for name, t in m.peers(peer).items())
+    return Row(_name(key), bound, f"{ratio:.3g} ({1e3 * (m.median(ADZE) or 0):.3g} ms; {others})", ratio <= most)
+
+
+def of_primal(m: Measured | None, key: Key, most: float) -> Row:
+    ratio = m.over_primal if m else None
+    return Row(
+        _name(key), f"at most {most:g} times its primal", number(ratio), None if ratio is None else ratio <= most
+    )
+
+
+def of_copy(m: Measured | None, key: Key, least: float) -> Row:
+    bound = f"at least {least:.2g} of a copy's bytes a second"
+    shares = [copy_share(m, contender) for contender in (ADZE, f"{ADZE}, 1 thread")] if m else [None]
+    if shares[0] is None:
+        return Row(_name(key), bound, "", None)
+    return Row(_name(key), bound, f"{shares[0]:.2g} (1 thread {number(shares[1], 2)})", shares[0] >= least)
+
+
+def copy_share(m: Measured, contender: str) -> float | None:
+    """The bytes a second that are moved at least, over those of np.copyto on one thread."""
+    taken, moved = m.median(contender), m.record["moved"]
+    return None if taken is None or not moved else moved / taken / (1.6e8 / m.controls["copy"]["median"])
+
+
+def of_call(m: Measured | None, key: Key, most: float) -> Row:
+    taken = m.median(ADZE) if m else None
+    found = "" if taken is None else f"{1e6 * taken:.3g} µs"
+    return Row(_name(key), f"at most {1e6 * most:g} µs a call", found, None if taken is None else taken <= most)
+
+
+def siblings(found: dict[Key, Measured]) -> Iterator[Row]:
+    """The rate of each sibling over that of its line, at the same sizes."""
+    for (line, size, function), m in found.items():
+        tuned = found.get((m.of_line["sibling_of"], size, function))
+        if tuned is None or m.of_size["work"] is None:
+            continue
+        own, other = m.median(ADZE), tuned.median(ADZE)
+        if own and other:
+            share = (m.of_size["work"] / own) / (tuned.of_size["work"] / other)
+            what = f"at least {SIBLING} of the rate of {m.of_line['sibling_of']}"
+            yield Row(_name((line, size, function)), what, f"{share:.2g}", share >= SIBLING)
+
+
+def others(found: dict[Key, Measured], named: set[Key]) -> Iterator[Row]:
+    """What no other row is about: not slower than the fastest peer."""
+    for key, m in found.items():
+        ratio = m.over()
+        if key not in named and ratio is not None:
+            text = f"{ratio:.3g} ({1e3 * (m.median(ADZE) or 0):.3g} ms; {m.fastest()})"
+            yield Row(_name(key), "not above the fastest peer", text, ratio <= 1)
+
+
+def gains(found: dict[Key, Measured]) -> Iterator[Row]:
+    """Two threads over one."""
+    for key, m in found.items():
+        one, gain = m.median(f"{ADZE}, 1 thread"), m.gain
+        if one is None or gain is None or one < ENOUGH:
+            continue
+        kind = BOUND_BY_MEMORY.get(m.line)
+        least, bound = GAIN, f"2 threads over 1: at least {GAIN}"
+        if kind:
+            control = m.controls[kind]["median"] / m.controls[f"{kind}, 2 threads"]["median"]
+            least = min(GAIN, SHARE_OF_GAIN * control)
+            bound = f"2 threads over 1: at least {SHARE_OF_GAIN} of a {kind}'s {control:.2f}"
+        yield Row(_name(key), bound, f"{gain:.2f}", gain >= least)
+
+
+def compile_times(results: dict[str, Any]) -> Iterator[Row]:
+    """To the first result, in a process of its own, against JAX's fastest."""
+    for record in results.values():
+        for line, of_line in record["lines"].items():
+            calls = of_line.get("fresh", {}).get(of_line["derivative"], {})
+            own = calls.get(ADZE, {}).get("seconds")
+            peers = [row["seconds"] for name, row in calls.items() if name.startswith("JAX") and "seconds" in row]
+            if own is not None and peers:
+                text = f"{own:.2f} s (JAX {', '.join(f'{t:.2f}' for t in peers)})"
+                yield Row(f"{line}, {of_line['derivative']}", "compiled not above JAX", text, own <= min(peers))
+
+
+def bounds_text(results: dict[str, Any]) -> str:
+    """The table, and how many are met."""
+    every = list(rows(results))
+    met, missed = sum(row.met is True for row in every), sum(row.met is False for row in every)
+    count = f"{met} met, {missed} not met, {len(every) - met - missed} not measured."
+    return f"{count}\n\n{table(['work', 'bound', 'measured', ''], [row.cells() for row in every])}"
+
+
+def figures_text(measured: Sequence[Measured]) -> list[str]:
+    """The peers against what they were seen to reach before, rescaled by the copy."""
+    cells = []
+    for m in measured:
+        figure, jax = FIGURES.get((m.line, m.size, m.function)), m.fastest("JAX")
+        if figure is None or jax is None:
+            continue
+        ratio = 1e3 * m.peers()[jax] / (figure * m.controls["copy"]["median"] / FIGURE_COPY)
+        mark = "to be explained" if ratio > FIGURE_SLACK else ""
+        cells.append([f"{m.line}, {m.size}, {m.function}: {jax}", f"{figure:g}", f"{ratio:.2f}", mark])
+    if not cells:
+        return []
+    text = "JAX's milliseconds in an earlier measurement, and its time now over that, rescaled by the time of a copy."
+    return ["## Peers as before", text, table(["", "before", "now over before", ""], cells)]

@@ -1,0 +1,266 @@
+"""Who takes part: a tool with the programs that somebody who knows it would write.
+
+A *line* of the benchmark is a program with its derivative at several sizes. Its contenders are tools, each with its
+own version of both functions: Adze, JAX (compiled, 64 bits), PyTorch, NumPy. Where there are two good ways to write a
+program in a tool, both take part under names of their own. Programs are made when they are needed, since that imports
+the tool.
+
+    Contender("JAX", Jax(), lambda: {"cost": cost, "direction": direction})
+"""
+
+import functools
+import importlib.util
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import adze as az
+
+Arguments = tuple[Any, ...]
+Sizes = dict[str, int]
+Call = Callable[..., Any]
+Programs = Callable[[], Mapping[str, Any]]
+
+THREADS = 2  # of every tool, where nothing else is said
+
+
+@dataclass(frozen=True)
+class Tool:
+    """NumPy, and what other tools do differently."""
+
+    package = "numpy"
+
+    def start(self) -> None:
+        """What a process does once, before anything is compiled or timed."""
+
+    def convert(self, arguments: Arguments) -> Arguments:
+        """Arguments as the tool likes them, which is no part of a run."""
+        return arguments
+
+    def build(self, program: Any, arguments: Arguments) -> Call:
+        """What is timed: the program, which may be compiled when it is first called."""
+        return program  # type: ignore[no-any-return]
+
+    def compile(self, program: Any, arguments: Arguments) -> Call:
+        """The program compiled for such arguments without running it, where the tool can do that."""
+        return self.build(program, arguments)
+
+
+@dataclass(frozen=True)
+class Adze(Tool):
+    threads: int = THREADS
+    package = "adze"
+
+    def start(self) -> None:
+        az.compile(_twice)(np.zeros(3))
+
+    def build(self, program: Any, arguments: Arguments) -> Call:
+        return az.compile(program, threads=self.threads)
+
+    def compile(self, program: Any, arguments: Arguments) -> Call:
+        compiled = az.compile(program, threads=self.threads)
+        compiled.compile_seconds  # noqa: B018  (it is compiled when it is asked for this)
+        return compiled
+
+
+@az.program
+def _twice(x: az.Array[az.f64, "n"]) -> az.Array[az.f64, "n"]:
+    return 2 * x
+
+
+@dataclass(frozen=True)
+class Jax(Tool):
+    """JAX; ``static`` are the arguments that are compiled in, such as sizes."""
+
+    static: tuple[int, ...] = ()
+    package = "jax"
+
+    def start(self) -> None:
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
+        jax.block_until_ready(jax.jit(lambda x: 2 * x)(jax.numpy.zeros(3)))
+
+    def convert(self, arguments: Arguments) -> Arguments:
+        import jax
+
+        def converted(value: Any) -> Any:
+            return jax.numpy.asarray(value) if isinstance(value, np.ndarray) else value
+
+        return tuple(v if k in self.static else jax.tree.map(converted, v) for k, v in enumerate(arguments))
+
+    def build(self, program: Any, arguments: Arguments) -> Call:
+        """What is timed is the jitted function: it has JAX's fast path for calls."""
+        import jax
+
+        jitted = jax.jit(program, static_argnums=self.static)
+        return lambda *given: jax.block_until_ready(jitted(*given))
+
+    def compile(self, program: Any, arguments: Arguments) -> Call:
+        import jax
+
+        compiled = jax.jit(program, static_argnums=self.static).lower(*arguments).compile()
+        return lambda *given: jax.block_until_ready(
+            compiled(*(value for k, value in enumerate(given) if k not in self.static))
+        )
+
+
+@dataclass(frozen=True)
+class Torch(Tool):
+    """PyTorch, eager; or what torch.compile makes of the program."""
+
+    compiled: bool = False
+    package = "torch"
+
+    def start(self) -> None:
+        import torch
+
+        torch.set_num_threads(THREADS)
+        (2 * torch.zeros(3)).sum()
+
+    def convert(self, arguments: Arguments) -> Arguments:
+        import torch
+
+        def converted(value: Any) -> Any:
+            if isinstance(value, tuple | list):
+                return type(value)(map(converted, value))
+            if isinstance(value, dict):
+                return {name: converted(part) for name, part in value.items()}
+            return torch.as_tensor(value) if isinstance(value, np.ndarray) else value
+
+        return tuple(map(converted, arguments))
+
+    def build(self, program: Any, arguments: Arguments) -> Call:
+        import torch
+
+        return torch.no_grad()(torch.compile(program) if self.compiled else program)
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A tool, and the functions of a line by their names; not every tool has every function."""
+
+    name: str
+    tool: Tool
+    programs: Programs
+
+    @property
+    def is_there(self) -> bool:
+        return importlib.util.find_spec(self.tool.package) is not None
+
+
+def adze(programs: Mapping[str, Any]) -> list[Contender]:
+    """Adze on two threads and on one."""
+    return [
+        Contender("Adze", Adze(), lambda: programs),
+        Contender("Adze, 1 thread", Adze(threads=1), lambda: programs),
+    ]
+
+
+# Derivatives, as each tool has them
+
+
+def of_jax(f: Call, argnums: int | tuple[int, ...] = 0, with_value: bool = False) -> dict[str, Call]:
+    """A function to a number and its gradient, in JAX."""
+    import jax
+
+    return {"primal": f, "gradient": (jax.value_and_grad if with_value else jax.grad)(f, argnums=argnums)}
+
+
+def of_torch(f: Call, argnums: Sequence[int] = (0,), with_value: bool = False) -> dict[str, Call]:
+    """A function to a number and its gradient, in PyTorch; argument by argument."""
+    import torch
+
+    def gradient(*given: Any) -> Any:
+        with torch.enable_grad():
+            arguments = list(given)
+            for k in argnums:
+                arguments[k] = given[k].detach().requires_grad_()
+            value = f(*arguments)
+            slopes = torch.autograd.grad(value, [arguments[k] for k in argnums])
+        slope = slopes[0] if len(argnums) == 1 else slopes
+        return (value.detach(), slope) if with_value else slope
+
+    return {"primal": f, "gradient": gradient}
+
+
+def pulled_by_jax(f: Call, argnums: Sequence[int]) -> dict[str, Call]:
+    """A function to an array and its vjp, which takes a cotangent last and gives the result, too; in JAX."""
+    import jax
+
+    def pulled(*given: Any) -> Any:
+        *arguments, cotangent = given
+
+        def chosen(*parts: Any) -> Any:
+            replaced = dict(zip(argnums, parts, strict=True))
+            return f(*(replaced.get(k, a) for k, a in enumerate(arguments)))
+
+        result, pullback = jax.vjp(chosen, *(arguments[k] for k in argnums))
+        return result, pullback(cotangent)
+
+    return {"primal": f, "vjp": pulled}
+
+
+def pulled_by_torch(f: Call, argnums: Sequence[int]) -> dict[str, Call]:
+    """The same in PyTorch."""
+    import torch
+
+    def pulled(*given: Any) -> Any:
+        *arguments, cotangent = given
+        with torch.enable_grad():
+            for k in argnums:
+                arguments[k] = arguments[k].detach().requires_grad_()
+            result = f(*arguments)
+            return result.detach(), torch.autograd.grad(result, [arguments[k] for k in argnums], cotangent)
+
+    return {"primal": f, "vjp": pulled}
+
+
+# Lines
+
+
+@dataclass(frozen=True)
+class Line:
+    """A program with its derivative, the sizes at which it is measured, and who takes part.
+
+    ``arguments`` takes the sizes; ``given`` chooses from these what a function takes, where they differ. ``main`` is
+    the size for compile time and memory. ``work`` counts the operations of the formula, to compare a program with its
+    *sibling*, one that differs in what nobody tuned for. ``moved`` counts the bytes that each function must read and
+    write at least, where these bind.
+    """
+
+    name: str
+    title: str
+    sizes: Sequence[Sizes]
+    arguments: Callable[..., Arguments]
+    contenders: Sequence[Contender]
+    functions: tuple[str, ...] = ("primal", "gradient")
+    main: Sizes = field(default_factory=dict)
+    given: Callable[[str, Arguments], Arguments] = lambda function, arguments: arguments
+    work: Callable[..., float] | None = None
+    sibling_of: str = ""
+    moved: Mapping[str, Callable[..., float]] = field(default_factory=dict)
+    tolerance: float = 1e-8
+    notes: str = ""
+
+    def __post_init__(self) -> None:
+        assert self.main in self.sizes, f"{self.name}: {self.main} is none of its sizes"
+
+    @property
+    def derivative(self) -> str:
+        return self.functions[-1] if len(self.functions) > 1 else ""
+
+
+def shown(sizes: Sizes) -> str:
+    """Sizes as they are written."""
+    return " ".join(f"{name}={value}" for name, value in sizes.items())
+
+
+@functools.cache
+def started(tool: Tool) -> None:
+    """Start a tool, once."""
+    os.environ.setdefault("OMP_NUM_THREADS", str(THREADS))
+    tool.start()

@@ -1,0 +1,220 @@
+"""How time and memory are measured: contenders in turns, compile time and memory in a process of its own.
+
+Clocks, caches and other programs change the speed of a machine from second to second. So the contenders of a
+comparison take turns: in each *round* each of them is called once untimed, which warms the caches up and lets the
+threads of the one before go to sleep, and then so often that it takes ``TURN`` seconds; the mean of these calls is one
+*run*. What is told of a contender is the median and the quartiles of its runs. Contenders that take long have fewer
+runs, and one whose call takes more than ``LONG`` seconds has one.
+
+What a process does for the first time (compiling, asking for memory) cannot be measured in a process that did it
+before: ``fresh`` starts a new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TURN = 0.015  # seconds of timed calls in a round, at least one call
+WARMED = 0.2  # seconds: calls that take longer are not preceded by an untimed one
+LONG = 1.0  # seconds: a call that takes longer is timed once
+ROUNDS = (9, 25)  # at least, at most
+COPIED = 10**7  # elements of the arrays of the control
+
+
+def in_turns(calls: Sequence[Callable[[], Any]], seconds: float) -> list[np.ndarray]:
+    """The runs of each call, in seconds a call; about ``seconds`` are spent on each, but for long ones."""
+    taken = [_once(call) for call in calls]
+    repeats = [max(1, math.ceil(TURN / t)) for t in taken]
+    rounds = [rounds_for(t * r + (t if t < WARMED else 0), seconds) for t, r in zip(taken, repeats, strict=True)]
+    runs: list[list[float]] = [[] for _ in calls]
+    gc.collect()
+    gc.disable()
+    try:
+        for turn in range(max(rounds, default=0)):
+            for row, call in enumerate(calls):
+                if taken[row] > LONG:
+                    runs[row] = [taken[row]]
+                elif turn < rounds[row]:
+                    runs[row].append(_mean(call, repeats[row], taken[row] < WARMED))
+    finally:
+        gc.enable()
+    return [np.array(row) for row in runs]
+
+
+def rounds_for(turn: float, seconds: float) -> int:
+    """How many rounds somebody has whose turn takes so long."""
+    least, most = ROUNDS
+    return min(max(int(seconds / turn), least), most)
+
+
+def _mean(call: Callable[[], Any], repeats: int, warm: bool) -> float:
+    if warm:
+        call()
+    start = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - start) / repeats
+
+
+def _once(call: Callable[[], Any]) -> float:
+    """The time of a call, the second where the first is short."""
+    first = _mean(call, 1, False)
+    return first if first > WARMED else _mean(call, 1, False)
+
+
+def summary(runs: np.ndarray) -> dict[str, float]:
+    """What is told of the runs, in seconds."""
+    least, low, middle, high = (float(q) for q in np.percentile(runs, (0, 25, 50, 75)))
+    return {"median": middle, "low": low, "high": high, "least": least, "runs": len(runs)}
+
+
+# Controls: what the machine does at this moment, by code that is not ours
+
+
+def controls(seconds: float = 0.5) -> dict[str, dict[str, float]]:
+    """Copies, sums and a matrix product by NumPy; on two threads each does half of the elements."""
+    random = np.random.default_rng(2026)
+    x, matrix = random.standard_normal(COPIED), random.standard_normal((1000, 1000))
+    y, product = np.empty_like(x), np.empty_like(matrix)
+    halves = [slice(0, COPIED // 2), slice(COPIED // 2, COPIED)]
+    with ThreadPoolExecutor(2) as pool:
+        calls: dict[str, Callable[[], Any]] = {
+            "copy": lambda: np.copyto(y, x),
+            "copy, 2 threads": lambda: list(pool.map(lambda half: np.copyto(y[half], x[half]), halves)),
+            "read": lambda: np.add.reduce(x),
+            "read, 2 threads": lambda: list(pool.map(lambda half: np.add.reduce(x[half]), halves)),
+            "matrix product": lambda: np.matmul(matrix, matrix, out=product),
+        }
+        return {name: summary(runs) for name, runs in zip(calls, in_turns(list(calls.values()), seconds), strict=True)}
+
+
+# A process of its own
+
+
+def fresh(command: Sequence[str], timeout: float) -> dict[str, Any]:
+    """The JSON that a new process prints last, with nothing in the caches of compiled code; or what went wrong."""
+    with tempfile.TemporaryDirectory() as folder:
+        nothing = {"XDG_CACHE_HOME": folder, "ADZE_CACHE_DIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder}
+        try:
+            done = subprocess.run(
+                [sys.executable, *command],
+                env={**os.environ, **nothing},
+                capture_output=True,
+                text=True,
+                timeout=timeout,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return {"failed": f"takes more than {timeout:.0f} s"}
+    if done.returncode:
+        return {"failed": (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]}
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return found
+
+
+def first_call(build: Callable[[], Callable[[], Any]]) -> dict[str, float]:
+    """Seconds to the first result of what ``build`` compiles, and the bytes that this call took beyond what was there.
+
+    To be called in a fresh process. The memory is what the kernel counts as resident: the peak is set back after the
+    compilation where the kernel allows that (Linux), else the compilation's own is part of it.
+    """
+    gc.collect()
+    start = time.perf_counter()
+    call = build()
+    built = time.perf_counter() - start
+    before = _resident("VmRSS")
+    _forget_the_peak()
+    start = time.perf_counter()
+    call()
+    return {"seconds": built + time.perf_counter() - start, "peak": float(max(_resident("VmHWM") - before, 0))}
+
+
+def _forget_the_peak() -> None:
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+
+
+def _resident(what: str) -> int:
+    """Bytes that this process has in memory now (VmRSS), or had at most (VmHWM)."""
+    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
+        if line.startswith(what):
+            return 1024 * int(line.split()[1])
+    return 0
+
+
+# The machine
+
+
+def confine(threads: int) -> str:
+    """Confine this process to as many cores as there are threads, and say so."""
+    if not hasattr(os, "sched_setaffinity"):
+        return f"{os.cpu_count()} cores, to which this process could not be confined"
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cores[:threads])
+    used = min(threads, len(cores))
+    return f"{used} of {len(cores)} cores" + ("" if used == threads else f", fewer than the {threads} threads")
+
+
+def processor() -> str:
+    """The name of the processor."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def versions(packages: Sequence[str] = ("adze", "numpy", "llvmlite", "jax")) -> str:
+    """What took part."""
+    found = [f"Python {platform.python_version()}"]
+    for package in packages:
+        try:
+            found.append(f"{package} {importlib.metadata.version(package)}")
+        except importlib.metadata.PackageNotFoundError:
+            found.append(f"{package} not installed")
+    return ", ".join(found)
+
+
+# Results
+
+
+def leaves(result: Any) -> list[np.ndarray]:
+    """The arrays of a result, as NumPy's: those of tuples, lists and dictionaries one after another."""
+    if isinstance(result, Mapping):
+        return [leaf for name in sorted(result) for leaf in leaves(result[name])]
+    if isinstance(result, tuple | list):
+        return [leaf for part in result for leaf in leaves(part)]
+    if hasattr(result, "detach"):
+        return [result.detach().cpu().numpy()]
+    return [result.get() if hasattr(result, "get") else np.asarray(result)]
+
+
+def error(found: Sequence[Any], wanted: Sequence[Any]) -> float:
+    """The largest difference, relative to the largest magnitude in the same array (at least 1)"""
+    worst = 0.0
+    for a, b in zip(found, wanted, strict=True):
+        a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+        assert a.shape == b.shape, f"shape {a.shape}, where {b.shape} is expected"
+        assert np.array_equal(np.isnan(a), np.isnan(b)), "NaN, where a number is expected, or the other way round"
+        off = np.abs(a - b)[~np.isnan(b) & (a != b)]
+        if off.size:
+            worst = max(worst, float(np.max(off)) / max(1.0, float(np.nanmax(np.abs(b)))))
+    return worst
