@@ -6,8 +6,6 @@ hide: a read or write out of range, two parallel iterations at one place, a read
 program and each derivative runs so with every transformation, and with each of them off in turn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
