@@ -17,6 +17,8 @@ from .loops_text import text as loops_text
 from .opencl import version as opencl
 from .opencl.devices import Device, choose
 from .opencl.profile import Profile, profiled
+from .outline import schedule_text
+from .transformations import ALL, Transformations, transformations_of
 
 
 class Compiled:
@@ -80,6 +82,12 @@ class Compiled:
         return loops_text(self.backend.version(self._annotated).function)
 
     @property
+    def schedule(self) -> str:
+        """What the scheduler decided: what is stored and why, and each nest with the roles of its loops."""
+        version = self.backend.version(self._annotated)
+        return schedule_text(version.lowered.decisions, version.function)
+
+    @property
     def llvm_ir(self) -> str:
         """The LLVM IR, after optimisation. AttributeError for another backend, here and below."""
         return self._llvm("llvm_ir").version(self._annotated).executable.llvm_ir
@@ -119,10 +127,12 @@ class LLVM:
 
     threads: int | None
     checks: bool
+    allowed: Transformations
 
     def version(self, instance: Instance) -> llvm.Version:
         """The code of an instance, made on first use and kept with it; one for any number of threads."""
-        return _kept(instance, ("llvm", self.checks), lambda: llvm.Version(instance, self.checks))
+        key = ("llvm", self.checks, self.allowed)
+        return _kept(instance, key, lambda: llvm.Version(instance, self.checks, self.allowed))
 
     def run(self, instance: Instance, leaves: Sequence[Any]) -> Any:
         return self.version(instance).run(leaves, self.threads)
@@ -138,11 +148,12 @@ class OpenCL:
     device: Device
     checks: bool
     deterministic: bool
+    allowed: Transformations
 
     def version(self, instance: Instance) -> opencl.Version:
         """The kernels of an instance, made on first use and kept with it."""
-        key = ("opencl", self.device, self.checks, self.deterministic)
-        return _kept(instance, key, lambda: opencl.Version(instance, self.device, self.checks, self.deterministic))
+        options = (self.device, self.checks, self.deterministic, self.allowed)
+        return _kept(instance, ("opencl", *options), lambda: opencl.Version(instance, *options))
 
     def run(self, instance: Instance, leaves: Sequence[Any]) -> Any:
         return self.version(instance).run(leaves)
@@ -173,6 +184,7 @@ def compile(
     device: Any = None,
     checks: bool = True,
     deterministic: bool = False,
+    schedule: Mapping[str, bool | int] | None = None,
 ) -> Compiled:
     """Compile a program, or one version of it (``f.at(...)``): for the cores of this machine, or for an OpenCL device.
 
@@ -186,6 +198,10 @@ def compile(
     and the last bits of a result may differ from run to run; ``deterministic=True`` gives the same bits in each (on
     the CPU they always are).
 
+    ``schedule`` is for experiments: it switches transformations of the scheduler off, as ``{"jam": False}``, or chooses
+    a number that it would choose itself, as ``{"strip": 16}``. The names are the fields of ``Transformations``
+    (``backends/transformations.py``). Results may differ in their last bits from those of another schedule.
+
     Raises ValueError for another backend or an option that it does not have; what is wrong with devices is said at
     once; TypeError, when the code is built, for programs that only evaluate takes.
 
@@ -198,22 +214,23 @@ def compile(
     25.0
     """
     chosen = program if isinstance(program, Instance) else as_program(program)
+    allowed = transformations_of(schedule)
     if backend == "llvm":
         if device is not None:
             raise ValueError('device= is for backend="opencl"')
         if threads is not None and threads < 1:
             raise ValueError(f"a program runs on at least one thread, not {threads}")
-        return Compiled(chosen, LLVM(threads, checks))
+        return Compiled(chosen, LLVM(threads, checks, allowed))
     if backend == "opencl":
         if threads is not None:
             raise ValueError('threads= is for backend="llvm"; a device runs as many as it has')
-        return Compiled(chosen, OpenCL(choose(device), checks, deterministic))
+        return Compiled(chosen, OpenCL(choose(device), checks, deterministic, allowed))
     raise ValueError(f"there is no backend {backend!r}; there are 'llvm' and 'opencl'")
 
 
 def _run(instance: Instance, leaves: Sequence[Any]) -> Any:
     """How a program called with arrays runs: compiled on first use."""
-    return LLVM(None, True).run(instance, leaves)
+    return LLVM(None, True, ALL).run(instance, leaves)
 
 
 RUNNERS["default"] = _run

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from ..core.builder import Builder, build
@@ -43,22 +44,22 @@ SMALL = 64
 ROUNDS = 12
 
 
-def schedule(block: Block, allowed: Transformations = ALL) -> Block:
-    """The distributed form of a closed, simplified block."""
+def schedule(block: Block, allowed: Transformations = ALL, decisions: list[str] | None = None) -> Block:
+    """The distributed form of a closed, simplified block; ``decisions`` are told what was stored, and why."""
     if not allowed.distribute:
         return reads_first(block)
     for _ in range(ROUNDS):
-        before, block = block, _round(block)
+        before, block = block, _round(block, [] if decisions is None else decisions)
         if block == before:
             break
         block = simplify(block, fuse=False)
     return reads_first(block)
 
 
-def _round(block: Block) -> Block:
+def _round(block: Block, decisions: list[str]) -> Block:
     with build(rewrite) as builder:
         binders = fresh_binders(builder, block)
-        meaning = block.interpret(_Distribute(builder))
+        meaning = block.interpret(_Distribute(builder, decisions))
         results = meaning(Env(), binders)
         scheduled, captured = to_block(binders, results, builder.scopes[0].statements, block.names)
         assert not captured
@@ -66,6 +67,7 @@ def _round(block: Block) -> Block:
 
 
 Free = frozenset[int]  # De Bruijn indices, seen from the environment of an operation
+Cuts = dict[int, str]  # bindings of a block that are stored for all iterations, by their place in it, and why
 
 
 @dataclass(frozen=True)
@@ -95,9 +97,14 @@ class _Block:
     """A block with what the decision needs: which of its values are used inside loops of later operations."""
 
     def __init__(
-        self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[_Atom], run: Any
+        self,
+        binders: Sequence[Type],
+        bindings: Sequence[Binding],
+        results: Sequence[_Atom],
+        names: Sequence[str],
+        run: Any,
     ) -> None:
-        self.binders, self.bindings, self.results, self.run = binders, bindings, results, run
+        self.binders, self.bindings, self.results, self.names, self.run = binders, bindings, results, names, run
         free: set[int] = set()
         inner: set[int] = set()
         bound = len(binders)
@@ -114,7 +121,7 @@ class _Block:
         values: list[Value] = self.run(env, arguments)
         return values
 
-    def cuts(self, reduction: bool) -> list[int]:
+    def cuts(self, reduction: bool) -> Cuts:
         """The bindings to be stored for all iterations of the loop around this block."""
         starts, position = [], len(self.binders)
         for binding in self.bindings:
@@ -129,35 +136,37 @@ class _Block:
             if start in used and not operation.loops:
                 # What is cheap is computed again inside the loops; what is not is stored, and so is what it is made of.
                 used |= {start - 1 - index for index in operation.free}
-        used |= self._shared(starts)
+        shared = self._shared(starts)
         merged = self._result_level(position) if reduction else None
-        found = []
+        found = {}
         for k, (start, binding) in enumerate(zip(starts, self.bindings, strict=True)):
             levels = set(range(start, start + len(binding.types)))
-            wanted = bool(levels & used) and (binding.operation.loops or binding.operation.costly)
+            why = ""
+            if binding.operation.loops or binding.operation.costly:
+                why = "loops inside use it" if levels & used else "several updates use it" if levels & shared else ""
             if reduction and binding.operation.loops and merged not in levels:
-                wanted = bool(binding.types)
-            if wanted and levels and all(_storable(type) for type in binding.types):
-                found.append(k)
+                why = "it is a loop inside of a reduction"
+            if why and levels and all(_storable(type) for type in binding.types):
+                found[k] = why
         return found
 
-    def heavy_parts(self) -> list[int]:
+    def heavy_parts(self) -> Cuts:
         """The bindings to be stored for all elements that are combined in order.
 
         A nest computes them side by side, and a scan, which runs through its elements twice, only once.
         """
         position = len(self.binders) + sum(len(binding.types) for binding in self.bindings)
         used = {position - 1 - index for result in self.results for index in result.free}
-        found = []
+        found = {}
         for k, binding in reversed(list(enumerate(self.bindings))):
             position -= len(binding.types)
             if used.isdisjoint(range(position, position + len(binding.types))):
                 continue
             if binding.operation.heavy and all(_storable(type) for type in binding.types):
-                found.append(k)
+                found[k] = "it is combined in order"
             else:
                 used |= {position - 1 - index for index in binding.operation.free}
-        return sorted(found)
+        return dict(sorted(found.items()))
 
     def _shared(self, starts: Sequence[int]) -> set[int]:
         """The levels of what is not cheap and of which several updates are made: stored, so that each goes its way."""
@@ -198,7 +207,24 @@ def _free(*parts: Any) -> Free:
 
 
 class _Distribute(Embed):
-    """Rebuilds a term, distributing each loop that has something to store."""
+    """Rebuilds a term, distributing each loop that has something to store; tells ``decisions`` what that is."""
+
+    def __init__(self, builder: Builder, decisions: list[str]) -> None:
+        super().__init__(builder)
+        self.decisions = decisions
+
+    def distributed(self, env: Any, length: Value, body: _Block, cuts: Cuts) -> Callable[[Value], list[Value]]:
+        """The body of a loop, as a function of the loop's variable, after what is to be stored."""
+        if not cuts:
+            return lambda i: body(env, [i])
+        for k, why in cuts.items():
+            binding = body.bindings[k]
+            name = binding.origin.name or " and ".join([str(type) for type in binding.types])
+            place = f"{Path(binding.origin.file).name}:{binding.origin.line}"
+            told = f"stored for all {body.names[0] or 'i'} < {length.dim}: {name} of {place}, since {why}"
+            if told not in self.decisions:
+                self.decisions.append(told)
+        return _Distributed(self.builder, env, length, body, cuts)
 
     def variable(self, index: int, type: Type) -> Any:
         found = (lambda env: env.get(index)) if isinstance(type, Accumulator) else super().variable(index, type)
@@ -271,22 +297,20 @@ class _Distribute(Embed):
         cuts = body.cuts(reduction=False)
 
         def emit(env: Any) -> Sequence[Value]:
-            if not cuts:
-                return self.builder.generate(extent(env), lambda i: body(env, [i]))
-            element = _Distributed(self.builder, env, extent(env), body, cuts)
-            return self.builder.generate(extent(env), element)
+            length = extent(env)
+            return self.builder.generate(length, self.distributed(env, length, body, cuts))
 
         return _Operation(emit, _free(extent, body), body.free, loops=True, heavy=body.heavy)
 
     def reduce(self, extent: Any, neutrals: Sequence[Any], element: Any, operator: Any) -> Any:
         inside = element.cuts(reduction=True)
         # Any other operator than one primitive combines in order, which leaves nothing to compute side by side.
-        ordered = sorted({*inside, *element.heavy_parts()}) if len(operator.bindings) > 1 else inside
+        ordered = dict(sorted({**element.heavy_parts(), **inside}.items())) if len(operator.bindings) > 1 else inside
 
         def emit(env: Any) -> Sequence[Value]:
             cuts = inside if len(self.builder.scopes) > 1 else ordered
             length = extent(env)
-            at = _Distributed(self.builder, env, length, element, cuts) if cuts else lambda i: element(env, [i])
+            at = self.distributed(env, length, element, cuts)
             units = [neutral(env) for neutral in neutrals]
             return self.builder.reduce(length, units, at, lambda *ab: operator(env, ab))
 
@@ -308,7 +332,7 @@ class _Distribute(Embed):
         def emit(env: Any) -> Sequence[Value]:
             extents = [size(env) for size in sizes]
             length = extents[-1]
-            at = _Distributed(self.builder, env, length, element, cuts) if cuts else lambda i: element(env, [i])
+            at = self.distributed(env, length, element, cuts)
             units = [neutral(env) for neutral in neutrals]
             values: Sequence[Value] = make(self.builder, *extents, units, at, lambda *ab: operator(env, ab))
             return values
@@ -319,13 +343,13 @@ class _Distribute(Embed):
     def block(
         self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Any], names: Sequence[str]
     ) -> Any:
-        return _Block(binders, bindings, results, super().block(binders, bindings, results, names))
+        return _Block(binders, bindings, results, names, super().block(binders, bindings, results, names))
 
 
 class _Distributed:
     """The body of a distributed loop: what was stored is read."""
 
-    def __init__(self, builder: Builder, env: Any, length: Value, body: _Block, cuts: Sequence[int]) -> None:
+    def __init__(self, builder: Builder, env: Any, length: Value, body: _Block, cuts: Cuts) -> None:
         self.builder, self.env, self.body = builder, env, body
         self.stored: dict[int, Sequence[Value]] = {}
         for cut in cuts:

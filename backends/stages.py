@@ -16,8 +16,10 @@ def loops_of(instance: Instance, target: Target, checks: bool, deterministic: bo
 
     ``checks`` keeps its requirements; ``deterministic`` asks for the same bits in each run, without atomics.
     """
-    term = open_checkpoints(schedule(simplify(prepare(instance.term)), target.transformations))
+    decisions: list[str] = []
+    term = open_checkpoints(schedule(simplify(prepare(instance.term)), target.transformations, decisions))
     lowered = lower(term, _identifier(instance.program.name), target, checks, deterministic)
+    lowered.decisions[:0] = decisions
     check(lowered.function, groups=target.group > 0)
     return lowered
 

@@ -7,6 +7,7 @@ import math
 import time
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -22,6 +23,7 @@ from ..lowering import returned
 from ..peak import Peak
 from ..runtime import default_threads
 from ..stages import loops_of
+from ..transformations import ALL, Transformations
 from .host import host_target
 from .jit import Executable
 from .unit import ALIGNMENT
@@ -32,10 +34,10 @@ _free = ctypes.CDLL(None).free  # of the C library
 class Version:
     """The machine code of one instance. One serves all sizes, and may be called from several threads at once."""
 
-    def __init__(self, instance: Instance, checks: bool) -> None:
+    def __init__(self, instance: Instance, checks: bool, allowed: Transformations = ALL) -> None:
         started = time.perf_counter()
         self.instance = instance
-        self.lowered = loops_of(instance, host_target(), checks)
+        self.lowered = loops_of(instance, replace(host_target(), transformations=allowed), checks)
         self.executable = Executable(self.lowered.function)
         self.constants = [constant.array for constant in self.lowered.constants]
         self.results = [_Returned(type) if returned(type) else _Result(type) for type in instance.term.types]

@@ -67,6 +67,7 @@ class Context(ABC):
     independent: set[str] = field(default_factory=set)  # variables of sequential loops that need no order
     places: InPlace = field(default_factory=lambda: InPlace(terms.Block((), (), (), ())))
     run_sizes: dict[Dim, Expression] = field(default_factory=dict)  # those that the run decides, as far as in scope
+    decisions: list[str] = field(default_factory=list)  # what was chosen, to be read by people
 
     # The walk, which every construct goes on with
 

@@ -63,6 +63,7 @@ class Lowered:
     function: Function
     failures: list[terms.Failure]
     constants: list[terms.Constant]
+    decisions: list[str]  # what was chosen, to be read by people
 
 
 def returned(type: Type) -> bool:
@@ -100,7 +101,7 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
         written = tuple([buffer for buffer in results if buffer is not None])
         body = without_idle_loops(tuple(self.out))
         function = Function(name, tuple(sizes), (*arguments, *hidden), written, body, len(loose))
-        return Lowered(function, self.failures, list(self.constants))
+        return Lowered(function, self.failures, list(self.constants), list(dict.fromkeys(self.decisions)))
 
     def hand_over(self, values: Sequence[ArrayRef]) -> None:
         """Return arrays of sizes that the run decides: each as it is, or a copy where it is not the only one there."""

@@ -170,7 +170,14 @@ def _jam(loops: Sequence[Loop], found: Survey, lane: str) -> str | None:
 
 
 def _sized(choice: Choice, found: Survey, target: Target) -> Choice:
-    """The strip and the number of copies that the registers hold."""
+    """The strip and the number of copies that the registers hold, or those that were asked for."""
+    wanted = target.transformations
+    sized = _that_registers_hold(choice if wanted.jam else replace(choice, jam=None), found, target)
+    copies = wanted.copies or sized.copies if sized.jam else 1
+    return replace(sized, strip=wanted.strip or sized.strip, copies=copies)
+
+
+def _that_registers_hold(choice: Choice, found: Survey, target: Target) -> Choice:
     scalars = [access.buffer.scalar for access in (*found.stores, *found.loads) if access.buffer.scalar.kind == "float"]
     lanes = min([target.lanes(scalar) for scalar in scalars], default=target.lanes(i64))
     accumulators = max(1, found.mutable)
@@ -178,7 +185,7 @@ def _sized(choice: Choice, found: Survey, target: Target) -> Choice:
     if not found.inner:
         registers = 4 if found.lets <= 24 else 1
         return replace(choice, strip=lanes * registers)
-    copies = 4 if choice.jam and target.transformations.jam else 1
+    copies = 4 if choice.jam else 1
     registers = 4
     while copies * registers * accumulators > room and registers > 1:
         registers //= 2

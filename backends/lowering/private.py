@@ -60,6 +60,8 @@ def private_accumulators(context: Context, body: Block, loops: list[nests.Loop])
     bound = bound_in(body) | {loop.variable.name for loop in loops}
     shared = {buffer: common_prefix(stores, bound) for buffer, stores in updated.items() if not sliced(stores, own)}
     grain = nests.grain_of(survey(body).work, [loop.extent for loop in loops[1:]])
+    way = "copies for pieces of the loop, added in order" if shared else "a slice of its own for each iteration"
+    context.decisions.append(f"accumulated in {', '.join([buffer.name for buffer in updated])}: {way}")
     if not shared:
         return [For(own, outer.extent, "parallel", nest, grain=grain)]
     return _copies(context, outer, nest, shared, grain)

@@ -402,7 +402,7 @@ class Reductions(Groups):
             self.combine(op, env, variable, [part], named)
             self.inside -= 1
         found = survey(tuple(elements))
-        if found.simple and not found.inner:
+        if found.simple and not found.inner and self.target.transformations.vectorise:
             reduction = (Reduction(part.name, named, neutral),)
             strip = 4 * self.target.lanes(neutral.type)
             loop = For(lane, length, "lanes", tuple(elements), strip, reductions=reduction)

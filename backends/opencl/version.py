@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ...core.types import Type, element
 from ..loops import Function
 from ..lowering import returned
 from ..stages import loops_of
+from ..transformations import ALL, Transformations
 from .devices import Device, target_of
 from .run import Executable
 
@@ -23,10 +25,18 @@ from .run import Executable
 class Version:
     """The kernels of one instance for a device. One serves all sizes."""
 
-    def __init__(self, instance: Instance, device: Device, checks: bool, deterministic: bool) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        device: Device,
+        checks: bool,
+        deterministic: bool,
+        allowed: Transformations = ALL,
+    ) -> None:
         started = time.perf_counter()
         self.instance, self.device = instance, device
-        self.lowered = loops_of(instance, target_of(device), checks, deterministic)
+        target = replace(target_of(device), transformations=allowed)
+        self.lowered = loops_of(instance, target, checks, deterministic)
         self.executable = Executable(self.lowered.function, device, instance.program.name)
         self.on = self.executable.on
         types = instance.term.types

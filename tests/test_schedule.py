@@ -1,0 +1,70 @@
+"""The schedule: what it may do can be switched off, its decisions can be read, and results stay what they are."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from programs import numbers
+
+import adze as az
+
+
+@az.program
+def softmax(x: az.Array[az.f64, "n k"]) -> az.Array[az.f64, "n k"]:
+    def one(row: az.Expr) -> Any:
+        e = az.exp(row - az.max(row))
+        return e / az.sum(e)
+
+    return az.map(one, x)
+
+
+@az.program
+def distances(x: az.Array[az.f64, "n d"], y: az.Array[az.f64, "m d"]) -> az.Array[az.f64, "n m"]:
+    return az.map(lambda a: az.map(lambda b: az.sum((a - b) ** 2), y), x)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        {},
+        {"distribute": False},
+        {"vectorise": False},
+        {"pack": False},
+        {"jam": False},
+        {"strip": 8},
+        {"copies": 2},
+        {"strip": 1, "copies": 1, "pack": False},
+    ],
+    ids=str,
+)
+def test_each_transformation_can_be_switched_off(schedule: dict[str, bool | int]) -> None:
+    x, y = numbers(37, 5), numbers(19, 5, seed=1)
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(az.compile(softmax, schedule=schedule)(x), e / e.sum(axis=1)[:, None], rtol=1e-14)
+    expected = ((x[:, None] - y) ** 2).sum(axis=2)
+    np.testing.assert_allclose(az.compile(distances, schedule=schedule)(x, y), expected, rtol=1e-14)
+
+
+def test_switches_are_seen_in_the_loops() -> None:
+    plain = az.compile(distances).schedule
+    assert "lanes" in plain and "jam" in plain and "stored" in az.compile(softmax).schedule
+    assert "lanes" not in az.compile(distances, schedule={"vectorise": False}).schedule
+    assert "jam" not in az.compile(distances, schedule={"jam": False}).schedule
+    assert "_packed" not in az.compile(distances, schedule={"pack": False}).schedule
+    assert "stored" not in az.compile(softmax, schedule={"distribute": False}).schedule
+    assert "by 16" in az.compile(distances, schedule={"strip": 16}).schedule
+    assert az.compile(distances).schedule == plain  # each schedule has a version of its own
+
+
+@pytest.mark.parametrize(
+    ("schedule", "message"),
+    [
+        ({"tile": True}, "no 'tile'; it takes distribute, vectorise"),
+        ({"jam": 1}, "'jam' as True or False, not 1"),
+        ({"strip": 12}, "'strip' as a positive power of two, not 12"),
+        ({"copies": True}, "'copies' as a positive power of two, not True"),
+    ],
+)
+def test_what_is_no_schedule_is_refused(schedule: dict[str, bool | int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        az.compile(softmax, schedule=schedule)
