@@ -14,8 +14,12 @@ import numpy as np
 import plain_loops
 import pytest
 from agreement import magnitude, rounded
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from programs import CASES, Case, numbers
+from random_programs import PARAMETERS, argument_lists, made, program_texts
 from test_derivatives import COMPILED, DIFFERENTIABLE, OTHERS, SINGLE, Point, assert_close, leaves
+from test_random_programs import squares
 
 import adze as az
 from adze.backends.target import Target
@@ -176,3 +180,21 @@ def test_nests(program: Any) -> None:
     arguments = arguments_of(program, 7, 5, 3)
     agrees(program, arguments)
     agrees(az.grad(program, argnums=(0, 1)), arguments)
+
+
+# Random programs
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(program_texts(depth=3), argument_lists(), st.sets(st.sampled_from(NAMES)))
+def test_random_programs(text: str, arguments: tuple[Any, ...], off: set[str]) -> None:
+    agrees(made(text), arguments, replace(TINY, transformations=replace(ALL, **dict.fromkeys(off, False))))
+
+
+@pytest.mark.slow
+@settings(max_examples=40)
+@given(program_texts(polynomial=True, depth=3), argument_lists(), st.sets(st.sampled_from(NAMES)))
+def test_gradients_of_random_programs(text: str, arguments: tuple[Any, ...], off: set[str]) -> None:
+    gradient = az.grad(squares(made(text)), argnums=tuple(range(len(PARAMETERS) - 1)))
+    agrees(gradient, arguments, replace(TINY, transformations=replace(ALL, **dict.fromkeys(off, False))))
