@@ -251,7 +251,7 @@ class Line:
 
     @property
     def derivative(self) -> str:
-        return self.functions[-1] if len(self.functions) > 1 else ""
+        return self.functions[1] if len(self.functions) > 1 else ""
 
 
 def shown(sizes: Sizes) -> str:
