@@ -37,7 +37,7 @@ TINY = Target(
     parallel=True,
     multiply_add=True,
 )
-NAMES = [field.name for field in fields(Transformations)]
+NAMES = [field.name for field in fields(Transformations) if field.default is True]
 
 
 def without(name: str) -> Target:
