@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ..core.builder import Builder, build
 from ..core.dims import Dim
@@ -66,6 +66,7 @@ def _round(block: Block, decisions: list[str]) -> Block:
         return scheduled
 
 
+T = TypeVar("T")
 Free = frozenset[int]  # De Bruijn indices, seen from the environment of an operation
 Cuts = dict[int, str]  # bindings of a block that are stored for all iterations, by their place in it, and why
 
@@ -121,8 +122,12 @@ class _Block:
         values: list[Value] = self.run(env, arguments)
         return values
 
-    def cuts(self, reduction: bool) -> Cuts:
-        """The bindings to be stored for all iterations of the loop around this block."""
+    def cuts(self, reduction: bool, lanes: bool = False) -> Cuts:
+        """The bindings to be stored for all iterations of the loop around this block.
+
+        In a reduction all loops are, but for one that it goes on combining; ``lanes`` says that a loop outside of it
+        can be lanes, which then run all of its loops, so that each of several results may come from a loop.
+        """
         starts, position = [], len(self.binders)
         for binding in self.bindings:
             starts.append(position)
@@ -137,14 +142,14 @@ class _Block:
                 # What is cheap is computed again inside the loops; what is not is stored, and so is what it is made of.
                 used |= {start - 1 - index for index in operation.free}
         shared = self._shared(starts)
-        merged = self._result_level(position) if reduction else None
+        merged = self._result_levels(position, lanes) if reduction else set()
         found = {}
         for k, (start, binding) in enumerate(zip(starts, self.bindings, strict=True)):
             levels = set(range(start, start + len(binding.types)))
             why = ""
             if binding.operation.loops or binding.operation.costly:
                 why = "loops inside use it" if levels & used else "several updates use it" if levels & shared else ""
-            if reduction and binding.operation.loops and merged not in levels:
+            if reduction and binding.operation.loops and merged.isdisjoint(levels):
                 why = "it is a loop inside of a reduction"
             if why and levels and all(_storable(type) for type in binding.types):
                 found[k] = why
@@ -183,11 +188,14 @@ class _Block:
                     counts[level] = counts.get(level, 0) + 1
         return {level for level, count in counts.items() if count > 1}
 
-    def _result_level(self, position: int) -> int | None:
-        """The level of the value that is the only result, which a surrounding reduction may go on summing."""
-        if len(self.results) == 1 and len(self.results[0].free) == 1:
-            return position - 1 - next(iter(self.results[0].free))
-        return None
+    def _result_levels(self, position: int, several: bool) -> set[int]:
+        """The levels of values that are results as they are, which a surrounding reduction may go on combining.
+
+        Of several results all count or, where each is to be summed by itself, none.
+        """
+        if len(self.results) > 1 and not several:
+            return set()
+        return {position - 1 - index for result in self.results if len(result.free) == 1 for index in result.free}
 
 
 def _storable(type: Type) -> bool:
@@ -212,6 +220,7 @@ class _Distribute(Embed):
     def __init__(self, builder: Builder, decisions: list[str]) -> None:
         super().__init__(builder)
         self.decisions = decisions
+        self.parallel = False  # whether the nearest loop around is one whose iterations are independent
 
     def distributed(self, env: Any, length: Value, body: _Block, cuts: Cuts) -> Callable[[Value], list[Value]]:
         """The body of a loop, as a function of the loop's variable, after what is to be stored."""
@@ -224,7 +233,18 @@ class _Distribute(Embed):
             told = f"stored for all {body.names[0] or 'i'} < {length.dim}: {name} of {place}, since {why}"
             if told not in self.decisions:
                 self.decisions.append(told)
-        return _Distributed(self.builder, env, length, body, cuts)
+        return self.within(True, lambda: _Distributed(self.builder, env, length, body, cuts))
+
+    def in_order(self, emit: Any) -> Any:
+        """The loop with a body that runs iteration by iteration."""
+        return lambda env: self.within(False, lambda: emit(env))
+
+    def within(self, parallel: bool, emit: Callable[[], T]) -> T:
+        """What is emitted inside a loop that is parallel, or not."""
+        outer, self.parallel = self.parallel, parallel
+        made = emit()
+        self.parallel = outer
+        return made
 
     def variable(self, index: int, type: Type) -> Any:
         found = (lambda env: env.get(index)) if isinstance(type, Accumulator) else super().variable(index, type)
@@ -257,14 +277,12 @@ class _Distribute(Embed):
         )
 
     def loop(self, dim: Dim, extent: Any, initials: Sequence[Any], body: Any) -> Any:
-        emit = super().loop(dim, extent, initials, body)
+        emit = self.in_order(super().loop(dim, extent, initials, body))
         return _Operation(emit, _free(extent, *initials, body), body.free, loops=True, heavy=True)
 
     def while_loop(self, initials: Sequence[Any], test: Any, body: Any) -> Any:
-        inner = test.free | body.free
-        return _Operation(
-            super().while_loop(initials, test, body), _free(*initials, test, body), inner, True, heavy=True
-        )
+        emit, inner = self.in_order(super().while_loop(initials, test, body)), test.free | body.free
+        return _Operation(emit, _free(*initials, test, body), inner, True, heavy=True)
 
     def scatter(self, unique: bool, extents: Sequence[Any], destinations: Sequence[Any], element: Any) -> Any:
         emit = super().scatter(unique, extents, destinations, element)
@@ -298,17 +316,18 @@ class _Distribute(Embed):
 
         def emit(env: Any) -> Sequence[Value]:
             length = extent(env)
-            return self.builder.generate(length, self.distributed(env, length, body, cuts))
+            element = self.distributed(env, length, body, cuts)
+            return self.builder.generate(length, lambda i: self.within(True, lambda: element(i)))
 
         return _Operation(emit, _free(extent, body), body.free, loops=True, heavy=body.heavy)
 
     def reduce(self, extent: Any, neutrals: Sequence[Any], element: Any, operator: Any) -> Any:
-        inside = element.cuts(reduction=True)
+        along, alone = element.cuts(reduction=True, lanes=True), element.cuts(reduction=True)
         # Any other operator than one primitive combines in order, which leaves nothing to compute side by side.
-        ordered = dict(sorted({**element.heavy_parts(), **inside}.items())) if len(operator.bindings) > 1 else inside
+        ordered = dict(sorted({**element.heavy_parts(), **alone}.items())) if len(operator.bindings) > 1 else alone
 
         def emit(env: Any) -> Sequence[Value]:
-            cuts = inside if len(self.builder.scopes) > 1 else ordered
+            cuts = along if self.parallel else alone if len(self.builder.scopes) > 1 else ordered
             length = extent(env)
             at = self.distributed(env, length, element, cuts)
             units = [neutral(env) for neutral in neutrals]

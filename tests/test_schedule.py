@@ -68,3 +68,34 @@ def test_switches_are_seen_in_the_loops() -> None:
 def test_what_is_no_schedule_is_refused(schedule: dict[str, bool | int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         az.compile(softmax, schedule=schedule)
+
+
+@az.program
+def nearest(x: az.Array[az.f64, "n d"], y: az.Array[az.f64, "m d"]) -> az.Array[az.i64, "n"]:
+    return az.map(lambda a: az.argmin(az.map(lambda b: az.sum((a - b) ** 2), y)), x)
+
+
+@pytest.mark.parametrize("n", [1, 33, 700])
+def test_what_is_combined_in_order_is_not_stored_where_lanes_run_over_a_loop_outside(n: int) -> None:
+    """The distances feed an operator on pairs; stored, they would be the largest array of all."""
+    x, y = numbers(n, 3).round(), numbers(9, 3, seed=1).round()
+    y[4] = y[1]  # the first of equal ones counts
+    x[0, 0] = np.nan  # all distances to it are the same NaN
+    found = az.compile(nearest)
+    squares = ((x[:, None] - y) ** 2).sum(axis=2)
+    np.testing.assert_array_equal(found(x, y), az.evaluate(nearest)(x, y))
+    np.testing.assert_array_equal(found(x, y)[1:], squares.argmin(axis=1)[1:])
+    assert "[m, n]" not in found.loops and "[n, m]" not in found.loops and "lanes" in found.schedule
+
+
+def test_in_a_loop_with_state_what_is_combined_in_order_is_computed_side_by_side() -> None:
+    @az.program
+    def walk(x: az.Array[az.f64, "d"], y: az.Array[az.f64, "m d"], steps: az.i64) -> az.Array[az.f64, "d"]:
+        return az.fori_loop(0, steps, lambda _, a: y[az.argmax(az.map(lambda b: az.sum((a - b) ** 2), y))], x)
+
+    x, y = numbers(3), numbers(50, 3, seed=1)
+    expected = x
+    for _ in range(4):
+        expected = y[((expected - y) ** 2).sum(axis=1).argmax()]
+    np.testing.assert_array_equal(az.compile(walk)(x, y, 4), expected)
+    assert "f64[m]" in az.compile(walk).loops
