@@ -28,6 +28,14 @@ THREADS = 2  # of every tool, where nothing else is said
 
 
 @dataclass(frozen=True)
+class Then:
+    """A program of a tool, and what Python makes of its result in each call."""
+
+    program: Any
+    finish: Call
+
+
+@dataclass(frozen=True)
 class Tool:
     """NumPy, and what other tools do differently."""
 
@@ -40,13 +48,13 @@ class Tool:
         """Arguments as the tool likes them, which is no part of a run."""
         return arguments
 
-    def build(self, program: Any, arguments: Arguments) -> Call:
+    def build(self, program: Any) -> Call:
         """What is timed: the program, which may be compiled when it is first called."""
         return program  # type: ignore[no-any-return]
 
     def compile(self, program: Any, arguments: Arguments) -> Call:
         """The program compiled for such arguments without running it, where the tool can do that."""
-        return self.build(program, arguments)
+        return self.build(program)
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,7 @@ class Adze(Tool):
     def start(self) -> None:
         az.compile(_twice)(np.zeros(3))
 
-    def build(self, program: Any, arguments: Arguments) -> Call:
+    def build(self, program: Any) -> Call:
         return az.compile(program, threads=self.threads)
 
     def compile(self, program: Any, arguments: Arguments) -> Call:
@@ -92,7 +100,7 @@ class Jax(Tool):
 
         return tuple(v if k in self.static else jax.tree.map(converted, v) for k, v in enumerate(arguments))
 
-    def build(self, program: Any, arguments: Arguments) -> Call:
+    def build(self, program: Any) -> Call:
         """What is timed is the jitted function: it has JAX's fast path for calls."""
         import jax
 
@@ -133,7 +141,7 @@ class Torch(Tool):
 
         return tuple(map(converted, arguments))
 
-    def build(self, program: Any, arguments: Arguments) -> Call:
+    def build(self, program: Any) -> Call:
         import torch
 
         return torch.no_grad()(torch.compile(program) if self.compiled else program)
@@ -146,6 +154,13 @@ class Contender:
     name: str
     tool: Tool
     programs: Programs
+
+    def call(self, function: str, arguments: Arguments | None = None) -> Call:
+        """What is timed, or what is compiled for these arguments before."""
+        program = self.programs()[function]
+        inner = program.program if isinstance(program, Then) else program
+        call = self.tool.build(inner) if arguments is None else self.tool.compile(inner, arguments)
+        return (lambda *given: program.finish(call(*given))) if isinstance(program, Then) else call
 
     @property
     def is_there(self) -> bool:

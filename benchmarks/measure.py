@@ -202,6 +202,8 @@ def leaves(result: Any) -> list[np.ndarray]:
         return [leaf for name in sorted(result) for leaf in leaves(result[name])]
     if isinstance(result, tuple | list):
         return [leaf for part in result for leaf in leaves(part)]
+    if hasattr(result, "indptr"):  # SciPy's compressed rows
+        return [result.indptr, result.indices, result.data]
     if hasattr(result, "detach"):
         return [result.detach().cpu().numpy()]
     return [result.get() if hasattr(result, "get") else np.asarray(result)]

@@ -35,6 +35,8 @@ from contenders import THREADS, Adze, Contender, Line, shown, started
 from measure import confine, controls, error, first_call, fresh, in_turns, leaves, processor, summary, versions
 from report import write_reports
 
+from adze.backends.compile import Compiled
+
 RESULTS = Path(__file__).resolve().parent / "results"
 PACKAGES = ("adze", "numpy", "scipy", "llvmlite", "jax", "torch")
 PATIENCE = 120.0  # seconds for a first call in a process of its own
@@ -94,11 +96,10 @@ def compare(
     ready: dict[str, Callable[[], Any]] = {}
     wanted: list[np.ndarray] | None = None
     for contender in there:
-        program = contender.programs().get(function)
-        if program is None:
+        if function not in contender.programs():
             continue
         converted = contender.tool.convert(given)
-        call = contender.tool.build(program, converted)
+        call = contender.call(function)
         try:
             result = leaves(call(*converted))
             wanted = result if wanted is None else wanted
@@ -136,15 +137,14 @@ def first_call_of(line: Line, function: str, name: str) -> dict[str, Any]:
     contender = next(c for c in line.contenders if c.name == name)
     started(contender.tool)
     given = contender.tool.convert(line.given(function, line.arguments(**line.main)))
-    program = contender.programs()[function]
     kept: list[Any] = []
 
     def build() -> Callable[[], Any]:
-        kept.append(contender.tool.compile(program, given))
+        kept.append(contender.call(function, given))
         return lambda: kept.append(kept[0](*given))
 
     found: dict[str, Any] = dict(first_call(build))
-    if isinstance(contender.tool, Adze):
+    if isinstance(kept[0], Compiled):
         found["planned"] = kept[0].peak_bytes(*given)
     return found
 
