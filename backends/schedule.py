@@ -35,7 +35,7 @@ from ..core.types import Accumulator, ArrayType, Type, dims
 from ..interpreters.embed import Embed
 from ..interpreters.reads_first import reads_first
 from ..interpreters.simplify import fresh_binders, simplify
-from ..interpreters.simplifying.accumulators import COSTLY
+from ..interpreters.simplifying.leaves import COSTLY
 from ..interpreters.simplifying.rules import rewrite
 from .transformations import ALL, Transformations
 

@@ -557,7 +557,6 @@ def test_a_read_of_an_updated_array_meets_the_write_it_is_certain_of() -> None:
     assert run(after, *arguments).results == run(before, *arguments).results == [7.0, 8.0, 3.0, 8.0]
     assert shape(simplified(term([VECTOR, i64, i64], lambda b, x, i, j: function(b, x, i, j)[:3]))) == [
         "add",
-        "add",
         "index",
     ]
 

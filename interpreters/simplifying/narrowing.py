@@ -30,9 +30,9 @@ from ...core.dims import Dim, Opaque
 from ...core.graph import BRANCHES, Node, Value
 from ...core.terms import Block, Operation
 from ...core.types import ArrayType, dims, i64, rank
-from .accumulators import is_costly
 from .cuts import lightest_cut
 from .holding import Held, Holding, source, sources
+from .leaves import is_costly
 from .rules import nodes_within
 
 # A size that is not known counts as this many.

@@ -20,7 +20,9 @@ from ...core.indexing import extents_of
 from ...core.primitive import Primitive
 from ...core.terms import Literal
 from ...core.types import bool_, dims, i64, mentions_named
-from .accumulators import is_costly, rewrite_accumulate
+from .accumulators import rewrite_accumulate
+from .implied import without_implied
+from .leaves import is_costly
 from .unrolling import iterations
 
 # An array element is computed where it is read when that costs at most about this many additions.
@@ -107,10 +109,38 @@ def _add(b: Builder, x: Value, y: Value) -> Value | None:
         return b.primitive("subtract", x, inner[0])
     if (inner := _operands(x, "negative")) is not None:
         return b.primitive("subtract", y, inner[0])
+    for constant, other in ((x, y), (y, x)):
+        if constant.literal is not None and (sum := _shifted(b, other, int(constant.literal))) is not None:
+            return sum
     for size, other in ((x, y), (y, x)):
         if (inner := _operands(other, "subtract")) is not None and _are_sizes(size, inner[0]):
             return b.primitive("subtract", b.primitive("add", size, inner[0]), inner[1])
     return None
+
+
+def _offset(b: Builder, value: Value) -> tuple[Value, int] | None:
+    """An integer as another one and a constant that is added to it."""
+    source = value.source
+    if value.type is not i64 or source is None or source.op != "primitive":
+        return None
+    for base, constant in (source.args, source.args[::-1]):
+        if constant.literal is not None and base.literal is None:
+            if source.static[0].name == "add":
+                return base, int(constant.literal)
+            if source.static[0].name == "subtract" and constant is source.args[1]:
+                return base, -int(constant.literal)
+    return None
+
+
+def _shifted(b: Builder, value: Value, constant: int) -> Value | None:
+    """An integer with a constant added, as one addition where it is itself a sum with a constant."""
+    found = _offset(b, value)
+    if found is None or abs(found[1] + constant) >= 1 << 62:
+        return None
+    base, total = found[0], found[1] + constant
+    if total < 0:
+        return b.primitive("subtract", base, b.literal(-total, i64))
+    return b.primitive("add", base, b.literal(total, i64)) if total else base
 
 
 def _are_sizes(*values: Value) -> bool:
@@ -130,6 +160,8 @@ def _subtract(b: Builder, x: Value, y: Value) -> Value | None:
             return b.primitive("subtract", b.primitive("subtract", inner[0], y), inner[1])
         if x.dim is not None and y.dim is not None and (x.dim - y.dim).constant is not None:
             return b.literal((x.dim - y.dim).constant, x.type)  # type: ignore[arg-type]
+        if y.literal is not None:
+            return _shifted(b, x, -int(y.literal))
     return None
 
 
@@ -252,6 +284,9 @@ def _cond(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> An
         return b.instantiate(then if args[0].literal else orelse, [])
     if (inner := _operands(args[0], "logical_not")) is not None:
         return b.emit("cond", (), [inner[0]], [orelse, then])
+    pruned = without_implied(b, args[0], bodies)
+    if any(x is not y for x, y in zip(pruned, bodies, strict=True)):
+        return b.emit("cond", (), args, pruned)
     if not then.statements and not orelse.statements:
         if all(x is y for x, y in zip(then.results, orelse.results, strict=True)):
             return then.results

@@ -1,0 +1,284 @@
+"""The updates of an accumulator in a statement, and what their loops and tests allow.
+
+A statement of an accumulate is a tree of loops and tests whose *leaves* are updates. A leaf knows the path to it; the
+tree knows what its leaves share, and so what would be computed twice if they ran apart (``accumulators.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from heapq import heappop, heappush
+
+from ...core.builder import Builder, Scope
+from ...core.graph import Node, Value
+from ...core.types import dims, element
+
+# A scalar operation that costs more than this many additions is not repeated.
+COSTLY = 8
+# Cheap operations that several leaves share are repeated while that makes the whole at most so many times as much.
+REPEATED = 3
+# Constructs that take about as long as an addition, besides what is in the branches of a cond.
+CHEAP_CONSTRUCTS = frozenset({"index", "size", "cond", "pack", "project", "construct"})
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A test on the way to a leaf, and the number of loops around it."""
+
+    test: Value
+    wanted: bool
+    depth: int
+
+
+@dataclass(frozen=True)
+class Path:
+    """The loops and tests around a place, outermost first; loops by binder and extent."""
+
+    loops: tuple[tuple[Value, Value], ...] = ()
+    guards: tuple[Guard, ...] = ()
+
+    def inside(self, node: Node, branch: int) -> Path:
+        """The path to the statements in a body of a loop or a test."""
+        if node.op == "generate":
+            return Path((*self.loops, (node.bodies[0].binders[0], node.args[0])), self.guards)
+        return Path(self.loops, (*self.guards, Guard(node.args[0], branch == 0, len(self.loops))))
+
+    @cached_property
+    def binders(self) -> frozenset[int]:
+        return frozenset([binder.number for binder, _ in self.loops])
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One update: ``for loops: if tests: accumulator[indices] += value``."""
+
+    node: Node
+    path: Path
+
+    @property
+    def accumulator(self) -> Value:
+        return self.node.args[0]
+
+    @property
+    def value(self) -> Value:
+        return self.node.args[1]
+
+    @property
+    def indices(self) -> tuple[Value, ...]:
+        return self.node.args[2:]
+
+    @property
+    def operands(self) -> list[Value]:
+        """What the leaf needs, the extents of its loops aside."""
+        return [*self.node.args[1:], *[guard.test for guard in self.path.guards]]
+
+    @cached_property
+    def used(self) -> frozenset[int]:
+        """The loops that the indices mention."""
+        return frozenset().union(*[index.free for index in self.indices]) & self.path.binders
+
+    @cached_property
+    def order(self) -> list[tuple[Value, Value]]:
+        """The loops as they run after the interchange: those of the indices first, the others as a sum inside."""
+        return sorted(self.path.loops, key=lambda loop: loop[0].number not in self.used)
+
+    def prefix(self, numbers: frozenset[int]) -> bool:
+        """Whether these loops are the outermost ones after the interchange."""
+        return frozenset([binder.number for binder, _ in self.order[: len(numbers)]]) == numbers
+
+    def covers(self, array: Value) -> bool:
+        """Whether the indices are distinct loops that run over the whole array."""
+        extents = {binder.number: extent.dim for binder, extent in self.path.loops}
+        numbers = [index.number for index in self.indices]
+        if len(set(numbers)) != len(numbers):
+            return False
+        return all(extents.get(n) == dim for n, dim in zip(numbers, dims(array.type), strict=True))
+
+    def in_place(self) -> bool:
+        """Whether the indices are the loops, in their order, and no test has loops inside."""
+        in_order = [index.number for index in self.indices] == [binder.number for binder, _ in self.path.loops]
+        return in_order and all(guard.depth == len(self.path.loops) for guard in self.path.guards)
+
+    def stands_alone(self, statements: frozenset[int]) -> bool:
+        """Whether nothing that the leaf needs is the result of one of these statements."""
+        needed = [*self.operands, *[extent for _, extent in self.path.loops]]
+        return all(value.free.isdisjoint(statements) for value in needed)
+
+    def may_interchange(self) -> bool:
+        """Whether the loops may run in the new order, as far as extents and tests say."""
+        around: set[int] = set()
+        for binder, extent in self.order:
+            if not extent.free & self.path.binders <= around:
+                return False  # triangular
+            around.add(binder.number)
+        for guard in self.path.guards:
+            outside = frozenset([binder.number for binder, _ in self.path.loops[: guard.depth]])
+            if guard.depth < len(self.path.loops) and not (outside <= self.used or self.used <= outside):
+                return False
+        return True
+
+    def sums(self) -> bool:
+        """Whether some of the loops can become a sum, and every test that has loops inside stands inside the others."""
+        return len(self.used) < len(self.path.loops) and all(
+            self.used <= {binder.number for binder, _ in self.path.loops[: guard.depth]}
+            for guard in self.path.guards
+            if guard.depth < len(self.path.loops)
+        )
+
+    def guards(self, depth: int) -> list[Guard]:
+        """The tests that stand in this many loops of the new order: in all when no loop is inside them, but never
+        between the loops of the indices."""
+        loops = len(self.path.loops)
+        level = {
+            guard: loops if guard.depth == loops else max(guard.depth, len(self.used)) for guard in self.path.guards
+        }
+        return [guard for guard in self.path.guards if level[guard] == depth]
+
+
+class Tree:
+    """A statement: its leaves, and the statements in it that are no loops, tests or updates."""
+
+    def __init__(self, statement: Node, beside: frozenset[int]) -> None:
+        self.leaves: list[Leaf] = []
+        self.opaque: list[Node] = []
+        self._walk(statement, Path())
+        self.statements = beside | {node.number for node in self.opaque}
+        self.binders = frozenset().union(*[leaf.path.binders for leaf in self.leaves])
+
+    def _walk(self, node: Node, path: Path) -> None:
+        if node.op == "add_to":
+            self.leaves.append(Leaf(node, path))
+        elif node.results or node.op not in ("generate", "cond"):
+            self.opaque.append(node)
+        else:
+            for k, body in enumerate(node.bodies):
+                inner = path.inside(node, k)
+                for statement in body.statements:
+                    self._walk(statement, inner)
+
+    def stands_alone(self) -> bool:
+        return all(leaf.stands_alone(self.statements) for leaf in self.leaves)
+
+    @cached_property
+    def needed(self) -> list[tuple[Node, int]]:
+        """The nodes that depend on the loops, each with the set of leaves that need it, as the bits of a number.
+
+        What a statement other than a leaf needs has one bit more.
+        """
+        found: list[tuple[Node, int]] = []
+        waiting: dict[int, tuple[Node, int]] = {}
+        heap: list[int] = []
+
+        def need(values: Iterable[Value], who: int) -> None:
+            for value in values:
+                node = value.source
+                if node is not None and not node.free.isdisjoint(self.binders):
+                    if node.number not in waiting:
+                        heappush(heap, -node.number)  # users have greater numbers than what they use
+                    waiting[node.number] = (node, waiting.get(node.number, (node, 0))[1] | who)
+
+        for k, leaf in enumerate(self.leaves):
+            need(leaf.operands, 1 << k)
+        for statement in self.opaque:
+            need(_operands(statement), 1 << len(self.leaves))
+        while heap:
+            node, who = waiting.pop(-heappop(heap))
+            found.append((node, who))
+            need(_operands(node), who)
+        return found
+
+    def independent(self) -> list[Leaf]:
+        """The leaves whose loops may be split off and interchanged without repeating anything costly."""
+        allowed = [leaf.may_interchange() and leaf.stands_alone(self.statements) for leaf in self.leaves]
+        for node, who in self.needed:
+            if is_costly(node):
+                alone = who.bit_count() == 1
+                for k, leaf in enumerate(self.leaves):
+                    if who >> k & 1 and not (alone and leaf.prefix(node.free & leaf.path.binders)):
+                        allowed[k] = False
+        return [leaf for leaf, may in zip(self.leaves, allowed, strict=True) if may]
+
+    def runs_once(self, leaf: Leaf) -> bool:
+        """Whether nothing costly is repeated for a leaf when its loops stand in the order of its indices."""
+        bit = 1 << self.leaves.index(leaf)
+        numbers = [index.number for index in leaf.indices]
+        shared = [node.free & leaf.used for node, who in self.needed if who & bit and is_costly(node)]
+        return all(frozenset(numbers[: len(loops)]) == loops for loops in shared)
+
+    def repeats(self, leaving: Sequence[Leaf]) -> bool:
+        """Whether too much cheap work would be done again when these leaves run alone."""
+        alone = {leaf.node.number for leaf in leaving}
+        bits = sum([1 << k for k, leaf in enumerate(self.leaves) if leaf.node.number in alone])
+        once = again = 0
+        for node, who in self.needed:
+            cost = node.static[0].cost if node.op == "primitive" else 1
+            once += cost
+            again += cost * ((who & bits).bit_count() + (who & ~bits != 0))
+        return again > REPEATED * (once + len(self.leaves))
+
+
+def _operands(node: Node) -> Iterator[Value]:
+    """What a node needs: its arguments, and what its bodies give back and do."""
+    yield from node.args
+    for body in node.bodies:
+        yield from body.results
+        for statement in body.statements:
+            yield from _operands(statement)
+
+
+def is_costly(node: Node) -> bool:
+    """Whether a node should not be computed twice: an expensive scalar operation, or anything that runs a block."""
+    if node.op == "primitive":
+        return bool(node.static[0].cost > COSTLY)
+    return node.op not in CHEAP_CONSTRUCTS
+
+
+# Tests as choices
+
+
+def zero(b: Builder, value: Value) -> Value:
+    return b.literal(0, element(value.type))
+
+
+def guarded(b: Builder, guards: Sequence[Guard], value: Value) -> Value:
+    """The value where the tests hold, zero elsewhere."""
+    for guard in reversed(guards):
+        branches = [b.close((), (), (value,)), b.close((), (), (zero(b, value),))]
+        value = b.emit("cond", (), [guard.test], branches if guard.wanted else branches[::-1])[0]
+    return value
+
+
+# Statements that are emitted apart
+
+
+def recorded(b: Builder, emit: Callable[[], object]) -> list[Node]:
+    """What is emitted as statements, taken out of the open scope again."""
+    outer = b.scopes[-1]
+    b.scopes.append(Scope((), outer))
+    b.scopes[-1].partial = outer.partial
+    try:
+        emit()
+    finally:
+        statements = b.scopes.pop().statements
+    return statements
+
+
+def without(b: Builder, node: Node, removed: set[int]) -> list[Node]:
+    """The statement without some of its updates."""
+    if node.number in removed:
+        return []
+    if node.results or node.op not in ("generate", "cond"):
+        return [node]
+    bodies = [[new for old in body.statements for new in without(b, old, removed)] for body in node.bodies]
+    return with_statements(b, node, bodies)
+
+
+def with_statements(b: Builder, node: Node, bodies: Sequence[Sequence[Node]]) -> list[Node]:
+    """A loop or test of statements with other statements."""
+    if all(len(new) == len(old.statements) for new, old in zip(bodies, node.bodies, strict=True)):
+        if all(x is y for new, old in zip(bodies, node.bodies, strict=True) for x, y in zip(new, old.statements)):
+            return [node]
+    closed = [b.close(old.binders, tuple(new), ()) for new, old in zip(bodies, node.bodies, strict=True)]
+    return recorded(b, lambda: b.emit(node.op, node.static, list(node.args), closed))

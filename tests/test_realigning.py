@@ -1,0 +1,225 @@
+"""Updates at shifted places become maps; what tests imply is not required (``simplifying/realigning``, ``implied``)."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import adze as az
+from adze.interpreters.simplify import simplify
+
+Program = Any
+SIZES = (0, 1, 2, 3, 7, 33)
+
+
+def shown(program: Program) -> str:
+    return str(az.pretty(simplify(program)))
+
+
+def transposed(f: Program, size: int) -> np.ndarray[Any, Any]:
+    """The matrix of a linear program, one row for each element of its argument, as evaluate finds it."""
+    return np.array([az.evaluate(f)(row) for row in np.eye(size)])
+
+
+@az.program
+def three_points(x: az.Array[az.f64, "n"]) -> Any:
+    def at(i: az.Expr) -> Any:
+        left = az.cond(i > 0, lambda: x[i - 1], lambda: 0.0)
+        right = az.cond(i + 1 < x.shape[0], lambda: x[i + 1], lambda: 0.0)
+        return left - 2 * x[i] + 3 * right
+
+    return az.generate(x.shape[0], at)
+
+
+@az.program
+def differences(x: az.Array[az.f64, "n"]) -> Any:
+    return x[1:] - 2 * x[:-1]
+
+
+@az.program
+def backwards(x: az.Array[az.f64, "n"]) -> Any:
+    return az.generate(x.shape[0], lambda i: x[i] + 3 * x[x.shape[0] - 1 - i])
+
+
+@az.program
+def every_other(x: az.Array[az.f64, "n"]) -> Any:
+    return az.generate(x.shape[0] // 2, lambda i: x[2 * i] + 3 * x[i + 1])
+
+
+@az.program
+def turned(x: az.Array[az.f64, "n"]) -> Any:
+    return x + 2 * az.roll(x, 2)
+
+
+@az.program
+def smoothed(x: az.Array[az.f64, "n"]) -> Any:
+    def at(i: az.Expr) -> Any:
+        def term(r: az.Expr) -> Any:
+            inside = (i + r >= 1) & (i + r - 1 < x.shape[0])
+            return az.cond(inside, lambda: x[i + r - 1] * (r + 1), lambda: 0.0)
+
+        return az.sum(az.generate(3, term))
+
+    return az.generate(x.shape[0], at)
+
+
+@pytest.mark.parametrize("f", [three_points, differences, backwards, every_other, turned, smoothed])
+def test_gradients_of_linear_stencils(f: Program) -> None:
+    gradient = az.vjp(f)
+    programs = [az.evaluate(gradient), az.compile(gradient, threads=1)]
+    rng = np.random.default_rng(3)
+    for size in SIZES:
+        if size < 2 and f is turned:
+            continue
+        matrix = transposed(f, size) if size else None
+        w = rng.integers(-4, 5, az.evaluate(f)(np.zeros(size)).shape).astype(float)
+        for run in programs:
+            np.testing.assert_array_equal(run(np.ones(size), w)[1], np.zeros(0) if matrix is None else matrix @ w)
+
+
+@pytest.mark.parametrize(
+    ("f", "left"), [(three_points, 0), (differences, 0), (backwards, 0), (smoothed, 0), (every_other, 2)]
+)
+def test_what_is_left_of_the_loops(f: Program, left: int) -> None:
+    """An index that leaves places out stays."""
+
+    @az.program
+    def total(x: az.Array[az.f64, "n"]) -> Any:
+        return az.sum(f(x))
+
+    assert shown(az.grad(total)).count("+=") == left
+
+
+@az.program
+def convolved(x: az.Array[az.f64, "n m"], w: az.Array[az.f64, "p q"]) -> Any:
+    (n, m), (p, q) = x.shape, w.shape
+
+    def at(i: az.Expr, j: az.Expr) -> Any:
+        def term(r: az.Expr, s: az.Expr) -> Any:
+            inside = (i >= r) & (j >= s)
+            return az.cond(inside, lambda: x[i - r, j - s] * w[r, s], lambda: 0.0)
+
+        return az.sum(az.generate((p, q), term))
+
+    return az.generate((n, m), at)
+
+
+@pytest.mark.parametrize("shape", [(5, 6, 3, 2), (1, 1, 1, 1), (2, 3, 4, 5), (0, 3, 2, 2), (4, 4, 0, 1)])
+def test_gradient_of_a_convolution(shape: tuple[int, int, int, int]) -> None:
+    n, m, p, q = shape
+    rng = np.random.default_rng(0)
+    x, w, g = (rng.integers(-3, 4, size).astype(float) for size in ((n, m), (p, q), (n, m)))
+    dx, dw = np.zeros((n, m)), np.zeros((p, q))
+    for r in range(min(n, p)):
+        for s in range(min(m, q)):
+            dx[: n - r, : m - s] += g[r:, s:] * w[r, s]
+            dw[r, s] += np.sum(g[r:, s:] * x[: n - r, : m - s])
+    for run in (az.evaluate(az.vjp(convolved)), CONVOLVED):
+        _, *found = run(x, w, g)
+        np.testing.assert_array_equal(found[0], dx)
+        np.testing.assert_array_equal(found[1], dw)
+
+
+CONVOLVED = az.compile(az.vjp(convolved))
+
+TERMS = st.tuples(st.booleans(), st.integers(-3, 3), st.integers(-4, 4), st.booleans())
+
+
+@pytest.mark.slow
+@settings(max_examples=40)
+@given(st.lists(TERMS, min_size=1, max_size=3), st.integers(0, 3))
+def test_random_stencils_in_steps(terms: list[tuple[bool, int, int, bool]], steps: int) -> None:
+    """Reads at ``i + c`` and ``n - 1 - i + c``, clipped or where they are in range, in a loop over a state."""
+
+    @az.program
+    def f(x: az.Array[az.f64, "n"]) -> Any:
+        n = x.shape[0]
+
+        def step(t: az.Expr, y: az.Expr) -> Any:
+            def at(i: az.Expr) -> Any:
+                total = y[i]
+                for falls, offset, factor, clips in terms:
+                    place = (n - 1 - i if falls else i) + offset
+                    if clips:
+                        total = total + factor * y[az.minimum(az.maximum(place, 0), n - 1)]
+                    else:
+                        inside = (place >= 0) & (place < n)
+                        read = lambda place=place: y[place] * x[place]  # noqa: E731
+                        total = total + factor * az.cond(inside, read, lambda: 0.5)
+                return total
+
+            return az.generate(n, at)
+
+        return az.fori_loop(0, steps, step, x)
+
+    gradient = az.vjp(f)
+    run = az.compile(gradient)
+    for size in (0, 1, 4, 9):
+        x = np.arange(size) % 3 - 1.0
+        w = np.arange(size) % 4 - 2.0
+        np.testing.assert_array_equal(run(x, w)[1], az.evaluate(gradient)(x, w)[1])
+
+
+def test_nothing_leaks_from_where_no_iteration_adds() -> None:
+    @az.program
+    def f(x: az.Array[az.f64, "n"], y: az.Array[az.f64, "n"]) -> Any:
+        return az.generate(x.shape[0], lambda i: az.cond(i > 0, lambda: x[i - 1] / y[i], lambda: 0.0))
+
+    x, y = np.ones(4), np.array([0.0, 1.0, 2.0, 4.0])
+    found = az.compile(az.vjp(f))(x, y, np.array([np.nan, 1.0, 1.0, 1.0]))
+    np.testing.assert_array_equal(found[1], [1.0, 0.5, 0.25, 0.0])
+    np.testing.assert_array_equal(found[2], [0.0, -1.0, -0.25, -0.0625])
+
+
+# Requirements
+
+
+def requirements(test: Any, read: Any) -> int:
+    @az.program
+    def f(x: az.Array[az.f64, "n"], k: az.i64) -> Any:
+        n = x.shape[0]
+        return az.generate(n, lambda i: az.cond(test(i, n, k), lambda: x[read(i, n, k)], lambda: 0.0))
+
+    return shown(f).count("require")
+
+
+@pytest.mark.parametrize(
+    ("test", "read", "left"),
+    [
+        (lambda i, n, k: i > 0, lambda i, n, k: i - 1, 0),
+        (lambda i, n, k: i >= 2, lambda i, n, k: i - 2, 0),
+        (lambda i, n, k: i >= 1, lambda i, n, k: i - 2, 1),
+        (lambda i, n, k: i + 1 < n, lambda i, n, k: i + 1, 0),
+        (lambda i, n, k: i + 1 <= n, lambda i, n, k: i + 1, 1),
+        (lambda i, n, k: (i - k >= 0) & (i - k < n), lambda i, n, k: i - k, 0),
+        (lambda i, n, k: (i - k >= 0) | (i - k < n), lambda i, n, k: i - k, 1),
+        (lambda i, n, k: ~((i < k) | (k < 0)), lambda i, n, k: i - k, 0),
+        (lambda i, n, k: i == k, lambda i, n, k: k, 0),
+        (lambda i, n, k: i != k, lambda i, n, k: k, 1),
+        (lambda i, n, k: (i <= k) & (k <= i + 1), lambda i, n, k: k - 1, 1),
+    ],
+)
+def test_requirements_that_a_test_implies_go(test: Any, read: Any, left: int) -> None:
+    assert requirements(test, read) == left
+
+
+def test_what_the_else_branch_knows() -> None:
+    @az.program
+    def f(x: az.Array[az.f64, "n"]) -> Any:
+        return az.generate(
+            x.shape[0], lambda i: az.cond(i == 0, lambda: 0.0, lambda: az.cond(i < 2, lambda: 1.0, lambda: x[i - 2]))
+        )
+
+    assert "require" not in shown(f)
+
+
+def test_a_failure_that_a_test_allows_is_still_found() -> None:
+    @az.program
+    def f(x: az.Array[az.f64, "n"], k: az.i64) -> Any:
+        return az.generate(x.shape[0], lambda i: az.cond(i > k, lambda: x[i - 1], lambda: 0.0))
+
+    np.testing.assert_array_equal(az.compile(f)(np.ones(3), 0), [0, 1, 1])
+    with pytest.raises(IndexError, match="index -1"):
+        az.compile(f)(np.ones(3), -1)
