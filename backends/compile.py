@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..core.program import RUNNERS, Instance, Program, as_program, instance_of
+from ..core.source import at_line
 from .llvm import version as llvm
+from .llvm.calls import Bound
 from .loops_text import text as loops_text
 from .opencl import version as opencl
 from .opencl.devices import Device, choose
@@ -26,11 +28,61 @@ class Compiled:
 
     def __init__(self, program: Program | Instance, backend: Backend) -> None:
         self.program, self.backend = program, backend
+        parameters = (program.program if isinstance(program, Instance) else program).parameters
+        self._plain = len(parameters) if all(parameter.type is not None for parameter in parameters) else -1
+        self._out_is_ours = all(parameter.name != "out" for parameter in parameters)
+        self._only: Any = None  # the version of a program that leaves nothing to its arguments
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the program on arrays: NumPy's in, NumPy's out. Raises what the program itself raises."""
+        """Run the program on arrays: NumPy's in, NumPy's out. Raises what the program itself raises.
+
+        ``out=`` are arrays to write the result to, in the structure of the result; None stands for a new one. They
+        are writable, in row-major order and of the result's type and shape, and overlap neither arguments nor each
+        other: TypeError and ValueError say what is wrong. (A program with a parameter ``out`` has no such option.)
+
+        >>> import adze as az, numpy as np
+        >>> @az.program
+        ... def double(x: az.Array[az.f64, "n"]) -> az.Array[az.f64, "n"]:
+        ...     return 2 * x
+        >>> memory = np.empty(2)
+        >>> az.compile(double)(np.array([1.0, 2.0]), out=memory) is memory, memory.tolist()
+        (True, [2.0, 4.0])
+        """
+        if len(args) == self._plain and not kwargs:
+            if self._only is None:
+                self._only = self.backend.version(self._annotated)
+            return self.backend.run(self._only, args)
+        version, leaves, out = self._call(args, kwargs)
+        return self.backend.run(version, leaves, out)
+
+    def bind(self, *args: Any, **kwargs: Any) -> Bound:
+        """The call with these arguments, to be made again and again by calling what this gives, without any.
+
+        Arguments are checked once and stay where they are: each call reads what their memory holds then, so arrays
+        must be in row-major order (ValueError). Results are new arrays each time, or those of ``out=``. AttributeError
+        for another backend than LLVM.
+
+        >>> import adze as az, numpy as np
+        >>> @az.program
+        ... def total(x: az.Array[az.f64, "n"]) -> az.f64:
+        ...     return az.sum(x)
+        >>> numbers = np.array([1.0, 2.0])
+        >>> bound = az.compile(total).bind(numbers)
+        >>> float(bound())
+        3.0
+        >>> numbers[0] = 10.0
+        >>> float(bound())
+        12.0
+        """
+        backend = self._llvm("bind")
+        version, leaves, out = self._call(args, kwargs)
+        return backend.bound(version, leaves, out)
+
+    def _call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, list[Any], Any]:
+        """The version that arguments choose, their leaves, and what is given as ``out``."""
+        out = kwargs.pop("out", None) if self._out_is_ours else None
         instance, arguments = self._chosen(args, kwargs)
-        return self.backend.run(instance, instance.leaves(arguments))
+        return self.backend.version(instance), instance.leaves(arguments), out
 
     def _chosen(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Instance, list[Any]]:
         """The instance that arguments choose, and one argument a parameter."""
@@ -90,12 +142,12 @@ class Compiled:
     @property
     def llvm_ir(self) -> str:
         """The LLVM IR, after optimisation. AttributeError for another backend, here and below."""
-        return self._llvm("llvm_ir").version(self._annotated).executable.llvm_ir
+        return self._llvm("llvm_ir").version(self._annotated).llvm_ir
 
     @property
     def assembly(self) -> str:
         """The machine code, as assembly."""
-        return self._llvm("assembly").version(self._annotated).executable.assembly
+        return self._llvm("assembly").version(self._annotated).assembly
 
     @property
     def opencl_source(self) -> str:
@@ -134,8 +186,11 @@ class LLVM:
         key = ("llvm", self.checks, self.allowed)
         return _kept(instance, key, lambda: llvm.Version(instance, self.checks, self.allowed))
 
-    def run(self, instance: Instance, leaves: Sequence[Any]) -> Any:
-        return self.version(instance).run(leaves, self.threads)
+    def run(self, version: llvm.Version, leaves: Sequence[Any], out: Any = None) -> Any:
+        return version.run(leaves, self.threads, out)
+
+    def bound(self, version: llvm.Version, leaves: Sequence[Any], out: Any) -> Bound:
+        return version.bound(leaves, self.threads, out)
 
     def peak_bytes(self, instance: Instance, leaves: Sequence[Any]) -> int:
         return self.version(instance).peak_bytes(leaves, self.threads)
@@ -155,8 +210,10 @@ class OpenCL:
         options = (self.device, self.checks, self.deterministic, self.allowed)
         return _kept(instance, ("opencl", *options), lambda: opencl.Version(instance, *options))
 
-    def run(self, instance: Instance, leaves: Sequence[Any]) -> Any:
-        return self.version(instance).run(leaves)
+    def run(self, version: opencl.Version, leaves: Sequence[Any], out: Any = None) -> Any:
+        if out is not None:
+            raise ValueError(at_line('out= is for backend="llvm"'))
+        return version.run(leaves)
 
     def peak_bytes(self, instance: Instance, leaves: Sequence[Any]) -> int:
         return self.version(instance).peak_bytes(leaves)
@@ -228,9 +285,12 @@ def compile(
     raise ValueError(f"there is no backend {backend!r}; there are 'llvm' and 'opencl'")
 
 
+_DEFAULT = LLVM(None, True, ALL)
+
+
 def _run(instance: Instance, leaves: Sequence[Any]) -> Any:
     """How a program called with arrays runs: compiled on first use."""
-    return LLVM(None, True, ALL).run(instance, leaves)
+    return _DEFAULT.run(_DEFAULT.version(instance), leaves)
 
 
 RUNNERS["default"] = _run

@@ -13,6 +13,7 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 _LOOKS = 2000  # at the gate before a worker sleeps: some tens of microseconds
 
@@ -35,8 +36,12 @@ class Failure:
     values: tuple[int, ...]
 
 
+@cache
 def default_threads() -> int:
-    """The number in the environment variable ``ADZE_THREADS``, else one thread a CPU that this process may use."""
+    """The number in the environment variable ``ADZE_THREADS``, else one thread a CPU that this process may use.
+
+    Both are looked at once, when a program first runs: asking the system takes longer than a small program.
+    """
     wanted = os.environ.get("ADZE_THREADS", "")
     if wanted.strip():
         try:

@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import numpy as np
+
 from . import trees
 from .annotations import Declared, Parameter, read_annotation, read_parameters, type_of_argument
 from .arguments import Signature
@@ -30,6 +32,9 @@ from .terms import Block
 from .types import Type, is_data
 
 B = TypeVar("B")
+
+# The classes of leaves, none of which is an expression
+_NUMBERS = frozenset([np.ndarray, float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_])
 
 # How a program called with arrays is run: entered by the backends under the name "default".
 RUNNERS: dict[str, Callable[[Instance, Sequence[Any]], trees.Structure]] = {}
@@ -147,6 +152,8 @@ class Program:
         self._instances: dict[Any, Instance] = {}
         self._only: Instance | None = None  # the instance of a program that leaves nothing to its arguments
         self._fixed = all(parameter.declared is not None for parameter in self.parameters)
+        # how many parameters there are, if each is one leaf of a declared type
+        self._plain = len(self.parameters) if all(parameter.type is not None for parameter in self.parameters) else -1
         self.__name__ = name
         self.__module__ = getattr(function, "__module__", __name__)
         self.__qualname__ = getattr(function, "__qualname__", name)
@@ -187,6 +194,9 @@ class Program:
 
     def __call__(self, *args: Any, **kwargs: Any) -> trees.Structure:
         """Inline the program among expressions, or run it on arrays."""
+        if len(args) == self._plain and not kwargs and _NUMBERS.issuperset(map(type, args)) and not building():
+            self._only = self._only or self.at()
+            return RUNNERS["default"](self._only, args)
         arguments = self.bind(args, kwargs)
         if any(isinstance(leaf, Expr) for leaf in trees.flatten(arguments)[0]):
             return self.inline(arguments)

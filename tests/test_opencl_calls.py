@@ -211,6 +211,10 @@ def test_what_another_backend_has() -> None:
     for name in ("llvm_ir", "assembly"):
         with pytest.raises(AttributeError, match=rf'no {name}: it was compiled with backend="opencl"'):
             getattr(compiled(twice), name)
+    with pytest.raises(AttributeError, match="no bind"):
+        compiled(twice).bind(numbers(2, 2))
+    with pytest.raises(ValueError, match="out= is for backend="):
+        compiled(twice)(numbers(2, 2), out=numbers(2, 2))
     with pytest.raises(AttributeError, match=r'no opencl_source: it was compiled with backend="llvm"'):
         _ = az.compile(twice).opencl_source
     with pytest.raises(AttributeError, match="no profile"):

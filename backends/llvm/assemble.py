@@ -74,3 +74,9 @@ def link(machine_code: bytes, exports: Sequence[str], imports: Mapping[str, int]
 def printed(code: Code) -> Any:
     """The optimised module again, to be printed or assembled."""
     return llvm.parse_bitcode(code.optimised, llvm.create_context())
+
+
+def assembly(code: Code) -> str:
+    """The object code as text."""
+    text: str = target_machine().emit_assembly(printed(code))
+    return text

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import ctypes
-import math
 import time
-import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
-from ...core import trees
 from ...core.arguments import convert
 from ...core.program import Instance
 from ...core.source import at_line
-from ...core.types import Type, dims, element
 from ..loops import Function
-from ..lowering import returned
+from ..lowering import Lowered
 from ..peak import Peak
 from ..runtime import default_threads
 from ..stages import loops_of
 from ..transformations import ALL, Transformations
+from .assemble import Code, assembly, printed
+from .calls import Bound, Calls, Interface
 from .host import host_target
-from .jit import Executable
+from .jit import Executable, compiled, is_parallel
 from .unit import ALIGNMENT
-
-_free = ctypes.CDLL(None).free  # of the C library
 
 
 class Version:
@@ -36,33 +29,55 @@ class Version:
 
     def __init__(self, instance: Instance, checks: bool, allowed: Transformations = ALL) -> None:
         started = time.perf_counter()
-        self.instance = instance
-        self.lowered = loops_of(instance, replace(host_target(), transformations=allowed), checks)
-        self.executable = Executable(self.lowered.function)
-        self.constants = [constant.array for constant in self.lowered.constants]
-        self.results = [_Returned(type) if returned(type) else _Result(type) for type in instance.term.types]
+        self.instance, self.checks = instance, checks
+        self.target = replace(host_target(), transformations=allowed)
+        self.executable = Executable(self.code.machine_code, is_parallel(self.function))
+        self.calls = Calls(self.executable, instance.signature, self._interface())
         self.seconds = time.perf_counter() - started
 
-    def run(self, leaves: Sequence[Any], threads: int | None) -> Any:
-        """Run on the leaves of a call's arguments; the results have memory of their own."""
-        arrays, sizes = convert(self.instance, leaves)
-        buffers = [_readable(array) for array in arrays]
-        results = [result.allocate(sizes) for result in self.results]
-        loose = [result for result, how in zip(results, self.results, strict=True) if isinstance(how, _Returned)]
-        written = [result for result, how in zip(results, self.results, strict=True) if isinstance(how, _Result)]
-        addresses = [array.ctypes.data for array in (*buffers, *self.constants, *written, *loose)]
-        extents = [sizes[name] for name in self.lowered.function.sizes]
-        failure = self.executable.run(addresses, extents, threads or default_threads())
-        results = [how.finish(result) for result, how in zip(results, self.results, strict=True)]
-        if failure is not None:
-            raise self.lowered.failures[failure.site].error(failure.values)
-        values = [result if result.ndim else result[()] for result in results]
-        return trees.unflatten(self.instance.outputs, values)
+    def _interface(self) -> Interface:
+        lowered, instance = self.lowered, self.instance
+        return Interface(
+            lowered.function.sizes,
+            tuple(lowered.constants),
+            instance.term.types,
+            instance.outputs,
+            tuple(lowered.failures),
+            is_parallel(lowered.function),
+        )
+
+    @cached_property
+    def lowered(self) -> Lowered:
+        """The program in the loop IR, and what its failures say."""
+        return loops_of(self.instance, self.target, self.checks)
+
+    @cached_property
+    def code(self) -> Code:
+        """What the loop IR was compiled to."""
+        return compiled(self.function)
+
+    def run(self, leaves: Sequence[Any], threads: int | None, out: Any = None) -> Any:
+        """Run on the leaves of a call's arguments; results are new, or written to the arrays of ``out``."""
+        return self.calls.run(leaves, threads, out)
+
+    def bound(self, leaves: Sequence[Any], threads: int | None, out: Any = None) -> Bound:
+        """A call with these arguments, to be made again and again."""
+        return self.calls.bound(leaves, threads, out)
 
     @property
     def function(self) -> Function:
         """The loop IR that the code is made from."""
         return self.lowered.function
+
+    @cached_property
+    def llvm_ir(self) -> str:
+        """The module as optimised."""
+        return str(printed(self.code))
+
+    @cached_property
+    def assembly(self) -> str:
+        """The machine code, as assembly."""
+        return assembly(self.code)
 
     @cached_property
     def _peak(self) -> Peak:
@@ -72,7 +87,9 @@ class Version:
         """The bytes of the arena, of temporaries beside it and of the results of a call."""
         arrays, sizes = convert(self.instance, leaves)
         function, threads = self.lowered.function, threads or default_threads()
-        named = zip(function.arguments, (*arrays, *self.constants), strict=True)
+        named = zip(
+            function.arguments, (*arrays, *[constant.array for constant in self.lowered.constants]), strict=True
+        )
         try:
             dynamic = self._peak.bytes({buffer.name: array for buffer, array in named}, sizes, threads, ALIGNMENT)
         except LookupError as error:
@@ -83,50 +100,4 @@ class Version:
                 )
             ) from None
         arena = self.executable.arena_bytes([sizes[name] for name in function.sizes], threads)
-        return arena + dynamic + sum(how.bytes(sizes) for how in self.results)
-
-
-class _Result:
-    """How to allocate a result for given sizes."""
-
-    def __init__(self, type: Type) -> None:
-        self.dims, self.dtype = dims(type), element(type).dtype
-
-    def allocate(self, sizes: Mapping[str, int]) -> np.ndarray[Any, Any]:
-        return np.empty(tuple([dim.evaluate(sizes) for dim in self.dims]), self.dtype)
-
-    def bytes(self, sizes: Mapping[str, int]) -> int:
-        return math.prod([dim.evaluate(sizes) for dim in self.dims]) * self.dtype.itemsize
-
-    def finish(self, result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return result
-
-
-class _Returned:
-    """How to take over a result whose size the run decides: the function writes its address and extents to a record."""
-
-    def __init__(self, type: Type) -> None:
-        self.rank, self.dtype = len(dims(type)), element(type).dtype
-
-    def allocate(self, sizes: Mapping[str, int]) -> np.ndarray[Any, Any]:
-        return np.zeros(1 + self.rank, np.int64)
-
-    def bytes(self, sizes: Mapping[str, int]) -> int:
-        return 0  # a temporary, until it is handed over
-
-    def finish(self, record: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        address, *shape = map(int, record)
-        shape = [max(0, length) for length in shape]
-        memory = (ctypes.c_char * (math.prod(shape) * self.dtype.itemsize)).from_address(address)
-        weakref.finalize(memory, _free, ctypes.c_void_p(address))
-        return np.frombuffer(memoryview(memory), self.dtype).reshape(shape)
-
-
-def _readable(array: np.ndarray[Any, Any] | np.generic) -> np.ndarray[Any, Any]:
-    """An argument in row-major order; an empty one with room for one along each axis.
-
-    A read whose index is clamped then touches the argument's own memory, even in an empty array.
-    """
-    if array.size == 0:
-        return np.zeros([max(1, length) for length in array.shape], array.dtype)
-    return np.ascontiguousarray(array)
+        return arena + dynamic + self.calls.bytes(sizes)

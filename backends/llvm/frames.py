@@ -1,0 +1,225 @@
+"""The memory of a call, and what writes and runs it in machine code, so that a call takes a few microseconds.
+
+A *frame* is made once and kept for later calls: the addresses of arguments and results, the values of sizes, and the
+arena of temporaries. Two small functions do what would be slow in Python:
+
+    bind     look at the arrays among the arguments: when each is a NumPy array of the declared type, rank and sizes,
+             contiguous and not empty, write its address, and what its axes say of the sizes, into the frame
+    launch   write the addresses of the arrays for results into the frame, and run the compiled function
+
+Both read NumPy's array objects as extension modules do: the fields of ``PyArrayObject`` are part of NumPy's binary
+interface. The words of a frame and of the table that says what ``bind`` shall find:
+
+    frame    0 the compiled function  1 addresses  2 slots  3 arena  4 how many pairs of  5 an object and the place of
+             its address  6 objects to bind
+    table    0 how many objects  1 how many slots  2 the class of arrays  3 what the slots hold at first; then a record
+             an object: the number of its address, its scalar type, its rank, the slot of each axis
+
+A *slot* holds the value of a size name or a fixed size, and is -1 before it is known; axes of one slot must agree.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from .assemble import compile_text, link
+from .unit import ALIGNMENT
+
+HEAD = ALIGNMENT  # bytes before the arena, where the failure record is
+UNSET = -1  # in a slot
+
+_HEADER = object.__basicsize__  # of every Python object; the fields of an array follow
+_CONTIGUOUS = 0x0101  # flags of an array: row-major and aligned
+_WORDS = 7  # of a frame, before what it points to
+
+_IR = f"""
+declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+
+define i64 @bind(ptr %table, ptr %frame) {{
+entry:
+  %addresses.place = getelementptr i64, ptr %frame, i64 1
+  %addresses = load ptr, ptr %addresses.place
+  %slots.place = getelementptr i64, ptr %frame, i64 2
+  %slots = load ptr, ptr %slots.place
+  %objects.place = getelementptr i64, ptr %frame, i64 6
+  %objects = load ptr, ptr %objects.place
+  %count = load i64, ptr %table
+  %slot.count.place = getelementptr i64, ptr %table, i64 1
+  %slot.count = load i64, ptr %slot.count.place
+  %class.place = getelementptr i64, ptr %table, i64 2
+  %class = load ptr, ptr %class.place
+  %initial = getelementptr i64, ptr %table, i64 3
+  %bytes = mul i64 %slot.count, 8
+  call void @llvm.memcpy.p0.p0.i64(ptr %slots, ptr %initial, i64 %bytes, i1 false)
+  %records = getelementptr i64, ptr %initial, i64 %slot.count
+  br label %array
+array:
+  %k = phi i64 [ 0, %entry ], [ %k.next, %next ]
+  %record = phi ptr [ %records, %entry ], [ %record.next, %next ]
+  %some = icmp slt i64 %k, %count
+  br i1 %some, label %look, label %good
+look:
+  %object.place = getelementptr ptr, ptr %objects, i64 %k
+  %object = load ptr, ptr %object.place
+  %type.place = getelementptr i8, ptr %object, i64 {_HEADER - 8}
+  %type = load ptr, ptr %type.place
+  %is.array = icmp eq ptr %type, %class
+  br i1 %is.array, label %fields, label %bad
+fields:
+  %scalar.place = getelementptr i8, ptr %object, i64 {_HEADER + 40}
+  %scalar = load ptr, ptr %scalar.place
+  %wanted.scalar.place = getelementptr i64, ptr %record, i64 1
+  %wanted.scalar = load ptr, ptr %wanted.scalar.place
+  %same.scalar = icmp eq ptr %scalar, %wanted.scalar
+  %rank.place = getelementptr i8, ptr %object, i64 {_HEADER + 8}
+  %rank.word = load i32, ptr %rank.place
+  %rank = sext i32 %rank.word to i64
+  %wanted.rank.place = getelementptr i64, ptr %record, i64 2
+  %wanted.rank = load i64, ptr %wanted.rank.place
+  %same.rank = icmp eq i64 %rank, %wanted.rank
+  %flags.place = getelementptr i8, ptr %object, i64 {_HEADER + 48}
+  %flags = load i32, ptr %flags.place
+  %lies = and i32 %flags, {_CONTIGUOUS}
+  %contiguous = icmp eq i32 %lies, {_CONTIGUOUS}
+  %fits = and i1 %same.scalar, %same.rank
+  %taken = and i1 %fits, %contiguous
+  br i1 %taken, label %take, label %bad
+take:
+  %data.place = getelementptr i8, ptr %object, i64 {_HEADER}
+  %data = load ptr, ptr %data.place
+  %number = load i64, ptr %record
+  %address.place = getelementptr ptr, ptr %addresses, i64 %number
+  store ptr %data, ptr %address.place
+  %extents.place = getelementptr i8, ptr %object, i64 {_HEADER + 16}
+  %extents = load ptr, ptr %extents.place
+  %axes = getelementptr i64, ptr %record, i64 3
+  br label %axis
+axis:
+  %a = phi i64 [ 0, %take ], [ %a.next, %axis.agrees ]
+  %axes.left = icmp slt i64 %a, %rank
+  br i1 %axes.left, label %extent.of.axis, label %next
+extent.of.axis:
+  %extent.place = getelementptr i64, ptr %extents, i64 %a
+  %extent = load i64, ptr %extent.place
+  %slot.number.place = getelementptr i64, ptr %axes, i64 %a
+  %slot.number = load i64, ptr %slot.number.place
+  %slot = getelementptr i64, ptr %slots, i64 %slot.number
+  %known = load i64, ptr %slot
+  %unset = icmp eq i64 %known, {UNSET}
+  %value = select i1 %unset, i64 %extent, i64 %known
+  store i64 %value, ptr %slot
+  %agrees = icmp eq i64 %extent, %value
+  %filled = icmp sgt i64 %extent, 0
+  %fine = and i1 %agrees, %filled
+  br i1 %fine, label %axis.agrees, label %bad
+axis.agrees:
+  %a.next = add i64 %a, 1
+  br label %axis
+next:
+  %k.next = add i64 %k, 1
+  %record.next = getelementptr i64, ptr %axes, i64 %rank
+  br label %array
+good:
+  ret i64 1
+bad:
+  ret i64 0
+}}
+
+define i64 @launch(ptr %frame, i64 %threads) {{
+start:
+  %entry = load ptr, ptr %frame
+  %addresses.place = getelementptr i64, ptr %frame, i64 1
+  %addresses = load ptr, ptr %addresses.place
+  %sizes.place = getelementptr i64, ptr %frame, i64 2
+  %sizes = load ptr, ptr %sizes.place
+  %arena.place = getelementptr i64, ptr %frame, i64 3
+  %arena = load ptr, ptr %arena.place
+  %failure = getelementptr i8, ptr %arena, i64 -{HEAD}
+  %count.place = getelementptr i64, ptr %frame, i64 4
+  %count = load i64, ptr %count.place
+  %pairs.place = getelementptr i64, ptr %frame, i64 5
+  %pairs = load ptr, ptr %pairs.place
+  br label %result
+result:
+  %k = phi i64 [ 0, %start ], [ %k.next, %write ]
+  %some = icmp slt i64 %k, %count
+  br i1 %some, label %write, label %run
+write:
+  %pair = getelementptr [2 x ptr], ptr %pairs, i64 %k
+  %object = load ptr, ptr %pair
+  %place.place = getelementptr ptr, ptr %pair, i64 1
+  %place = load ptr, ptr %place.place
+  %data.place = getelementptr i8, ptr %object, i64 {_HEADER}
+  %data = load ptr, ptr %data.place
+  store ptr %data, ptr %place
+  %k.next = add i64 %k, 1
+  br label %result
+run:
+  %site = call i64 %entry(ptr %addresses, ptr %sizes, ptr %arena, i64 %threads, ptr %failure)
+  ret i64 %site
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The two functions."""
+
+    bind: Callable[[int, int], int]  # table, frame -> whether all objects fit
+    launch: Callable[[int, int], int]  # frame, threads -> what the compiled function gives
+    library: object  # which holds the code
+
+
+@cache
+def entries() -> Entries:
+    """The functions in the memory of this process."""
+    library = link(compile_text(_IR).machine_code, ("bind", "launch"))
+    types = ctypes.c_int64, ctypes.c_void_p
+    bind = ctypes.PYFUNCTYPE(*types, ctypes.c_void_p)(library["bind"])  # which looks at objects, so it holds the lock
+    return Entries(bind, ctypes.CFUNCTYPE(*types, ctypes.c_int64)(library["launch"]), library)
+
+
+class Frame:
+    """The memory of one call: so many addresses, slots, pairs and objects, words to take, and the arena."""
+
+    def __init__(self, entry: int, addresses: int, slots: int, pairs: int = 0, objects: int = 0, room: int = 0) -> None:
+        self.addresses = _WORDS  # the numbers of words; what follows is at these
+        self.slots = self.addresses + addresses
+        self.pairs = self.slots + slots
+        self.objects = self.pairs + 2 * pairs
+        self._free = self.objects + objects
+        self._memory = np.zeros(self._free + room, np.int64)
+        self.words: Any = self._memory.data
+        self.address = int(self._memory.ctypes.data)
+        self.words[0], self.words[4] = entry, pairs
+        for word, first in ((1, self.addresses), (2, self.slots), (5, self.pairs), (6, self.objects)):
+            self.words[word] = self.place(first)
+        self.wanted: tuple[Any, ...] = ()  # the sizes and threads that the arena is known to be large enough for
+        self._room = -1
+        self._arena: Any = None
+
+    def place(self, word: int) -> int:
+        """The address of a word."""
+        return self.address + 8 * word
+
+    def take(self, words: int) -> np.ndarray[Any, Any]:
+        """Some of the words that are free."""
+        first = self._free
+        self._free += words
+        return self._memory[first : self._free]
+
+    def reserve(self, size: int) -> None:
+        """Have an arena of so many bytes at least."""
+        if size > self._room:
+            self._arena, self._room = np.empty(size + HEAD + ALIGNMENT, np.uint8), size
+            self.words[3] = -(-self._arena.ctypes.data // ALIGNMENT) * ALIGNMENT + HEAD
+
+    def failure(self, count: int) -> Sequence[int]:
+        """The first words of the failure record."""
+        return list((ctypes.c_int64 * count).from_address(self.words[3] - HEAD))

@@ -1,0 +1,241 @@
+"""Calls of machine code: straight and converted arguments, results written to given arrays, bound calls, frames."""
+
+import threading
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import adze as az
+from adze.core.types import SCALARS, Scalar
+
+
+@az.program
+def scaled(x: az.Array[az.f64, "n m"], by: az.f64) -> az.Array[az.f64, "n m"]:
+    return x * by
+
+
+@az.program
+def total(x: az.Array[az.f64, "n"]) -> az.f64:
+    return az.sum(x)
+
+
+class Pair(NamedTuple):
+    double: Any
+    sum: Any
+
+
+@az.program
+def both(x: az.Array[az.f64, "n"]) -> Any:
+    return Pair(2 * x, az.sum(x))
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.arange(np.prod(shape), dtype=np.float64).reshape(shape) / 4
+
+
+# Straight and converted arguments
+
+
+@pytest.mark.parametrize("scalar", SCALARS.values(), ids=str)
+def test_all_scalar_types_go_in_and_out(scalar: Scalar) -> None:
+    f = az.compile(lambda x, y: (x, y)).program.at(az.Array[scalar, "n"], scalar)
+    x = np.array([0, 1, 1], scalar.dtype)
+    straight, converted = az.compile(f)(x, x[1]), az.compile(f)(x[::-1][::-1].tolist(), np.array(x[1]))
+    for array, number in (straight, converted):
+        assert array.dtype == x.dtype and array.tolist() == x.tolist() and array is not x
+        assert type(number) is scalar.dtype.type and number == x[1]
+
+
+# fmt: off
+LAYOUTS = {
+    "straight": lambda x: x,
+    "transposed": lambda x: np.asfortranarray(x),
+    "every second": lambda x: np.repeat(x, 2, axis=1)[:, ::2],
+    "reversed": lambda x: x[::-1].copy()[::-1],
+    "other byte order": lambda x: x.astype(x.dtype.newbyteorder()),
+    "read-only": lambda x: np.broadcast_to(x, x.shape),
+    "a subclass": lambda x: x.view(np.recarray),
+    "lists": lambda x: x.tolist(),
+    "misaligned": lambda x: np.frombuffer(b"." + x.tobytes(), np.uint8)[1:].view(x.dtype).reshape(x.shape),
+}
+# fmt: on
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_arguments_of_any_layout(layout: str) -> None:
+    x = numbers(5, 3)
+    given = LAYOUTS[layout](x)
+    np.testing.assert_array_equal(az.compile(scaled)(given, 2.0), 2 * x)
+    np.testing.assert_array_equal(scaled(given, 2), 2 * x)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0), (1, 1)])
+def test_small_and_empty_arguments(shape: tuple[int, int]) -> None:
+    np.testing.assert_array_equal(az.compile(scaled)(numbers(*shape), 2.0), 2 * numbers(*shape))
+
+
+def test_what_is_wrong_is_refused_after_a_call_that_was_right() -> None:
+    @az.program
+    def f(x: az.Array[az.f64, "n"], y: az.Array[az.f64, "n+1"], z: az.Array[az.f64, 2], k: az.i64) -> az.f64:
+        return az.sum(x) + az.sum(y) + az.sum(z) + k
+
+    call, x, y, z = az.compile(f), numbers(3), numbers(4), numbers(2)
+    right = x.sum() + y.sum() + z.sum() + 7
+    assert call(x, y, z, 7) == right
+    with pytest.raises(ValueError, match=r"axis 0 of argument 'y' is n \+ 1 = 4 .* got 3"):
+        call(x, x, z, 7)
+    with pytest.raises(ValueError, match="axis 0 of argument 'z' is 2, got 3"):
+        call(x, y, x, 7)
+    with pytest.raises(TypeError, match=r"argument 'x' is .* got an array of float32"):
+        call(x.astype(np.float32), y, z, 7)
+    with pytest.raises(TypeError, match="argument 'k' is i64"):
+        call(x, y, z, 7.0)
+    with pytest.raises(TypeError, match="argument 'k' is i64"):
+        call(x, y, z, 2**70)
+    with pytest.raises(TypeError, match="missing"):
+        call(x, y, z)
+    assert call(x, y, z, 7) == call(k=7, z=z, y=y, x=x) == right
+
+
+def test_sizes_change_from_call_to_call() -> None:
+    call = az.compile(scaled)
+    for n in (1, 100, 2, 5000, 3):
+        np.testing.assert_array_equal(call(numbers(n, 3), 3.0), 3 * numbers(n, 3))
+
+
+def test_results_do_not_share_memory_with_later_ones() -> None:
+    call = az.compile(both)
+    first, second = call(numbers(4)), call(numbers(4) + 1)
+    assert isinstance(first, Pair) and first.sum == numbers(4).sum()
+    np.testing.assert_array_equal(first.double, 2 * numbers(4))
+    assert not np.shares_memory(first.double, second.double)
+
+
+def test_a_failure_is_of_its_call_alone() -> None:
+    @az.program
+    def pick(x: az.Array[az.f64, "n"], k: az.i64) -> az.f64:
+        return x[k]
+
+    call = az.compile(pick)
+    bound = call.bind(numbers(3), 3)
+    for _ in range(2):
+        with pytest.raises(IndexError, match="3"):
+            call(numbers(3), 3)
+        with pytest.raises(IndexError, match="3"):
+            bound()
+        assert call(numbers(3), 2) == 0.5
+
+
+def test_threads_call_at_once() -> None:
+    call, wrong = az.compile(both), []
+
+    def work(n: int) -> None:
+        for _ in range(200):
+            result = call(numbers(n))
+            if result.sum != numbers(n).sum() or result.double.tolist() != (2 * numbers(n)).tolist():
+                wrong.append(n)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(1, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+# Results written to given arrays
+
+
+def test_results_are_written_to_given_arrays() -> None:
+    call, x, memory, sum = az.compile(both), numbers(4), np.zeros(4), np.zeros(())
+    result = call(x, out=(memory, sum))
+    assert isinstance(result, Pair) and result.double is memory and result.sum is sum
+    assert memory.tolist() == (2 * x).tolist() and sum == x.sum()
+    partly = call(x + 1, out=Pair(memory, None))
+    assert partly.double is memory and partly.sum == (x + 1).sum() and sum == x.sum()
+    part = np.zeros((3, 4))
+    call(x, out=(part[1], None))
+    assert part.tolist() == [[0] * 4, (2 * x).tolist(), [0] * 4]
+
+
+def test_arrays_that_results_cannot_be_written_to_are_refused() -> None:
+    call, x = az.compile(both), numbers(4)
+    right, locked = np.zeros(4), np.zeros(4)
+    locked.flags.writeable = False
+    for out, error, message in (
+        (right, TypeError, r"both: out is a Pair of 2"),
+        ((right,), TypeError, r"both: out is a Pair of 2"),
+        (([0.0] * 4, None), TypeError, r"out\.double is an array to write to \(or None\), not a list"),
+        ((np.zeros(4, np.float32), None), TypeError, r"out\.double is an array of float64, not of float32"),
+        ((np.zeros(5), None), ValueError, r"out\.double has the shape \(4,\) here, not \(5,\)"),
+        ((np.zeros(8)[::2], None), ValueError, "writable and aligned array in row-major order"),
+        ((locked, None), ValueError, "writable and aligned array in row-major order"),
+        ((x, None), ValueError, r"out\.double overlaps an argument or another result"),
+        ((right, right[1:2].reshape(())), ValueError, r"out\.sum overlaps an argument or another result"),
+    ):
+        with pytest.raises(error, match=message):
+            call(x, out=out)
+        with pytest.raises(error, match=message):
+            call.bind(x, out=out)
+    with pytest.raises(ValueError, match="overlaps an argument"):
+        az.compile(scaled)(x.reshape(2, 2).T, 2.0, out=x.reshape(2, 2))
+    assert x.tolist() == numbers(4).tolist()
+
+
+def test_a_result_of_unknown_size_is_not_written_anywhere() -> None:
+    @az.program
+    def count(n: az.i64) -> Any:
+        return az.generate(n, lambda i: 2 * i)
+
+    call = az.compile(count)
+    assert call(3, out=None).tolist() == call.bind(3)().tolist() == [0, 2, 4]
+    with pytest.raises(ValueError, match="known after the run only"):
+        call(3, out=np.zeros(3, np.int64))
+
+
+def test_a_parameter_may_be_called_out() -> None:
+    @az.program
+    def f(x: az.f64, out: az.f64) -> az.f64:
+        return x - out
+
+    assert az.compile(f)(3.0, out=1.0) == az.compile(f).bind(3.0, out=1.0)() == 2.0
+
+
+# Bound calls
+
+
+def test_bound_calls_read_their_arguments_anew() -> None:
+    x = numbers(2, 3)
+    bound = az.compile(scaled).bind(x, by=2.0)
+    first = bound()
+    x += 1
+    second = bound()
+    np.testing.assert_array_equal(first, 2 * numbers(2, 3))
+    np.testing.assert_array_equal(second, 2 * x)
+    memory = np.empty((2, 3))
+    assert az.compile(scaled).bind(x, 3.0, out=memory)() is memory
+    np.testing.assert_array_equal(memory, 3 * x)
+
+
+def test_bound_arguments_live_as_long_as_the_call() -> None:
+    bound = az.compile(total).bind(numbers(1000))
+    noise = [np.full(1000, np.nan) for _ in range(10)]
+    assert bound() == numbers(1000).sum() and len(noise) == 10
+
+
+def test_arguments_that_would_be_copied_are_not_bound() -> None:
+    with pytest.raises(ValueError, match="bound argument 'x' is read where it is"):
+        az.compile(scaled).bind(numbers(3, 2).T, 2.0)
+    assert az.compile(total).bind([1.0, 2.0])() == 3.0
+    assert az.compile(total).bind(np.zeros(0))() == 0.0
+
+
+def test_a_bound_call_from_several_threads() -> None:
+    bound, found = az.compile(total, threads=2).bind(numbers(50_000)), []
+    threads = [threading.Thread(target=lambda: found.extend(bound() for _ in range(50))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 200 and len(set(found)) == 1
