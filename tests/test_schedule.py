@@ -99,3 +99,22 @@ def test_in_a_loop_with_state_what_is_combined_in_order_is_computed_side_by_side
         expected = y[((expected - y) ** 2).sum(axis=1).argmax()]
     np.testing.assert_array_equal(az.compile(walk)(x, y, 4), expected)
     assert "f64[m]" in az.compile(walk).loops
+
+
+@pytest.mark.parametrize("n", [0, 1, 511, 512, 515, 1100])
+@pytest.mark.parametrize("d", [0, 1, 9, 35])
+def test_points_are_packed_chunk_by_chunk(n: int, d: int) -> None:
+    """Chunks hold 512 points; the last one fewer."""
+    x, y = numbers(n, d), numbers(3, d, seed=1)
+    squares = ((x[:, None] - y) ** 2).sum(axis=2)
+    np.testing.assert_allclose(az.compile(least)(x, y), squares.min(axis=1), rtol=1e-14)
+    np.testing.assert_array_equal(az.compile(nearest)(x, y), squares.argmin(axis=1))
+
+
+@az.program
+def least(x: az.Array[az.f64, "n d"], y: az.Array[az.f64, "m d"]) -> az.Array[az.f64, "n"]:
+    return az.map(lambda a: az.min(az.map(lambda b: az.sum((a - b) ** 2), y)), x)
+
+
+def test_a_chunk_is_packed_where_its_lanes_run() -> None:
+    assert "x1_packed" in az.compile(least).loops and "[d, 520]" in az.compile(least).loops

@@ -27,7 +27,6 @@ from ..loops import (
     Expression,
     For,
     If,
-    Kind,
     Let,
     Load,
     Reduction,
@@ -47,6 +46,9 @@ GRAIN = 200_000
 LATENCY = 1.5
 # A loop that is only lanes is cut into chunks of so many iterations for the threads, one with loops inside into fewer.
 LONG_CHUNK, SHORT_CHUNK = 4096, 512
+# Rows of an array that is packed chunk by chunk are so much longer: rows a power of two apart fall on each other's
+# places in a cache.
+PADDING = 8
 
 
 @dataclass(frozen=True)
@@ -235,12 +237,16 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
     """The nest with its loops in the roles chosen."""
     statements: list[Statement] = []
     body = nest.body
-    if choice.lane is not None and nest.target.transformations.pack:
-        packing = _pack(nest, found, choice.lane)
-        statements.extend(packing.statements)
-        body = read_packed(body, packing.replacements)
     by_name = {loop.variable.name: loop for loop in nest.loops}
     rest = [loop for loop in nest.loops if loop.variable.name not in (choice.lane, choice.jam)]
+    lane = by_name.get(choice.lane or "")
+    chunk = None
+    if lane is not None and not rest and nest.parallel and nest.target.parallel:
+        chunk = Chunk(lane, LONG_CHUNK if not found.inner else SHORT_CHUNK, nest)
+    packing = _Packing([], {})
+    if choice.lane is not None and nest.target.transformations.pack:
+        packing = _pack(nest, found, choice.lane, chunk)
+        body = read_packed(body, packing.replacements)
     layouts = layouts_of(nest, found, [*rest, *[by_name[n] for n in (choice.jam,) if n in by_name]], choice.lane)
     work = found.work
     if choice.reduction:
@@ -248,12 +254,11 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
     if choice.jam is not None:
         loop = by_name[choice.jam]
         body = (For(loop.variable.name, loop.extent, "jam", body, choice.copies),)
-    lane = by_name.get(choice.lane or "")
-    if lane is not None and not rest and nest.parallel and nest.target.parallel:
+    if chunk is not None:
         extents = [by_name[choice.jam].extent] if choice.jam is not None else []
-        size = LONG_CHUNK if not found.inner else SHORT_CHUNK
-        statements.extend(_chunked(lane, body, choice.strip, size, nest, grain_of(work, [*extents, *_inner(found)])))
-        return Built(statements, layouts)
+        grain = grain_of(work, [*extents, *_inner(found)])
+        return Built([chunk.parallel(packing.statements, body, choice.strip, grain)], layouts)
+    statements.extend(packing.statements)
     if lane is not None:
         body = (_lanes(lane, body, choice.strip, nest.target.lanes(f64)),)
     for k, loop in reversed(list(enumerate(rest))):
@@ -303,17 +308,29 @@ def grain_of(work: float, extents: Sequence[Expression]) -> Expression:
     return Apply(lookup("add"), (share, Constant(1, i64)), i64)
 
 
-def _chunked(loop: Loop, body: Block, strip: int, size: int, nest: Nest, grain: Expression) -> list[Statement]:
-    """A loop that is lanes and nothing else: parallel over chunks; sizes alone decide where they begin."""
-    chunk, lane, each = Variable(nest.fresh("chunk"), i64), nest.fresh("lane"), Constant(size, i64)
-    start = Apply(lookup("multiply"), (chunk, each), i64)
-    length = Apply(lookup("minimum"), (Apply(lookup("subtract"), (loop.extent, start), i64), each), i64)
-    rounded = Apply(lookup("add"), (loop.extent, Constant(size - 1, i64)), i64)
-    count = Apply(lookup("floor_divide"), (rounded, each), i64)
-    per_chunk = Apply(lookup("floor_divide"), (grain, each), i64)
-    at = Let(loop.variable.name, Apply(lookup("add"), (start, Variable(lane, i64)), i64))
-    lanes = For(lane, length, "lanes", (at, *body), strip)
-    return [For(chunk.name, count, "parallel", (lanes,), grain=per_chunk)]
+class Chunk:
+    """A piece of a loop that is lanes and nothing else, parallel over pieces; sizes alone decide where they begin."""
+
+    def __init__(self, loop: Loop, size: int, nest: Nest) -> None:
+        self.loop, self.size = loop, size
+        self.number, self.lane = Variable(nest.fresh("chunk"), i64), nest.fresh("lane")
+        self.start = Apply(lookup("multiply"), (self.number, Constant(size, i64)), i64)
+        left = Apply(lookup("subtract"), (loop.extent, self.start), i64)
+        self.length = Apply(lookup("minimum"), (left, Constant(size, i64)), i64)
+
+    def iteration(self, lane: str) -> Expression:
+        """The loop's variable for a lane of the chunk."""
+        return Apply(lookup("add"), (self.start, Variable(lane, i64)), i64)
+
+    def parallel(self, before: Sequence[Statement], body: Block, strip: int, grain: Expression) -> For:
+        """The loop over the chunks: in each, what comes before the lanes, and these."""
+        size = Constant(self.size, i64)
+        rounded = Apply(lookup("add"), (self.loop.extent, Constant(self.size - 1, i64)), i64)
+        count = Apply(lookup("floor_divide"), (rounded, size), i64)
+        at = Let(self.loop.variable.name, self.iteration(self.lane))
+        lanes = For(self.lane, self.length, "lanes", (at, *body), strip)
+        share = Apply(lookup("floor_divide"), (grain, size), i64)
+        return For(self.number.name, count, "parallel", (*before, lanes), grain=share)
 
 
 def layouts_of(nest: Nest, found: Survey, order: Sequence[Loop], lane: str | None) -> dict[str, tuple[int, ...]]:
@@ -355,8 +372,8 @@ class _Packing:
     replacements: dict[Buffer, tuple[Buffer, tuple[str, ...]]]  # by buffer: its copy, and the loops it is indexed by
 
 
-def _pack(nest: Nest, found: Survey, lane: str) -> _Packing:
-    """Copies of the arrays that are read across the lane, with the lane as last axis."""
+def _pack(nest: Nest, found: Survey, lane: str, chunk: Chunk | None) -> _Packing:
+    """Copies of the arrays that are read across the lane, with the lane as last axis; those of a chunk for itself."""
     packing = _Packing([], {})
     written = {store.buffer for store in found.stores}
     extents = {loop.variable.name: loop.extent for loop in nest.loops}
@@ -374,12 +391,13 @@ def _pack(nest: Nest, found: Survey, lane: str) -> _Packing:
         order = (*[name for name in names if name != lane], lane)
         if any(depends(extents[name], set(extents)) for name in order):
             continue
-        packed = Buffer(
-            nest.fresh(f"{access.buffer.name}_packed"), access.buffer.scalar, tuple(extents[n] for n in order)
-        )
-        packing.replacements[access.buffer] = (packed, order)
+        shape = [extents[name] for name in order]
+        if chunk is not None:
+            shape[-1] = Constant(chunk.size + PADDING, i64)
+        packed = Buffer(nest.fresh(f"{access.buffer.name}_packed"), access.buffer.scalar, tuple(shape))
+        packing.replacements[access.buffer] = (packed, order if chunk is None else (*order[:-1], chunk.lane))
         packing.statements.append(Allocate(packed))
-        packing.statements.extend(_copy(nest, access, packed, order, extents))
+        packing.statements.extend(_copy(nest, access, packed, order, extents, chunk))
     return packing
 
 
@@ -388,20 +406,27 @@ def depends(expression: Expression, variables: set[str]) -> bool:
 
 
 def _copy(
-    nest: Nest, access: Access, packed: Buffer, order: Sequence[str], extents: dict[str, Expression]
+    nest: Nest,
+    access: Access,
+    packed: Buffer,
+    order: Sequence[str],
+    extents: dict[str, Expression],
+    chunk: Chunk | None,
 ) -> list[Statement]:
     """The loops that fill a packed copy; the source's last axis is the lane, so that reads are contiguous."""
     names = {name: nest.fresh("p") for name in order}
-    source = tuple([Variable(names[i.name], i64) for i in access.indices if isinstance(i, Variable)])
-    target = tuple([Variable(names[name], i64) for name in order])
-    body: Block = (Store(packed, target, Load(access.buffer, source)),)
-    last = access.indices[-1]
-    assert isinstance(last, Variable)
-    inner = [last.name]
-    outer = [name for name in order if name not in inner]
-    body = (For(names[last.name], extents[last.name], "lanes", body, nest.target.lanes(packed.scalar)),)
+    at: dict[str, Expression] = {name: Variable(names[name], i64) for name in order}
+    target = tuple([at[name] for name in order])
+    if chunk is not None:
+        at[order[-1]] = chunk.iteration(names[order[-1]])
+        extents = {**extents, order[-1]: chunk.length}
+    source = [index.name for index in access.indices if isinstance(index, Variable)]
+    body: Block = (Store(packed, target, Load(access.buffer, tuple([at[name] for name in source]))),)
+    last = source[-1]
+    body = (For(names[last], extents[last], "lanes", body, nest.target.lanes(packed.scalar)),)
+    outer = source[:-1] if chunk is not None else [name for name in order if name != last]
     for k, name in reversed(list(enumerate(outer))):
-        kind: Kind = "parallel" if k == 0 and nest.parallel and nest.target.parallel else "sequential"
-        grain = grain_of(2.0, [extents[other] for other in order if other != name]) if kind == "parallel" else None
-        body = (For(names[name], extents[name], kind, body, grain=grain),)
+        parallel = k == 0 and chunk is None and nest.parallel and nest.target.parallel
+        grain = grain_of(2.0, [extents[other] for other in order if other != name]) if parallel else None
+        body = (For(names[name], extents[name], "parallel" if parallel else "sequential", body, grain=grain),)
     return list(body)
