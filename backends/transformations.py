@@ -18,6 +18,7 @@ class Transformations:
     distribute: bool = True  # store what inner loops share, and run one nest after the other (schedule.py)
     vectorise: bool = True  # run a loop of a nest as lanes of vectors (lowering/nests.py)
     pack: bool = True  # copy an array that lanes would read across (lowering/nests.py)
+    contract: bool = True  # run matrix products tile by tile, from packed operands (lowering/contractions.py)
     jam: bool = True  # run several iterations of an outer loop side by side (lowering/nests.py)
     strip: int = 0  # how many lanes of a nest run at a time, a power of two (lowering/nests.py)
     copies: int = 0  # how many iterations a jam runs side by side (lowering/nests.py)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import llvmlite.binding as llvm
 
@@ -65,8 +65,8 @@ def host() -> Machine:
     target = Target(
         register_bytes=max((size for size, _ in abi), default=16),
         registers=32 if features & {"avx512f", "neon"} else 16,
-        l1_bytes=_cache_bytes("LEVEL1_DCACHE_SIZE", 32 << 10),
-        l2_bytes=_cache_bytes("LEVEL2_CACHE_SIZE", 512 << 10),
+        l1_bytes=_cache_bytes(1, 32 << 10),
+        l2_bytes=_cache_bytes(2, 512 << 10),
         parallel=True,
         multiply_add=bool(features & {"fma", "avx512f", "neon"}),
     )
@@ -78,8 +78,11 @@ def host_target() -> Target:
     return host().target
 
 
-def _cache_bytes(name: str, default: int) -> int:
-    try:
-        return os.sysconf(f"SC_{name}") or default
-    except (ValueError, OSError):
-        return default
+def _cache_bytes(level: int, default: int) -> int:
+    """The size of a core's cache for data, where the system tells."""
+    for each in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        with suppress(OSError, ValueError):
+            told = {name: (each / name).read_text().strip() for name in ("level", "type", "size")}
+            if told["level"] == str(level) and told["type"] != "Instruction":
+                return int(told["size"].removesuffix("K")) << 10
+    return default

@@ -9,7 +9,7 @@ from ...core.dims import Dim
 from ...core.types import Type
 from ..loops import Allocate, Block, Buffer, Load, Statement, Store, walk
 from ..loops_walk import expressions, inside
-from . import grids, nests
+from . import contractions, grids, nests
 from .adding import shared_accumulators
 from .context import ArrayRef, Context, Destinations, Environment, Operand
 from .private import private_accumulators
@@ -114,7 +114,9 @@ class Arrays(Context):
         inner = frozenset(self.independent)
         self.independent.update([loop.variable.name for loop in loops])
         found = nests.Nest(loops, body, temporaries, self.reductions, parallel, self.target, self.fresh, inner)
-        built = grids.build(found) if self.target.group else nests.build(found)
+        built = grids.build(found) if self.target.group else contractions.build(found)
+        if built.decision:
+            self.decisions.append(built.decision)
         renamed = {name: order for name, order in built.layouts.items() if order != tuple(range(len(order)))}
         for allocation in allocations:
             assert isinstance(allocation, Allocate)

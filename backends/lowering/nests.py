@@ -217,6 +217,7 @@ class Built:
 
     statements: list[Statement]
     layouts: dict[str, tuple[int, ...]]
+    decision: str = ""  # to be read by people
 
 
 def build(nest: Nest) -> Built:
@@ -243,9 +244,9 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
     chunk = None
     if lane is not None and not rest and nest.parallel and nest.target.parallel:
         chunk = Chunk(lane, LONG_CHUNK if not found.inner else SHORT_CHUNK, nest)
-    packing = _Packing([], {})
+    packing = Packing([], {})
     if choice.lane is not None and nest.target.transformations.pack:
-        packing = _pack(nest, found, choice.lane, chunk)
+        packing = pack(nest, found, choice.lane, chunk)
         body = read_packed(body, packing.replacements)
     layouts = layouts_of(nest, found, [*rest, *[by_name[n] for n in (choice.jam,) if n in by_name]], choice.lane)
     work = found.work
@@ -367,14 +368,16 @@ def reducing_lanes(body: Block, choice: Choice, reductions: dict[str, Reduction]
 
 
 @dataclass
-class _Packing:
+class Packing:
+    """Copies of arrays, and what is read in place of these."""
+
     statements: list[Statement]
     replacements: dict[Buffer, tuple[Buffer, tuple[str, ...]]]  # by buffer: its copy, and the loops it is indexed by
 
 
-def _pack(nest: Nest, found: Survey, lane: str, chunk: Chunk | None) -> _Packing:
+def pack(nest: Nest, found: Survey, lane: str, chunk: Chunk | None = None) -> Packing:
     """Copies of the arrays that are read across the lane, with the lane as last axis; those of a chunk for itself."""
-    packing = _Packing([], {})
+    packing = Packing([], {})
     written = {store.buffer for store in found.stores}
     extents = {loop.variable.name: loop.extent for loop in nest.loops}
     extents.update({name: loop.extent for name, loop in found.inner.items()})

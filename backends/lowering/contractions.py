@@ -1,0 +1,361 @@
+"""Contractions: matrix products in every guise as tiles of registers, from operands packed for the caches.
+
+A nest that is a product (``factors.py``) is run on blocks: so many rows and columns at a time, whose sums stay in a
+buffer of the thread, over so many steps of the inner loop, as the caches hold. For each the two operands are
+*packed*: computed, once an element and with lanes, into buffers in the order in which the kernel reads them. The
+kernel holds a tile of sums in registers, here 8 rows by two registers of lanes; a step of it is two loads, and eight
+elements that are each spread over the lanes for two multiply-adds. ::
+
+    c[i, j] = sum(k: a[i, k] * b[k, j])   =>   parallel task                            blocks of rows, in each batch
+                                                 for block of columns
+                                                   for block of k
+                                                     left[..] = a[..];  right[..] = b[..]
+                                                     for panel of 16 columns, for panel of 8 rows
+                                                       lanes l < 16 by 16
+                                                         jam r < 8 by 8
+                                                           var sum = sums[r, l]
+                                                           for k
+                                                             sum = fma(left[r, k], right[k, l], sum)
+                                                           sums[r, l] = sum
+                                                   for i, lanes j
+                                                     c[i, j] = sums[i, j]
+
+What the body does around its sum is done at the end, for a block, so an epilogue costs no further pass. Operands that
+are computed (``x[i, j] - mu[k, j]``) cost no more than ones that are read, and transposed ones next to nothing: rows
+are packed in whichever order is contiguous, and columns that would be read across lanes are copied before, once.
+That is why the kernel is our own, and not that of a library: a library reads arrays, so what is computed would have
+to be stored first, and the epilogue would be another pass; and its sums would depend on the library.
+
+A sum is made in the order of the inner loop and of nothing else, as elsewhere, and sizes alone decide where blocks
+begin. An operand of columns that does not vary with the batch is packed once, for all tasks. Panels that stick out of
+the product are filled with 0; what is computed there is not read.
+
+Small products run as other nests do: tiles are worth it when they are full enough to pay for the packing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ...core.types import i64
+from ..loops import (
+    Allocate,
+    Assign,
+    Block,
+    Buffer,
+    Constant,
+    Declare,
+    Expression,
+    For,
+    If,
+    Let,
+    Load,
+    MultiplyAdd,
+    Statement,
+    Store,
+    Variable,
+)
+from .arithmetic import both, chosen, folded, product
+from .context import zero
+from .factors import Operand, Product, free, product_of
+from .nests import Built, Nest, grain_of, pack
+from .nests import build as plain
+from .rewriting import read_packed
+from .survey import Survey, survey
+
+# A column of sums is so many registers.
+REGISTERS = 2
+# Blocks are so many times as wide as they are high.
+WIDER = 4
+# Rows of the packed operand are so many elements apart from a power of two, so that they do not meet in a cache.
+APART = 8
+# A product without a batch is cut into about so many tasks, where it has rows enough.
+TASKS = 16
+
+
+def build(nest: Nest) -> Built:
+    """The nest as loops: in tiles where it is a product and they are worth it, else as any nest."""
+    built = plain(nest)
+    if not nest.target.transformations.contract or not nest.target.transformations.vectorise:
+        return built
+    found = survey(nest.body)
+    found.bound |= {loop.variable.name for loop in nest.loops}
+    contraction = product_of(nest, found, nest.loops) if found.simple else None
+    if contraction is None or contraction.type.kind != "float":
+        return built
+    contraction = _turned(contraction, found, built.layouts)
+    tiled = _Contraction(nest, found, contraction)
+    block = chosen(tiled.worth(), tiled.statements(), tuple(built.statements))
+    return Built(list(block), built.layouts, tiled.decision())
+
+
+def _turned(product: Product, found: Survey, layouts: dict[str, tuple[int, ...]]) -> Product:
+    """The product with the loop as column along which results are contiguous."""
+
+    def last(variable: str) -> int:
+        count = 0
+        for store in found.stores:
+            order = layouts.get(store.buffer.name, tuple(range(len(store.indices))))
+            count += bool(order) and getattr(store.indices[order[-1]], "name", "") == variable
+        return count
+
+    if last(product.row.along.variable.name) > last(product.column.along.variable.name):
+        return replace(product, row=product.column, column=product.row)
+    return product
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A part of a loop: its start and length, in the whole loop."""
+
+    start: Expression
+    length: Expression
+
+
+class _Contraction:
+    """A product as loops over blocks."""
+
+    def __init__(self, nest: Nest, found: Survey, product: Product) -> None:
+        self.nest, self.found, self.product = nest, found, product
+        self.row, self.column, self.inner = product.row, product.column, product.loop
+        target, type = nest.target, product.type
+        self.lanes, size = target.lanes(type), type.bits // 8
+        self.across = REGISTERS * self.lanes  # columns of a tile
+        self.down = 8 if target.registers >= 32 else 4  # rows of one
+        self.steps = _at_most(target.l1_bytes * 2 // 3 // (self.across * size), self.down)  # a panel stays in L1,
+        self.rows = _at_most(target.l2_bytes // 4 // (self.steps * size), self.down)  # a block of rows in L2
+        self.columns = max(1, WIDER * self.rows // self.across) * self.across
+        rows = (self.rows // self.down, self.down, self.steps + APART)
+        if not self.row.inner_first:
+            rows = (self.rows // self.down, self.steps, self.down)
+        self.left = self.buffer("left", rows)
+        self.batch = [loop for loop in nest.loops if loop not in (self.row.along, self.column.along)]
+        self.shared = nest.parallel and not free(self.column) & {loop.variable.name for loop in self.batch}
+        blocks = (self.columns // self.across, self.steps, self.across)
+        whole = (_pieces(self.column.along.extent, self.across), self.inner.extent, self.across)
+        self.right = self.buffer("right", whole if self.shared else blocks)
+        self.sums = self.buffer("sums", (self.rows, self.columns))
+
+    def buffer(self, stem: str, extents: Sequence[int | Expression]) -> Buffer:
+        """A buffer with extents that are known, but for one that all threads share."""
+        known = [_whole(extent) if isinstance(extent, int) else extent for extent in extents]
+        return Buffer(self.nest.fresh(stem), self.product.type, tuple(known))
+
+    def decision(self) -> str:
+        """What is done, to be read by people."""
+        batch = "".join([f"{loop.variable.name}, " for loop in self.batch])
+        names = f"{self.row.along.variable.name}, {self.column.along.variable.name}"
+        how = f"tiles of {self.down} x {self.across}, packed"
+        return f"product over {self.inner.variable} for {batch}{names}: {how}, where sizes are worth it"
+
+    def worth(self) -> Expression:
+        """Whether tiles are full enough, and there is work enough for the packing: as much as bytes in L1."""
+        wanted = [
+            (self.row.along.extent, self.down),
+            (self.column.along.extent, self.across),
+            (self.inner.extent, 2 * self.down),
+        ]
+        multiplications = product([extent for extent, _ in wanted])
+        enough = folded("less_equal", _whole(self.nest.target.l1_bytes), multiplications)
+        for extent, least in wanted:
+            enough = both(enough, folded("less_equal", _whole(least), extent))
+        return enough
+
+    def statements(self) -> Block:
+        """All of it."""
+        before = self.turned()
+        if self.shared:
+            before += [Allocate(self.right), self.packed_once()]
+        extent = self.row.along.extent
+        each, tasks = self.variable("each"), self.variable("tasks")
+        share = _pieces(_pieces(extent, TASKS), self.down)
+        rows = folded("multiply", share, _whole(self.down)) if not self.batch else _whole(self.rows)
+        before += [
+            Let(each.name, folded("minimum", rows, _whole(self.rows))),
+            Let(tasks.name, folded("floor_divide", folded("add", extent, folded("subtract", each, _whole(1))), each)),
+        ]
+        task, number = self.variable("task"), self.variable("block")
+        body = [*self.places(task, tasks, number), *self.task(number, each)]
+        count = product([*[loop.extent for loop in self.batch], tasks])
+        if not (self.nest.parallel and self.nest.target.parallel):
+            return (*before, For(task.name, count, "sequential", tuple(body)))
+        grain = grain_of(self.found.work, [self.column.along.extent, self.inner.extent, each])
+        return (*before, For(task.name, count, "parallel", tuple(body), grain=grain))
+
+    def turned(self) -> list[Statement]:
+        """Copies of what columns would read across lanes, which they read from now on."""
+        packing = pack(self.nest, self.found, self.column.along.variable.name)
+        *lets, last = read_packed((*self.column.lets, Let("", self.column.value)), packing.replacements)
+        assert isinstance(last, Let)
+        lets_of = tuple([let for let in lets if isinstance(let, Let)])
+        self.column = replace(self.column, lets=lets_of, value=last.value)
+        return packing.statements
+
+    def places(self, task: Variable, tasks: Variable, number: Variable) -> list[Statement]:
+        """The variables of the batch, and which block of rows it is."""
+        if not self.batch:
+            return [Let(number.name, task)]
+        made: list[Statement] = [Let(number.name, folded("remainder", task, tasks))]
+        rest: Expression = folded("floor_divide", task, tasks)
+        for loop in reversed(self.batch[1:]):
+            made.append(Let(loop.variable.name, folded("remainder", rest, loop.extent)))
+            rest = folded("floor_divide", rest, loop.extent)
+        made.append(Let(self.batch[0].variable.name, rest))
+        return made
+
+    def task(self, number: Variable, each: Variable) -> list[Statement]:
+        """What a thread does at a time: some rows, all columns."""
+        rows, made = self.part("row", number, self.row.along.extent, each)
+        block = self.variable("block")
+        columns, inside = self.part("column", block, self.column.along.extent, _whole(self.columns))
+        inside += [*self.cleared(rows, columns), self.all_steps(rows, columns), self.finished(rows, columns)]
+        over = For(block.name, _pieces(self.column.along.extent, self.columns), "sequential", tuple(inside))
+        buffers = [Allocate(b) for b in (self.left, self.right, self.sums) if not (self.shared and b is self.right)]
+        return [*made, *buffers, over]
+
+    def part(self, stem: str, block: Variable, extent: Expression, most: Expression) -> tuple[_Part, list[Statement]]:
+        """A block of a loop, all of which but the last have the same length."""
+        start, length = self.variable(stem), self.variable(stem + "s")
+        left = folded("minimum", folded("subtract", extent, start), most)
+        return _Part(start, length), [Let(start.name, folded("multiply", block, most)), Let(length.name, left)]
+
+    def cleared(self, rows: _Part, columns: _Part) -> list[Statement]:
+        """Sums begin with 0."""
+        r, across, lane = self.variable("r"), self.variable("across"), self.variable("lane")
+        place = r, _sum(across, self.across, lane)
+        body: Block = (Store(self.sums, place, Constant(zero(self.product.type), self.product.type)),)
+        body = (For(lane.name, _whole(self.across), "lanes", body, self.across),)
+        body = (For(across.name, _pieces(columns.length, self.across), "sequential", body),)
+        return [For(r.name, folded("multiply", _pieces(rows.length, self.down), _whole(self.down)), "sequential", body)]
+
+    def all_steps(self, rows: _Part, columns: _Part) -> Statement:
+        """The inner loop, block by block."""
+        number = self.variable("block")
+        steps, body = self.part("step", number, self.inner.extent, _whole(self.steps))
+        body += [self.pack_rows(rows, steps)]
+        if not self.shared:
+            body += [self.pack(self.right, self.column, columns, steps, self.across)]
+        body += [self.kernels(rows, columns, steps)]
+        return For(number.name, _pieces(self.inner.extent, self.steps), "sequential", tuple(body))
+
+    # Packing
+
+    def packed_once(self) -> Statement:
+        """The column's operand, whole, for all tasks."""
+        columns, steps = (_Part(_whole(0), extent) for extent in (self.column.along.extent, self.inner.extent))
+        loop = self.pack(self.right, self.column, columns, steps, self.across)
+        if not self.nest.target.parallel:
+            return loop
+        return replace(loop, kind="parallel", grain=grain_of(self.found.work, [_whole(self.across), steps.length]))
+
+    def pack_rows(self, rows: _Part, steps: _Part) -> Statement:
+        if not self.row.inner_first:
+            return self.pack(self.left, self.row, rows, steps, self.down)
+        r, lane = self.variable("r"), self.variable("lane")
+        place = folded("floor_divide", r, _whole(self.down)), folded("remainder", r, _whole(self.down)), lane
+        at = folded("add", rows.start, r), folded("add", steps.start, lane)
+
+        def over(value: Callable[[tuple[Expression, ...]], Block]) -> Block:
+            return (For(lane.name, steps.length, "lanes", value(place), 4 * self.lanes),)
+
+        filled = over(lambda place: self.element(self.left, self.row, place, *at))
+        nothing = over(lambda place: (self.nothing(self.left, place),))
+        whole = folded("multiply", _pieces(rows.length, self.down), _whole(self.down))
+        return For(r.name, whole, "sequential", (If(folded("less", r, rows.length), filled, nothing),))
+
+    def pack(self, buffer: Buffer, operand: Operand, part: _Part, steps: _Part, width: int) -> For:
+        """An operand in panels of a width, each of them step by step."""
+        panel, step, lane = self.variable("panel"), self.variable("step"), self.variable("lane")
+        first, length = self.variable("first"), self.variable("width")
+        at = folded("add", part.start, folded("add", first, lane)), folded("add", steps.start, step)
+        place = panel, step, lane
+
+        def over(extent: Expression, factor: int, body: Block) -> Statement:
+            return For(step.name, steps.length, "sequential", (For(lane.name, extent, "lanes", body, factor),))
+
+        filled = self.element(buffer, operand, place, *at)
+        nothing = over(_whole(width), width, (self.nothing(buffer, place),))
+        body: Block = (
+            Let(first.name, folded("multiply", panel, _whole(width))),
+            Let(length.name, folded("minimum", folded("subtract", part.length, first), _whole(width))),
+            If(folded("less", length, _whole(width)), (nothing,), ()),
+            over(length, width, filled),
+        )
+        return For(panel.name, _pieces(part.length, width), "sequential", body)
+
+    def element(
+        self, buffer: Buffer, operand: Operand, place: tuple[Expression, ...], along: Expression, inner: Expression
+    ) -> Block:
+        """An operand's element, computed and stored."""
+        lets = (Let(operand.along.variable.name, along), Let(self.inner.variable, inner), *operand.lets)
+        return (*lets, Store(buffer, place, operand.value))
+
+    def nothing(self, buffer: Buffer, place: tuple[Expression, ...]) -> Statement:
+        return Store(buffer, place, Constant(zero(buffer.scalar), buffer.scalar))
+
+    # The kernel
+
+    def kernels(self, rows: _Part, columns: _Part, steps: _Part) -> Statement:
+        """The steps of a block, tile by tile."""
+        down, across = self.variable("down"), self.variable("across")
+        r, lane, k = self.variable("r"), self.variable("lane"), self.variable("k")
+        total = Variable(self.nest.fresh("sum"), self.product.type)
+        place = _sum(down, self.down, r), _sum(across, self.across, lane)
+        a = Load(self.left, (down, r, k) if self.row.inner_first else (down, k, r))
+        panel: Expression = across
+        step: Expression = k
+        if self.shared:
+            panel = folded("add", folded("floor_divide", columns.start, _whole(self.across)), across)
+            step = folded("add", steps.start, k)
+        b = Load(self.right, (panel, step, lane))
+        if self.product.fused:
+            more: Expression = MultiplyAdd(a, b, total, total.type)
+        else:
+            more = folded("add", total, folded("multiply", a, b))
+        body: Block = (
+            Declare(total.name, Load(self.sums, place)),
+            For(k.name, steps.length, "sequential", (Assign(total.name, more),)),
+            Store(self.sums, place, total),
+        )
+        body = (For(r.name, _whole(self.down), "jam", body, self.down),)
+        body = (For(lane.name, _whole(self.across), "lanes", body, self.across),)
+        body = (For(down.name, _pieces(rows.length, self.down), "sequential", body),)
+        return For(across.name, _pieces(columns.length, self.across), "sequential", body)
+
+    def finished(self, rows: _Part, columns: _Part) -> Statement:
+        """What the nest does with its sums."""
+        r, lane = self.variable("r"), self.variable("lane")
+        made: list[Statement] = [
+            Let(self.row.along.variable.name, folded("add", rows.start, r)),
+            Let(self.column.along.variable.name, folded("add", columns.start, lane)),
+        ]
+        for statement in self.nest.body:
+            if statement is self.product.sum:
+                made.append(Declare(self.product.sum.name, Load(self.sums, (r, lane))))
+            elif statement is not self.product.loop:
+                made.append(statement)
+        body: Block = (For(lane.name, columns.length, "lanes", tuple(made), 4 * self.lanes),)
+        return For(r.name, rows.length, "sequential", body)
+
+    def variable(self, stem: str) -> Variable:
+        return Variable(self.nest.fresh(stem), i64)
+
+
+def _whole(number: int) -> Constant:
+    return Constant(number, i64)
+
+
+def _pieces(extent: Expression, length: int) -> Expression:
+    """How many pieces of a length an extent has, the last one perhaps not full."""
+    return folded("floor_divide", folded("add", extent, _whole(length - 1)), _whole(length))
+
+
+def _at_most(number: int, multiple: int) -> int:
+    """The multiple next below a number, at least one."""
+    return max(1, number // multiple) * multiple
+
+
+def _sum(piece: Expression, length: int, rest: Expression) -> Expression:
+    """Where something is, so far behind the beginning of a piece."""
+    return folded("add", folded("multiply", piece, _whole(length)), rest)

@@ -1,0 +1,139 @@
+"""Products in tiles: every size around their edges, every guise of a factor, every type; values are NumPy's."""
+
+from typing import Any
+
+import numpy as np
+import plain_loops
+import pytest
+from test_transformations import TINY
+
+import adze as az
+
+pytestmark = pytest.mark.unguarded
+
+# Around the edges of a register, a tile, a block and what is worth tiles
+SIZES = [(0, 20, 20), (1, 1, 1), (8, 16, 400), (9, 17, 400), (31, 33, 64), (64, 64, 64), (130, 70, 515), (300, 1, 300)]
+
+Matrix = np.ndarray[Any, Any]
+
+
+@az.program
+def plain(a: az.Array[az.f64, "n m"], b: az.Array[az.f64, "m k"]) -> az.Array[az.f64, "n k"]:
+    return a @ b
+
+
+@az.program
+def right_transposed(a: az.Array[az.f64, "n m"], b: az.Array[az.f64, "k m"]) -> az.Array[az.f64, "n k"]:
+    return a @ b.T
+
+
+@az.program
+def left_transposed(a: az.Array[az.f64, "m n"], b: az.Array[az.f64, "m k"]) -> az.Array[az.f64, "n k"]:
+    return a.T @ b
+
+
+@az.program
+def single(a: az.Array[az.f32, "n m"], b: az.Array[az.f32, "m k"]) -> az.Array[az.f32, "n k"]:
+    return a @ b
+
+
+@az.program
+def whole(a: az.Array[az.i64, "n m"], b: az.Array[az.i64, "m k"]) -> az.Array[az.i64, "n k"]:
+    return a @ b
+
+
+@az.program
+def layer(x: az.Array[az.f64, "n m"], w: az.Array[az.f64, "m k"], b: az.Array[az.f64, "k"]) -> az.Array[az.f64, "n k"]:
+    """Factors that are computed, and an epilogue."""
+
+    def entry(i: az.Expr, j: az.Expr) -> az.Expr:
+        return az.tanh(az.sum(az.generate(x.shape[1], lambda p: (2.0 - x[i, p]) * (w[p, j] - b[j]))) + b[j])
+
+    return az.generate((x.shape[0], w.shape[1]), entry)
+
+
+@az.program
+def batch(
+    q: az.Array[az.f64, "k r m"], x: az.Array[az.f64, "n m"], mu: az.Array[az.f64, "k m"]
+) -> az.Array[az.f64, "k n r"]:
+    def entry(k: az.Expr, i: az.Expr, r: az.Expr) -> az.Expr:
+        return az.sum(az.generate(x.shape[1], lambda j: q[k, r, j] * (x[i, j] - mu[k, j])))
+
+    return az.generate((q.shape[0], x.shape[0], q.shape[1]), entry)
+
+
+def matrices(n: int, m: int, k: int, dtype: Any = np.float64) -> tuple[Matrix, Matrix]:
+    r = np.random.default_rng(n + 2 * m + 3 * k)
+    if np.issubdtype(dtype, np.integer):
+        return r.integers(-50, 50, (n, m)), r.integers(-50, 50, (m, k))
+    return r.standard_normal((n, m)).astype(dtype), r.standard_normal((m, k)).astype(dtype)
+
+
+@pytest.mark.parametrize(("n", "m", "k"), SIZES)
+def test_products_of_all_sizes(n: int, m: int, k: int) -> None:
+    a, b = matrices(n, m, k)
+    np.testing.assert_allclose(az.compile(plain)(a, b), a @ b, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(az.compile(right_transposed)(a, b.T.copy()), a @ b, rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(az.compile(left_transposed)(a.T.copy(), b), a @ b, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize(("n", "m", "k"), [(33, 65, 47), (100, 300, 90)])
+def test_products_of_other_scalars(n: int, m: int, k: int) -> None:
+    a, b = matrices(n, m, k, np.float32)
+    np.testing.assert_allclose(az.compile(single)(a, b), a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
+    c, d = matrices(n, m, k, np.int64)
+    np.testing.assert_array_equal(az.compile(whole)(c, d), c @ d)
+
+
+@pytest.mark.parametrize(("n", "m", "k"), [(10, 20, 600), (65, 130, 70)])
+def test_factors_that_are_computed_and_an_epilogue(n: int, m: int, k: int) -> None:
+    x, w = matrices(n, m, k)
+    b = w[0] / 2
+    np.testing.assert_allclose(az.compile(layer)(x, w, b), np.tanh((2.0 - x) @ (w - b) + b), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(("k", "n", "m"), [(3, 70, 33), (2, 200, 16), (5, 30, 40), (0, 70, 33)])
+def test_a_batch_whose_factor_varies_with_it(k: int, n: int, m: int) -> None:
+    r = np.random.default_rng(k)
+    q, x, mu = r.standard_normal((k, m, m)), r.standard_normal((n, m)), r.standard_normal((k, m))
+    wanted = np.einsum("krj,knj->knr", q, x[None] - mu[:, None])
+    np.testing.assert_allclose(az.compile(batch)(q, x, mu), wanted, rtol=1e-11, atol=1e-11)
+
+
+def test_what_is_not_finite_stays_in_its_row_and_column() -> None:
+    a, b = matrices(33, 40, 35)
+    a[5, 7], b[3, 34], b[4, 0] = np.inf, np.nan, -np.inf
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(az.compile(plain)(a, b), a @ b, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("program", [plain, right_transposed, layer])
+def test_threads_change_nothing(program: Any) -> None:
+    a, b = matrices(150, 150, 150)
+    arguments = (a, b, b[0]) if program is layer else (a, b)
+    first, *others = [az.compile(program, threads=threads)(*arguments) for threads in (1, 2, 7)]
+    for other in others:
+        np.testing.assert_array_equal(other, first)
+
+
+def test_tiles_give_what_the_plain_nest_gives() -> None:
+    """Sums are made in the same order."""
+    a, b = matrices(150, 300, 70)
+    np.testing.assert_array_equal(az.compile(plain, schedule={"contract": False})(a, b), az.compile(plain)(a, b))
+
+
+def test_products_are_run_in_tiles() -> None:
+    for program, types in ((plain, 2), (right_transposed, 2), (left_transposed, 2), (layer, 3)):
+        arguments = (*matrices(3, 3, 3), np.ones(3))[:types]
+        compiled = az.compile(program)
+        compiled(*arguments)
+        assert "left" in str(compiled.loops) and "tiles of" in str(compiled.schedule)
+
+
+@pytest.mark.parametrize(("n", "m", "k"), [(4, 8, 16), (5, 9, 17), (13, 19, 41)])
+def test_loops_of_a_tiny_core(n: int, m: int, k: int) -> None:
+    a, b = matrices(n, m, k)
+    arguments = (a, b), (a, b.T.copy()), (a.T.copy(), b), (a, b, b[0])
+    for program, given in zip((plain, right_transposed, left_transposed, layer), arguments, strict=True):
+        found = plain_loops.lowered(program, TINY, given)
+        np.testing.assert_allclose(found, az.evaluate(program)(*given), rtol=1e-11, atol=1e-11)
