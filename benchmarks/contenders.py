@@ -11,6 +11,7 @@ the tool.
 import functools
 import importlib.util
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -126,6 +127,7 @@ class Torch(Tool):
     def start(self) -> None:
         import torch
 
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         torch.set_num_threads(THREADS)
         (2 * torch.zeros(3)).sum()
 
@@ -260,6 +262,7 @@ class Line:
     moved: Mapping[str, Callable[..., float]] = field(default_factory=dict)
     tolerance: float = 1e-8
     notes: str = ""
+    ablated: bool = False  # whether it is measured what each transformation gains for its derivative
 
     def __post_init__(self) -> None:
         assert self.main in self.sizes, f"{self.name}: {self.main} is none of its sizes"

@@ -20,6 +20,7 @@ and nothing is written but where ``--output`` says. Without an OpenCL device the
 import argparse
 import dataclasses
 import datetime
+import functools
 import importlib.metadata
 import os
 import shlex
@@ -34,23 +35,12 @@ from typing import Any
 
 import numpy as np
 from ceilings import Ceilings, ceilings
-from gmm import (
-    DIFFERENTIATED,
-    FUNCTIONS,
-    RESULTS,
-    Callables,
-    Contender,
-    Times,
-    error,
-    load_example,
-    measure,
-    processor,
-    random_problem,
-    table,
-    versions,
-)
-from peers import jax_peers, placed, torch_peers
+from lines.gmm import DIFFERENTIATED, example
+from lines.gmm import arguments as random_problem
+from measure import error, in_turns, leaves, processor, versions
+from peers import Callables, Contender, jax_peers, placed, torch_peers
 from programs import kmeans, lstm
+from report import RESULTS, table
 
 import adze as az
 from adze.backends.compile import Compiled
@@ -62,6 +52,7 @@ Sizes = dict[str, int]
 Vector = az.Array[az.f64, "n"]
 Indices = az.Array[az.i64, "n"]
 
+FUNCTIONS = ("gradient", "primal")
 SCALARS = {"f32": az.f32, "f64": az.f64}
 ADZE = "Adze"
 PEERS = (jax_peers, torch_peers)
@@ -301,7 +292,7 @@ WORKLOADS = [
     ),
     Workload(
         "gmm",
-        load_example().objective,
+        example.objective,
         DIFFERENTIATED,
         True,
         gmm_arguments,
@@ -367,8 +358,8 @@ def adze_contender(workload: Workload, scalar: Scalar, device: Device, checks: b
         program = workload.function(function, scalar)
         return OnDevice(az.compile(program, backend="opencl", device=device, checks=checks), opened(device).queue)
 
-    def build(arguments: Arguments) -> tuple[Callables, Times]:
-        return {function: call(function) for function in FUNCTIONS}, {}
+    def build() -> Callables:
+        return {function: call(function) for function in FUNCTIONS}
 
     def convert(arguments: Arguments) -> Arguments:
         return typing.cast(Arguments, placed(arguments, lambda array: az.to_device(array, device)))
@@ -431,7 +422,7 @@ class Session:
             what = f"{shown(workload.name, workload.small)}, {scalar}, {contender.name}"
             try:
                 moved = contender.convert(arguments)
-                calls, times = contender.build(moved)
+                calls = contender.build()
             except Exception as error:
                 self.failed(what, error)
                 continue
@@ -442,7 +433,7 @@ class Session:
                     result = calls[function](*workload.given(function, moved))
                     taken = time.perf_counter() - start
                     agree(result, wanted[function], scalar)
-                    cells.append(f"{times[function][1] if function in times else taken:.2f}")
+                    cells.append(f"{taken:.2f}")
                 except Exception as error:
                     self.failed(f"{what}, {workload.called(function)}", error)
                     del calls[function]
@@ -502,7 +493,9 @@ class Session:
                 line.note = f"not timed, {taken:.2g} s a call"
             else:
                 ready.append((line, call, arguments))
-        measured = measure([(call, arguments) for _, call, arguments in ready], self.options.runs)
+        runs = self.options.runs
+        turns = [functools.partial(call, *arguments) for _, call, arguments in ready]
+        measured = [1e3 * times for times in in_turns(turns, 0, least=runs, most=runs)]
         for (line, call, arguments), times in zip(ready, measured, strict=True):
             line.times = times
             if isinstance(call, OnDevice):
@@ -510,15 +503,6 @@ class Session:
                 line.kernels = np.array([1e3 * sum(k.seconds for k in profile.kernels) for profile in profiles])
                 line.launches = sum(k.runs for k in profiles[0].kernels)
             print(f"{line.what}, {line.scalar}, {line.contender}: {np.median(times):.4g} ms", flush=True)
-
-
-def leaves(result: Any) -> list[np.ndarray]:
-    """The arrays of a result, as NumPy's."""
-    if isinstance(result, tuple | list):
-        return [leaf for part in result for leaf in leaves(part)]
-    if hasattr(result, "detach"):
-        return [result.detach().cpu().numpy()]
-    return [result.get() if hasattr(result, "get") else np.asarray(result)]
 
 
 def agree(result: Any, wanted: list[np.ndarray], scalar: Scalar) -> float:

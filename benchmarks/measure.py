@@ -37,11 +37,14 @@ ROUNDS = (9, 25)  # at least, at most
 COPIED = 10**7  # elements of the arrays of the control
 
 
-def in_turns(calls: Sequence[Callable[[], Any]], seconds: float) -> list[np.ndarray]:
-    """The runs of each call, in seconds a call; about ``seconds`` are spent on each, but for long ones."""
+def in_turns(
+    calls: Sequence[Callable[[], Any]], seconds: float, least: int = ROUNDS[0], most: int = ROUNDS[1]
+) -> list[np.ndarray]:
+    """The runs of each call, in seconds a call; about ``seconds`` are spent on each, within so many rounds."""
     taken = [_once(call) for call in calls]
     repeats = [max(1, math.ceil(TURN / t)) for t in taken]
-    rounds = [rounds_for(t * r + (t if t < WARMED else 0), seconds) for t, r in zip(taken, repeats, strict=True)]
+    turns = [t * (r + (t < WARMED)) for t, r in zip(taken, repeats, strict=True)]
+    rounds = [min(max(int(seconds / turn), least), most) for turn in turns]
     runs: list[list[float]] = [[] for _ in calls]
     gc.collect()
     gc.disable()
@@ -55,12 +58,6 @@ def in_turns(calls: Sequence[Callable[[], Any]], seconds: float) -> list[np.ndar
     finally:
         gc.enable()
     return [np.array(row) for row in runs]
-
-
-def rounds_for(turn: float, seconds: float) -> int:
-    """How many rounds somebody has whose turn takes so long."""
-    least, most = ROUNDS
-    return min(max(int(seconds / turn), least), most)
 
 
 def _mean(call: Callable[[], Any], repeats: int, warm: bool) -> float:
@@ -216,7 +213,8 @@ def error(found: Sequence[Any], wanted: Sequence[Any]) -> float:
         a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
         assert a.shape == b.shape, f"shape {a.shape}, where {b.shape} is expected"
         assert np.array_equal(np.isnan(a), np.isnan(b)), "NaN, where a number is expected, or the other way round"
-        off = np.abs(a - b)[~np.isnan(b) & (a != b)]
+        differ = ~np.isnan(b) & (a != b)
+        off = np.abs(a[differ] - b[differ])
         if off.size:
             worst = max(worst, float(np.max(off)) / max(1.0, float(np.nanmax(np.abs(b)))))
     return worst

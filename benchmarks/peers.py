@@ -7,16 +7,25 @@ asked for one, else on the CPU. JAX compiles for each size; PyTorch is run as it
 from __future__ import annotations
 
 import importlib.util
-import itertools
-import math
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gmm import Callables, Contender, Problem, Times, jax_contenders
+from lines import gmm, kmeans, lstm
 
 Put = Callable[[np.ndarray], Any]
+Callables = dict[str, Callable[..., Any]]  # the gradient and the primal
+
+
+@dataclass(frozen=True)
+class Contender:
+    """``build`` makes the callables; ``convert`` gives arguments as the contender likes them."""
+
+    name: str
+    build: Callable[[], Callables]
+    convert: Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 
 def placed(argument: Any, put: Put) -> Any:
@@ -40,9 +49,11 @@ def jax_peers(name: str, argnums: tuple[int, ...], is_scalar: bool, gpu: bool) -
     jax.config.update("jax_default_matmul_precision", "highest")  # f32 as it is, without TF32
     if gpu and jax.default_backend() != "gpu":
         return f"JAX {jax.__version__} sees no GPU"
-    if name == "gmm":
-        return jax_contenders()
-    primal = _jax_programs()[name]
+    return [_jax_contender(name, primal, argnums, is_scalar) for name, primal in _jax_programs()[name].items()]
+
+
+def _jax_contender(name: str, primal: Callable[..., Any], argnums: tuple[int, ...], is_scalar: bool) -> Contender:
+    import jax
 
     def pulled(*arguments: Any) -> Any:
         *given, cotangent = arguments
@@ -55,50 +66,30 @@ def jax_peers(name: str, argnums: tuple[int, ...], is_scalar: bool, gpu: bool) -
 
     gradient = jax.value_and_grad(primal, argnums=argnums) if is_scalar else pulled
 
-    def build(arguments: Problem) -> tuple[Callables, Times]:
+    def build() -> Callables:
         run, run_gradient = jax.jit(primal), jax.jit(gradient)
-        calls: Callables = {
+        return {
             "primal": lambda *given: jax.block_until_ready(run(*given)),
             "gradient": lambda *given: jax.block_until_ready(run_gradient(*given)),
         }
-        return calls, {}
 
-    return [Contender("JAX", build, lambda arguments: placed(arguments, jax.numpy.asarray))]
+    return Contender(name, build, lambda arguments: placed(arguments, jax.numpy.asarray))
 
 
-def _jax_programs() -> dict[str, Callable[..., Any]]:
-    import jax
+def _jax_programs() -> dict[str, dict[str, Callable[..., Any]]]:
+    """The programs by the names of the workloads, each by the names of its contenders."""
     import jax.numpy as jnp
 
-    def kmeans(points: Any, centroids: Any) -> Any:
-        return jnp.sum(jnp.min(jnp.sum((points[:, None] - centroids) ** 2, axis=2), axis=1))
-
-    def lstm(layers: Any, ends: Any, state: Any, sequence: Any) -> Any:
-        def layer(x: Any, given: Any) -> Any:
-            (w, v), h, c = given
-            forget, add, out = (jax.nn.sigmoid(y * w[k] + v[k]) for k, y in enumerate((x, h, x)))
-            c = c * forget + add * jnp.tanh(h * w[3] + v[3])
-            h = out * jnp.tanh(c)
-            return h, (h, c)
-
-        def predict(state: Any, characters: Any) -> Any:
-            this, following = characters
-            x, state = jax.lax.scan(layer, this * ends[0], (layers, *state))
-            y = x * ends[1] + ends[2]
-            return state, jnp.sum(following * (y - jnp.log(2 + jnp.sum(jnp.exp(y)))))
-
-        _, likelihoods = jax.lax.scan(predict, state, (sequence[:-1], sequence[1:]))
-        return -jnp.mean(likelihoods) / sequence.shape[1]
-
     return {
-        "reduce": lambda x: jnp.sum(x * x),
-        "scan": jnp.cumsum,
-        "histogram": lambda like, indices, values: jnp.zeros_like(like).at[indices].add(values),
-        "gather": lambda x, indices: x[indices],
-        "scatter": lambda x, indices, values: x.at[indices].set(values, unique_indices=True),
-        "product": lambda a, b: a @ b,
-        "kmeans": kmeans,
-        "lstm": lstm,
+        "reduce": {"JAX": lambda x: jnp.sum(x * x)},
+        "scan": {"JAX": jnp.cumsum},
+        "histogram": {"JAX": lambda like, indices, values: jnp.zeros_like(like).at[indices].add(values)},
+        "gather": {"JAX": lambda x, indices: x[indices]},
+        "scatter": {"JAX": lambda x, indices, values: x.at[indices].set(values, unique_indices=True)},
+        "product": {"JAX": lambda a, b: a @ b},
+        "gmm": {"JAX": gmm.jax_gmm(gmm.jax_direct), "JAX, Qx - Qμ": gmm.jax_gmm(gmm.jax_expanded)},
+        "kmeans": {"JAX": kmeans.jax_direct},
+        "lstm": {"JAX": lstm.jax_loss},
     }
 
 
@@ -133,8 +124,8 @@ def torch_peers(name: str, argnums: tuple[int, ...], is_scalar: bool, gpu: bool)
         finish()
         return result.detach(), cotangents
 
-    def build(arguments: Problem) -> tuple[Callables, Times]:
-        return {"primal": primal, "gradient": gradient}, {}
+    def build() -> Callables:
+        return {"primal": primal, "gradient": gradient}
 
     def put(array: np.ndarray) -> Any:
         return torch.as_tensor(array, device="cuda" if gpu else "cpu")
@@ -145,39 +136,6 @@ def torch_peers(name: str, argnums: tuple[int, ...], is_scalar: bool, gpu: bool)
 def _torch_programs() -> dict[str, Callable[..., Any]]:
     import torch
 
-    def gmm(alpha: Any, mu: Any, q: Any, l: Any, x: Any, gamma: Any, m: Any) -> Any:
-        (n, d), k = x.shape, alpha.shape[0]
-        column, row = np.triu_indices(d, 1)
-        below = torch.zeros((k, d, d), dtype=x.dtype, device=x.device)
-        below[:, torch.as_tensor(row, device=x.device), torch.as_tensor(column, device=x.device)] = l
-        diagonal = torch.exp(q)
-        factors = below + torch.diag_embed(diagonal)
-        centred = factors @ x.T - factors @ mu[:, :, None]
-        sum_q = q.sum(1)
-        beta = (alpha + sum_q)[:, None] - 0.5 * (centred**2).sum(1)
-        wishart = d + m + 1
-        log_gamma = d * (d - 1) / 4 * math.log(math.pi) + sum(math.lgamma((wishart - j) / 2) for j in range(d))
-        return (
-            torch.logsumexp(beta, 0).sum()
-            - n * (d / 2 * math.log(2 * math.pi) + torch.logsumexp(alpha, 0))
-            + k * (wishart * d * math.log(gamma / math.sqrt(2)) - log_gamma)
-            - gamma**2 / 2 * ((diagonal**2).sum() + (l**2).sum())
-            + m * sum_q.sum()
-        )
-
-    def lstm(layers: Any, ends: Any, state: Any, sequence: Any) -> Any:
-        h, c = list(state[0]), list(state[1])
-        total = 0.0
-        for this, following in itertools.pairwise(sequence):
-            x = this * ends[0]
-            for k, (w, v) in enumerate(layers):
-                forget, add, out = (torch.sigmoid(y * w[g] + v[g]) for g, y in enumerate((x, h[k], x)))
-                c[k] = c[k] * forget + add * torch.tanh(h[k] * w[3] + v[3])
-                x = h[k] = out * torch.tanh(c[k])
-            y = x * ends[1] + ends[2]
-            total = total + (following * (y - torch.log(2 + torch.exp(y).sum()))).sum()
-        return -total / ((len(sequence) - 1) * sequence.shape[1])
-
     return {
         "reduce": lambda x: (x * x).sum(),
         "scan": lambda x: torch.cumsum(x, 0),
@@ -185,9 +143,9 @@ def _torch_programs() -> dict[str, Callable[..., Any]]:
         "gather": lambda x, indices: x[indices],
         "scatter": lambda x, indices, values: x.scatter(0, indices, values),
         "product": lambda a, b: a @ b,
-        "gmm": gmm,
+        "gmm": gmm.torch_gmm,
         "kmeans": lambda points, centroids: (torch.cdist(points, centroids) ** 2).min(1).values.sum(),
-        "lstm": lstm,
+        "lstm": lstm.torch_loss,
     }
 
 

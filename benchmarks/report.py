@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+RESULTS = Path(__file__).resolve().parent / "results"
 ADZE, ONE_THREAD = "Adze", "Adze, 1 thread"
 
 
@@ -148,6 +149,32 @@ def first_rows(fresh: dict[str, Any]) -> Iterator[list[str]]:
         yield cells
 
 
+def ablation_text(results: dict[str, Any]) -> list[str]:
+    """What each of the scheduler's transformations gains, as far as it was measured."""
+    ablated = {
+        name: of_line["ablation"]
+        for record in results.values()
+        for name, of_line in record["lines"].items()
+        if "ablation" in of_line
+    }
+    if not ablated:
+        return []
+    switches = list(dict.fromkeys(s for found in ablated.values() for s in found if s))
+    rows = []
+    for name, found in ablated.items():
+        base = found[""].get("median")
+        slower = [found.get(s, {}).get("median") for s in switches]
+        cells = [
+            number(t / base) if t and base else found.get(s, {}).get("failed", "") for s, t in zip(switches, slower)
+        ]
+        rows.append([name, number(base and 1e3 * base), *cells])
+    text = (
+        "Derivatives on one thread, at the sizes of the first calls: milliseconds, and how many times as long it takes "
+        'with one of the scheduler\'s transformations switched off (`az.compile(f, schedule={"jam": False})`).'
+    )
+    return ["## What each transformation gains", text, table(["", "ms", *(f"no {s}" for s in switches)], rows)]
+
+
 def control_rows(results: dict[str, Any]) -> list[list[str]]:
     """The controls beside each module."""
     rows = []
@@ -182,6 +209,7 @@ def write_reports(folder: Path) -> str:
             for record in results.values()
             for name, of_line in record["lines"].items()
         ),
+        *ablation_text(results),
         "## Controls",
         "Milliseconds of NumPy just before each module: `np.copyto` and a sum of 10^7 doubles, and the same by two "
         "threads, each with half of them; the product of two matrices of order 1000.",

@@ -17,6 +17,7 @@ plots and the table of bounds (bounds.py) are made. ``--alone`` leaves the other
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime
 import importlib
 import json
@@ -33,12 +34,14 @@ import lines
 import numpy as np
 from contenders import THREADS, Adze, Contender, Line, shown, started
 from measure import confine, controls, error, first_call, fresh, in_turns, leaves, processor, summary, versions
-from report import write_reports
+from report import RESULTS, write_reports
 
+import adze as az
 from adze.backends.compile import Compiled
+from adze.backends.transformations import Transformations
 
-RESULTS = Path(__file__).resolve().parent / "results"
 PACKAGES = ("adze", "numpy", "scipy", "llvmlite", "jax", "torch")
+SWITCHES = [field.name for field in dataclasses.fields(Transformations) if field.default is True]
 PATIENCE = 120.0  # seconds for a first call in a process of its own
 QUICK = 0.15  # seconds for a contender, in a quick look
 
@@ -51,6 +54,10 @@ def modules() -> list[str]:
 def lines_of(module: str) -> list[Line]:
     found: list[Line] = importlib.import_module(f"lines.{module}").LINES
     return found
+
+
+def line_called(name: str) -> Line:
+    return next(line for module in modules() for line in lines_of(module) if line.name == name)
 
 
 # One line
@@ -73,6 +80,8 @@ def measure_line(line: Line, options: argparse.Namespace) -> dict[str, Any]:
     }
     if not (options.quick or options.smallest):
         found["fresh"] = {function: first_calls(line, function, there) for function in line.functions}
+        if line.ablated:
+            found["ablation"] = ablation(line)
     return found
 
 
@@ -149,6 +158,24 @@ def first_call_of(line: Line, function: str, name: str) -> dict[str, Any]:
     return found
 
 
+def ablation(line: Line) -> dict[str, Any]:
+    """The time of the derivative on one thread with each of the scheduler's transformations switched off."""
+    found = {}
+    for switched_off in ("", *SWITCHES):
+        found[switched_off] = fresh([__file__, "--without", line.name, switched_off], PATIENCE)
+        print(f"  {line.name} without {switched_off or 'none'}: {found[switched_off]}", flush=True)
+    return found
+
+
+def without(line: Line, switched_off: str, seconds: float) -> dict[str, float]:
+    """What ``ablation`` asks the new process for."""
+    program = line.contenders[0].programs()[line.derivative]
+    call = az.compile(program, threads=1, schedule={switched_off: False} if switched_off else None)
+    given = line.given(line.derivative, line.arguments(**line.main))
+    call(*given)
+    return summary(in_turns([lambda: call(*given)], seconds)[0])
+
+
 # All
 
 
@@ -158,8 +185,11 @@ def main() -> int:
     cores = confine(THREADS)
     if options.fresh:
         name, function, contender = options.fresh
-        line = next(line for module in modules() for line in lines_of(module) if line.name == name)
-        print(json.dumps(first_call_of(line, function, contender)))
+        print(json.dumps(first_call_of(line_called(name), function, contender)))
+        return 0
+    if options.without:
+        name, switched_off = options.without
+        print(json.dumps(without(line_called(name), switched_off, options.seconds / 2)))
         return 0
     options.output.mkdir(parents=True, exist_ok=True)
     failed = False
@@ -195,6 +225,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, help="the folder for the results")
     parser.add_argument("--report", action="store_true", help="measure nothing, write tables and plots again")
     parser.add_argument("--fresh", nargs=3, metavar=("LINE", "FUNCTION", "CONTENDER"), help=argparse.SUPPRESS)
+    parser.add_argument("--without", nargs=2, metavar=("LINE", "SWITCH"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     short = options.quick or options.smallest
     options.seconds = options.seconds or (QUICK if short else 1.0)

@@ -21,8 +21,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from gmm import DIFFERENTIATED, RESULTS, confine, flat, known_case, load_example, processor, table, versions
+from lines.gmm import DIFFERENTIATED, example
+from measure import confine, leaves, processor, versions
 from programs import kmeans
+from report import RESULTS, table
 
 import adze as az
 from adze.ad.tape import reverse
@@ -166,12 +168,13 @@ def gains(size: int, length: int, workers: int, runs: int) -> list[list[str]]:
 
 def compared(runs: int) -> list[list[str]]:
     """The ways to a gradient, and another tool's, on the same programs."""
-    example, (problem, wanted) = load_example(), known_case("10_25_1000")
+    case = next(case for case in example.read_cases() if case.name == "d=10 k=25 n=1000")
+    wanted = [case.objective, *(case.gradient[part] for part in example.PARTS)]
     random = np.random.default_rng(2026)
     clusters = random.random((1000, 3)), random.random((10, 3))
     rows = []
     for name, program, argnums, arguments, known in (
-        ("gmm, d=10 k=25 n=1000", example.objective, DIFFERENTIATED, problem, wanted),
+        ("gmm, d=10 k=25 n=1000", example.objective, DIFFERENTIATED, case.arguments, wanted),
         ("kmeans, n=1000 d=3 k=10", kmeans.cost, (0, 1), clusters, None),
         (f"a loop of {TURNS:,} turns", loop, (0, 1), (0.5, 1.5, TURNS), None),
     ):
@@ -183,7 +186,7 @@ def compared(runs: int) -> list[list[str]]:
         }
         if program is loop and torch_loop() is not None:
             ways["PyTorch, eager"] = torch_loop()
-        results = [flat(way(*arguments)) for way in ways.values()]
+        results = [leaves(way(*arguments)) for way in ways.values()]
         for found in results:
             for part, expected in zip(found, known or results[-1], strict=True):
                 np.testing.assert_allclose(part, expected, rtol=1e-8, atol=1e-8)

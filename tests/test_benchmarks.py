@@ -1,21 +1,175 @@
-"""The benchmark of devices runs, and says what it measured; no test looks at a time."""
+"""The benchmarks run, and say what they measured; no test looks at a time."""
 
+import importlib
+import json
+import math
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def run(*options: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run(*options: str, script: str = "gpu.py", **variables: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, str(ROOT / "benchmarks" / "gpu.py"), *options]
+    command = [sys.executable, str(ROOT / "benchmarks" / script), *options]
     environment = {**os.environ, "PYTHONPATH": path, **variables}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
 
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """A module of benchmarks/ by its name."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return importlib.import_module
+
+
+# How it is measured
+
+
+def test_contenders_take_turns(module: Callable[[str], ModuleType]) -> None:
+    called: list[str] = []
+
+    def contender(name: str, seconds: float) -> Callable[[], None]:
+        def call() -> None:
+            called.append(name)
+            time.sleep(seconds)
+
+        return call
+
+    runs = module("measure").in_turns([contender("a", 0.02), contender("b", 0.02)], 0.0, least=3, most=3)
+    assert [len(row) for row in runs] == [3, 3] and all(row.min() >= 0.02 for row in runs)
+    assert "".join(called) == "aabb" + 3 * "aabb"  # a look at how long they take, then an untimed call and a timed one
+
+
+def test_what_takes_long_is_timed_once(module: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
+    measure = module("measure")
+    monkeypatch.setattr(measure, "WARMED", 0.005)
+    monkeypatch.setattr(measure, "LONG", 0.01)
+    called: list[None] = []
+    (runs,) = measure.in_turns([lambda: (called.append(None), time.sleep(0.02))], 1.0)
+    assert len(runs) == len(called) == 1
+
+
+def test_an_error_is_relative_and_knows_of_nan(module: Callable[[str], ModuleType]) -> None:
+    error, nan = module("measure").error, math.nan
+    assert error([np.array([1.0, 201.0])], [np.array([1.0, 200.0])]) == 1 / 200
+    assert error([np.array([nan, math.inf])], [np.array([nan, math.inf])]) == 0
+    with pytest.raises(AssertionError, match="NaN, where a number is expected"):
+        error([np.array([nan])], [np.array([1.0])])
+    with pytest.raises(AssertionError, match="shape"):
+        error([np.zeros(2)], [np.zeros(3)])
+
+
+# What is told
+
+
+def measured(**medians: float) -> dict[str, Any]:
+    names = {
+        "adze": "Adze",
+        "one": "Adze, 1 thread",
+        "jax": "JAX, direct",
+        "fast": "JAX, multiplied out",
+        "np": "NumPy",
+    }
+    return {
+        "moved": 1.6e8,
+        "contenders": {
+            names[name]: {"median": t, "low": t, "high": t, "least": t, "runs": 9} for name, t in medians.items()
+        },
+    }
+
+
+def results(line: str, size: str, functions: dict[str, Any], **more: Any) -> dict[str, Any]:
+    control = {"median": 4e-3, "low": 4e-3, "high": 4e-3, "least": 4e-3, "runs": 9}
+    of_line = {
+        "title": line,
+        "functions": list(functions),
+        "derivative": list(functions)[-1],
+        "main": size,
+        "sibling_of": "",
+        "notes": "",
+        "sizes": {size: {"numbers": {"n": 1}, "work": 6.0, "functions": functions}},
+        **more,
+    }
+    machine = {"date": "2026-01-01", "processor": "P", "cores": "2 cores", "versions": "V"}
+    controls = dict.fromkeys(("copy", "copy, 2 threads", "read", "read, 2 threads", "matrix product"), control)
+    return {"module": {"machine": machine, "controls": controls, "lines": {line: of_line}}}
+
+
+def test_bounds_are_of_the_fastest_version_of_a_peer(module: Callable[[str], ModuleType]) -> None:
+    bounds, size = module("bounds"), "n=10000 k=1000 d=16"
+    functions = {"cost": measured(adze=2.0, one=3.0, jax=90.0, fast=4.0), "direction": measured(adze=7.0, jax=100.0)}
+    rows = {(row.work, row.bound): row for row in bounds.rows(results("kmeans", size, functions))}
+    cost = rows[f"kmeans, {size}, cost", "at most 0.6 of JAX"]
+    assert cost.met and cost.found.startswith("0.5 ")
+    assert not rows[f"kmeans, {size}, direction", "at most 0.06 of JAX"].met
+    assert not rows[f"kmeans, {size}, cost", "2 threads over 1: at least 1.7"].met
+    assert rows["gmm, d=64 k=100 n=1000, gradient", "at most 0.07 of JAX"].met is None
+
+
+def test_bounds_by_memory_count_bytes_and_compare_gains(module: Callable[[str], ModuleType]) -> None:
+    functions = {"primal": measured(adze=5e-3, one=4.75e-3, np=9e-3)}
+    rows = list(module("bounds").rows(results("map", "n=10000000", functions)))
+    found = {row.bound: row for row in rows if row.work.startswith("map")}
+    assert found["at least 0.8 of a copy's bytes a second"].found == "0.8 (1 thread 0.84)"
+    assert found["2 threads over 1: at least 0.9 of a copy's 1.00"].met
+
+
+def test_a_sibling_is_held_to_the_rate_of_its_line(module: Callable[[str], ModuleType]) -> None:
+    both = results("tuned", "n=1", {"primal": measured(adze=1.0)})["module"]
+    sibling = results("other", "n=1", {"primal": measured(adze=1.5)}, sibling_of="tuned")["module"]
+    both["lines"] |= sibling["lines"]
+    (row,) = [row for row in module("bounds").rows({"module": both}) if row.work.startswith("other")]
+    assert row.bound == "at least 0.7 of the rate of tuned" and row.found == "0.67" and row.met is False
+
+
+def test_compile_times_are_compared_with_the_fastest(module: Callable[[str], ModuleType]) -> None:
+    calls = {
+        "Adze": {"seconds": 1.0},
+        "JAX": {"seconds": 2.0},
+        "JAX, other": {"seconds": 0.5},
+        "PyTorch": {"failed": ""},
+    }
+    functions = {"primal": measured(adze=1e-3), "gradient": measured(adze=1e-3)}
+    (row,) = module("bounds").compile_times(results("l", "n=1", functions, fresh={"primal": {}, "gradient": calls}))
+    assert row.met is False and row.found == "1.00 s (JAX 2.00, 0.50)"
+
+
+# The harness as a whole
+
+
+def harness(tmp_path: Path, *options: str) -> list[dict[str, Any]]:
+    """The records of the lines that were measured."""
+    done = run(*options, "--smallest", "--seconds", "0.01", "--output", str(tmp_path), script="run.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "bench.md").read_text(encoding="utf-8").startswith("# Adze on the CPU\n")
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in tmp_path.glob("*.json")]
+    return [line for record in records for line in record["lines"].values()]
+
+
+def test_the_benchmark_of_the_cpu_runs_alone(tmp_path: Path) -> None:
+    (line,) = harness(tmp_path, "lse", "--alone")
+    for found in line["sizes"]["n=10000"]["functions"].values():
+        assert found["contenders"].keys() == {"Adze", "Adze, 1 thread"}
+        assert all(row["median"] > 0 and row["off"] == 0 for row in found["contenders"].values())
+
+
+@pytest.mark.slow
+def test_all_contenders_agree_on_all_lines(tmp_path: Path) -> None:
+    """Whoever is off is told, and is the exit status."""
+    assert len(harness(tmp_path)) >= 20
+
+
+# Devices
 
 FEW = ("reduce", "histogram", "product", "kmeans")
 ALL = ("reduce", "scan", "histogram", "gather", "scatter", "product", "gmm", "kmeans", "lstm")

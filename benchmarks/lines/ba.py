@@ -125,6 +125,7 @@ LINES = [
         ],
         functions=("objective", "jacobian", "assembled"),
         main=MAIN,
+        ablated=True,
         moved={"jacobian": lambda n, m, p: 2 * 8.0 * 31 * p},
         notes="The Jacobian is that of its values, whose pattern is known; assembled, all of the matrix is made, with "
         "its pattern, as SciPy's CSR.",

@@ -273,6 +273,7 @@ LINES = [
             Contender("PyTorch, Qx - Qμ", Torch(), lambda: of_torch(torch_gmm, DIFFERENTIATED, True)),
         ],
         main=MAIN,
+        ablated=True,
         work=triangular_work,
         notes="`JAX` computes Q (x - μ) as the formula says, `Qx - Qμ` is one large matrix product. A gradient comes "
         "with the value.",

@@ -147,5 +147,6 @@ LINES = [
         ],
         functions=("objective", "jacobian"),
         main=MAIN,
+        ablated=True,
     )
 ]

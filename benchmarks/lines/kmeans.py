@@ -164,6 +164,7 @@ LINES = [
         ],
         functions=("cost", "direction"),
         main=MAIN,
+        ablated=True,
         work=work,
     ),
     Line(

@@ -63,5 +63,6 @@ LINES = [
             Contender("NumPy, by hand", Tool(), lambda: {"primal": numpy_loss, "gradient": numpy_gradient}),
         ],
         main=MAIN,
+        ablated=True,
     )
 ]

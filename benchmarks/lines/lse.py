@@ -43,5 +43,6 @@ LINES = [
             Contender("SciPy, by hand", Tool(), with_scipy),
         ],
         main=MAIN,
+        ablated=True,
     )
 ]

@@ -111,6 +111,7 @@ LINES = [
             Contender("PyTorch", Torch(), lambda: of_torch(torch_loss, (0, 1))),
         ],
         main=MAIN,
+        ablated=True,
     ),
     Line(
         "lstm, batch",
@@ -123,5 +124,6 @@ LINES = [
             Contender("PyTorch", Torch(), lambda: of_torch(torch_batch, (0, 1, 2, 3))),
         ],
         main=BATCH,
+        ablated=True,
     ),
 ]

@@ -97,6 +97,7 @@ LINES = [
         ],
         functions=("product", "gradient"),
         main=MAIN,
+        ablated=True,
         notes="The gradient of the sum of the squares of the product, by both matrices: three products.",
     ),
     Line(
@@ -110,5 +111,6 @@ LINES = [
             Contender("PyTorch", Torch(), lambda: of_torch(torch_network, WEIGHTS, True)),
         ],
         main=BATCH,
+        ablated=True,
     ),
 ]

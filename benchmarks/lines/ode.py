@@ -67,5 +67,6 @@ LINES = [
             Contender("NumPy", Tool(), lambda: {"primal": numpy_last}),
         ],
         main=MAIN,
+        ablated=True,
     )
 ]
