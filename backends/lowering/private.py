@@ -41,13 +41,13 @@ SMALL = 256
 
 
 def private_accumulators(context: Context, body: Block, loops: list[nests.Loop]) -> list[Statement] | None:
-    """A nest that updates accumulators: None when its loops are independent.
+    """A nest that updates accumulators: None when its loops are independent, as those of any other nest.
 
     The outer loop is parallel when each iteration updates a slice of its own; else it is cut into pieces that
     update copies, which are then added in order.
     """
     updated = updated_by(body)
-    if not updated:
+    if not updated or _meet_nowhere(body, updated, loops):
         return None
     outer = loops[0]
     nest = body
@@ -65,6 +65,12 @@ def private_accumulators(context: Context, body: Block, loops: list[nests.Loop])
     if not shared:
         return [For(own, outer.extent, "parallel", nest, grain=grain)]
     return _copies(context, outer, nest, shared, grain)
+
+
+def _meet_nowhere(body: Block, updated: dict[Buffer, list[Store]], loops: list[nests.Loop]) -> bool:
+    """Whether each iteration of all loops together has a place of its own, to which it adds outside of inner loops."""
+    own = all(sliced(stores, loop.variable.name) for stores in updated.values() for loop in loops)
+    return own and all(store in body for stores in updated.values() for store in stores)
 
 
 def _copies(
