@@ -396,6 +396,20 @@ def test_no_memory() -> None:
     check(program, numbers(3), 5)
 
 
+def test_memory_that_is_kept_for_the_next_call() -> None:
+    @az.program
+    def program(x: Vector, k: az.i64) -> Any:
+        stored = az.scan_loop(lambda s, i: (s + x[0], s), 0.0, az.iota(k))[1]
+        return az.sum(stored[::-1] * stored)
+
+    compiled, interpreted = az.compile(program), az.evaluate(program)
+    for k in (3, 0, 1000, 7, 100_000, 5):
+        assert compiled(numbers(3), k) == interpreted(numbers(3), k)
+    with pytest.raises(MemoryError):
+        compiled(numbers(3), 2**50)
+    assert compiled(numbers(3), 6) == interpreted(numbers(3), 6)
+
+
 # Sorting
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import adze as az
-from adze.backends.llvm import jit
+from adze.backends.llvm import frames, jit
 from adze.core.builder import resting_collector
 
 WIDTH = 512  # numbers in a state
@@ -96,6 +96,7 @@ class Allocator:
                 self.held -= self._sizes.pop(address)
                 libc.free(address)
 
+        self.give = give
         self._take = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t)(take)
         self._give = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(give)
         self.symbols = {
@@ -110,7 +111,9 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Allocator]:
     monkeypatch.setattr(
         jit, "link", lambda code, exports, imports: link(code, exports, {**imports, **counting.symbols})
     )
+    monkeypatch.setattr(frames, "_free", lambda pointer: counting.give(pointer.value))
     yield counting
+    gc.collect()  # what calls have kept goes with the compiled program
     assert counting.held == 0
 
 

@@ -4,7 +4,9 @@ The module has two entries. ``entry(buffers, sizes, arena, threads, failure)`` r
 to the addresses of arguments and results, and of the records of returned arrays (an array's address, which the
 caller is to free, and its extents), ``arena`` to the memory of temporaries, ``failure`` to a record of five
 words, of which the first comes back as the result: 0, or the number of a failed site plus one with its values
-behind it, or ``OUT_OF_MEMORY``. ``arena_bytes(sizes, threads)`` is the size of the arena.
+behind it, or ``OUT_OF_MEMORY``. Behind the record are the words of what is ``KEPT``: a large temporary whose size the
+run decides stays for the next call, since new memory costs more than what is done with it. ``arena_bytes(sizes,
+threads)`` is the size of the arena.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from .. import memory
 from ..loops import Function as Loops
 from .host import Machine
 from .regions import Function
-from .unit import Arena, Unit
+from .unit import ALIGNMENT, KEPT, Arena, Unit
 from .values import one
 
 
@@ -51,6 +53,12 @@ class _Exported(Function):
 class _Entry(_Exported):
     def emit(self) -> None:
         body, unit = self.body, self.unit
+        self.words = iter(
+            [
+                body.value(f"getelementptr i8, ptr %failure, i64 {ALIGNMENT + 8 * word}")
+                for word in range(2 * min(KEPT, len(unit.plan.dynamic)))
+            ]
+        )
         body.line("store i64 0, ptr %failure")
         for number, buffer in enumerate((*self.function.arguments, *self.function.results)):
             place = body.value(f"getelementptr ptr, ptr %buffers, i64 {number}")
@@ -67,6 +75,10 @@ class _Entry(_Exported):
         self.regions.close()
         parameters = "ptr %buffers, ptr %sizes, ptr %arena, i64 %threads, ptr %failure"
         unit.module.define("entry", f"define i64 @entry({parameters}) {unit.attributes} {{\n{body}\n}}")
+
+    def keeping(self) -> tuple[str, str] | None:
+        pointer, room = next(self.words, None), next(self.words, None)
+        return None if pointer is None or room is None else (pointer, room)
 
 
 class _ArenaBytes(_Exported):

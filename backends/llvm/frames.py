@@ -21,6 +21,7 @@ A *slot* holds the value of a size name or a fixed size, and is -1 before it is 
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -29,11 +30,13 @@ from typing import Any
 import numpy as np
 
 from .assemble import compile_text, link
-from .unit import ALIGNMENT
+from .unit import ALIGNMENT, KEPT
 
-HEAD = ALIGNMENT  # bytes before the arena, where the failure record is
+# Bytes before the arena: of the failure record, and of what says where memory is that is kept for later calls.
+HEAD = ALIGNMENT + -(-16 * KEPT // ALIGNMENT) * ALIGNMENT
 UNSET = -1  # in a slot
 
+_free = ctypes.CDLL(None).free  # of the C library
 _HEADER = object.__basicsize__  # of every Python object; the fields of an array follow
 _CONTIGUOUS = 0x0101  # flags of an array: row-major and aligned
 _WORDS = 7  # of a frame, before what it points to
@@ -185,6 +188,12 @@ def entries() -> Entries:
     return Entries(bind, ctypes.CFUNCTYPE(*types, ctypes.c_int64)(library["launch"]), library)
 
 
+def _release(kept: np.ndarray[Any, Any]) -> None:
+    """Give memory back that was kept."""
+    for address in kept[::2]:
+        _free(ctypes.c_void_p(int(address)))
+
+
 class Frame:
     """The memory of one call: so many addresses, slots, pairs and objects, words to take, and the arena."""
 
@@ -203,6 +212,8 @@ class Frame:
         self.wanted: tuple[Any, ...] = ()  # the sizes and threads that the arena is known to be large enough for
         self._room = -1
         self._arena: Any = None
+        self._kept = np.zeros((HEAD - ALIGNMENT) // 8, np.int64)  # addresses and bytes of memory for later calls
+        self._release = weakref.finalize(self, _release, self._kept)
 
     def place(self, word: int) -> int:
         """The address of a word."""
@@ -217,8 +228,15 @@ class Frame:
     def reserve(self, size: int) -> None:
         """Have an arena of so many bytes at least."""
         if size > self._room:
-            self._arena, self._room = np.empty(size + HEAD + ALIGNMENT, np.uint8), size
-            self.words[3] = -(-self._arena.ctypes.data // ALIGNMENT) * ALIGNMENT + HEAD
+            arena, kept = np.empty(size + HEAD + ALIGNMENT, np.uint8), self._kept
+            start = -arena.ctypes.data % ALIGNMENT
+            self._kept = arena[start + ALIGNMENT : start + HEAD].view(np.int64)
+            self._kept[:] = kept
+            self._release.detach()
+            self._release = weakref.finalize(self, _release, self._kept)
+            self._release.atexit = False
+            self._arena, self._room = arena, size
+            self.words[3] = arena.ctypes.data + start + HEAD
 
     def failure(self, count: int) -> Sequence[int]:
         """The first words of the failure record."""

@@ -48,7 +48,8 @@ class Emitter(Expressions):
         super().__init__(unit)
         self.arena, self.threads, self.failure = arena, threads, failure
         self._varying: dict[Axis | None, frozenset[int]] = {}  # by jam axis; None: the strip
-        self.dynamic: dict[str, tuple[str, str]] = {}  # by buffer: where its address and its room are kept
+        self.dynamic: dict[str, tuple[str, str]] = {}  # by buffer: where its address and its room are
+        self.own: list[str] = []  # where addresses are of what is freed at the end
         self.may_leave = False  # from anywhere, when there is no memory
         self.records: list[str] = []  # of returned arrays
 
@@ -170,8 +171,11 @@ class Emitter(Expressions):
         module.declare("aligned_alloc", "declare ptr @aligned_alloc(i64, i64) nounwind")
         module.declare("free", "declare void @free(ptr) nounwind")
         self.may_leave = True
-        pointer, room = body.slot("ptr", initial="null"), body.slot("i64", initial="0")
+        kept = self.keeping()
+        pointer, room = kept or (body.slot("ptr", initial="null"), body.slot("i64", initial="0"))
         self.dynamic[buffer.name] = pointer, room
+        if kept is None:
+            self.own.append(pointer)
         needed = self.bytes(buffer, self._saturating)
         grow, missing, found = (body.name(part) for part in ("grow", "missing", "found"))
         before = body.value(f"load i64, ptr {room}")
@@ -183,10 +187,15 @@ class Emitter(Expressions):
         body.line(f"store i64 {needed}, ptr {room}")
         body.line(f"br i1 {body.value(f'icmp eq ptr {memory}, null')}, label %{missing}, label %{found}")
         body.label(missing)
+        body.line(f"store i64 0, ptr {room}")
         body.line(f"store i64 {OUT_OF_MEMORY}, ptr {self.failure}")
         body.branch("exit")
         body.label(found)
         return body.value(f"load ptr, ptr {pointer}")
+
+    def keeping(self) -> tuple[str, str] | None:
+        """Where the address and the room of one more dynamic buffer outlive the function, if they do."""
+        return None
 
     def _saturating(self, a: str, b: str) -> str:
         """A product, or more memory than there is."""
@@ -212,7 +221,7 @@ class Emitter(Expressions):
         """The end of the function, which is reached from elsewhere when there is no memory."""
         self.body.branch("exit")
         self.body.label("exit")
-        for pointer, _ in self.dynamic.values():
+        for pointer in self.own:
             self.body.line(f"call void @free(ptr {self.body.value(f'load ptr, ptr {pointer}')})")
 
     def leave_if_out_of_memory(self) -> None:

@@ -32,6 +32,8 @@ end:
 
 ALIGNMENT = 128  # of every temporary: two cache lines, which are often fetched together
 OUT_OF_MEMORY = -1  # in the failure record
+# Memory of dynamic temporaries that is kept for the next call: pairs of an address and its bytes, behind the record.
+KEPT = 8
 
 
 @dataclass
