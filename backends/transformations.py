@@ -20,6 +20,7 @@ class Transformations:
     pack: bool = True  # copy an array that lanes would read across (lowering/nests.py)
     contract: bool = True  # run matrix products tile by tile, from packed operands (lowering/contractions.py)
     jam: bool = True  # run several iterations of an outer loop side by side (lowering/nests.py)
+    inline: bool = True  # elementary functions as code of our own, not as calls of a library (llvm/elementary)
     strip: int = 0  # how many lanes of a nest run at a time, a power of two (lowering/nests.py)
     copies: int = 0  # how many iterations a jam runs side by side (lowering/nests.py)
 

@@ -27,9 +27,9 @@ def density(points: az.Array[az.f32, "n"], places: az.Array[az.f32, "m"], width:
 
 
 def inner_loop(llvm_ir: str) -> str:
-    """The first basic block that calls an exponential function and jumps to its own beginning, without annotations."""
+    """The first basic block with vector arithmetic that jumps to its own beginning, without annotations."""
     blocks = [block for function in llvm_ir.split("\n}") for block in re.split(r"\n(?=[\w.]+:)", function)]
-    loops = [block for block in blocks if "exp" in block and f"label %{block.split(':')[0]}" in block]
+    loops = [block for block in blocks if "llvm.fma.v" in block and f"label %{block.split(':')[0]}" in block]
     lines = next(iter(loops), blocks[0]).strip().splitlines()
     return "\n".join([re.sub(r",? !.*|\s+;.*", "", line) for line in lines])
 

@@ -491,13 +491,13 @@ def test_mathematical_functions(name: str, scalar: Scalar) -> None:
 
 
 def test_vector_routines_are_called_where_the_machine_has_them() -> None:
-    if host().routine("exp", f64, 1) is None:
+    if host().routine("atan", f64, 1) is None:
         pytest.skip("no vector mathematics here")
-    text = emitted(spread("exp", f64, 1, "lanes"))
-    assert "_ZGV" in text and "@exp(" not in text
-    alone = emitted(spread("exp", f64, 1, "sequential"))
-    assert "_ZGV" in alone and "@exp(" not in alone  # so that a scalar has the same bits
-    assert "exp.by." not in text and "lgamma.by.32" in emitted(spread("lgamma", f64, 1, "lanes"))
+    text = emitted(spread("atan", f64, 1, "lanes"))
+    assert "_ZGV" in text and "@atan(" not in text
+    alone = emitted(spread("atan", f64, 1, "sequential"))
+    assert "_ZGV" in alone and "@atan(" not in alone  # so that a scalar has the same bits
+    assert "atan.by." not in text and "lgamma.by.32" in emitted(spread("lgamma", f64, 1, "lanes"))
 
 
 @pytest.mark.parametrize("source", SCALARS.values(), ids=str)

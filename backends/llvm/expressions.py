@@ -40,7 +40,7 @@ class Expressions:
         self.widening = Widening(self.body)
         self.regions = Regions(unit.module)
         self.access = Access(self.widening, self.regions)
-        self.speller = Speller(unit.module, self.body, unit.machine.routine, unit.attributes)
+        self.speller = Speller(unit.module, self.body, unit.machine.routine, unit.elementary, unit.attributes)
         self.names: dict[str, Value | Cell] = {}
         self.places: dict[str, Place] = {}
 

@@ -25,6 +25,7 @@ class Machine:
 
     target: Target
     vector_abi: tuple[tuple[int, str], ...]  # register bytes and the ABI's letter, best first
+    scales: bool = False  # one instruction multiplies by powers of two
 
     def routine(self, function: str, scalar: Scalar, arity: int) -> tuple[str, int] | None:
         """The vector version of a function of the C library, and how many lanes it takes, or None."""
@@ -70,7 +71,7 @@ def host() -> Machine:
         parallel=True,
         multiply_add=bool(features & {"fma", "avx512f", "neon"}),
     )
-    return Machine(target, abi)
+    return Machine(target, abi, scales="avx512f" in features)
 
 
 def host_target() -> Target:

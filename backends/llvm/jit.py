@@ -9,9 +9,11 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 
 from .. import loops
 from ..runtime import Failure
+from ..transformations import ALL, Transformations
 from .assemble import Code, compile_text, link
 from .emit import emit
 from .frames import Frame, entries
@@ -22,9 +24,11 @@ from .unit import OUT_OF_MEMORY
 _FAILURE_WORDS = 5
 
 
-def compiled(function: loops.Function) -> Code:
+def compiled(function: loops.Function, allowed: Transformations = ALL) -> Code:
     """A function of the loop IR as code for this machine."""
-    return compile_text(emit(function, host()))
+    machine = host()
+    target = replace(machine.target, transformations=allowed)
+    return compile_text(emit(function, replace(machine, target=target)))
 
 
 def is_parallel(function: loops.Function) -> bool:

@@ -1,7 +1,8 @@
 """Primitives as LLVM instructions: templates, calls of the mathematical library, conversions.
 
-Functions of the mathematical library are called as vectors, scalars too: the scalar functions round differently, and
-a value must not depend on whether its loop was widened.
+Functions of the mathematical library are our own (``elementary``) where there is one. The others are called as
+vectors, scalars too: the scalar functions round differently, and a value must not depend on whether its loop was
+widened.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import lru_cache
 
 from ...core.primitive import Conversion, Instructions, Libm, Primitive
 from ...core.types import Scalar
+from .elementary import FUNCTIONS, Elementary
 from .text import Body, Module, constant, register_type, suffix
 from .values import concatenate, slice_of
 
@@ -24,8 +26,11 @@ _TOKEN = re.compile(r"\$(\w+)|%([A-Za-z_]\w*)")
 class Speller:
     """Emits applications of primitives to scalars (``lanes`` 0) or to vectors."""
 
-    def __init__(self, module: Module, body: Body, routine: VectorRoutine, attributes: str) -> None:
+    def __init__(
+        self, module: Module, body: Body, routine: VectorRoutine, elementary: Elementary | None, attributes: str
+    ) -> None:
         self.module, self.body, self.routine, self.attributes = module, body, routine, attributes
+        self.elementary = elementary
 
     def apply(
         self, primitive: Primitive, types: Sequence[Scalar], result: Scalar, operands: Sequence[str], lanes: int
@@ -35,6 +40,8 @@ class Speller:
         if isinstance(spelling, Instructions):
             return self._instructions(spelling.by_kind[types[0].kind], types[0], result, operands, lanes)
         if isinstance(spelling, Libm):
+            if self.elementary is not None and spelling.function in FUNCTIONS:
+                return self.elementary.call(spelling.function, result, lanes, operands, self.body)
             return self._library(spelling.function, result, operands, lanes)
         if isinstance(spelling, Conversion):
             return self._convert(types[0], result, operands[0], lanes)
@@ -101,7 +108,7 @@ class Speller:
         if self.module.defines(own):
             return own
         vector, element = register_type(scalar, lanes), register_type(scalar)
-        loops = Speller(self.module, Body(), self.routine, self.attributes)
+        loops = Speller(self.module, Body(), self.routine, None, self.attributes)
         body = loops.body
         memory = [body.slot(vector) for _ in range(arity + 1)]
         for number in range(arity):

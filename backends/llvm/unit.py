@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..loops import For
 from ..loops_walk import varying
 from ..memory import Plan
+from .elementary import Elementary
 from .host import Machine
 from .text import Module
 
@@ -54,6 +55,8 @@ class Unit:
         self.module = Module()
         # an aligned stack: a vector that crosses two cache lines costs two accesses when it is spilled
         self.attributes = f"nounwind alignstack({machine.target.register_bytes})"
+        own = machine.target.multiply_add and machine.target.transformations.inline
+        self.elementary = Elementary(self.module, machine.scales, self.attributes) if own else None
         self._varying: dict[int, frozenset[int]] = {}
         self._count = 0
 

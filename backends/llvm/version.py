@@ -54,7 +54,7 @@ class Version:
     @cached_property
     def code(self) -> Code:
         """What the loop IR was compiled to."""
-        return compiled(self.function)
+        return compiled(self.function, self.target.transformations)
 
     def run(self, leaves: Sequence[Any], threads: int | None, out: Any = None) -> Any:
         """Run on the leaves of a call's arguments; results are new, or written to the arrays of ``out``."""
