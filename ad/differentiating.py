@@ -133,18 +133,6 @@ def fresh(name: str, taken: Sequence[str]) -> str:
     return next(candidate for candidate in (name, *numbered) if candidate not in taken)
 
 
-@dataclass(frozen=True)
-class Verb:
-    """A verb applied to a program, waiting for arguments. The name is that of the program that it makes."""
-
-    verb: str
-    f: Program
-
-    @property
-    def name(self) -> str:
-        return f"{self.verb}({self.f.name})"
-
-
 # A program as a term
 
 

@@ -25,10 +25,10 @@ from ..core.environment import Env
 from ..core.expr import Expr
 from ..core.functions import shown
 from ..core.graph import Value
-from ..core.program import Program
+from ..core.program import Program, Verb
 from ..core.source import at_line
 from ..core.types import Type, dims, element, is_float
-from .differentiating import Argnums, Differentiable, Differentiated, Pullback, Verb, chosen, is_single, program_of
+from .differentiating import Argnums, Differentiable, Differentiated, Pullback, chosen, is_single, program_of
 from .directions import Directions, along
 from .forward import Dual
 from .invariants import generate

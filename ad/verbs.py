@@ -20,7 +20,7 @@ from ..core.environment import Env
 from ..core.expr import Expr
 from ..core.functions import shown
 from ..core.graph import Value
-from ..core.program import Program
+from ..core.program import Program, Verb
 from ..core.source import at_line, user_line
 from ..core.trees import Structure
 from ..core.types import is_float
@@ -29,7 +29,6 @@ from .differentiating import (
     Differentiable,
     Differentiated,
     Pullback,
-    Verb,
     chosen,
     fitting,
     fresh,

@@ -90,6 +90,13 @@ class Instance:
             leaves += parameter.of_shape(argument, shape, self.program.name)
         return leaves
 
+    def inner(self, f: Program) -> Instance:
+        """The version of another program whose parameters are the first of this one's, for the types that they have."""
+        shapes = self.inputs.inner[: len(f.dynamic)]
+        types = self.types[: sum([shape.leaves for shape in shapes])]
+        statics = {parameter.name: self.statics[parameter.name] for parameter in f.parameters if parameter.static}
+        return f._instance(types, shapes, statics)
+
     def __repr__(self) -> str:
         return f"<instance {self.program.name}({', '.join(map(str, self.types))})>"
 
@@ -324,6 +331,22 @@ class Program:
             else:
                 values.append(as_typed(leaf, type, f"the result of {self.name}{path}"))
         return values, self.declared.shape
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A verb applied to a program, waiting for arguments: the function of the program that the verb makes.
+
+    What it does depends on its fields and on what ``f`` means alone. The first parameters of the program that it makes
+    are those of ``f``; ``name`` is that of this program.
+    """
+
+    verb: str
+    f: Program
+
+    @property
+    def name(self) -> str:
+        return f"{self.verb}({self.f.name})"
 
 
 def _instance_of(program: Program, types: Sequence[Type], shapes: Sequence[trees.Shape], statics: Any) -> Instance:

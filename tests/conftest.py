@@ -6,8 +6,11 @@ Neither has a deadline, because the first call of a program compiles it.
 
 Typeguard checks every call of the package, which takes most of the time of a test. Sweeps that make the same calls on
 more programs or inputs, which are marked ``slow`` or ``unguarded``, run without.
+
+No machine code is kept on disk, nor taken from there, but in the tests of that.
 """
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -16,6 +19,8 @@ from hypothesis import HealthCheck, settings
 from opencl_device import oclgrind, opencl  # noqa: F401  (fixtures)
 
 collect_ignore = ["smoke.py"]  # a script for an installed Adze; doctest collection would import it
+
+os.environ["ADZE_CACHE"] = "off"  # of the processes that tests start, too
 
 settings.register_profile(
     "fast",

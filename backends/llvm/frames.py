@@ -29,7 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from .assemble import compile_text, link
+from .assemble import link
+from .stored import runtime_code
 from .unit import ALIGNMENT, KEPT
 
 # Bytes before the arena: of the failure record, and of what says where memory is that is kept for later calls.
@@ -182,7 +183,7 @@ class Entries:
 @cache
 def entries() -> Entries:
     """The functions in the memory of this process."""
-    library = link(compile_text(_IR).machine_code, ("bind", "launch"))
+    library = link(runtime_code(_IR), ("bind", "launch"))
     types = ctypes.c_int64, ctypes.c_void_p
     bind = ctypes.PYFUNCTYPE(*types, ctypes.c_void_p)(library["bind"])  # which looks at objects, so it holds the lock
     return Entries(bind, ctypes.CFUNCTYPE(*types, ctypes.c_int64)(library["launch"]), library)

@@ -18,7 +18,8 @@ import platform
 from functools import cache
 
 from ..runtime import Pool, Workers
-from .assemble import compile_text, link
+from .assemble import link
+from .stored import runtime_code
 
 _INSIDE = 1 << 32  # one worker, in the gate
 _PATIENCE = 4096  # looks at the gate before the caller lets others run
@@ -186,6 +187,6 @@ done:
 @cache
 def workers() -> Workers:
     """The pool of this process, with its workers."""
-    library = link(compile_text(_IR).machine_code, ("reset", "worker", "adze_parallel"))
+    library = link(runtime_code(_IR), ("reset", "worker", "adze_parallel"))
     reset = ctypes.CFUNCTYPE(None)(library["reset"])
     return Workers(Pool(library["worker"], library["adze_parallel"], reset, library))

@@ -21,6 +21,7 @@ from .assemble import Code, assembly, printed
 from .calls import Bound, Calls, Interface
 from .host import host_target
 from .jit import Executable, compiled, is_parallel
+from .stored import Entry, entry_of
 from .unit import ALIGNMENT
 
 
@@ -31,9 +32,18 @@ class Version:
         started = time.perf_counter()
         self.instance, self.checks = instance, checks
         self.target = replace(host_target(), transformations=allowed)
-        self.executable = Executable(self.code.machine_code, is_parallel(self.function))
-        self.calls = Calls(self.executable, instance.signature, self._interface())
+        entry = entry_of(instance, self.target, checks)
+        machine_code, interface = entry.fetch() or self._made(entry) if entry is not None else self._made(None)
+        self.executable = Executable(machine_code, interface.parallel)
+        self.calls = Calls(self.executable, instance.signature, interface)
         self.seconds = time.perf_counter() - started
+
+    def _made(self, entry: Entry | None) -> tuple[bytes, Interface]:
+        """Object code and what its calls have to know, compiled now, and kept for later processes."""
+        made = self.code.machine_code, self._interface()
+        if entry is not None:
+            entry.store(made)
+        return made
 
     def _interface(self) -> Interface:
         lowered, instance = self.lowered, self.instance

@@ -1,0 +1,117 @@
+"""Files that outlive the process: what was made once for a key is read the next time, by whatever process.
+
+An entry is a file with the key's name. It is written beside its place and moved there in one step, so that a reader
+finds all of it or none, however many processes write. It begins with a checksum of the key and the contents: what was
+cut off, changed or renamed is no entry, is removed and is made anew. The time of a file is that of its last use; when
+all entries together are larger than the bound, those that were not used for the longest time go.
+
+Whatever goes wrong with files (no such folder, no permission, no space) means that there is no cache, and no error.
+
+    ADZE_CACHE      the folder, or "off" (default: adze in XDG_CACHE_HOME, which is ~/.cache by default)
+    ADZE_CACHE_MB   the bound in megabytes (default: 256)
+
+Entries hold machine code, so the folder must be one that only trusted people can write to; it is made for its owner.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_SUFFIX = ".entry"
+_CHECKSUM = 20  # bytes
+_LEFT_BEHIND = 3600  # seconds after which a file that nobody finished goes
+
+
+def folder() -> Path | None:
+    """Where entries are; None when there shall be none."""
+    wanted = os.environ.get("ADZE_CACHE", "")
+    if wanted == "off":
+        return None
+    if wanted:
+        return Path(wanted)
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    try:
+        return (Path(home) if home else Path.home() / ".cache") / "adze"
+    except RuntimeError:
+        return None
+
+
+def bound() -> int:
+    """How many bytes all entries may have together."""
+    try:
+        return int(float(os.environ.get("ADZE_CACHE_MB", "")) * 1e6)
+    except ValueError:
+        return 256_000_000
+
+
+def fetch(key: str) -> bytes | None:
+    """The contents of an entry, if there is one."""
+    where = folder()
+    if where is None:
+        return None
+    file = where / (key + _SUFFIX)
+    try:
+        whole = file.read_bytes()
+    except OSError:
+        return None
+    checksum, contents = whole[:_CHECKSUM], whole[_CHECKSUM:]
+    valid = checksum == _checksum(key, contents)
+    with suppress(OSError):  # a folder that cannot be written to has entries, too
+        if valid:
+            os.utime(file)
+        else:
+            file.unlink()
+    return contents if valid else None
+
+
+def store(key: str, contents: bytes) -> None:
+    """Make an entry; one that is there is replaced."""
+    where = folder()
+    if where is None:
+        return
+    try:
+        where.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle, unfinished = tempfile.mkstemp(dir=where)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(_checksum(key, contents) + contents)
+            os.replace(unfinished, where / (key + _SUFFIX))
+        except OSError:
+            os.unlink(unfinished)
+            raise
+        _shrink(where)
+    except OSError:
+        return
+
+
+def _checksum(key: str, contents: bytes) -> bytes:
+    return hashlib.blake2b(contents, digest_size=_CHECKSUM, key=key.encode()[:64]).digest()
+
+
+def _shrink(where: Path) -> None:
+    """Remove what was not used for the longest time, as far as the bound asks for it, and what nobody finished."""
+    found: list[tuple[float, int, str]] = []
+    with os.scandir(where) as files:
+        for file in files:
+            status = file.stat()
+            if file.name.endswith(_SUFFIX):
+                found.append((status.st_mtime, status.st_size, file.path))
+            elif file.name.startswith(tempfile.gettempprefix()) and status.st_mtime < time.time() - _LEFT_BEHIND:
+                _remove(file.path)
+    excess = sum([size for _, size, _ in found]) - bound()
+    for _, size, path in sorted(found):
+        if excess <= 0:
+            return
+        _remove(path)
+        excess -= size
+
+
+def _remove(path: str) -> None:
+    """Remove a file, unless another process did."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)

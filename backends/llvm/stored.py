@@ -1,0 +1,164 @@
+"""Machine code that earlier processes made: what it is known by, and what is kept of it.
+
+A program is known by what it was made from, so that finding its code takes no derivation, no simplification and no
+LLVM. Its *source* is its term, or the source of another program and the verb that was applied to it:
+
+    grad(objective)   ->   ("_ValueAndGradient", "grad", (0,), True, the digest of objective's term)
+
+To this come the options, the machine (the CPU's features, the caches that the scheduler looks at), the versions of the
+libraries, and a digest of Adze's own sources: a changed compiler never runs what the earlier one has made. Kept are the
+object code and what calls have to know of it. Places in the user's files and captured arrays are kept by their numbers
+in the source (``core/digest.py``), so an error tells of the line where the program is now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import pickle
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+import numpy as np
+
+from ...core.digest import Digest, NoDigest, digest
+from ...core.program import Instance, Verb
+from ...core.terms import NOWHERE, Constant, Origin
+from .. import disk_cache
+from ..target import Target
+from .assemble import compile_text
+from .host import host
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where the machine code of an instance is kept, or shall be: a tuple of object code and what calls need."""
+
+    key: str
+    source: Digest
+
+    def fetch(self) -> Any:
+        """What was kept, or None."""
+        contents = disk_cache.fetch(self.key)
+        if contents is None:
+            return None
+        try:
+            return _Unpickler(io.BytesIO(contents), self.source).load()
+        except Exception:  # a class that the result is made of is not there any more, say
+            return None
+
+    def store(self, made: Any) -> None:
+        """Keep this, unless it holds what means something in this process alone."""
+        contents = io.BytesIO()
+        try:
+            _Pickler(contents, self.source).dump(made)
+        except (pickle.PicklingError, AttributeError, TypeError):
+            return
+        disk_cache.store(self.key, contents.getvalue())
+
+
+def entry_of(instance: Instance, target: Target, *options: Any) -> Entry | None:
+    """The entry of an instance compiled with these options; None when there can be none."""
+    if disk_cache.folder() is None:
+        return None
+    try:
+        source = digest(*_source(instance))
+        return Entry(_key(source.value, repr(target), repr(options)), source)
+    except (NoDigest, OSError):
+        return None
+
+
+def runtime_code(text: str) -> bytes:
+    """The object code of a module of the runtime itself."""
+    if disk_cache.folder() is None:
+        return compile_text(text).machine_code
+    key = _key(text.encode())
+    code = disk_cache.fetch(key)
+    if code is None:
+        code = compile_text(text).machine_code
+        disk_cache.store(key, code)
+    return code
+
+
+# Keys
+
+
+def _source(instance: Instance) -> list[Any]:
+    """What an instance is made from, in parts that have a digest."""
+    function: Any = instance.program.function
+    shape: list[Any] = [instance.types, instance.inputs]
+    if not isinstance(function, Verb):
+        return [*shape, instance.term, instance.outputs]
+    if not type(function).__module__.startswith(__name__.partition(".")[0] + "."):
+        raise NoDigest("a verb of the user's")
+    options = [getattr(function, field.name) for field in fields(function) if field.name != "f"]
+    return [*shape, type(function).__qualname__, *options, *_source(instance.inner(function.f))]
+
+
+def _key(*parts: str | bytes) -> str:
+    made = hashlib.blake2b(digest_size=20)
+    for part in (*_surroundings(), *parts):
+        encoded = part.encode() if isinstance(part, str) else part
+        made.update(len(encoded).to_bytes(8, "little") + encoded)
+    return made.hexdigest()
+
+
+@cache
+def _surroundings() -> tuple[str | bytes, ...]:
+    """What code depends on besides its program: the machine, the libraries, and this package."""
+    libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else ""
+    versions = platform.python_version(), np.__version__, llvmlite.__version__, str(llvm.llvm_version_info), str(libc)
+    machine = llvm.get_default_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    return (*versions, *machine, repr(host()), _own_sources())
+
+
+def _own_sources() -> bytes:
+    made = hashlib.blake2b(digest_size=20)
+    package = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    for part in ("core", "interpreters", "ad", "backends"):
+        for folder, folders, files in os.walk(os.path.join(package, part)):
+            folders.sort()
+            for name in sorted(files):
+                if name.endswith(".py"):
+                    with open(os.path.join(folder, name), "rb") as file:
+                        contents = file.read()
+                    made.update(f"{part} {name} {len(contents)} ".encode() + contents)
+    return made.digest()
+
+
+# Contents
+
+
+class _Pickler(pickle.Pickler):
+    """Writes places and arrays of the source by number; PicklingError for places from elsewhere."""
+
+    def __init__(self, file: Any, source: Digest) -> None:
+        super().__init__(file, protocol=5)
+        self._numbers: dict[Any, int] = {part: number for number, part in enumerate(_parts(source))}
+
+    def persistent_id(self, part: Any) -> int | None:
+        if not isinstance(part, Origin | Constant):
+            return None
+        number = self._numbers.get(part)
+        if number is None and isinstance(part, Origin) and part != NOWHERE:
+            raise pickle.PicklingError(f"{part} is not in the program itself")
+        return number
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: Any, source: Digest) -> None:
+        super().__init__(file)
+        self._known = _parts(source)
+
+    def persistent_load(self, number: Any) -> Any:
+        return self._known[number]
+
+
+def _parts(source: Digest) -> Sequence[Origin | Constant]:
+    return (*source.origins, *source.constants)

@@ -1,0 +1,328 @@
+"""Machine code that is kept on disk: what is found again, what never is, and files that are not what they should be."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from programs import CASES
+
+import adze as az
+from adze.ad import differentiating
+from adze.backends import disk_cache
+from adze.backends.llvm import stored, version
+from adze.core import primitive
+from adze.core.digest import NoDigest, digest
+
+TESTS = Path(__file__).resolve().parent
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for entries, which is empty and in use."""
+    monkeypatch.setenv("ADZE_CACHE", str(tmp_path / "entries"))
+    return tmp_path / "entries"
+
+
+@dataclass
+class Counts:
+    compiled: int = 0
+    derived: int = 0
+
+
+@pytest.fixture
+def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
+    """How many programs have been compiled, and how many differentiated."""
+    counts = Counts()
+    loops_of, of = version.loops_of, differentiating.Differentiated.of
+
+    def counted_loops_of(*args: Any) -> Any:
+        counts.compiled += 1
+        return loops_of(*args)
+
+    def counted_of(*args: Any) -> Any:
+        counts.derived += 1
+        return of(*args)
+
+    monkeypatch.setattr(version, "loops_of", counted_loops_of)
+    monkeypatch.setattr(differentiating.Differentiated, "of", counted_of)
+    return counts
+
+
+TEXT = """
+@az.program
+def f(x: az.Array[az.f64, "n"], k: az.i64) -> az.f64:
+    return az.sum(az.sin(x) * scale) + x[k]
+"""
+
+
+def program(text: str = TEXT, **names: Any) -> az.Program:
+    """The program of a text, as a new process would make it."""
+    scope = {"az": az, "scale": 2.0, **names}
+    exec(compile(text, "/somewhere/user.py", "exec"), scope)
+    made = scope["f"]
+    assert isinstance(made, az.Program)
+    return made
+
+
+X = np.linspace(0.0, 1.0, 7)
+
+
+def gradient_of(f: az.Program, **options: Any) -> np.ndarray:
+    made: np.ndarray = az.compile(az.grad(f), **options)(X, 2)
+    return made
+
+
+WANTED = 2 * np.cos(X) + (np.arange(7) == 2)
+
+
+# What is found again
+
+
+def test_the_second_program_is_not_derived_again(folder: Path, counts: Counts) -> None:
+    np.testing.assert_allclose(gradient_of(program()), WANTED)
+    assert (counts.compiled, counts.derived) == (1, 1)
+    again = az.compile(az.grad(program()))
+    np.testing.assert_array_equal(again(X, 2), gradient_of(program()))
+    assert (counts.compiled, counts.derived) == (1, 1)
+    assert again.compile_seconds < 1
+    # what was generated is made when somebody wants to look
+    assert "define" in again.llvm_ir and "ret" in again.assembly and "lanes" in again.loops
+    assert again.peak_bytes(X, 2) >= X.nbytes
+    assert (counts.compiled, counts.derived) == (2, 2)
+
+
+def test_verbs_of_verbs_and_structures_are_found(folder: Path, counts: Counts) -> None:
+    for _ in range(2):
+        hessian = az.compile(az.hessian(program()))(X, 2)
+        value, (slope, none) = az.compile(az.vjp(program()))(X, 2, 1.0), (None, None)
+        product = az.compile(az.hvp(program()))(X, 2, X)
+        np.testing.assert_allclose(hessian, np.diag(-2 * np.sin(X)))
+        np.testing.assert_allclose(product, -2 * np.sin(X) * X)
+        np.testing.assert_allclose(value[1], WANTED)
+        assert slope is none
+    assert counts.compiled == 3
+
+
+def test_a_program_that_has_moved_tells_its_new_line(folder: Path, counts: Counts) -> None:
+    for lines in (0, 3):
+        with pytest.raises(IndexError, match=rf"user\.py:{4 + lines}"):
+            az.compile(az.grad(program("\n" * lines + TEXT)))(X, 7)
+    assert counts.compiled == 1
+
+
+def test_captured_arrays_are_those_of_the_program(folder: Path, counts: Counts) -> None:
+    for scale in (np.arange(7.0), np.arange(7.0), np.arange(1.0, 8.0)):
+        np.testing.assert_allclose(gradient_of(program(scale=scale)), scale * np.cos(X) + (np.arange(7) == 2))
+    assert counts.compiled == 2
+    assert all(file.stat().st_size < 30_000 for file in folder.iterdir())
+
+
+def test_a_result_may_have_a_class_of_its_own(folder: Path, counts: Counts) -> None:
+    text = TEXT.replace("-> az.f64", "").replace("return", "return Pair(k, ").strip() + ")\n"
+
+    @dataclass
+    class Local:
+        first: Any
+        second: Any
+
+    for _ in range(2):
+        result = az.compile(program(text, Pair=Local))(X, 2)
+        assert isinstance(result, Local) and result.first == 2
+    assert counts.compiled == 2  # no other process could know this class
+
+
+# What is not
+
+
+def test_anything_that_matters_makes_another_entry(
+    folder: Path, counts: Counts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gradient_of(program())
+    az.compile(program())(X, 2)
+    gradient_of(program(), checks=False)
+    gradient_of(program(), schedule={"jam": False})
+    gradient_of(program(scale=3.0))
+    gradient_of(program(TEXT.replace("sin", "cos")))
+    az.compile(az.value_and_grad(program()))(X, 2)
+    az.compile(program(TEXT.replace("f64", "f32")))(X.astype(np.float32), 2)
+    assert counts.compiled == 8
+    surroundings = stored._surroundings()
+    monkeypatch.setattr(stored, "_surroundings", lambda: (*surroundings, "another version"))
+    gradient_of(program())
+    assert counts.compiled == 9
+    entries = [file for file in folder.iterdir() if file.suffix == ".entry"]
+    assert len(entries) >= 9
+
+
+def test_the_sources_of_the_compiler_are_part_of_the_key() -> None:
+    assert stored._own_sources() in stored._surroundings() and len(stored._own_sources()) == 20
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before, meanings = dict(primitive.PRIMITIVES), dict(primitive.MEANINGS)
+    yield
+    for known, rows in ((primitive.PRIMITIVES, before), (primitive.MEANINGS, meanings)):
+        known.clear()
+        known.update(rows)
+
+
+def test_primitives_of_the_user_are_compiled_each_time(folder: Path, counts: Counts, table: None) -> None:
+    own = az.primitive("own", numpy=np.sin, llvm=az.Expansion(az.sin), derivative=lambda y, x: (lambda t: t,))
+    for _ in range(2):
+        az.compile(program(TEXT.replace("az.sin", "own"), own=own))(X, 2)
+    assert counts.compiled == 2
+    with pytest.raises(NoDigest, match="the primitive own"):
+        digest(program(TEXT.replace("az.sin", "own"), own=own).at().term)
+    az.primitive("tanh", numpy=np.tanh, llvm=az.Libm("tanh"), derivative=lambda y, x: (lambda t: t,))
+    with pytest.raises(NoDigest, match="replaced"):
+        digest(program().at().term)
+
+
+def test_nothing_is_kept_when_it_is_off(folder: Path, counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADZE_CACHE", "off")
+    for _ in range(2):
+        gradient_of(program())
+    assert counts.compiled == 2 and not folder.exists()
+
+
+# Digests
+
+
+def test_programs_with_one_digest_are_equal() -> None:
+    found: dict[bytes, Any] = {}
+    for case in CASES:
+        term = case.program.at().term
+        assert found.setdefault(digest(term).value, term) == term
+    assert len(found) > 100
+
+
+def test_digests_tell_numbers_apart() -> None:
+    values = [digest(part).value for part in (1, True, 1.0, "1", b"1", None, (1,), ((1,),), (), "", 0.0, -0.0)]
+    assert len(set(values)) == len(values)
+    with pytest.raises(NoDigest, match="a function has no digest"):
+        digest(lambda: 0)
+
+
+# Files
+
+
+def test_a_damaged_entry_is_made_anew(folder: Path, counts: Counts) -> None:
+    wanted = gradient_of(program())
+    for number, damage in enumerate(
+        (lambda b: b[:-1], lambda b: b"", lambda b: b[:50] + b"!" + b[51:], lambda b: b[20:])
+    ):
+        for file in folder.iterdir():
+            file.write_bytes(damage(file.read_bytes()))
+        np.testing.assert_array_equal(gradient_of(program()), wanted)
+        assert counts.compiled == 2 + number
+    (file,) = folder.iterdir()
+    os.replace(file, folder / "another.entry")
+    assert disk_cache.fetch("another") is None and not list(folder.iterdir())
+
+
+def test_contents_that_nobody_can_read_are_made_anew(folder: Path, counts: Counts) -> None:
+    wanted = gradient_of(program())
+    for file in folder.iterdir():
+        disk_cache.store(file.stem, b"checked, but no pickle")
+    np.testing.assert_array_equal(gradient_of(program()), wanted)
+    assert counts.compiled == 2
+
+
+def test_what_was_not_used_for_long_goes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADZE_CACHE_MB", "0.01")
+    for number in range(4):
+        disk_cache.store(f"old{number}", bytes(2000))
+        os.utime(folder / f"old{number}.entry", (1000 + number, 1000 + number))
+    assert disk_cache.fetch("old0") == bytes(2000)  # which is a use
+    disk_cache.store("new", bytes(3900))
+    assert {file.stem for file in folder.iterdir()} == {"old0", "old2", "old3", "new"}
+    disk_cache.store("large", bytes(20_000))
+    assert not list(folder.iterdir())
+
+
+def test_files_that_nobody_finished_go(folder: Path) -> None:
+    disk_cache.store("a", b"a")
+    old, new = folder / "tmpold", folder / "tmpnew"
+    old.write_bytes(b"")
+    new.write_bytes(b"")
+    os.utime(old, (time.time() - 7200,) * 2)
+    disk_cache.store("b", b"b")
+    assert {file.name for file in folder.iterdir()} == {"a.entry", "b.entry", "tmpnew"}
+
+
+def test_many_writers_and_readers(folder: Path) -> None:
+    contents, wrong = [bytes([k]) * (1000 * k + 1) for k in range(8)], []
+
+    def work(own: bytes) -> None:
+        for _ in range(40):
+            disk_cache.store("key", own)
+            if disk_cache.fetch("key") not in contents:
+                wrong.append(own)
+
+    threads = [threading.Thread(target=work, args=(own,)) for own in contents]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and [file.name for file in folder.iterdir()] == ["key.entry"]
+
+
+def test_a_folder_that_cannot_be_used(tmp_path: Path, counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("ADZE_CACHE", str(tmp_path / "file" / "entries"))
+    for _ in range(2):
+        np.testing.assert_allclose(gradient_of(program()), WANTED)
+    assert counts.compiled == 2
+
+
+def test_a_folder_that_can_only_be_read(folder: Path, counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
+    gradient_of(program())
+    before = sorted(folder.iterdir())
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "utime", refuse)
+    monkeypatch.setattr(os, "unlink", refuse)
+    monkeypatch.setattr(disk_cache.tempfile, "mkstemp", refuse)
+    gradient_of(program())
+    assert counts.compiled == 1
+    gradient_of(program(), checks=False)
+    assert counts.compiled == 2 and sorted(folder.iterdir()) == before
+
+
+def test_another_process_finds_it(folder: Path) -> None:
+    script = """if True:
+        import time
+        import numpy as np, adze as az
+        @az.program
+        def f(x: az.Array[az.f64, "n"]) -> az.f64:
+            return az.sum(az.exp(az.sin(x)) * az.cumsum(x))
+        gradient = az.compile(az.grad(f), threads=2)
+        print(gradient(np.arange(10.0)).tobytes().hex())
+        print(gradient.compile_seconds)
+    """
+    found = []
+    for seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
+            cwd=TESTS.parent,
+        )
+        found.append(done.stdout.split())
+    names = sorted(file.name for file in folder.iterdir())
+    assert found[0][0] == found[1][0] and len(names) == 3  # the program, and the two parts of the runtime
+    assert float(found[1][1]) < float(found[0][1])
