@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ..core.builder import resting_collector
 from ..core.program import RUNNERS, Instance, Program, as_program, instance_of
 from ..core.source import at_line
 from .llvm import version as llvm
@@ -229,7 +230,8 @@ V = TypeVar("V")
 def _kept(instance: Instance, key: tuple[Any, ...], make: Callable[[], V]) -> V:
     found: V | None = instance.compiled.get(key)
     if found is None:
-        found = instance.compiled[key] = make()
+        with resting_collector():
+            found = instance.compiled[key] = make()
     return found
 
 

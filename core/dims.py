@@ -85,7 +85,8 @@ class Dim:
 
     def __init__(self, terms: Mapping[Monomial, int]) -> None:
         kept = [(monomial, c) for monomial, c in terms.items() if c]
-        kept.sort(key=lambda term: (-len(term[0]), tuple(map(str, term[0]))))
+        if len(kept) > 1:
+            kept.sort(key=lambda term: (-len(term[0]), tuple(map(str, term[0]))))
         self.terms = tuple(kept)
         self._hash = hash(self.terms)
 
@@ -129,8 +130,11 @@ class Dim:
     # Arithmetic
 
     def __add__(self, other: DimLike) -> Dim:
+        added = Dim.of(other)
+        if not self.terms or not added.terms:
+            return self if self.terms else added
         terms = dict(self.terms)
-        for monomial, c in Dim.of(other).terms:
+        for monomial, c in added.terms:
             terms[monomial] = terms.get(monomial, 0) + c
         return Dim(terms)
 
@@ -142,9 +146,10 @@ class Dim:
 
     def __mul__(self, other: DimLike) -> Dim:
         terms: dict[Monomial, int] = {}
+        factor = Dim.of(other)
         for a, ca in self.terms:
-            for b, cb in Dim.of(other).terms:
-                monomial = tuple(sorted(a + b, key=str))
+            for b, cb in factor.terms:
+                monomial = tuple(sorted(a + b, key=str)) if a and b else a or b
                 terms[monomial] = terms.get(monomial, 0) + ca * cb
         return Dim(terms)
 
@@ -247,7 +252,13 @@ class Dim:
 
     def is_static(self) -> bool:
         """Whether the sizes of a call alone determine it: no opaque size occurs."""
-        return not any(isinstance(atom, Opaque) for atom in self.atoms())
+        for monomial, _ in self.terms:
+            for atom in monomial:
+                if isinstance(atom, Opaque):
+                    return False
+                if isinstance(atom, Compound) and not (atom.left.is_static() and atom.right.is_static()):
+                    return False
+        return True
 
     def substitute(self, meaning: Callable[[DimAtom], Dim | None]) -> Dim:
         """Replace names and opaque sizes for which ``meaning`` gives a dim."""
