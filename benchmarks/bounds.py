@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from report import ADZE, Measured, all_measured, number, table
+from report import ADZE, INTO, ONE_THREAD, Measured, all_measured, number, table
 
 ENOUGH = 2e-3  # seconds of work on one thread, from which on two threads must pay
 GAIN = 1.7
@@ -102,7 +102,7 @@ def rows(results: dict[str, Any]) -> Iterator[Row]:
     """Every bound, in the order of the table."""
     found = {(m.line, m.size, m.function): m for m in all_measured(results)}
     named = {(line, size, function) for line, size, function, peer, _ in OF_PEERS if "," not in peer}
-    named |= {(line, size, function) for line, size, function, _ in OF_COPY}
+    named |= {(line, size, function) for line, size, function, _ in (*OF_COPY, *CALLS)}
     for line, size, function, peer, most in OF_PEERS:
         yield of_peer(found.get((line, size, function)), (line, size, function), peer, most)
     for line, size, function, most in OF_PRIMAL:
@@ -139,14 +139,19 @@ def of_primal(m: Measured | None, key: Key, most: float) -> Row:
 
 def of_copy(m: Measured | None, key: Key, least: float) -> Row:
     bound = f"at least {least:.2g} of a copy's bytes a second"
-    shares = [copy_share(m, contender) for contender in (ADZE, f"{ADZE}, 1 thread")] if m else [None]
-    if shares[0] is None:
+    found = {name: share for name in (INTO, ADZE, ONE_THREAD) if m and (share := copy_share(m, name)) is not None}
+    if m is None or not found:
         return Row(_name(key), bound, "", None)
-    return Row(_name(key), bound, f"{shares[0]:.2g} (1 thread {number(shares[1], 2)})", shares[0] >= least)
+    (_, share), *others = found.items()
+    text = f"{share:.2g} ({', '.join(f'{name} {number(other, 2)}' for name, other in others)})"
+    return Row(_name(key), bound, text, share >= least)
 
 
 def copy_share(m: Measured, contender: str) -> float | None:
-    """The bytes a second that are moved at least, over those of np.copyto on one thread."""
+    """The bytes a second that are moved at least, over those of np.copyto on one thread.
+
+    That writes to an array which is there, and so does ``Adze, out=``.
+    """
     taken, moved = m.median(contender), m.record["moved"]
     return None if taken is None or not moved else moved / taken / (1.6e8 / m.controls["copy"]["median"])
 
@@ -182,7 +187,7 @@ def others(found: dict[Key, Measured], named: set[Key]) -> Iterator[Row]:
 def gains(found: dict[Key, Measured]) -> Iterator[Row]:
     """Two threads over one."""
     for key, m in found.items():
-        one, gain = m.median(f"{ADZE}, 1 thread"), m.gain
+        one, gain = m.median(ONE_THREAD), m.gain
         if one is None or gain is None or one < ENOUGH:
             continue
         kind = BOUND_BY_MEMORY.get(m.line)

@@ -11,6 +11,7 @@ the tool.
 import functools
 import importlib.util
 import os
+import shutil
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -60,14 +61,26 @@ class Tool:
 
 @dataclass(frozen=True)
 class Adze(Tool):
+    """Adze; with ``into`` results are written over those of the first call (``out=``)."""
+
     threads: int = THREADS
+    into: bool = False
     package = "adze"
 
     def start(self) -> None:
         az.compile(_twice)(np.zeros(3))
 
     def build(self, program: Any) -> Call:
-        return az.compile(program, threads=self.threads)
+        compiled = az.compile(program, threads=self.threads)
+        if not self.into:
+            return compiled
+        results: list[Any] = []
+
+        def call(*given: Any) -> Any:
+            results.append(compiled(*given, out=results.pop()) if results else compiled(*given))
+            return results[0]
+
+        return call
 
     def compile(self, program: Any, arguments: Arguments) -> Call:
         compiled = az.compile(program, threads=self.threads)
@@ -119,9 +132,9 @@ class Jax(Tool):
 
 @dataclass(frozen=True)
 class Torch(Tool):
-    """PyTorch, eager; or what torch.compile makes of the program."""
+    """PyTorch; its own compiler needs one for C++."""
 
-    compiled: bool = False
+    needs: str = ""
     package = "torch"
 
     def start(self) -> None:
@@ -146,7 +159,7 @@ class Torch(Tool):
     def build(self, program: Any) -> Call:
         import torch
 
-        return torch.no_grad()(torch.compile(program) if self.compiled else program)
+        return torch.no_grad()(program)
 
 
 @dataclass(frozen=True)
@@ -166,7 +179,8 @@ class Contender:
 
     @property
     def is_there(self) -> bool:
-        return importlib.util.find_spec(self.tool.package) is not None
+        needed = getattr(self.tool, "needs", "")
+        return importlib.util.find_spec(self.tool.package) is not None and (not needed or bool(shutil.which(needed)))
 
 
 def adze(programs: Mapping[str, Any]) -> list[Contender]:
@@ -175,6 +189,11 @@ def adze(programs: Mapping[str, Any]) -> list[Contender]:
         Contender("Adze", Adze(), lambda: programs),
         Contender("Adze, 1 thread", Adze(threads=1), lambda: programs),
     ]
+
+
+def adze_into(programs: Mapping[str, Any]) -> Contender:
+    """Adze on two threads, which writes to arrays that are there."""
+    return Contender("Adze, out=", Adze(into=True), lambda: programs)
 
 
 # Derivatives, as each tool has them

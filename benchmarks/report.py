@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).resolve().parent / "results"
-ADZE, ONE_THREAD = "Adze", "Adze, 1 thread"
+ADZE, ONE_THREAD, INTO = "Adze", "Adze, 1 thread", "Adze, out="
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
 
 or, where Adze and its peers are installed,
 
-    python benchmarks/run.py [NAME ...] [--quick | --smallest] [--alone] [--seconds 1] [--output FOLDER]
+    python benchmarks/run.py [NAME ...] [--quick | --smallest] [--alone] [--seconds 0.7] [--output FOLDER]
     python benchmarks/run.py --report       write the tables and plots again from the results that are there
 
 Each module in lines/ has a program's contenders. All of them must agree on every input before they are timed; how is
@@ -33,7 +33,7 @@ from typing import Any
 import lines
 import numpy as np
 from contenders import THREADS, Adze, Contender, Line, shown, started
-from measure import confine, controls, error, first_call, fresh, in_turns, leaves, processor, summary, versions
+from measure import ROUNDS, confine, controls, error, first_call, fresh, in_turns, leaves, processor, summary, versions
 from report import RESULTS, write_reports
 
 import adze as az
@@ -43,7 +43,8 @@ from adze.backends.transformations import Transformations
 PACKAGES = ("adze", "numpy", "scipy", "llvmlite", "jax", "torch")
 SWITCHES = [field.name for field in dataclasses.fields(Transformations) if field.default is True]
 PATIENCE = 120.0  # seconds for a first call in a process of its own
-QUICK = 0.15  # seconds for a contender, in a quick look
+SECONDS = 0.7  # for each contender and function
+QUICK = 0.15  # the same, in a quick look
 
 
 def modules() -> list[str]:
@@ -76,29 +77,32 @@ def measure_line(line: Line, options: argparse.Namespace) -> dict[str, Any]:
         "main": shown(line.main),
         "sibling_of": line.sibling_of,
         "notes": line.notes,
-        "sizes": {shown(sizes): measure_size(line, sizes, there, options.seconds) for sizes in chosen},
+        "sizes": {shown(sizes): measure_size(line, sizes, there, options) for sizes in chosen},
     }
     if not (options.quick or options.smallest):
-        found["fresh"] = {function: first_calls(line, function, there) for function in line.functions}
+        function = line.derivative or line.functions[0]
+        found["fresh"] = {function: first_calls(line, function, there)}
         if line.ablated:
             found["ablation"] = ablation(line)
     return found
 
 
-def measure_size(line: Line, sizes: dict[str, int], there: list[Contender], seconds: float) -> dict[str, Any]:
+def measure_size(
+    line: Line, sizes: dict[str, int], there: list[Contender], options: argparse.Namespace
+) -> dict[str, Any]:
     """Both functions at one size."""
     arguments = line.arguments(**sizes)
     found: dict[str, Any] = {"numbers": sizes, "work": line.work(**sizes) if line.work else None, "functions": {}}
     for function in line.functions:
         given = line.given(function, arguments)
         moved = line.moved[function](**sizes) if function in line.moved else None
-        timed = compare(line, function, there, given, seconds, f"{line.name}, {shown(sizes)}, {function}")
+        timed = compare(line, function, there, given, options, f"{line.name}, {shown(sizes)}, {function}")
         found["functions"][function] = {"moved": moved, "contenders": timed}
     return found
 
 
 def compare(
-    line: Line, function: str, there: list[Contender], given: tuple[Any, ...], seconds: float, what: str
+    line: Line, function: str, there: list[Contender], given: tuple[Any, ...], options: argparse.Namespace, what: str
 ) -> dict[str, Any]:
     """The times of those who agree with the first; the others are told with what is wrong."""
     found: dict[str, Any] = {}
@@ -120,7 +124,7 @@ def compare(
             continue
         found[contender.name] = {"off": off}
         ready[contender.name] = lambda call=call, converted=converted: call(*converted)
-    for name, runs in zip(ready, in_turns(list(ready.values()), seconds), strict=True):
+    for name, runs in zip(ready, in_turns(list(ready.values()), options.seconds, *options.rounds), strict=True):
         found[name] |= summary(runs)
     times = "  ".join(f"{name} {1e3 * row['median']:.4g}" for name, row in found.items() if "median" in row)
     print(f"{what}: {times} ms", flush=True)
@@ -135,7 +139,7 @@ def first_calls(line: Line, function: str, there: list[Contender]) -> dict[str, 
     command = [__file__, "--fresh", line.name, function]
     found = {}
     for contender in there:
-        if function in contender.programs() and contender.tool != Adze(threads=1):
+        if function in contender.programs() and contender.tool not in (Adze(threads=1), Adze(into=True)):
             found[contender.name] = fresh([*command, contender.name], PATIENCE)
             print(f"  first call of {line.name}, {function}, {contender.name}: {found[contender.name]}", flush=True)
     return found
@@ -228,7 +232,8 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--without", nargs=2, metavar=("LINE", "SWITCH"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     short = options.quick or options.smallest
-    options.seconds = options.seconds or (QUICK if short else 1.0)
+    options.seconds = options.seconds or (QUICK if short else SECONDS)
+    options.rounds = (3, 5) if short else ROUNDS
     options.output = options.output or (Path(tempfile.gettempdir()) / "adze-bench" if short else RESULTS)
     return options
 

@@ -120,7 +120,7 @@ def test_bounds_by_memory_count_bytes_and_compare_gains(module: Callable[[str], 
     functions = {"primal": measured(adze=5e-3, one=4.75e-3, np=9e-3)}
     rows = list(module("bounds").rows(results("map", "n=10000000", functions)))
     found = {row.bound: row for row in rows if row.work.startswith("map")}
-    assert found["at least 0.8 of a copy's bytes a second"].found == "0.8 (1 thread 0.84)"
+    assert found["at least 0.8 of a copy's bytes a second"].found == "0.8 (Adze, 1 thread 0.84)"
     assert found["2 threads over 1: at least 0.9 of a copy's 1.00"].met
 
 

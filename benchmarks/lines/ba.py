@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from contenders import Arguments, Contender, Jax, Line, Then, Torch, adze
+from contenders import Arguments, Contender, Jax, Line, Then, Torch, adze, adze_into
 from programs import ba
 from programs.cases import read_cases
 
@@ -120,6 +120,7 @@ LINES = [
                     "assembled": Then(ba.jacobian, lambda result: ba.matrix(*result)),
                 }
             ),
+            adze_into({"jacobian": values}),
             Contender("JAX, vmap", Jax(), with_jax),
             Contender("PyTorch, vmap", Torch(), with_torch),
         ],

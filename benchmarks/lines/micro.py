@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from contenders import Arguments, Contender, Jax, Line, Tool, Torch, adze, of_jax, of_torch
+from contenders import Arguments, Contender, Jax, Line, Tool, Torch, adze, adze_into, of_jax, of_torch
 from contenders import pulled_by_jax as by_jax
 from contenders import pulled_by_torch as by_torch
 
@@ -96,7 +96,7 @@ def given(function: str, arguments: Arguments) -> Arguments:
 
 
 def pulled(program: az.Program, argnums: tuple[int, ...]) -> list[Contender]:
-    return adze({"primal": program, "vjp": az.vjp(program, argnums=argnums)})
+    return [*adze({"primal": program, "vjp": az.vjp(program, argnums=argnums)}), adze_into({"primal": program})]
 
 
 def jax_sum() -> dict[str, Any]:
@@ -156,10 +156,13 @@ def torch_histogram() -> dict[str, Any]:
     return by_torch(histogram, (1,))
 
 
-def torch_exp_sin() -> dict[str, Any]:
+def torch_exp_sin(compiled: bool) -> dict[str, Any]:
     import torch
 
-    return of_torch(lambda x: (torch.exp(torch.sin(x)) * x).sum())
+    def exp_sin(x: Any) -> Any:
+        return (torch.exp(torch.sin(x)) * x).sum()
+
+    return of_torch(torch.compile(exp_sin) if compiled else exp_sin)
 
 
 def numpy_scatter(x: Any, indices: Any, values: Any) -> Any:
@@ -281,7 +284,8 @@ LINES = [
         [
             *adze({"primal": exp_sin, "gradient": az.grad(exp_sin)}),
             Contender("JAX", Jax(), jax_exp_sin),
-            Contender("PyTorch", Torch(), torch_exp_sin),
+            Contender("PyTorch", Torch(), lambda: torch_exp_sin(False)),
+            Contender("PyTorch, compiled", Torch(needs="g++"), lambda: torch_exp_sin(True)),
             Contender(
                 "NumPy, by hand",
                 Tool(),
