@@ -13,6 +13,7 @@ Rows of primitives that a user has added mean what the user's process says. A te
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from .dims import Compound, Dim, Name, Opaque
 from .primitive import PRIMITIVES, Primitive
 from .terms import Block, Constant, Failure, Literal, Operation, Origin, Size, Variable
 from .trees import Shape
-from .types import Accumulator, ArrayType, FunctionType, Scalar, TupleType
+from .types import Accumulator, ArrayType, FunctionType, Itself, Scalar, TupleType
 
 _TABLES = (primitives, special, gamma)  # which have entered the rows of the language into the table
 _OWN = dict(PRIMITIVES)
@@ -64,64 +65,96 @@ class _Writer:
         self.text.append(")")
 
     def part(self, part: Any) -> None:
-        match part:
-            case Block():
-                self.sequence((part.binders, part.bindings, part.results))
-            case Operation():
-                self.sequence((part.op, part.static, part.args, part.blocks, part.types, part.origin))
-            case Variable(index, scalar):
-                self.sequence(("v", index, scalar))
-            case Literal(bits, scalar):
-                self.sequence(("l", bits, scalar))
-            case Size(dim, scalar):
-                self.sequence(("s", dim, scalar))
-            case Constant():
-                self.sequence(("c", _numbered(self.constants, part), part.type, part.digest))
-            case Origin():
-                self.text.append(f"@{_numbered(self.origins, part)} ")
-            case Failure(kind, message, origin):
-                self.sequence(("failure", kind, message, origin))
-            case Primitive():
-                self.text.append(f"{self.own(part)} ")
-            case _ if type(part) in (str, bytes, bool, int, float):
-                self.text.append(f"{part!r} ")
-            case None:
-                self.text.append("None ")
-            case tuple() | list():
-                self.sequence(part)
-            case Dim() | Compound() | Opaque() | Name():
-                self.dim(part)
-            case Scalar(name):
-                self.text.append(f"{name} ")
-            case ArrayType(scalar, dims):
-                self.sequence(("array", scalar, dims))
-            case Accumulator(of):
-                self.sequence(("accumulator", of))
-            case TupleType(items):
-                self.sequence(("tuple", items))
-            case FunctionType(parameters, results):
-                self.sequence((type(part).__name__, parameters, results))
-            case Shape(container, keys, inner):
-                named = "" if container is None else f"{container.__module__}.{container.__qualname__}"
-                self.sequence(("shape", named, keys, inner))
-            case _:
-                raise NoDigest(f"a {type(part).__name__} has no digest")
+        write = _WRITERS.get(type(part))
+        if write is None:
+            raise NoDigest(f"a {type(part).__name__} has no digest")
+        write(self, part)
 
-    def dim(self, dim: Any) -> None:
-        match dim:
-            case Dim():
-                self.sequence(("dim", *dim.terms))
-            case Name():
-                self.text.append(f"name {str(dim)!r} ")
-            case Opaque():
-                self.text.append(f"?{self._opaque.setdefault(dim, len(self._opaque))} ")
-            case Compound(operator, left, right):
-                self.sequence(("compound", operator, left, right))
+    def plain(self, part: Any) -> None:
+        self.text.append(f"{part!r} ")
 
-    def own(self, row: Primitive) -> str:
-        if _OWN.get(row.name) is not row:
-            raise NoDigest(f"the primitive {row.name} has been added to the language")
-        return row.name
+    def block(self, part: Block) -> None:
+        self.sequence((part.binders, part.bindings, part.results))
+
+    def operation(self, part: Operation) -> None:
+        self.sequence((part.op, part.static, part.args, part.blocks, part.types, part.origin))
+
+    def variable(self, part: Variable) -> None:
+        self.sequence(("v", part.index, part.type))
+
+    def literal(self, part: Literal) -> None:
+        self.sequence(("l", part.bits, part.type))
+
+    def size(self, part: Size) -> None:
+        self.sequence(("s", part.dim, part.type))
+
+    def constant(self, part: Constant) -> None:
+        self.sequence(("c", _numbered(self.constants, part), part.type, part.digest))
+
+    def origin(self, part: Origin) -> None:
+        self.text.append(f"@{_numbered(self.origins, part)} ")
+
+    def failure(self, part: Failure) -> None:
+        self.sequence(("failure", part.kind, part.message, part.origin))
+
+    def primitive(self, part: Primitive) -> None:
+        if _OWN.get(part.name) is not part:
+            raise NoDigest(f"the primitive {part.name} has been added to the language")
+        self.text.append(f"{part.name} ")
+
+    def dim(self, part: Dim) -> None:
+        self.sequence(("dim", *part.terms))
+
+    def opaque(self, part: Opaque) -> None:
+        self.text.append(f"?{_numbered(self._opaque, part)} ")
+
+    def compound(self, part: Compound) -> None:
+        self.sequence(("compound", part.operator, part.left, part.right))
+
+    def scalar(self, part: Scalar) -> None:
+        self.text.append(f"{part.name} ")
+
+    def array(self, part: ArrayType) -> None:
+        self.sequence(("array", part.scalar, part.dims))
+
+    def accumulator(self, part: Accumulator) -> None:
+        self.sequence(("accumulator", part.of))
+
+    def product(self, part: TupleType) -> None:
+        self.sequence(("tuple", part.items))
+
+    def function(self, part: FunctionType) -> None:
+        self.sequence((type(part).__name__, part.parameters, part.results))
+
+    def shape(self, part: Shape) -> None:
+        container = part.container
+        named = "" if container is None else f"{container.__module__}.{container.__qualname__}"
+        self.sequence(("shape", named, part.keys, part.inner))
+
+
+_WRITERS: dict[type, Callable[[_Writer, Any], None]] = {
+    **dict.fromkeys((str, bytes, bool, int, float, type(None), Name), _Writer.plain),
+    **dict.fromkeys((tuple, list), _Writer.sequence),
+    Block: _Writer.block,
+    Operation: _Writer.operation,
+    Variable: _Writer.variable,
+    Literal: _Writer.literal,
+    Size: _Writer.size,
+    Constant: _Writer.constant,
+    Origin: _Writer.origin,
+    Failure: _Writer.failure,
+    Primitive: _Writer.primitive,
+    Dim: _Writer.dim,
+    Opaque: _Writer.opaque,
+    Compound: _Writer.compound,
+    Scalar: _Writer.scalar,
+    ArrayType: _Writer.array,
+    Accumulator: _Writer.accumulator,
+    TupleType: _Writer.product,
+    FunctionType: _Writer.function,
+    Itself: _Writer.function,
+    Shape: _Writer.shape,
+}
 
 
 def _numbered(known: dict[Any, int], part: Any) -> int:

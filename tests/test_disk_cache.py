@@ -166,6 +166,16 @@ def test_the_sources_of_the_compiler_are_part_of_the_key() -> None:
     assert stored._own_sources() in stored._surroundings() and len(stored._own_sources()) == 20
 
 
+def test_nothing_is_kept_when_the_sources_have_changed_since(
+    folder: Path, counts: Counts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored, "_surroundings", stored._surroundings.__wrapped__)
+    monkeypatch.setattr(stored, "_IMPORTED", 1.0)
+    for _ in range(2):
+        gradient_of(program())
+    assert counts.compiled == 2 and not folder.exists()
+
+
 @pytest.fixture
 def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before, meanings = dict(primitive.PRIMITIVES), dict(primitive.MEANINGS)

@@ -18,6 +18,7 @@ import io
 import os
 import pickle
 import platform
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
@@ -34,6 +35,8 @@ from .. import disk_cache
 from ..target import Target
 from .assemble import compile_text
 from .host import host
+
+_IMPORTED = time.time()
 
 
 @dataclass(frozen=True)
@@ -76,9 +79,10 @@ def entry_of(instance: Instance, target: Target, *options: Any) -> Entry | None:
 
 def runtime_code(text: str) -> bytes:
     """The object code of a module of the runtime itself."""
-    if disk_cache.folder() is None:
+    try:
+        key = _key(text)
+    except OSError:
         return compile_text(text).machine_code
-    key = _key(text.encode())
     code = disk_cache.fetch(key)
     if code is None:
         code = compile_text(text).machine_code
@@ -119,6 +123,7 @@ def _surroundings() -> tuple[str | bytes, ...]:
 
 
 def _own_sources() -> bytes:
+    """The digest of the files of this package; OSError when they may not be what this process has imported."""
     made = hashlib.blake2b(digest_size=20)
     package = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
     for part in ("core", "interpreters", "ad", "backends"):
@@ -128,6 +133,8 @@ def _own_sources() -> bytes:
                 if name.endswith(".py"):
                     with open(os.path.join(folder, name), "rb") as file:
                         contents = file.read()
+                        if os.fstat(file.fileno()).st_mtime > _IMPORTED:
+                            raise OSError(f"{name} was changed after it was imported")
                     made.update(f"{part} {name} {len(contents)} ".encode() + contents)
     return made.digest()
 
