@@ -21,6 +21,7 @@ class Transformations:
     contract: bool = True  # run matrix products tile by tile, from packed operands (lowering/contractions.py)
     jam: bool = True  # run several iterations of an outer loop side by side (lowering/nests.py)
     inline: bool = True  # elementary functions as code of our own, not as calls of a library (llvm/elementary)
+    straighten: bool = True  # run maps over short arrays as straight-line code along lanes (lowering/straight.py)
     strip: int = 0  # how many lanes of a nest run at a time, a power of two (lowering/nests.py)
     copies: int = 0  # how many iterations a jam runs side by side (lowering/nests.py)
 

@@ -108,6 +108,9 @@ class Access:
         for part, inside in zip(where.along(axes), guards):
             if lanes == 0 or self._plain(address, inside):
                 text = f"load {type}, ptr {part}, {align}{tag}"
+            elif self._apart(address, inside):
+                parts.append(self._from_memory(scalar, self._load_each(scalar, type, part, f"{align}{tag}"), lanes))
+                continue
             else:
                 name, pointer, mask = self._masked("load" if address.row else "gather", scalar, address, inside)
                 text = f"call {type} {name}({pointer} {align} {part}, {mask}, {type} zeroinitializer){tag}"
@@ -140,6 +143,8 @@ class Access:
                 self._store_if(inside, f"store {type} {stored}, ptr {place_part}, {align}{tag}")
             elif self._plain(address, inside):
                 self.body.line(f"store {type} {stored}, ptr {place_part}, {align}{tag}")
+            elif self._apart(address, inside):
+                self._store_each(scalar, type, stored, place_part, f"{align}{tag}")
             else:
                 name, pointer, mask = self._masked("store" if address.row else "scatter", scalar, address, inside)
                 self.body.line(f"call void {name}({type} {stored}, {pointer} {align} {place_part}, {mask}){tag}")
@@ -166,6 +171,28 @@ class Access:
         """Whether all lanes of a row are read or written."""
         strip = self.widening.strip
         return address.row and strip is not None and strip.mask is None and inside is None
+
+    def _apart(self, address: _Address, inside: str | None) -> bool:
+        """Whether all lanes write elements that are not side by side: stores of single elements beat a scatter."""
+        strip = self.widening.strip
+        return not address.row and strip is not None and strip.mask is None and inside is None
+
+    def _load_each(self, scalar: Scalar, type: str, places: str, how: str) -> str:
+        """A vector of the elements at as many places."""
+        lanes, vector = self.widening.lanes, "poison"
+        for lane in range(lanes):
+            place = self.body.value(f"extractelement <{lanes} x ptr> {places}, i64 {lane}")
+            part = self.body.value(f"load {memory_type(scalar)}, ptr {place}, {how}")
+            vector = self.body.value(f"insertelement {type} {vector}, {memory_type(scalar)} {part}, i64 {lane}")
+        return vector
+
+    def _store_each(self, scalar: Scalar, type: str, vector: str, places: str, how: str) -> None:
+        """Store the elements of a vector at as many places."""
+        lanes = self.widening.lanes
+        for lane in range(lanes):
+            place = self.body.value(f"extractelement <{lanes} x ptr> {places}, i64 {lane}")
+            part = self.body.value(f"extractelement {type} {vector}, i64 {lane}")
+            self.body.line(f"store {memory_type(scalar)} {part}, ptr {place}, {how}")
 
     def _masked(self, operation: str, scalar: Scalar, address: _Address, inside: str | None) -> tuple[str, str, str]:
         """The intrinsic that skips lanes that are off or outside, the type of its address, and its mask."""

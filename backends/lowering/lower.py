@@ -49,6 +49,7 @@ from .rewriting import without_idle_loops
 from .scans import Scans
 from .sorting import Sorting
 from .state import State
+from .straight import straightened
 from .survey import survey
 from .updates import Updates
 
@@ -100,6 +101,9 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
         hidden = tuple(self.constants.values())
         written = tuple([buffer for buffer in results if buffer is not None])
         body = without_idle_loops(tuple(self.out))
+        allowed = self.target.transformations
+        if not self.target.group and allowed.straighten and allowed.vectorise:
+            body = straightened(body, self.target, self.fresh, self.decisions)
         function = Function(name, tuple(sizes), (*arguments, *hidden), written, body, len(loose))
         return Lowered(function, self.failures, list(self.constants), list(dict.fromkeys(self.decisions)))
 

@@ -243,7 +243,7 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
     lane = by_name.get(choice.lane or "")
     chunk = None
     if lane is not None and not rest and nest.parallel and nest.target.parallel:
-        chunk = Chunk(lane, LONG_CHUNK if not found.inner else SHORT_CHUNK, nest)
+        chunk = Chunk(lane, LONG_CHUNK if not found.inner else SHORT_CHUNK, nest.fresh)
     packing = Packing([], {})
     if choice.lane is not None and nest.target.transformations.pack:
         packing = pack(nest, found, choice.lane, chunk)
@@ -312,9 +312,9 @@ def grain_of(work: float, extents: Sequence[Expression]) -> Expression:
 class Chunk:
     """A piece of a loop that is lanes and nothing else, parallel over pieces; sizes alone decide where they begin."""
 
-    def __init__(self, loop: Loop, size: int, nest: Nest) -> None:
+    def __init__(self, loop: Loop, size: int, fresh: Callable[[str], str]) -> None:
         self.loop, self.size = loop, size
-        self.number, self.lane = Variable(nest.fresh("chunk"), i64), nest.fresh("lane")
+        self.number, self.lane = Variable(fresh("chunk"), i64), fresh("lane")
         self.start = Apply(lookup("multiply"), (self.number, Constant(size, i64)), i64)
         left = Apply(lookup("subtract"), (loop.extent, self.start), i64)
         self.length = Apply(lookup("minimum"), (left, Constant(size, i64)), i64)

@@ -1,0 +1,324 @@
+"""Maps over short arrays: straight-line code along lanes, all arrays in registers.
+
+The Jacobian of a residual with a few parameters, for each of many observations, is a parallel loop whose body is made
+of loops over 2, 3 or 11 elements and of arrays of as many. Lanes along such a loop are mostly off, and its arrays go
+through memory. Here the body becomes straight-line code instead (``tracing.py``), and its *iterations* are the lanes::
+
+    parallel i < n                              parallel chunk < (n + 511) // 512
+      temporary u: f64[3]                         lanes lane < minimum(n - chunk * 512, 512) by 8
+      for j < 3                                     let i = chunk * 512 + lane
+        u[j] = x[k[i], j] / r[i]           =>       let t1 = k[i]
+      var s = 0.0                                   let t2 = r[i]
+      for j < 3                                     let t3 = x[t1, 0] / t2
+        s = fma(u[j], u[j], s)                      ...
+      y[i] = s                                      y[i] = fma(t5, t5, t4)
+
+so that a scalar is a vector of several iterations, and a branch is a selection. Loops over one range that follow each
+other become one loop, and a temporary array between them that nothing else reads is left out. A buffer that only ever
+receives one constant is that constant.
+
+It is done where it is less work: reading or writing an element of each of several rows is one access a lane, while
+what is computed costs one operation for all lanes; a plain map over rows gains nothing and stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+from ...core.primitive import lookup
+from ...core.types import i64
+from ..loops import (
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Constant,
+    Expression,
+    For,
+    If,
+    Let,
+    Load,
+    MultiplyAdd,
+    Return,
+    Select,
+    Statement,
+    Store,
+    Update,
+    Variable,
+    While,
+    walk,
+)
+from ..loops_text import expression_text
+from ..loops_walk import expressions, inside, mentioned
+from ..target import Target
+from .nests import GRAIN, Chunk, Loop
+from .tracing import Irregular, Straight, scalar_of, simplified
+
+CODE = 20_000  # operations of a chunk, about: enough to pay for beginning it
+GAIN = 1.2  # by so much the new loop must be less work
+ELEMENT = 2.0  # what it costs to read or write the element of one lane, where it is by itself
+ACROSS = 6.0  # and to combine the lanes of a short vector
+
+
+def straightened(body: Block, target: Target, fresh: Callable[[str], str], decisions: list[str]) -> Block:
+    """The body of a function with such loops along lanes; ``decisions`` are told which they are."""
+    made = tuple(_Groups(target, fresh, _constants(body), decisions).block(body))
+    return without_unread(made) if made != body else body
+
+
+@dataclass
+class _Range:
+    """A loop over a range: all iterations of a parallel loop, or of one that was cut into chunks."""
+
+    variable: str
+    extent: Expression
+    body: Block
+    chunked: bool
+
+
+@dataclass
+class _Group:
+    """Loops over one range, to become one, and the same loops as they are written."""
+
+    code: Straight
+    written: list[Statement] = field(default_factory=list)
+    cost: float = 0.0
+    across: bool = False  # they combine lanes
+
+
+@dataclass
+class _Groups:
+    """Collects the loops of a block that follow each other."""
+
+    target: Target
+    fresh: Callable[[str], str]
+    constants: dict[str, Constant]
+    decisions: list[str]
+
+    def block(self, block: Block) -> Iterator[Statement]:
+        group: _Group | None = None
+        for statement in _decided(block):
+            found = _range(statement)
+            if group is not None and found is not None and group.code.extent == found.extent:
+                if self._joined(group, statement, found):
+                    continue
+            own = None if found is None else self._group(statement, found)
+            before = group is not None and _before(statement, group)
+            if own is not None and not (before and isinstance(own.code.extent, Constant)):
+                yield from self._closed(group)
+                group = own
+                continue
+            if not before:
+                yield from self._closed(group)
+                group = None
+            yield from [self._inner(statement)] if own is None else self._closed(own)
+        yield from self._closed(group)
+
+    def _inner(self, statement: Statement) -> Statement:
+        match statement:
+            case For(kind="sequential"):
+                return replace(statement, body=tuple(self.block(statement.body)))
+            case If(test, then, orelse):
+                return If(test, tuple(self.block(then)), tuple(self.block(orelse)))
+            case While(head, test, body):
+                return While(head, test, tuple(self.block(body)))
+        return statement
+
+    def _group(self, statement: Statement, found: _Range) -> _Group | None:
+        """A group of one loop, or None if its body is not straight-line code."""
+        code = Straight(Variable(self.fresh("i"), i64), found.extent, self.fresh, self.constants)
+        group = _Group(code)
+        return group if self._joined(group, statement, found) else None
+
+    def _joined(self, group: _Group, statement: Statement, found: _Range) -> bool:
+        """Whether the loop became a part of the group."""
+        try:
+            group.code.run(found.variable, found.body)
+        except Irregular:
+            return False
+        group.written.append(statement)
+        lanes = self.target.lanes(scalar_of(group.code.body)) if found.chunked else 1
+        group.cost += _work(found.body, self.target) / lanes
+        group.across |= any(isinstance(each, For) and each.reductions for each in walk(found.body))
+        return True
+
+    def _closed(self, group: _Group | None) -> list[Statement]:
+        """The loop that the group becomes, or its loops as they were where that is no more work."""
+        if group is None:
+            return []
+        code = group.code
+        lanes = self.target.transformations.strip or self.target.lanes(scalar_of(code.body))
+        short = isinstance(code.extent, Constant) and code.extent.value < lanes
+        body = without_dead(code.body)
+        cost = _along_lanes(body, code.variable, lanes)
+        # loops without such combinations are unrolled in any case, later
+        before = group.cost if group.across else min(group.cost, _along_lanes(body, code.variable, 1))
+        if short or cost * GAIN > before or not body:
+            return group.written
+        size = lanes * max(1, min(64, CODE // max(1, int(cost * lanes))))
+        grain = Constant(int(GRAIN / max(1.0, cost)) + 1, i64)
+        loops = f"{len(group.written)} loops over {expression_text(code.extent)}"
+        self.decisions.append(f"{loops}: straight-line code of {len(body)} statements, {lanes} iterations side by side")
+        return [Chunk(Loop(code.variable, code.extent), size, self.fresh).parallel((), tuple(body), lanes, grain)]
+
+
+def _decided(block: Block) -> Iterator[Statement]:
+    """The statements of a block, those of a branch in place of a choice that is known."""
+    for statement in block:
+        match statement:
+            case If(Apply() as test, then, orelse) if isinstance(known := simplified(test), Constant):
+                yield from _decided(then if known.value else orelse)
+            case _:
+                yield statement
+
+
+def _range(statement: Statement) -> _Range | None:
+    """The range that a statement runs over, if it is such a loop."""
+    if not isinstance(statement, For) or statement.kind != "parallel":
+        return None
+    match statement.body:
+        case (For(lane, Apply(least, (Apply(_, (extent, start)), _)), "lanes", (Let(i, place), *body)) as inner,):
+            whole = Apply(lookup("add"), (start, Variable(lane, i64)), i64)
+            if least.name == "minimum" and place == whole and not inner.reductions:
+                if isinstance(start, Apply) and start.arguments[0] == Variable(statement.variable, i64):
+                    return _Range(i, extent, tuple(body), True)
+    return _Range(statement.variable, statement.extent, statement.body, False)
+
+
+def _before(statement: Statement, group: _Group) -> bool:
+    """Whether a statement after the loops of a group may as well stand before them."""
+    if isinstance(statement, Allocate):
+        return True
+    if any(isinstance(each, Assign | Return) for each in walk((statement,))):
+        return False
+    _, buffers = mentioned((statement,))
+    stored = {each.buffer.name for each in walk((statement,)) if isinstance(each, Store | Update)}
+    return not buffers & group.code.written and not stored & group.code.read
+
+
+def _constants(body: Block) -> dict[str, Constant]:
+    """The temporary buffers that only ever receive one constant."""
+    found: dict[str, Constant | None] = {}
+    allocated: set[str] = set()
+    for statement in walk(body):
+        match statement:
+            case Store(buffer, _, value):
+                only = value if isinstance(value, Constant) and found.get(buffer.name, value) is not None else None
+                before = found.get(buffer.name)
+                same = before is None or repr(before) == repr(only)
+                found[buffer.name] = only if same else None
+            case Update(buffer):
+                found[buffer.name] = None
+            case Allocate(buffer):
+                allocated.add(buffer.name)
+    return {name: value for name, value in found.items() if value is not None and name in allocated}
+
+
+def without_dead(body: list[Let | Store]) -> list[Let | Store]:
+    """Straight-line code without what no store needs."""
+    needed: set[str] = set()
+    made: list[Let | Store] = []
+    for statement in reversed(body):
+        if isinstance(statement, Let) and statement.name not in needed:
+            continue
+        for whole in expressions(statement):
+            needed.update(part.name for part in inside(whole) if isinstance(part, Variable))
+        made.append(statement)
+    return made[::-1]
+
+
+def without_unread(body: Block) -> Block:
+    """The body of a function without temporaries that nothing reads."""
+    while True:
+        read = {
+            part.buffer.name
+            for statement in walk(body)
+            for whole in expressions(statement)
+            for part in inside(whole)
+            if isinstance(part, Load)
+        }
+        read |= {statement.buffer.name for statement in walk(body) if isinstance(statement, Return | Update)}
+        unread = {s.buffer.name for s in walk(body) if isinstance(s, Allocate)} - read
+        if not unread:
+            return body
+        body = tuple(_kept(body, unread))
+
+
+def _kept(block: Block, unread: set[str]) -> Iterator[Statement]:
+    """A block without a few buffers, and without the loops that did nothing else."""
+    for statement in block:
+        match statement:
+            case Store(buffer) | Allocate(buffer) if buffer.name in unread:
+                pass
+            case For():
+                kept = tuple(_kept(statement.body, unread))
+                if statement.reductions or any(not isinstance(each, Let) for each in kept):
+                    yield replace(statement, body=_live(kept) if statement.kind == "lanes" else kept)
+            case If(test, then, orelse):
+                yield If(test, tuple(_kept(then, unread)), tuple(_kept(orelse, unread)))
+            case While(head, test, inner):
+                yield While(tuple(_kept(head, unread)), test, tuple(_kept(inner, unread)))
+            case _:
+                yield statement
+
+
+def _live(block: Block) -> Block:
+    """Straight-line code without what nothing needs; another block as it is."""
+    code = [each for each in block if isinstance(each, Let | Store)]
+    return tuple(without_dead(code)) if len(code) == len(block) else block
+
+
+# How much work
+
+
+def _work(block: Block, target: Target) -> float:
+    """About how many operations an iteration is as it is written: a vector is one."""
+    work = 0.0
+    for statement in block:
+        work += sum(map(_operations, expressions(statement))) + isinstance(statement, Store)
+        match statement:
+            case For(_, Constant(extent), kind, inner):
+                lanes = target.lanes(i64) if kind == "lanes" else 1
+                work += -(-extent // lanes) * _work(inner, target) + ACROSS * len(statement.reductions)
+            case If(_, then, orelse):
+                work += max(_work(then, target), _work(orelse, target))
+    return work
+
+
+def _operations(expression: Expression) -> float:
+    """About how many additions an expression is worth."""
+    work = 0.0
+    for part in inside(expression):
+        match part:
+            case Apply(primitive):
+                work += primitive.cost
+            case Select() | MultiplyAdd() | Load():
+                work += 1
+            case _:
+                pass
+    return work
+
+
+def _along_lanes(body: list[Let | Store], variable: Variable, lanes: int) -> float:
+    """About how many operations an iteration of straight-line code is as one of so many lanes.
+
+    Reading or writing a place for each lane takes as many accesses; what lies side by side takes one for all.
+    """
+    varying = {variable.name}
+    work = 0.0
+    for statement in body:
+        parts = [part for whole in expressions(statement) for part in inside(whole)]
+        moves = any(isinstance(part, Variable) and part.name in varying for part in parts)
+        if isinstance(statement, Let) and moves:
+            varying.add(statement.name)
+        value = statement.value
+        access = statement if isinstance(statement, Store) else value
+        if isinstance(access, Store | Load):
+            indices = access.indices
+            names = [{p.name for p in inside(index) if isinstance(p, Variable)} & varying for index in indices]
+            row = not any(names[:-1]) and indices and indices[-1] == variable
+            work += 1 / lanes if row or lanes == 1 or not any(names) else ELEMENT
+        else:
+            work += _operations(value) / lanes
+    return work

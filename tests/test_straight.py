@@ -1,0 +1,239 @@
+"""Maps over short arrays run as straight-line code along lanes: what becomes of them, and that they mean the same."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import plain_loops
+import pytest
+from plain_loops import apply, at, const, fma, loop, put, var
+
+import adze as az
+from adze.backends.loops import Allocate, Assign, Block, Buffer, Constant, Declare, Function, If
+from adze.backends.loops_check import check
+from adze.backends.loops_text import text
+from adze.backends.lowering.straight import straightened
+from adze.backends.lowering.tracing import simplified
+from adze.backends.target import Target
+from adze.backends.transformations import ALL
+from adze.core.types import f64
+
+TARGET = Target(register_bytes=64, registers=32, l1_bytes=1 << 15, l2_bytes=1 << 20, parallel=True, multiply_add=True)
+N = var("n")
+X, Y = Buffer("x", f64, (N, const(3))), Buffer("y", f64, (N, const(3)))
+R, S = Buffer("r", f64, (N,)), Buffer("s", f64, (N,))
+LOCAL = Buffer("u", f64, (const(3),))
+RANDOM = np.random.default_rng(0)
+
+
+def names() -> Callable[[str], str]:
+    numbers = iter(range(10_000))
+    return lambda stem: f"{stem}_{next(numbers)}"
+
+
+def both(body: Block, arguments: list[Buffer], results: list[Buffer], *arrays: np.ndarray) -> tuple[str, list[Any]]:
+    """The text of a function after the pass, and its results, which are those from before it."""
+    size = len(arrays[0])
+    found = []
+    for code in (body, straightened(body, TARGET, names(), [])):
+        function = Function("f", ("n",), tuple(arguments), tuple(results), code)
+        check(function)
+        written = [
+            np.full([size, *[e.value for e in b.extents[1:] if isinstance(e, Constant)]], np.nan) for b in results
+        ]
+        assert plain_loops.run(function, [*map(np.array, arrays), *written], [size]) == []
+        found.append((text(function), written))
+    for before, after in zip(found[0][1], found[1][1], strict=True):
+        np.testing.assert_array_equal(before, after)
+    return found[1]
+
+
+def norms() -> Block:
+    """Of each row of x, divided by r, the square of its length; the lanes run along the row."""
+    return (
+        loop(
+            "i",
+            "n",
+            Allocate(LOCAL),
+            loop("j", 3, put(LOCAL, "j", apply("divide", at(X, "i", "j"), at(R, "i")))),
+            Declare("sum", const(0.0, f64)),
+            loop("k", 3, Assign("sum", fma(at(LOCAL, "k"), at(LOCAL, "k"), var("sum", f64)))),
+            loop("l", 3, put(Y, "i", "l", apply("multiply", var("sum", f64), apply("exp", at(LOCAL, "l"))))),
+            kind="parallel",
+        ),
+    )
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 700])
+def test_a_local_array_becomes_names(n: int) -> None:
+    x, r = RANDOM.normal(size=(n, 3)), RANDOM.uniform(1, 2, n)
+    made, (y,) = both(norms(), [X, R], [Y], x, r)
+    assert "temporary" not in made and "for" not in made and "by 8" in made
+    assert made.count("exp(") == 3 and made.count("/ t") == 3
+    u = x / r[:, None]
+    np.testing.assert_allclose(y, (u * u).sum(axis=1)[:, None] * np.exp(u), rtol=1e-14)
+
+
+def test_loops_over_one_range_become_one_and_what_they_pass_on_is_no_array() -> None:
+    between = Buffer("between", f64, (N,))
+    first = loop("i", "n", put(between, "i", apply("exp", at(R, "i"))), kind="parallel")
+    second = loop(
+        "k",
+        "n",
+        loop("j", 3, put(Y, "k", "j", apply("exp", apply("multiply", at(between, "k"), at(X, "k", "j"))))),
+        kind="parallel",
+    )
+    x, r = RANDOM.normal(size=(20, 3)), RANDOM.normal(size=20)
+    made, (y,) = both((Allocate(between), first, second), [X, R], [Y], x, r)
+    assert made.count("parallel") == 1 and "between" not in made
+    np.testing.assert_allclose(y, np.exp(np.exp(r)[:, None] * x), rtol=1e-14)
+
+
+def test_what_another_iteration_wrote_is_not_passed_on() -> None:
+    between = Buffer("between", f64, (N,))
+    first = loop("i", "n", put(between, "i", apply("exp", at(R, "i"))), kind="parallel")
+    back = apply("subtract", apply("subtract", var("n"), const(1)), var("k"))
+    work = apply("exp", apply("exp", at(between, back)))
+    second = loop("k", "n", loop("j", 3, put(Y, "k", "j", apply("add", work, at(X, "k", "j")))), kind="parallel")
+    x, r = RANDOM.normal(size=(20, 3)), RANDOM.uniform(0, 0.1, size=20)
+    made, (y,) = both((Allocate(between), first, second), [X, R], [Y], x, r)
+    assert made.count("parallel") == 2 and "temporary between" in made
+    np.testing.assert_allclose(y, np.exp(np.exp(np.exp(r)[::-1]))[:, None] + x, rtol=1e-14)
+
+
+def branching(*, also_stored: bool) -> Block:
+    """Where r is positive, y is exp(x / s), else x, or nothing is stored."""
+    place = ("i", "j")
+    then = loop("j", 3, put(Y, *place, apply("exp", apply("divide", at(X, *place), at(S, "i")))))
+    orelse = (loop("j", 3, put(Y, *place, at(X, *place))),) if also_stored else ()
+    first = () if also_stored else (loop("j", 3, put(Y, *place, const(5.0, f64))),)
+    test = apply("greater", at(R, "i"), const(0.0, f64))
+    return (loop("i", "n", *first, If(test, (then,), orelse), kind="parallel"),)
+
+
+@pytest.mark.parametrize("also_stored", [True, False])
+def test_branches_become_selections(also_stored: bool) -> None:
+    x, r = RANDOM.normal(size=(20, 3)), RANDOM.normal(size=20)
+    s = np.where(r > 0, 2.0, 0.0)  # infinities and NaNs where the branch is not taken
+    x[3], r[3] = 0, -1
+    made, (y,) = both(branching(also_stored=also_stored), [X, R, S], [Y], x, r, s)
+    assert " if " not in made and "select" in made and "for" not in made
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(y, np.where(r[:, None] > 0, np.exp(x / 2), x if also_stored else 5.0), rtol=1e-14)
+
+
+def test_a_store_in_one_branch_alone_keeps_the_loop_as_it_is() -> None:
+    body = branching(also_stored=True)[0]
+    test = body.body[0]
+    assert isinstance(test, If)
+    one = (replace(body, body=(If(test.test, test.then, ()),)),)
+    assert straightened(one, TARGET, names(), []) == one
+
+
+def test_an_index_that_is_good_in_its_branch_alone_reads_nothing_elsewhere() -> None:
+    """Compiled, with an index far outside where the branch is not taken."""
+
+    @az.program
+    def f(x: az.Array[az.f64, "m 3"], k: az.Array[az.i64, "n"], y: az.Array[az.f64, "n 3"]) -> az.Array[az.f64, "n 3"]:
+        def one(k: Any, y: Any) -> Any:
+            return az.cond(k >= 0, lambda: az.exp(x[k] / az.sqrt(y @ y)), lambda: y)
+
+        return az.map(one, k, y)
+
+    k = np.where(np.arange(37) % 3 == 0, np.arange(37) % 5, -(1 << 50))
+    x, y = RANDOM.normal(size=(5, 3)), RANDOM.normal(size=(37, 3))
+    wanted = np.where(k[:, None] >= 0, np.exp(x[k % 5] / np.linalg.norm(y, axis=1)[:, None]), y)
+    for checks in (True, False):
+        np.testing.assert_allclose(az.compile(f, checks=checks)(x, k, y), wanted, rtol=1e-14)
+
+
+def test_a_buffer_that_only_ever_receives_one_constant_is_that_constant() -> None:
+    ones = Buffer("ones", f64, (const(3),))
+    fill = loop("f", 3, put(ones, "f", const(1.0, f64)), kind="parallel")
+    use = loop(
+        "i",
+        "n",
+        loop("j", 3, put(Y, "i", "j", apply("multiply", at(ones, "j"), apply("exp", apply("exp", at(X, "i", "j")))))),
+        kind="parallel",
+    )
+    x = RANDOM.normal(size=(20, 3))
+    made, (y,) = both((Allocate(ones), fill, use), [X], [Y], x)
+    assert "ones" not in made and "1.0" not in made
+    np.testing.assert_allclose(y, np.exp(np.exp(x)), rtol=1e-14)
+
+
+def test_a_map_over_rows_and_a_long_loop_stay_as_they_are() -> None:
+    doubled = loop(
+        "i", "n", loop("j", 3, put(Y, "i", "j", apply("add", at(X, "i", "j"), at(X, "i", "j")))), kind="parallel"
+    )
+    wide = Buffer("wide", f64, (N, const(17)))
+    out = Buffer("out", f64, (N, const(17)))
+    long = loop("i", "n", loop("j", 17, put(out, "i", "j", apply("exp", at(wide, "i", "j")))), kind="parallel")
+    for body in ((doubled,), (long,)):
+        assert straightened(body, TARGET, names(), []) == body
+
+
+def test_only_what_holds_for_all_floats_is_simplified() -> None:
+    x, zero, one = var("x", f64), const(0.0, f64), const(1.0, f64)
+    minus = const(-0.0, f64)
+    assert simplified(apply("multiply", x, one)) == x and simplified(apply("add", minus, x)) == x
+    assert simplified(apply("subtract", x, zero)) == x and simplified(apply("divide", x, one)) == x
+    for kept in (
+        apply("multiply", zero, x),  # NaN and infinities
+        apply("add", x, zero),  # -0.0
+        apply("subtract", zero, x),
+        apply("divide", one, x),
+    ):
+        assert simplified(kept) == kept
+    k = var("k")
+    assert simplified(apply("multiply", const(0), k)) == const(0) and simplified(apply("add", k, const(0))) == k
+
+
+def squares(scalar: Any) -> Any:
+    """For each pair of matrices the square of their product, and a comparison of its rows."""
+    matrices = az.Array[scalar, "n 2 2"]
+
+    @az.program
+    def f(a: matrices, b: matrices) -> tuple[matrices, az.Array[az.bool_, "n 2"]]:  # type: ignore[valid-type]
+        def one(a: Any, b: Any) -> Any:
+            c = a @ b
+            return c @ c, c[0] < c[1]
+
+        return az.map(one, a, b)
+
+    return f
+
+
+@pytest.mark.parametrize("scalar", [az.f32, az.f64, az.i32, az.i64])
+def test_all_scalars_compiled(scalar: Any) -> None:
+    compiled = az.compile(squares(scalar))
+    assert "iterations side by side" in compiled.schedule
+    for n in (0, 1, 7, 8, 65):
+        a, b = RANDOM.integers(-5, 6, size=(2, n, 2, 2)).astype(scalar.dtype)
+        found, less = compiled(a, b)
+        c = a @ b
+        np.testing.assert_array_equal(found, c @ c)
+        np.testing.assert_array_equal(less, c[:, 0] < c[:, 1])
+        assert found.dtype == scalar.dtype
+
+
+def test_a_value_does_not_depend_on_its_place_or_on_threads() -> None:
+    @az.program
+    def f(x: az.Array[az.f64, "n 3"]) -> az.Array[az.f64, "n 3"]:
+        return az.map(lambda row: row * az.sin(row @ row) / az.exp(row[0]), x)
+
+    x = np.tile(RANDOM.normal(size=3), (1003, 1))
+    results = [az.compile(f, threads=threads)(x) for threads in (1, 2, 7)]
+    assert all(np.array_equal(result, results[0]) for result in results)
+    assert np.all(results[0] == results[0][0])
+
+
+def test_it_can_be_switched_off() -> None:
+    off = replace(TARGET, transformations=replace(ALL, straighten=False))
+    x = RANDOM.normal(size=(9, 2, 2))
+    loops = {target: text(plain_loops.loops_of(squares(az.f64), target, [x, x])) for target in (TARGET, off)}
+    assert "temporary" not in loops[TARGET] and "temporary" in loops[off]
+    for target in (TARGET, off):
+        found, _ = plain_loops.lowered(squares(az.f64), target, [x, x])
+        np.testing.assert_allclose(found, x @ x @ x @ x, rtol=1e-12)
