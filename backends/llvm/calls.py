@@ -31,6 +31,7 @@ from ..lowering import returned
 from ..runtime import default_threads
 from .frames import UNSET, Frame, entries
 from .jit import Executable
+from .results import empty
 
 Array = np.ndarray[Any, Any]
 
@@ -145,12 +146,12 @@ class Calls:
 
     def _allocated(self, sizes: Sequence[int]) -> list[Array]:
         """New arrays for the results that are arrays of known sizes."""
-        return [np.empty(kind.shape(sizes), kind.dtype) for kind in self._kinds if kind.array]
+        return [empty(kind.shape(sizes), kind.dtype) for kind in self._kinds if kind.array]
 
     def _beside(self, given: Sequence[Array | None], sizes: Sequence[int]) -> list[Array]:
         """The arrays that are given, and new ones for the others."""
         places = zip(given, self._kinds, strict=True)
-        return [np.empty(k.shape(sizes), k.dtype) if place is None else place for place, k in places if k.array]
+        return [empty(k.shape(sizes), k.dtype) if place is None else place for place, k in places if k.array]
 
     def _given(self, out: Any, sizes: Sequence[int], arguments: Sequence[Any]) -> list[Array | None]:
         """The leaves of ``out``, which results are written to; None where there is none. TypeError, ValueError."""
