@@ -104,21 +104,23 @@ def controls(seconds: float = 0.5) -> dict[str, dict[str, float]]:
 # A process of its own
 
 
-def fresh(command: Sequence[str], timeout: float) -> dict[str, Any]:
-    """The JSON that a new process prints last, with nothing in the caches of compiled code; or what went wrong."""
+def fresh(command: Sequence[str], timeout: float, times: int = 1) -> list[dict[str, Any]]:
+    """The JSON that a new process prints last, or what went wrong; of so many processes, one after the other.
+
+    The first finds nothing in the caches of compiled code, the others what those before them left there.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        nothing = {"XDG_CACHE_HOME": folder, "ADZE_CACHE_DIR": folder, "TORCHINDUCTOR_CACHE_DIR": folder}
-        try:
-            done = subprocess.run(
-                [sys.executable, *command],
-                env={**os.environ, **nothing},
-                capture_output=True,
-                text=True,
-                timeout=timeout,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return {"failed": f"takes more than {timeout:.0f} s"}
+        caches = {"XDG_CACHE_HOME": folder, "ADZE_CACHE": folder, "TORCHINDUCTOR_CACHE_DIR": folder}
+        return [_process(command, timeout, {**os.environ, **caches}) for _ in range(times)]
+
+
+def _process(command: Sequence[str], timeout: float, environment: dict[str, str]) -> dict[str, Any]:
+    try:
+        done = subprocess.run(
+            [sys.executable, *command], env=environment, capture_output=True, text=True, timeout=timeout, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return {"failed": f"takes more than {timeout:.0f} s"}
     if done.returncode:
         return {"failed": (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]}
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])

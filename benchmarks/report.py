@@ -145,7 +145,8 @@ def first_rows(fresh: dict[str, Any]) -> Iterator[list[str]]:
             row = found.get(contender, {})
             planned = f" (planned {row['planned'] / 2**20:.3g})" if "planned" in row else ""
             seconds, peak = row.get("seconds"), row.get("peak")
-            cells += [number(seconds) or row.get("failed", ""), number(peak and peak / 2**20) + planned]
+            again = f" (again {row['again']:.3f})" if row.get("again") else ""
+            cells += [(number(seconds) or row.get("failed", "")) + again, number(peak and peak / 2**20) + planned]
         yield cells
 
 
@@ -209,6 +210,7 @@ def write_reports(folder: Path) -> str:
             for record in results.values()
             for name, of_line in record["lines"].items()
         ),
+        "![Times by size](growth.png)" if plot_growth(results, folder / "growth.png") else "",
         *ablation_text(results),
         "## Controls",
         "Milliseconds of NumPy just before each module: `np.copyto` and a sum of 10^7 doubles, and the same by two "
@@ -218,7 +220,6 @@ def write_reports(folder: Path) -> str:
     ]
     (folder / "bench.md").write_text("\n\n".join(part for part in parts if part) + "\n", encoding="utf-8")
     plot_ratios(measured, folder / "bench.png")
-    plot_growth(results, folder / "growth.png")
     return bounds
 
 
@@ -247,8 +248,8 @@ def plot_ratios(measured: Sequence[Measured], path: Path) -> None:
     pyplot.close(figure)
 
 
-def plot_growth(results: dict[str, Any], path: Path) -> None:
-    """Times by size, for lines of which one size grows by decades."""
+def plot_growth(results: dict[str, Any], path: Path) -> bool:
+    """Times by size, for lines of which one size grows by decades; whether there are any."""
     pyplot = _pyplot()
     grown = [
         (name, of_line, function)
@@ -258,7 +259,7 @@ def plot_growth(results: dict[str, Any], path: Path) -> None:
         if _axis(of_line) is not None
     ]
     if pyplot is None or not grown:
-        return
+        return False
     columns = 4
     rows = -(-len(grown) // columns)
     figure, axes = pyplot.subplots(rows, columns, figsize=(4 * columns, 2.8 * rows), squeeze=False)
@@ -280,6 +281,7 @@ def plot_growth(results: dict[str, Any], path: Path) -> None:
     figure.tight_layout()
     figure.savefig(path, dpi=80)
     pyplot.close(figure)
+    return True
 
 
 def _axis(of_line: dict[str, Any]) -> str | None:

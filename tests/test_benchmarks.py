@@ -144,6 +144,15 @@ def test_compile_times_are_compared_with_the_fastest(module: Callable[[str], Mod
     assert row.met is False and row.found == "1.00 s (JAX 2.00, 0.50)"
 
 
+def test_a_second_process_finds_what_the_first_left(module: Callable[[str], ModuleType]) -> None:
+    code = (
+        "import os, pathlib; left = pathlib.Path(os.environ['ADZE_CACHE']) / 'left'; "
+        "print('noise'); print('{\"found\": %d}' % left.exists()); left.touch()"
+    )
+    assert module("measure").fresh(["-c", code], 60, times=2) == [{"found": 0}, {"found": 1}]
+    assert module("measure").fresh(["-c", "raise ValueError('no')"], 60) == [{"failed": "ValueError: no"}]
+
+
 # The harness as a whole
 
 
