@@ -18,6 +18,7 @@ class Transformations:
     distribute: bool = True  # store what inner loops share, and run one nest after the other (schedule.py)
     vectorise: bool = True  # run a loop of a nest as lanes of vectors (lowering/nests.py)
     pack: bool = True  # copy an array that lanes would read across (lowering/nests.py)
+    regroup: bool = True  # sum a factor of a sum of sums of products first (lowering/regrouping.py)
     contract: bool = True  # run matrix products tile by tile, from packed operands (lowering/contractions.py)
     jam: bool = True  # run several iterations of an outer loop side by side (lowering/nests.py)
     inline: bool = True  # elementary functions as code of our own, not as calls of a library (llvm/elementary)

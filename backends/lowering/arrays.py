@@ -13,6 +13,7 @@ from . import contractions, grids, nests
 from .adding import shared_accumulators
 from .context import ArrayRef, Context, Destinations, Environment, Operand
 from .private import private_accumulators
+from .regrouping import regrouped
 from .requirements import requirements
 from .rewriting import map_block
 
@@ -110,6 +111,13 @@ class Arrays(Context):
             self.out.extend(required)
             return {}
         parallel = self.inside == 0
+        if parallel and self.target.transformations.regroup and not self.target.group:
+            two = regrouped(self, loops, body)
+            if two is not None:
+                self.decisions.append(f"sum over two loops: one of its factors summed first, as {two.stored.name}")
+                self.out.append(Allocate(two.stored))
+                self.nest(two.loops, two.first, set())
+                body = two.second
         temporaries = temporaries - _loaded(body)
         inner = frozenset(self.independent)
         self.independent.update([loop.variable.name for loop in loops])

@@ -80,10 +80,10 @@ def product_of(nest: Nest, found: Survey, loops: Sequence[Loop]) -> Product | No
     if not isinstance(last, Assign) or not all(isinstance(s, Let) for s in lets):
         return None
     before = [s for s in (*nest.body, *lets) if isinstance(s, Let)]
-    factors = _factors(last, before)
+    factors = factors_of(last, before)
     if factors is None or any(factor.type != type for factor in factors):
         return None
-    parts = [_parts(factor, before) for factor in factors]
+    parts = [parts_of(factor, before) for factor in factors]
     varying = found.bound - {let.name for let in before} | {s.name for s in walk(nest.body) if isinstance(s, Declare)}
     own = {each.variable.name for each in nest.loops} | {loop.variable}
     if any(not free & varying <= own or loop.variable not in free for _, free in parts):
@@ -100,7 +100,7 @@ def product_of(nest: Nest, found: Survey, loops: Sequence[Loop]) -> Product | No
     return Product(sums[0], loop, isinstance(last.value, MultiplyAdd), *operands)
 
 
-def _factors(last: Assign, lets: Sequence[Let]) -> tuple[Expression, Expression] | None:
+def factors_of(last: Assign, lets: Sequence[Let]) -> tuple[Expression, Expression] | None:
     """The two scalars whose product is added to a sum."""
     match last.value:
         case MultiplyAdd(a, b, Variable(name)) if name == last.name:
@@ -113,7 +113,7 @@ def _factors(last: Assign, lets: Sequence[Let]) -> tuple[Expression, Expression]
     return None
 
 
-def _parts(value: Expression, lets: Sequence[Let]) -> tuple[tuple[Let, ...], set[str]]:
+def parts_of(value: Expression, lets: Sequence[Let]) -> tuple[tuple[Let, ...], set[str]]:
     """The bindings that a scalar is computed from, and the other variables that these and it mention."""
     free = _variables(value)
     needed: list[Let] = []
@@ -126,7 +126,7 @@ def _parts(value: Expression, lets: Sequence[Let]) -> tuple[tuple[Let, ...], set
 
 def free(operand: Operand) -> set[str]:
     """The variables that an operand mentions."""
-    return _parts(operand.value, operand.lets)[1]
+    return parts_of(operand.value, operand.lets)[1]
 
 
 def _variables(expression: Expression) -> set[str]:
