@@ -62,6 +62,19 @@ def batch(
     return az.generate((q.shape[0], x.shape[0], q.shape[1]), entry)
 
 
+@az.program
+def over_two(x: az.Array[az.f64, "b t m"], g: az.Array[az.f64, "b t k"]) -> az.Array[az.f64, "m k"]:
+    """The gradient of a layer's weights: a sum over two loops."""
+
+    def entry(i: az.Expr, j: az.Expr) -> az.Expr:
+        def row(b: az.Expr) -> az.Expr:
+            return az.sum(az.generate(x.shape[1], lambda t: x[b, t, i] * g[b, t, j]))
+
+        return az.sum(az.generate(x.shape[0], row))
+
+    return az.generate((x.shape[2], g.shape[2]), entry)
+
+
 def matrices(n: int, m: int, k: int, dtype: Any = np.float64) -> tuple[Matrix, Matrix]:
     r = np.random.default_rng(n + 2 * m + 3 * k)
     if np.issubdtype(dtype, np.integer):
@@ -98,6 +111,15 @@ def test_a_batch_whose_factor_varies_with_it(k: int, n: int, m: int) -> None:
     q, x, mu = r.standard_normal((k, m, m)), r.standard_normal((n, m)), r.standard_normal((k, m))
     wanted = np.einsum("krj,knj->knr", q, x[None] - mu[:, None])
     np.testing.assert_allclose(az.compile(batch)(q, x, mu), wanted, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize(("b", "t", "m", "k"), [(3, 20, 50, 64), (2, 300, 33, 40), (0, 20, 50, 64), (9, 3, 5, 7)])
+def test_a_sum_over_two_loops(b: int, t: int, m: int, k: int) -> None:
+    r = np.random.default_rng(b)
+    x, g = r.standard_normal((b, t, m)), r.standard_normal((b, t, k))
+    compiled = az.compile(over_two)
+    np.testing.assert_allclose(compiled(x, g), np.einsum("bti,btj->ij", x, g), rtol=1e-11, atol=1e-11)
+    assert "left" in str(compiled.loops)
 
 
 def test_what_is_not_finite_stays_in_its_row_and_column() -> None:
@@ -137,3 +159,6 @@ def test_loops_of_a_tiny_core(n: int, m: int, k: int) -> None:
     for program, given in zip((plain, right_transposed, left_transposed, layer), arguments, strict=True):
         found = plain_loops.lowered(program, TINY, given)
         np.testing.assert_allclose(found, az.evaluate(program)(*given), rtol=1e-11, atol=1e-11)
+    x, g = np.stack([a.T, a.T]), np.stack([b, 2 * b])
+    found = plain_loops.lowered(over_two, TINY, (x, g))
+    np.testing.assert_allclose(found, az.evaluate(over_two)(x, g), rtol=1e-11, atol=1e-11)

@@ -26,6 +26,8 @@ are packed in whichever order is contiguous, and columns that would be read acro
 That is why the kernel is our own, and not that of a library: a library reads arrays, so what is computed would have
 to be stored first, and the epilogue would be another pass; and its sums would depend on the library.
 
+A sum over several loops has their steps one after the other, as if they were one loop.
+
 A sum is made in the order of the inner loop and of nothing else, as elsewhere, and sizes alone decide where blocks
 begin. An operand of columns that does not vary with the batch is packed once, for all tasks. Panels that stick out of
 the product are filled with 0; what is computed there is not read.
@@ -56,7 +58,8 @@ from ..loops import (
     Store,
     Variable,
 )
-from .arithmetic import both, chosen, folded, product
+from .arithmetic import both, chosen, folded
+from .arithmetic import product as product_of_sizes
 from .context import zero
 from .factors import Operand, Product, free, product_of
 from .nests import Built, Nest, grain_of, pack
@@ -71,7 +74,7 @@ WIDER = 4
 # Rows of the packed operand are so many elements apart from a power of two, so that they do not meet in a cache.
 APART = 8
 # A product without a batch is cut into about so many tasks, where it has rows enough.
-TASKS = 16
+TASKS = 8
 
 
 def build(nest: Nest) -> Built:
@@ -118,7 +121,10 @@ class _Contraction:
 
     def __init__(self, nest: Nest, found: Survey, product: Product) -> None:
         self.nest, self.found, self.product = nest, found, product
-        self.row, self.column, self.inner = product.row, product.column, product.loop
+        self.row, self.column, self.inner = product.row, product.column, (*product.outer, product.loop)
+        self.extent = product_of_sizes([loop.extent for loop in self.inner])
+        if product.outer:  # in which order, is known a step at a time
+            self.row = replace(self.row, inner_first=False)
         target, type = nest.target, product.type
         self.lanes, size = target.lanes(type), type.bits // 8
         self.across = REGISTERS * self.lanes  # columns of a tile
@@ -133,7 +139,7 @@ class _Contraction:
         self.batch = [loop for loop in nest.loops if loop not in (self.row.along, self.column.along)]
         self.shared = nest.parallel and not free(self.column) & {loop.variable.name for loop in self.batch}
         blocks = (self.columns // self.across, self.steps, self.across)
-        whole = (_pieces(self.column.along.extent, self.across), self.inner.extent, self.across)
+        whole = (_pieces(self.column.along.extent, self.across), self.extent, self.across)
         self.right = self.buffer("right", whole if self.shared else blocks)
         self.sums = self.buffer("sums", (self.rows, self.columns))
 
@@ -147,16 +153,17 @@ class _Contraction:
         batch = "".join([f"{loop.variable.name}, " for loop in self.batch])
         names = f"{self.row.along.variable.name}, {self.column.along.variable.name}"
         how = f"tiles of {self.down} x {self.across}, packed"
-        return f"product over {self.inner.variable} for {batch}{names}: {how}, where sizes are worth it"
+        over = ", ".join([loop.variable for loop in self.inner])
+        return f"product over {over} for {batch}{names}: {how}, where sizes are worth it"
 
     def worth(self) -> Expression:
         """Whether tiles are full enough, and there is work enough for the packing: as much as bytes in L1."""
         wanted = [
             (self.row.along.extent, self.down),
             (self.column.along.extent, self.across),
-            (self.inner.extent, 2 * self.down),
+            (self.extent, 2 * self.down),
         ]
-        multiplications = product([extent for extent, _ in wanted])
+        multiplications = product_of_sizes([extent for extent, _ in wanted])
         enough = folded("less_equal", _whole(self.nest.target.l1_bytes), multiplications)
         for extent, least in wanted:
             enough = both(enough, folded("less_equal", _whole(least), extent))
@@ -177,10 +184,10 @@ class _Contraction:
         ]
         task, number = self.variable("task"), self.variable("block")
         body = [*self.places(task, tasks, number), *self.task(number, each)]
-        count = product([*[loop.extent for loop in self.batch], tasks])
+        count = product_of_sizes([*[loop.extent for loop in self.batch], tasks])
         if not (self.nest.parallel and self.nest.target.parallel):
             return (*before, For(task.name, count, "sequential", tuple(body)))
-        grain = grain_of(self.found.work, [self.column.along.extent, self.inner.extent, each])
+        grain = grain_of(self.found.work, [self.column.along.extent, self.extent, each])
         return (*before, For(task.name, count, "parallel", tuple(body), grain=grain))
 
     def turned(self) -> list[Statement]:
@@ -230,20 +237,20 @@ class _Contraction:
         return [For(r.name, folded("multiply", _pieces(rows.length, self.down), _whole(self.down)), "sequential", body)]
 
     def all_steps(self, rows: _Part, columns: _Part) -> Statement:
-        """The inner loop, block by block."""
+        """The inner loops, block by block."""
         number = self.variable("block")
-        steps, body = self.part("step", number, self.inner.extent, _whole(self.steps))
+        steps, body = self.part("step", number, self.extent, _whole(self.steps))
         body += [self.pack_rows(rows, steps)]
         if not self.shared:
             body += [self.pack(self.right, self.column, columns, steps, self.across)]
         body += [self.kernels(rows, columns, steps)]
-        return For(number.name, _pieces(self.inner.extent, self.steps), "sequential", tuple(body))
+        return For(number.name, _pieces(self.extent, self.steps), "sequential", tuple(body))
 
     # Packing
 
     def packed_once(self) -> Statement:
         """The column's operand, whole, for all tasks."""
-        columns, steps = (_Part(_whole(0), extent) for extent in (self.column.along.extent, self.inner.extent))
+        columns, steps = (_Part(_whole(0), extent) for extent in (self.column.along.extent, self.extent))
         loop = self.pack(self.right, self.column, columns, steps, self.across)
         if not self.nest.target.parallel:
             return loop
@@ -288,8 +295,12 @@ class _Contraction:
         self, buffer: Buffer, operand: Operand, place: tuple[Expression, ...], along: Expression, inner: Expression
     ) -> Block:
         """An operand's element, computed and stored."""
-        lets = (Let(operand.along.variable.name, along), Let(self.inner.variable, inner), *operand.lets)
-        return (*lets, Store(buffer, place, operand.value))
+        lets = [Let(operand.along.variable.name, along)]
+        for loop in reversed(self.inner[1:]):
+            number = self.variable("number")
+            lets += [Let(number.name, inner), Let(loop.variable, folded("remainder", number, loop.extent))]
+            inner = folded("floor_divide", number, loop.extent)
+        return (*lets, Let(self.inner[0].variable, inner), *operand.lets, Store(buffer, place, operand.value))
 
     def nothing(self, buffer: Buffer, place: tuple[Expression, ...]) -> Statement:
         return Store(buffer, place, Constant(zero(buffer.scalar), buffer.scalar))
@@ -333,7 +344,7 @@ class _Contraction:
         for statement in self.nest.body:
             if statement is self.product.sum:
                 made.append(Declare(self.product.sum.name, Load(self.sums, (r, lane))))
-            elif statement is not self.product.loop:
+            elif not isinstance(statement, For):
                 made.append(statement)
         body: Block = (For(lane.name, columns.length, "lanes", tuple(made), 4 * self.lanes),)
         return For(r.name, rows.length, "sequential", body)

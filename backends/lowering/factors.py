@@ -1,6 +1,6 @@
-"""Products among nests: a body that is one sum, over one inner loop, of a product of two factors.
+"""Products among nests: a body that is one sum, over inner loops, of a product of two factors.
 
-One factor varies with the inner loop and a *row* loop of the nest, the other with the inner loop and a *column* loop;
+One factor varies with the innermost loop and a *row* loop of the nest, the other with it and a *column* loop;
 what both vary with, or neither, are further loops (a batch). Factors need not be plain reads: each is a scalar with
 the bindings that it is computed from. ::
 
@@ -51,6 +51,7 @@ class Product:
     """What a nest does: a sum, the inner loop that adds to it, and the two that are multiplied."""
 
     sum: Declare
+    outer: tuple[For, ...]  # loops around the inner one that add to the sum as well, outermost first
     loop: For
     fused: bool  # multiplied and added at once
     row: Operand
@@ -64,17 +65,19 @@ class Product:
 def product_of(nest: Nest, found: Survey, loops: Sequence[Loop]) -> Product | None:
     """A nest's body as a product, if it is one."""
     outside = [s for s in nest.body if not isinstance(s, For)]
-    inner = [s for s in nest.body if isinstance(s, For)]
-    if len(inner) != 1 or len(found.inner) != 1 or inner[0].variable not in nest.reductions:
+    chain = _chain(nest)
+    if not chain or len(chain) != len(found.inner):
         return None
-    reduction, loop = nest.reductions[inner[0].variable], inner[0]
+    *outer, loop = chain
+    reduction = nest.reductions[loop.variable]
     sums = [s for s in outside if isinstance(s, Declare) and s.name == reduction.name]
-    known = reduction.primitive.name == "add" and not depends(loop.extent, found.bound)
+    known = reduction.primitive.name == "add" and not any(depends(each.extent, found.bound) for each in chain)
     scalars = all(isinstance(s, Let | Declare | Assign | Store | If | Require) for s in walk(tuple(outside)))
     if not known or len(sums) != 1 or not scalars:
         return None
     initial, type = sums[0].initial, sums[0].initial.type
-    *lets, last = loop.body
+    *_, last = loop.body
+    lets = [s for each in chain for s in each.body[:-1]]
     if not isinstance(initial, Constant) or str(initial.value) not in ("0", "0.0"):
         return None
     if not isinstance(last, Assign) or not all(isinstance(s, Let) for s in lets):
@@ -85,7 +88,7 @@ def product_of(nest: Nest, found: Survey, loops: Sequence[Loop]) -> Product | No
         return None
     parts = [parts_of(factor, before) for factor in factors]
     varying = found.bound - {let.name for let in before} | {s.name for s in walk(nest.body) if isinstance(s, Declare)}
-    own = {each.variable.name for each in nest.loops} | {loop.variable}
+    own = {each.variable.name for each in nest.loops} | {each.variable for each in chain}
     if any(not free & varying <= own or loop.variable not in free for _, free in parts):
         return None
     (a, b), (_, free_a), (_, free_b) = factors, *parts
@@ -97,7 +100,18 @@ def product_of(nest: Nest, found: Survey, loops: Sequence[Loop]) -> Product | No
         for value, (part, _), along in zip((a, b), parts, (first, second), strict=True)
     ]
     operands.sort(key=lambda operand: loops.index(operand.along))
-    return Product(sums[0], loop, isinstance(last.value, MultiplyAdd), *operands)
+    return Product(sums[0], tuple(outer), loop, isinstance(last.value, MultiplyAdd), *operands)
+
+
+def _chain(nest: Nest) -> list[For]:
+    """The loops inside a nest, each of them the last statement of the one before, that make one sum together."""
+    found = [s for s in nest.body if isinstance(s, For)]
+    if len(found) != 1:
+        return []
+    while isinstance(last := found[-1].body[-1], For):
+        found.append(last)
+    names = {getattr(nest.reductions.get(loop.variable), "name", "") for loop in found}
+    return found if len(names) == 1 and "" not in names else []
 
 
 def factors_of(last: Assign, lets: Sequence[Let]) -> tuple[Expression, Expression] | None:

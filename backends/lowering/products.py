@@ -76,7 +76,7 @@ def tiles(nest: Nest, found: Survey, loops: Sequence[Loop]) -> Tiled | None:
     """The nest over tiles, if it is a matrix product; ``loops`` are its loops, the last the fastest to move."""
     product = product_of(nest, found, loops)
     around = sum(1 for s in walk(nest.body)) - (0 if product is None else sum(1 for s in walk((product.loop,))))
-    if product is None or around > AROUND:
+    if product is None or product.outer or around > AROUND:
         return None
     group, size = nest.target.group, product.type.bits // 8
     down = 1 << ((group.bit_length() - 1) // 2)
