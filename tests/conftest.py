@@ -7,16 +7,24 @@ Neither has a deadline, because the first call of a program compiles it.
 Typeguard checks every call of the package, which takes most of the time of a test. Sweeps that make the same calls on
 more programs or inputs, which are marked ``slow`` or ``unguarded``, run without.
 
+Modules with these checks have bytecode of their own, apart from that of other processes, which would run it: a module
+that is imported by one that is checked there takes its bytecode from under the same name.
+
 No machine code is kept on disk, nor taken from there, but in the tests of that.
 """
 
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import typeguard
 from hypothesis import HealthCheck, settings
-from opencl_device import oclgrind, opencl  # noqa: F401  (fixtures)
+
+sys.pycache_prefix = str(Path(__file__).resolve().parent.parent / ".pytest_cache" / "bytecode")
+
+from opencl_device import oclgrind, opencl  # noqa: E402, F401  (fixtures; this imports the package)
 
 collect_ignore = ["smoke.py"]  # a script for an installed Adze; doctest collection would import it
 
