@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..core.program import Instance
 from ..interpreters.simplify import simplify
+from .fusion import fused
 from .loops_check import check
 from .lowering import Lowered, lower
 from .prepare import open_checkpoints, prepare
@@ -19,6 +22,8 @@ def loops_of(instance: Instance, target: Target, checks: bool, deterministic: bo
     decisions: list[str] = []
     term = open_checkpoints(schedule(simplify(prepare(instance.term)), target.transformations, decisions))
     lowered = lower(term, _identifier(instance.program.name), target, checks, deterministic)
+    if target.transformations.fuse and not target.group:
+        lowered = replace(lowered, function=fused(lowered.function, target))
     lowered.decisions[:0] = decisions
     check(lowered.function, groups=target.group > 0)
     return lowered

@@ -20,6 +20,7 @@ class Transformations:
     pack: bool = True  # copy an array that lanes would read across (lowering/nests.py)
     regroup: bool = True  # sum a factor of a sum of sums of products first (lowering/regrouping.py)
     contract: bool = True  # run matrix products tile by tile, from packed operands (lowering/contractions.py)
+    fuse: bool = True  # run neighbouring nests over the same extents as one (fusion.py)
     jam: bool = True  # run several iterations of an outer loop side by side (lowering/nests.py)
     inline: bool = True  # elementary functions as code of our own, not as calls of a library (llvm/elementary)
     straighten: bool = True  # run maps over short arrays as straight-line code along lanes (lowering/straight.py)

@@ -179,14 +179,23 @@ def _sized(choice: Choice, found: Survey, target: Target) -> Choice:
     return replace(sized, strip=wanted.strip or sized.strip, copies=copies)
 
 
-def _that_registers_hold(choice: Choice, found: Survey, target: Target) -> Choice:
+def _lanes_of(found: Survey, target: Target) -> int:
+    """How many of the scalars in a body a register holds."""
     scalars = [access.buffer.scalar for access in (*found.stores, *found.loads) if access.buffer.scalar.kind == "float"]
-    lanes = min([target.lanes(scalar) for scalar in scalars], default=target.lanes(i64))
+    return min([target.lanes(scalar) for scalar in scalars], default=target.lanes(i64))
+
+
+def strip_of(found: Survey, target: Target) -> int:
+    """The strip of a body without loops inside."""
+    return target.transformations.strip or _lanes_of(found, target) * (4 if found.lets <= 24 else 1)
+
+
+def _that_registers_hold(choice: Choice, found: Survey, target: Target) -> Choice:
+    lanes = _lanes_of(found, target)
     accumulators = max(1, found.mutable)
     room = max(1, target.registers // 2)
     if not found.inner:
-        registers = 4 if found.lets <= 24 else 1
-        return replace(choice, strip=lanes * registers)
+        return replace(choice, strip=strip_of(found, target))
     copies = 4 if choice.jam else 1
     registers = 4
     while copies * registers * accumulators > room and registers > 1:

@@ -1,0 +1,91 @@
+"""Neighbouring nests run as one, and temporaries between them are not stored (``backends/fusion``)."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adze as az
+
+Vector = az.Array[az.f64, "n"]
+
+
+def loops_of(program: Any, **schedule: Any) -> str:
+    return str(az.compile(program, schedule=schedule).loops)
+
+
+def nests(text: str) -> int:
+    return text.count("lanes ")
+
+
+@az.program
+def neighbours(x: Vector, y: Vector) -> Any:
+    return x + y, x * y, x - 2 * y
+
+
+@az.program
+def chain(x: Vector, m: az.i64) -> Any:
+    """A state that is a sum of what two others are made of."""
+
+    def step(i: az.Expr, state: Any) -> Any:
+        a, b = state
+        return a + b, az.exp(-(a * b))
+
+    return az.fori_loop(0, m, step, (x, x))
+
+
+@az.program
+def shifted(x: Vector) -> Any:
+    y = az.exp(x) + 1
+    return y, az.generate(x.shape[0], lambda i: az.cond(i > 0, lambda: y[i - 1], lambda: 0.0))
+
+
+@az.program
+def matrices(x: az.Array[az.f64, "n m"], y: az.Array[az.f64, "m n"]) -> Any:
+    return x + 1, x * x, y + 2
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 33, 5000])
+@pytest.mark.parametrize("program", [neighbours, chain, shifted, matrices], ids=lambda program: program.name)
+def test_values(program: Any, n: int) -> None:
+    rng = np.random.default_rng(n)
+    arguments: dict[str, tuple[Any, ...]] = {
+        "neighbours": (rng.random(n), rng.random(n)),
+        "chain": (rng.random(n), 3),
+        "shifted": (rng.random(n),),
+        "matrices": (rng.random((n, 5)), rng.random((5, n))),
+    }
+    given = arguments[program.name]
+    together, apart = COMPILED[program.name]
+    for a, b, expected in zip(together(*given), apart(*given), az.evaluate(program)(*given), strict=True):
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_allclose(a, expected, rtol=1e-14)
+
+
+COMPILED = {
+    program.name: (az.compile(program), az.compile(program, schedule={"fuse": False}))
+    for program in (neighbours, chain, shifted, matrices)
+}
+
+
+def test_nests_of_one_extent_are_one() -> None:
+    assert nests(loops_of(neighbours)) == 1
+    assert nests(loops_of(neighbours, fuse=False)) == 3
+    assert nests(loops_of(matrices)) == 2  # the third is of other extents
+
+
+def test_a_read_of_another_iteration_keeps_nests_apart() -> None:
+    assert nests(loops_of(shifted)) == 2
+
+
+def test_a_temporary_between_nests_is_not_stored() -> None:
+    @az.program
+    def gradient(x: Vector) -> Any:
+        return az.grad(lambda x: az.sum(az.exp(x) * az.sin(x) * az.exp(x)))(x)
+
+    for text in (loops_of(gradient), loops_of(gradient, fuse=False)):
+        print(text)
+    x = np.linspace(-1, 1, 100)
+    expected = np.exp(2 * x) * (2 * np.sin(x) + np.cos(x))
+    np.testing.assert_allclose(az.compile(gradient)(x), expected, rtol=1e-14)
+    assert "temporary" not in loops_of(gradient)
