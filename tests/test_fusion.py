@@ -83,8 +83,6 @@ def test_a_temporary_between_nests_is_not_stored() -> None:
     def gradient(x: Vector) -> Any:
         return az.grad(lambda x: az.sum(az.exp(x) * az.sin(x) * az.exp(x)))(x)
 
-    for text in (loops_of(gradient), loops_of(gradient, fuse=False)):
-        print(text)
     x = np.linspace(-1, 1, 100)
     expected = np.exp(2 * x) * (2 * np.sin(x) + np.cos(x))
     np.testing.assert_allclose(az.compile(gradient)(x), expected, rtol=1e-14)
