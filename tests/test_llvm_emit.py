@@ -82,7 +82,7 @@ def compiled(function: Function) -> Executable:
 
 def emitted(function: Function) -> str:
     check(function)
-    return emit(function, host())
+    return str(emit(function, host()))
 
 
 # Kinds of loops
@@ -708,6 +708,26 @@ def test_code_can_be_linked_again_without_compiling() -> None:
         again = Executable(code.machine_code, is_parallel(function))
         compare(function, [values(f64, (9, 5)), values(f64, (5, 40))], [9, 40, 5], again)
     assert "define" in str(printed(code)) and "entry" in assembly(code) and "alloca" in code.emitted
+
+
+def test_parts_of_a_module_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is internal, such as a function that is called once a lane, is in each part that calls it."""
+    x, *ys = [Buffer(name, f64, (var("n"),)) for name in "xyz"]
+    loops = [loop("i", "n", put(y, "i", apply("lgamma", at(x, "i"))), kind="lanes", factor=32) for y in ys]
+    body = tuple([loop("j", const(1), each, kind="parallel") for each in loops])
+    function = Function("f", ("n",), (x,), tuple(ys), body)
+    whole, found = code_of(function), []
+    monkeypatch.setattr("adze.backends.llvm.text._LARGE", 0)
+    parts = emit(function, host()).parts()
+    assert len(parts) == 2 and all(part.count("define internal <32 x double> @lgamma.by.32") == 1 for part in parts)
+    split = code_of(function)
+    assert len(split.optimised) == 2 and str(printed(split)).count("@entry(") == 1
+    for code in (whole, split):
+        results = [np.zeros(77) for _ in ys]
+        call(Executable(code.machine_code, is_parallel(function)), [np.linspace(0.1, 9, 77), *results], [77], 2)
+        found.append(results)
+    np.testing.assert_array_equal(*found)
+    np.testing.assert_allclose(found[0][0], [math.lgamma(each) for each in np.linspace(0.1, 9, 77)], rtol=1e-13)
 
 
 def test_the_target_describes_one_core() -> None:

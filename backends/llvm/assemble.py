@@ -2,43 +2,101 @@
 
 A module is optimised by LLVM's pass manager for this CPU and assembled to object code, which is linked into one JIT
 for the whole process. Object code needs nothing of what made it: kept on disk, it can be linked by another process.
+
+A large module comes in parts, which are compiled side by side. llvmlite lets one thread at a time into LLVM, which
+itself asks only that a context (and what belongs to it: a module, its passes, the code generator) is used by one. So
+each part has a context of its own, and the two long calls are made through ctypes, without llvmlite's lock.
 """
 
 from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Mapping, Sequence
+import struct
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
+from llvmlite.binding import ffi
 
 from .host import host
+
+_LENGTH = struct.Struct("<q")
 
 
 @dataclass(frozen=True)
 class Code:
-    """What compiling a function makes: the module as emitted, as optimised (bitcode), and its object code."""
+    """What compiling a function makes: its module as emitted, as optimised (bitcode, by part), and its object code."""
 
     emitted: str
-    optimised: bytes
-    machine_code: bytes
+    optimised: tuple[bytes, ...]
+    machine_code: bytes  # the object of each part, behind its length
 
 
-def compile_text(text: str) -> Code:
-    """Optimise and assemble a module for this machine."""
-    machine = target_machine()
-    module = llvm.parse_assembly(text, llvm.create_context())
-    module.triple = machine.triple
-    module.data_layout = str(machine.target_data)
-    module.verify()
-    options = llvm.create_pipeline_tuning_options(speed_level=3)
-    builder = llvm.create_pass_builder(machine, options)
-    builder.getModulePassManager().run(module, builder)
-    optimised = module.as_bitcode()
-    return Code(text, optimised, machine.emit_object(module))  # which changes the module
+def compile_text(*parts: str) -> Code:
+    """Optimise and assemble a module, which may come in parts that call each other, for this machine."""
+    modules = [_Module(part) for part in parts]
+    others = [threading.Thread(target=module.compile) for module in modules[1:]]
+    for thread in others:
+        thread.start()
+    modules[0].compile()
+    for thread in others:
+        thread.join()
+    if any(not module.machine_code for module in modules):
+        raise RuntimeError("LLVM makes no object code of a module")
+    objects = b"".join([_LENGTH.pack(len(module.machine_code)) + module.machine_code for module in modules])
+    return Code("\n".join(parts), tuple([module.optimised for module in modules]), objects)
+
+
+class _Module:
+    """A module in a context of its own, with what compiles it."""
+
+    def __init__(self, text: str) -> None:
+        self.machine = target_machine()
+        self.module = llvm.parse_assembly(text, llvm.create_context())
+        self.module.triple = self.machine.triple
+        self.module.data_layout = str(self.machine.target_data)
+        self.module.verify()
+        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        self.builder = llvm.create_pass_builder(self.machine, options)
+        self.passes = self.builder.getModulePassManager()
+
+        self.optimised = self.machine_code = b""
+
+    def compile(self) -> None:
+        """Optimise the module and make object code of it."""
+        library, message = _unlocked(), ctypes.c_char_p()
+        library.LLVMPY_RunNewModulePassManager(self.passes, self.module, self.builder)
+        self.optimised = self.module.as_bitcode()
+        buffer = library.LLVMPY_TargetMachineEmitToMemory(self.machine, self.module, 1, ctypes.byref(message))
+        if buffer:
+            start, size = ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer)
+            self.machine_code = ctypes.string_at(start, size)
+            ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+@cache
+def _unlocked() -> Any:
+    """The library behind llvmlite, for the two calls that take long."""
+    library = ctypes.CDLL(ffi.lib._name)
+    address = ctypes.c_void_p
+    library.LLVMPY_RunNewModulePassManager.argtypes = [address, address, address]
+    library.LLVMPY_TargetMachineEmitToMemory.argtypes = [address, address, ctypes.c_int, address]
+    library.LLVMPY_TargetMachineEmitToMemory.restype = ffi.LLVMMemoryBufferRef
+    return library
+
+
+def _objects(machine_code: bytes) -> Iterator[bytes]:
+    """The objects of a module's parts."""
+    start = 0
+    while start < len(machine_code):
+        (length,) = _LENGTH.unpack_from(machine_code, start)
+        start += _LENGTH.size
+        yield machine_code[start : start + length]
+        start += length
 
 
 def target_machine() -> Any:
@@ -63,7 +121,9 @@ _NONE: Mapping[str, int] = {}
 
 def link(machine_code: bytes, exports: Sequence[str], imports: Mapping[str, int] = _NONE) -> Any:
     """Object code in memory: maps exported names to addresses, valid as long as the result is referenced."""
-    library = llvm.JITLibraryBuilder().add_object_img(machine_code).add_current_process()
+    library = llvm.JITLibraryBuilder().add_current_process()
+    for each in _objects(machine_code):
+        library.add_object_img(each)
     for name in exports:
         library.export_symbol(name)
     for name, address in imports.items():
@@ -73,7 +133,11 @@ def link(machine_code: bytes, exports: Sequence[str], imports: Mapping[str, int]
 
 def printed(code: Code) -> Any:
     """The optimised module again, to be printed or assembled."""
-    return llvm.parse_bitcode(code.optimised, llvm.create_context())
+    context = llvm.create_context()
+    module = llvm.parse_bitcode(code.optimised[0], context)
+    for part in code.optimised[1:]:
+        module.link_in(llvm.parse_bitcode(part, context))
+    return module
 
 
 def assembly(code: Code) -> str:

@@ -1,4 +1,4 @@
-"""From a function of the loop IR to the text of an LLVM module.
+"""From a function of the loop IR to an LLVM module.
 
 The module has two entries. ``entry(buffers, sizes, arena, threads, failure)`` runs the function: ``buffers`` points
 to the addresses of arguments and results, and of the records of returned arrays (an array's address, which the
@@ -16,16 +16,17 @@ from .. import memory
 from ..loops import Function as Loops
 from .host import Machine
 from .regions import Function
+from .text import Module
 from .unit import ALIGNMENT, KEPT, Arena, Unit
 from .values import one
 
 
-def emit(function: Loops, machine: Machine) -> str:
-    """The module's text."""
+def emit(function: Loops, machine: Machine) -> Module:
+    """The module, in LLVM's text."""
     unit = Unit(memory.plan(function), machine)
     _Entry(unit, function).emit()
     _ArenaBytes(unit, function).emit()
-    return str(unit.module)
+    return unit.module
 
 
 class _Exported(Function):

@@ -28,7 +28,7 @@ def compiled(function: loops.Function, allowed: Transformations = ALL) -> Code:
     """A function of the loop IR as code for this machine."""
     machine = host()
     target = replace(machine.target, transformations=allowed)
-    return compile_text(emit(function, replace(machine, target=target)))
+    return compile_text(*emit(function, replace(machine, target=target)).parts())
 
 
 def is_parallel(function: loops.Function) -> bool:

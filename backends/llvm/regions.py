@@ -185,7 +185,7 @@ class Function(Emitter):
         self.body.line("ret void")
         self.regions.close()
         name = self.unit.fresh(kind)
-        head = f"define internal void @{name}({parameters}) noinline {self.unit.attributes}"
+        head = f"define hidden void @{name}({parameters}) noinline {self.unit.attributes}"
         self.unit.module.define(name, f"{head} {{\n{self.body}\n}}")
         return name
 

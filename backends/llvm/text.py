@@ -11,12 +11,16 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 
 from ...core.types import Scalar
+
+_INTERNAL = "define internal"
+_LARGE = 50_000  # characters, which take some 100 ms to compile
+_MENTIONED = re.compile(r"@([\w.]+)")
 
 _FLOATS = {32: "float", 64: "double"}
 
@@ -111,8 +115,43 @@ class Module:
         self._metadata[int(node[1:])] = content
 
     def __str__(self) -> str:
+        return self._text([], self._functions)
+
+    def parts(self) -> list[str]:
+        """The module as text, a large one in two modules of about the same length, which call each other.
+
+        A function that others may call from elsewhere is in one of them; what is internal is where it is called.
+        """
+        texts = {name: text for name, text in self._functions.items() if not text.startswith(_INTERNAL)}
+        if sum(map(len, texts.values())) < _LARGE or len(texts) < 2:
+            return [str(self)]
+        shares: list[list[str]] = [[], []]
+        lengths = [0, 0]
+        for name in sorted(texts, key=lambda name: len(texts[name]), reverse=True):
+            shorter = lengths.index(min(lengths))
+            shares[shorter].append(name)
+            lengths[shorter] += len(texts[name])
+        return [self._part(share) for share in shares]
+
+    def _part(self, names: Sequence[str]) -> str:
+        """A module with these functions, those internal ones that they call, and the signatures of the others."""
+        needed, stack = set(names), list(names)
+        signatures: dict[str, None] = {}
+        while stack:
+            for called in _MENTIONED.findall(self._functions[stack.pop()]):
+                if called in needed or called not in self._functions:
+                    continue
+                if self._functions[called].startswith(_INTERNAL):
+                    needed.add(called)
+                    stack.append(called)
+                else:
+                    signatures[self._functions[called].partition(" {\n")[0].replace("define", "declare", 1)] = None
+        return self._text(signatures, {name: text for name, text in self._functions.items() if name in needed})
+
+    def _text(self, signatures: Iterable[str], functions: Mapping[str, str]) -> str:
         nodes = [f"!{number} = {content}" for number, content in enumerate(self._metadata)]
-        parts = ["\n".join(self._declarations.values()), *self._functions.values(), "\n".join(nodes)]
+        declarations = [*self._declarations.values(), *signatures]
+        parts = ["\n".join(declarations), *functions.values(), "\n".join(nodes)]
         return "\n\n".join(part for part in parts if part) + "\n"
 
 
