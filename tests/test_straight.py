@@ -123,6 +123,60 @@ def test_branches_become_selections(also_stored: bool) -> None:
         np.testing.assert_allclose(y, np.where(r[:, None] > 0, np.exp(x / 2), x if also_stored else 5.0), rtol=1e-14)
 
 
+def inside(*body: Any) -> Block:
+    """A loop over n, written to run in order, inside a parallel loop of two iterations."""
+    return (loop("o", 2, loop("i", "n", *body), kind="parallel"),)
+
+
+def rows(place: Any, source: Any) -> Any:
+    """y[o, place, j] = exp(exp(source))"""
+    return loop("j", 3, put(DEEP, "o", place, "j", apply("exp", apply("exp", source))))
+
+
+DEEP = Buffer("deep", f64, (const(2), N, const(3)))
+
+
+def run_deep(body: Block, x: np.ndarray) -> tuple[str, np.ndarray]:
+    """The text after the pass, and what stands in the buffer then, which is what stands there without the pass."""
+    found = []
+    for code in (body, straightened(body, TARGET, names(), [])):
+        function = Function("f", ("n",), (X,), (DEEP,), code)
+        check(function)
+        deep = np.full((2, len(x), 3), np.nan)
+        assert plain_loops.run(function, [x.copy(), deep], [len(x)]) == []
+        found.append((text(function), deep))
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+    return found[1]
+
+
+@pytest.mark.parametrize("n", [0, 1, 8, 13])
+def test_a_loop_in_order_whose_iterations_have_places_of_their_own_becomes_lanes(n: int) -> None:
+    x = RANDOM.uniform(-1, 1, size=(n, 3))
+    made, deep = run_deep(inside(rows("i", at(X, "i", "j"))), x)
+    assert "lanes" in made and "for" not in made
+    np.testing.assert_allclose(deep, np.exp(np.exp(np.stack([x, x]))), rtol=1e-14)
+
+
+def test_a_loop_that_needs_its_order_stays() -> None:
+    last = apply("maximum", apply("subtract", var("i"), const(1)), const(0))
+    summed = Assign("sum", apply("add", var("sum", f64), at(X, "i", 0)))
+    for body in (
+        inside(rows(const(0), at(X, "i", "j"))),  # the last one stores what stays
+        inside(rows("i", at(X, "i", "j")), rows(last, at(X, "i", "j"))),  # two iterations store at one place
+        inside(rows("i", at(X, "i", "j")), loop("k", 3, put(DEEP, "o", "i", "k", at(DEEP, "o", last, "k")))),
+        (
+            loop(
+                "o",
+                2,
+                Declare("sum", const(0.0, f64)),
+                loop("i", "n", summed, rows("i", apply("add", at(X, "i", "j"), var("sum", f64)))),
+                kind="parallel",
+            ),
+        ),
+    ):
+        assert straightened(body, TARGET, names(), []) == body
+
+
 def test_a_store_in_one_branch_alone_keeps_the_loop_as_it_is() -> None:
     body = branching(also_stored=True)[0]
     test = body.body[0]
@@ -167,9 +221,10 @@ def test_a_map_over_rows_and_a_long_loop_stay_as_they_are() -> None:
     doubled = loop(
         "i", "n", loop("j", 3, put(Y, "i", "j", apply("add", at(X, "i", "j"), at(X, "i", "j")))), kind="parallel"
     )
-    wide = Buffer("wide", f64, (N, const(17)))
-    out = Buffer("out", f64, (N, const(17)))
-    long = loop("i", "n", loop("j", 17, put(out, "i", "j", apply("exp", at(wide, "i", "j")))), kind="parallel")
+    wide = Buffer("wide", f64, (N, const(33)))
+    total = Assign("sum", apply("add", var("sum", f64), apply("exp", at(wide, "i", "j"))))
+    kept = put(S, "i", var("sum", f64))
+    long = loop("i", "n", Declare("sum", const(0.0, f64)), loop("j", 33, total), kept, kind="parallel")
     for body in ((doubled,), (long,)):
         assert straightened(body, TARGET, names(), []) == body
 

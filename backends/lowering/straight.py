@@ -17,6 +17,9 @@ so that a scalar is a vector of several iterations, and a branch is a selection.
 other become one loop, and a temporary array between them that nothing else reads is left out. A buffer that only ever
 receives one constant is that constant.
 
+Inside a parallel loop that is not of this kind, a loop that is written to run in order becomes lanes too, if each of
+its iterations stores at places of its own and reads what no other one stored.
+
 It is done where it is less work: reading or writing an element of each of several rows is one access a lane, while
 what is computed costs one operation for all lanes; a plain map over rows gains nothing and stays as it is.
 """
@@ -89,17 +92,18 @@ class _Group:
 
 @dataclass
 class _Groups:
-    """Collects the loops of a block that follow each other."""
+    """Collects the loops of a block that follow each other; ``inside`` a parallel loop those that run in order."""
 
     target: Target
     fresh: Callable[[str], str]
     constants: dict[str, Constant]
     decisions: list[str]
+    inside: bool = False
 
     def block(self, block: Block) -> Iterator[Statement]:
         group: _Group | None = None
         for statement in _decided(block):
-            found = _range(statement)
+            found = _range(statement, self.inside)
             if group is not None and found is not None and group.code.extent == found.extent:
                 if self._joined(group, statement, found):
                     continue
@@ -117,6 +121,9 @@ class _Groups:
 
     def _inner(self, statement: Statement) -> Statement:
         match statement:
+            case For(kind="parallel"):
+                inner = replace(self, inside=True)
+                return replace(statement, body=tuple(inner.block(statement.body)))
             case For(kind="sequential"):
                 return replace(statement, body=tuple(self.block(statement.body)))
             case If(test, then, orelse):
@@ -134,7 +141,7 @@ class _Groups:
     def _joined(self, group: _Group, statement: Statement, found: _Range) -> bool:
         """Whether the loop became a part of the group."""
         try:
-            group.code.run(found.variable, found.body)
+            group.code.run(found.variable, found.body, in_order=self.inside)
         except Irregular:
             return False
         group.written.append(statement)
@@ -156,10 +163,12 @@ class _Groups:
         before = group.cost if group.across else min(group.cost, _along_lanes(body, code.variable, 1))
         if short or cost * GAIN > before or not body:
             return group.written
-        size = lanes * max(1, min(64, CODE // max(1, int(cost * lanes))))
-        grain = Constant(int(GRAIN / max(1.0, cost)) + 1, i64)
         loops = f"{len(group.written)} loops over {expression_text(code.extent)}"
         self.decisions.append(f"{loops}: straight-line code of {len(body)} statements, {lanes} iterations side by side")
+        if self.inside:
+            return [For(code.variable.name, code.extent, "lanes", tuple(body), lanes)]
+        size = lanes * max(1, min(64, CODE // max(1, int(cost * lanes))))
+        grain = Constant(int(GRAIN / max(1.0, cost)) + 1, i64)
         return [Chunk(Loop(code.variable, code.extent), size, self.fresh).parallel((), tuple(body), lanes, grain)]
 
 
@@ -173,9 +182,9 @@ def _decided(block: Block) -> Iterator[Statement]:
                 yield statement
 
 
-def _range(statement: Statement) -> _Range | None:
+def _range(statement: Statement, inside: bool) -> _Range | None:
     """The range that a statement runs over, if it is such a loop."""
-    if not isinstance(statement, For) or statement.kind != "parallel":
+    if not isinstance(statement, For) or statement.kind != ("sequential" if inside else "parallel"):
         return None
     match statement.body:
         case (For(lane, Apply(least, (Apply(_, (extent, start)), _)), "lanes", (Let(i, place), *body)) as inner,):

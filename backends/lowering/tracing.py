@@ -59,7 +59,7 @@ from ..loops import (
 )
 from .context import zero
 
-LONGEST = 16  # a loop of more iterations is not unrolled
+LONGEST = 32  # a loop of more iterations is not unrolled
 MOST = 6000  # statements that a body may become
 STEPS = 30_000  # and statements that may be run to find them
 
@@ -103,16 +103,19 @@ class Straight:
     _made: dict[Key, Variable] = field(default_factory=dict)
     _path: Atom | None = None  # what holds where the statement is reached, if not always
 
-    def run(self, variable: str, body: Block) -> None:
+    def run(self, variable: str, body: Block, in_order: bool = False) -> None:
         """Append an iteration of a loop over the same range; Irregular, with nothing changed, if that cannot be.
 
-        The loop must not write what an earlier one read, unless it did so at the iteration's own place.
+        The loop must not write what an earlier one read, unless it did so at the iteration's own place. One that is
+        written to run ``in_order`` must not need to.
         """
         before = self._copied()
         try:
             self._names[variable] = self.variable
             self._earlier = frozenset(self.written)
             self._block(body)
+            if in_order and not self._apart():
+                raise Irregular("iterations may store at one place")
         except Irregular:
             self.__dict__.update(before.__dict__)
             raise
@@ -122,6 +125,15 @@ class Straight:
         for name, value in self.__dict__.items():
             made.__dict__[name] = type(value)(value) if isinstance(value, list | set | dict) else value
         return made
+
+    def _apart(self) -> bool:
+        """Whether no two iterations store at one place: along some axis, each stores at its own number."""
+        axes: dict[str, set[int]] = {}
+        for store in self.body:
+            if isinstance(store, Store):
+                own = {axis for axis, index in enumerate(store.indices) if index == self.variable}
+                axes[store.buffer.name] = axes.get(store.buffer.name, own) & own
+        return all(axes.values())
 
     # Statements
 
@@ -134,6 +146,8 @@ class Straight:
         if self.steps > STEPS or len(self.body) > MOST:
             raise Irregular("it is too long")
         match statement:
+            case Assign(name, _) if name not in self._names:
+                raise Irregular("it changes a variable of those around it")
             case Let(name, value) | Declare(name, value) | Assign(name, value):
                 self._names[name] = self.value(value)
             case Allocate(buffer, False):
