@@ -98,7 +98,9 @@ def vertices(theta: az.Expr, model: Any) -> Any:
     rotation, translation = global_rotation(theta[:3]), theta[3:6]
 
     def vertex(weights: az.Expr, position: az.Expr) -> Any:
-        at_rest = az.sum(az.map(lambda weight, bone: weight * (bone @ position), weights, bones), axis=0)
+        at_rest = az.generate(
+            3, lambda k: az.sum(az.map(lambda weight, bone: weight * (bone[k] @ position), weights, bones))
+        )
         return rotation @ (mirror * at_rest) + translation
 
     return az.map(vertex, model["weights"], model["base_positions"])
