@@ -118,3 +118,15 @@ def least(x: az.Array[az.f64, "n d"], y: az.Array[az.f64, "m d"]) -> az.Array[az
 
 def test_a_chunk_is_packed_where_its_lanes_run() -> None:
     assert "x1_packed" in az.compile(least).loops and "[d, 520]" in az.compile(least).loops
+
+
+@pytest.mark.parametrize("m", [0, 1, 4, 7, 9])
+def test_the_jams_of_a_nest_with_one_loop_are_shared_out(m: int) -> None:
+    @az.program
+    def along(a: az.Array[az.f64, "m n"], x: az.Array[az.f64, "n"], y: az.Array[az.f64, "n"]) -> az.Array[az.f64, "m"]:
+        return az.map(lambda row: az.sum(row * (x - y) * x), a)
+
+    a, x, y = numbers(m, 50), numbers(50, seed=1), numbers(50, seed=2)
+    found = az.compile(along, threads=2)
+    np.testing.assert_allclose(found(a, x, y), a @ ((x - y) * x), rtol=1e-13, atol=1e-15)
+    assert "parallel" in found.schedule and "jam" in found.schedule

@@ -267,8 +267,15 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
     if chunk is not None:
         extents = [by_name[choice.jam].extent] if choice.jam is not None else []
         grain = grain_of(work, [*extents, *_inner(found)])
-        return Built([chunk.parallel(packing.statements, body, choice.strip, grain)], layouts)
+        lanes = For(chunk.loop.variable.name, chunk.loop.extent, "lanes", body, choice.strip)
+        return Built([chunk.parallel(lanes, grain, packing.statements)], layouts)
     statements.extend(packing.statements)
+    if choice.jam is not None and not rest and lane is None and nest.parallel and nest.target.parallel:
+        # The only loop of the nest: its jams are shared out, each of which is a chunk.
+        [jammed] = body
+        assert isinstance(jammed, For)
+        chunk = Chunk(by_name[choice.jam], choice.copies, nest.fresh)
+        return Built([*statements, chunk.parallel(jammed, grain_of(work, _inner(found)))], layouts)
     if lane is not None:
         body = (_lanes(lane, body, choice.strip, nest.target.lanes(f64)),)
     for k, loop in reversed(list(enumerate(rest))):
@@ -319,7 +326,10 @@ def grain_of(work: float, extents: Sequence[Expression]) -> Expression:
 
 
 class Chunk:
-    """A piece of a loop that is lanes and nothing else, parallel over pieces; sizes alone decide where they begin."""
+    """A piece of a nest's only loop, which is lanes or a jam: the loop over pieces is parallel.
+
+    Sizes alone decide where pieces begin.
+    """
 
     def __init__(self, loop: Loop, size: int, fresh: Callable[[str], str]) -> None:
         self.loop, self.size = loop, size
@@ -332,15 +342,15 @@ class Chunk:
         """The loop's variable for a lane of the chunk."""
         return Apply(lookup("add"), (self.start, Variable(lane, i64)), i64)
 
-    def parallel(self, before: Sequence[Statement], body: Block, strip: int, grain: Expression) -> For:
-        """The loop over the chunks: in each, what comes before the lanes, and these."""
+    def parallel(self, loop: For, grain: Expression, before: Sequence[Statement] = ()) -> For:
+        """The loop cut into chunks that run in parallel; in each of them, what comes before it."""
         size = Constant(self.size, i64)
         rounded = Apply(lookup("add"), (self.loop.extent, Constant(self.size - 1, i64)), i64)
         count = Apply(lookup("floor_divide"), (rounded, size), i64)
         at = Let(self.loop.variable.name, self.iteration(self.lane))
-        lanes = For(self.lane, self.length, "lanes", (at, *body), strip)
+        part = replace(loop, variable=self.lane, extent=self.length, body=(at, *loop.body))
         share = Apply(lookup("floor_divide"), (grain, size), i64)
-        return For(self.number.name, count, "parallel", (*before, lanes), grain=share)
+        return For(self.number.name, count, "parallel", (*before, part), grain=share)
 
 
 def layouts_of(nest: Nest, found: Survey, order: Sequence[Loop], lane: str | None) -> dict[str, tuple[int, ...]]:

@@ -165,11 +165,12 @@ class _Groups:
             return group.written
         loops = f"{len(group.written)} loops over {expression_text(code.extent)}"
         self.decisions.append(f"{loops}: straight-line code of {len(body)} statements, {lanes} iterations side by side")
+        loop = For(code.variable.name, code.extent, "lanes", tuple(body), lanes)
         if self.inside:
-            return [For(code.variable.name, code.extent, "lanes", tuple(body), lanes)]
+            return [loop]
         size = lanes * max(1, min(64, CODE // max(1, int(cost * lanes))))
         grain = Constant(int(GRAIN / max(1.0, cost)) + 1, i64)
-        return [Chunk(Loop(code.variable, code.extent), size, self.fresh).parallel((), tuple(body), lanes, grain)]
+        return [Chunk(Loop(code.variable, code.extent), size, self.fresh).parallel(loop, grain)]
 
 
 def _decided(block: Block) -> Iterator[Statement]:
