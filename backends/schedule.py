@@ -44,22 +44,27 @@ SMALL = 64
 ROUNDS = 12
 
 
-def schedule(block: Block, allowed: Transformations = ALL, decisions: list[str] | None = None) -> Block:
-    """The distributed form of a closed, simplified block; ``decisions`` are told what was stored, and why."""
+def schedule(
+    block: Block, allowed: Transformations = ALL, decisions: list[str] | None = None, groups: bool = False
+) -> Block:
+    """The distributed form of a closed, simplified block; ``decisions`` are told what was stored, and why.
+
+    ``groups`` is for targets that run many light threads: there each element of an array is worth one of them.
+    """
     if not allowed.distribute:
         return reads_first(block)
     for _ in range(ROUNDS):
-        before, block = block, _round(block, [] if decisions is None else decisions)
+        before, block = block, _round(block, [] if decisions is None else decisions, groups)
         if block == before:
             break
         block = simplify(block, fuse=False)
     return reads_first(block)
 
 
-def _round(block: Block, decisions: list[str]) -> Block:
+def _round(block: Block, decisions: list[str], groups: bool) -> Block:
     with build(rewrite) as builder:
         binders = fresh_binders(builder, block)
-        meaning = block.interpret(_Distribute(builder, decisions))
+        meaning = block.interpret(_Distribute(builder, decisions, groups))
         results = meaning(Env(), binders)
         scheduled, captured = to_block(binders, results, builder.scopes[0].statements, block.names)
         assert not captured
@@ -217,9 +222,9 @@ def _free(*parts: Any) -> Free:
 class _Distribute(Embed):
     """Rebuilds a term, distributing each loop that has something to store; tells ``decisions`` what that is."""
 
-    def __init__(self, builder: Builder, decisions: list[str]) -> None:
+    def __init__(self, builder: Builder, decisions: list[str], groups: bool) -> None:
         super().__init__(builder)
-        self.decisions = decisions
+        self.decisions, self.groups = decisions, groups
         self.parallel = False  # whether the nearest loop around is one whose iterations are independent
 
     def distributed(self, env: Any, length: Value, body: _Block, cuts: Cuts) -> Callable[[Value], list[Value]]:
@@ -327,7 +332,7 @@ class _Distribute(Embed):
         ordered = dict(sorted({**element.heavy_parts(), **alone}.items())) if len(operator.bindings) > 1 else alone
 
         def emit(env: Any) -> Sequence[Value]:
-            cuts = along if self.parallel else alone if len(self.builder.scopes) > 1 else ordered
+            cuts = along if self.parallel and not self.groups else alone if len(self.builder.scopes) > 1 else ordered
             length = extent(env)
             at = self.distributed(env, length, element, cuts)
             units = [neutral(env) for neutral in neutrals]

@@ -20,7 +20,8 @@ def loops_of(instance: Instance, target: Target, checks: bool, deterministic: bo
     ``checks`` keeps its requirements; ``deterministic`` asks for the same bits in each run, without atomics.
     """
     decisions: list[str] = []
-    term = open_checkpoints(schedule(simplify(prepare(instance.term)), target.transformations, decisions))
+    simplified = simplify(prepare(instance.term))
+    term = open_checkpoints(schedule(simplified, target.transformations, decisions, target.group > 0))
     lowered = lower(term, _identifier(instance.program.name), target, checks, deterministic)
     if target.transformations.fuse and not target.group:
         lowered = replace(lowered, function=fused(lowered.function, target))

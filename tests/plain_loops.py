@@ -334,7 +334,8 @@ def lower_for(instance: Instance, target: Target, **options: Any) -> Lowered:
     """An instance lowered for a target, and checked; ``options`` are those of ``lower``."""
     key = ("plain loops", target, tuple(options.items()))
     if key not in instance.compiled:
-        term = open_checkpoints(schedule(simplify(prepare(instance.term)), target.transformations))
+        simplified = simplify(prepare(instance.term))
+        term = open_checkpoints(schedule(simplified, target.transformations, groups=target.group > 0))
         lowered = lower(term, "f", target, **options)
         check(lowered.function, groups=target.group > 0)
         for statement in walk(lowered.function.body):
