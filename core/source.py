@@ -7,7 +7,7 @@ from types import FrameType
 
 from .terms import NOWHERE, Origin
 
-_MACHINERY = ("adze", "numpy", "typeguard", "contextlib")
+_MACHINERY = ("adze", "numpy", "typeguard", "contextlib", "functools")
 
 
 def user_line(name: str = "") -> Origin:

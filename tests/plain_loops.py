@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 import adze.core.primitives  # noqa: F401  (enters the rows of the table)
+from adze.backends import stages
 from adze.backends.loops import (
     Allocate,
     Apply,
@@ -55,17 +56,13 @@ from adze.backends.loops import (
     While,
     walk,
 )
-from adze.backends.loops_check import check
-from adze.backends.lowering import Lowered, lower
-from adze.backends.prepare import open_checkpoints, prepare
-from adze.backends.schedule import schedule
+from adze.backends.lowering import Lowered
 from adze.backends.target import Target
 from adze.core import trees
 from adze.core.arguments import convert
 from adze.core.primitive import lookup
 from adze.core.program import Instance, Program, as_program
 from adze.core.types import Scalar, dims, element, f64, i64
-from adze.interpreters.simplify import simplify
 
 Array = np.ndarray[Any, Any]
 
@@ -331,13 +328,10 @@ def run(function: Function, arrays: list[np.ndarray], sizes: list[int]) -> list[
 
 
 def lower_for(instance: Instance, target: Target, **options: Any) -> Lowered:
-    """An instance lowered for a target, and checked; ``options`` are those of ``lower``."""
+    """An instance lowered for a target, and checked; ``options`` are ``checks`` and ``deterministic``."""
     key = ("plain loops", target, tuple(options.items()))
     if key not in instance.compiled:
-        simplified = simplify(prepare(instance.term))
-        term = open_checkpoints(schedule(simplified, target.transformations, groups=target.group > 0))
-        lowered = lower(term, "f", target, **options)
-        check(lowered.function, groups=target.group > 0)
+        lowered = stages.loops_of(instance, target, **{"checks": True, "deterministic": False, **options})
         for statement in walk(lowered.function.body):
             if isinstance(statement, For) and target.group:
                 assert statement.kind != "jam"

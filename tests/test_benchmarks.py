@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from load import benchmark
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -156,15 +157,15 @@ def test_a_second_process_finds_what_the_first_left(module: Callable[[str], Modu
 # Programs that no suite has cases for
 
 
-def test_sparse_kmeans_is_kmeans(module: Callable[[str], ModuleType]) -> None:
+def test_sparse_kmeans_is_kmeans() -> None:
     values, columns = np.array([3.0, 4.0, 1.0, 2.0]), np.array([0, 2, 1, 2])
     rows, centroids = np.array([0, 2, 2, 4]), np.array([[3.0, 0.0, 3.0], [0.0, 1.0, 0.0]])
     dense = np.array([[3.0, 0.0, 4.0], [0.0, 0.0, 0.0], [0.0, 1.0, 2.0]])
     wanted = np.min(np.sum((dense[:, None] - centroids) ** 2, axis=2), axis=1).sum()
-    assert module("programs.kmeans_sparse").cost(values, columns, rows, centroids) == wanted == 6.0
+    assert benchmark("kmeans_sparse").cost(values, columns, rows, centroids) == wanted == 6.0
 
 
-def test_the_lstm_on_a_batch_is_its_formula(module: Callable[[str], ModuleType]) -> None:
+def test_the_lstm_on_a_batch_is_its_formula() -> None:
     d, hidden, n, bs = 2, 3, 4, 5
     random = np.random.default_rng(0)
     shapes = [(d, 4 * hidden), (hidden, 4 * hidden), (4 * hidden,), (hidden, d), (n, bs, d), (n, bs, d)]
@@ -175,7 +176,7 @@ def test_the_lstm_on_a_batch_is_its_formula(module: Callable[[str], ModuleType])
         c = c / (1 + np.exp(-f)) + np.tanh(g) / (1 + np.exp(-i))
         h = np.tanh(c) / (1 + np.exp(-o))
         off.append(h @ wy - target)
-    np.testing.assert_allclose(module("programs.lstm_batch").loss(*given), np.mean(np.square(off)), rtol=1e-12)
+    np.testing.assert_allclose(benchmark("lstm_batch").loss(*given), np.mean(np.square(off)), rtol=1e-12)
 
 
 # The harness as a whole

@@ -75,10 +75,14 @@ class Expressions(Speller, ABC):
         return updater(self, primitive, scalar, space)
 
     def guard(self, buffer: Buffer, indices: Sequence[str], guarded: Sequence[int]) -> str:
-        """Whether indices are within the buffer along some axes; to be joined to other tests by ``&&``."""
+        """Whether indices are within the buffer along some axes; to be joined to other tests by ``&&``.
+
+        The tests themselves are joined without a branch, which would cost more than they do. (PoCL 3.1 makes code that
+        reads outside of arrays from nested branches on what all threads share and what they do not.)
+        """
         self.helpers.setdefault("within", _WITHIN)
         tests = [call("within", C(indices[axis]), self._expression(buffer.extents[axis])).text for axis in guarded]
-        return " && ".join(tests)
+        return " & ".join(tests)
 
     def _expression(self, expression: Expression) -> C:
         match expression:

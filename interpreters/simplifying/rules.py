@@ -110,7 +110,7 @@ def _add(b: Builder, x: Value, y: Value) -> Value | None:
     if (inner := _operands(x, "negative")) is not None:
         return b.primitive("subtract", y, inner[0])
     for constant, other in ((x, y), (y, x)):
-        if constant.literal is not None and (sum := _shifted(b, other, int(constant.literal))) is not None:
+        if constant.literal is not None and (sum := _shifted(b, other, constant.literal)) is not None:
             return sum
     for size, other in ((x, y), (y, x)):
         if (inner := _operands(other, "subtract")) is not None and _are_sizes(size, inner[0]):
@@ -123,16 +123,17 @@ def _offset(b: Builder, value: Value) -> tuple[Value, int] | None:
     source = value.source
     if value.type is not i64 or source is None or source.op != "primitive":
         return None
-    for base, constant in (source.args, source.args[::-1]):
-        if constant.literal is not None and base.literal is None:
-            if source.static[0].name == "add":
-                return base, int(constant.literal)
-            if source.static[0].name == "subtract" and constant is source.args[1]:
-                return base, -int(constant.literal)
+    match source.static[0].name, source.args:
+        case "add", (base, constant) if constant.literal is not None:
+            return base, int(constant.literal)
+        case "add", (constant, base) if constant.literal is not None:
+            return base, int(constant.literal)
+        case "subtract", (base, constant) if constant.literal is not None:
+            return base, -int(constant.literal)
     return None
 
 
-def _shifted(b: Builder, value: Value, constant: int) -> Value | None:
+def _shifted(b: Builder, value: Value, constant: Any) -> Value | None:
     """An integer with a constant added, as one addition where it is itself a sum with a constant."""
     found = _offset(b, value)
     if found is None or abs(found[1] + constant) >= 1 << 62:
