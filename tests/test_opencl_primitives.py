@@ -112,7 +112,7 @@ TEXTS: list[tuple[Expression, str]] = [
     (Load(FLAGS, (I,)), "(bool)flags[i]"),
     (Load(V, (Load(V, (I,)),)), "v[v[i]]"),
     (Load(A, (T, J), (0,)), "within(t, n) ? a[t * j + j] : 0.0"),
-    (apply("add", X, Load(A, (T, U), (0, 1))), "x + (within(t, n) && within(u, j) ? a[t * j + u] : 0.0)"),
+    (apply("add", X, Load(A, (T, U), (0, 1))), "x + (within(t, n) & within(u, j) ? a[t * j + u] : 0.0)"),
     (Load(FLAGS, (T,), (0,)), "within(t, n) ? (bool)flags[t] : false"),
     # constants
     (whole(-(2**63)), "LONG_MIN"),
