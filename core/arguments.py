@@ -80,7 +80,13 @@ class Signature:
             if sizes.setdefault(name, actual) != actual:
                 self._contradiction(values, name, leaf, axis)
         for leaf, axis, dim in self.derived:
-            expected, actual = dim.evaluate(sizes), values[leaf].shape[axis]
+            try:
+                expected, actual = dim.evaluate(sizes), values[leaf].shape[axis]
+            except ZeroDivisionError:
+                problem = f"is {dim}, which divides by zero (with {_known(dim, sizes)})"
+                raise ValueError(
+                    at_line(f"{self.program}: axis {axis} of argument {self.names[leaf]!r} {problem}")
+                ) from None
             if expected != actual:
                 _wrong_size(self._argument(leaf), values[leaf], axis, dim, sizes)
         for leaf in self.values:
@@ -166,12 +172,16 @@ def _function(x: Any, type: Type, what: str, sizes: Mapping[str, int]) -> Callab
 
 def _wrong_size(what: str, array: Any, axis: int, dim: Dim, sizes: Mapping[str, int]) -> NoReturn:
     shape, expected = array.shape, dim.evaluate(sizes)
-    known = [f"{name} = {sizes[name]}" for name in sorted(dim.names())]
+    known = _known(dim, sizes)
     wanted = f"{dim} = {expected}" if known else str(dim)
-    if known and known != [wanted]:
-        wanted += f" (with {', '.join(known)})"
+    if known and known != wanted:
+        wanted += f" (with {known})"
     program, colon, place = what.partition(": ")
     raise ValueError(at_line(f"{program}{colon}axis {axis} of {place} is {wanted}, got {shape[axis]} (shape {shape})"))
+
+
+def _known(dim: Dim, sizes: Mapping[str, int]) -> str:
+    return ", ".join([f"{name} = {sizes[name]}" for name in sorted(dim.names())])
 
 
 def _refuse(type: Type, what: str, got: str) -> NoReturn:

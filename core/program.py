@@ -301,7 +301,7 @@ class Program:
 
     def _instance(self, types: Sequence[Type], shapes: Sequence[trees.Shape], statics: Mapping[str, Any]) -> Instance:
         inputs = trees.Shape(tuple, (), tuple(shapes))
-        key = (tuple(types), inputs, tuple([(name, type(value), value) for name, value in statics.items()]))
+        key = (tuple(types), inputs, tuple([(name, _told(value)) for name, value in statics.items()]))
         if key not in self._instances:
             named = zip(self.dynamic, shapes, strict=True)
             names = [name for parameter, shape in named for name in trees.leaf_names(parameter.name, shape)]
@@ -347,6 +347,17 @@ class Verb:
     @property
     def name(self) -> str:
         return f"{self.verb}({self.f.name})"
+
+
+def _told(static: Any) -> Any:
+    """A static value, told from those that are equal to it and mean something else: 0.0 and -0.0, 1 and True."""
+    if isinstance(static, float):
+        return type(static), static.hex()
+    if isinstance(static, tuple):
+        return type(static), tuple(map(_told, static))
+    if isinstance(static, frozenset):
+        return type(static), frozenset(map(_told, static))
+    return type(static), static
 
 
 def _instance_of(program: Program, types: Sequence[Type], shapes: Sequence[trees.Shape], statics: Any) -> Instance:

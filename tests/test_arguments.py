@@ -259,6 +259,30 @@ def test_static_parameters(run: Any) -> None:
 
 
 @both
+def test_static_values_that_are_equal_and_differ(run: Any) -> None:
+    @az.program
+    def f(x: az.f64, by: float, parts: tuple) -> az.f64:  # type: ignore[type-arg]
+        return x / by + sum(isinstance(part, float) for part in parts)
+
+    call, infinity = run(f), float("inf")
+    assert call(1.0, 0.0, ()) == infinity and call(1.0, -0.0, ()) == -infinity
+    assert call(1.0, 1.0, (1, 1)) == 1 and call(1.0, 1.0, (1.0, 1)) == 2
+    not_a_number = [f.instance_for(f.bind((1.0, value, ()), {})) for value in (float("nan"), -float("nan"))]
+    assert not_a_number[0] is not_a_number[1]
+
+
+@both
+def test_a_size_that_divides_by_zero(run: Any) -> None:
+    @az.program
+    def f(x: az.Array[az.f64, "n"], y: az.Array[az.f64, "m"], z: az.Array[az.f64, "n//(m-1)"]) -> az.f64:
+        return az.sum(z)
+
+    assert run(f)(np.ones(4), np.ones(3), np.ones(2)) == 2
+    with pytest.raises(ValueError, match=r"axis 0 of argument 'z' is .*, which divides by zero \(with m = 1, n = 4\)"):
+        run(f)(np.ones(4), np.ones(1), np.ones(2))
+
+
+@both
 def test_instances_run(run: Any) -> None:
     assert run(power.at(n=3))(2.0) == 8 and run(power.at())(3.0) == 9
     assert run(power.at(n=3))(2.0, 3, Mode.PRODUCT) == 8 and run(power.at(n=3))(x=2.0) == 8
