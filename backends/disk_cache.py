@@ -6,6 +6,7 @@ cut off, changed or renamed is no entry, is removed and is made anew. The time o
 all entries together are larger than the bound, those that were not used for the longest time go.
 
 Whatever goes wrong with files (no such folder, no permission, no space) means that there is no cache, and no error.
+Files with other names are left alone, so the folder may be one that has other uses.
 
     ADZE_CACHE      the folder, or "off" (default: adze in XDG_CACHE_HOME, which is ~/.cache by default)
     ADZE_CACHE_MB   the bound in megabytes (default: 256)
@@ -16,6 +17,7 @@ Entries hold machine code, so the folder must be one that only trusted people ca
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import tempfile
 import time
@@ -23,6 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _SUFFIX = ".entry"
+_UNFINISHED = ".unfinished"
 _CHECKSUM = 20  # bytes
 _LEFT_BEHIND = 3600  # seconds after which a file that nobody finished goes
 
@@ -42,11 +45,17 @@ def folder() -> Path | None:
 
 
 def bound() -> int:
-    """How many bytes all entries may have together."""
-    try:
-        return int(float(os.environ.get("ADZE_CACHE_MB", "")) * 1e6)
-    except ValueError:
+    """How many bytes all entries may have together. ValueError when the environment says anything but a number."""
+    wanted = os.environ.get("ADZE_CACHE_MB", "")
+    if not wanted.strip():
         return 256_000_000
+    try:
+        megabytes = float(wanted)
+    except ValueError:
+        megabytes = math.nan
+    if not 0 <= megabytes < math.inf:
+        raise ValueError(f"ADZE_CACHE_MB must be a number of megabytes, got {wanted!r}")
+    return int(megabytes * 1e6)
 
 
 def fetch(key: str) -> bytes | None:
@@ -54,6 +63,7 @@ def fetch(key: str) -> bytes | None:
     where = folder()
     if where is None:
         return None
+    bound()  # which may be an error: then it is one on all calls, not on those alone that make an entry
     file = where / (key + _SUFFIX)
     try:
         whole = file.read_bytes()
@@ -76,7 +86,7 @@ def store(key: str, contents: bytes) -> None:
         return
     try:
         where.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, unfinished = tempfile.mkstemp(dir=where)
+        handle, unfinished = tempfile.mkstemp(suffix=_UNFINISHED, dir=where)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(_checksum(key, contents) + contents)
@@ -101,7 +111,7 @@ def _shrink(where: Path) -> None:
             status = file.stat()
             if file.name.endswith(_SUFFIX):
                 found.append((status.st_mtime, status.st_size, file.path))
-            elif file.name.startswith(tempfile.gettempprefix()) and status.st_mtime < time.time() - _LEFT_BEHIND:
+            elif file.name.endswith(_UNFINISHED) and status.st_mtime < time.time() - _LEFT_BEHIND:
                 _remove(file.path)
     excess = sum([size for _, size, _ in found]) - bound()
     for _, size, path in sorted(found):

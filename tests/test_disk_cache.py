@@ -118,6 +118,19 @@ def test_a_program_that_has_moved_tells_its_new_line(folder: Path, counts: Count
     assert counts.compiled == 1
 
 
+def test_which_parameters_are_static_is_part_of_the_key(folder: Path) -> None:
+    @az.program
+    def last(x: az.f64, y: az.f64, power: int) -> az.f64:
+        return x * x * y
+
+    @az.program
+    def first(power: int, x: az.f64, y: az.f64) -> az.f64:
+        return x * x * y
+
+    assert az.compile(az.grad(last, argnums=1))(3.0, 5.0, 1) == 9
+    assert az.compile(az.grad(first, argnums=1))(1, 3.0, 5.0) == 30
+
+
 def test_captured_arrays_are_those_of_the_program(folder: Path, counts: Counts) -> None:
     for scale in (np.arange(7.0), np.arange(7.0), np.arange(1.0, 8.0)):
         np.testing.assert_allclose(gradient_of(program(scale=scale)), scale * np.cos(X) + (np.arange(7) == 2))
@@ -259,14 +272,28 @@ def test_what_was_not_used_for_long_goes(folder: Path, monkeypatch: pytest.Monke
     assert not list(folder.iterdir())
 
 
-def test_files_that_nobody_finished_go(folder: Path) -> None:
+def test_files_that_nobody_finished_go_and_those_of_others_stay(folder: Path) -> None:
     disk_cache.store("a", b"a")
-    old, new = folder / "tmpold", folder / "tmpnew"
-    old.write_bytes(b"")
-    new.write_bytes(b"")
-    os.utime(old, (time.time() - 7200,) * 2)
+    (folder / "tmp").mkdir()
+    old = folder / "tmpold.unfinished"
+    for file in (old, folder / "tmpnew.unfinished", folder / "tmp.npy"):
+        file.write_bytes(b"")
+    for each in folder.iterdir():
+        os.utime(each, (time.time() - 7200,) * 2)
+    os.utime(folder / "tmpnew.unfinished")
     disk_cache.store("b", b"b")
-    assert {file.name for file in folder.iterdir()} == {"a.entry", "b.entry", "tmpnew"}
+    wanted = {"a.entry", "b.entry", "tmpnew.unfinished", "tmp", "tmp.npy"}
+    assert {file.name for file in folder.iterdir()} == wanted
+
+
+@pytest.mark.parametrize("wanted", ["much", "inf", "nan", "-1"])
+def test_a_bound_that_is_none(folder: Path, monkeypatch: pytest.MonkeyPatch, wanted: str) -> None:
+    monkeypatch.setenv("ADZE_CACHE_MB", wanted)
+    for _ in range(2):
+        with pytest.raises(ValueError, match=f"ADZE_CACHE_MB must be a number of megabytes, got '{wanted}'"):
+            az.compile(program())(X, 2)
+    monkeypatch.setenv("ADZE_CACHE_MB", " ")
+    assert disk_cache.bound() == 256_000_000
 
 
 def test_many_writers_and_readers(folder: Path) -> None:

@@ -3,7 +3,7 @@
 A program is known by what it was made from, so that finding its code takes no derivation, no simplification and no
 LLVM. Its *source* is its term, or the source of another program and the verb that was applied to it:
 
-    grad(objective)   ->   ("_ValueAndGradient", "grad", (0,), True, the digest of objective's term)
+    grad(objective)   ->   ("_ValueAndGradient", "grad", (0,), True, objective's parameters and term)
 
 To this come the options, the machine (the CPU's features, the caches that the scheduler looks at), the versions of the
 libraries, and a digest of Adze's own sources: a changed compiler never runs what the earlier one has made. Kept are the
@@ -28,6 +28,7 @@ import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
+from ...core.annotations import Declared
 from ...core.digest import Digest, NoDigest, digest
 from ...core.program import Instance, Verb
 from ...core.terms import NOWHERE, Constant, Origin
@@ -102,7 +103,14 @@ def _source(instance: Instance) -> list[Any]:
     if not type(function).__module__.startswith(__name__.partition(".")[0] + "."):
         raise NoDigest("a verb of the user's")
     options = [getattr(function, field.name) for field in fields(function) if field.name != "f"]
-    return [*shape, type(function).__qualname__, *options, *_source(instance.inner(function.f))]
+    # a verb counts all parameters, and looks at what is declared
+    parameters = [(bool(parameter.static), _declared(parameter.declared)) for parameter in function.f.parameters]
+    name, result = type(function).__qualname__, _declared(function.f.declared)
+    return [*shape, name, *options, parameters, result, *_source(instance.inner(function.f))]
+
+
+def _declared(given: Declared | None) -> Any:
+    return None if given is None else (given.types, given.shape)
 
 
 def _key(*parts: str | bytes) -> str:
