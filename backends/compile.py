@@ -117,6 +117,9 @@ class Compiled:
     def __repr__(self) -> str:
         return f"<compiled {self.program!r}>"
 
+    def __reduce__(self) -> Any:
+        return Compiled, (self.program, self.backend)
+
     def profile(self, *args: Any, **kwargs: Any) -> Profile:
         """Run the program on a device, and tell how long each kernel took; printed, it is a bar chart.
 
@@ -277,8 +280,8 @@ def compile(
     if backend == "llvm":
         if device is not None:
             raise ValueError('device= is for backend="opencl"')
-        if threads is not None and threads < 1:
-            raise ValueError(f"a program runs on at least one thread, not {threads}")
+        if threads is not None and (type(threads) is not int or threads < 1):
+            raise ValueError(f"a program runs on at least one thread, a whole number of them, not {threads!r}")
         return Compiled(chosen, LLVM(threads, checks, allowed))
     if backend == "opencl":
         if threads is not None:

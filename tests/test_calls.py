@@ -1,6 +1,11 @@
 """Calls of machine code: straight and converted arguments, results written to given arrays, bound calls, frames."""
 
+import copy
+import pickle
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -142,6 +147,60 @@ def test_threads_call_at_once() -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_compiled_program_that_has_run_is_pickled_and_copied() -> None:
+    call, x = az.compile(total, threads=1), numbers(3)
+    assert call(x) == pickle.loads(pickle.dumps(call))(x) == copy.deepcopy(call)(x) == x.sum()
+
+
+def test_a_result_whose_size_would_be_negative_is_refused_as_anywhere() -> None:
+    @az.program
+    def steps(x: az.Array[az.f64, "n"]) -> Any:
+        return az.generate(x.shape[0] - 1, lambda i: x[i + 1] - x[i])
+
+    call = az.compile(steps)
+    for n in (0, 3, 1, 0):
+        if n:
+            np.testing.assert_array_equal(call(numbers(n)), np.diff(numbers(n)))
+            continue
+        for run in (call, az.evaluate(steps)):
+            with pytest.raises(ValueError, match=r"a size of -1, at .*test_calls\.py"):
+                run(numbers(n))
+
+
+@pytest.mark.parametrize("m", [1 << 30, 1 << 31, 1 << 40])
+def test_more_temporary_memory_than_a_word_tells(m: int) -> None:
+    @az.program
+    def f(x: az.Array[az.f64, "n m"]) -> az.f64:
+        square = az.exp(x.T @ x)
+        return az.sum(square @ square)
+
+    call = az.compile(f)
+    square = np.exp(2 * np.ones((3, 3)))
+    np.testing.assert_allclose(call(np.ones((2, 3))), (square @ square).sum())
+    with pytest.raises(MemoryError):
+        call(np.zeros((0, m)))
+
+
+def test_an_array_of_computed_size_lives_to_the_end_of_the_interpreter() -> None:
+    script = """if True:
+        import atexit
+        kept = []
+        atexit.register(lambda: print(kept[0].sum()))
+        import adze as az
+        kept.append(az.compile(lambda n: az.generate(n, lambda i: i))(1_000_000))
+    """
+    here = Path(__file__).resolve().parent.parent
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=here)
+    assert done.stdout.split() == [str(999_999 * 500_000)]
+
+
+@pytest.mark.unguarded
+@pytest.mark.parametrize("threads", [0, -1, 2.0, True, "2"])
+def test_a_number_of_threads_that_is_none(threads: Any) -> None:
+    with pytest.raises(ValueError, match=f"at least one thread, a whole number of them, not {threads!r}"):
+        az.compile(total, threads=threads)
 
 
 # Results written to given arrays

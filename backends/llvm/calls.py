@@ -252,14 +252,18 @@ class _Slots:
             return True
         words, first = frame.words, frame.slots
         sizes = {name: words[first + number] for number, name in enumerate(self.names)}
-        return all([words[first + slot] == dim.evaluate(sizes) for slot, dim in self._expressions])
+        try:
+            return all([words[first + slot] == dim.evaluate(sizes) for slot, dim in self._expressions])
+        except ZeroDivisionError:
+            return False
 
     def shape(self, wanted: Sequence[Dim]) -> Callable[[Sequence[int]], tuple[int, ...]]:
         """The function from the values of the size names, in order, to a shape."""
         numbers = [self._numbers.get(dim, len(self.names)) for dim in wanted]
         if all([number < len(self.names) for number in numbers]):
             return lambda sizes: tuple([sizes[number] for number in numbers])
-        return lambda sizes: tuple([dim.evaluate(dict(zip(self.names, sizes, strict=True))) for dim in wanted])
+        # the run refuses sizes below zero, with the user's line
+        return lambda sizes: tuple([max(0, dim.evaluate(dict(zip(self.names, sizes, strict=True)))) for dim in wanted])
 
 
 class _CallFrame(Frame):
@@ -344,7 +348,8 @@ class _Returned(_Kind):
         place[:] = 0
         shape = [max(0, length) for length in shape]
         memory = (ctypes.c_char * (math.prod(shape) * self.dtype.itemsize)).from_address(address)
-        weakref.finalize(memory, _free, ctypes.c_void_p(address))
+        # not when the interpreter ends: what runs then may still look at the array
+        weakref.finalize(memory, _free, ctypes.c_void_p(address)).atexit = False
         return np.frombuffer(memoryview(memory), self.dtype).reshape(shape)
 
 

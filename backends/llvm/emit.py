@@ -11,6 +11,8 @@ threads)`` is the size of the arena.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...core.types import i64
 from .. import memory
 from ..loops import Function as Loops
@@ -29,6 +31,9 @@ def emit(function: Loops, machine: Machine) -> Module:
     return unit.module
 
 
+Combine = Callable[[str, str], str]  # of two numbers of bytes
+
+
 class _Exported(Function):
     """A function that is called from outside, and starts from the sizes."""
 
@@ -39,14 +44,14 @@ class _Exported(Function):
             place = self.body.value(f"getelementptr i64, ptr %sizes, i64 {number}")
             self.names[size] = one(i64, self.body.value(f"load i64, ptr {place}"))
 
-    def lay_out(self) -> str:
+    def lay_out(self, multiply: Combine, add: Combine) -> str:
         """Compute the offsets of all slots; gives the bytes of those that are shared."""
         for let in self.unit.plan.prelude:
             self.statement(let)
         totals = {False: "0", True: "0"}
         for number, slot in enumerate(self.unit.plan.slots):
             self.arena.offsets[number] = totals[slot.private]
-            totals[slot.private] = self.body.add(totals[slot.private], self.bytes(slot.like, self.body.multiply))
+            totals[slot.private] = add(totals[slot.private], self.bytes(slot.like, multiply))
         self.arena.stride = totals[True]
         return totals[False]
 
@@ -64,7 +69,7 @@ class _Entry(_Exported):
         for number, buffer in enumerate((*self.function.arguments, *self.function.results)):
             place = body.value(f"getelementptr ptr, ptr %buffers, i64 {number}")
             self.place(buffer, body.value(f"load ptr, ptr {place}"), buffer.name)
-        shared = self.lay_out()
+        shared = self.lay_out(body.multiply, body.add)
         self.arena.private = body.value(f"getelementptr i8, ptr %arena, i64 {shared}")
         first = len(self.function.arguments) + len(self.function.results)
         for number in range(self.function.returned):
@@ -84,8 +89,9 @@ class _Entry(_Exported):
 
 class _ArenaBytes(_Exported):
     def emit(self) -> None:
-        shared = self.lay_out()
-        total = self.body.add(shared, self.body.multiply(self.arena.stride, "%threads"))
+        """What does not fit into a word is more memory than there is."""
+        shared = self.lay_out(self.saturating, self.added)
+        total = self.added(shared, self.saturating(self.arena.stride, "%threads"))
         self.body.line(f"ret i64 {total}")
         self.unit.module.define(
             "arena_bytes", f"define i64 @arena_bytes(ptr %sizes, i64 %threads) nounwind {{\n{self.body}\n}}"

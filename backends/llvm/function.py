@@ -176,7 +176,7 @@ class Emitter(Expressions):
         self.dynamic[buffer.name] = pointer, room
         if kept is None:
             self.own.append(pointer)
-        needed = self.bytes(buffer, self._saturating)
+        needed = self.bytes(buffer, self.saturating)
         grow, missing, found = (body.name(part) for part in ("grow", "missing", "found"))
         before = body.value(f"load i64, ptr {room}")
         body.line(f"br i1 {body.value(f'icmp ugt i64 {needed}, {before}')}, label %{grow}, label %{found}")
@@ -197,12 +197,16 @@ class Emitter(Expressions):
         """Where the address and the room of one more dynamic buffer outlive the function, if they do."""
         return None
 
-    def _saturating(self, a: str, b: str) -> str:
+    def saturating(self, a: str, b: str) -> str:
         """A product, or more memory than there is."""
         both = self.body.value(f"call {{ i64, i1 }} @llvm.umul.with.overflow.i64(i64 {a}, i64 {b})")
         product, over = (self.body.value(f"extractvalue {{ i64, i1 }} {both}, {k}") for k in (0, 1))
         limited = self.body.value(f"call i64 @llvm.umin.i64(i64 {product}, i64 {_MOST})")
         return self.body.value(f"select i1 {over}, i64 {_MOST}, i64 {limited}")
+
+    def added(self, a: str, b: str) -> str:
+        """A sum of two that are not above ``_MOST`` and some alignment, or more memory than there is."""
+        return self.body.value(f"call i64 @llvm.umin.i64(i64 {self.body.add(a, b)}, i64 {_MOST})")
 
     def _return(self, record: str, buffer: Buffer) -> None:
         """Hand over a dynamic buffer: its memory is no longer this function's."""

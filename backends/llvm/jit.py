@@ -11,6 +11,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...core.source import at_line
 from .. import loops
 from ..runtime import Failure
 from ..transformations import ALL, Transformations
@@ -40,8 +41,8 @@ class Executable:
     """Object code in memory. It may be called from several threads at once."""
 
     def __init__(self, machine_code: bytes, parallel: bool) -> None:
-        self._parallel = parallel
-        imports = {"adze_parallel": workers().pool.parallel} if parallel else {}
+        self._workers = workers() if parallel else None
+        imports = {} if self._workers is None else {"adze_parallel": self._workers.pool.parallel}
         self._library = link(machine_code, ("entry", "arena_bytes"), imports)
         self.entry = int(self._library["entry"])
         self._arena_bytes = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(
@@ -51,8 +52,8 @@ class Executable:
 
     def launch(self, frame: Frame, sizes: Sequence[int], threads: int) -> Failure | None:
         """Run on a frame whose addresses and sizes are there; tells of the first requirement that failed."""
-        if self._parallel and threads > 1:
-            workers().ensure(threads)
+        if self._workers is not None and threads > 1:
+            self._workers.ensure(threads)
         wanted = (threads, *sizes)
         if frame.wanted != wanted:
             frame.reserve(self.arena_bytes(sizes, threads))
@@ -61,7 +62,7 @@ class Executable:
         if not site:
             return None
         if site == OUT_OF_MEMORY:
-            raise MemoryError("no memory for a temporary array")
+            raise MemoryError(at_line("no memory for an array whose size the run decides"))
         return Failure(site - 1, tuple(frame.failure(_FAILURE_WORDS)[1:]))
 
     def run(self, addresses: Sequence[int], sizes: Sequence[int], threads: int) -> Failure | None:
