@@ -3,7 +3,8 @@
 A term is written as text, with everything that a derivative or a compiler may look at, and the text is hashed. Two
 things are written as the number of their first occurrence, so that a program is recognised after it has moved: the
 places where operations were written (:class:`Origin`), and opaque sizes. Whoever keeps something by the digest of a
-term, and mentions places in it, says their numbers in :attr:`Digest.origins`; the same holds for captured arrays.
+term, and mentions places in it, says their numbers in :attr:`Digest.origins`; the same holds for captured arrays, and
+for the classes of structures, which may be others of the same name.
 
     sum(x * x) of x: f64[n]   ->   ((f64[n]) (reduce (n) (s n;l f64 0) ...
 
@@ -39,6 +40,7 @@ class Digest:
     value: bytes
     origins: tuple[Origin, ...]
     constants: tuple[Constant, ...]
+    containers: tuple[type, ...]  # of structures
 
 
 def digest(*parts: Any) -> Digest:
@@ -48,7 +50,7 @@ def digest(*parts: Any) -> Digest:
     writer = _Writer()
     writer.sequence(parts)
     value = hashlib.blake2b("".join(writer.text).encode("utf-8", "surrogatepass"), digest_size=20).digest()
-    return Digest(value, tuple(writer.origins), tuple(writer.constants))
+    return Digest(value, tuple(writer.origins), tuple(writer.constants), tuple(writer.containers))
 
 
 class _Writer:
@@ -56,6 +58,7 @@ class _Writer:
         self.text: list[str] = []
         self.origins: dict[Origin, int] = {}
         self.constants: dict[Constant, int] = {}
+        self.containers: dict[type, int] = {}
         self._opaque: dict[Opaque, int] = {}
 
     def sequence(self, parts: Any) -> None:
@@ -128,7 +131,10 @@ class _Writer:
 
     def shape(self, part: Shape) -> None:
         container = part.container
-        named = "" if container is None else f"{container.__module__}.{container.__qualname__}"
+        if container is None:
+            self.sequence(("leaf",))
+            return
+        named = f"{container.__module__}.{container.__qualname__}", _numbered(self.containers, container)
         self.sequence(("shape", named, part.keys, part.inner))
 
 

@@ -7,8 +7,8 @@ LLVM. Its *source* is its term, or the source of another program and the verb th
 
 To this come the options, the machine (the CPU's features, the caches that the scheduler looks at), the versions of the
 libraries, and a digest of Adze's own sources: a changed compiler never runs what the earlier one has made. Kept are the
-object code and what calls have to know of it. Places in the user's files and captured arrays are kept by their numbers
-in the source (``core/digest.py``), so an error tells of the line where the program is now.
+object code and what calls have to know of it. Places in the user's files, captured arrays and classes of structures are
+kept by their numbers in the source (``core/digest.py``), so an error tells of the line where the program is now.
 """
 
 from __future__ import annotations
@@ -151,14 +151,14 @@ def _own_sources() -> bytes:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes places and arrays of the source by number; PicklingError for places from elsewhere."""
+    """Writes places, arrays and classes of the source by number; PicklingError for places from elsewhere."""
 
     def __init__(self, file: Any, source: Digest) -> None:
         super().__init__(file, protocol=5)
         self._numbers: dict[Any, int] = {part: number for number, part in enumerate(_parts(source))}
 
     def persistent_id(self, part: Any) -> int | None:
-        if not isinstance(part, Origin | Constant):
+        if not isinstance(part, Origin | Constant | type):
             return None
         number = self._numbers.get(part)
         if number is None and isinstance(part, Origin) and part != NOWHERE:
@@ -175,5 +175,5 @@ class _Unpickler(pickle.Unpickler):
         return self._known[number]
 
 
-def _parts(source: Digest) -> Sequence[Origin | Constant]:
-    return (*source.origins, *source.constants)
+def _parts(source: Digest) -> Sequence[Origin | Constant | type]:
+    return (*source.origins, *source.constants, *source.containers)
