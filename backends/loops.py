@@ -38,6 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import copysign
 from typing import Literal
 
 from ..core.primitive import Primitive
@@ -48,10 +49,21 @@ Kind = Literal["sequential", "parallel", "lanes", "jam"]
 # Expressions: immutable trees of scalars; shared values are bound by Let
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Constant:
+    """A number. 0.0 and -0.0 are not equal: they are different constants."""
+
     value: int | float | bool
     type: Scalar
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Constant):
+            return NotImplemented
+        same = self.value is other.value or self.value == other.value
+        return same and self.type == other.type and copysign(1, self.value) == copysign(1, other.value)
+
+    def __hash__(self) -> int:
+        return hash(self.value)
 
 
 @dataclass(frozen=True)

@@ -87,3 +87,22 @@ def test_a_temporary_between_nests_is_not_stored() -> None:
     expected = np.exp(2 * x) * (2 * np.sin(x) + np.cos(x))
     np.testing.assert_allclose(az.compile(gradient)(x), expected, rtol=1e-14)
     assert "temporary" not in loops_of(gradient)
+
+
+def test_zeros_of_different_signs_stay_apart() -> None:
+    @az.program
+    def reciprocals(x: Vector) -> Any:
+        def element(zero: float) -> Any:
+            def at(i: az.Expr) -> Any:
+                product = i.astype(az.f64) * zero
+                return 1 / product + product
+
+            return at
+
+        n = x.shape[0]
+        return az.generate(n, element(0.0)), az.generate(n, element(-0.0))
+
+    positive, negative = az.compile(reciprocals)(np.ones(5))
+    np.testing.assert_array_equal(positive, np.full(5, np.inf))
+    np.testing.assert_array_equal(negative, np.full(5, -np.inf))
+    assert nests(loops_of(reciprocals)) == 1
