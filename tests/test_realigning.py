@@ -199,6 +199,7 @@ def requirements(test: Any, read: Any) -> int:
         (lambda i, n, k: i == k, lambda i, n, k: k, 0),
         (lambda i, n, k: i != k, lambda i, n, k: k, 1),
         (lambda i, n, k: (i <= k) & (k <= i + 1), lambda i, n, k: k - 1, 1),
+        (lambda i, n, k: (k + k >= k) & (k < n), lambda i, n, k: k, 1),  # k + k may wrap around
     ],
 )
 def test_requirements_that_a_test_implies_go(test: Any, read: Any, left: int) -> None:
@@ -223,3 +224,29 @@ def test_a_failure_that_a_test_allows_is_still_found() -> None:
     np.testing.assert_array_equal(az.compile(f)(np.ones(3), 0), [0, 1, 1])
     with pytest.raises(IndexError, match="index -1"):
         az.compile(f)(np.ones(3), -1)
+
+
+LARGE = 1 << 62
+
+
+@pytest.mark.parametrize("numbers", [(3, 2), (0, 0), (-1, 5), (LARGE, LARGE)])
+def test_a_size_that_wraps_around_is_found(numbers: tuple[int, int]) -> None:
+    @az.program
+    def f(k: az.i64, m: az.i64) -> Any:
+        return az.cond((k >= 0) & (m >= 0), lambda: az.sum(az.generate(k + m, lambda i: i * i)), lambda: -1)
+
+    if sum(numbers) >= 1 << 63:
+        with pytest.raises(ValueError, match="a size of -"):
+            az.compile(f)(*numbers)
+    else:
+        assert az.compile(f)(*numbers) == az.evaluate(f)(*numbers)
+
+
+def test_an_index_that_a_wrapped_test_lets_through_is_found() -> None:
+    @az.program
+    def f(x: az.Array[az.f64, "n"], k: az.i64, m: az.i64) -> Any:
+        return az.cond((k + m >= m) & (k < x.shape[0]), lambda: x[k], lambda: 0.0)
+
+    assert az.compile(f)(np.ones(3), 2, 5) == 1
+    with pytest.raises(IndexError, match="index -1"):
+        az.compile(f)(np.ones(3), -1, -(1 << 63))

@@ -6,22 +6,28 @@ own comparisons follow from these, and from the ranges of loop variables, always
     for i < n: if i > 0: require 0 <= i - 1        i > 0 says 0 <= i - 1, and so nothing is left to require
 
 What follows is found by linear arithmetic: ``goal >= 0`` holds where ``goal - fact`` is proved not to be negative,
-for one fact or for the sum of two.
+for one fact or for the sum of two. Integers wrap around, which this arithmetic does not: a test says something only
+where what it compares is *exact*, such as a size, a loop variable, a sum of these, or any number by itself; another
+integer is nothing but itself. What is required may also be an integer that is proved to lie between two exact ones:
+it has not wrapped around then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import combinations
 
 from ...core.builder import Builder
-from ...core.dims import Dim, never_negative
+from ...core.dims import Compound, Dim, DimAtom, Name, never_negative
 from ...core.graph import REQUIREMENT, Body, Node, Value
 from ...core.indexing import extents_of
 from .leaves import with_statements
 
 # A proof looks at so many facts.
 MOST = 8
+# Sums of so many sizes and loop variables do not wrap around.
+FEW = 1 << 16
 
 # What a comparison of two integers says of their difference ``y - x`` where it holds, and where it does not.
 _DIFFERENCES: dict[str, tuple[Callable[[Dim], list[Dim]], Callable[[Dim], list[Dim]]]] = {
@@ -37,38 +43,99 @@ _DIFFERENCES: dict[str, tuple[Callable[[Dim], list[Dim]], Callable[[Dim], list[D
 def without_implied(b: Builder, test: Value, bodies: Sequence[Body]) -> list[Body]:
     """The branches of a cond without the requirements that its test implies."""
     return [
-        _pruned(b, body, facts) if REQUIREMENT in body.effects and (facts := known(test, holds)) else body
+        _pruned(b, body, facts) if REQUIREMENT in body.effects and (facts := known(b, test, holds)) else body
         for body, holds in zip(bodies, (True, False), strict=True)
     ]
 
 
-def known(test: Value, holds: bool) -> list[Dim]:
+def known(b: Builder, test: Value, holds: bool) -> list[Dim]:
     """Dims that are not negative where a test holds, or where it does not."""
     node = test.source
     if node is None or node.op != "primitive":
         return []
     name = node.static[0].name
     if name == "logical_not":
-        return known(node.args[0], not holds)
+        return known(b, node.args[0], not holds)
     if name == ("logical_and" if holds else "logical_or"):
-        return [fact for arg in node.args for fact in known(arg, holds)]
-    if name not in _DIFFERENCES or node.args[0].dim is None or node.args[1].dim is None:
+        return [fact for arg in node.args for fact in known(b, arg, holds)]
+    sides = _compared(test)
+    if sides is None:
         return []
-    return _DIFFERENCES[name][not holds](node.args[1].dim - node.args[0].dim)
+    x, y = (_machine(b, side) for side in sides)
+    return _DIFFERENCES[name][not holds](y - x)
 
 
 def implied(b: Builder, test: Value, facts: Sequence[Dim]) -> bool:
     """Whether a test holds where no fact is negative."""
+    parts = _conjuncts(test)
+    if all(_holds(b, part, facts, partial(_machine, b)) for part in parts):
+        return True
+    return all(_holds(b, part, facts, lambda dim: dim) for part in parts) and _between(b, parts)
+
+
+def _conjuncts(test: Value) -> list[Value]:
     node = test.source
+    if node is None or node.op != "primitive" or node.static[0].name != "logical_and":
+        return [test]
+    return [part for arg in node.args for part in _conjuncts(arg)]
+
+
+def _compared(test: Value) -> tuple[Dim, Dim] | None:
+    """The two integers that a test compares."""
+    node = test.source
+    if node is None or node.op != "primitive" or node.static[0].name not in _DIFFERENCES:
+        return None
+    x, y = node.args[0].dim, node.args[1].dim
+    return None if x is None or y is None else (x, y)
+
+
+def _holds(b: Builder, test: Value, facts: Sequence[Dim], meaning: Callable[[Dim], Dim]) -> bool:
+    """Whether a test holds where no fact is negative, if what it compares means these dims."""
+    node, sides = test.source, _compared(test)
     if node is None or node.op != "primitive":
         return test.literal is True
-    name = node.static[0].name
-    if name in ("logical_and", "logical_or"):
-        return (all if name == "logical_and" else any)([implied(b, arg, facts) for arg in node.args])
-    if name not in _DIFFERENCES or node.args[0].dim is None or node.args[1].dim is None:
+    if node.static[0].name == "logical_or":
+        return any(implied(b, arg, facts) for arg in node.args)
+    if sides is None:
         return False
-    goals = _DIFFERENCES[name][0](node.args[1].dim - node.args[0].dim)
+    goals = _DIFFERENCES[node.static[0].name][0](meaning(sides[1]) - meaning(sides[0]))
     return bool(goals) and all(_follows(b, goal, facts) for goal in goals)
+
+
+def _between(b: Builder, parts: Sequence[Value]) -> bool:
+    """Whether each integer of these comparisons, all of which hold, is exact or stands between two that are."""
+    below: set[Dim] = set()  # those that an exact one is above
+    above: set[Dim] = set()
+    for part in parts:
+        node, sides = part.source, _compared(part)
+        if node is not None and sides is not None:
+            small, large = sides if node.static[0].name.startswith("less") else sides[::-1]
+            below |= {small} if _is_exact(b, large) else set()
+            above |= {large} if _is_exact(b, small) else set()
+    compared = {side for part in parts for side in _compared(part) or ()}
+    return all(_is_exact(b, dim) or dim in below & above for dim in compared)
+
+
+def _machine(b: Builder, dim: Dim) -> Dim:
+    """The integer that a dim is computed as: the dim where it is exact, else an unknown number of its own."""
+    return dim if _is_exact(b, dim) else Dim.atom(Compound("wrapped", dim, Dim.of(-1)))
+
+
+def _is_exact(b: Builder, dim: Dim) -> bool:
+    """Whether a dim is a number by itself, or a sum of sizes and loop variables, which does not wrap around."""
+    extents = extents_of(b)
+
+    def small(atom: DimAtom) -> bool:
+        if isinstance(atom, Compound):
+            return _is_exact(b, atom.left) and _is_exact(b, atom.right)
+        return isinstance(atom, Name) or extents(atom) is not None
+
+    if dim.constant is not None:
+        return True
+    monomial, factor = dim.terms[0]
+    if len(dim.terms) == 1 and factor == 1 and len(monomial) == 1 and not isinstance(monomial[0], Compound):
+        return True
+    return all(abs(c) <= FEW and all(map(small, atoms)) for atoms, c in dim.terms)
 
 
 def _follows(b: Builder, goal: Dim, facts: Sequence[Dim]) -> bool:
@@ -93,6 +160,6 @@ def _left(b: Builder, statement: Node, facts: Sequence[Dim]) -> list[Node]:
         return [statement]
     inner = []
     for body, holds in zip(statement.bodies, (True, False), strict=False):
-        more = known(statement.args[0], holds) if statement.op == "cond" else []
+        more = known(b, statement.args[0], holds) if statement.op == "cond" else []
         inner.append([new for old in body.statements for new in _left(b, old, [*facts, *more])])
     return with_statements(b, statement, inner)
