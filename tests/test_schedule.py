@@ -117,7 +117,15 @@ def least(x: az.Array[az.f64, "n d"], y: az.Array[az.f64, "m d"]) -> az.Array[az
 
 
 def test_a_chunk_is_packed_where_its_lanes_run() -> None:
-    assert "x1_packed" in az.compile(least).loops and "[d, 520]" in az.compile(least).loops
+    assert "x1_packed" in az.compile(least).loops and "[d, minimum(n, 512) + 8]" in az.compile(least).loops
+
+
+def test_few_long_points_take_no_whole_chunk() -> None:
+    x, y = numbers(3, 20_000), numbers(2, 20_000, seed=1)
+    found = az.compile(least, threads=1)
+    expected = ((x[:, None] - y) ** 2).sum(axis=2).min(axis=1)
+    np.testing.assert_allclose(found(x, y), expected, rtol=1e-12)
+    assert found.peak_bytes(x, y) <= 8 * x.nbytes
 
 
 @pytest.mark.parametrize("m", [0, 1, 4, 7, 9])

@@ -37,6 +37,7 @@ from ..loops import (
 )
 from ..loops_walk import expressions, inside
 from ..target import Target
+from .arithmetic import folded
 from .rewriting import read_packed
 from .survey import DEPTH_WEIGHT, Access, Survey, survey
 
@@ -338,6 +339,11 @@ class Chunk:
         left = Apply(lookup("subtract"), (loop.extent, self.start), i64)
         self.length = Apply(lookup("minimum"), (left, Constant(size, i64)), i64)
 
+    @property
+    def longest(self) -> Expression:
+        """The length of the longest chunk: of a short loop there is one, which is as long as the loop."""
+        return folded("minimum", self.loop.extent, Constant(self.size, i64))
+
     def iteration(self, lane: str) -> Expression:
         """The loop's variable for a lane of the chunk."""
         return Apply(lookup("add"), (self.start, Variable(lane, i64)), i64)
@@ -415,7 +421,7 @@ def pack(nest: Nest, found: Survey, lane: str, chunk: Chunk | None = None) -> Pa
             continue
         shape = [extents[name] for name in order]
         if chunk is not None:
-            shape[-1] = Constant(chunk.size + PADDING, i64)
+            shape[-1] = folded("add", chunk.longest, Constant(PADDING, i64))
         packed = Buffer(nest.fresh(f"{access.buffer.name}_packed"), access.buffer.scalar, tuple(shape))
         packing.replacements[access.buffer] = (packed, order if chunk is None else (*order[:-1], chunk.lane))
         packing.statements.append(Allocate(packed))
