@@ -17,7 +17,7 @@ from adze.backends.lowering.straight import straightened
 from adze.backends.lowering.tracing import simplified
 from adze.backends.target import Target
 from adze.backends.transformations import ALL
-from adze.core.types import f64
+from adze.core.types import f64, i64
 
 TARGET = Target(register_bytes=64, registers=32, l1_bytes=1 << 15, l2_bytes=1 << 20, parallel=True, multiply_add=True)
 N = var("n")
@@ -183,6 +183,15 @@ def test_a_store_in_one_branch_alone_keeps_the_loop_as_it_is() -> None:
     assert isinstance(test, If)
     one = (replace(body, body=(If(test.test, test.then, ()),)),)
     assert straightened(one, TARGET, names(), []) == one
+
+
+def test_stores_in_branches_at_places_that_may_be_one_keep_their_order() -> None:
+    p, q = Buffer("p", i64, (N,)), Buffer("q", i64, (N,))
+    test = apply("greater", at(R, "i"), const(0.0, f64))
+    then = [put(Y, "i", at(place, "i"), const(value, f64)) for place, value in ((p, 1.0), (q, 2.0), (p, 3.0))]
+    orelse = [put(Y, "i", at(place, "i"), const(value, f64)) for place, value in ((p, 4.0), (q, 5.0))]
+    body = (loop("i", "n", If(test, tuple(then), tuple(orelse)), kind="parallel"),)
+    both(body, [R, p, q], [Y], RANDOM.normal(size=12), np.arange(12) % 3, np.arange(12) % 2)
 
 
 def test_an_index_that_is_good_in_its_branch_alone_reads_nothing_elsewhere() -> None:

@@ -188,6 +188,9 @@ class Straight:
             raise Irregular("it stores in one branch")
         self._cells = self._merged(test, taken[1], self._cells)
         if path is None:
+            waiting = [name for name, _ in self._waiting]
+            if any(waiting.count(name) > 1 for name in self._scattered):
+                raise Irregular("it stores at places in a branch that may be one place")
             for cell, store in self._waiting.items():
                 self.body.append(replace(store, value=self._cells[cell]))
             self._waiting = {}
