@@ -144,6 +144,7 @@ def test_second_order(make: Any) -> None:
 # Functions
 
 
+@pytest.mark.slow
 def test_a_function_that_runs_again() -> None:
     def layer(w: Any, x: Any) -> Any:
         return az.tanh(w @ x)

@@ -168,6 +168,7 @@ def test_gmm(tmp_path: Path) -> None:
     assert text.count("agree bit for bit: yes") == 3
 
 
+@pytest.mark.slow
 def test_gmm_takes_a_file(tmp_path: Path) -> None:
     lines = (ROOT / "tests" / "data" / "gmm.jsonl").read_text(encoding="utf-8").splitlines()
     file = tmp_path / "one.jsonl"

@@ -248,6 +248,7 @@ def doubling(*more: Statement) -> Function:
     )
 
 
+@pytest.mark.slow
 def test_a_while_runs_ahead_of_a_test_on_the_device() -> None:
     made = placed(doubling())
     loops = [each for each in host(made.body) if isinstance(each, For)]

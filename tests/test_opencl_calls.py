@@ -470,6 +470,7 @@ KEPT = """
 """
 
 
+@pytest.mark.slow
 def test_kernels_are_kept_for_other_processes(tmp_path: Path) -> None:
     """A second process adds nothing to what the drivers keep on disk; another program does."""
 
