@@ -78,12 +78,15 @@ def _fused(block: Block, target: Target) -> Block:
 def _append(made: list[Statement], statement: Statement, target: Target) -> None:
     """Add a statement to a block; a nest is fused with the last one before it if it can be."""
     second = _Nest.of(statement) if isinstance(statement, For) else None
+    if second is None:
+        made.append(statement)
+        return
     position = len(made) - 1
     while position >= 0 and isinstance(made[position], Let | Allocate):
         position -= 1
     before = made[position] if position >= 0 else None
     first = _Nest.of(before) if isinstance(before, For) else None
-    if first is not None and second is not None and not _read(made[position + 1 :], first):
+    if first is not None and not _read(made[position + 1 :], first):
         both = first.with_next(second, target)
         if both is not None:
             del made[position]
