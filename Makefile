@@ -45,8 +45,9 @@ slow: $(VENV)/.installed-dev
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python tests/mutants
 
+# OpenBLAS's threads shall sleep after a call, not spin for 100 ms on the core that the next contender needs.
 bench: $(VENV)/.installed-peers
-	$(BIN)/python benchmarks/run.py $(ONLY) $(if $(QUICK),--quick)
+	OPENBLAS_THREAD_TIMEOUT=25 $(BIN)/python benchmarks/run.py $(ONLY) $(if $(QUICK),--quick)
 
 bench-trace: $(VENV)/.installed-peers
 	$(BIN)/python benchmarks/trace.py

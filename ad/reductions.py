@@ -124,8 +124,10 @@ def first_places(
     worst = b.literal(math.inf if rule == "minimum" else -math.inf, element(type))
 
     def choose(v: Value, i: Value, w: Value, j: Value) -> list[Value]:
-        tie = b.primitive("logical_and", b.primitive("equal", v, w), b.primitive("less_equal", i, j))
-        stays = b.primitive("logical_or", b.primitive(better, v, w), tie)
+        # It commutes, also where NaN is no better than anything, so that lanes may search side by side.
+        as_good = b.primitive("logical_not", b.primitive(better, w, v))
+        first = b.primitive("logical_and", as_good, b.primitive("less_equal", i, j))
+        stays = b.primitive("logical_or", b.primitive(better, v, w), first)
         return list(b.cond(stays, lambda: [v, i], lambda: [w, j]))
 
     return combine(length, [worst, length], lambda i: [item(i), i], choose)[1]

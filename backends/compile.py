@@ -109,7 +109,7 @@ class Compiled:
         ...     return az.compile(az.grad(f), threads=1)
         >>> state = np.empty(1000)
         >>> [round(grow(c).peak_bytes(state, 400) / state.nbytes) for c in ("all", "sqrt")]
-        [404, 46]
+        [403, 45]
         """
         instance, arguments = self._chosen(args, kwargs)
         return self.backend.peak_bytes(instance, instance.leaves(arguments))
@@ -160,7 +160,7 @@ class Compiled:
 
     @property
     def compile_seconds(self) -> float:
-        """How long it took from the program to machine code."""
+        """How long it took from the program to the machine code that there is by now."""
         return self.backend.version(self._annotated).seconds
 
     def _llvm(self, wanted: str) -> LLVM:

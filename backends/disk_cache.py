@@ -8,7 +8,7 @@ all entries together are larger than the bound, those that were not used for the
 Whatever goes wrong with files (no such folder, no permission, no space) means that there is no cache, and no error.
 Files with other names are left alone, so the folder may be one that has other uses.
 
-    ADZE_CACHE      the folder, or "off" (default: adze in XDG_CACHE_HOME, which is ~/.cache by default)
+    ADZE_CACHE      the folder, or "off" or 0 (default: adze in XDG_CACHE_HOME, which is ~/.cache by default)
     ADZE_CACHE_MB   the bound in megabytes (default: 256)
 
 Entries hold machine code, so the folder must be one that only trusted people can write to; it is made for its owner.
@@ -33,10 +33,10 @@ _LEFT_BEHIND = 3600  # seconds after which a file that nobody finished goes
 def folder() -> Path | None:
     """Where entries are; None when there shall be none."""
     wanted = os.environ.get("ADZE_CACHE", "")
-    if wanted == "off":
+    if wanted in ("off", "0"):
         return None
     if wanted:
-        return Path(wanted)
+        return Path(wanted).expanduser()
     home = os.environ.get("XDG_CACHE_HOME", "")
     try:
         return (Path(home) if home else Path.home() / ".cache") / "adze"

@@ -10,41 +10,46 @@ time on starting a loop than in it; large ones read again what the one before ha
 
 Two nests are fused when the loops are the same and no iteration of one touches what another iteration of the other
 writes: wherever both touch a buffer, and one of them writes it, their indices have each loop's variable in a common
-place. A nest moves down to a later one past bindings and allocations only. Statements keep their order, and so
-results are the same bits. A temporary that is stored, and from then on read at the same place in the same iteration
-alone, is not stored.
+place. A nest moves down to a later one past bindings and allocations only. What they do with each place may be a loop:
+where both have one, these must become one, by the same rule, so that a scan is summed while it is made. ::
+
+    lanes i: for j < m: p = p * x[i]; t[j, i] = p      =>   lanes i: for j < m: p = p * x[i]
+    lanes i: for j < m: s = s + c[j] * t[j, i]                                  s = s + c[j] * p
+
+Statements keep their order, and so results are the same bits. A temporary that is stored, and from then on read at
+the same place in the same iteration alone, is not stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ..core.types import i64
 from .loops import (
     Allocate,
     Apply,
+    Assign,
     Block,
     Buffer,
     Constant,
+    Declare,
     Expression,
     For,
     Function,
     If,
     Let,
     Load,
-    Return,
     Statement,
     Store,
-    Update,
     Variable,
     While,
     walk,
 )
-from .loops_walk import expressions, inside
+from .loops_walk import loads, mentioned, names_in, read_in
 from .lowering.arithmetic import folded
 from .lowering.nests import strip_of
-from .lowering.rewriting import map_block, map_operands
+from .lowering.rewriting import map_block, map_operands, substituted, without_unread
 from .lowering.survey import survey
 from .target import Target
 
@@ -56,8 +61,7 @@ Access = tuple[Buffer, tuple[Expression, ...]]
 
 def fused(function: Function, target: Target) -> Function:
     """A function with its neighbouring nests fused."""
-    body = _without_dead_stores(_fused(function.body, target))
-    return replace(function, body=body)
+    return replace(function, body=without_unread(_fused(function.body, target)))
 
 
 def _fused(block: Block, target: Target) -> Block:
@@ -97,14 +101,13 @@ def _append(made: list[Statement], statement: Statement, target: Target) -> None
 
 def _read(statements: Sequence[Statement], nest: _Nest) -> bool:
     """Whether statements between two nests read what the first one writes."""
-    written = {buffer for buffer, _ in nest.writes}
-    loads = [e for s in statements for whole in expressions(s) for e in inside(whole) if isinstance(e, Load)]
-    return any(load.buffer in written for load in loads)
+    written = {buffer for buffer, _ in _writes(nest.body)}
+    return any(load.buffer in written for statement in statements for load in loads(statement))
 
 
 @dataclass(frozen=True)
 class _Nest:
-    """Loops one inside the other, the last one lanes, around bindings and stores."""
+    """Loops one inside the other, the last one lanes, around bindings and stores, and at most one loop of these."""
 
     loops: tuple[For, ...]
     body: Block
@@ -118,16 +121,7 @@ class _Nest:
         body = loops[-1].body
         plain = all(each.kind in ("parallel", "sequential") for each in loops[:-1])
         fits = plain and loops[-1].kind == "lanes" and not any(each.reductions for each in loops)
-        return _Nest(tuple(loops), body) if fits and all(isinstance(s, Let | Store) for s in body) else None
-
-    @property
-    def writes(self) -> list[Access]:
-        return [(statement.buffer, statement.indices) for statement in self.body if isinstance(statement, Store)]
-
-    @property
-    def reads(self) -> list[Access]:
-        parts = [e for statement in self.body for whole in expressions(statement) for e in inside(whole)]
-        return [_place(e) for e in parts if isinstance(e, Load)]
+        return _Nest(tuple(loops), body) if fits and _is_simple(body) else None
 
     def with_next(self, other: _Nest, target: Target) -> For | None:
         """The two nests as one, if their loops are the same and no iteration needs another one of the other nest."""
@@ -135,39 +129,60 @@ class _Nest:
             return None
         names: dict[str, Expression] = {}
         for mine, its in zip(self.loops, other.loops, strict=True):
-            if mine.kind != its.kind or mine.extent != _renamed(its.extent, names):
+            if mine.kind != its.kind or mine.extent != substituted(its.extent, names):
                 return None
             names[its.variable] = Variable(mine.variable, i64)
-        body = self.body + tuple(self._next(other.body, names))
-        bound = [statement.name for statement in body if isinstance(statement, Let)]
-        if len(bound) > min(LARGEST, len(set(bound))):
+        second = tuple(self._next(other.body, names))
+        if not self._apart(self.body, second, [loop.variable for loop in self.loops]):
             return None
-        second = replace(other, body=body[len(self.body) :])
-        if not self._apart(second):
+        body = self._with_loops_joined((*self.body, *second))
+        bound = [] if body is None else [s.name for s in walk(body) if isinstance(s, Let | Declare)]
+        if body is None or len(bound) > min(LARGEST, len(set(bound))):
             return None
         return self._around(_passed_on(body), other, target)
 
     def _next(self, body: Block, names: dict[str, Expression]) -> Iterator[Statement]:
         """The body of the other nest on this one's variables; indices that are computed in both are computed once."""
-        known = {statement.value: statement.name for statement in self.body if isinstance(statement, Let)}
-        for statement in _substituted(body, names):
-            if isinstance(statement, Let):
-                value = _renamed(statement.value, names)
-                if value in known and not any(isinstance(e, Load) for e in inside(value)):
-                    names[statement.name] = Variable(known[value], value.type)
-                    continue
-            yield from _substituted((statement,), names)
+        mutable = {statement.name for statement in self.body if isinstance(statement, Declare)}
+        known = {s.value: s.name for s in self.body if isinstance(s, Let) and mutable.isdisjoint(names_in([s.value]))}
+        for statement in body:
+            (statement,) = map_block((statement,), lambda e: substituted(e, names), lambda store: store)
+            if isinstance(statement, Let) and statement.value in known and not any(loads(statement)):
+                names[statement.name] = Variable(known[statement.value], statement.value.type)
+            else:
+                yield statement
 
-    def _apart(self, other: _Nest) -> bool:
-        """Whether what one writes and the other touches is touched in the same iteration."""
-        pairs = [(mine, its) for mine in self.writes for its in (*other.reads, *other.writes)]
-        pairs += [(mine, its) for mine in self.reads for its in other.writes]
-        return all(self._same(mine, its) for mine, its in pairs if mine[0].name == its[0].name)
+    def _with_loops_joined(self, body: Block) -> Block | None:
+        """A body with its two loops as one, if it has two and they can be one; none if they cannot."""
+        first, *more = [k for k, statement in enumerate(body) if isinstance(statement, For)] or [len(body)]
+        if not more:
+            return body
+        (second,) = more
+        mine, its = body[first], body[second]
+        assert isinstance(mine, For) and isinstance(its, For)
+        changed = {s.name for s in walk((mine,)) if isinstance(s, Assign)}
+        written = {buffer.name for buffer, _ in _writes((mine,))}
+        between = body[first + 1 : second]
+        moves = all(isinstance(s, Let | Declare) and written.isdisjoint(read_in((s,))) for s in between)
+        if mine.extent != its.extent or not moves or changed & mentioned((*between, its))[0]:
+            return None
+        inner = {its.variable: Variable(mine.variable, i64)}
+        added = map_block(its.body, lambda e: substituted(e, inner), lambda store: store)
+        if not self._apart(mine.body, added, [mine.variable]):
+            return None
+        loop = replace(mine, body=(*mine.body, *added))
+        return (*body[:first], *between, loop, *body[second + 1 :])
 
-    def _same(self, mine: Access, its: Access) -> bool:
+    def _apart(self, mine: Block, its: Block, variables: Sequence[str]) -> bool:
+        """Whether what one block writes and the other touches is touched in the same iteration of some loops."""
+        pairs = [(a, b) for a in _writes(mine) for b in (*_reads(its), *_writes(its))]
+        pairs += [(a, b) for a in _reads(mine) for b in _writes(its)]
+        return all(self._same(a, b, variables) for a, b in pairs if a[0].name == b[0].name)
+
+    def _same(self, mine: Access, its: Access, variables: Sequence[str]) -> bool:
         """Whether two accesses can meet in the same iteration alone."""
         common = {a.name for a, b in zip(mine[1], its[1], strict=True) if a == b and isinstance(a, Variable)}
-        return {loop.variable for loop in self.loops} <= common.union(*[self._determines(name) for name in common])
+        return set(variables) <= common.union(*[self._determines(name) for name in common])
 
     def _determines(self, name: str) -> set[str]:
         """The loop variables that a variable tells: a number counted through chunks tells chunk and lane."""
@@ -188,7 +203,7 @@ class _Nest:
         for k, (mine, its) in reversed(list(enumerate(zip(self.loops, other.loops, strict=True)))):
             grain = mine.grain
             if grain is not None and its.grain is not None and grain != its.grain:
-                grain = folded("minimum", _constant(grain), _constant(its.grain))
+                grain = folded("minimum", grain, its.grain)
             factor = strip if k == len(self.loops) - 1 else mine.factor
             body = (replace(mine, body=body, factor=factor, grain=grain),)
         (loop,) = body
@@ -196,11 +211,24 @@ class _Nest:
         return loop
 
 
-def _constant(expression: Expression) -> Expression:
-    """An expression with operations on constants done."""
-    if not isinstance(expression, Apply):
-        return expression
-    return folded(expression.primitive.name, *[_constant(each) for each in expression.arguments])
+def _is_simple(body: Block) -> bool:
+    """Whether a body is bindings and stores, and at most one loop of these that runs in order."""
+    loops = [statement for statement in body if isinstance(statement, For)]
+    inside = [each for loop in loops for each in loop.body]
+    plain = all(isinstance(s, Let | Declare | Assign | Store | For) for s in body) and len(loops) <= 1
+    return (
+        plain
+        and all(loop.kind == "sequential" for loop in loops)
+        and all(isinstance(s, Let | Assign | Store) for s in inside)
+    )
+
+
+def _writes(block: Block) -> list[Access]:
+    return [(statement.buffer, statement.indices) for statement in walk(block) if isinstance(statement, Store)]
+
+
+def _reads(block: Block) -> list[Access]:
+    return [_place(load) for statement in walk(block) for load in loads(statement)]
 
 
 def _place(load: Load) -> Access:
@@ -209,61 +237,37 @@ def _place(load: Load) -> Access:
     return load.buffer, tuple([anywhere if k in load.guarded else index for k, index in enumerate(load.indices)])
 
 
-def _renamed(expression: Expression, names: Mapping[str, Expression]) -> Expression:
-    if isinstance(expression, Variable):
-        return names.get(expression.name, expression)
-    return map_operands(expression, lambda each: _renamed(each, names))
-
-
-def _substituted(block: Block, names: Mapping[str, Expression]) -> Block:
-    return map_block(block, lambda e: _renamed(e, names), lambda store: store)
-
-
 # What is stored and read again
 
 
 def _passed_on(body: Block) -> Block:
     """A body in which what was stored at a place is not read again from there."""
-    made: list[Statement] = []
-    known: dict[Access, Expression] = {}
+    mutable = {statement.name for statement in walk(body) if isinstance(statement, Declare)}
 
-    def value(e: Expression) -> Expression:
-        if isinstance(e, Load) and (e.buffer, e.indices) in known:
-            return known[e.buffer, e.indices]
-        return map_operands(e, value)
+    def passed_on(block: Block, known: dict[Access, Expression]) -> Block:
+        made: list[Statement] = []
 
-    for statement in body:
-        (new,) = map_block((statement,), value, lambda store: store)
-        made.append(new)
-        if isinstance(new, Store):
-            known = {place: stored for place, stored in known.items() if place[0].name != new.buffer.name}
-            if not new.guarded and isinstance(new.value, Variable | Constant):
-                known[new.buffer, new.indices] = new.value
-    return tuple(made)
+        def value(e: Expression) -> Expression:
+            if isinstance(e, Load) and (e.buffer, e.indices) in known:
+                return known[e.buffer, e.indices]
+            return map_operands(e, value)
 
-
-def _without_dead_stores(block: Block) -> Block:
-    """A function's body without temporaries that nothing reads."""
-    statements = list(walk(block))
-    used = {e.buffer.name for s in statements for whole in expressions(s) for e in inside(whole) if isinstance(e, Load)}
-    used |= {statement.buffer.name for statement in statements if isinstance(statement, Return)}
-    dead = {s.buffer.name for s in statements if isinstance(s, Allocate) and s.buffer.name not in used}
-    return _without(block, dead) if dead else block
-
-
-def _without(block: Block, dead: set[str]) -> Block:
-    made: list[Statement] = []
-    for statement in block:
-        match statement:
-            case Allocate(buffer) | Store(buffer) | Update(buffer) if buffer.name in dead:
+        for statement in block:
+            written = {buffer.name for buffer, _ in _writes((statement,))}
+            if isinstance(statement, For):
+                known = _without(known, written)  # an iteration may read what the one before wrote
+                made.append(replace(statement, body=passed_on(statement.body, known)))
                 continue
-            case For():
-                statement = replace(statement, body=_without(statement.body, dead))
-                if not statement.body:
-                    continue
-            case If(test, then, orelse):
-                statement = If(test, _without(then, dead), _without(orelse, dead))
-            case While(head, test, body):
-                statement = While(_without(head, dead), test, _without(body, dead))
-        made.append(statement)
-    return tuple(made)
+            (new,) = map_block((statement,), value, lambda store: store)
+            made.append(new)
+            known = _without(known, written)
+            if isinstance(new, Store) and not new.guarded and isinstance(new.value, Variable | Constant):
+                if getattr(new.value, "name", "") not in mutable:
+                    known[new.buffer, new.indices] = new.value
+        return tuple(made)
+
+    return passed_on(body, {})
+
+
+def _without(known: dict[Access, Expression], written: set[str]) -> dict[Access, Expression]:
+    return {place: stored for place, stored in known.items() if place[0].name not in written}

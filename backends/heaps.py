@@ -51,7 +51,7 @@ from .loops import (
 )
 from .loops_walk import blocks_of, bound_in, expressions, grid, inside, mentioned
 from .lowering.arithmetic import folded, product
-from .lowering.rewriting import map_block, map_operands
+from .lowering.rewriting import map_block, map_operands, without
 
 ZERO, ONE = Constant(0, i64), Constant(1, i64)
 
@@ -328,27 +328,10 @@ def _with_starts(body: Block, placed: dict[Buffer, _Placed]) -> Block:
 
     def change(inner: Block) -> Block:
         lets = [where.let() for where in placed.values()]
-        return (*lets, *map_block(_without(inner, placed), expression, store))
+        kept = without(inner, lambda s: isinstance(s, Allocate) and s.buffer in placed)
+        return (*lets, *map_block(kept, expression, store))
 
     return _in_grid(body, change)
-
-
-def _without(block: Block, placed: dict[Buffer, _Placed]) -> Block:
-    """A block without the allocations of what is in heaps."""
-    made: list[Statement] = []
-    for statement in block:
-        match statement:
-            case Allocate(buffer) if buffer in placed:
-                pass
-            case For():
-                made.append(replace(statement, body=_without(statement.body, placed)))
-            case If(test, then, orelse):
-                made.append(If(test, _without(then, placed), _without(orelse, placed)))
-            case While(head, test, body):
-                made.append(While(_without(head, placed), test, _without(body, placed)))
-            case _:
-                made.append(statement)
-    return tuple(made)
 
 
 def _refuse(buffer: Buffer) -> None:

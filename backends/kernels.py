@@ -56,7 +56,7 @@ from .loops import (
     While,
     walk,
 )
-from .loops_walk import blocks_of, expressions, inside, mentioned, variables_of
+from .loops_walk import blocks_of, expressions, inside, mentioned, names_in, variables_of
 from .lowering.rewriting import map_block, map_operands
 
 # A kernel for one thread holds about so many statements: compilers are slow on very long functions.
@@ -353,8 +353,7 @@ class _Cells:
         return self._needed_in(*expressions(statement))
 
     def _needed_in(self, *wholes: Expression) -> set[str]:
-        names = {part.name for whole in wholes for part in inside(whole) if isinstance(part, Variable)}
-        return names & self.places.keys()
+        return names_in(wholes) & self.places.keys()
 
     def read(self, expression: Expression) -> Expression:
         if isinstance(expression, Variable) and expression.name in self.mutable & self.places.keys():
@@ -416,6 +415,6 @@ def _mentions(block: Block, kernels: set[str]) -> Iterator[set[str]]:
                 kernels.add(statement.name)
                 yield used(statement.body)
             continue
-        yield {part.name for whole in expressions(statement) for part in inside(whole) if isinstance(part, Variable)}
+        yield names_in(expressions(statement))
         for inner in blocks_of(statement):
             yield from _mentions(inner, kernels)

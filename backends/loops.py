@@ -182,6 +182,15 @@ class Update:
 
 
 @dataclass(frozen=True)
+class Prefetch:
+    """Tell the memory that an element will soon be read, or written; the indices need not be in range."""
+
+    buffer: Buffer
+    indices: tuple[Expression, ...]
+    write: bool = False
+
+
+@dataclass(frozen=True)
 class Barrier:
     """All lanes wait for each other; then each sees what the others wrote. Only for targets with groups.
 
@@ -269,7 +278,22 @@ class Kernel:
     body: Block
 
 
-Statement = Let | Declare | Assign | Store | Update | Barrier | Allocate | For | If | While | Require | Return | Kernel
+Statement = (
+    Let
+    | Declare
+    | Assign
+    | Store
+    | Update
+    | Prefetch
+    | Barrier
+    | Allocate
+    | For
+    | If
+    | While
+    | Require
+    | Return
+    | Kernel
+)
 Block = tuple[Statement, ...]
 
 

@@ -31,6 +31,7 @@ from .loops import (
     Let,
     Load,
     MultiplyAdd,
+    Prefetch,
     Reduction,
     Require,
     Return,
@@ -147,6 +148,8 @@ class _Checker:
                 self._expect_type(value, buffer.scalar)
                 result = primitive.result_type((buffer.scalar, buffer.scalar))
                 _expect(primitive.arity == 2 and result == buffer.scalar, f"{primitive} does not combine two values")
+            case Prefetch(buffer, indices):
+                self._place(buffer, indices, tuple(range(len(indices))))
             case Barrier():
                 _expect(self.groups and bool(self.widened), "a barrier stands inside lanes of a group")
                 _expect(self.widened[-1].loop.extent == Constant(self.widened[-1].loop.factor, i64), "lanes are off")

@@ -21,6 +21,7 @@ from .loops import (
     Let,
     Load,
     MultiplyAdd,
+    Prefetch,
     Require,
     Return,
     Select,
@@ -69,6 +70,8 @@ def statement_text(statement: Statement) -> str:
         case Update(buffer, indices, primitive, value):
             element = _element(buffer, indices, statement.guarded)
             return f"update {element} by {primitive.name} with {expression_text(value)}"
+        case Prefetch(buffer, indices):
+            return f"prefetch {_element(buffer, indices, ())}"
         case Kernel(name):
             return f"kernel {name}"
         case Barrier():

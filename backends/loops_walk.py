@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from .loops import (
     Allocate,
@@ -19,6 +19,7 @@ from .loops import (
     Let,
     Load,
     MultiplyAdd,
+    Prefetch,
     Require,
     Return,
     Select,
@@ -62,6 +63,8 @@ def expressions(statement: Statement) -> tuple[Expression, ...]:
             return (value,)
         case Store(buffer, indices, value, guarded) | Update(buffer, indices, _, value, guarded):
             return (*indices, value, *[buffer.extents[axis] for axis in guarded])
+        case Prefetch(_, indices):
+            return indices
         case Allocate(buffer):
             return buffer.extents
         case For():
@@ -72,6 +75,17 @@ def expressions(statement: Statement) -> tuple[Expression, ...]:
             return (test, *values)
         case Return() | Barrier() | Kernel():
             return ()
+
+
+def loads(statement: Statement) -> Iterator[Load]:
+    """The reads in a statement itself, not in its blocks."""
+    for whole in expressions(statement):
+        yield from (part for part in inside(whole) if isinstance(part, Load))
+
+
+def read_in(block: Block) -> set[str]:
+    """The names of the buffers that a block reads; an update reads nothing."""
+    return {load.buffer.name for statement in walk(block) for load in loads(statement)}
 
 
 def blocks_of(statement: Statement) -> tuple[Block, ...]:
@@ -97,7 +111,7 @@ def mentioned(block: Block) -> tuple[set[str], set[str]]:
             case For():
                 variables.add(statement.variable)
                 variables.update(reduction.name for reduction in statement.reductions)
-            case Store(buffer) | Update(buffer) | Allocate(buffer) | Return(_, buffer):
+            case Store(buffer) | Update(buffer) | Prefetch(buffer) | Allocate(buffer) | Return(_, buffer):
                 buffers.add(buffer.name)
             case If() | While() | Require() | Barrier() | Kernel():
                 pass
@@ -127,9 +141,8 @@ def grid(body: Block) -> tuple[Block, list[For], Block]:
 def wholes(statement: Statement) -> Iterator[Expression]:
     """The expressions of a statement, and those that say how large the buffers are that it mentions."""
     buffers = [statement.buffer] if isinstance(statement, Store | Update | Allocate) else []
-    for whole in expressions(statement):
-        yield whole
-        buffers += [part.buffer for part in inside(whole) if isinstance(part, Load)]
+    yield from expressions(statement)
+    buffers += [load.buffer for load in loads(statement)]
     for buffer in buffers:
         yield from buffer.extents
 
@@ -143,6 +156,22 @@ def variables_of(body: Block) -> Iterator[Variable]:
 def variables_in(many: Iterable[Expression]) -> Iterator[Variable]:
     for whole in many:
         yield from (part for part in inside(whole) if isinstance(part, Variable))
+
+
+def names_in(many: Iterable[Expression]) -> set[str]:
+    """The names of the variables that expressions mention."""
+    return {variable.name for variable in variables_in(many)}
+
+
+def bindings_of(wholes: Iterable[Expression], lets: Sequence[Let]) -> tuple[Let, ...]:
+    """Those of some bindings that expressions need, directly or through each other."""
+    names = names_in(wholes)
+    needed: list[Let] = []
+    for let in reversed(lets):
+        if let.name in names:
+            needed.append(let)
+            names |= names_in([let.value])
+    return tuple(reversed(needed))
 
 
 def bound_in(body: Block) -> set[str]:
@@ -201,5 +230,5 @@ def _look(block: Block, binders: dict[str, int | None], found: set[int]) -> None
                 _look(orelse, binders, found)
             case While(head, _, inner):
                 _look((*head, *inner), binders, found)
-            case Store() | Update() | Barrier() | Allocate() | Require() | Return():
+            case Store() | Update() | Prefetch() | Barrier() | Allocate() | Require() | Return():
                 pass

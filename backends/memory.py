@@ -32,7 +32,7 @@ from .loops import (
     Variable,
     While,
 )
-from .loops_walk import expressions, inside, mentioned
+from .loops_walk import bindings_of, inside, loads, mentioned
 
 # A sum of products of variables, by their sorted names, with integer coefficients; what is no sum or product
 # stands in it under its printed form
@@ -82,7 +82,12 @@ def plan(function: Function) -> Plan:
     planned = [life for life in lives if life.buffer.name not in returned]
     fixed = [life for life in planned if all(_static(extent, known) for extent in life.buffer.extents)]
     slots, slot_of = _assign(fixed, known)
-    return Plan(_needed(prelude, slots), slots, slot_of, frozenset(life.buffer.name for life in lives) - slot_of.keys())
+    return Plan(
+        bindings_of([extent for slot in slots for extent in slot.like.extents], prelude),
+        slots,
+        slot_of,
+        frozenset(life.buffer.name for life in lives) - slot_of.keys(),
+    )
 
 
 def _assign(lives: list[_Life], known: dict[str, Polynomial]) -> tuple[tuple[Slot, ...], dict[str, int]]:
@@ -108,17 +113,6 @@ def _assign(lives: list[_Life], known: dict[str, Polynomial]) -> tuple[tuple[Slo
     return tuple(slots), slot_of
 
 
-def _needed(prelude: list[Let], slots: tuple[Slot, ...]) -> tuple[Let, ...]:
-    """The bindings that the extents of slots need, directly or through each other."""
-    names = {name for slot in slots for extent in slot.like.extents for name in _names(extent)}
-    chosen = []
-    for let in reversed(prelude):
-        if let.name in names:
-            names |= _names(let.value)
-            chosen.append(let)
-    return tuple(reversed(chosen))
-
-
 class _Lives:
     """Numbers the statements in program order and notes the lives of the buffers allocated."""
 
@@ -131,9 +125,7 @@ class _Lives:
         seen: set[str] = set()
         for statement in block:
             start, number = number, number + 1
-            names = {
-                part.buffer.name for whole in expressions(statement) for part in inside(whole) if isinstance(part, Load)
-            }
+            names = {load.buffer.name for load in loads(statement)}
             match statement:
                 case Allocate(buffer):
                     own[buffer.name] = _Life(buffer, private, -1, start)
@@ -165,10 +157,6 @@ class _Lives:
 
 
 # Sizes
-
-
-def _names(expression: Expression) -> set[str]:
-    return {part.name for part in inside(expression) if isinstance(part, Variable)}
 
 
 def _static(expression: Expression, known: dict[str, Polynomial]) -> bool:

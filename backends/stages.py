@@ -9,8 +9,10 @@ from ..interpreters.simplify import simplify
 from .fusion import fused
 from .loops_check import check
 from .lowering import Lowered, lower
+from .prefetching import prefetched
 from .prepare import open_checkpoints, prepare
 from .schedule import schedule
+from .sharing import shared
 from .target import Target
 
 
@@ -25,6 +27,10 @@ def loops_of(instance: Instance, target: Target, checks: bool, deterministic: bo
     lowered = lower(term, _identifier(instance.program.name), target, checks, deterministic)
     if target.transformations.fuse and not target.group:
         lowered = replace(lowered, function=fused(lowered.function, target))
+    if target.transformations.share and not target.group:
+        lowered = replace(lowered, function=shared(lowered.function))
+    if target.transformations.prefetch and not target.group:
+        lowered = replace(lowered, function=prefetched(lowered.function, target))
     lowered.decisions[:0] = decisions
     check(lowered.function, groups=target.group > 0)
     return lowered

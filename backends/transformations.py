@@ -20,10 +20,13 @@ class Transformations:
     pack: bool = True  # copy an array that lanes would read across (lowering/nests.py)
     regroup: bool = True  # sum a factor of a sum of sums of products first (lowering/regrouping.py)
     contract: bool = True  # run matrix products tile by tile, from packed operands (lowering/contractions.py)
+    bound: bool = True  # leave out of products what a triangle makes 0, or nobody reads (lowering/triangles.py)
     fuse: bool = True  # run neighbouring nests over the same extents as one (fusion.py)
+    share: bool = True  # store what a later nest would compute again (sharing.py)
     jam: bool = True  # run several iterations of an outer loop side by side (lowering/nests.py)
     inline: bool = True  # elementary functions as code of our own, not as calls of a library (llvm/elementary)
     straighten: bool = True  # run maps over short arrays as straight-line code along lanes (lowering/straight.py)
+    prefetch: bool = True  # ask for elements at indices that are read further on (prefetching.py)
     strip: int = 0  # how many lanes of a nest run at a time, a power of two (lowering/nests.py)
     copies: int = 0  # how many iterations a jam runs side by side (lowering/nests.py)
 

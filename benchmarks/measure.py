@@ -1,10 +1,11 @@
 """How time and memory are measured: contenders in turns, compile time and memory in a process of its own.
 
 Clocks, caches and other programs change the speed of a machine from second to second. So the contenders of a
-comparison take turns: in each *round* each of them is called once untimed, which warms the caches up and lets the
-threads of the one before go to sleep, and then so often that it takes ``TURN`` seconds; the mean of these calls is one
-*run*. What is told of a contender is the median and the quartiles of its runs. Contenders that take long have fewer
-runs, and one whose call takes more than ``LONG`` seconds has one.
+comparison take turns. In each *round* each of them rests until the threads of the one before have gone to sleep (some
+wait in a loop for the next call, on the cores that the next one needs), is called once untimed, which warms the caches
+up, and then so often that it takes ``TURN`` seconds; the mean of these calls is one *run*. What is told of a contender
+is the median and the quartiles of its runs. Contenders that take long have fewer runs, and one whose call takes more
+than ``LONG`` seconds has one.
 
 What a process does for the first time (compiling, asking for memory) cannot be measured in a process that did it
 before: ``fresh`` starts a new one.
@@ -33,7 +34,8 @@ import numpy as np
 TURN = 0.015  # seconds of timed calls in a round, at least one call
 WARMED = 0.2  # seconds: calls that take longer are not preceded by an untimed one
 LONG = 1.0  # seconds: a call that takes longer is timed once
-ROUNDS = (9, 25)  # at least, at most
+ROUNDS = (9, 15)  # at least, at most
+REST = 0.03  # seconds; OpenBLAS's threads need OPENBLAS_THREAD_TIMEOUT=25 to sleep by then
 COPIED = 10**7  # elements of the arrays of the control
 
 
@@ -43,7 +45,7 @@ def in_turns(
     """The runs of each call, in seconds a call; about ``seconds`` are spent on each, within so many rounds."""
     taken = [_once(call) for call in calls]
     repeats = [max(1, math.ceil(TURN / t)) for t in taken]
-    turns = [t * (r + (t < WARMED)) for t, r in zip(taken, repeats, strict=True)]
+    turns = [REST + t * (r + (t < WARMED)) for t, r in zip(taken, repeats, strict=True)]
     rounds = [min(max(int(seconds / turn), least), most) for turn in turns]
     runs: list[list[float]] = [[] for _ in calls]
     gc.collect()
@@ -61,6 +63,7 @@ def in_turns(
 
 
 def _mean(call: Callable[[], Any], repeats: int, warm: bool) -> float:
+    time.sleep(REST)
     if warm:
         call()
     start = time.perf_counter()

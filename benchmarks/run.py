@@ -1,6 +1,6 @@
 """The benchmark of the CPU: every line, against JAX, PyTorch and NumPy.
 
-    make bench                        all lines: about 25 minutes on two cores
+    make bench                        all lines: about 30 minutes on two cores
     make bench ONLY="gmm kmeans"      some, whose results replace those from before
     make bench QUICK=1                a look in a few minutes; results go to a temporary folder
 

@@ -46,6 +46,7 @@ from adze.backends.loops import (
     Let,
     Load,
     MultiplyAdd,
+    Prefetch,
     Require,
     Return,
     Select,
@@ -263,6 +264,8 @@ class Run:
                 value = self._value(expression, scope)
                 if memory.inside(place, guarded):
                     memory.write(place, scope.path, value)
+            case Prefetch(_, indices):
+                self._place(indices, scope)
             case Update(buffer, indices, primitive, expression, guarded):
                 memory, place = scope.memory[buffer.name], self._place(indices, scope)
                 value = self._value(expression, scope)

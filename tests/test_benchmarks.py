@@ -192,10 +192,11 @@ def harness(tmp_path: Path, *options: str) -> list[dict[str, Any]]:
 
 
 def test_the_benchmark_of_the_cpu_runs_alone(tmp_path: Path) -> None:
-    (line,) = harness(tmp_path, "lse", "--alone")
-    for found in line["sizes"]["n=10000"]["functions"].values():
-        assert found["contenders"].keys() == {"Adze", "Adze, 1 thread"}
-        assert all(row["median"] > 0 and row["off"] == 0 for row in found["contenders"].values())
+    found = [f for line in harness(tmp_path, "lse", "--alone") for f in line["sizes"]["n=10000"]["functions"].values()]
+    assert len(found) == 4
+    for function in found:
+        assert function["contenders"].keys() == {"Adze", "Adze, 1 thread"}
+        assert all(row["median"] > 0 and row["off"] == 0 for row in function["contenders"].values())
 
 
 @pytest.mark.slow
@@ -211,7 +212,8 @@ ALL = ("reduce", "scan", "histogram", "gather", "scatter", "product", "gmm", "km
 
 
 @pytest.mark.usefixtures("opencl")
-@pytest.mark.parametrize("programs", [FEW, pytest.param(ALL, marks=pytest.mark.slow)], ids=["few", "all"])
+@pytest.mark.slow
+@pytest.mark.parametrize("programs", [FEW, ALL], ids=["few", "all"])
 def test_the_benchmark_of_devices_runs_at_small_sizes(programs: tuple[str, ...], tmp_path: Path) -> None:
     """Its own checks against evaluate and LLVM are part of the run; a failure is its exit status."""
     done = run("--quick", "--programs", *programs, "--output", str(tmp_path / "gpu.md"))

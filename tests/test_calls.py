@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import adze as az
-from adze.core.types import SCALARS, Scalar
+from adze.backends.llvm import arranging
+from adze.core.types import SCALARS, Scalar, bool_
 
 
 @az.program
@@ -298,3 +299,30 @@ def test_a_bound_call_from_several_threads() -> None:
     for thread in threads:
         thread.join()
     assert len(found) == 200 and len(set(found)) == 1
+
+
+# Large arguments in another order
+
+
+@pytest.mark.parametrize("order", [(1, 0), (2, 1, 0), (1, 2, 0), (0, 2, 1)])
+@pytest.mark.parametrize("scalar", SCALARS.values(), ids=str)
+def test_axes_in_another_order_are_put_right(
+    order: tuple[int, ...], scalar: Scalar, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arranging, "LEAST", 0)
+    for extents in ((1, 1, 1), (8, 70, 3), (33, 9, 16), (0, 5, 2)):
+        lying = np.random.default_rng(1).integers(0, 2, extents[: len(order)]).astype(scalar.dtype)
+        array = lying.transpose(order)
+        found = arranging.row_major(array, 2)
+        assert found.flags.c_contiguous or scalar is bool_
+        np.testing.assert_array_equal(found, array)
+
+
+def test_large_arguments_of_any_stride() -> None:
+    whole = np.random.default_rng(1).standard_normal((700, 801))
+    found = az.compile(scaled)
+    for x in (whole.T, np.asfortranarray(whole), whole[:, ::2], whole[::-1], whole[:, :700].T):
+        np.testing.assert_array_equal(found(x, 2.0), 2.0 * x)
+    swapped = np.zeros((30, 100, 100)).swapaxes(0, 1)
+    for x in (whole[:, ::2], whole[::-1], whole[:, :700].T, swapped):  # NumPy's
+        assert arranging.row_major(x, 1) is x

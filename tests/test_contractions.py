@@ -162,3 +162,84 @@ def test_loops_of_a_tiny_core(n: int, m: int, k: int) -> None:
     x, g = np.stack([a.T, a.T]), np.stack([b, 2 * b])
     found = plain_loops.lowered(over_two, TINY, (x, g))
     np.testing.assert_allclose(found, az.evaluate(over_two)(x, g), rtol=1e-11, atol=1e-11)
+
+
+# Triangles
+
+
+@az.program
+def triangular(q: az.Array[az.f64, "k d d"], x: az.Array[az.f64, "n d"]) -> az.Array[az.f64, "k d n"]:
+    """A lower triangular factor, of rows."""
+    lower = az.generate(q.shape, lambda k, i, j: az.cond(i >= j, lambda: az.exp(q[k, i, j]), lambda: 0.0))
+    return az.map(lambda one: one @ x.T, lower)
+
+
+@az.program
+def upper(q: az.Array[az.f64, "d d"], x: az.Array[az.f64, "n d"]) -> az.Array[az.f64, "n d"]:
+    """A strictly upper triangular factor, of columns."""
+    return x @ az.generate(q.shape, lambda i, j: az.cond(i < j, lambda: az.exp(q[i, j]), lambda: 0.0))
+
+
+@az.program
+def band(q: az.Array[az.f64, "d d"], x: az.Array[az.f64, "d n"]) -> az.Array[az.f64, "d n"]:
+    """Both factors are bounded, and of the product a triangle is read, twice."""
+    diagonals = az.generate(
+        q.shape, lambda i, j: az.cond((i - j <= 3) & (j - i <= 20), lambda: az.exp(q[i, j]), lambda: 0.0)
+    )
+    rest = az.generate(x.shape, lambda i, j: az.cond(i >= j, lambda: az.sin(x[i, j]), lambda: 0.0))
+    both = diagonals @ rest
+    sums = az.map(az.sum, az.generate(x.shape, lambda i, j: az.cond(j >= i, lambda: both[i, j], lambda: 0.0)))
+    return az.generate(x.shape, lambda i, j: az.cond(j >= i, lambda: both[i, j] - sums[i], lambda: 0.0))
+
+
+def band_in_numpy(q: Matrix, x: Matrix) -> Matrix:
+    both = np.triu(np.triu(np.tril(np.exp(q), 20), -3) @ np.tril(np.sin(x)))
+    return np.triu(both - both.sum(axis=1)[:, None])
+
+
+BOUNDED: list[tuple[Any, Any]] = [
+    (triangular, lambda q, x: np.einsum("kij,nj->kin", np.tril(np.exp(q)), x)),
+    (upper, lambda q, x: x @ np.triu(np.exp(q), 1)),
+    (band, band_in_numpy),
+]
+
+
+def bounded_arguments(program: Any, d: int, n: int) -> list[Matrix]:
+    r = np.random.default_rng(d + n)
+    q = r.standard_normal((3, d, d) if program is triangular else (d, d))
+    return [q, r.standard_normal((d, n) if program is band else (n, d))]
+
+
+@pytest.mark.parametrize(("d", "n"), [(0, 20), (40, 70), (64, 64), (131, 90)])
+@pytest.mark.parametrize(("program", "reference"), BOUNDED)
+def test_triangles_bound_products(program: Any, reference: Any, d: int, n: int) -> None:
+    arguments = bounded_arguments(program, d, n)
+    compiled = az.compile(program)
+    found = compiled(*arguments)
+    np.testing.assert_allclose(found, reference(*arguments), rtol=1e-11, atol=1e-11)
+    assert "bounded" in str(compiled.schedule)
+    unbounded = az.compile(program, schedule={"bound": False})
+    assert "bounded" not in str(unbounded.schedule)
+    np.testing.assert_array_equal(found, unbounded(*arguments))  # to the bit
+
+
+@pytest.mark.parametrize(("program", "reference"), BOUNDED)
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+def test_what_is_not_finite_is_multiplied_by_zeros_of_triangles(program: Any, reference: Any, value: float) -> None:
+    for place in ((0, 50), (50, 50), (77, 3), (79, 79)):
+        arguments = bounded_arguments(program, 80, 80)
+        arguments[1][place] = value
+        with np.errstate(invalid="ignore"):
+            expected = reference(*arguments)
+            np.testing.assert_allclose(az.compile(program)(*arguments), expected, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize(("program", "reference"), BOUNDED)
+@pytest.mark.parametrize(("d", "n"), [(8, 16), (13, 41)])
+def test_triangles_on_a_tiny_core(program: Any, reference: Any, d: int, n: int) -> None:
+    arguments = bounded_arguments(program, d, n)
+    np.testing.assert_allclose(plain_loops.lowered(program, TINY, arguments), reference(*arguments), rtol=1e-11)
+    arguments[1][3, 5] = np.inf
+    with np.errstate(invalid="ignore"):
+        found = plain_loops.lowered(program, TINY, arguments)
+        np.testing.assert_allclose(found, reference(*arguments), rtol=1e-11)

@@ -211,8 +211,11 @@ def test_primitives_of_the_user_are_compiled_each_time(folder: Path, counts: Cou
         digest(program().at().term)
 
 
-def test_nothing_is_kept_when_it_is_off(folder: Path, counts: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ADZE_CACHE", "off")
+@pytest.mark.parametrize("wanted", ["off", "0"])
+def test_nothing_is_kept_when_it_is_off(
+    wanted: str, folder: Path, counts: Counts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADZE_CACHE", wanted)
     for _ in range(2):
         gradient_of(program())
     assert counts.compiled == 2 and not folder.exists()

@@ -79,6 +79,11 @@ def reads_of_an_outer_array(x: Any) -> Any:
 
 
 @irregular
+def triangular_sums_of_no_columns(x: Any) -> Any:
+    return az.generate((x.shape[0], 0), lambda i, j: az.sum(az.generate(i + 1, lambda k: x[k] * x[j])))
+
+
+@irregular
 def loops_in_a_batch(x: Any) -> Any:
     def step(i: Any, state: Any) -> Any:
         total, row = state

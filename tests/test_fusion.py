@@ -45,8 +45,19 @@ def matrices(x: az.Array[az.f64, "n m"], y: az.Array[az.f64, "m n"]) -> Any:
     return x + 1, x * x, y + 2
 
 
+@az.program
+def scanned(x: Vector, c: az.Array[az.f64, "m"]) -> Any:
+    """A scan for each number, and what is made of it in order, once as it comes and once from its end."""
+
+    def sums(v: az.Expr) -> Any:
+        powers = az.cumprod(az.map(lambda d: v + d, c))
+        return c @ powers, c @ powers[::-1], powers
+
+    return az.map(sums, x)
+
+
 @pytest.mark.parametrize("n", [0, 1, 7, 33, 5000])
-@pytest.mark.parametrize("program", [neighbours, chain, shifted, matrices], ids=lambda program: program.name)
+@pytest.mark.parametrize("program", [neighbours, chain, shifted, matrices, scanned], ids=lambda program: program.name)
 def test_values(program: Any, n: int) -> None:
     rng = np.random.default_rng(n)
     arguments: dict[str, tuple[Any, ...]] = {
@@ -54,6 +65,7 @@ def test_values(program: Any, n: int) -> None:
         "chain": (rng.random(n), 3),
         "shifted": (rng.random(n),),
         "matrices": (rng.random((n, 5)), rng.random((5, n))),
+        "scanned": (rng.random(n), rng.random(n % 6)),
     }
     given = arguments[program.name]
     together, apart = COMPILED[program.name]
@@ -64,7 +76,7 @@ def test_values(program: Any, n: int) -> None:
 
 COMPILED = {
     program.name: (az.compile(program), az.compile(program, schedule={"fuse": False}))
-    for program in (neighbours, chain, shifted, matrices)
+    for program in (neighbours, chain, shifted, matrices, scanned)
 }
 
 
@@ -87,6 +99,27 @@ def test_a_temporary_between_nests_is_not_stored() -> None:
     expected = np.exp(2 * x) * (2 * np.sin(x) + np.cos(x))
     np.testing.assert_allclose(az.compile(gradient)(x), expected, rtol=1e-14)
     assert "temporary" not in loops_of(gradient)
+
+
+def test_a_scan_is_summed_while_it_is_made() -> None:
+    @az.program
+    def polynomials(x: Vector, c: az.Array[az.f64, "m"]) -> Any:
+        return az.map(lambda v: c @ az.cumprod(az.map(lambda _: v, c)), x)
+
+    x, c = np.linspace(-1, 1, 100), np.array([2.0, -1.0, 3.0])
+    np.testing.assert_allclose(az.compile(polynomials)(x, c), x * np.polyval(c[::-1], x), rtol=1e-13)
+    assert "temporary" not in loops_of(polynomials)
+    assert loops_of(polynomials).count("for ") == 1
+
+
+def test_a_scan_that_is_read_from_its_end_is_made_before() -> None:
+    @az.program
+    def reversed_sums(x: Vector, c: az.Array[az.f64, "m"]) -> Any:
+        return az.map(lambda v: c @ az.cumprod(az.map(lambda _: v, c))[::-1], x)
+
+    x, c = np.linspace(-1, 1, 100), np.array([2.0, -1.0, 3.0])
+    np.testing.assert_allclose(az.compile(reversed_sums)(x, c), x * np.polyval(c, x), rtol=1e-13)
+    assert loops_of(reversed_sums).count("for ") == 2
 
 
 def test_zeros_of_different_signs_stay_apart() -> None:

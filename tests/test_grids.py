@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from agreement import exact
 from plain_loops import loops_of, lowered
-from programs import CASES, Case
+from programs import CASES, Case, sampled
 from test_compile import assert_same
 from test_derivatives import DIFFERENTIABLE, SINGLE, Point, assert_close, leaves
 
@@ -392,7 +392,7 @@ def test_gradients_of_writes() -> None:
 
 
 @pytest.mark.unguarded
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@sampled(CASES)
 def test_equals_evaluate(case: Case) -> None:
     for arguments in case.arguments[:2]:
         assert_same(lowered(case.program, GROUPS, arguments), az.evaluate(case.program)(*arguments))

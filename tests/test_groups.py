@@ -10,7 +10,7 @@ import numpy as np
 import plain_loops
 import pytest
 from agreement import exact, leaves, magnitude, rounded
-from programs import CASES, Case, numbers
+from programs import CASES, Case, numbers, sampled
 
 import adze as az
 from adze.backends.loops import Allocate, Barrier, For, Function, Update, walk
@@ -70,7 +70,7 @@ def buffers(function: Function) -> set[str]:
 
 
 @pytest.mark.unguarded
-@pytest.mark.parametrize("case", [case for case in CASES if combines(case)], ids=lambda case: case.name)
+@sampled([case for case in CASES if combines(case)])
 def test_programs(case: Case) -> None:
     for arguments in case.arguments:
         like_evaluate(case.program, *arguments)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from plain_loops import Run, apply, at, const, loop, loops_of, lowered, put, var
-from programs import CASES, Case
+from programs import CASES, Case, sampled
 from test_compile import assert_same
 from test_derivatives import Point, assert_close, cases, leaves
 from test_grids import ALONE, GROUPS
@@ -430,7 +430,7 @@ def agrees(program: Any, arguments: Any, tolerance: float = 1e-12, **options: An
 
 
 @pytest.mark.unguarded
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@sampled(CASES)
 def test_a_program_in_kernels_equals_evaluate(case: Case) -> None:
     for arguments in case.arguments[:2]:
         assert_same(lowered(case.program, GROUPS, arguments, change=placed), az.evaluate(case.program)(*arguments))

@@ -77,7 +77,8 @@ def compare(function: Function, arguments: list[np.ndarray], sizes: list[int], e
 
 def compiled(function: Function) -> Executable:
     check(function)
-    return Executable(code_of(function).machine_code, is_parallel(function))
+    code = code_of(function)
+    return Executable(code.machine_code, is_parallel(function), code.branches)
 
 
 def emitted(function: Function) -> str:
@@ -181,6 +182,44 @@ def test_gathers_and_scatters(scalar: Scalar, kind: str) -> None:
         arguments = [permutation, values(scalar, size, 1), values(scalar, (size, size), 2)]
         if size:
             compare(function, arguments, [size], executable)
+
+
+SQUARES = [
+    (("i", "jam", 8), ("j", "lanes", 8)),
+    (("i", "lanes", 8), ("j", "jam", 8)),
+    (("k", "jam", 2), ("j", "jam", 4), ("i", "lanes", 4)),
+    (("i", "jam", 4), ("k", "jam", 3), ("j", "lanes", 4)),
+    (("k", "lanes", 2), ("i", "jam", 2), ("j", "sequential", 1)),
+]
+
+
+def turned(nest: Any, scalar: Scalar, *sizes: Any) -> Function:
+    """An array with its last axes exchanged."""
+    l, n, m = sizes
+    a, b = Buffer("a", scalar, (l, n, m)), Buffer("b", scalar, (l, m, n))
+    body: tuple[Statement, ...] = (put(b, "k", "j", "i", at(a, "k", "i", "j")),)
+    for variable, kind, factor in reversed(nest):
+        body = (loop(variable, {"k": l, "i": n, "j": m}[variable], *body, kind=kind, factor=factor),)
+    if "k" not in {variable for variable, _, _ in nest}:
+        body = (loop("k", l, *body),)
+    return Function("turned", tuple(each.name for each in sizes if hasattr(each, "name")), (a,), (b,), body)
+
+
+@pytest.mark.unguarded
+@pytest.mark.parametrize("nest", SQUARES, ids=lambda nest: "-".join(f"{kind}{factor}" for _, kind, factor in nest))
+@pytest.mark.parametrize("scalar", SCALARS.values(), ids=str)
+def test_squares_are_turned(nest: Any, scalar: Scalar) -> None:
+    function = turned(nest, scalar, var("l"), var("n"), var("m"))
+    executable = compiled(function)
+    for sizes in ((1, 0, 8), (2, 8, 0), (3, 1, 7), (5, 8, 8), (2, 9, 33), (1, 35, 16)):
+        compare(function, [values(scalar, sizes)], list(sizes), executable)
+
+
+@pytest.mark.parametrize("nest", SQUARES[:2])
+def test_squares_move_whole_rows(nest: Any) -> None:
+    text = emitted(turned(nest, f64, const(1), const(16), const(24)))
+    assert text.count("shufflevector <8 x double>") == 24 and "gather" not in text and "scatter" not in text
+    assert "masked" not in text and "extractelement <8 x double>" not in text
 
 
 def test_lanes_that_are_off_read_nothing() -> None:
@@ -561,7 +600,7 @@ def test_constants_wrap_like_registers() -> None:
 
 
 @pytest.mark.unguarded
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(10), *[pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 40)]])
 def test_random_nests(seed: int) -> None:
     function = Draw(seed).function()
     executable = compiled(function)

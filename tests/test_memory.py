@@ -168,6 +168,7 @@ def test_what_only_the_run_knows_is_refused() -> None:
 # Evaluate
 
 
+@pytest.mark.slow
 @pytest.mark.unguarded
 def test_evaluate_holds_as_many_states() -> None:
     def held(checkpoint: Any, n: int) -> float:

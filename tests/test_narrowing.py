@@ -162,6 +162,94 @@ def test_arrays_are_stored_where_they_are_needed(program: Program) -> None:
     assert 2 in stored(simplified(program))
 
 
+# What is computed anyway
+
+
+def back_over(x: Any, step: Callable[[Any, Any], Any]) -> Any:
+    """A loop in order from the last step to the first, whose state is a vector."""
+    n = az.size(x)
+    return az.sum(az.fori_loop(0, n, lambda j, t: step(n - 1 - j, t), x))
+
+
+@az.program
+def computed_again(x: Vector) -> az.f64:
+    _, before = states(x, lambda i, s: az.tanh(s * 0.5 + x))
+    return back_over(x, lambda p, t: (t + before[p]) * az.tanh(before[p] * 0.5 + x))
+
+
+@az.program
+def of_two_arrays(x: Vector) -> az.f64:
+    """The forward sweep makes an array that the other only reads elements of."""
+
+    def step(state: Any, _: Any) -> Any:
+        c, h = state
+        c = c * az.exp(h) + x
+        return (c, az.tanh(c)), state
+
+    _, (c, h) = az.scan_loop(step, (x, x), az.iota(az.size(x)))
+    return back_over(x, lambda p, t: (t + h[p]) * az.tanh(c[p] * az.exp(h[p]) + x) * c[p])
+
+
+@az.program
+def of_the_step_alone(x: Vector) -> az.f64:
+    _, before = states(x, lambda i, s: az.tanh(s * 0.5) * az.exp(x[i] * x))
+    return back_over(x, lambda p, t: t * az.tanh(before[p] * 0.5) * before[p] + az.exp(x[p] * x) * t)
+
+
+@az.program
+def in_inner_loops(x: Vector) -> az.f64:
+    n = az.size(x)
+
+    def layer(y: Any, w: Any) -> Any:
+        y = az.tanh(y * w + x)
+        return y, y
+
+    def step(h: Any, i: Any) -> Any:
+        return az.scan_loop(layer, x[i] + x, h)[1], h
+
+    _, before = az.scan_loop(step, az.generate((3, n), lambda l, k: x[k] * 0.5), az.iota(n))
+
+    def again(p: Any, t: Any) -> Any:
+        _, ys = az.scan_loop(layer, x[p] + x, before[p])
+        return t * ys[0] + ys[1] * before[p, 2]
+
+    return back_over(x, again)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [computed_again, of_two_arrays, of_the_step_alone, in_inner_loops],
+    ids=lambda program: program.name,
+)
+def test_what_is_costly_and_computed_anyway_is_stored(program: Program) -> None:
+    last = [operation for operation in simplified(program).bindings if operation.op == "loop"][-1]
+    assert [count(last.blocks[0], name) for name in ("tanh", "exp", "loop")] == [0, 0, 0]
+
+
+@az.program
+def derived(x: Vector) -> az.f64:
+    """Cosines are not computed by the forward sweep: to store them saves nothing."""
+    _, before = states(x, lambda i, s: az.sin(s * 0.5 + x))
+    return back_over(x, lambda p, t: (t + before[p]) * az.cos(before[p] * 0.5 + x))
+
+
+def test_what_is_not_computed_anyway_stays() -> None:
+    assert stored(simplified(derived)) == [2]
+
+
+def test_segments_run_again() -> None:
+    """The states of the inner steps would take the memory that checkpoints are there to save."""
+
+    @az.program
+    def f(x: Vector) -> az.f64:
+        step = lambda i, s: az.tanh(s * 0.5 + x)  # noqa: E731
+        return az.sum(az.fori_loop(0, 10 * az.size(x), step, x, checkpoint="sqrt"))
+
+    block = simplify(instance(az.grad(f), (np.ones(3),)).term)
+    outer = next(operation for operation in block.bindings if operation.op == "loop")
+    assert [rank(type) for type in outer.types[1:]] == [2]
+
+
 # Cuts
 
 
@@ -189,6 +277,31 @@ def test_the_cut_is_the_lightest() -> None:
         sets = itertools.chain.from_iterable(itertools.combinations(vertices, k) for k in range(len(vertices) + 1))
         assert separates(cut)
         assert sum(weights[v] for v in cut) == min(sum(weights[v] for v in s) for s in sets if separates(set(s)))
+
+
+def test_the_cut_and_what_is_behind_it_cost_least() -> None:
+    """Against all divisions: what is in front is stored if something behind needs it, what is behind has its price."""
+    random = np.random.default_rng(1)
+    for _ in range(60):
+        vertices = list(range(random.integers(1, 7)))
+        weights = {v: int(random.integers(0, 5)) for v in vertices}
+        before = {v: [u for u in vertices[:v] if random.random() < 0.5] for v in vertices if random.random() < 0.8}
+        sinks = [v for v in vertices if random.random() < 0.4]
+        prices = {v: int(random.integers(0, 5)) for v in before}
+
+        def cost(behind: set[int], weights: Any = weights, before: Any = before, given: Any = (sinks, prices)) -> int:
+            """What must be stored, and what is computed again, if the others are computed in front."""
+            needed, computed, stack = set[int](), set[int](), list(given[0])
+            while stack:
+                v = stack.pop()
+                if v not in needed | computed:
+                    (computed if v in behind else needed).add(v)
+                    stack.extend(before[v] if v in behind else ())
+            return sum(weights[v] for v in needed) + sum(given[1][v] for v in computed)
+
+        cut = lightest_cut(weights, before, sinks, prices)
+        inner = itertools.chain.from_iterable(itertools.combinations(before, k) for k in range(len(before) + 1))
+        assert cost(set(before) - cut) == min(cost(set(behind)) for behind in inner)
 
 
 # Merging. Requirements have an order, so loops with such in them stay as they are.

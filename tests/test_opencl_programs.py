@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from nesting import INNER, OUTER, expected, nested
 from opencl_groups import groups
 from precision import cast
-from programs import CASES, Case, numbers
+from programs import CASES, Case, numbers, sampled
 from random_programs import PARAMETERS, argument_lists, made, program_texts
 from richardson import floating
 from test_accelerate_derivatives import Derivatives, derivatives, for_each
@@ -89,7 +89,7 @@ def precision(case: Case) -> float:
 # Programs
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@sampled(CASES)
 def test_equals_evaluate(case: Case) -> None:
     run = compiled(case.program)
     for arguments in case.arguments:

@@ -159,7 +159,7 @@ def test_names() -> None:
         f,
         """\
 def f(x: f64[n], i: f64, t1: f64, n2: f64[n, m]) -> (f64[n], f64[2, 2], f64[n]):
-  for j < n:
+  if 0 < n:
     require 0 < m
   t1_2 = for j < n:
     t2 = exp(n2[j, 0])

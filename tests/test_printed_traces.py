@@ -224,6 +224,7 @@ def chain(steps: int) -> Trace:
     return replace(az.trace(az.program(lambda x: x))(1.0), block=block, values=[(np.float64(1.0),)] * steps)
 
 
+@pytest.mark.slow
 @pytest.mark.unguarded
 @pytest.mark.parametrize("show", [str, az.draw], ids=["printed", "drawn"])
 def test_time_is_linear_in_the_steps(show: Callable[[Trace], Any]) -> None:

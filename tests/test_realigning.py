@@ -162,6 +162,65 @@ def test_random_stencils_in_steps(terms: list[tuple[bool, int, int, bool]], step
         np.testing.assert_array_equal(run(x, w)[1], az.evaluate(gradient)(x, w)[1])
 
 
+# Reshapes: quotients and remainders of a loop, and the sums that they are undone by
+
+
+@az.program
+def flattened(x: az.Array[az.f64, "n m"], w: az.Array[az.f64, "n*m"]) -> Any:
+    return x.reshape((x.shape[0] * x.shape[1],)) * w
+
+
+@az.program
+def in_rows(x: az.Array[az.f64, "n*m"], w: az.Array[az.f64, "n m"]) -> Any:
+    return x.reshape(w.shape) * w
+
+
+@az.program
+def row_by_row(x: az.Array[az.f64, "n*m"], w: az.Array[az.f64, "n m"]) -> Any:
+    """Each step reads a part of its own."""
+    m = w.shape[1]
+
+    def step(i: Any, t: Any) -> Any:
+        return t * 0.5 + w[i] * az.generate(m, lambda j: x[i * m + j])
+
+    return az.fori_loop(0, w.shape[0], step, az.zeros(m))
+
+
+@pytest.mark.parametrize("f", [flattened, in_rows, row_by_row], ids=lambda f: f.name)
+def test_cotangents_of_reshaped_arrays(f: Program) -> None:
+    random = np.random.default_rng(0)
+    for n, m in ((3, 5), (1, 40), (17, 1), (0, 4), (4, 0), (33, 9)):
+        w, x = random.integers(-4, 5, (n, m)) * 1.0, random.integers(-4, 5, (n, m)) * 0.25
+        args = (x, w.ravel()) if f is flattened else (x.ravel(), w)
+        pull = az.vjp(f, argnums=0)
+        cotangent = np.ones_like(az.evaluate(f)(*args))
+        (expected,) = az.evaluate(pull)(*args, cotangent)[1:]
+        for threads in (1, 2):
+            (got,) = az.compile(pull, threads=threads)(*args, cotangent)[1:]
+            assert got.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("f", [flattened, in_rows, row_by_row], ids=lambda f: f.name)
+def test_places_that_are_apart_need_no_copies(f: Program) -> None:
+    @az.program
+    def total(x: f.parameters[0].type, w: f.parameters[1].type) -> Any:
+        return az.sum(f(x, w) ** 2)
+
+    assert "copies" not in az.compile(az.grad(total)).schedule
+
+
+def test_multiples_of_an_unknown_number_may_meet() -> None:
+    @az.program
+    def total(x: az.Array[az.f64, "n"], m: az.i64, w: az.Array[az.f64, "k"]) -> az.f64:
+        return az.sum(az.generate(w.shape[0], lambda i: x[i * m] * w[i]))
+
+    run = az.compile(az.grad(total), threads=2)
+    assert "copies" in run.schedule
+    for m in (0, 1, 3):
+        args = np.zeros(7), m, np.array([1.0, 2.0, 4.0])
+        np.testing.assert_array_equal(run(*args), az.evaluate(az.grad(total))(*args))
+
+
 def test_nothing_leaks_from_where_no_iteration_adds() -> None:
     @az.program
     def f(x: az.Array[az.f64, "n"], y: az.Array[az.f64, "n"]) -> Any:
@@ -250,3 +309,22 @@ def test_an_index_that_a_wrapped_test_lets_through_is_found() -> None:
     assert az.compile(f)(np.ones(3), 2, 5) == 1
     with pytest.raises(IndexError, match="index -1"):
         az.compile(f)(np.ones(3), -1, -(1 << 63))
+
+
+def test_a_loop_is_as_long_as_an_outer_one_says() -> None:
+    """It is no loop of the same nest, also where there is another one between them."""
+
+    @az.program
+    def triangle(x: az.Array[az.f64, "m k"], y: az.Array[az.f64, "k n"]) -> Any:
+        def entry(i: Any, j: Any) -> Any:
+            return az.sum(az.generate(az.minimum(i + 1, x.shape[1]), lambda k: x[i, k] * y[k, j]))
+
+        return az.sum(az.sin(az.generate((x.shape[0], y.shape[1]), entry)))
+
+    gradient = az.grad(triangle, argnums=(0, 1))
+    for m, k, n in ((5, 4, 3), (4, 7, 20), (0, 3, 2)):
+        x, y = np.arange(m * k * 1.0).reshape(m, k), np.arange(k * n * 1.0).reshape(k, n)
+        lower, cosines = np.tril(np.ones((m, k))), np.cos(np.tril(x) @ y)
+        wanted = lower * (cosines @ y.T), np.tril(x).T @ cosines
+        for got, each in zip(az.compile(gradient)(x, y), wanted, strict=True):
+            np.testing.assert_allclose(got, each, rtol=1e-9, atol=1e-9)

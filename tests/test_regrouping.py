@@ -72,3 +72,21 @@ def test_what_both_sums_reach_stays() -> None:
     compiled = az.compile(program)
     np.testing.assert_allclose(compiled(x, 2 * x), np.sum(2 * x * x), rtol=1e-12)
     assert "summed" not in str(compiled.loops)
+
+
+def test_a_factor_needs_what_is_bound_before_the_sums() -> None:
+    @az.program
+    def program(x: az.Array[az.f64, "n m k"], y: az.Array[az.f64, "k j"]) -> az.Array[az.f64, "m j"]:
+        def entry(i: az.Expr, j: az.Expr) -> az.Expr:
+            def term(c: az.Expr, k: az.Expr) -> az.Expr:
+                return x[c, i, k] * az.where(k < j + 2, y[k, j], 0.0)
+
+            return az.sum(az.generate((x.shape[0], x.shape[2]), term))
+
+        return az.generate((x.shape[1], y.shape[1]), entry)
+
+    x, y, _ = arguments(3, 4, 5, 6)
+    compiled = az.compile(program)
+    wanted = np.einsum("nmk,kj->mj", x, np.triu(y[0], -1))
+    np.testing.assert_allclose(compiled(x, y[0]), wanted, rtol=1e-12, atol=1e-12)
+    assert "summed" in str(compiled.loops)

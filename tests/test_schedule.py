@@ -138,3 +138,36 @@ def test_the_jams_of_a_nest_with_one_loop_are_shared_out(m: int) -> None:
     found = az.compile(along, threads=2)
     np.testing.assert_allclose(found(a, x, y), a @ ((x - y) * x), rtol=1e-13, atol=1e-15)
     assert "parallel" in found.schedule and "jam" in found.schedule
+
+
+@az.program
+def turned(x: az.Array[az.f64, "n m"], y: az.Array[az.f64, "m n"]) -> az.Array[az.f64, "n m"]:
+    return x + 2.0 * y.T
+
+
+@az.program
+def both_ways(x: az.Array[az.f32, "n m"]) -> tuple[az.Array[az.f32, "n m"], az.Array[az.f32, "m n"]]:
+    return x + 1.0, x.T
+
+
+@az.program
+def backwards(x: az.Array[az.i64, "l n m"]) -> az.Array[az.i64, "m n l"]:
+    return az.generate((x.shape[2], x.shape[1], x.shape[0]), lambda i, j, k: x[k, j, i])
+
+
+@pytest.mark.parametrize("n", [0, 1, 8, 70])
+@pytest.mark.parametrize("m", [1, 7, 33])
+def test_what_is_read_across_lanes_is_transposed(n: int, m: int) -> None:
+    x, y = numbers(n, m), numbers(m, n, seed=1)
+    np.testing.assert_array_equal(az.compile(turned)(x, y), x + 2.0 * y.T)
+    single = x.astype(np.float32)
+    for found, expected in zip(az.compile(both_ways)(single), (single + np.float32(1), single.T), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    whole = np.arange(3 * n * m).reshape(3, n, m)
+    np.testing.assert_array_equal(az.compile(backwards)(whole), whole.transpose())
+
+
+def test_squares_are_lanes_and_a_jam() -> None:
+    found = az.compile(turned)
+    assert "jam" in found.schedule and "jam" not in az.compile(turned, schedule={"jam": False}).schedule
+    assert "jam" in az.compile(least).schedule.split("lanes")[0]  # points are packed in squares

@@ -469,6 +469,32 @@ def test_a_requirement_that_holds_goes() -> None:
     assert simplified(term([VECTOR], function)).bindings == ()
 
 
+@pytest.mark.parametrize("also", ["", "index", "probe"])
+def test_what_each_iteration_requires_alike_is_required_once(also: str) -> None:
+    def function(b: Builder, x: Value, k: Value) -> Sequence[Value]:
+        def body(i: Value) -> list[Value]:
+            b.require(b.primitive("less", k, b.literal(3, i64)), HERE, [k])
+            if also == "index":
+                b.require(b.primitive("less", i, k), HERE, [k])
+            if also == "probe":
+                b.emit("probe", ("x",), [k])
+            return []
+
+        b.generate(size(b), body)
+        return [x]
+
+    after = simplified(term([VECTOR, i64], function))
+    once = [("cond", ["less", "require"], [])]
+    assert (shape(after)[-1:] == once) == (not also)
+    with pytest.raises(IndexError, match="3 is no index"):
+        after.interpret(Plain(SIZE))(Env(), [X, 3])
+    assert len(after.interpret(Plain({"n": 0}))(Env(), [X[:0], 3])) == 1
+    if also == "probe":
+        plain = Plain(SIZE)
+        after.interpret(plain)(Env(), [X, 2])
+        assert plain.shown == [("x", 2)] * 5
+
+
 def test_a_custom_keeps_its_rules() -> None:
     def function(b: Builder, x: Value, y: Value) -> Sequence[Value]:
         def body(p: Value) -> Sequence[Value]:
@@ -511,6 +537,22 @@ def test_an_array_read_once_is_computed_where_it_is_read() -> None:
         return b.scan(size(b), [real(b, 0)], at(b, costly), lambda p, q: [add(b, p, q)])
 
     assert shape(simplified(term([VECTOR], function))) == [("scan", ["index", "exp"], ["add"])]
+
+
+@pytest.mark.parametrize(
+    ("part", "loops"),
+    [(lambda a, b, y: az.sin(a * b * y), 2), (lambda a, b, y: az.exp(a * b) * az.sin(y), 5)],
+    ids=["apart", "sharing"],
+)
+def test_inside_of_a_loop_elements_that_share_nothing_costly_are_read_in_any_order(part: Any, loops: int) -> None:
+    @az.program
+    def columns(x: az.Array[az.f64, "n"], y: az.Array[az.f64, "m"]) -> az.Array[az.f64, "n m"]:
+        return az.map(lambda a: az.sum(az.map(lambda b: part(a, b, y), x), axis=0), x)
+
+    assert str(shape(simplify(columns))).count("generate") == loops
+    x, y = X[:, None, None], X[:3]
+    terms = np.sin(x * X[:, None] * y) if loops == 2 else np.exp(x * X[:, None]) * np.sin(y)
+    np.testing.assert_allclose(columns(X, y), terms.sum(axis=1), rtol=1e-13)
 
 
 @pytest.mark.parametrize("reader", ["reversed", "twice", "inner loop", "while", "operator"])

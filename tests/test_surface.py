@@ -318,8 +318,6 @@ def test_the_diagonal_is_not_the_matrix() -> None:
         f,
         """\
 def f(a: f64[n, n]) -> (f64[n], f64):
-  for i < n:
-    require 0 < n
   t1 = for i < n: a[i, i]
   return t1, sum(i < n: a[i, i] * a[0, i])
 """,

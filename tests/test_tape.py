@@ -433,6 +433,7 @@ def test_conversions_between_precisions() -> None:
     assert agree(f, numbers(4, dtype=np.float32), numbers(4, seed=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [gathered, scattered, binned], ids=lambda f: f.__name__)
 def test_accumulators(function: Any) -> None:
     """The terms of derivatives add to accumulators, from several loops at once."""
@@ -654,6 +655,7 @@ def test_cost_is_linear_in_the_steps(make: Any) -> None:
     assert counts[1] < 10.5 * counts[0]
 
 
+@pytest.mark.slow
 @pytest.mark.unguarded
 def test_a_long_trace_is_swept_without_recursion() -> None:
     block, inputs = reads(20_000)

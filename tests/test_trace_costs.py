@@ -197,6 +197,7 @@ def all_grow_linearly(steps: int) -> None:
         grows_linearly(name, steps)
 
 
+@pytest.mark.slow
 def test_work_grows_with_the_length() -> None:
     apart("all_grow_linearly(40)")
 

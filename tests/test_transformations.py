@@ -198,3 +198,40 @@ def test_random_programs(text: str, arguments: tuple[Any, ...], off: set[str]) -
 def test_gradients_of_random_programs(text: str, arguments: tuple[Any, ...], off: set[str]) -> None:
     gradient = az.grad(squares(made(text)), argnums=tuple(range(len(PARAMETERS) - 1)))
     agrees(gradient, arguments, replace(TINY, transformations=replace(ALL, **dict.fromkeys(off, False))))
+
+
+@az.program
+def products_of_rows(
+    rows: az.Array[az.i64, "r"], v: az.Array[az.f64, "e"], column: az.Array[az.i64, "e"], y: az.Array[az.f64, "k d"]
+) -> az.Array[az.f64, "r-1 k"]:
+    """A matrix in compressed rows, times the transposed of y."""
+
+    def product(i: az.Expr, j: az.Expr) -> Any:
+        def term(e: az.Expr) -> Any:
+            return v[rows[i] + e] * y[j, column[rows[i] + e]]
+
+        return az.sum(az.generate(rows[i + 1] - rows[i], term))
+
+    return az.generate((rows.shape[0] - 1, y.shape[0]), product)
+
+
+@pytest.mark.parametrize(("n", "k", "d"), [(0, 3, 4), (1, 1, 1), (2, 3, 40), (40, 17, 3), (90, 10, 5)])
+def test_what_data_choose_is_packed_whole_where_it_is_read_often(n: int, k: int, d: int) -> None:
+    random = np.random.default_rng(n)
+    rows = np.concatenate([[0], np.cumsum(random.integers(0, 7, n))])
+    column = random.integers(0, d, rows[-1])
+    v, y = numbers(rows[-1]), numbers(k, d, seed=1)
+    dense = np.zeros((n, d))
+    np.add.at(dense, (np.repeat(np.arange(n), np.diff(rows)), column), v)
+    np.testing.assert_allclose(az.compile(products_of_rows)(rows, v, column, y), dense @ y.T, rtol=1e-12, atol=1e-12)
+    for target in (TINY, without("pack")):
+        agrees(products_of_rows, [rows, v, column, y], target)
+    assert "_packed" in az.compile(products_of_rows).loops
+
+
+def test_an_index_into_what_is_packed_whole_is_checked() -> None:
+    rows, v, y = np.arange(0, 21, 2), numbers(20), numbers(3, 4)
+    column = np.arange(20) % 4
+    column[7] = 4
+    with pytest.raises(IndexError, match="4 is out of range"):
+        az.compile(products_of_rows)(rows, v, column, y)

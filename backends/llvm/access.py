@@ -4,18 +4,24 @@ The offset is the sum of index times stride over the dimensions. Inside a ``lane
 base and a spread over the lanes: none (one element for all lanes), a row of consecutive elements, forwards or
 backwards (one vector load or store), any other stride or a vector of offsets (a gather or scatter). Lanes that are
 off, or whose guard does not hold, are neither read nor written.
+
+Where lanes are anywhere, but the copies of a jam side by side, as many as lanes, the elements are a *square*, of
+which each lane has a row in memory: rows are read or written, and transposed in registers. So arrays are packed::
+
+    jam i by 8, lanes j by 8: packed[j, i] = x[i, j]     eight rows of x loaded, transposed, eight of packed stored
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
+from math import prod
 
 from ...core.types import Scalar, i64
 from ..loops import Buffer
 from .text import Module, bytes_of, constant, iota, literal, memory_type, register_type, suffix
-from .values import Value, Widening, join, one, slice_of
+from .values import Axis, Value, Widening, join, one, slice_of, transposed
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,19 @@ class _Address:
     def backwards(self) -> bool:
         return self.row and self.stride == -1
 
+    @property
+    def varying(self) -> tuple[Value, ...]:
+        """What the address of a copy is made from."""
+        return (self.pointers,) if self.offsets is None else (self.pointers, self.offsets)
+
+
+def _groups(axes: Sequence[Axis], along: Axis) -> Iterator[list[int]]:
+    """The numbers of the copies along one axis, for each copy along the others."""
+    apart = prod(axis.factor for axis in axes if axis > along)
+    for first in range(prod(axis.factor for axis in axes)):
+        if first // apart % along.factor == 0:
+            yield [first + apart * step for step in range(along.factor)]
+
 
 class Access:
     """Emits loads and stores of buffers under a widening."""
@@ -100,6 +119,9 @@ class Access:
         address = self._address(scalar, place, indices)
         lanes = 0 if address.single else self.widening.lanes
         type, tag = memory_type(scalar, lanes), self.regions.tag(place.region)
+        square = self._square(address, guard)
+        if square is not None:
+            return self._load_square(scalar, address, square, tag)
         where = self._where(scalar, address)
         axes = where.axes if guard is None else join((where, guard))
         guards = repeat(None) if guard is None else guard.along(axes)
@@ -128,6 +150,10 @@ class Access:
         address = self._address(scalar, place, indices)
         lanes = 0 if address.single else self.widening.lanes
         type, tag = memory_type(scalar, lanes), self.regions.tag(place.region, write=True)
+        square = self._square(address, guard)
+        if square is not None:
+            self._store_square(scalar, address, square, self.widening.vector(value), tag)
+            return
         where = self._where(scalar, address)
         align = f"align {bytes_of(scalar)}"
         if lanes:
@@ -148,6 +174,15 @@ class Access:
             else:
                 name, pointer, mask = self._masked("store" if address.row else "scatter", scalar, address, inside)
                 self.body.line(f"call void {name}({type} {stored}, {pointer} {align} {place_part}, {mask}){tag}")
+
+    def prefetch(self, buffer: Buffer, place: Place, indices: Sequence[Value], write: bool) -> None:
+        """Have what is at some indices brought to the caches."""
+        address = self._address(buffer.scalar, place, indices)
+        for part in self._where(buffer.scalar, address).parts:
+            lanes = 0 if address.single or address.row else self.widening.lanes
+            for lane in range(max(1, lanes)):
+                one = self.body.value(f"extractelement <{lanes} x ptr> {part}, i64 {lane}") if lanes else part
+                self.body.line(f"call void @llvm.prefetch.p0(ptr {one}, i32 {int(write)}, i32 3, i32 1)")
 
     def _store_if(self, inside: str | None, store: str) -> None:
         if inside is None:
@@ -212,6 +247,62 @@ class Access:
         lanes = self.widening.lanes
         return slice_of(self.body, element, vector, lanes, range(lanes - 1, -1, -1))
 
+    # Squares
+
+    def _square(self, address: _Address, guard: Value | None) -> Axis | None:
+        """The axis whose copies are side by side in memory and as many as the lanes, which are elsewhere."""
+        if guard is not None or address.single or address.row:
+            return None
+        far = () if address.offsets is None else address.offsets.axes
+        for axis in address.pointers.axes:
+            if axis not in far and axis.factor == self.widening.lanes > 1 and address.pointers.slope(axis) == 1:
+                return axis
+        return None
+
+    def _load_square(self, scalar: Scalar, address: _Address, square: Axis, tag: str) -> Value:
+        """Lanes that are off read the row of the first one: what is theirs may be in a page that is not there."""
+        lanes, type = self.widening.lanes, memory_type(scalar, self.widening.lanes)
+        axes = join(address.varying)
+        parts = [""] * prod(axis.factor for axis in axes)
+        for copies in _groups(axes, square):
+            (first, _), *others = self._rows(scalar, address, axes, copies[0])
+            places = [first]
+            for row, on in others:
+                places.append(row if on is None else self.body.value(f"select i1 {on}, ptr {row}, ptr {first}"))
+            rows = [self.body.value(f"load {type}, ptr {p}, align {bytes_of(scalar)}{tag}") for p in places]
+            for copy, column in zip(copies, transposed(self.body, memory_type(scalar), rows), strict=True):
+                parts[copy] = self._from_memory(scalar, column, lanes)
+        return Value(scalar, tuple(parts), axes, lanes)
+
+    def _store_square(self, scalar: Scalar, address: _Address, square: Axis, value: Value, tag: str) -> None:
+        lanes, type = self.widening.lanes, memory_type(scalar, self.widening.lanes)
+        axes = join((*address.varying, value))
+        stored = value.along(axes)
+        for copies in _groups(axes, square):
+            columns = [self._to_memory(scalar, stored[copy], lanes) for copy in copies]
+            rows = transposed(self.body, memory_type(scalar), columns)
+            for part, (row, on) in zip(rows, self._rows(scalar, address, axes, copies[0]), strict=True):
+                self._store_if(on, f"store {type} {part}, ptr {row}, align {bytes_of(scalar)}{tag}")
+
+    def _rows(
+        self, scalar: Scalar, address: _Address, axes: tuple[Axis, ...], copy: int
+    ) -> Iterator[tuple[str, str | None]]:
+        """Where each lane's row of a square begins, and whether the lane is on, where that is not sure."""
+        strip = self.widening.strip
+        assert strip is not None
+        lanes, body = strip.lanes, self.body
+        first = address.pointers.along(axes)[copy]
+        for lane in range(lanes):
+            step = str(lane * address.stride)
+            if address.offsets is not None:
+                offsets = address.offsets.along(axes)[copy]
+                step = body.value(f"extractelement <{lanes} x i64> {offsets}, i64 {lane}")
+            row = body.value(f"getelementptr inbounds {memory_type(scalar)}, ptr {first}, i64 {step}")
+            on = None
+            if strip.mask is not None:
+                on = body.value(f"extractelement <{lanes} x i1> {strip.mask}, i64 {lane}")
+            yield row, on
+
     # Addresses
 
     def _address(self, scalar: Scalar, place: Place, indices: Sequence[Value]) -> _Address:
@@ -220,7 +311,7 @@ class Access:
         for index, step in zip(indices, place.strides):
             unit = one(i64, step)
             if not index.lanes:
-                scaled = widening.multiply(Value(i64, index.parts, index.axes), unit)
+                scaled = widening.multiply(Value(i64, index.parts, index.axes, slopes=index.slopes), unit)
                 assert scaled is not None
                 base = widening.add(base, scaled)
             if index.uniform:
@@ -238,7 +329,7 @@ class Access:
         pointers = tuple(
             self.body.value(f"getelementptr inbounds {type}, ptr {place.pointer}, i64 {part}") for part in base.parts
         )
-        return _Address(Value(i64, pointers, base.axes), stride, offsets)
+        return _Address(Value(i64, pointers, base.axes, slopes=base.slopes), stride, offsets)
 
     def _where(self, scalar: Scalar, address: _Address) -> Value:
         """The address of the only element, of the lowest one of a row, or of the elements of all lanes."""

@@ -6,6 +6,11 @@ for the whole process. Object code needs nothing of what made it: kept on disk, 
 A large module comes in parts, which are compiled side by side. llvmlite lets one thread at a time into LLVM, which
 itself asks only that a context (and what belongs to it: a module, its passes, the code generator) is used by one. So
 each part has a context of its own, and the two long calls are made through ctypes, without llvmlite's lock.
+
+What only some sizes need is apart (``branches.py``): modules that are compiled when they are needed.
+
+What runs side by side is decided before, so LLVM is asked for little (-O1: it simplifies, and moves out of loops what
+does not vary). Only a module with loops of scalars gets all that it has, since it may yet make vectors of these (-O3).
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ import itertools
 import struct
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -23,6 +28,7 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 from .host import host
+from .text import SCALARS
 
 _LENGTH = struct.Struct("<q")
 
@@ -34,33 +40,51 @@ class Code:
     emitted: str
     optimised: tuple[bytes, ...]
     machine_code: bytes  # the object of each part, behind its length
+    branches: Mapping[str, str] = field(default_factory=dict)  # the text of modules apart, by the function they hold
 
 
 def compile_text(*parts: str) -> Code:
     """Optimise and assemble a module, which may come in parts that call each other, for this machine."""
-    modules = [_Module(part) for part in parts]
-    others = [threading.Thread(target=module.compile) for module in modules[1:]]
-    for thread in others:
-        thread.start()
-    modules[0].compile()
-    for thread in others:
-        thread.join()
+    modules = compile_each(parts)
+    objects = b"".join([module.machine_code for module in modules])
+    return Code("\n".join(parts), tuple([module.optimised[0] for module in modules]), objects)
+
+
+def compile_each(texts: Sequence[str]) -> list[Code]:
+    """Optimise and assemble modules, two at a time, the longest first."""
+    modules = [_Module(text) for text in texts]
+    waiting = sorted(modules, key=lambda module: len(module.text))
+
+    def work() -> None:
+        while True:
+            try:
+                module = waiting.pop()
+            except IndexError:
+                return
+            module.compile()
+
+    other = threading.Thread(target=work)
+    if len(modules) > 1:
+        other.start()
+    work()
+    if len(modules) > 1:
+        other.join()
     if any(not module.machine_code for module in modules):
         raise RuntimeError("LLVM makes no object code of a module")
-    objects = b"".join([_LENGTH.pack(len(module.machine_code)) + module.machine_code for module in modules])
-    return Code("\n".join(parts), tuple([module.optimised for module in modules]), objects)
+    return [Code(m.text, (m.optimised,), _LENGTH.pack(len(m.machine_code)) + m.machine_code) for m in modules]
 
 
 class _Module:
     """A module in a context of its own, with what compiles it."""
 
     def __init__(self, text: str) -> None:
+        self.text = text
         self.machine = target_machine()
         self.module = llvm.parse_assembly(text, llvm.create_context())
         self.module.triple = self.machine.triple
         self.module.data_layout = str(self.machine.target_data)
         self.module.verify()
-        options = llvm.create_pipeline_tuning_options(speed_level=3)
+        options = llvm.create_pipeline_tuning_options(speed_level=3 if SCALARS in text else 1)
         self.builder = llvm.create_pass_builder(self.machine, options)
         self.passes = self.builder.getModulePassManager()
 
@@ -134,8 +158,9 @@ def link(machine_code: bytes, exports: Sequence[str], imports: Mapping[str, int]
 def printed(code: Code) -> Any:
     """The optimised module again, to be printed or assembled."""
     context = llvm.create_context()
+    apart = [part.optimised[0] for part in compile_each(list(code.branches.values()))]
     module = llvm.parse_bitcode(code.optimised[0], context)
-    for part in code.optimised[1:]:
+    for part in (*code.optimised[1:], *apart):
         module.link_in(llvm.parse_bitcode(part, context))
     return module
 

@@ -29,6 +29,7 @@ from ...core.terms import Constant, Failure
 from ...core.types import Scalar, Type, dims, element, rank
 from ..lowering import returned
 from ..runtime import default_threads
+from .arranging import row_major
 from .frames import UNSET, Frame, entries
 from .jit import Executable
 from .results import empty
@@ -76,11 +77,12 @@ class Calls:
             frame = self._frames.pop()
         except IndexError:
             frame = self._frame()
-        converted = None if self._bound(frame, leaves) else self._convert(frame, leaves)
+        threads = self._threads(threads)
+        converted = None if self._bound(frame, leaves) else self._convert(frame, leaves, threads)
         sizes = frame.sizes()
         given = None if out is None else self._given(out, sizes, [*leaves, *(converted or ())])
         results = self._allocated(sizes) if given is None else self._beside(given, sizes)
-        result = self._launched(frame, sizes, results, given, self._threads(threads))
+        result = self._launched(frame, sizes, results, given, threads)
         self._frames.append(frame)
         return result
 
@@ -89,7 +91,7 @@ class Calls:
         frame = self._frame()
         converted: Sequence[Any] = ()
         if not self._bound(frame, leaves):
-            converted = self._convert(frame, leaves)
+            converted = self._convert(frame, leaves, 1)
             for position in self._arrays:
                 leaf = leaves[position]
                 if isinstance(leaf, np.ndarray) and leaf.size and not np.may_share_memory(leaf, converted[position]):
@@ -130,8 +132,9 @@ class Calls:
             words[word] = id(leaves[position])
         return bool(self._bind(self._table_address, frame.address)) and self._slots.agree(frame)
 
-    def _convert(self, frame: _CallFrame, leaves: Sequence[Any]) -> list[Any]:
+    def _convert(self, frame: _CallFrame, leaves: Sequence[Any], threads: int) -> list[Any]:
         """Check arguments and write what they are converted to into the frame; that is to be kept for the run."""
+        leaves = [row_major(leaf, threads) if type(leaf) is np.ndarray else leaf for leaf in leaves]
         values, sizes = self._signature.convert(leaves)
         buffers = [_readable(value) for value in values]
         for position in self._arrays:

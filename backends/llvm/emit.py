@@ -6,7 +6,8 @@ caller is to free, and its extents), ``arena`` to the memory of temporaries, ``f
 words, of which the first comes back as the result: 0, or the number of a failed site plus one with its values
 behind it, or ``OUT_OF_MEMORY``. Behind the record are the words of what is ``KEPT``: a large temporary whose size the
 run decides stays for the next call, since new memory costs more than what is done with it. ``arena_bytes(sizes,
-threads)`` is the size of the arena.
+threads)`` is the size of the arena. Where code is made on demand (``branches.py``) there is a third entry,
+``needed(sizes)``, with a bit for each branch that a run takes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from ...core.types import i64
 from .. import memory
 from ..loops import Function as Loops
+from .branches import Branches
 from .host import Machine
 from .regions import Function
 from .text import Module
@@ -25,9 +27,12 @@ from .values import one
 
 def emit(function: Loops, machine: Machine) -> Module:
     """The module, in LLVM's text."""
-    unit = Unit(memory.plan(function), machine)
+    plan = memory.plan(function)
+    unit = Unit(plan, Branches(function, plan.dynamic), machine)
     _Entry(unit, function).emit()
     _ArenaBytes(unit, function).emit()
+    if unit.branches.tests:
+        _Needed(unit, function).emit()
     return unit.module
 
 
@@ -96,3 +101,16 @@ class _ArenaBytes(_Exported):
         self.unit.module.define(
             "arena_bytes", f"define i64 @arena_bytes(ptr %sizes, i64 %threads) nounwind {{\n{self.body}\n}}"
         )
+
+
+class _Needed(_Exported):
+    def emit(self) -> None:
+        body, branches = self.body, self.unit.branches
+        for let in branches.prelude():
+            self.statement(let)
+        bits = "0"
+        for number, test in enumerate(branches.tests):
+            bit = body.value(f"select i1 {self.scalar(test)}, i64 {1 << number}, i64 0")
+            bits = body.value(f"or i64 {bits}, {bit}")
+        body.line(f"ret i64 {bits}")
+        self.unit.module.define("needed", f"define i64 @needed(ptr %sizes) nounwind {{\n{body}\n}}")

@@ -31,7 +31,7 @@ import numpy as np
 
 from .assemble import link
 from .stored import runtime_code
-from .unit import ALIGNMENT, KEPT
+from .unit import ALIGNMENT, KEPT, TABLE
 
 # Bytes before the arena: of the failure record, and of what says where memory is that is kept for later calls.
 HEAD = ALIGNMENT + -(-16 * KEPT // ALIGNMENT) * ALIGNMENT
@@ -226,8 +226,8 @@ class Frame:
         self._free += words
         return self._memory[first : self._free]
 
-    def reserve(self, size: int) -> None:
-        """Have an arena of so many bytes at least."""
+    def reserve(self, size: int, table: int) -> None:
+        """Have an arena of so many bytes at least, and the address of the table of branches before it."""
         if size > self._room:
             arena, kept = np.empty(size + HEAD + ALIGNMENT, np.uint8), self._kept
             start = -arena.ctypes.data % ALIGNMENT
@@ -238,6 +238,7 @@ class Frame:
             self._release.atexit = False
             self._arena, self._room = arena, size
             self.words[3] = arena.ctypes.data + start + HEAD
+            ctypes.c_int64.from_address(self.words[3] - HEAD + 8 * TABLE).value = table
 
     def failure(self, count: int) -> Sequence[int]:
         """The first words of the failure record."""

@@ -21,6 +21,7 @@ from ..loops import (
     If,
     Kernel,
     Let,
+    Prefetch,
     Reduction,
     Require,
     Return,
@@ -32,7 +33,7 @@ from ..loops import (
 )
 from .access import Place
 from .expressions import Cell, Expressions
-from .text import bytes_of, constant, iota, literal, register_type
+from .text import SCALARS, bytes_of, constant, iota, literal, register_type
 from .unit import ALIGNMENT, OUT_OF_MEMORY, Arena, Unit
 from .values import Axis, Strip, Value, one, slice_of, splat
 
@@ -78,6 +79,8 @@ class Emitter(Expressions):
             case Store(buffer, indices, value, guarded):
                 places, guard = self.guarded(buffer, indices, guarded)
                 self.access.store(buffer, self.places[buffer.name], places, self.evaluate(value), guard)
+            case Prefetch(buffer, indices, write):
+                self.access.prefetch(buffer, self.places[buffer.name], [self.evaluate(i) for i in indices], write)
             case Allocate(buffer):
                 self.allocate(buffer)
             case For():
@@ -103,14 +106,18 @@ class Emitter(Expressions):
         test = self.scalar(statement.test)
         then, orelse, after = (self.body.name(part) for part in ("then", "else", "after"))
         self.body.line(f"br i1 {test}, label %{then}, label %{orelse if statement.orelse else after}")
-        self.body.label(then)
-        self.block(statement.then)
-        self.body.branch(after)
-        if statement.orelse:
-            self.body.label(orelse)
-            self.block(statement.orelse)
-            self.body.branch(after)
+        for label, block, number in zip(
+            (then, orelse), (statement.then, statement.orelse), self.unit.branches.of(statement)
+        ):
+            if block or label == then:
+                self.body.label(label)
+                self.branch(block, number)
+                self.body.branch(after)
         self.body.label(after)
+
+    def branch(self, block: Block, number: int | None) -> None:
+        """A branch of an If, which has a number where its code is made on demand."""
+        self.block(block)
 
     def _while(self, statement: While) -> None:
         head, inside, after = (self.body.name(part) for part in ("head", "body", "end"))
@@ -252,6 +259,7 @@ class Emitter(Expressions):
     def _loop(self, loop: For) -> None:
         match loop.kind:
             case "sequential":
+                self.note_scalars(loop)
                 with self.body.loop("0", self.scalar(loop.extent), 1, loop.variable) as i:
                     self.iteration(loop, one(i64, i))
             case "jam":
@@ -260,6 +268,12 @@ class Emitter(Expressions):
                 self._lanes(loop)
             case "parallel":
                 self.parallel(loop)
+
+    def note_scalars(self, loop: For) -> None:
+        """Note in the text that a loop is one of scalars, if it is an innermost one with nothing side by side."""
+        plain = self.widening.strip is None and not self.widening.axes
+        if plain and not any(isinstance(each, For | While) for each in walk(loop.body)):
+            self.body.line(SCALARS)
 
     def parallel(self, loop: For) -> None:
         """Run the iterations of a loop on several threads."""
@@ -280,7 +294,7 @@ class Emitter(Expressions):
             self._varying[axis] = self.unit.varying(loop)
             with self.body.loop("0", whole, loop.factor, loop.variable) as i:
                 copies = tuple(self.body.add(i, str(number)) for number in range(loop.factor))
-                self.iteration(loop, Value(i64, copies, (axis,)))
+                self.iteration(loop, Value(i64, copies, (axis,), slopes=(1,)))
             self.widening.axes.pop()
         if whole != extent:
             with self.body.loop(whole, extent, 1, loop.variable) as i:

@@ -10,8 +10,8 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from ...core.types import Scalar
-from ..loops import For, Load, Store, walk
-from ..loops_walk import expressions, inside
+from ..loops import For, Store, walk
+from ..loops_walk import loads
 from ..target import Target
 
 # The letters by which the x86 vector ABI names register sizes, widest first; AArch64 has one
@@ -42,10 +42,8 @@ class Machine:
         for statement in walk(loop.body):
             if isinstance(statement, Store):
                 widest = max(widest, statement.buffer.scalar.bits)
-            for whole in expressions(statement):
-                for part in inside(whole):
-                    if isinstance(part, Load):
-                        widest = max(widest, part.buffer.scalar.bits)
+            for load in loads(statement):
+                widest = max(widest, load.buffer.scalar.bits)
         return max(1, 8 * self.target.register_bytes // widest)
 
 

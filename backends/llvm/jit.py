@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ...core.source import at_line
 from .. import loops
 from ..runtime import Failure
 from ..transformations import ALL, Transformations
-from .assemble import Code, compile_text, link
+from .assemble import Code, compile_each, compile_text, link
 from .emit import emit
 from .frames import Frame, entries
 from .host import host
@@ -23,13 +26,18 @@ from .pool import workers
 from .unit import OUT_OF_MEMORY
 
 _FAILURE_WORDS = 5
+_ENTRIES = ("entry", "arena_bytes", "needed")
+
+Branch = str | bytes  # a module apart: its text, or its object code once it was needed
+_NONE: Mapping[str, Branch] = {}
 
 
 def compiled(function: loops.Function, allowed: Transformations = ALL) -> Code:
     """A function of the loop IR as code for this machine."""
     machine = host()
     target = replace(machine.target, transformations=allowed)
-    return compile_text(*emit(function, replace(machine, target=target)).parts())
+    module = emit(function, replace(machine, target=target))
+    return replace(compile_text(*module.parts()), branches=module.branches())
 
 
 def is_parallel(function: loops.Function) -> bool:
@@ -38,17 +46,33 @@ def is_parallel(function: loops.Function) -> bool:
 
 
 class Executable:
-    """Object code in memory. It may be called from several threads at once."""
+    """Object code in memory. It may be called from several threads at once.
 
-    def __init__(self, machine_code: bytes, parallel: bool) -> None:
+    ``branches`` are compiled when they are needed; ``keep`` is told when some were.
+    """
+
+    def __init__(
+        self,
+        machine_code: bytes,
+        parallel: bool,
+        branches: Mapping[str, Branch] = _NONE,
+        keep: Callable[[Mapping[str, Branch]], None] | None = None,
+    ) -> None:
         self._workers = workers() if parallel else None
-        imports = {} if self._workers is None else {"adze_parallel": self._workers.pool.parallel}
-        self._library = link(machine_code, ("entry", "arena_bytes"), imports)
+        self._imports = {} if self._workers is None else {"adze_parallel": self._workers.pool.parallel}
+        self._library = link(machine_code, _ENTRIES[: 3 if branches else 2], self._imports)
         self.entry = int(self._library["entry"])
         self._arena_bytes = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(
             self._library["arena_bytes"]
         )
         self._launch = entries().launch
+        self._branches, self._keep = dict(branches), keep
+        if branches:
+            self._needed = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self._library["needed"])
+        self._table = (ctypes.c_void_p * len(branches))()
+        self._linked: dict[str, Any] = {}
+        self._lock = threading.Lock()
+        self.seconds = 0.0  # that it took to make branches
 
     def launch(self, frame: Frame, sizes: Sequence[int], threads: int) -> Failure | None:
         """Run on a frame whose addresses and sizes are there; tells of the first requirement that failed."""
@@ -56,7 +80,9 @@ class Executable:
             self._workers.ensure(threads)
         wanted = (threads, *sizes)
         if frame.wanted != wanted:
-            frame.reserve(self.arena_bytes(sizes, threads))
+            frame.reserve(self.arena_bytes(sizes, threads), ctypes.addressof(self._table))
+            if self._branches:
+                self._make(self._needed(_words(sizes)))
             frame.wanted = wanted
         site = self._launch(frame.address, threads)
         if not site:
@@ -74,4 +100,26 @@ class Executable:
 
     def arena_bytes(self, sizes: Sequence[int], threads: int) -> int:
         """The size of the arena of a call."""
-        return int(self._arena_bytes(struct.pack(f"{len(sizes)}q", *sizes), threads))
+        return int(self._arena_bytes(_words(sizes), threads))
+
+    def _make(self, needed: int) -> None:
+        """Have the branches that are needed, by the bits of their numbers."""
+        numbers = {name: int(name.rpartition(".")[2]) for name in self._branches}
+        with self._lock:
+            started = time.perf_counter()
+            missing = {name: k for name, k in numbers.items() if needed >> k & 1 and name not in self._linked}
+            texts = {name: text for name in missing if isinstance(text := self._branches[name], str)}
+            for name, code in zip(texts, compile_each(list(texts.values())), strict=True):
+                self._branches[name] = code.machine_code
+            for name, number in missing.items():
+                machine_code = self._branches[name]
+                assert isinstance(machine_code, bytes)
+                self._linked[name] = link(machine_code, (name,), self._imports)
+                self._table[number] = self._linked[name][name]
+            self.seconds += time.perf_counter() - started
+            if texts and self._keep is not None:
+                self._keep(self._branches)
+
+
+def _words(numbers: Sequence[int]) -> bytes:
+    return struct.pack(f"{len(numbers)}q", *numbers)

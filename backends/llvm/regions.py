@@ -20,7 +20,7 @@ from .access import Place
 from .expressions import Cell
 from .function import Emitter
 from .text import Body, is_constant, register_type
-from .unit import Arena
+from .unit import TABLE, Arena
 from .values import one
 
 _CHUNKS = 128  # at most so many pieces of a parallel loop are handed out to threads
@@ -65,6 +65,7 @@ class Function(Emitter):
         chunk = body.value(f"call i64 @llvm.smax.i64(i64 {grain}, i64 {share})")
         chunk = body.value(f"call i64 @llvm.smax.i64(i64 {chunk}, i64 1)")
         part, frame = self._part(loop.body, *mentioned(loop.body), by_value=True)
+        part.note_scalars(loop)
         with part.body.loop("%begin", "%end", 1, loop.variable) as i:
             part.iteration(loop, one(i64, i))
         name = part.close("parallel", "ptr %frame, i64 %begin, i64 %end, i64 %thread")
@@ -83,6 +84,20 @@ class Function(Emitter):
         body.label(after)
         if part.may_leave:
             self.leave_if_out_of_memory()
+
+    # Branches that sizes decide
+
+    def branch(self, block: Block, number: int | None) -> None:
+        if number is None:
+            super().branch(block, number)
+            return
+        part, frame = self._part(block, *mentioned(block), by_value=False)
+        part.block(block)
+        part.close("branch", "ptr %frame", number)
+        word = self.body.value(f"getelementptr i64, ptr {self.failure}, i64 {TABLE}")
+        table = self.body.value(f"load ptr, ptr {word}")
+        place = self.body.value(f"getelementptr ptr, ptr {table}, i64 {number}")
+        self.body.line(f"call void {self.body.value(f'load ptr, ptr {place}')}(ptr {frame.fill()})")
 
     # Long blocks
 
@@ -178,15 +193,16 @@ class Function(Emitter):
             private = part.body.value(f"getelementptr i8, ptr {private}, i64 {own}")
         return Arena(base, private, stride, offsets)
 
-    def close(self, kind: str, parameters: str) -> str:
-        """End the function, which returns nothing, and enter it into the module; gives its name."""
+    def close(self, kind: str, parameters: str, branch: int | None = None) -> str:
+        """End the function, which returns nothing, and enter it into the module, or as a branch; gives its name."""
         if self.may_leave:
             self.leave()
         self.body.line("ret void")
         self.regions.close()
-        name = self.unit.fresh(kind)
-        head = f"define hidden void @{name}({parameters}) noinline {self.unit.attributes}"
-        self.unit.module.define(name, f"{head} {{\n{self.body}\n}}")
+        name = self.unit.fresh(kind) if branch is None else f"{kind}.{branch}"
+        seen = "hidden " if branch is None else ""
+        head = f"define {seen}void @{name}({parameters}) noinline {self.unit.attributes}"
+        self.unit.module.define(name, f"{head} {{\n{self.body}\n}}", apart=branch is not None)
         return name
 
 

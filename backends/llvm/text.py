@@ -21,8 +21,12 @@ from ...core.types import Scalar
 _INTERNAL = "define internal"
 _LARGE = 50_000  # characters, which take some 100 ms to compile
 _MENTIONED = re.compile(r"@([\w.]+)")
+_NODE = re.compile(r"!(\d+)")
 
 _FLOATS = {32: "float", 64: "double"}
+
+# A line in functions that have loops of scalars, which may become vectors yet.
+SCALARS = "; loops of scalars"
 
 # The first metadata of each module: the name of loops that are not to be unrolled.
 _ROLLED = ["distinct !{!0, !1}", '!{!"llvm.loop.unroll.disable"}']
@@ -94,6 +98,8 @@ class Module:
     def __init__(self) -> None:
         self._declarations: dict[str, str] = {}
         self._functions: dict[str, str] = {}
+        self._apart: list[str] = []
+        self._mentioned: dict[str, list[str]] = {}
         self._metadata = list(_ROLLED)
 
     def declare(self, name: str, signature: str) -> None:
@@ -103,8 +109,11 @@ class Module:
     def defines(self, name: str) -> bool:
         return name in self._functions
 
-    def define(self, name: str, text: str) -> None:
+    def define(self, name: str, text: str, apart: bool = False) -> None:
+        """Define a function; what is ``apart`` is in no part of the module, but in a module of its own."""
         self._functions[name] = text
+        if apart:
+            self._apart.append(name)
 
     def metadata(self) -> str:
         """The name of a new metadata node, to be filled by ``fill``."""
@@ -118,30 +127,53 @@ class Module:
         return self._text([], self._functions)
 
     def parts(self) -> list[str]:
-        """The module as text, a large one in two modules of about the same length, which call each other.
+        """The module as text, a large one in several modules, which call each other.
 
-        A function that others may call from elsewhere is in one of them; what is internal is where it is called.
+        Functions with loops of scalars are together, since LLVM does more for them; the others are in two modules of
+        about the same length. A function that others may call from elsewhere is in one of them; what is internal is
+        where it is called.
         """
-        texts = {name: text for name, text in self._functions.items() if not text.startswith(_INTERNAL)}
+        apart = {name for root in self._apart for name in self._called(root)}
+        texts = {name: text for name, text in self._functions.items() if name not in apart and not _internal(text)}
         if sum(map(len, texts.values())) < _LARGE or len(texts) < 2:
-            return [str(self)]
+            return [self._part(list(texts))]
+        scalars = [name for name in texts if SCALARS in texts[name]]
         shares: list[list[str]] = [[], []]
         lengths = [0, 0]
-        for name in sorted(texts, key=lambda name: len(texts[name]), reverse=True):
+        for name in sorted(texts.keys() - set(scalars), key=lambda name: (-len(texts[name]), name)):
             shorter = lengths.index(min(lengths))
             shares[shorter].append(name)
             lengths[shorter] += len(texts[name])
-        return [self._part(share) for share in shares]
+        return [self._part(share) for share in (scalars, *shares) if share]
+
+    def branches(self) -> dict[str, str]:
+        """By name, the functions that are apart, each as a module with all that it calls."""
+        return {name: self._part(self._called(name)) for name in self._apart}
+
+    def _called(self, root: str) -> list[str]:
+        """A function and those that it calls, directly or through each other, but for internal ones."""
+        found, stack = {root: None}, [root]
+        while stack:
+            for called in self._mentions(stack.pop()):
+                if called in self._functions and called not in found and not _internal(self._functions[called]):
+                    found[called] = None
+                    stack.append(called)
+        return list(found)
+
+    def _mentions(self, name: str) -> list[str]:
+        if name not in self._mentioned:
+            self._mentioned[name] = list(dict.fromkeys(_MENTIONED.findall(self._functions[name])))
+        return self._mentioned[name]
 
     def _part(self, names: Sequence[str]) -> str:
         """A module with these functions, those internal ones that they call, and the signatures of the others."""
         needed, stack = set(names), list(names)
         signatures: dict[str, None] = {}
         while stack:
-            for called in _MENTIONED.findall(self._functions[stack.pop()]):
+            for called in self._mentions(stack.pop()):
                 if called in needed or called not in self._functions:
                     continue
-                if self._functions[called].startswith(_INTERNAL):
+                if _internal(self._functions[called]):
                     needed.add(called)
                     stack.append(called)
                 else:
@@ -149,10 +181,25 @@ class Module:
         return self._text(signatures, {name: text for name, text in self._functions.items() if name in needed})
 
     def _text(self, signatures: Iterable[str], functions: Mapping[str, str]) -> str:
-        nodes = [f"!{number} = {content}" for number, content in enumerate(self._metadata)]
-        declarations = [*self._declarations.values(), *signatures]
+        nodes = [f"!{number} = {self._metadata[number]}" for number in self._nodes(functions.values())]
+        mentioned = {called for name in functions for called in self._mentions(name)}
+        declarations = [*[line for name, line in self._declarations.items() if name in mentioned], *signatures]
         parts = ["\n".join(declarations), *functions.values(), "\n".join(nodes)]
         return "\n\n".join(part for part in parts if part) + "\n"
+
+    def _nodes(self, texts: Iterable[str]) -> list[int]:
+        """The metadata that texts mention, directly or through each other."""
+        found: set[int] = set()
+        stack = list(texts)
+        while stack:
+            new = {int(number) for number in _NODE.findall(stack.pop())} - found
+            found |= new
+            stack.extend([self._metadata[number] for number in new])
+        return sorted(found)
+
+
+def _internal(function: str) -> bool:
+    return function.startswith(_INTERNAL)
 
 
 class Body:

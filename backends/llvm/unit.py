@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ..loops import For
 from ..loops_walk import varying
 from ..memory import Plan
+from .branches import Branches
 from .elementary import Elementary
 from .host import Machine
 from .text import Module
@@ -33,6 +34,7 @@ end:
 
 ALIGNMENT = 128  # of every temporary: two cache lines, which are often fetched together
 OUT_OF_MEMORY = -1  # in the failure record
+TABLE = 8  # the word of the failure record that points to the table of branches
 # Memory of dynamic temporaries that is kept for the next call: pairs of an address and its bytes, behind the record.
 KEPT = 8
 
@@ -50,8 +52,8 @@ class Arena:
 class Unit:
     """A module under construction, and what all its functions share."""
 
-    def __init__(self, plan: Plan, machine: Machine) -> None:
-        self.plan, self.machine = plan, machine
+    def __init__(self, plan: Plan, branches: Branches, machine: Machine) -> None:
+        self.plan, self.branches, self.machine = plan, branches, machine
         self.module = Module()
         # an aligned stack: a vector that crosses two cache lines costs two accesses when it is spilled
         self.attributes = f"nounwind alignstack({machine.target.register_bytes})"

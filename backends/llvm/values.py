@@ -5,7 +5,7 @@ inside two such loops it may be copies along either *axis*, or along both. Insid
 
 * *uniform*: one scalar, the same in every lane;
 * a *ramp*: the scalar of lane 0 and a constant stride; what loop variables and indices made from them are, so that
-  consecutive places are recognised when memory is read or written;
+  consecutive places are recognised when memory is read or written (the same is known of copies: their *slopes*);
 * a *vector*: one register of ``lanes`` elements.
 
 Whatever does not vary stays as it is, and is widened where it meets a value that does.
@@ -38,6 +38,13 @@ class Value:
     axes: tuple[Axis, ...] = ()
     lanes: int = 0  # 0: parts are scalars
     stride: int = 0  # not 0: a ramp
+    slopes: tuple[int | None, ...] = ()  # by axis, the difference of a copy to the one before; empty: none is known
+
+    def slope(self, axis: Axis) -> int | None:
+        """By how much a copy along an axis differs from the one before; None where that is not known."""
+        if axis not in self.axes:
+            return 0
+        return self.slopes[self.axes.index(axis)] if self.slopes else None
 
     @property
     def uniform(self) -> bool:
@@ -113,29 +120,61 @@ class Widening:
         copies = zip(*(value.along(axes) for value in values)) if values else [()]
         return Value(scalar, tuple(operation(parts, lanes) for parts in copies), axes, lanes)
 
-    # Integers keep ramps where the result is one
+    # Integers keep ramps and slopes where the result has them
 
     def add(self, a: Value, b: Value) -> Value:
-        return self._linear(a, b, self.body.add, a.stride + b.stride)
+        return self._linear(a, b, self.body.add, 1, 1)
 
     def subtract(self, a: Value, b: Value) -> Value:
-        return self._linear(a, b, self.body.subtract, a.stride - b.stride)
+        return self._linear(a, b, self.body.subtract, 1, -1)
 
     def multiply(self, a: Value, b: Value) -> Value | None:
         """The product where it is uniform or a ramp; None where it is neither."""
         if a.lanes or b.lanes:
             return None
+        if is_constant(a.parts[0]) and not a.axes and a.uniform:
+            a, b = b, a
+        if is_constant(b.parts[0]) and not b.axes and b.uniform:
+            return self._linear(a, b, self.body.multiply, int(b.parts[0]), 0)
         if a.uniform and b.uniform:
-            return self._linear(a, b, self.body.multiply, 0)
-        ramp, scale = (a, b) if b.uniform else (b, a)
-        if not scale.uniform or scale.axes or not is_constant(scale.parts[0]):
-            return None
-        return self._linear(ramp, scale, self.body.multiply, ramp.stride * int(scale.parts[0]))
+            return self._linear(a, b, self.body.multiply, None, None)
+        return None
 
-    def _linear(self, a: Value, b: Value, operation: Callable[[str, str], str], stride: int) -> Value:
+    def _linear(
+        self, a: Value, b: Value, operation: Callable[[str, str], str], of_a: int | None, of_b: int | None
+    ) -> Value:
+        """What grows as so many times the one and so many times the other; None: as nobody knows."""
         axes = join((a, b))
         parts = tuple(operation(p, q) for p, q in zip(a.along(axes), b.along(axes)))
-        return Value(i64, parts, axes, stride=stride)
+        if of_a is None or of_b is None:
+            return Value(i64, parts, axes)
+        slopes = [(a.slope(axis), b.slope(axis)) for axis in axes]
+        known = tuple(None if p is None or q is None else of_a * p + of_b * q for p, q in slopes)
+        return Value(i64, parts, axes, stride=of_a * a.stride + of_b * b.stride, slopes=known)
+
+
+def transposed(body: Body, element: str, rows: Sequence[str]) -> list[str]:
+    """As many vectors as each has lanes, rows of a square, as its columns.
+
+    Row by column, a place is known by the bits of two numbers; they are exchanged one by one, between pairs of rows
+    and pairs of lanes that are 1, 2, 4 ... apart::
+
+        a0 a1 a2 a3        a0 b0 a2 b2        a0 b0 c0 d0
+        b0 b1 b2 b3   ->   a1 b1 a3 b3   ->   a1 b1 c1 d1
+        c0 c1 c2 c3        c0 d0 c2 d2        a2 b2 c2 d2
+        d0 d1 d2 d3        c1 d1 c3 d3        a3 b3 c3 d3
+    """
+    lanes, made, apart = len(rows), list(rows), 1
+    type = f"<{lanes} x {element}>"
+    while apart < lanes:
+        low = indices([lane + lanes - apart if lane & apart else lane for lane in range(lanes)])
+        high = indices([lane + lanes if lane & apart else lane + apart for lane in range(lanes)])
+        for first in range(lanes):
+            if not first & apart:
+                pair = f"{type} {made[first]}, {type} {made[first + apart]}"
+                made[first], made[first + apart] = (body.value(f"shufflevector {pair}, {how}") for how in (low, high))
+        apart *= 2
+    return made
 
 
 def splat(body: Body, element: str, part: str, lanes: int) -> str:

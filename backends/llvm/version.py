@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,7 @@ from ..transformations import ALL, Transformations
 from .assemble import Code, assembly, printed
 from .calls import Bound, Calls, Interface
 from .host import host_target
-from .jit import Executable, compiled, is_parallel
+from .jit import Branch, Executable, compiled, is_parallel
 from .stored import Entry, entry_of
 from .unit import ALIGNMENT
 
@@ -33,14 +33,19 @@ class Version:
         self.instance, self.checks = instance, checks
         self.target = replace(host_target(), transformations=allowed)
         entry = entry_of(instance, self.target, checks)
-        machine_code, interface = entry.fetch() or self._made(entry) if entry is not None else self._made(None)
-        self.executable = Executable(machine_code, interface.parallel)
-        self.calls = Calls(self.executable, instance.signature, interface)
-        self.seconds = time.perf_counter() - started
+        machine_code, branches, interface = (entry.fetch() if entry is not None else None) or self._made(entry)
 
-    def _made(self, entry: Entry | None) -> tuple[bytes, Interface]:
-        """Object code and what its calls have to know, compiled now, and kept for later processes."""
-        made = self.code.machine_code, self._interface()
+        def keep(branches: Mapping[str, Branch]) -> None:
+            if entry is not None:
+                entry.store((machine_code, dict(branches), interface))
+
+        self.executable = Executable(machine_code, interface.parallel, branches, keep)
+        self.calls = Calls(self.executable, instance.signature, interface)
+        self._seconds = time.perf_counter() - started
+
+    def _made(self, entry: Entry | None) -> tuple[bytes, Mapping[str, Branch], Interface]:
+        """Object code, branches and what calls have to know, compiled now, and kept for later processes."""
+        made = self.code.machine_code, self.code.branches, self._interface()
         if entry is not None:
             entry.store(made)
         return made
@@ -65,6 +70,11 @@ class Version:
     def code(self) -> Code:
         """What the loop IR was compiled to."""
         return compiled(self.function, self.target.transformations)
+
+    @property
+    def seconds(self) -> float:
+        """What it took to make all machine code that there is by now."""
+        return self._seconds + self.executable.seconds
 
     def run(self, leaves: Sequence[Any], threads: int | None, out: Any = None) -> Any:
         """Run on the leaves of a call's arguments; results are new, or written to the arrays of ``out``."""

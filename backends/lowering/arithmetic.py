@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ...core.primitive import lookup
+from ...core.primitive import Primitive, lookup
 from ...core.types import i64
 from ..loops import Apply, Block, Constant, Expression, If
 
 
-def folded(name: str, *arguments: Expression) -> Expression:
+def applied(row: Primitive, arguments: Sequence[Expression]) -> Expression:
     """A primitive applied to scalars, at once where they are known."""
-    row = lookup(name)
     type = row.result_type([a.type for a in arguments])
     numbers = [a.type.dtype.type(a.value) for a in arguments if isinstance(a, Constant)]
-    if len(numbers) == len(arguments):
+    if len(numbers) < len(arguments):
+        return Apply(row, tuple(arguments), type)
+    with np.errstate(all="ignore"):
         return Constant(np.asarray(row.numpy(*numbers)).astype(type.dtype).item(), type)
-    return Apply(row, arguments, type)
+
+
+def folded(name: str, *arguments: Expression) -> Expression:
+    """The primitive of this name applied to scalars, at once where they are known."""
+    return applied(lookup(name), arguments)
 
 
 def product(factors: Iterable[Expression]) -> Expression:

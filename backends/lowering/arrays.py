@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ...core import terms
 from ...core.dims import Dim
 from ...core.types import Type
-from ..loops import Allocate, Block, Buffer, Load, Statement, Store, walk
-from ..loops_walk import expressions, inside
+from ..loops import Allocate, Block, Buffer, Load, Statement, Store
+from ..loops_walk import read_in
 from . import contractions, grids, nests
 from .adding import shared_accumulators
 from .context import ArrayRef, Context, Destinations, Environment, Operand
@@ -16,6 +16,7 @@ from .private import private_accumulators
 from .regrouping import regrouped
 from .requirements import requirements
 from .rewriting import map_block
+from .triangles import Differences
 
 
 class Arrays(Context):
@@ -44,8 +45,28 @@ class Arrays(Context):
         if adding is not None:
             self.out.extend([*allocations, *adding])
             return list(results)
-        layouts = self.nest(loops, tuple(statements), temporaries, allocations)
-        return [self.relaid(result, layouts) for result in results]
+        layouts = self.nest(loops, tuple(statements), temporaries, allocations, self.needed(op, loops))
+        made = [self.relaid(result, layouts) for result in results]
+        self.note_zeros(op, made)
+        return list(made)
+
+    def needed(self, op: terms.Operation, loops: Sequence[nests.Loop]) -> Differences:
+        """Least differences of a nest's variables where anyone reads what it makes."""
+        names = [loop.variable.name for loop in loops]
+        regions = [self.regions.needed(op, k) for k in range(len(op.types))]
+        return {
+            (names[a], names[b]): min([region[a, b] for region in regions])
+            for a, b in (regions[0] if regions else ())
+            if max(a, b) < len(names) and all((a, b) in region for region in regions)
+        }
+
+    def note_zeros(self, op: terms.Operation, results: Sequence[ArrayRef]) -> None:
+        """Remember where arrays are 0, by the axes of their buffers."""
+        for k, result in enumerate(results):
+            region = self.regions.nonzero(op, k)
+            if region and not result.prefix:
+                axes = {(result.axis(a), result.axis(b)): least for (a, b), least in region.items()}
+                self.nonzero[result.buffer.name] = axes
 
     def placed(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[ArrayRef]:
         """The places of an operation's arrays: the destinations, and temporaries where there are none."""
@@ -64,20 +85,24 @@ class Arrays(Context):
         return self.buffer(op.origin.name or "array", type)
 
     def enter(
-        self, op: terms.Operation, env: Environment, loops: list[nests.Loop], places: list[ArrayRef]
+        self, op: terms.Operation, env: Environment, loops: list[nests.Loop], places: list[ArrayRef], bound: int = 0
     ) -> tuple[terms.Block, Environment, list[ArrayRef]]:
-        """Go into the loops that are perfectly nested; scalars between them are computed inside."""
+        """Go into the loops that are perfectly nested; scalars between them are computed inside.
+
+        ``bound``: how many variables there are that the loops around this one and the scalars between them bind.
+        """
         block = op.blocks[0]
         variable = self.loop_variable(block.names[0], op.static[0])
         loops.append(nests.Loop(variable, self.scalar(env, op.args[0])))
         env = env.enter([variable])
         places = [place.at(variable) for place in places]
-        inner = _perfect(block)
+        bound += len(block.binders) + sum(len(binding.types) for binding in block.bindings[:-1])
+        inner = _perfect(block, bound)
         if inner is None:
             return block, env, places
         for binding in block.bindings[:-1]:
             env = env.extend(self.operation(binding, env, [None] * len(binding.types)))
-        return self.enter(inner, env, loops, places)
+        return self.enter(inner, env, loops, places, bound)
 
     def block_within(self, block: terms.Block, env: Environment, places: Destinations) -> None:
         """The body of a nest, whose parameter is bound already."""
@@ -103,9 +128,14 @@ class Arrays(Context):
         self.nest(loops, body, set())
 
     def nest(
-        self, loops: list[nests.Loop], body: Block, temporaries: set[str], allocations: Sequence[Statement] = ()
+        self,
+        loops: list[nests.Loop],
+        body: Block,
+        temporaries: set[str],
+        allocations: Sequence[Statement] = (),
+        needed: Differences | None = None,
     ) -> dict[str, tuple[int, ...]]:
-        """Arrange a nest's loops; the layouts that its temporaries got."""
+        """Arrange a nest's loops; the layouts that its temporaries got. ``needed``: where anyone reads them."""
         required = requirements(self, loops, body)
         if required is not None:
             self.out.extend(required)
@@ -118,10 +148,11 @@ class Arrays(Context):
                 self.out.append(Allocate(two.stored))
                 self.nest(two.loops, two.first, set())
                 body = two.second
-        temporaries = temporaries - _loaded(body)
+        temporaries = temporaries - read_in(body)
         inner = frozenset(self.independent)
         self.independent.update([loop.variable.name for loop in loops])
-        found = nests.Nest(loops, body, temporaries, self.reductions, parallel, self.target, self.fresh, inner)
+        known = (needed or {}, self.nonzero) if self.target.transformations.bound else ({}, {})
+        found = nests.Nest(loops, body, temporaries, self.reductions, parallel, self.target, self.fresh, inner, *known)
         built = grids.build(found) if self.target.group else contractions.build(found)
         if built.decision:
             self.decisions.append(built.decision)
@@ -146,8 +177,11 @@ class Arrays(Context):
         return result if order is None else ArrayRef(_permuted(result.buffer, layouts), order)
 
 
-def _perfect(block: terms.Block) -> terms.Operation | None:
-    """The generate that is all of a block but cheap scalars, whose results are the block's, in order."""
+def _perfect(block: terms.Block, bound: int) -> terms.Operation | None:
+    """The generate that is all of a block but cheap scalars, whose results are the block's, in order.
+
+    Its length is none of the last so many variables before it, which a nest binds.
+    """
     if not block.bindings or block.bindings[-1].op != "generate":
         return None
     last = block.bindings[-1]
@@ -158,16 +192,9 @@ def _perfect(block: terms.Block) -> terms.Operation | None:
     if list(block.results) != wanted:
         return None
     extent = last.args[0]
-    inside = len(block.binders) + sum(len(binding.types) for binding in block.bindings[:-1])
-    if isinstance(extent, terms.Variable) and extent.index < inside:
-        return None  # its length depends on this loop
+    if isinstance(extent, terms.Variable) and extent.index < bound:
+        return None
     return last
-
-
-def _loaded(body: Block) -> set[str]:
-    """The buffers that a body reads."""
-    wholes = [whole for statement in walk(body) for whole in expressions(statement)]
-    return {part.buffer.name for whole in wholes for part in inside(whole) if isinstance(part, Load)}
 
 
 def _permuted(buffer: Buffer, layouts: dict[str, tuple[int, ...]]) -> Buffer:

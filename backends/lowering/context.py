@@ -13,6 +13,7 @@ from ...core.language import Unsupported
 from ...core.primitive import lookup
 from ...core.types import Scalar, Type, dims, element, i64
 from ...interpreters.in_place import InPlace
+from ...interpreters.regions import Region, Regions
 from ..loops import Allocate, Apply, Buffer, Constant, Expression, Let, Reduction, Statement, Variable
 from ..target import Target
 
@@ -66,6 +67,8 @@ class Context(ABC):
     reductions: dict[str, Reduction] = field(default_factory=dict)  # by loop variable
     independent: set[str] = field(default_factory=set)  # variables of sequential loops that need no order
     places: InPlace = field(default_factory=lambda: InPlace(terms.Block((), (), (), ())))
+    regions: Regions = field(default_factory=lambda: Regions(terms.Block((), (), (), ())))
+    nonzero: dict[str, Region] = field(default_factory=dict)  # by buffer, of its axes: where it is not 0
     run_sizes: dict[Dim, Expression] = field(default_factory=dict)  # those that the run decides, as far as in scope
     decisions: list[str] = field(default_factory=list)  # what was chosen, to be read by people
 

@@ -37,10 +37,11 @@ Small products run as other nests do: tiles are worth it when they are full enou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...core.types import i64
+from ...core.primitive import lookup
+from ...core.types import bool_, i64
 from ..loops import (
     Allocate,
     Assign,
@@ -54,18 +55,21 @@ from ..loops import (
     Let,
     Load,
     MultiplyAdd,
+    Reduction,
+    Select,
     Statement,
     Store,
     Variable,
 )
 from .arithmetic import both, chosen, folded
 from .arithmetic import product as product_of_sizes
-from .context import zero
-from .factors import Operand, Product, free, product_of
+from .context import ZERO, zero
+from .factors import Operand, Product, product_of
 from .nests import Built, Nest, grain_of, pack
 from .nests import build as plain
 from .rewriting import read_packed
 from .survey import Survey, survey
+from .triangles import Differences, Side, firsts, is_read, nonzero, stops
 
 # A column of sums is so many registers.
 REGISTERS = 2
@@ -82,10 +86,9 @@ def build(nest: Nest) -> Built:
     built = plain(nest)
     if not nest.target.transformations.contract or not nest.target.transformations.vectorise:
         return built
-    found = survey(nest.body)
-    found.bound |= {loop.variable.name for loop in nest.loops}
+    found = survey(nest.body, nest.variables)
     contraction = product_of(nest, found, nest.loops) if found.simple else None
-    if contraction is None or contraction.type.kind != "float":
+    if contraction is None or contraction.sum.type.kind != "float":
         return built
     contraction = _turned(contraction, found, built.layouts)
     tiled = _Contraction(nest, found, contraction)
@@ -120,12 +123,12 @@ class _Contraction:
     """A product as loops over blocks."""
 
     def __init__(self, nest: Nest, found: Survey, product: Product) -> None:
-        self.nest, self.found, self.product = nest, found, product
-        self.row, self.column, self.inner = product.row, product.column, (*product.outer, product.loop)
+        self.nest, self.found, self.sum = nest, found, product.sum
+        self.row, self.column, self.inner = product.row, product.column, product.sum.loops
         self.extent = product_of_sizes([loop.extent for loop in self.inner])
-        if product.outer:  # in which order, is known a step at a time
+        if len(self.inner) > 1:  # in which order, is known a step at a time
             self.row = replace(self.row, inner_first=False)
-        target, type = nest.target, product.type
+        target, type = nest.target, product.sum.type
         self.lanes, size = target.lanes(type), type.bits // 8
         self.across = REGISTERS * self.lanes  # columns of a tile
         self.down = 8 if target.registers >= 32 else 4  # rows of one
@@ -137,22 +140,37 @@ class _Contraction:
             rows = (self.rows // self.down, self.steps, self.down)
         self.left = self.buffer("left", rows)
         self.batch = [loop for loop in nest.loops if loop not in (self.row.along, self.column.along)]
-        self.shared = nest.parallel and not free(self.column) & {loop.variable.name for loop in self.batch}
+        self.shared = nest.parallel and not self.column.free & {loop.variable.name for loop in self.batch}
         blocks = (self.columns // self.across, self.steps, self.across)
         whole = (_pieces(self.column.along.extent, self.across), self.extent, self.across)
         self.right = self.buffer("right", whole if self.shared else blocks)
         self.sums = self.buffer("sums", (self.rows, self.columns))
+        self.in_rows, self.in_columns = self.bounds(self.row), self.bounds(self.column)
+        self.left_panels = self.panels("left", self.left) if self.in_columns else None
+        self.right_panels = self.panels("right", self.right) if self.in_rows else None
 
     def buffer(self, stem: str, extents: Sequence[int | Expression]) -> Buffer:
         """A buffer with extents that are known, but for one that all threads share."""
         known = [_whole(extent) if isinstance(extent, int) else extent for extent in extents]
-        return Buffer(self.nest.fresh(stem), self.product.type, tuple(known))
+        return Buffer(self.nest.fresh(stem), self.sum.type, tuple(known))
+
+    def bounds(self, operand: Operand) -> Differences:
+        """Where an operand is not 0, along the inner loop."""
+        found = nonzero(operand.value, operand.lets, self.nest.nonzero) if len(self.inner) == 1 else {}
+        pair = {operand.along.variable.name, self.inner[0].variable}
+        return {variables: least for variables, least in found.items() if set(variables) == pair}
+
+    def panels(self, stem: str, packed: Buffer) -> Buffer:
+        """For each panel of an operand, whether something in it is not finite."""
+        return Buffer(self.nest.fresh(f"{stem}_infinite"), bool_, packed.extents[:1])
 
     def decision(self) -> str:
         """What is done, to be read by people."""
         batch = "".join([f"{loop.variable.name}, " for loop in self.batch])
         names = f"{self.row.along.variable.name}, {self.column.along.variable.name}"
         how = f"tiles of {self.down} x {self.across}, packed"
+        if self.in_rows or self.in_columns or self.nest.needed:
+            how += ", bounded by a triangle"
         over = ", ".join([loop.variable for loop in self.inner])
         return f"product over {over} for {batch}{names}: {how}, where sizes are worth it"
 
@@ -173,7 +191,8 @@ class _Contraction:
         """All of it."""
         before = self.turned()
         if self.shared:
-            before += [Allocate(self.right), self.packed_once()]
+            before += [Allocate(buffer) for buffer in (self.right, self.right_panels) if buffer is not None]
+            before.append(self.packed_once())
         extent = self.row.along.extent
         each, tasks = self.variable("each"), self.variable("tasks")
         share = _pieces(_pieces(extent, TASKS), self.down)
@@ -218,8 +237,8 @@ class _Contraction:
         columns, inside = self.part("column", block, self.column.along.extent, _whole(self.columns))
         inside += [*self.cleared(rows, columns), self.all_steps(rows, columns), self.finished(rows, columns)]
         over = For(block.name, _pieces(self.column.along.extent, self.columns), "sequential", tuple(inside))
-        buffers = [Allocate(b) for b in (self.left, self.right, self.sums) if not (self.shared and b is self.right)]
-        return [*made, *buffers, over]
+        own = [self.left, self.left_panels, self.sums, *([] if self.shared else [self.right, self.right_panels])]
+        return [*made, *[Allocate(buffer) for buffer in own if buffer is not None], over]
 
     def part(self, stem: str, block: Variable, extent: Expression, most: Expression) -> tuple[_Part, list[Statement]]:
         """A block of a loop, all of which but the last have the same length."""
@@ -231,7 +250,7 @@ class _Contraction:
         """Sums begin with 0."""
         r, across, lane = self.variable("r"), self.variable("across"), self.variable("lane")
         place = r, _sum(across, self.across, lane)
-        body: Block = (Store(self.sums, place, Constant(zero(self.product.type), self.product.type)),)
+        body: Block = (Store(self.sums, place, Constant(zero(self.sum.type), self.sum.type)),)
         body = (For(lane.name, _whole(self.across), "lanes", body, self.across),)
         body = (For(across.name, _pieces(columns.length, self.across), "sequential", body),)
         return [For(r.name, folded("multiply", _pieces(rows.length, self.down), _whole(self.down)), "sequential", body)]
@@ -242,7 +261,7 @@ class _Contraction:
         steps, body = self.part("step", number, self.extent, _whole(self.steps))
         body += [self.pack_rows(rows, steps)]
         if not self.shared:
-            body += [self.pack(self.right, self.column, columns, steps, self.across)]
+            body += [self.pack(self.right, self.column, columns, steps, self.across, self.right_panels)]
         body += [self.kernels(rows, columns, steps)]
         return For(number.name, _pieces(self.extent, self.steps), "sequential", tuple(body))
 
@@ -251,56 +270,89 @@ class _Contraction:
     def packed_once(self) -> Statement:
         """The column's operand, whole, for all tasks."""
         columns, steps = (_Part(_whole(0), extent) for extent in (self.column.along.extent, self.extent))
-        loop = self.pack(self.right, self.column, columns, steps, self.across)
+        loop = self.pack(self.right, self.column, columns, steps, self.across, self.right_panels)
         if not self.nest.target.parallel:
             return loop
         return replace(loop, kind="parallel", grain=grain_of(self.found.work, [_whole(self.across), steps.length]))
 
     def pack_rows(self, rows: _Part, steps: _Part) -> Statement:
         if not self.row.inner_first:
-            return self.pack(self.left, self.row, rows, steps, self.down)
-        r, lane = self.variable("r"), self.variable("lane")
-        place = folded("floor_divide", r, _whole(self.down)), folded("remainder", r, _whole(self.down)), lane
-        at = folded("add", rows.start, r), folded("add", steps.start, lane)
+            return self.pack(self.left, self.row, rows, steps, self.down, self.left_panels)
+        panel, r, lane = self.variable("panel"), self.variable("r"), self.variable("lane")
+        row, place = _sum(panel, self.down, r), (panel, r, lane)
+        found = self.infinite(self.left_panels)
+        at = folded("add", rows.start, row), folded("add", steps.start, lane)
 
-        def over(value: Callable[[tuple[Expression, ...]], Block]) -> Block:
-            return (For(lane.name, steps.length, "lanes", value(place), 4 * self.lanes),)
+        def over(body: Block, found: tuple[Reduction, ...] = ()) -> Block:
+            return (For(lane.name, steps.length, "lanes", body, 4 * self.lanes, reductions=found),)
 
-        filled = over(lambda place: self.element(self.left, self.row, place, *at))
-        nothing = over(lambda place: (self.nothing(self.left, place),))
-        whole = folded("multiply", _pieces(rows.length, self.down), _whole(self.down))
-        return For(r.name, whole, "sequential", (If(folded("less", r, rows.length), filled, nothing),))
+        filled = over(self.element(self.left, self.row, place, *at, found), found)
+        nothing = over((self.nothing(self.left, place),))
+        body: Block = (If(folded("less", row, rows.length), filled, nothing),)
+        body = self.noting(found, self.left_panels, panel, For(r.name, _whole(self.down), "sequential", body))
+        return For(panel.name, _pieces(rows.length, self.down), "sequential", body)
 
-    def pack(self, buffer: Buffer, operand: Operand, part: _Part, steps: _Part, width: int) -> For:
+    def pack(
+        self, buffer: Buffer, operand: Operand, part: _Part, steps: _Part, width: int, panels: Buffer | None
+    ) -> For:
         """An operand in panels of a width, each of them step by step."""
         panel, step, lane = self.variable("panel"), self.variable("step"), self.variable("lane")
         first, length = self.variable("first"), self.variable("width")
         at = folded("add", part.start, folded("add", first, lane)), folded("add", steps.start, step)
-        place = panel, step, lane
+        place, found = (panel, step, lane), self.infinite(panels)
 
         def over(extent: Expression, factor: int, body: Block) -> Statement:
             return For(step.name, steps.length, "sequential", (For(lane.name, extent, "lanes", body, factor),))
 
-        filled = self.element(buffer, operand, place, *at)
         nothing = over(_whole(width), width, (self.nothing(buffer, place),))
-        body: Block = (
+        filled = self.element(buffer, operand, place, *at, found)
+        packed = over(length, width, filled)
+        if found:  # what the steps find in a lane is looked at once, at the end
+            body: Block = (For(step.name, steps.length, "sequential", filled),)
+            packed = For(lane.name, length, "lanes", body, width, reductions=found)
+        body = (
             Let(first.name, folded("multiply", panel, _whole(width))),
             Let(length.name, folded("minimum", folded("subtract", part.length, first), _whole(width))),
             If(folded("less", length, _whole(width)), (nothing,), ()),
-            over(length, width, filled),
+            *self.noting(found, panels, panel, packed),
         )
         return For(panel.name, _pieces(part.length, width), "sequential", body)
 
+    def infinite(self, panels: Buffer | None) -> tuple[Reduction, ...]:
+        """Whether something in a panel is not finite, as a reduction, where that is to be known."""
+        if panels is None:
+            return ()
+        return (Reduction(self.nest.fresh("infinite"), lookup("logical_or"), Constant(False, bool_)),)
+
+    def noting(self, found: tuple[Reduction, ...], panels: Buffer | None, panel: Expression, loop: Statement) -> Block:
+        """A loop that packs a panel, and what it has found in it."""
+        made: list[Statement] = [loop]
+        for each in found:
+            assert panels is not None
+            made = [Declare(each.name, each.neutral), *made, Store(panels, (panel,), Variable(each.name, bool_))]
+        return tuple(made)
+
     def element(
-        self, buffer: Buffer, operand: Operand, place: tuple[Expression, ...], along: Expression, inner: Expression
+        self,
+        buffer: Buffer,
+        operand: Operand,
+        place: tuple[Expression, ...],
+        along: Expression,
+        inner: Expression,
+        found: tuple[Reduction, ...],
     ) -> Block:
-        """An operand's element, computed and stored."""
-        lets = [Let(operand.along.variable.name, along)]
+        """An operand's element, computed and stored; it is noted if it is not finite."""
+        made: list[Statement] = [Let(operand.along.variable.name, along)]
         for loop in reversed(self.inner[1:]):
             number = self.variable("number")
-            lets += [Let(number.name, inner), Let(loop.variable, folded("remainder", number, loop.extent))]
+            made += [Let(number.name, inner), Let(loop.variable, folded("remainder", number, loop.extent))]
             inner = folded("floor_divide", number, loop.extent)
-        return (*lets, Let(self.inner[0].variable, inner), *operand.lets, Store(buffer, place, operand.value))
+        made += [Let(self.inner[0].variable, inner), *operand.lets, Store(buffer, place, operand.value)]
+        for reduction in found:
+            nothing = folded("subtract", operand.value, operand.value)  # 0, if it is finite
+            infinite = folded("not_equal", nothing, Constant(zero(buffer.scalar), buffer.scalar))
+            made.append(Assign(reduction.name, folded("logical_or", Variable(reduction.name, bool_), infinite)))
+        return tuple(made)
 
     def nothing(self, buffer: Buffer, place: tuple[Expression, ...]) -> Statement:
         return Store(buffer, place, Constant(zero(buffer.scalar), buffer.scalar))
@@ -310,29 +362,63 @@ class _Contraction:
     def kernels(self, rows: _Part, columns: _Part, steps: _Part) -> Statement:
         """The steps of a block, tile by tile."""
         down, across = self.variable("down"), self.variable("across")
-        r, lane, k = self.variable("r"), self.variable("lane"), self.variable("k")
-        total = Variable(self.nest.fresh("sum"), self.product.type)
+        r, lane, step = self.variable("r"), self.variable("lane"), self.variable("k")
+        total = Variable(self.nest.fresh("sum"), self.sum.type)
         place = _sum(down, self.down, r), _sum(across, self.across, lane)
-        a = Load(self.left, (down, r, k) if self.row.inner_first else (down, k, r))
         panel: Expression = across
-        step: Expression = k
         if self.shared:
             panel = folded("add", folded("floor_divide", columns.start, _whole(self.across)), across)
-            step = folded("add", steps.start, k)
-        b = Load(self.right, (panel, step, lane))
-        if self.product.fused:
+        bounds, first, count = self.bounded(rows, columns, steps, down, across, panel)
+        k: Expression = step if first == ZERO else folded("add", first, step)
+        a = Load(self.left, (down, r, k) if self.row.inner_first else (down, k, r))
+        b = Load(self.right, (panel, folded("add", steps.start, k) if self.shared else k, lane))
+        if self.sum.fused:
             more: Expression = MultiplyAdd(a, b, total, total.type)
         else:
             more = folded("add", total, folded("multiply", a, b))
         body: Block = (
             Declare(total.name, Load(self.sums, place)),
-            For(k.name, steps.length, "sequential", (Assign(total.name, more),)),
+            For(step.name, count, "sequential", (Assign(total.name, more),)),
             Store(self.sums, place, total),
         )
         body = (For(r.name, _whole(self.down), "jam", body, self.down),)
-        body = (For(lane.name, _whole(self.across), "lanes", body, self.across),)
+        body = (*bounds, For(lane.name, _whole(self.across), "lanes", body, self.across))
         body = (For(down.name, _pieces(rows.length, self.down), "sequential", body),)
         return For(across.name, _pieces(columns.length, self.across), "sequential", body)
+
+    def bounded(
+        self, rows: _Part, columns: _Part, steps: _Part, down: Variable, across: Variable, panel: Expression
+    ) -> tuple[list[Let], Expression, Expression]:
+        """The first step of a tile and how many there are, with what these are computed from."""
+        inner, end = self.inner[0].variable, folded("add", steps.start, steps.length)
+        row = Side(self.row.along.variable.name, _sum(down, self.down, rows.start), self.down)
+        column = Side(self.column.along.variable.name, _sum(across, self.across, columns.start), self.across)
+        begin, stop = steps.start, end
+        for facts, side, other in (
+            (self.in_rows, row, (self.right_panels, panel)),
+            (self.in_columns, column, (self.left_panels, down)),
+        ):
+            panels, number = other
+            if panels is None:
+                continue
+            all_of_them = Load(panels, (number,))
+            for last in stops(facts, side, inner):
+                stop = folded("minimum", stop, Select(all_of_them, end, last, i64))
+            for step in firsts(facts, side, inner):
+                begin = folded("maximum", begin, Select(all_of_them, steps.start, step, i64))
+        read = is_read(self.nest.needed, row, column)
+        if (begin, stop, read) == (steps.start, end, Constant(True, bool_)):
+            return [], ZERO, steps.length
+        lets: list[Let] = []
+        first: Expression = ZERO
+        if begin != steps.start:
+            lets = [Let(self.nest.fresh("first"), folded("subtract", begin, steps.start))]
+            first = Variable(lets[0].name, i64)
+        count: Expression = folded("maximum", folded("subtract", stop, begin), ZERO)
+        if read != Constant(True, bool_):
+            count = Select(read, count, ZERO, i64)
+        lets.append(Let(self.nest.fresh("count"), count))
+        return lets, first, Variable(lets[-1].name, i64)
 
     def finished(self, rows: _Part, columns: _Part) -> Statement:
         """What the nest does with its sums."""
@@ -342,8 +428,8 @@ class _Contraction:
             Let(self.column.along.variable.name, folded("add", columns.start, lane)),
         ]
         for statement in self.nest.body:
-            if statement is self.product.sum:
-                made.append(Declare(self.product.sum.name, Load(self.sums, (r, lane))))
+            if statement is self.sum.start:
+                made.append(Declare(self.sum.start.name, Load(self.sums, (r, lane))))
             elif not isinstance(statement, For):
                 made.append(statement)
         body: Block = (For(lane.name, columns.length, "lanes", tuple(made), 4 * self.lanes),)

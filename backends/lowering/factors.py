@@ -11,13 +11,14 @@ What is made of a product is in ``products.py`` (groups of threads) and ``contra
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...core.types import Scalar
 from ..loops import (
     Apply,
     Assign,
+    Block,
     Constant,
     Declare,
     Expression,
@@ -26,125 +27,149 @@ from ..loops import (
     Let,
     Load,
     MultiplyAdd,
+    Reduction,
     Require,
     Store,
     Variable,
     walk,
 )
-from ..loops_walk import inside
+from ..loops_walk import bindings_of, inside, names_in
+from .context import zero
 from .nests import Loop, Nest, contiguous, depends
 from .survey import Access, Survey
 
 
 @dataclass(frozen=True)
-class Operand:
-    """One of the two that are multiplied, with what it is computed from, and the loop of the nest that it is along."""
+class Factor:
+    """One of the two that are multiplied, with the bindings that it is computed from."""
 
     value: Expression
     lets: tuple[Let, ...]
+
+    @staticmethod
+    def of(value: Expression, before: Sequence[Let]) -> Factor:
+        """A scalar with those of the bindings before it that it needs, directly or through each other."""
+        return Factor(value, bindings_of([value], before))
+
+    @property
+    def free(self) -> set[str]:
+        """The variables that these mention, but do not bind."""
+        return names_in([self.value, *[let.value for let in self.lets]]) - {let.name for let in self.lets}
+
+
+@dataclass(frozen=True)
+class Sum:
+    """What a body does that adds up products and nothing else in loops: the loops, outermost first, and the two."""
+
+    start: Declare
+    loops: tuple[For, ...]
+    last: Assign
+    before: list[Let]  # what is bound before the product, in the body and in the loops
+    factors: tuple[Factor, Factor]
+
+    @property
+    def type(self) -> Scalar:
+        return self.start.initial.type
+
+    @property
+    def fused(self) -> bool:
+        """Whether the product is made and added at once."""
+        return isinstance(self.last.value, MultiplyAdd)
+
+
+def sum_of(body: Block, reductions: Mapping[str, Reduction]) -> Sum | None:
+    """The sum of products that a body makes, if that is all the loops it has.
+
+    Each loop is the last statement of the one before, and nothing but scalars is bound in them.
+    """
+    chain = _chain(body)
+    if not chain:
+        return None
+    reduction = reductions.get(chain[0].variable)
+    if reduction is None or reduction.primitive.name != "add":
+        return None
+    if any(reductions.get(each.variable) != reduction for each in chain):
+        return None
+    starts = [s for s in body if isinstance(s, Declare) and s.name == reduction.name]
+    *more, last = chain[-1].body
+    lets = [*[s for each in chain[:-1] for s in each.body[:-1]], *more]
+    if len(starts) != 1 or not isinstance(last, Assign) or last.name != reduction.name:
+        return None
+    initial = starts[0].initial
+    if initial != Constant(zero(initial.type), initial.type) or not all(isinstance(s, Let) for s in lets):
+        return None
+    before = [s for s in (*body, *lets) if isinstance(s, Let)]
+    factors = _factors(last, before)
+    return factors and Sum(starts[0], tuple(chain), last, before, factors)
+
+
+@dataclass(frozen=True)
+class Operand(Factor):
+    """A factor with the loop of the nest that it is along."""
+
     along: Loop
     inner_first: bool  # it is contiguous along the inner loop
 
 
 @dataclass(frozen=True)
 class Product:
-    """What a nest does: a sum, the inner loop that adds to it, and the two that are multiplied."""
+    """What a nest does: a sum of products, and the two that are multiplied, each along a loop of the nest."""
 
-    sum: Declare
-    outer: tuple[For, ...]  # loops around the inner one that add to the sum as well, outermost first
-    loop: For
-    fused: bool  # multiplied and added at once
+    sum: Sum
     row: Operand
     column: Operand
-
-    @property
-    def type(self) -> Scalar:
-        return self.sum.initial.type
 
 
 def product_of(nest: Nest, found: Survey, loops: Sequence[Loop]) -> Product | None:
     """A nest's body as a product, if it is one."""
-    outside = [s for s in nest.body if not isinstance(s, For)]
-    chain = _chain(nest)
-    if not chain or len(chain) != len(found.inner):
+    sum = sum_of(nest.body, nest.reductions)
+    if sum is None or len(sum.loops) != len(found.inner):
         return None
-    *outer, loop = chain
-    reduction = nest.reductions[loop.variable]
-    sums = [s for s in outside if isinstance(s, Declare) and s.name == reduction.name]
-    known = reduction.primitive.name == "add" and not any(depends(each.extent, found.bound) for each in chain)
-    scalars = all(isinstance(s, Let | Declare | Assign | Store | If | Require) for s in walk(tuple(outside)))
-    if not known or len(sums) != 1 or not scalars:
+    outside = tuple([s for s in nest.body if not isinstance(s, For)])
+    scalars = all(isinstance(s, Let | Declare | Assign | Store | If | Require) for s in walk(outside))
+    if not scalars or any(depends(each.extent, found.bound) for each in sum.loops):
         return None
-    initial, type = sums[0].initial, sums[0].initial.type
-    *_, last = loop.body
-    lets = [s for each in chain for s in each.body[:-1]]
-    if not isinstance(initial, Constant) or str(initial.value) not in ("0", "0.0"):
+    a, b = sum.factors
+    if a.value.type != sum.type or b.value.type != sum.type:
         return None
-    if not isinstance(last, Assign) or not all(isinstance(s, Let) for s in lets):
+    varying = found.bound - {let.name for let in sum.before}
+    varying -= {s.name for s in walk(nest.body) if isinstance(s, Declare)}
+    own, inner = {*nest.variables, *[each.variable for each in sum.loops]}, sum.loops[-1].variable
+    if any(not factor.free & varying <= own or inner not in factor.free for factor in sum.factors):
         return None
-    before = [s for s in (*nest.body, *lets) if isinstance(s, Let)]
-    factors = factors_of(last, before)
-    if factors is None or any(factor.type != type for factor in factors):
-        return None
-    parts = [parts_of(factor, before) for factor in factors]
-    varying = found.bound - {let.name for let in before} | {s.name for s in walk(nest.body) if isinstance(s, Declare)}
-    own = {each.variable.name for each in nest.loops} | {each.variable for each in chain}
-    if any(not free & varying <= own or loop.variable not in free for _, free in parts):
-        return None
-    (a, b), (_, free_a), (_, free_b) = factors, *parts
-    first, second = _widest(loops, free_a - free_b), _widest(loops, free_b - free_a)
+    first, second = _widest(loops, a.free - b.free), _widest(loops, b.free - a.free)
     if first is None or second is None:
         return None
     operands = [
-        Operand(value, part, along, _inner_first(found, value, part, loop.variable, along))
-        for value, (part, _), along in zip((a, b), parts, (first, second), strict=True)
+        Operand(factor.value, factor.lets, along, _inner_first(found, factor, inner, along))
+        for factor, along in ((a, first), (b, second))
     ]
     operands.sort(key=lambda operand: loops.index(operand.along))
-    return Product(sums[0], tuple(outer), loop, isinstance(last.value, MultiplyAdd), *operands)
+    return Product(sum, *operands)
 
 
-def _chain(nest: Nest) -> list[For]:
-    """The loops inside a nest, each of them the last statement of the one before, that make one sum together."""
-    found = [s for s in nest.body if isinstance(s, For)]
+def _chain(body: Block) -> list[For]:
+    """The loops in a body, each of them the last statement of the one before."""
+    found = [s for s in body if isinstance(s, For)]
     if len(found) != 1:
         return []
     while isinstance(last := found[-1].body[-1], For):
         found.append(last)
-    names = {getattr(nest.reductions.get(loop.variable), "name", "") for loop in found}
-    return found if len(names) == 1 and "" not in names else []
+    return found
 
 
-def factors_of(last: Assign, lets: Sequence[Let]) -> tuple[Expression, Expression] | None:
-    """The two scalars whose product is added to a sum."""
+def _factors(last: Assign, before: Sequence[Let]) -> tuple[Factor, Factor] | None:
+    """The two whose product is added to a sum."""
     match last.value:
         case MultiplyAdd(a, b, Variable(name)) if name == last.name:
-            return a, b
+            return Factor.of(a, before), Factor.of(b, before)
         case Apply(add, (Variable(name), value)) if add.name == "add" and name == last.name:
-            defined = {let.name: let.value for let in lets}
+            defined = {let.name: let.value for let in before}
             value = defined.get(getattr(value, "name", ""), value)
             if isinstance(value, Apply) and value.primitive.name == "multiply":
-                return value.arguments[0], value.arguments[1]
+                a, b = value.arguments
+                return Factor.of(a, before), Factor.of(b, before)
     return None
-
-
-def parts_of(value: Expression, lets: Sequence[Let]) -> tuple[tuple[Let, ...], set[str]]:
-    """The bindings that a scalar is computed from, and the other variables that these and it mention."""
-    free = _variables(value)
-    needed: list[Let] = []
-    for let in reversed(lets):
-        if let.name in free:
-            needed.append(let)
-            free = free - {let.name} | _variables(let.value)
-    return tuple(reversed(needed)), free
-
-
-def free(operand: Operand) -> set[str]:
-    """The variables that an operand mentions."""
-    return parts_of(operand.value, operand.lets)[1]
-
-
-def _variables(expression: Expression) -> set[str]:
-    return {part.name for part in inside(expression) if isinstance(part, Variable)}
 
 
 def _widest(loops: Sequence[Loop], names: set[str]) -> Loop | None:
@@ -157,11 +182,10 @@ def _widest(loops: Sequence[Loop], names: set[str]) -> Loop | None:
     return max(reversed(found), key=length, default=None)
 
 
-def _inner_first(found: Survey, value: Expression, lets: Sequence[Let], inner: str, along: Loop) -> bool:
-    """Whether an operand reads its arrays contiguously along the inner loop, and not along the loop of the nest."""
-    reads = [
-        part for whole in (value, *[let.value for let in lets]) for part in inside(whole) if isinstance(part, Load)
-    ]
+def _inner_first(found: Survey, factor: Factor, inner: str, along: Loop) -> bool:
+    """Whether a factor reads its arrays contiguously along the inner loop, and not along the loop of the nest."""
+    values = [factor.value, *[let.value for let in factor.lets]]
+    reads = [part for value in values for part in inside(value) if isinstance(part, Load)]
 
     def across(variable: str) -> int:
         matching = [a for a in found.loads if a.mentions(variable) and any(_reads(a, load) for load in reads)]

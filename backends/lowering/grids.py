@@ -65,8 +65,7 @@ def build(nest: Nest) -> Built:
     if not nest.parallel or not nest.loops:
         return Built(list(nested(nest.loops, nest.body)), {})
     nest = _merged(nest)
-    found = survey(nest.body)
-    found.bound |= {loop.variable.name for loop in nest.loops}
+    found = survey(nest.body, nest.variables)
     loops = ordered(nest, found)
     block = nested(loops, nest.body, "parallel")
     shared = _segments(nest, found, loops)

@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ...core import terms
 from ...core.builder import build
 from ...core.dims import Dim, Name
@@ -24,10 +22,10 @@ from ...core.placement import to_block
 from ...core.primitive import Expansion, Primitive
 from ...core.types import Type, dims, rank
 from ...interpreters.in_place import InPlace
+from ...interpreters.regions import Regions
 from ...interpreters.simplifying.rules import rewrite
 from ..loops import (
     Allocate,
-    Apply,
     Assign,
     Buffer,
     Constant,
@@ -43,6 +41,7 @@ from ..loops import (
     Variable,
 )
 from ..target import Target
+from .arithmetic import applied
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand, zero
 from .histograms import Histograms
 from .rewriting import without_idle_loops
@@ -92,7 +91,7 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
             buffer = self.buffer(binder or "argument", type)
             arguments.append(buffer)
             operands.append(self.array(buffer) if rank(type) else self.let(binder or "scalar", Load(buffer, ())))
-        self.places = InPlace(block)
+        self.places, self.regions = InPlace(block), Regions(block)
         results = [None if returned(type) else self.buffer("result", type) for type in block.types]
         places = [None if buffer is None else self.array(buffer) for buffer in results]
         values = self.block(block, Env(), operands, places)
@@ -220,12 +219,7 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
     def primitive(self, row: Primitive, arguments: list[Expression], name: str = "") -> Expression:
         if isinstance(row.llvm, Expansion):
             return self.expansion(row, arguments)
-        type = row.result_type([a.type for a in arguments])
-        if all(isinstance(a, Constant) for a in arguments):
-            numbers = [np.array(a.value, a.type.dtype)[()] for a in arguments if isinstance(a, Constant)]
-            with np.errstate(all="ignore"):
-                return Constant(np.asarray(row.numpy(*numbers)).astype(type.dtype).item(), type)
-        return self.let(name or "t", Apply(row, tuple(arguments), type))
+        return self.let(name or "t", applied(row, arguments))
 
     def expansion(self, row: Primitive, arguments: list[Expression]) -> Expression:
         """A primitive that is written in the language."""

@@ -4,9 +4,16 @@ A nest is a list of parallel loops over one body of scalar code, in which at mos
 run in any order, so they are chosen by what the body reads: the *lane* is the loop along which most of it is
 contiguous or does not vary (a temporary that the nest writes gets the lane as its last axis, whatever its place in
 the type); an array that would be read across is packed first, when it is read again and again; the *jam* is the
-loop along which most reads are shared; the loop outside of these is parallel.
+loop along which most reads are shared; the loop outside of these is parallel. A body without sums is jammed where it
+reads or writes across the lane, along what is contiguous there: lane and jam together are squares, which the target
+transposes in registers; packing is done like that, too.
 
     Y[k, r, i] = sum(j: Q[k, r, j] * (x[i, j] - mu[k, j]))     lane i, jam r, parallel k, x packed as [j, i]
+    Y[i, j] = x[i, j] + z[j, i]                                lane j, jam i, squares of z
+
+An array of which data say what is read is packed whole, where the nest reads more than that; sizes decide at run time:
+
+    P[i, c] = sum(e < rows[i]: v[i, e] * centres[c, column[i, e]])     lane c, parallel i, centres packed as [column, c]
 
 This is for lanes of vectors; where lanes are threads, ``grids.py`` arranges the loops.
 """
@@ -14,7 +21,7 @@ This is for lanes of vectors; where lanes are threads, ``grids.py`` arranges the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ...core.primitive import Libm, lookup
 from ...core.types import bool_, f64, i64
@@ -37,9 +44,10 @@ from ..loops import (
 )
 from ..loops_walk import expressions, inside
 from ..target import Target
-from .arithmetic import folded
+from .arithmetic import folded, product, total
 from .rewriting import read_packed
 from .survey import DEPTH_WEIGHT, Access, Survey, survey
+from .triangles import Differences, Regions
 
 # About how many additions are worth handing a chunk of work to another thread.
 GRAIN = 200_000
@@ -50,6 +58,12 @@ LONG_CHUNK, SHORT_CHUNK = 4096, 512
 # Rows of an array that is packed chunk by chunk are so much longer: rows a power of two apart fall on each other's
 # places in a cache.
 PADDING = 8
+# What is transposed is cut into chunks of so many rows for the threads.
+ROWS_CHUNK = 64
+# A body with at most so many bindings runs on several registers at a time.
+FEW = 24
+# Squares of smaller scalars have more rows than there are registers.
+LEAST_BITS = 32
 
 
 @dataclass(frozen=True)
@@ -60,27 +74,16 @@ class Loop:
     extent: Expression
 
 
+# What the reads of an array are to be, compared with its elements, for a copy of the whole array to be worth it.
+REPEATED = 4
+
 # Costs of a lane
 
 
 def contiguous(access: Access, variable: str, axis: int) -> bool:
     """Whether the variable moves along this axis alone, one element a step."""
     others = [each for k, each in enumerate(access.varies) if k != axis]
-    if any(variable in each for each in others):
-        return False
-    index = access.indices[axis]
-    return isinstance(index, Variable) or _steps_by_one(index, variable)
-
-
-def _steps_by_one(index: Expression, variable: str) -> bool:
-    match index:
-        case Variable(name):
-            return name == variable
-        case Apply(primitive, (a, b)) if primitive.name == "add":
-            return _steps_by_one(a, variable) or _steps_by_one(b, variable)
-        case Apply(primitive, (a, _)) if primitive.name == "subtract":
-            return _steps_by_one(a, variable)
-    return False
+    return variable in access.steps[axis] and not any(variable in each for each in others)
 
 
 def _packable(access: Access, variable: str, loops: Sequence[Loop], inner: dict[str, For]) -> bool:
@@ -91,12 +94,33 @@ def _packable(access: Access, variable: str, loops: Sequence[Loop], inner: dict[
     return plain and variable in names and len(names) < len(known) and access.weight > 1
 
 
-def _load_cost(access: Access, variable: str, loops: Sequence[Loop], inner: dict[str, For]) -> float:
+def _gathered(access: Access, variable: str, loops: Sequence[Loop], inner: dict[str, For]) -> int | None:
+    """The axis along which a repeated read goes across the lane at a place that is not of plain loops alone."""
+    known = {loop.variable.name for loop in loops} | set(inner)
+    plain = all(isinstance(index, Variable) and index.name in known for index in access.indices)
+    axes = [axis for axis, mentioned in enumerate(access.varies) if variable in mentioned]
+    if plain or len(axes) != 1 or access.weight <= 1 or len(loops) < 2 or axes[0] in access.guarded:
+        return None
+    return axes[0] if access.indices[axes[0]] == Variable(variable, i64) else None
+
+
+def _load_cost(
+    access: Access, variable: str, loops: Sequence[Loop], inner: dict[str, For], whole: bool = False
+) -> float:
     if not access.mentions(variable):
         return 0.5
     if access.indices and contiguous(access, variable, len(access.indices) - 1):
         return 1.0
-    return 1.5 if _packable(access, variable, loops, inner) else 8.0
+    turned = _across(access, variable, loops) if not inner else _packable(access, variable, loops, inner)
+    return 1.5 if turned or (whole and _gathered(access, variable, loops, inner) is not None) else 8.0
+
+
+def _across(access: Access, lane: str, loops: Sequence[Loop]) -> list[str]:
+    """The loops of the nest along which something is contiguous that the lane goes across."""
+    last = len(access.indices) - 1
+    if not access.mentions(lane) or contiguous(access, lane, last):
+        return []
+    return [loop.variable.name for loop in loops if contiguous(access, loop.variable.name, last)]
 
 
 @dataclass
@@ -108,6 +132,7 @@ class Choice:
     reduction: bool = False  # the lane is an inner reduction
     strip: int = 1
     copies: int = 1
+    whole: bool = False  # arrays that are read where data say are packed whole
 
 
 def choose(
@@ -122,14 +147,14 @@ def choose(
     if not (found.simple and allowed.vectorise):
         return [Choice(None, None)]
 
-    def cost(variable: str) -> float:
-        total = sum(a.weight * _load_cost(a, variable, loops, found.inner) for a in found.loads)
+    def cost(variable: str, whole: bool = False) -> float:
+        total = sum(a.weight * _load_cost(a, variable, loops, found.inner, whole) for a in found.loads)
         for store in found.stores:
             if store.mentions(variable):
                 free = store.buffer.name in temporaries or contiguous(store, variable, len(store.indices) - 1)
                 total += 1.0 if free else 8.0
         # Without copies a reduction waits for its own result: too few sums run side by side.
-        return total * LATENCY if found.inner and _jam(loops, found, variable) is None else total
+        return total * LATENCY if found.inner and _jam(loops, found, variable, temporaries) is None else total
 
     candidates = [loop.variable.name for loop in loops if loop.variable.name not in found.uniform]
     candidates = [name for name in candidates if all(store.mentions(name) for store in found.stores)]
@@ -138,13 +163,18 @@ def choose(
     choices = []
     if candidates:
         lane = min(candidates, key=lambda name: costs[name])
-        choices.append(_sized(Choice(lane, _jam(loops, found, lane)), found, target))
+        choices.append(_sized(Choice(lane, _jam(loops, found, lane, temporaries)), found, target))
     if summing:
         lane = min(summing, key=lambda name: costs[name])
-        choices.append(_sized(Choice(lane, _jam(loops, found, lane), True), found, target))
+        choices.append(_sized(Choice(lane, _jam(loops, found, lane, temporaries), True), found, target))
     choices.sort(key=lambda choice: costs[choice.lane or ""])
     if len(choices) == 2 and (choices[0].reduction or costs[choices[1].lane or ""] > 2 * costs[choices[0].lane or ""]):
         choices.pop()
+    if candidates and allowed.pack:
+        lane = min(candidates, key=lambda name: cost(name, True))
+        if 2 * cost(lane, True) < costs[choices[0].lane or ""]:
+            wide = Choice(lane, _jam(loops, found, lane, temporaries), whole=True)
+            return [_sized(wide, found, target), choices[0]]
     return choices or [Choice(None, None)]
 
 
@@ -155,10 +185,10 @@ def _may_be_lanes(variable: str, found: Survey, reductions: dict[str, Reduction]
     return len({reductions[name].name for name in found.inner if name in reductions}) == 1 == found.mutable
 
 
-def _jam(loops: Sequence[Loop], found: Survey, lane: str) -> str | None:
-    """The loop along which most of what the reductions read and compute is shared."""
+def _jam(loops: Sequence[Loop], found: Survey, lane: str, temporaries: set[str]) -> str | None:
+    """The loop along which most of what the reductions read and compute is shared; without these, see ``_side``."""
     if not found.inner:
-        return None
+        return _side(loops, found, lane, temporaries)
     deepest = max((access.weight for access in found.loads), default=1.0)
     best, shared = None, 0
     for loop in loops:
@@ -170,6 +200,15 @@ def _jam(loops: Sequence[Loop], found: Survey, lane: str) -> str | None:
         if vectors and count > shared:
             best, shared = name, count
     return best
+
+
+def _side(loops: Sequence[Loop], found: Survey, lane: str, temporaries: set[str]) -> str | None:
+    """The loop that makes squares with the lane of most that is read or written across it, in a small body."""
+    moved = [*found.loads, *[store for store in found.stores if store.buffer.name not in temporaries]]
+    if found.lets > FEW or any(access.buffer.scalar.bits < LEAST_BITS for access in moved):
+        return None
+    names = [name for access in moved if not access.guarded for name in _across(access, lane, loops)]
+    return max(names, key=names.count, default=None)
 
 
 def _sized(choice: Choice, found: Survey, target: Target) -> Choice:
@@ -188,7 +227,7 @@ def _lanes_of(found: Survey, target: Target) -> int:
 
 def strip_of(found: Survey, target: Target) -> int:
     """The strip of a body without loops inside."""
-    return target.transformations.strip or _lanes_of(found, target) * (4 if found.lets <= 24 else 1)
+    return target.transformations.strip or _lanes_of(found, target) * (4 if found.lets <= FEW else 1)
 
 
 def _that_registers_hold(choice: Choice, found: Survey, target: Target) -> Choice:
@@ -196,7 +235,9 @@ def _that_registers_hold(choice: Choice, found: Survey, target: Target) -> Choic
     accumulators = max(1, found.mutable)
     room = max(1, target.registers // 2)
     if not found.inner:
-        return replace(choice, strip=strip_of(found, target))
+        return (
+            replace(choice, strip=lanes, copies=lanes) if choice.jam else replace(choice, strip=strip_of(found, target))
+        )
     copies = 4 if choice.jam else 1
     registers = 4
     while copies * registers * accumulators > room and registers > 1:
@@ -219,6 +260,12 @@ class Nest:
     target: Target
     fresh: Callable[[str], str]
     independent: frozenset[str] = frozenset()  # variables of inner loops that need no order
+    needed: Differences = field(default_factory=dict)  # of its loops' variables, where anyone reads what it writes
+    nonzero: Regions = field(default_factory=dict)  # where the buffers that it reads are not 0
+
+    @property
+    def variables(self) -> list[str]:
+        return [loop.variable.name for loop in self.loops]
 
 
 @dataclass
@@ -232,16 +279,31 @@ class Built:
 
 def build(nest: Nest) -> Built:
     """The nest as loops; where sizes decide between two ways, both, and the choice."""
-    found = survey(nest.body)
-    found.bound |= {loop.variable.name for loop in nest.loops}
+    found = survey(nest.body, nest.variables)
     choices = choose(nest.loops, found, nest.temporaries, nest.reductions, nest.target)
     first = _arranged(nest, found, choices[0])
     if len(choices) == 1:
         return first
     second = _arranged(nest, found, choices[1])
+    if choices[0].whole:
+        worth = _worth_copying(nest, found, choices[0].lane or "")
+        return Built([If(worth, tuple(first.statements), tuple(second.statements))], first.layouts)
     by_name = {loop.variable.name: loop for loop in nest.loops}
     short = Apply(lookup("less"), (by_name[choices[0].lane or ""].extent, Constant(choices[0].strip // 2, i64)), bool_)
     return Built([If(short, tuple(second.statements), tuple(first.statements))], first.layouts)
+
+
+def _worth_copying(nest: Nest, found: Survey, lane: str) -> Expression:
+    """Whether the arrays that would be packed whole are read so often that it pays, for one lane."""
+    elements, reads = [], 1.0
+    for access in found.loads:
+        axis = _gathered(access, lane, nest.loops, found.inner)
+        if axis is not None:
+            elements.append(product([extent for k, extent in enumerate(access.buffer.extents) if k != axis]))
+            reads = max(reads, access.weight)
+    often = product([loop.extent for loop in nest.loops if loop.variable.name != lane])
+    needed = folded("multiply", total(elements), Constant(REPEATED, i64))
+    return folded("less_equal", needed, folded("multiply", often, Constant(int(reads), i64)))
 
 
 def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
@@ -253,10 +315,11 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
     lane = by_name.get(choice.lane or "")
     chunk = None
     if lane is not None and not rest and nest.parallel and nest.target.parallel:
-        chunk = Chunk(lane, LONG_CHUNK if not found.inner else SHORT_CHUNK, nest.fresh)
+        size = SHORT_CHUNK if found.inner else LONG_CHUNK if choice.jam is None else ROWS_CHUNK
+        chunk = Chunk(lane, size, nest.fresh)
     packing = Packing([], {})
     if choice.lane is not None and nest.target.transformations.pack:
-        packing = pack(nest, found, choice.lane, chunk)
+        packing = pack(nest, found, choice.lane, chunk, choice.whole)
         body = read_packed(body, packing.replacements)
     layouts = layouts_of(nest, found, [*rest, *[by_name[n] for n in (choice.jam,) if n in by_name]], choice.lane)
     work = found.work
@@ -320,10 +383,9 @@ def grain_of(work: float, extents: Sequence[Expression]) -> Expression:
     """Iterations of the parallel loop that make up ``GRAIN`` of work, given the loops inside each."""
     cost: Expression = Constant(max(1, int(work / DEPTH_WEIGHT) if extents else int(work)), i64)
     for extent in extents:
-        cost = Apply(lookup("multiply"), (cost, extent), i64)
-    cost = Apply(lookup("maximum"), (cost, Constant(1, i64)), i64)
-    share = Apply(lookup("floor_divide"), (Constant(GRAIN, i64), cost), i64)
-    return Apply(lookup("add"), (share, Constant(1, i64)), i64)
+        cost = folded("multiply", cost, extent)
+    share = folded("floor_divide", Constant(GRAIN, i64), folded("maximum", cost, Constant(1, i64)))
+    return folded("add", share, Constant(1, i64))
 
 
 class Chunk:
@@ -335,9 +397,8 @@ class Chunk:
     def __init__(self, loop: Loop, size: int, fresh: Callable[[str], str]) -> None:
         self.loop, self.size = loop, size
         self.number, self.lane = Variable(fresh("chunk"), i64), fresh("lane")
-        self.start = Apply(lookup("multiply"), (self.number, Constant(size, i64)), i64)
-        left = Apply(lookup("subtract"), (loop.extent, self.start), i64)
-        self.length = Apply(lookup("minimum"), (left, Constant(size, i64)), i64)
+        self.start = folded("multiply", self.number, Constant(size, i64))
+        self.length = folded("minimum", folded("subtract", loop.extent, self.start), Constant(size, i64))
 
     @property
     def longest(self) -> Expression:
@@ -346,17 +407,15 @@ class Chunk:
 
     def iteration(self, lane: str) -> Expression:
         """The loop's variable for a lane of the chunk."""
-        return Apply(lookup("add"), (self.start, Variable(lane, i64)), i64)
+        return folded("add", self.start, Variable(lane, i64))
 
     def parallel(self, loop: For, grain: Expression, before: Sequence[Statement] = ()) -> For:
         """The loop cut into chunks that run in parallel; in each of them, what comes before it."""
         size = Constant(self.size, i64)
-        rounded = Apply(lookup("add"), (self.loop.extent, Constant(self.size - 1, i64)), i64)
-        count = Apply(lookup("floor_divide"), (rounded, size), i64)
+        count = folded("floor_divide", folded("add", self.loop.extent, Constant(self.size - 1, i64)), size)
         at = Let(self.loop.variable.name, self.iteration(self.lane))
         part = replace(loop, variable=self.lane, extent=self.length, body=(at, *loop.body))
-        share = Apply(lookup("floor_divide"), (grain, size), i64)
-        return For(self.number.name, count, "parallel", (*before, part), grain=share)
+        return For(self.number.name, count, "parallel", (*before, part), grain=folded("floor_divide", grain, size))
 
 
 def layouts_of(nest: Nest, found: Survey, order: Sequence[Loop], lane: str | None) -> dict[str, tuple[int, ...]]:
@@ -397,11 +456,14 @@ class Packing:
     """Copies of arrays, and what is read in place of these."""
 
     statements: list[Statement]
-    replacements: dict[Buffer, tuple[Buffer, tuple[str, ...]]]  # by buffer: its copy, and the loops it is indexed by
+    replacements: dict[Buffer, Load]  # by buffer: the read of its copy
 
 
-def pack(nest: Nest, found: Survey, lane: str, chunk: Chunk | None = None) -> Packing:
-    """Copies of the arrays that are read across the lane, with the lane as last axis; those of a chunk for itself."""
+def pack(nest: Nest, found: Survey, lane: str, chunk: Chunk | None = None, whole: bool = False) -> Packing:
+    """Copies of the arrays that are read across the lane, with the lane as last axis; those of a chunk for itself.
+
+    Arrays that are read where data say are copied ``whole``, if at all.
+    """
     packing = Packing([], {})
     written = {store.buffer for store in found.stores}
     extents = {loop.variable.name: loop.extent for loop in nest.loops}
@@ -409,11 +471,15 @@ def pack(nest: Nest, found: Survey, lane: str, chunk: Chunk | None = None) -> Pa
     for access in found.loads:
         if access.buffer in packing.replacements or access.buffer in written or not access.mentions(lane):
             continue
-        last = len(access.indices) - 1
-        if contiguous(access, lane, last) or not _packable(access, lane, nest.loops, found.inner):
+        if contiguous(access, lane, len(access.indices) - 1):
             continue
         reads = [other for other in found.loads if other.buffer == access.buffer]
-        if any(other.indices != access.indices or other.guarded for other in reads):
+        if any(other.indices != access.indices for other in reads):
+            continue
+        axis = _gathered(access, lane, nest.loops, found.inner) if whole and chunk is None else None
+        if axis is not None:
+            _copy_whole(nest, access, axis, packing)
+        if axis is not None or access.guarded or not _packable(access, lane, nest.loops, found.inner):
             continue
         names = [index.name for index in access.indices if isinstance(index, Variable)]
         order = (*[name for name in names if name != lane], lane)
@@ -423,10 +489,24 @@ def pack(nest: Nest, found: Survey, lane: str, chunk: Chunk | None = None) -> Pa
         if chunk is not None:
             shape[-1] = folded("add", chunk.longest, Constant(PADDING, i64))
         packed = Buffer(nest.fresh(f"{access.buffer.name}_packed"), access.buffer.scalar, tuple(shape))
-        packing.replacements[access.buffer] = (packed, order if chunk is None else (*order[:-1], chunk.lane))
+        place = order if chunk is None else (*order[:-1], chunk.lane)
+        packing.replacements[access.buffer] = Load(packed, tuple([Variable(name, i64) for name in place]))
         packing.statements.append(Allocate(packed))
         packing.statements.extend(_copy(nest, access, packed, order, extents, chunk))
     return packing
+
+
+def _copy_whole(nest: Nest, access: Access, axis: int, packing: Packing) -> None:
+    """A copy of a whole array with an axis as the last."""
+    source, names = access.buffer, [nest.fresh("p") for _ in access.indices]
+    axes = [*[k for k in range(len(names)) if k != axis], axis]
+    packed = Buffer(nest.fresh(f"{source.name}_packed"), source.scalar, tuple([source.extents[k] for k in axes]))
+    guarded = tuple(sorted([axes.index(k) for k in access.guarded]))
+    packing.replacements[source] = Load(packed, tuple([access.indices[k] for k in axes]), guarded)
+    copied = replace(access, indices=tuple([Variable(name, i64) for name in names]))
+    extents = dict(zip(names, source.extents, strict=True))
+    packing.statements.append(Allocate(packed))
+    packing.statements.extend(_copy(nest, copied, packed, [names[k] for k in axes], extents, None))
 
 
 def depends(expression: Expression, variables: set[str]) -> bool:
@@ -441,20 +521,30 @@ def _copy(
     extents: dict[str, Expression],
     chunk: Chunk | None,
 ) -> list[Statement]:
-    """The loops that fill a packed copy; the source's last axis is the lane, so that reads are contiguous."""
+    """The loops that fill a packed copy, in squares: contiguous rows of the source become contiguous ones of the copy.
+
+    The last axis of the source is the lanes, that of the copy the jam; squares are transposed in registers.
+    """
     names = {name: nest.fresh("p") for name in order}
     at: dict[str, Expression] = {name: Variable(names[name], i64) for name in order}
     target = tuple([at[name] for name in order])
+    lane = order[-1]
     if chunk is not None:
-        at[order[-1]] = chunk.iteration(names[order[-1]])
-        extents = {**extents, order[-1]: chunk.length}
+        at[lane] = chunk.iteration(names[lane])
+        extents = {**extents, lane: chunk.length}
     source = [index.name for index in access.indices if isinstance(index, Variable)]
     body: Block = (Store(packed, target, Load(access.buffer, tuple([at[name] for name in source]))),)
-    last = source[-1]
-    body = (For(names[last], extents[last], "lanes", body, nest.target.lanes(packed.scalar)),)
-    outer = source[:-1] if chunk is not None else [name for name in order if name != last]
+    last, side = source[-1], nest.target.lanes(packed.scalar)
+    square = For(names[lane], extents[lane], "sequential", (For(names[last], extents[last], "lanes", body, side),))
+    if nest.target.transformations.jam and packed.scalar.bits >= LEAST_BITS:
+        square = replace(square, kind="jam", factor=side)
+    outer = [name for name in order if name not in (last, lane)]
+    parallel = chunk is None and nest.parallel and nest.target.parallel
+    if parallel and not outer:
+        pieces = Chunk(Loop(Variable(names[lane], i64), extents[lane]), ROWS_CHUNK, nest.fresh)
+        return [pieces.parallel(square, grain_of(2.0, [extents[last]]))]
+    body = (square,)
     for k, name in reversed(list(enumerate(outer))):
-        parallel = k == 0 and chunk is None and nest.parallel and nest.target.parallel
-        grain = grain_of(2.0, [extents[other] for other in order if other != name]) if parallel else None
-        body = (For(names[name], extents[name], "parallel" if parallel else "sequential", body, grain=grain),)
+        grain = grain_of(2.0, [extents[other] for other in order if other != name]) if parallel and k == 0 else None
+        body = (For(names[name], extents[name], "parallel" if grain else "sequential", body, grain=grain),)
     return list(body)

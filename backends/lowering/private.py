@@ -28,16 +28,18 @@ from ..loops import (
     Variable,
     walk,
 )
-from ..loops_walk import bound_in
+from ..loops_walk import bound_in, inside
 from . import nests
 from .context import ONE, Context, zero
-from .rewriting import map_block
+from .rewriting import map_block, map_operands
 from .survey import survey
 
 # Copies of an accumulator that threads add to side by side.
 COPIES = 8
 # Accumulators of a nest are small when they have at most so many scalars together, or one for COPIES iterations.
 SMALL = 256
+# Multiples of a loop variable are all different where they are at most so large, and not 0: they do not wrap around.
+LARGEST_STEP = 1 << 20
 
 
 def private_accumulators(context: Context, body: Block, loops: list[nests.Loop]) -> list[Statement] | None:
@@ -47,7 +49,10 @@ def private_accumulators(context: Context, body: Block, loops: list[nests.Loop])
     update copies, which are then added in order.
     """
     updated = updated_by(body)
-    if not updated or _meet_nowhere(body, updated, loops):
+    if not updated:
+        return None
+    own = {buffer: own_variables(context, stores, body, loops) for buffer, stores in updated.items()}
+    if _meet_nowhere(body, updated, own, loops):
         return None
     outer = loops[0]
     nest = body
@@ -56,21 +61,69 @@ def private_accumulators(context: Context, body: Block, loops: list[nests.Loop])
     sequential: list[Statement] = [For(outer.variable.name, outer.extent, "sequential", nest)]
     if context.inside or not context.target.parallel:
         return sequential
-    own = outer.variable.name
+    name = outer.variable.name
     bound = bound_in(body) | {loop.variable.name for loop in loops}
-    shared = {buffer: common_prefix(stores, bound) for buffer, stores in updated.items() if not sliced(stores, own)}
+    shared = {buffer: common_prefix(stores, bound) for buffer, stores in updated.items() if name not in own[buffer]}
     grain = nests.grain_of(survey(body).work, [loop.extent for loop in loops[1:]])
     way = "copies for pieces of the loop, added in order" if shared else "a slice of its own for each iteration"
     context.decisions.append(f"accumulated in {', '.join([buffer.name for buffer in updated])}: {way}")
     if not shared:
-        return [For(own, outer.extent, "parallel", nest, grain=grain)]
+        return [For(name, outer.extent, "parallel", nest, grain=grain)]
     return _copies(context, outer, nest, shared, grain)
 
 
-def _meet_nowhere(body: Block, updated: dict[Buffer, list[Store]], loops: list[nests.Loop]) -> bool:
+def _meet_nowhere(
+    body: Block, updated: dict[Buffer, list[Store]], own: dict[Buffer, set[str]], loops: list[nests.Loop]
+) -> bool:
     """Whether each iteration of all loops together has a place of its own, to which it adds outside of inner loops."""
-    own = all(sliced(stores, loop.variable.name) for stores in updated.values() for loop in loops)
-    return own and all(store in body for stores in updated.values() for store in stores)
+    apart = all(loop.variable.name in variables for variables in own.values() for loop in loops)
+    return apart and all(store in body for stores in updated.values() for store in stores)
+
+
+def own_variables(context: Context, stores: list[Store], body: Block, loops: list[nests.Loop]) -> set[str]:
+    """The variables of a nest's loops whose iterations update slices of a buffer of their own.
+
+    All updates have the same index along one axis: the variable or a known multiple of it, also with something that
+    the nest does not change added, or ``i * extent + j``, with a loop over j of this extent.
+    """
+    extents = {loop.variable.name: loop.extent for loop in loops}
+    bound = bound_in(body) | set(extents)
+    found: set[str] = set()
+    for axis in range(len(stores[0].indices)):
+        index, *others = [_expanded(context, store.indices[axis]) for store in stores]
+        moving = _moving(index, bound) if all(other == index for other in others) else None
+        match list((moving or {}).items()):
+            case [(i, Constant(step))] if 0 < abs(step) <= LARGEST_STEP:
+                found.add(i)
+            case [(i, step), (j, by)] | [(j, by), (i, step)] if by == ONE and step == extents.get(j):
+                found.update((i, j))
+    return found & set(extents)
+
+
+def _expanded(context: Context, index: Expression) -> Expression:
+    """An index with what its names stand for, but for what was read, which may have changed."""
+    if isinstance(index, Variable):
+        value = context.values.get(index.name, index)
+        read = value == index or any(isinstance(part, Load) for part in inside(value))
+        return index if read else _expanded(context, value)
+    return map_operands(index, lambda each: _expanded(context, each))
+
+
+def _moving(index: Expression, bound: set[str]) -> dict[str, Expression] | None:
+    """By how much each of the variables that a nest binds moves an index that is a sum; None for another one."""
+    if not any(isinstance(part, Variable) and part.name in bound for part in inside(index)):
+        return {}
+    match index:
+        case Variable(name):
+            return {name: ONE}
+        case Apply(primitive, (a, b)) if primitive.name == "add":
+            first, second = _moving(a, bound), _moving(b, bound)
+            return None if first is None or second is None or first.keys() & second.keys() else {**first, **second}
+        case Apply(primitive, (a, b)) if primitive.name == "subtract" and _moving(b, bound) == {}:
+            return _moving(a, bound)
+        case Apply(primitive, ((Variable(name), step) | (step, Variable(name)))) if primitive.name == "multiply":
+            return {name: step} if name in bound and _moving(step, bound) == {} else None
+    return None
 
 
 def _copies(

@@ -75,10 +75,11 @@ class Tiled:
 def tiles(nest: Nest, found: Survey, loops: Sequence[Loop]) -> Tiled | None:
     """The nest over tiles, if it is a matrix product; ``loops`` are its loops, the last the fastest to move."""
     product = product_of(nest, found, loops)
-    around = sum(1 for s in walk(nest.body)) - (0 if product is None else sum(1 for s in walk((product.loop,))))
-    if product is None or product.outer or around > AROUND:
+    if product is None or len(product.sum.loops) > 1:
         return None
-    group, size = nest.target.group, product.type.bits // 8
+    if sum(1 for s in walk(nest.body)) - sum(1 for s in walk(product.sum.loops)) > AROUND:
+        return None
+    group, size = nest.target.group, product.sum.type.bits // 8
     down = 1 << ((group.bit_length() - 1) // 2)
     sides = (down * EACH, group // down * EACH)
     for steps in STEPS:
@@ -95,11 +96,12 @@ class _Tile:
     """What a group does: its threads stand in rows, of which there are ``down``."""
 
     def __init__(self, nest: Nest, product: Product, down: int, sides: tuple[int, int], steps: int) -> None:
-        self.nest, self.product, self.down, self.sides, self.steps = nest, product, down, sides, steps
+        self.nest, self.sum, self.down, self.sides, self.steps = nest, product.sum, down, sides, steps
+        self.operands, [self.loop] = (product.row, product.column), product.sum.loops
         self.group = nest.target.group
         fresh = nest.fresh
         self.tiles = [
-            Buffer(fresh(name), product.type, (_whole(steps), _whole(side + 1)))  # odd: along either axis, other banks
+            Buffer(fresh(name), product.sum.type, (_whole(steps), _whole(side + 1)))  # odd: along both, other banks
             for name, side in zip(("left", "right"), sides, strict=True)
         ]
         self.numbers = [_variable(fresh("tile_row")), _variable(fresh("tile_column"))]
@@ -107,17 +109,16 @@ class _Tile:
         self.origins = [_variable(fresh("row")), _variable(fresh("column"))]
         self.start = _variable(fresh("start"))
         self.sums = {
-            (r, c): Variable(fresh(f"{product.sum.name}_{r}_{c}_"), product.type)
+            (r, c): Variable(fresh(f"{product.sum.start.name}_{r}_{c}_"), product.sum.type)
             for r in range(EACH)
             for c in range(EACH)
         }
 
     def tiled(self, loops: Sequence[Loop]) -> Tiled:
-        operands = (self.product.row, self.product.column)
-        batch = [loop for loop in loops if all(loop is not operand.along for operand in operands)]
-        when: Expression = folded("less_equal", _whole(self.steps), self.product.loop.extent)
+        batch = [loop for loop in loops if all(loop is not operand.along for operand in self.operands)]
+        when: Expression = folded("less_equal", _whole(self.steps), self.loop.extent)
         over = []
-        for operand, side, number in zip(operands, self.sides, self.numbers, strict=True):
+        for operand, side, number in zip(self.operands, self.sides, self.numbers, strict=True):
             extent = operand.along.extent
             when = both(when, folded("less_equal", _whole(side // 2), extent))
             over.append(Loop(number, _pieces(extent, side)))
@@ -133,23 +134,23 @@ class _Tile:
         ]
         for origin, number, side in zip(self.origins, self.numbers, self.sides, strict=True):
             made.append(Let(origin.name, folded("multiply", number, _whole(side))))
-        made += [Declare(total.name, self.product.sum.initial) for total in self.sums.values()]
+        made += [Declare(total.name, self.sum.start.initial) for total in self.sums.values()]
         step = _variable(self.nest.fresh("step"))
         body: list[Statement] = [Let(self.start.name, folded("multiply", step, _whole(self.steps)))]
         body += [self.load(0), self.load(1), Barrier(), self.multiply(), Barrier()]
-        made.append(For(step.name, _pieces(self.product.loop.extent, self.steps), "sequential", tuple(body)))
+        made.append(For(step.name, _pieces(self.loop.extent, self.steps), "sequential", tuple(body)))
         made += [self.finish(r, c) for r, c in self.sums]
         return tuple(made)
 
     def load(self, number: int) -> Statement:
         """The part of an operand that the next steps need, brought to shared memory by all threads together."""
-        operand, tile, side = (self.product.row, self.product.column)[number], self.tiles[number], self.sides[number]
+        operand, tile, side = self.operands[number], self.tiles[number], self.sides[number]
         part, element = _variable(self.nest.fresh("part")), _variable(self.nest.fresh("element"))
         place, inner = _variable(self.nest.fresh("place")), _variable(self.nest.fresh("inner"))
         fast, slow, length = (inner, place, self.steps) if operand.inner_first else (place, inner, side)
-        along, k = operand.along.variable, Variable(self.product.loop.variable, i64)
+        along, k = operand.along.variable, Variable(self.loop.variable, i64)
         at = folded("add", self.origins[number], place), folded("add", self.start, inner)
-        inside = both(folded("less", at[0], operand.along.extent), folded("less", at[1], self.product.loop.extent))
+        inside = both(folded("less", at[0], operand.along.extent), folded("less", at[1], self.loop.extent))
         store = Store(tile, (inner, place), operand.value)
         value: Block = (Let(along.name, at[0]), Let(k.name, at[1]), *operand.lets, store)
         nothing = Constant(zero(tile.scalar), tile.scalar)
@@ -172,7 +173,7 @@ class _Tile:
                 made.append(Let(value.name, Load(tile, (inner, self.place(number, k)))))
         for (r, c), total in self.sums.items():
             a, b = values[0][r], values[1][c]
-            if self.product.fused:
+            if self.sum.fused:
                 made.append(Assign(total.name, MultiplyAdd(a, b, total, total.type)))
             else:
                 made.append(Assign(total.name, folded("add", total, folded("multiply", a, b))))
@@ -185,16 +186,15 @@ class _Tile:
 
     def finish(self, r: int, c: int) -> Statement:
         """What the nest does with one of the sums, inside of its loops."""
-        operands = (self.product.row, self.product.column)
         at = [folded("add", self.origins[n], self.place(n, k)) for n, k in enumerate((r, c))]
-        fits = [folded("less", place, operand.along.extent) for place, operand in zip(at, operands, strict=True)]
+        fits = [folded("less", place, operand.along.extent) for place, operand in zip(at, self.operands, strict=True)]
         made: list[Statement] = [
-            Let(operand.along.variable.name, place) for place, operand in zip(at, operands, strict=True)
+            Let(operand.along.variable.name, place) for place, operand in zip(at, self.operands, strict=True)
         ]
         for statement in self.nest.body:
-            if statement is self.product.sum:
-                made.append(Declare(self.product.sum.name, self.sums[r, c]))
-            elif statement is not self.product.loop:
+            if statement is self.sum.start:
+                made.append(Declare(self.sum.start.name, self.sums[r, c]))
+            elif statement is not self.loop:
                 made.append(statement)
         return If(both(*fits), tuple(made), ())
 

@@ -2,8 +2,9 @@
 
 A reduction outside of all loops is cut into pieces, whose totals are combined in order; sizes alone decide how many
 there are, so the result does not depend on the number of threads. What a single addition or maximum combines is
-reduced along lanes. What any other operator combines is reduced in order, since the operator need not be commutative;
-as each step then waits for the one before, several stretches of a piece are reduced in lockstep (``jam``).
+reduced along lanes, and so is what any other operator combines that is found to commute (``commuting.py``): each lane
+has one of neighbouring elements, and a total of its own. What others combine is reduced in order; as each step then
+waits for the one before, several stretches of a piece are reduced in lockstep (``jam``).
 
 On a target with groups the pieces are chunks, each of which a group combines: what a single primitive combines along
 its lanes, each of which takes every ``group``-th element, and what another operator combines as in ``groups.py``. One
@@ -15,11 +16,11 @@ one after the other, with the operator's own loops for all threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ...core import terms
 from ...core.primitive import Primitive
-from ...core.types import i64, rank
+from ...core.types import element, i64, rank
 from ..loops import (
     Allocate,
     Apply,
@@ -40,9 +41,10 @@ from ..loops import (
 )
 from . import nests
 from .combining import Cell, named_operator
+from .commuting import commutes
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 from .groups import Groups
-from .survey import survey
+from .survey import Survey, survey
 
 # At most so many pieces of a reduction are reduced side by side.
 PIECES = 128
@@ -66,6 +68,8 @@ LANE_WORTH = 4
 
 # What is done with a part of the elements: its start and length, and the number of its total.
 Stretch = Callable[[Expression, Expression, Expression], None]
+# The name of an index, and what a loop over it consists of.
+Trial = tuple[str, Survey]
 # Combine the element at an index into a variable.
 Contribution = Callable[[Expression, Variable], None]
 
@@ -149,7 +153,9 @@ class Reductions(Groups):
             if not small:  # an operator that may have loops for several threads
                 self.elements(op, env, Constant(0, i64), extent, cells)
         with self.captured() as parallel:
-            copies = self.copies(op, env, neutrals)
+            trial = self.trial(op, env, neutrals)
+            lanes = self.lanes(op, trial)
+            copies = lanes or self.copies(op, trial)
             rows = 1 if copies == 1 else copies + 1
             totals = self.totals(op.types, self.calculate("multiply", most, Constant(rows, i64)))
             piece = Variable(self.fresh("piece"), i64)
@@ -162,7 +168,8 @@ class Reductions(Groups):
                 start = self.let("start", bound(piece))
                 length = self.let("length", self.apply("subtract", bound(self.apply("add", piece, ONE)), start))
                 first = self.let("first", self.apply("multiply", piece, Constant(rows, i64)))
-                self.stretches(op, env, neutrals, start, length, totals, first, copies)
+                reduce = self.interleaved if lanes else self.stretches
+                reduce(op, env, neutrals, start, length, totals, first, copies)
                 self.inside -= 1
             self.out.append(For(piece.name, count, "parallel", tuple(body), grain=ONE))
             if self.target.group:
@@ -225,23 +232,38 @@ class Reductions(Groups):
         small = self.calculate("minimum", self.calculate("floor_divide", Constant(LARGE, i64), size), ONE)
         return self.calculate("multiply", most, small)
 
-    def copies(self, op: terms.Operation, env: Environment, neutrals: Sequence[Operand]) -> int:
-        """How many stretches are reduced in lockstep: one where a step has loops or much code, or combines arrays."""
+    def trial(self, op: terms.Operation, env: Environment, neutrals: Sequence[Operand]) -> Trial | None:
+        """The index of a loop that combines elements, and what is in it; None where it has loops or much code."""
         if self.target.group or any(rank(type) for type in op.blocks[1].types):
-            return 1
-        start = Variable(self.fresh("start"), i64)
+            return None
         with self.captured() as trial:
             self.inside += 1
             cells = self.cells(op.blocks[1].types, neutrals)
-            variable = self.elements(op, env, start, start, cells)
+            variable = self.elements(op, env, ZERO, ONE, cells)
             self.inside -= 1
         loop = trial[-1]
         assert isinstance(loop, For)
         found = survey(loop.body)
         long = sum(1 for _ in walk(loop.body)) > SIMPLE
-        if not found.simple or long or not found.uniform.isdisjoint({variable.name, start.name}):
-            return 1
-        return max(2, LOCKSTEP // len(cells))
+        return None if not found.simple or long or variable.name in found.uniform else (variable.name, found)
+
+    def copies(self, op: terms.Operation, trial: Trial | None) -> int:
+        """How many stretches are reduced in lockstep."""
+        return 1 if trial is None else max(2, LOCKSTEP // len(op.types))
+
+    def lanes(self, op: terms.Operation, trial: Trial | None) -> int:
+        """How many lanes have elements of their own, where the operator commutes and neighbours are side by side."""
+        if trial is None or not self.target.transformations.vectorise:
+            return 0
+        index, found = trial
+        across = [load for load in found.loads if load.mentions(index)]
+        rows = all(nests.contiguous(load, index, len(load.indices) - 1) for load in across)
+        body, operator = op.blocks
+        place = terms.Variable(sum(len(binding.types) for binding in body.bindings), i64)
+        if found.inner or not rows or not commutes(operator, frozenset(_places(body.results, place))):
+            return 0
+        registers = max(1, min(4, LOCKSTEP // len(op.types)))
+        return registers * min(self.target.lanes(element(type)) for type in op.types)
 
     def stretches(
         self,
@@ -259,10 +281,45 @@ class Reductions(Groups):
         def run(start: Expression, length: Expression, row: Expression) -> None:
             cells = self.cells(op.blocks[1].types, neutrals)
             self.elements(op, env, start, length, cells)
-            for cell, total in zip(cells, totals, strict=True):
-                self.copy(self.read(cell), total.at(row))
+            self.keep(cells, totals, row)
 
         self.in_lockstep(start, length, first, copies, run)
+
+    def interleaved(
+        self,
+        op: terms.Operation,
+        env: Environment,
+        neutrals: Sequence[Operand],
+        start: Expression,
+        length: Expression,
+        totals: Sequence[ArrayRef],
+        first: Expression,
+        lanes: int,
+    ) -> None:
+        """The totals of each so-manieth element of a range, which a lane combines, and of what is left of it."""
+        width = Constant(lanes, i64)
+        steps = self.let("steps", self.apply("floor_divide", length, width))
+        lane, step = Variable(self.fresh("lane"), i64), Variable(self.fresh("step"), i64)
+        index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
+        with self.captured() as body:
+            cells = self.cells(op.blocks[1].types, neutrals)
+            with self.captured() as combined:
+                strip = self.apply("add", start, self.apply("multiply", step, width))
+                self.out.append(Let(index.name, self.apply("add", strip, lane)))
+                self.step(op, env, cells, self.element(op, env, index))
+            self.out.append(For(step.name, steps, "sequential", tuple(combined)))
+            self.keep(cells, totals, self.let("row", self.apply("add", first, lane)))
+        self.out.append(For(lane.name, width, "lanes", tuple(body), lanes))
+        done = self.let("done", self.apply("multiply", steps, width))
+        cells = self.cells(op.blocks[1].types, neutrals)
+        rest = self.let("rest", self.apply("subtract", length, done))
+        self.elements(op, env, self.let("begin", self.apply("add", start, done)), rest, cells)
+        self.keep(cells, totals, self.let("row", self.apply("add", first, width)))
+
+    def keep(self, cells: Sequence[Cell], totals: Sequence[ArrayRef], row: Expression) -> None:
+        """Write what cells hold to a row of totals."""
+        for cell, total in zip(cells, totals, strict=True):
+            self.copy(self.read(cell), total.at(row))
 
     def in_lockstep(self, start: Expression, length: Expression, first: Expression, copies: int, run: Stretch) -> None:
         """Run equal stretches of a range side by side, and then what is left; ``run(start, length, row)``."""
@@ -433,3 +490,8 @@ def _merged(body: terms.Block, outer: terms.Operation) -> terms.Operation | None
     plain = all(binding.op in ("primitive", "index", "size") for binding in body.bindings[:-1])
     is_result = body.results[0] == terms.Variable(0, inner.types[0])
     return inner if same and plain and is_result and isinstance(inner.args[1], terms.Literal) else None
+
+
+def _places(results: Sequence[terms.Atom], place: terms.Atom) -> Iterator[int]:
+    """The components of an element that are its own place."""
+    return (number for number, result in enumerate(results) if result == place)

@@ -24,7 +24,6 @@ from ..loops import (
     Buffer,
     Constant,
     Declare,
-    Expression,
     For,
     Let,
     Load,
@@ -37,7 +36,7 @@ from ..loops import (
 )
 from .arithmetic import folded
 from .context import ZERO, Context, zero
-from .factors import factors_of, parts_of
+from .factors import Factor, Sum, sum_of
 from .nests import Loop, depends
 from .survey import survey
 
@@ -52,83 +51,37 @@ class Regrouped:
     second: Block
 
 
-@dataclass(frozen=True)
-class _Sum:
-    """A sum over two loops: the outer and the inner one, what is bound before the product, and what is multiplied."""
-
-    start: Declare
-    outer: For
-    inner: For
-    last: Assign
-    before: list[Let]
-    factors: tuple[Expression, Expression]
-
-
 def regrouped(context: Context, loops: Sequence[Loop], body: Block) -> Regrouped | None:
     """A nest as two, where that saves a level of loops."""
-    found = _sum(context, body)
-    if found is None:
+    sum = sum_of(body, context.reductions)
+    if sum is None or len(sum.loops) != 2:
         return None
-    looked = survey(body)
-    bound = looked.bound | {loop.variable.name for loop in loops}
-    if not looked.simple or depends(found.outer.extent, bound) or depends(found.inner.extent, bound):
+    outer, inner = sum.loops
+    found = survey(body, [loop.variable.name for loop in loops])
+    if not found.simple or any(depends(each.extent, found.bound) for each in sum.loops):
         return None
-    mutable = {s.name for s in walk(body) if isinstance(s, Declare)}
-    a, b = found.factors
+    a, b = sum.factors
+    if (a.free | b.free) & {s.name for s in walk(body) if isinstance(s, Declare)}:
+        return None
     for once, other in ((a, b), (b, a)):
-        (lets, free), (rest, others) = parts_of(once, found.before), parts_of(other, found.before)
-        if (free | others) & mutable:
-            return None
-        for first, second in ((found.outer, found.inner), (found.inner, found.outer)):
-            kept = [loop for loop in loops if loop.variable.name in free]
-            if first.variable in free - others and second.variable in others and len(kept) < len(loops):
-                added = _Factor(once, lets), _Factor(other, rest)
-                return _two(context, found, (first, second), added, kept, body)
+        for first, second in ((outer, inner), (inner, outer)):
+            kept = [loop for loop in loops if loop.variable.name in once.free]
+            if first.variable in once.free - other.free and second.variable in other.free and len(kept) < len(loops):
+                return _two(context, sum, (first, second), (once, other), kept, body)
     return None
-
-
-def _sum(context: Context, body: Block) -> _Sum | None:
-    """The sum over two loops that a body makes, if that is all the loops it has."""
-    match [s for s in body if isinstance(s, For)]:
-        case [For(kind="sequential") as outer]:
-            pass
-        case _:
-            return None
-    *lets, inner = outer.body
-    if not isinstance(inner, For) or inner.kind != "sequential":
-        return None
-    *more, last = inner.body
-    before = [s for s in (*body, *lets, *more) if isinstance(s, Let)]
-    reduction = context.reductions.get(outer.variable)
-    starts = [s for s in body if isinstance(s, Declare) and reduction is not None and s.name == reduction.name]
-    plain = all(isinstance(s, Let) for s in (*lets, *more)) and isinstance(last, Assign)
-    if not plain or reduction != context.reductions.get(inner.variable) or len(starts) != 1:
-        return None
-    assert isinstance(last, Assign) and reduction is not None
-    start, factors = starts[0], factors_of(last, before)
-    zeros = isinstance(start.initial, Constant) and str(start.initial.value) == "0.0"
-    if factors is None or reduction.primitive.name != "add" or last.name != start.name or not zeros:
-        return None
-    return _Sum(start, outer, inner, last, before, factors)
-
-
-@dataclass(frozen=True)
-class _Factor:
-    value: Expression
-    lets: tuple[Let, ...]
 
 
 def _two(
     context: Context,
-    found: _Sum,
+    sum: Sum,
     order: tuple[For, For],
-    factors: tuple[_Factor, _Factor],
+    factors: tuple[Factor, Factor],
     kept: list[Loop],
     body: Block,
 ) -> Regrouped:
     """The nests: the first sums one factor over the first loop, the second the products over the other."""
     (first, second), (once, other) = order, factors
-    type = found.start.initial.type
+    type = sum.type
     loops = [*kept, Loop(Variable(second.variable, i64), second.extent)]
     stored = Buffer(context.fresh("summed"), type, tuple([loop.extent for loop in loops]))
     place = tuple([loop.variable for loop in loops])
@@ -141,10 +94,11 @@ def _two(
         For(first.variable, first.extent, "sequential", (*once.lets, step)),
         Store(stored, place, total),
     )
-    result = Variable(found.start.name, type)
+    result = Variable(sum.start.name, type)
     a, b = Load(stored, place), other.value
-    fused = isinstance(found.last.value, MultiplyAdd)
-    more = MultiplyAdd(a, b, result, type) if fused else folded("add", result, folded("multiply", a, b))
+    more = MultiplyAdd(a, b, result, type) if sum.fused else folded("add", result, folded("multiply", a, b))
     extent = Select(folded("less", ZERO, first.extent), second.extent, ZERO, i64)
-    loop = For(second.variable, extent, "sequential", (*other.lets, Assign(result.name, more)))
-    return Regrouped(loops, inner, stored, tuple([loop if s is found.outer else s for s in body]))
+    known = {s.name for s in body if isinstance(s, Let)}  # before the loops, where they stay
+    lets = [let for let in other.lets if let.name not in known]
+    loop = For(second.variable, extent, "sequential", (*lets, Assign(result.name, more)))
+    return Regrouped(loops, inner, stored, tuple([loop if s is sum.loops[0] else s for s in body]))

@@ -1,11 +1,11 @@
-"""Rewriting the loop IR: a function applied to every expression or store, buffers renamed, idle loops left out."""
+"""Rewriting the loop IR: a function applied to every expression or store, buffers renamed, statements left out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-from ...core.types import i64
 from ..loops import (
     Allocate,
     Apply,
@@ -22,6 +22,7 @@ from ..loops import (
     Let,
     Load,
     MultiplyAdd,
+    Prefetch,
     Require,
     Return,
     Select,
@@ -32,20 +33,45 @@ from ..loops import (
     While,
     walk,
 )
+from ..loops_walk import expressions, names_in, read_in
 
 
-def read_packed(block: Block, replacements: dict[Buffer, tuple[Buffer, tuple[str, ...]]]) -> Block:
+def read_packed(block: Block, replacements: dict[Buffer, Load]) -> Block:
     """The block with reads of packed arrays in place of the originals."""
     if not replacements:
         return block
 
     def expression(e: Expression) -> Expression:
-        if isinstance(e, Load) and e.buffer in replacements:
-            packed, order = replacements[e.buffer]
-            return Load(packed, tuple([Variable(name, i64) for name in order]))
+        e = replacements.get(e.buffer, e) if isinstance(e, Load) else e
         return map_operands(e, expression)
 
     return map_block(block, expression, lambda store: store)
+
+
+def substituted(e: Expression, values: Mapping[str, Expression]) -> Expression:
+    """An expression with values in place of some of its variables."""
+    if isinstance(e, Variable):
+        return values.get(e.name, e)
+    return map_operands(e, lambda each: substituted(each, values))
+
+
+def without(block: Block, unwanted: Callable[[Statement], bool]) -> Block:
+    """A block without some of its statements, and without the loops that have nothing to do."""
+    made: list[Statement] = []
+    for statement in block:
+        if unwanted(statement):
+            continue
+        match statement:
+            case For():
+                statement = replace(statement, body=without(statement.body, unwanted))
+                if not statement.reductions and all(isinstance(each, Let) for each in statement.body):
+                    continue
+            case If(test, then, orelse):
+                statement = If(test, without(then, unwanted), without(orelse, unwanted))
+            case While(head, test, inner):
+                statement = While(without(head, unwanted), test, without(inner, unwanted))
+        made.append(statement)
+    return tuple(made)
 
 
 def without_idle_loops(block: Block) -> Block:
@@ -53,20 +79,35 @@ def without_idle_loops(block: Block) -> Block:
 
     What they would read and write has no place: where a size is zero, an index does not move an address.
     """
-    made: list[Statement] = []
-    for statement in block:
-        match statement:
-            case For(_, Constant(value)) if value <= 0:
-                pass
-            case For():
-                made.append(replace(statement, body=without_idle_loops(statement.body)))
-            case If(test, then, orelse):
-                made.append(If(test, without_idle_loops(then), without_idle_loops(orelse)))
-            case While(head, test, inner):
-                made.append(While(without_idle_loops(head), test, without_idle_loops(inner)))
-            case _:
-                made.append(statement)
-    return tuple(made)
+    return without(block, lambda s: isinstance(s, For) and isinstance(s.extent, Constant) and s.extent.value <= 0)
+
+
+def without_unread(body: Block) -> Block:
+    """The body of a function without temporaries that nothing reads."""
+    while unread := _unread(body):
+        body = without(body, partial(_is_of, unread))
+    return body
+
+
+def _unread(body: Block) -> set[str]:
+    used = read_in(body) | {s.buffer.name for s in walk(body) if isinstance(s, Return | Update)}
+    return {s.buffer.name for s in walk(body) if isinstance(s, Allocate)} - used
+
+
+def _is_of(buffers: set[str], statement: Statement) -> bool:
+    return isinstance(statement, Store | Allocate) and statement.buffer.name in buffers
+
+
+def without_dead(body: Sequence[Let | Store]) -> list[Let | Store]:
+    """Straight-line code without what no store needs."""
+    needed: set[str] = set()
+    made: list[Let | Store] = []
+    for statement in reversed(body):
+        if isinstance(statement, Let) and statement.name not in needed:
+            continue
+        needed |= names_in(expressions(statement))
+        made.append(statement)
+    return made[::-1]
 
 
 def with_own_buffers(block: Block, fresh: Callable[[str], str]) -> Block:
@@ -138,6 +179,8 @@ def map_block(
                 made.append(Require(expression(test), site, tuple([expression(v) for v in values])))
             case Allocate(own, shared):
                 made.append(Allocate(buffer(own), shared))
+            case Prefetch(read, indices, write):
+                made.append(Prefetch(buffer(read), tuple([expression(i) for i in indices]), write))
             case Return() | Barrier():
                 made.append(statement)
     return tuple(made)

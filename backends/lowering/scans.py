@@ -62,7 +62,7 @@ class Scans(Reductions):
         if self.inside or not self.target.parallel:
             self.out.extend(serial)
             return list(results)
-        copies = self.copies(op, env, neutrals)
+        copies = self.copies(op, self.trial(op, env, neutrals))
         block: Expression = Constant(BLOCK, i64) if scalars else self.worthwhile(size)
         blocks = self.let("most", self.most(size, THREADS if self.target.group else BLOCKS))
         if self.target.group:

@@ -53,9 +53,10 @@ from ..loops import (
     walk,
 )
 from ..loops_text import expression_text
-from ..loops_walk import expressions, inside, mentioned
+from ..loops_walk import expressions, inside, mentioned, names_in
 from ..target import Target
 from .nests import GRAIN, Chunk, Loop
+from .rewriting import without_dead, without_unread
 from .tracing import Irregular, Straight, scalar_of, simplified
 
 CODE = 20_000  # operations of a chunk, about: enough to pay for beginning it
@@ -225,60 +226,6 @@ def _constants(body: Block) -> dict[str, Constant]:
     return {name: value for name, value in found.items() if value is not None and name in allocated}
 
 
-def without_dead(body: list[Let | Store]) -> list[Let | Store]:
-    """Straight-line code without what no store needs."""
-    needed: set[str] = set()
-    made: list[Let | Store] = []
-    for statement in reversed(body):
-        if isinstance(statement, Let) and statement.name not in needed:
-            continue
-        for whole in expressions(statement):
-            needed.update(part.name for part in inside(whole) if isinstance(part, Variable))
-        made.append(statement)
-    return made[::-1]
-
-
-def without_unread(body: Block) -> Block:
-    """The body of a function without temporaries that nothing reads."""
-    while True:
-        read = {
-            part.buffer.name
-            for statement in walk(body)
-            for whole in expressions(statement)
-            for part in inside(whole)
-            if isinstance(part, Load)
-        }
-        read |= {statement.buffer.name for statement in walk(body) if isinstance(statement, Return | Update)}
-        unread = {s.buffer.name for s in walk(body) if isinstance(s, Allocate)} - read
-        if not unread:
-            return body
-        body = tuple(_kept(body, unread))
-
-
-def _kept(block: Block, unread: set[str]) -> Iterator[Statement]:
-    """A block without a few buffers, and without the loops that did nothing else."""
-    for statement in block:
-        match statement:
-            case Store(buffer) | Allocate(buffer) if buffer.name in unread:
-                pass
-            case For():
-                kept = tuple(_kept(statement.body, unread))
-                if statement.reductions or any(not isinstance(each, Let) for each in kept):
-                    yield replace(statement, body=_live(kept) if statement.kind == "lanes" else kept)
-            case If(test, then, orelse):
-                yield If(test, tuple(_kept(then, unread)), tuple(_kept(orelse, unread)))
-            case While(head, test, inner):
-                yield While(tuple(_kept(head, unread)), test, tuple(_kept(inner, unread)))
-            case _:
-                yield statement
-
-
-def _live(block: Block) -> Block:
-    """Straight-line code without what nothing needs; another block as it is."""
-    code = [each for each in block if isinstance(each, Let | Store)]
-    return tuple(without_dead(code)) if len(code) == len(block) else block
-
-
 # How much work
 
 
@@ -318,15 +265,14 @@ def _along_lanes(body: list[Let | Store], variable: Variable, lanes: int) -> flo
     varying = {variable.name}
     work = 0.0
     for statement in body:
-        parts = [part for whole in expressions(statement) for part in inside(whole)]
-        moves = any(isinstance(part, Variable) and part.name in varying for part in parts)
+        moves = not varying.isdisjoint(names_in(expressions(statement)))
         if isinstance(statement, Let) and moves:
             varying.add(statement.name)
         value = statement.value
         access = statement if isinstance(statement, Store) else value
         if isinstance(access, Store | Load):
             indices = access.indices
-            names = [{p.name for p in inside(index) if isinstance(p, Variable)} & varying for index in indices]
+            names = [names_in([index]) & varying for index in indices]
             row = not any(names[:-1]) and indices and indices[-1] == variable
             work += 1 / lanes if row or lanes == 1 or not any(names) else ELEMENT
         else:

@@ -6,6 +6,7 @@ them; a loop of unknown extent counts as ``DEPTH_WEIGHT`` iterations.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..loops import (
@@ -24,6 +25,7 @@ from ..loops import (
     Let,
     Load,
     MultiplyAdd,
+    Prefetch,
     Require,
     Return,
     Select,
@@ -40,13 +42,17 @@ DEPTH_WEIGHT = 8.0
 
 @dataclass
 class Access:
-    """A read or write of a buffer in the body, with the variables its indices mention."""
+    """A read or write of a buffer in the body, with the variables its indices mention, and those they step with.
+
+    An index steps with a variable if it grows by one where that does.
+    """
 
     buffer: Buffer
     indices: tuple[Expression, ...]
     weight: float
     varies: list[frozenset[str]]
-    guarded: bool = False
+    steps: list[frozenset[str]]
+    guarded: tuple[int, ...] = ()
 
     def mentions(self, variable: str) -> bool:
         return any(variable in each for each in self.varies)
@@ -68,10 +74,11 @@ class Survey:
     bound: set[str] = field(default_factory=set)  # names bound in the body, and loop variables around it
 
 
-def survey(body: Block) -> Survey:
-    """Look through a body once."""
-    found = Survey()
+def survey(body: Block, around: Iterable[str] = ()) -> Survey:
+    """Look through a body once; ``around`` are the variables of the loops that it is the body of."""
+    found = Survey(bound=set(around))
     depends: dict[str, frozenset[str]] = {}
+    steps: dict[str, frozenset[str]] = {}  # by Let
 
     def mentioned(expression: Expression) -> frozenset[str]:
         match expression:
@@ -81,11 +88,24 @@ def survey(body: Block) -> Survey:
                 return frozenset()
         return frozenset().union(*[mentioned(each) for each in operands(expression)])
 
+    def stepping(expression: Expression) -> frozenset[str]:
+        match expression:
+            case Variable(name):
+                return steps.get(name, frozenset([name]))
+            case Apply(primitive, (a, b)) if primitive.name == "add":
+                return (stepping(a) - mentioned(b)) | (stepping(b) - mentioned(a))
+            case Apply(primitive, (a, b)) if primitive.name == "subtract":
+                return stepping(a) - mentioned(b)
+        return frozenset()
+
+    def access(e: Load | Store, weight: float) -> Access:
+        varies, moves = [mentioned(i) for i in e.indices], [stepping(i) for i in e.indices]
+        return Access(e.buffer, e.indices, weight, varies, moves, e.guarded)
+
     def read(expression: Expression, weight: float) -> None:
         for each in inside(expression):
             if isinstance(each, Load):
-                varies = [mentioned(i) for i in each.indices]
-                found.loads.append(Access(each.buffer, each.indices, weight, varies, bool(each.guarded)))
+                found.loads.append(access(each, weight))
                 found.work += weight
             elif isinstance(each, Apply):
                 found.work += weight * each.primitive.cost
@@ -98,7 +118,7 @@ def survey(body: Block) -> Survey:
                 case Let(name, value):
                     found.bound.add(name)
                     read(value, weight)
-                    depends[name] = mentioned(value)
+                    depends[name], steps[name] = mentioned(value), stepping(value)
                     found.operations.append((weight, depends[name]))
                     found.lets += weight == 1.0
                 case Declare(name, value):
@@ -107,17 +127,16 @@ def survey(body: Block) -> Survey:
                     depends[name] = frozenset([name])
                 case Assign(_, value):
                     read(value, weight)
-                case Store(buffer, indices, value):
+                case Store(_, _, value):
                     read(value, weight)
-                    varies = [mentioned(i) for i in indices]
-                    found.stores.append(Access(buffer, indices, weight, varies))
+                    found.stores.append(access(statement, weight))
                 case For(variable, extent, "sequential", inner):
                     found.bound.add(variable)
                     found.inner[variable] = statement
                     found.uniform |= mentioned(extent)
                     known = extent.value if isinstance(extent, Constant) else DEPTH_WEIGHT
                     visit(inner, weight * max(1.0, min(float(known), 64.0)))
-                case Allocate() | Require() | Return() | Update() | Barrier():
+                case Allocate() | Require() | Return() | Update() | Prefetch() | Barrier():
                     found.simple = False
                 case If(_, then, orelse):
                     found.simple = False

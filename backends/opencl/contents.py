@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 
 from ..kernels import changed
 from ..loops import (
@@ -14,14 +13,13 @@ from ..loops import (
     For,
     If,
     Load,
-    Statement,
     Store,
     Update,
     Variable,
     While,
     walk,
 )
-from ..loops_walk import blocks_of, bound_in, expressions, inside, variables_of
+from ..loops_walk import blocks_of, bound_in, inside, loads, variables_of
 
 
 def guards(body: Block) -> list[Expression]:
@@ -32,11 +30,6 @@ def guards(body: Block) -> list[Expression]:
 def awake(body: Block) -> Block:
     """A kernel's body where that holds."""
     return body[0].then if guards(body) and isinstance(body[0], If) else body
-
-
-def loads(statement: Statement) -> Iterator[Load]:
-    for whole in expressions(statement):
-        yield from (part for part in inside(whole) if isinstance(part, Load))
 
 
 def names_of(body: Block) -> set[str]:

@@ -33,7 +33,7 @@ from ..loops import (
     walk,
 )
 from ..loops_walk import inside, variables_in, wholes
-from ..lowering.rewriting import map_block, map_operands
+from ..lowering.rewriting import map_block, substituted
 
 _MADE_UP = re.compile(r"t\d+")
 _LONGEST = 12  # parts of an expression that is put in place of a name
@@ -63,9 +63,7 @@ class _Inlining:
         values: dict[str, Expression] = {}
 
         def put(expression: Expression) -> Expression:
-            if isinstance(expression, Variable) and expression.name in values:
-                return values[expression.name]
-            return map_operands(expression, put)
+            return substituted(expression, values)
 
         made: list[Statement] = []
         for statement in block:

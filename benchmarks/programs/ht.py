@@ -91,19 +91,29 @@ def transforms(theta: az.Expr, model: Any) -> Any:
     return az.map(lambda a, b: a[:3] @ b, absolute, model["inverse_base_absolutes"])
 
 
-def vertices(theta: az.Expr, model: Any) -> Any:
-    """The mesh in the given pose: [v, 3]."""
+def vertices(theta: az.Expr, model: Any, places: az.Expr) -> Any:
+    """Some vertices of the mesh in the given pose: [p, 3] for p numbers of vertices.
+
+    It poses these, or the whole mesh where that has fewer vertices, some of which are asked for several times then.
+    """
+    count = model["base_positions"].shape[0]
+    few = places.shape[0] < count
+    numbers = az.generate(az.minimum(places.shape[0], count), lambda i: az.where(few, places[i], i))
+    posed = pose(theta, model, model["weights"][numbers], model["base_positions"][numbers])
+    return az.generate(places.shape[0], lambda i: posed[az.where(few, i, places[i])])
+
+
+def pose(theta: az.Expr, model: Any, weights: az.Expr, positions: az.Expr) -> Any:
+    """Vertices with these weights and positions at rest, in the given pose."""
     bones = transforms(theta, model)
     mirror = az.array([az.where(model["is_mirrored"], -1.0, 1.0), 1.0, 1.0])
     rotation, translation = global_rotation(theta[:3]), theta[3:6]
 
     def vertex(weights: az.Expr, position: az.Expr) -> Any:
-        at_rest = az.generate(
-            3, lambda k: az.sum(az.map(lambda weight, bone: weight * (bone[k] @ position), weights, bones))
-        )
+        at_rest = az.sum(az.map(lambda weight, bone: weight * (bone @ position), weights, bones), axis=0)
         return rotation @ (mirror * at_rest) + translation
 
-    return az.map(vertex, model["weights"], model["base_positions"])
+    return az.map(vertex, weights, positions)
 
 
 @az.program
@@ -114,7 +124,7 @@ def residuals(
     points: az.Array[az.f64, "p 3"],
 ) -> az.Array[az.f64, "p 3"]:
     """From the vertices that the points correspond to, to the points."""
-    return points - vertices(theta, model)[correspondences]
+    return points - vertices(theta, model, correspondences)
 
 
 @az.program
@@ -126,14 +136,14 @@ def surface_residuals(
     points: az.Array[az.f64, "p 3"],
 ) -> az.Array[az.f64, "p 3"]:
     """From the places in the triangles that the points correspond to, to the points."""
-    mesh = vertices(theta, model)
+    corners = vertices(theta, model, model["triangles"][correspondences].ravel()).reshape((points.shape[0], 3, 3))
 
-    def residual(uw: az.Expr, correspondence: az.Expr, point: az.Expr) -> Any:
+    def residual(uw: az.Expr, corner: az.Expr, point: az.Expr) -> Any:
         u, w = uw
-        a, b, c = mesh[model["triangles"][correspondence]]
+        a, b, c = corner
         return point - (u * a + w * b + (1 - u - w) * c)
 
-    return az.map(residual, us, correspondences, points)
+    return az.map(residual, us, corners, points)
 
 
 # Their derivatives

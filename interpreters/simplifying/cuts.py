@@ -5,21 +5,30 @@ shortest ways that still have room (Edmonds and Karp 1972); in the end, what can
 the cut. Of several lightest cuts this is the one nearest to the sources.
 
     a (4) -> b (1) -> c (9), d (9)      with the source a, and the sinks c and d: the cut is b
+
+What lies behind the cut may have a price as well. Then the cut and what is behind it cost least together: with a price
+of 7 for c, and a weight of 1, the cut is b and c.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Hashable, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 Vertex = TypeVar("Vertex", bound=Hashable)
 
 
 def lightest_cut(
-    weights: Mapping[Vertex, int], before: Mapping[Vertex, Collection[Vertex]], sinks: Collection[Vertex]
+    weights: Mapping[Vertex, int],
+    before: Mapping[Vertex, Collection[Vertex]],
+    sinks: Collection[Vertex],
+    behind: Mapping[Vertex, int] = MappingProxyType({}),
 ) -> set[Vertex]:
     """The cut, given the weights of all vertices and what leads into those that are no sources.
+
+    ``behind`` are the prices of vertices that are behind the cut.
 
     >>> lightest_cut({"a": 4, "b": 1, "c": 9, "d": 9}, {"b": "a", "c": "b", "d": "b"}, "cd")
     {'b'}
@@ -27,8 +36,10 @@ def lightest_cut(
     ['b', 'c']
     >>> lightest_cut({"a": 1, "b": 1}, {"b": "a"}, "b"), lightest_cut({"a": 1}, {}, "")
     ({'a'}, set())
+    >>> [lightest_cut({"a": 1, "b": 3}, {"b": "a"}, "b", {"b": price}) for price in (1, 4)]
+    [{'a'}, {'b'}]
     """
-    endless = 1 + sum(weights.values())
+    endless = 1 + sum(weights.values()) + sum(behind.values())
     start, end = -1, -2
     place = {vertex: 2 * k for k, vertex in enumerate(weights)}  # where a vertex is entered; one more where it is left
     room: dict[int, dict[int, int]] = {start: {}, end: {}}
@@ -43,6 +54,8 @@ def lightest_cut(
             join(place[other] + 1, k)
         if vertex not in before:
             join(start, k)
+        elif vertex in behind:
+            room[start][k], room[k][start] = behind[vertex], 0
     for vertex in sinks:
         join(place[vertex] + 1, end)
     while True:

@@ -30,7 +30,7 @@ MOST = 8
 FEW = 1 << 16
 
 # What a comparison of two integers says of their difference ``y - x`` where it holds, and where it does not.
-_DIFFERENCES: dict[str, tuple[Callable[[Dim], list[Dim]], Callable[[Dim], list[Dim]]]] = {
+DIFFERENCES: dict[str, tuple[Callable[[Dim], list[Dim]], Callable[[Dim], list[Dim]]]] = {
     "less": (lambda d: [d - 1], lambda d: [-d]),
     "less_equal": (lambda d: [d], lambda d: [-d - 1]),
     "greater": (lambda d: [-d - 1], lambda d: [d]),
@@ -62,7 +62,7 @@ def known(b: Builder, test: Value, holds: bool) -> list[Dim]:
     if sides is None:
         return []
     x, y = (_machine(b, side) for side in sides)
-    return _DIFFERENCES[name][not holds](y - x)
+    return DIFFERENCES[name][not holds](y - x)
 
 
 def implied(b: Builder, test: Value, facts: Sequence[Dim]) -> bool:
@@ -83,7 +83,7 @@ def _conjuncts(test: Value) -> list[Value]:
 def _compared(test: Value) -> tuple[Dim, Dim] | None:
     """The two integers that a test compares."""
     node = test.source
-    if node is None or node.op != "primitive" or node.static[0].name not in _DIFFERENCES:
+    if node is None or node.op != "primitive" or node.static[0].name not in DIFFERENCES:
         return None
     x, y = node.args[0].dim, node.args[1].dim
     return None if x is None or y is None else (x, y)
@@ -98,7 +98,7 @@ def _holds(b: Builder, test: Value, facts: Sequence[Dim], meaning: Callable[[Dim
         return any(implied(b, arg, facts) for arg in node.args)
     if sides is None:
         return False
-    goals = _DIFFERENCES[node.static[0].name][0](meaning(sides[1]) - meaning(sides[0]))
+    goals = DIFFERENCES[node.static[0].name][0](meaning(sides[1]) - meaning(sides[0]))
     return bool(goals) and all(_follows(b, goal, facts) for goal in goals)
 
 

@@ -1,7 +1,8 @@
 """Merging: loops of a block that go through the same states are one loop, which stores what all of them store.
 
 The return sweep of a nest runs inner loops again: to reach the next state, and to store what it reads. Loops are the
-same when they begin with the same values and make the same next states of them; what they store may differ.
+same when they begin with the same values and make the same next states of them (``computed.py``); what they store may
+differ.
 
     s = loop j < m with s = x: next f(s, j)                s, y = loop j < m with s = x: next f(s, j)
     t, y = loop j < m with t = x: next f(t, j)                                           yield g(s)
@@ -10,10 +11,11 @@ same when they begin with the same values and make the same next states of them;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from ...core.builder import Builder, Replacement
 from ...core.graph import Node, Value
+from .computed import Alike, made_together
 from .holding import Held, Holding, source
 
 
@@ -25,9 +27,12 @@ class Merge(Holding):
 
     def change(self, loops: Sequence[Held], results: Sequence[Value], statements: list[Node]) -> dict[int, Replacement]:
         """What a later loop stores may depend on nothing that comes after the first."""
-        known: dict[tuple[object, ...], int] = {}
-        for position, loop in enumerate(loops):
-            first = known.setdefault(_states(self.builder, loop.node), position)
+        known: dict[Hashable, int] = {}
+        alike = Alike(self.builder)
+        with alike.comparing():
+            keys = [alike.key(loop.node) for loop in loops]
+        for position, (loop, key) in enumerate(zip(loops, keys, strict=True)):
+            first = known.setdefault(key, position)
             later = {binder.number for other in loops[first:] for binder in other.results}
             if first != position and loop.node.free.isdisjoint(later):
                 _merge(self.builder, loops[first], loop)
@@ -35,17 +40,10 @@ class Merge(Holding):
         return {}
 
 
-def _states(b: Builder, node: Node) -> tuple[object, ...]:
-    """What loops share that go through the same states."""
-    body = node.bodies[0]
-    states = b.close(body.binders, (), body.results[: len(node.args) - 1])
-    return (node.static, *[arg.number for arg in node.args], states.number)
-
-
 def _merge(b: Builder, first: Held, second: Held) -> None:
     """Let the first loop store what the second does, too, and the second be the first."""
     body, other, count = first.node.bodies[0], second.node.bodies[0], len(first.node.args) - 1
     outputs = b.substitute(other.results[count:], dict(zip(other.binders, body.binders, strict=True)))
-    wider = b.close(body.binders, (), (*body.results, *outputs))
+    wider = b.close(body.binders, (), tuple(made_together(b, [*body.results, *outputs])))
     second.places = [*range(count), *range(len(body.results), len(wider.results))]
     first.node = second.node = source(b.make("loop", first.node.static, first.node.args, [wider])[0])

@@ -15,28 +15,41 @@ and what the return sweep does with it, is all that must be stored; the lightest
 
 A value inside inner loops, whose extents do not change, is an array over these. Scalars stay as they are stored. What
 is moved is not computed twice if it is costly (where it is needed as before, it is stored as well), nor where it was
-not computed before, and only what is cheap leaves a parallel loop. (Schenck et al. 2022, section 5.3, save what an
-update overwrites, at the update; here nothing is known of updates, and what is saved is what is read.)
+not computed before, and only what is cheap leaves a parallel loop.
+
+What is costly and computed in the forward sweep anyway (``computed.py``) has a price where it is computed again: an
+exponential, a sum, an inner loop. So more may be stored than before, if that is less work altogether; but at most some
+times as much, and nothing of an inner loop that goes on from the state: it is a segment of the steps, which is there
+to be run again (``core/combinators/segments.py``).
+
+    s' = tanh(w * s), yield s                     s' = tanh(w * s), yield s, s'
+    t' = t[p] * (1 - tanh(w * s[p]) ** 2)         t' = t[p] * (1 - s'[p] ** 2)
+
+(Schenck et al. 2022, section 5.3, save what an update overwrites, at the update; here nothing is known of updates, and
+what is saved is what is read.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from functools import partial
 
 from ...core.builder import Builder, Replacement, Substitution
 from ...core.dims import Dim, Opaque
 from ...core.graph import BRANCHES, Node, Value
 from ...core.terms import Block, Operation
-from ...core.types import ArrayType, dims, i64, rank
+from ...core.types import ArrayType, dims, i64, is_float, rank
+from .computed import Alike, amount, made_together, operands, own_work
 from .cuts import lightest_cut
 from .holding import Held, Holding, source, sources
 from .leaves import is_costly
 from .rules import nodes_within
 
-# A size that is not known counts as this many.
-MANY = 1000
+# To store an element, and to read it again, takes about as long as so many additions.
+STORED = 12
+# What is stored to save work takes at most so many times the memory of what was stored before.
+MOST = 8
 # The readers of a loop are looked into when they have at most so many operations.
 LARGEST = 4000
 
@@ -80,13 +93,6 @@ class Narrow(Holding):
 # The code behind a loop
 
 
-def _operands(node: Node) -> Iterator[Value]:
-    """The values that a node and its bodies use directly, but for what statements in it use."""
-    yield from node.args
-    for body in node.bodies:
-        yield from body.results
-
-
 def _statements(node: Node) -> Iterator[Node]:
     for body in node.bodies:
         yield from body.statements
@@ -113,7 +119,7 @@ class _Readers:
                 if self.loops.setdefault(binder.number, index) != index:
                     self.loops[binder.number] = None  # a body of several loops
             branch = branch or node.op in BRANCHES
-            stack.extend([(inner, branch) for inner in [*sources(_operands(node)), *_statements(node)]])
+            stack.extend([(inner, branch) for inner in [*sources(operands(node)), *_statements(node)]])
 
 
 @dataclass(frozen=True)
@@ -160,17 +166,22 @@ class _Flow:
         self.outputs = {output.number for output in loop.outputs}
         self.reads: dict[int, Value] = {}  # by loop variable: the step that is read there
         self.known: dict[int, _Known] = {}
-        for number in sorted(readers.nodes):  # operands have lower numbers
-            node = readers.nodes[number]
+        nodes = [readers.nodes[number] for number in sorted(readers.nodes)]  # operands have lower numbers
+        for node in nodes:
+            self._step(node)
+        for node in nodes:
             if not node.free.isdisjoint(self.outputs):
-                self.known[number] = self._known(node)
+                self.known[node.number] = self._known(node)
+            elif costly and is_costly(node) and self._of_step_alone(node):
+                steps = frozenset(node.free & self.reads.keys())
+                self.known[node.number] = _Known(True, self._has_place(node, *steps), frozenset(), steps)
 
     def _known(self, node: Node) -> _Known:
         step = self._step(node)
         movable, feeds, steps = node.op in _MOVABLE and not node.partial, set[Value](), set[int]()
         if step is not None:
             feeds, steps = {node.args[0]}, {step}
-        for value in [*(_operands(node) if step is None else node.args[1:])]:
+        for value in [*(operands(node) if step is None else node.args[1:])]:
             if value.number in self.outputs:
                 movable = False
             source = value.source
@@ -190,6 +201,14 @@ class _Flow:
             movable = movable and self.costly and in_order and node.number in self.readers.always
         vertex = movable and not node.effects and len(steps) == 1 and self._has_place(node, *steps)
         return _Known(movable, vertex, frozenset(feeds), frozenset(steps))
+
+    def _of_step_alone(self, node: Node) -> bool:
+        """Whether a node is a number of the step, whatever was stored, that may be computed elsewhere."""
+        steps = frozenset(node.free & self.reads.keys())
+        if len(steps) != 1 or not all(self.index(j).in_order for j in steps) or node.number not in self.readers.always:
+            return False
+        around = nodes_within(node.results, steps)
+        return all(x.op in _MOVABLE and not x.effects and not x.partial and not x.bodies for x in around)
 
     def _feeding(self, value: Value) -> frozenset[Value]:
         known = self.known[source(value).number]
@@ -237,31 +256,87 @@ class _Flow:
         outer = self.loop.known | self.outputs | self.known[source(value).number].steps
         return [self.index(number) for number in sorted(value.free - outer)]
 
-    def cut(self, twice: bool) -> list[Value]:
+    def prices(self, b: Builder) -> dict[int, int]:
+        """What it costs to compute again what the loop computes anyway, by the numbers of nodes.
+
+        Integers have none: they are the sizes of what is stored.
+        """
+        nodes = [self.readers.nodes[number] for number, known in self.known.items() if known.vertex]
+        nodes = [node for node in nodes if node.results and all(is_float(value.type) for value in node.results)]
+        costs = {node.number: own_work(node) for node in nodes if is_costly(node)}
+        nodes = [node for node in nodes if node.number in costs]
+        if not any(costs.values()) or len(self.known) > LARGEST:
+            return {}
+        alike, body = Alike(b), self.loop.node.bodies[0]
+        states = dict(zip(self.loop.outputs, body.results[len(self.loop.node.args) - 1 :], strict=True))
+        mapping: dict[Value, Value] = {}
+        replaced: dict[int, Replacement] = {}
+        for number, step in self.reads.items():
+            mapping[self.index(number).variable] = body.binders[0]
+            if step.source is not None:
+                replaced[step.source.number] = lambda _: (body.binders[0],)
+        for number in self.known:
+            node = self.readers.nodes[number]
+            if self._step(node) is not None:
+                replaced[number] = partial(_read_state, states[node.args[0]], node.args[2:])
+        found: dict[int, int] = {}
+        with alike.comparing():
+            for node in nodes:
+                around: list[Dim] = []
+                for index in self.inner(node.results[0]):
+                    assert index.extent.dim is not None
+                    mapping.setdefault(index.variable, alike.variable(index.extent.dim, around.count(index.extent.dim)))
+                    around.append(index.extent.dim)
+                found[node.number] = costs[node.number] * amount(around)
+            computed = alike.computed(body)
+            images = alike.images([node.results[0] for node in nodes], mapping, replaced)
+            for node, image in zip(nodes, images, strict=True):
+                again = image.source
+                segment = (
+                    again is not None and again.op == "loop" and not set(again.args[1:]).isdisjoint(body.binders[1:])
+                )
+                if again is None or segment or alike.key(again) not in computed:
+                    del found[node.number]
+        return found
+
+    def cut(self, twice: bool, prices: Mapping[int, int]) -> list[Value]:
         """The values to be stored instead of outputs; none when the loop should stay as it is.
 
         What moves and is costly, but is needed where it was as well, is stored, too, if that can be. If not it must be
-        a number, which is computed ``twice``.
+        a number, which is computed ``twice``. Nodes that have ``prices`` may be computed at both places.
         """
         escaping, sinks = self._ends()
-        weights, before = {}, {}
+        weights: dict[Value | Node, int] = {}
+        before: dict[Value | Node, Collection[Value | Node]] = {}
         for output in self.loop.outputs:
             stays = output in escaping or rank(output.type) < 2
-            weights[output] = 0 if stays else _weight(dims(output.type)[1:])
+            weights[output] = 0 if stays else STORED * amount(dims(output.type)[1:])
         for number, known in self.known.items():
-            for value in self.readers.nodes[number].results if known.vertex else ():
+            node = self.readers.nodes[number]
+            for value in node.results if known.vertex else ():
                 extents = [index.extent.dim for index in self.inner(value)]
-                weights[value] = _weight([*[extent for extent in extents if extent is not None], *_dims(value)])
-                before[value] = known.feeds
+                each = amount([*[extent for extent in extents if extent is not None], *_dims(value)])
+                weights[value] = STORED * each
+                before[value] = [node] if number in prices else known.feeds
+            if number in prices:
+                before[node] = known.feeds
         if len(weights) > LARGEST:
             return []
-        chosen, again = lightest_cut(weights, before, sinks), set[Value]()
-        while more := self._repeated(chosen) - again:
+        most, behind = sum(weights.values()) + sum(prices.values()), dict[Value | Node, int]()
+        for number, price in prices.items():
+            weights[self.readers.nodes[number]], behind[self.readers.nodes[number]] = most + 1, price
+        lightest = lightest_cut(weights, before, sinks, behind)
+        chosen, again = {value for value in lightest if isinstance(value, Value)}, set[Value]()
+        while more := self._repeated(chosen, prices) - again:
             chosen |= more & weights.keys()
             again |= more - weights.keys()
         if any([not twice or source(value).op != "primitive" for value in again]):
             return []
-        if sum([weights[value] for value in chosen]) > sum([weights[output] for output in self.loop.outputs]):
+        stored, moved = sum([weights[value] for value in chosen]), self._moved(chosen)
+        saved = sum([price for number, price in prices.items() if number in moved])
+        if stored > saved + sum([weights[output] for output in self.loop.outputs]):
+            return []
+        if prices and stored > MOST * STORED * sum([amount(dims(output.type)[1:]) for output in self.loop.outputs]):
             return []
         return [value for value in chosen if value.source is not None]
 
@@ -274,8 +349,9 @@ class _Flow:
             for value in values:
                 if value.number in self.outputs:
                     escaping.add(value)
-                elif value.source is not None and value.source.number in self.known:
-                    if self.known[value.source.number].vertex:
+                elif value.source is not None and value.source.number in self.readers.nodes:
+                    known = self.known.get(value.source.number)
+                    if known is not None and known.vertex:
                         sinks.add(value)
                     else:
                         stack.append(value.source)
@@ -283,27 +359,32 @@ class _Flow:
         use(self.readers.results)
         while stack:
             node = stack.pop()
-            if node.number not in seen and node.number in self.known:
+            if node.number not in seen and node.number in self.readers.nodes:
                 seen.add(node.number)
-                use(_operands(node))
+                use(operands(node))
                 stack.extend(_statements(node))
         return escaping, sinks
 
-    def _repeated(self, stored: Collection[Value]) -> set[Value]:
-        """What is costly, moves with these values, and would be computed where it was, too."""
+    def _moved(self, stored: Collection[Value]) -> set[int]:
+        """The nodes of these values, and all that they are made of."""
         moved, stack = set[int](), sources(stored)
         while stack:
             node = stack.pop()
             if node.number in self.readers.nodes and node.number not in moved:
                 moved.add(node.number)
-                stack.extend([*sources(_operands(node)), *_statements(node)])
+                stack.extend([*sources(operands(node)), *_statements(node)])
+        return moved
+
+    def _repeated(self, stored: Collection[Value], free: Collection[int]) -> set[Value]:
+        """What is costly, moves with these values and would be computed where it was, too, but for what is ``free``."""
+        moved = self._moved(stored).difference(free)
         found, seen = set[Value](), set[int]()
         stack = [*sources(self.readers.results), *self.readers.statements]
         while stack and moved:
             node = stack.pop()
             if node.number not in seen and node.number in self.readers.nodes:
                 seen.add(node.number)
-                needed = [value for value in _operands(node) if value not in stored and value.source is not None]
+                needed = [value for value in operands(node) if value not in stored and value.source is not None]
                 again = [value for value in needed if source(value).number in moved and is_costly(source(value))]
                 found.update(again)
                 stack.extend([source(value) for value in needed if value not in again])
@@ -311,13 +392,13 @@ class _Flow:
         return found
 
 
+def _read_state(state: Value, places: Sequence[Value], level: Substitution) -> tuple[Value, ...]:
+    """What a read of a stored state reads in the loop that stores it."""
+    return (level.builder.index(state, [level.value(place) for place in places]),)
+
+
 def _dims(value: Value) -> tuple[Dim, ...]:
     return dims(value.type) if isinstance(value.type, ArrayType) else ()
-
-
-def _weight(extents: Iterable[Dim]) -> int:
-    """About how many elements there are over these extents."""
-    return prod([max(1, sum([c * MANY ** len(monomial) for monomial, c in extent.terms])) for extent in extents])
 
 
 # The new loop
@@ -325,9 +406,14 @@ def _weight(extents: Iterable[Dim]) -> int:
 
 def narrowed(b: Builder, loop: Held, readers: _Readers, replaced: dict[int, Replacement]) -> bool:
     """Let a loop store less, if it can, and note what its readers read then; whether it could."""
-    for costly, twice in ((True, False), (False, False), (True, True)):
+    for costly, twice, priced in (
+        (True, False, True),
+        (True, False, False),
+        (False, False, False),
+        (True, True, False),
+    ):
         flow = _Flow(loop, readers, costly)
-        cut = flow.cut(twice)
+        cut = flow.cut(twice, flow.prices(b) if priced else {})
         if cut:
             break
     if not cut or any(source(value).number in replaced for value in cut):
@@ -342,7 +428,7 @@ def narrowed(b: Builder, loop: Held, readers: _Readers, replaced: dict[int, Repl
     for number, step in flow.reads.items():
         j = flow.index(number).variable
         mapping[j] = body.binders[0] if step.dim == j.dim else b.primitive("subtract", last, body.binders[0])
-    results = list(body.results)
+    results, positions = list(body.results), dict[Value, int]()
     for value in chosen:
         inner = flow.inner(value)
 
@@ -350,11 +436,13 @@ def narrowed(b: Builder, loop: Held, readers: _Readers, replaced: dict[int, Repl
             known = {index.variable: x for index, x in zip(inner, q, strict=True)}
             return b.substitute([value], mapping | known)[0]
 
+        positions[value] = len(results)
         results.append(b.array([index.extent for index in inner], element))
+    results = made_together(b, results)
     wider = b.close(body.binders, body.statements, tuple(results), body.partial)
     loop.node = source(b.make("loop", node.static, node.args, [wider])[0])
     parts: dict[int, list[tuple[Value, int]]] = {}
-    for position, value in enumerate(chosen, len(body.results)):
+    for value, position in positions.items():
         parts.setdefault(source(value).number, []).append((value, position))
     for number, values in parts.items():
         replaced[number] = _reading(loop, flow, values)

@@ -42,18 +42,24 @@ class Use:
         self.results = 0  # times it is a result of its own block
         self.escapes = False
 
-    def read_once_in_place(self) -> bool:
+    def read_once_in_place(self, apart: bool) -> bool:
         """One read that computes no element twice, nor what some elements share.
 
         Its indices are the variables of the loops that lie between definition and read, in their order, and besides
-        them only values from outside these loops.
+        them only values from outside these loops. In any order, if elements are computed ``apart``, sharing little:
+        inside of another loop, for outside of all the array itself is what threads share out.
         """
         if self.escapes or self.results or len(self.reads) != 1:
             return False
         indices, loops = next(iter(self.reads.values()))
         between = loops[len(self.loops) :]
         moving = [index for index in indices if index is not None and (index in between or self.inside(index))]
-        return tuple(moving[: len(between)]) == between
+        moving = moving[: len(between)]
+        return tuple(moving) == between or (apart and bool(self.loops) and set(moving) == set(between))
+
+    def axes(self) -> int:
+        """The number of indices of the reads."""
+        return max([len(indices) for indices, _ in self.reads.values()], default=0)
 
     def reader(self) -> tuple[Use, ...]:
         """The loops around the one read."""
@@ -245,9 +251,19 @@ class Generate(Operation):
     def lazy(self, live: dict[int, Use]) -> set[int]:
         """All or none: what they share is computed once only if they are read in the same loops."""
         uses = live.values()
-        if not all([use.read_once_in_place() for use in uses]) or len({use.reader() for use in uses}) != 1:
+        in_place = [use.read_once_in_place(self.elements_are_apart(use.axes())) for use in uses]
+        if not all(in_place) or len({use.reader() for use in uses}) != 1:
             return set()
         return set(live)
+
+    def elements_are_apart(self, axes: int) -> bool:
+        """Whether what is computed for several elements at once, along so many axes, is cheap."""
+        if axes <= 1:
+            return True
+        operations = [binding.operation for binding in self.body.bindings]
+        nested = [each for each in operations if isinstance(each, Generate)]
+        shared = sum([each.cost for each in operations if each not in nested])
+        return shared <= CHEAP and len(nested) == 1 and nested[0].elements_are_apart(axes - 1)
 
     def lazily(self, env: Env[_Entry], position: int) -> _Lazy:
         return _Delayed(self.body, env, position)

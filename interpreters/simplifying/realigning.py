@@ -12,12 +12,18 @@ place is one sum, whatever the shifts were:
 The offset may depend on loops that no index stands for, which become the terms of a sum (a convolution's
 derivative: ``t[i + r] += a[i] * w[r]``). An index like ``2 * i`` leaves places out, and stays. What is renumbered is
 computed once an update, so nothing costly may be shared; and the places must not be many more than the iterations.
+
+The derivative of reading ``y[i // m, i % m]``, which a reshape is made of, adds to a place of its own in each
+iteration. A loop over n m iterations becomes one over the n rows and one over the m columns:
+
+    for i < n * m: t[i // m, i % m] += f(i)       =>      for a < n, b < m: t[a, b] += f(a * m + b)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from ...core.builder import Builder
 from ...core.dims import Dim, Opaque, never_negative
@@ -55,6 +61,10 @@ def realigned(b: Builder, statement: Node, beside: frozenset[int]) -> list[Node]
     if statement.op not in ("generate", "cond") or statement.results:
         return [statement]
     tree = Tree(statement, beside)
+    if len(tree.leaves) == 1 and not tree.opaque and not tree.leaves[0].path.guards:
+        rows = _in_rows(b, tree.leaves[0])
+        if rows is not None:
+            return rows
     aligned = [one for leaf in tree.independent() if (one := _aligned(b, leaf)) is not None]
     shifted = {one.leaf.accumulator for one in aligned if one.moved and _repeats_nothing(tree, one)}
     chosen = [one for one in aligned if one.leaf.accumulator in shifted and _repeats_nothing(tree, one)]
@@ -81,6 +91,53 @@ def _repeats_nothing(tree: Tree, one: _Aligned) -> bool:
     axes = frozenset([loop.number for loop in one.loops if loop is not None])
     skewed = any(offset.free & one.leaf.path.binders for offset, _ in one.moved.values())
     return not costly or not (skewed or any(not axes <= node.free for node in costly))
+
+
+# Quotient and remainder
+
+
+def _in_rows(b: Builder, leaf: Leaf) -> list[Node] | None:
+    """The update with a loop over rows and one over columns, where its indices are a loop's quotient and remainder."""
+    if any(not extent.free.isdisjoint(leaf.path.binders) for _, extent in leaf.path.loops):
+        return None
+    for axis, (row, column) in enumerate(pairwise(leaf.indices)):
+        for loop, extent in leaf.path.loops:
+            length = _length(row, column, loop)
+            n, m = dims(leaf.accumulator.type)[axis : axis + 2]
+            rows = b.known(n)
+            if length is None or rows is None or length.dim != m or extent.dim != n * m:
+                continue
+            return recorded(b, lambda at=(axis, loop, rows, length): _in_two_loops(b, leaf, *at))  # type: ignore[misc]
+    return None
+
+
+def _in_two_loops(b: Builder, leaf: Leaf, axis: int, loop: Value, rows: Value, length: Value) -> None:
+    """Emit the update whose indices at two axes are the quotient and the remainder of a loop variable by a length."""
+    extents = [x for at, size in leaf.path.loops for x in ([rows, length] if at is loop else [size])]
+
+    def emit(*places: Value) -> None:
+        rest, at, own = iter(places), dict[Value, Value](), list[Value]()
+        for variable, _ in leaf.path.loops:
+            at[variable] = next(rest)
+            if variable is loop:
+                own = [at[variable], next(rest)]
+                at[variable] = b.primitive("add", b.primitive("multiply", own[0], length), own[1])
+        indices = [b.substitute([index], at)[0] for index in leaf.indices]
+        indices[axis : axis + 2] = own
+        b.emit("add_to", (), [leaf.accumulator, *b.substitute([leaf.value], at), *indices])
+
+    b.each(extents, emit)
+
+
+def _length(row: Value, column: Value, loop: Value) -> Value | None:
+    """What a loop variable is divided by, if these are the quotient and the remainder."""
+    for index, name in ((row, "floor_divide"), (column, "remainder")):
+        source = index.source
+        if source is None or source.op != "primitive" or source.static[0].name != name or source.args[0] is not loop:
+            return None
+    assert row.source is not None and column.source is not None
+    same = row.source.args[1] is column.source.args[1] and loop.number not in row.source.args[1].free
+    return row.source.args[1] if same else None
 
 
 # Which loop an index stands for

@@ -441,10 +441,13 @@ def nodes_within(values: Sequence[Value], binders: frozenset[int]) -> Iterator[N
 
 
 def _generate(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
-    """Results that are copies of other arrays are these."""
+    """Results that are copies of other arrays are these; what each iteration requires alike is required once."""
     body = bodies[0]
     if not body.results and (not body.statements or iterations(b, args[0], body) is not None):
         return []
+    if not body.results and _required_once(body):
+        some = b.primitive("less", b.literal(0, i64), args[0])
+        return b.cond(some, lambda: b.instantiate(body, [b.literal(0, i64)]), lambda: [])
     if body.statements:
         return None
     copies: dict[int, Value] = {}
@@ -457,6 +460,18 @@ def _generate(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -
     others = tuple([result for k, result in enumerate(body.results) if k not in copies])
     made = iter(b.emit("generate", static, args, [b.close(body.binders, (), others, body.partial)]) if others else ())
     return [copies[k] if k in copies else next(made) for k in range(len(body.results))]
+
+
+def _required_once(body: Body) -> bool:
+    """Whether a loop's body only requires something, and that does not depend on the loop's variable."""
+    pending = list(body.statements)
+    while pending:
+        node = pending.pop()
+        loop = node.op in ("generate", "cond") and not node.results
+        if body.binders[0].number in node.free or node.partial or not (loop or node.op == "require"):
+            return False
+        pending += [statement for inner in node.bodies for statement in inner.statements]
+    return True
 
 
 def _reads_in_order(value: Value, binders: list[Value]) -> Value | None:

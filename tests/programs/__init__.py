@@ -9,7 +9,7 @@ with NumPy and with each other. Inputs are quarters of small integers, so that p
 """
 
 from . import accelerate, arrays, control, elementwise, linear_algebra, reductions, scans, state, structure
-from .case import CASES, Case, numbers
+from .case import CASES, Case, numbers, sampled
 
 __all__ = [
     "CASES",
@@ -21,6 +21,7 @@ __all__ = [
     "linear_algebra",
     "numbers",
     "reductions",
+    "sampled",
     "scans",
     "state",
     "structure",

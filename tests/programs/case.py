@@ -1,10 +1,11 @@
 """A case: a program, its meaning in NumPy, and inputs; and small arrays to make inputs of."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 import adze as az
 
@@ -22,6 +23,13 @@ class Case:
 
 
 CASES: list[Case] = []
+
+
+def sampled(cases: Sequence[Case]) -> pytest.MarkDecorator:
+    """A test of each case, of which every fourth is run every time and the others are marked slow."""
+    marks = [[] if number % 4 == 0 else [pytest.mark.slow] for number in range(len(cases))]
+    pairs = zip(cases, marks, strict=True)
+    return pytest.mark.parametrize("case", [pytest.param(case, marks=own, id=case.name) for case, own in pairs])
 
 
 Enter = Callable[[Callable[..., Any]], az.Program]

@@ -1,0 +1,92 @@
+"""Branches that sizes decide: the code of each is made when the first call comes whose sizes take it.
+
+Where there are two ways to do something, one for large sizes and one for small ones, a call needs one of them, and
+most programs only ever see sizes that need the same one. So each branch of such an ``If`` is a function in a module
+of its own, which is compiled when it is needed; until then nothing is spent on it::
+
+    if 6144 <= n * m * k        entry:     if 6144 <= n * m * k: call the function at word 0 of the table
+      tiles                =>              else:                 call the function at word 1
+    else                        needed:    bit 0: 6144 <= n * m * k;  bit 1: not so
+      plain loops
+
+Before a run whose sizes are new, ``needed(sizes)`` tells which functions it takes; those that are missing are compiled,
+and their addresses written into the table (``jit.py``). Code that is kept on disk has what was compiled so far.
+
+Such an ``If`` stands outside of parallel loops, and its test is made of sizes and of what is bound to them at the top.
+Branches that are short, or take memory by data, stay where they are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+from ...core.primitive import lookup
+from ...core.types import bool_
+from ..loops import Allocate, Apply, Block, Expression, For, Function, If, Let, Load, Variable, While, walk
+from ..loops_walk import bindings_of, inside
+
+SHORT = 8  # statements: no more are compiled in next to no time
+_MOST = 62  # bits of a word
+
+
+class Branches:
+    """The branches of a function that are made on demand."""
+
+    def __init__(self, function: Function, dynamic: Collection[str]) -> None:
+        self.tests: list[Expression] = []  # by number: when the branch is taken
+        self._dynamic = dynamic  # the buffers that take memory by data
+        self._numbers: dict[int, tuple[int | None, int | None]] = {}  # by the id of the If
+        self._static = set(function.sizes)
+        self._lets: list[Let] = []
+        for statement in function.body:
+            if isinstance(statement, Let) and self._known(statement.value):
+                self._static.add(statement.name)
+                self._lets.append(statement)
+        times = Counter(id(statement) for statement in walk(function.body) if isinstance(statement, If))
+        self._repeated = {each for each, count in times.items() if count > 1}
+        self._look(function.body, None)
+
+    def of(self, statement: If) -> tuple[int | None, int | None]:
+        """The numbers of the two branches; None for one that stays where it is."""
+        return self._numbers.get(id(statement), (None, None))
+
+    def prelude(self) -> tuple[Let, ...]:
+        """The bindings that the tests mention, directly or through each other."""
+        return bindings_of(self.tests, self._lets)
+
+    def _known(self, expression: Expression) -> bool:
+        """Whether sizes decide an expression."""
+        return not any(
+            isinstance(part, Load) or (isinstance(part, Variable) and part.name not in self._static)
+            for part in inside(expression)
+        )
+
+    def _look(self, block: Block, path: Expression | None) -> None:
+        for statement in block:
+            match statement:
+                case If(test, then, orelse) if self._known(test) and id(statement) not in self._repeated:
+                    ways = test, Apply(lookup("logical_not"), (test,), bool_)
+                    taken = [way if path is None else Apply(lookup("logical_and"), (path, way), bool_) for way in ways]
+                    pair = zip(taken, (then, orelse), strict=True)
+                    first, second = (self._number(way, branch) for way, branch in pair)
+                    self._numbers[id(statement)] = first, second
+                    self._look(then, taken[0])
+                    self._look(orelse, taken[1])
+                case If(_, then, orelse):
+                    self._look(then, path)
+                    self._look(orelse, path)
+                case For(kind="sequential"):
+                    self._look(statement.body, path)
+                case While():
+                    self._look(statement.body, path)
+
+    def _number(self, taken: Expression, branch: Block) -> int | None:
+        if len(self.tests) == _MOST:
+            return None
+        statements = list(walk(branch))
+        fixed = not any(isinstance(each, Allocate) and each.buffer.name in self._dynamic for each in statements)
+        if len(statements) <= SHORT or not fixed:
+            return None
+        self.tests.append(taken)
+        return len(self.tests) - 1

@@ -1,0 +1,129 @@
+"""Sweeps: loops, one inside the other, that run through all indices of a range once.
+
+Lowering writes a map or a reduction of a vector as chunks for the threads and lanes inside of each, and one of a matrix
+as two loops. What passes over whole loops want to know is the same of both: which indices there are, and the block
+that runs for each of them::
+
+    parallel chunk < (n + 4095) // 4096
+      lanes lane < minimum(n - chunk * 4096, 4096)        a sweep over n, whose index is i
+        let i = chunk * 4096 + lane
+        y[i] = exp(x[i])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ..core.types import i64
+from .loops import Apply, Assign, Block, Constant, Declare, Expression, For, Let, Load, Statement, Store, Variable
+from .loops_walk import expressions, inside
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The loops around a block that has none, from the outside in, and the indices that they run through."""
+
+    loops: tuple[For, ...]
+    indices: tuple[str, ...]
+    extents: tuple[Expression, ...]
+    lane: int  # the number of the index that is lanes; else the last one
+
+    @property
+    def body(self) -> Block:
+        """What runs for each index."""
+        return self.loops[-1].body
+
+    def with_body(self, body: Block) -> For:
+        """The same loops around another block."""
+        made = replace(self.loops[-1], body=body)
+        for outer, inner in zip(self.loops[-2::-1], self.loops[:0:-1], strict=True):
+            made = replace(outer, body=tuple([made if each is inner else each for each in outer.body]))
+        return made
+
+    @property
+    def place(self) -> tuple[Expression, ...]:
+        """The indices in an order that puts lanes side by side."""
+        return tuple([Variable(self.indices[axis], i64) for axis in self.order])
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The numbers of the indices, that of the lanes last."""
+        return tuple(sorted(range(len(self.indices)), key=lambda axis: axis == self.lane))
+
+    @property
+    def whole(self) -> bool:
+        """Whether an array that has an element for each index is read or written in it."""
+        parts = [part for statement in self.body for whole in expressions(statement) for part in inside(whole)]
+        accesses = [each for each in (*self.body, *parts) if isinstance(each, Store | Load)]
+        return any(set(self.place) <= set(access.indices) for access in accesses)
+
+
+def sweep_of(statement: Statement, lets: Mapping[str, Expression]) -> Sweep | None:
+    """The sweep that a statement is; ``lets`` are the bindings around it."""
+    loops: list[For] = []
+    while isinstance(statement, For):
+        loops.append(statement)
+        inner = [each for each in statement.body if isinstance(each, For)]
+        if not all(isinstance(each, For | Let | Declare | Store | Assign) for each in statement.body) or len(inner) > 1:
+            return None
+        if not inner:
+            return _counted(tuple(loops), lets)
+        statement = inner[0]
+    return None
+
+
+def _counted(loops: tuple[For, ...], lets: Mapping[str, Expression]) -> Sweep | None:
+    """The sweep of some loops: a pair that counts through chunks is one of its indices."""
+    indices: list[str] = []
+    extents: list[Expression] = []
+    position, lane = 0, -1
+    while position < len(loops):
+        pair = loops[position : position + 2]
+        chunked = _chunked(*pair, lets) if len(pair) == 2 else None
+        index, extent = chunked or (pair[0].variable, pair[0].extent)
+        indices.append(index)
+        extents.append(extent)
+        position += 2 if chunked else 1
+        lane = len(indices) - 1 if lane < 0 and loops[position - 1].kind == "lanes" else lane
+    varying = {loop.variable for loop in loops} | {s.name for loop in loops for s in loop.body if isinstance(s, Let)}
+    names = {part.name for extent in extents for part in inside(extent) if isinstance(part, Variable)}
+    if not varying.isdisjoint(names):
+        return None
+    return Sweep(loops, tuple(indices), tuple(extents), lane if lane >= 0 else len(indices) - 1)
+
+
+def _chunked(outer: For, inner: For, lets: Mapping[str, Expression]) -> tuple[str, Expression] | None:
+    """The index that two loops count through chunk by chunk, and its extent."""
+    match inner.extent, inner.body[:1]:
+        case (
+            Apply(minimum, (Apply(subtract, (extent, Apply(multiply, (Variable(chunk), size)) as start)), size_again)),
+            (Let(index, Apply(add, (start_again, Variable(lane)))),),
+        ):
+            names = (minimum.name, subtract.name, multiply.name, add.name)
+            same = start == start_again and size == size_again and (chunk, lane) == (outer.variable, inner.variable)
+            if (
+                names == ("minimum", "subtract", "multiply", "add")
+                and same
+                and _parts(outer.extent, lets)
+                == (
+                    extent,
+                    size,
+                )
+            ):
+                return index, extent
+    return None
+
+
+def _parts(count: Expression, lets: Mapping[str, Expression]) -> tuple[Expression, Expression] | None:
+    """What ``count`` chunks are made of, rounded up: the extent and the size of a chunk."""
+    if isinstance(count, Variable):
+        count = lets.get(count.name, count)
+    match count:
+        case Apply(divide, (Apply(add, (extent, Constant(less))), Constant(size) as by)):
+            if (divide.name, add.name, less) == ("floor_divide", "add", size - 1):
+                return extent, by
+        case Apply(divide, (Apply(subtract, (Apply(add, (extent, size)), Constant(1))), by)):
+            if (divide.name, subtract.name, add.name) == ("floor_divide", "subtract", "add") and size == by:
+                return extent, by
+    return None

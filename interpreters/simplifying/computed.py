@@ -1,0 +1,221 @@
+"""What a loop computes anyway: values of the code behind it that are values of its own.
+
+The return sweep of a loop computes a step again. What of this the forward sweep has computed as well could have been
+stored there; to see it, values of both are made alike. An element of an array is computed where it is read, and loop
+variables with equal extents are one:
+
+    loop i with s: t = for k < m: w[k] * s[k]          computes  w[k] * s[k]  and  tanh(w[k] * s[k])
+                   next for k < m: tanh(t[k])
+    loop j: ... for q < m: 1 - tanh(w[q] * c[p, q])    where c[p] is the s of step p: the second of these
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+from ...core.builder import Builder, Replacement, Substitution
+from ...core.dims import Dim
+from ...core.graph import Body, Node, Value
+from ...core.types import dims, i64, rank
+from .leaves import is_costly
+
+# A size that is not known counts as this many.
+MANY = 1000
+# Arrays are computed where they are read through so many other arrays.
+DEEPEST = 20
+# The constructs whose elements are computed in a loop without a state.
+_ELEMENTS = frozenset({"generate", "reduce", "scan", "histogram"})
+_NOTHING: Mapping[int, Replacement] = MappingProxyType({})
+
+
+def amount(extents: Iterable[Dim]) -> int:
+    """About how many elements there are over these extents."""
+    return prod([max(1, sum([c * MANY ** len(monomial) for monomial, c in extent.terms])) for extent in extents])
+
+
+class Alike:
+    """Values of different places, made comparable.
+
+    Elements are computed where they are read, of all arrays or only of those that nodes of these numbers give.
+    """
+
+    def __init__(self, b: Builder, only: Collection[int] | None = None) -> None:
+        self.builder, self.only = b, None if only is None else set(only)
+        self._variables: dict[tuple[Dim, int], Value] = {}
+        self._elements: dict[tuple[int, ...], Value] = {}
+        self._depth = 0
+
+    @contextmanager
+    def comparing(self) -> Iterator[None]:
+        """Elements of arrays are computed where they are read, while this is entered."""
+        b, outer = self.builder, self.builder.rule
+        b.rule = self._rule
+        try:
+            yield
+        finally:
+            b.rule = outer
+            b.open.difference_update([variable.number for variable in self._variables.values()])
+
+    def variable(self, extent: Dim, number: int) -> Value:
+        """The variable that stands for all loops of an extent, inside of so many others of this extent."""
+        if (extent, number) not in self._variables:
+            self._variables[extent, number] = self.builder.variable(i64)
+        return self._variables[extent, number]
+
+    def images(
+        self, values: Sequence[Value], mapping: Mapping[Value, Value], replaced: Mapping[int, Replacement] = _NOTHING
+    ) -> list[Value]:
+        """The values with binders and nodes replaced; some may stand inside of others, in loops that are replaced."""
+        again = Substitution(self.builder, dict(mapping), None, (), replaced)
+        return [again.values([value])[0] for value in values]
+
+    def computed(self, body: Body) -> set[Hashable]:
+        """The keys of what the body of a loop computes."""
+        b, found = self.builder, set[Hashable]()
+        again = Substitution(b, {binder: binder for binder in body.binders}, None, body.statements)
+        again.memo.update({statement.number: statement.results for statement in body.statements})
+        stack: list[tuple[Node, tuple[Dim, ...]]] = []
+
+        def push(values: Iterable[Value], around: tuple[Dim, ...]) -> None:
+            stack.extend([(value.source, around) for value in values if value.source is not None])
+
+        push(again.values(body.results), ())
+        while stack:
+            node, around = stack.pop()
+            key = self.key(node)
+            if key in found:
+                continue
+            found.add(key)
+            push(node.args, around)
+            if node.op in _ELEMENTS and not node.bodies[0].statements:
+                extent = node.args[1 if node.op == "histogram" else 0].dim
+                assert extent is not None
+                push(b.instantiate(node.bodies[0], [self.variable(extent, around.count(extent))]), (*around, extent))
+        return found
+
+    def key(self, node: Node) -> Hashable:
+        """What nodes share that compute the same: loops, whatever they store."""
+        if node.op != "loop" or node.effects:
+            return node.number
+        body, b = node.bodies[0], self.builder
+        states = body.results[: len(node.args) - 1]
+
+        def run(*binders: Value) -> Sequence[Value]:
+            made = b.substitute(states, dict(zip(body.binders, binders, strict=True)))
+            return [b.part(x, ()) if rank(x.type) and x.source is not None else x for x in made]
+
+        again = b.body([binder.type for binder in body.binders], run)
+        return node.static, tuple([arg.number for arg in node.args]), again.number
+
+    def _rule(
+        self, b: Builder, op: str, static: tuple[Any, ...], args: tuple[Value, ...], bodies: tuple[Body, ...]
+    ) -> tuple[Value, ...] | None:
+        array = args[0].source if op == "index" else None
+        if array is None or array.op != "generate" or array.bodies[0].statements or args[1].source is not None:
+            return None
+        if self.only is not None and array.number not in self.only:
+            return None
+        key = (array.number, args[0].position, *[arg.number for arg in args[1:]])
+        if key not in self._elements:
+            if self._depth == DEEPEST:
+                return None
+            self._depth += 1
+            element = b.instantiate(array.bodies[0], [args[1]])[args[0].position]
+            if self.only is not None and element.source is not None:
+                self.only.add(element.source.number)  # a part of such an array
+            self._elements[key] = b.index(element, args[2:])
+            self._depth -= 1
+        return (self._elements[key],)
+
+
+def made_together(b: Builder, results: Sequence[Value]) -> list[Value]:
+    """The results of a body; arrays over the same extents are the results of one loop, which share what they compute.
+
+    An array that something else in the body needs stays by itself.
+    """
+    made, groups = list(results), dict[tuple[Dim, ...], list[int]]()
+    for k, x in enumerate(results):
+        if x.source is not None and x.source.op == "generate" and not x.source.bodies[0].statements:
+            groups.setdefault(dims(x.type), []).append(k)
+    for group in groups.values():
+        if len({results[k].source for k in group}) < 2:  # one loop already
+            continue
+        extents = b.sizes(results[group[0]])
+
+        def build(*q: Value, group: Sequence[int] = group, extents: Sequence[Value] = extents) -> Sequence[Value]:
+            if len(q) < len(extents):
+                return b.generate(extents[len(q)], lambda i: build(*q, i, group=group, extents=extents))
+            return [b.index(results[k], q) for k in group]
+
+        numbers = {source.number for k in group if (source := results[k].source) is not None}
+        wider = [*made]
+        with Alike(b, numbers).comparing():
+            for k, array in zip(group, build(), strict=True):
+                wider[k] = array
+        if not _mentioned(wider) & numbers:
+            made = wider
+    return made
+
+
+def _mentioned(values: Sequence[Value]) -> set[int]:
+    """The numbers of the nodes that values are made of."""
+    found, stack = set[int](), [value.source for value in values]
+    while stack:
+        node = stack.pop()
+        if node is not None and node.number not in found:
+            found.add(node.number)
+            stack.extend([value.source for value in operands(node)])
+            stack.extend([statement for body in node.bodies for statement in body.statements])
+    return found
+
+
+def operands(node: Node) -> Iterator[Value]:
+    """The values that a node and its bodies use directly, but for what statements in it use."""
+    yield from node.args
+    for body in node.bodies:
+        yield from body.results
+
+
+# How much work
+
+
+def own_work(node: Node) -> int:
+    """About how many additions a node is, for those that should not be repeated; what its operands are made of aside.
+
+    What stands in an element of an array or of a reduction counts by itself, if it is costly.
+    """
+    match node.op:
+        case "primitive":
+            return int(node.static[0].cost) if is_costly(node) else 0
+        case "reduce" | "scan" | "histogram":
+            extent = node.args[1 if node.op == "histogram" else 0].dim
+            return 0 if extent is None else amount([extent]) * max(1, len(_inside(node.bodies[0])))
+        case "loop":
+            return _work(node)
+    return 0
+
+
+def _work(node: Node) -> int:
+    """About how many additions a node is, with all that is in its bodies."""
+    if node.op == "primitive":
+        return int(node.static[0].cost)
+    extent = node.args[0].dim if node.op in ("generate", "reduce", "scan", "loop") else None
+    inside = sum([_work(inner) for body in node.bodies for inner in _inside(body)])
+    return inside if extent is None else amount([extent]) * max(1, inside)
+
+
+def _inside(body: Body) -> list[Node]:
+    """The nodes that depend on the binders of a body; bodies inside are not entered."""
+    binders = {binder.number for binder in body.binders}
+    found: dict[int, Node] = {}
+    stack = [value.source for value in body.results]
+    while stack:
+        node = stack.pop()
+        if node is not None and node.number not in found and not node.free.isdisjoint(binders):
+            found[node.number] = node
+            stack.extend([arg.source for arg in node.args])
+    return list(found.values())

@@ -1,0 +1,169 @@
+"""Branches that sizes decide are compiled when a call takes them, and give what code made at once gives."""
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import plain_loops
+import pytest
+from plain_loops import apply, at, const, loop, put, var
+
+import adze as az
+from adze.backends.llvm import jit
+from adze.backends.llvm.branches import SHORT, Branches
+from adze.backends.llvm.emit import emit
+from adze.backends.llvm.host import host
+from adze.backends.llvm.jit import Branch, Executable, is_parallel
+from adze.backends.llvm.jit import compiled as code_of
+from adze.backends.llvm.text import SCALARS
+from adze.backends.loops import Assign, Block, Buffer, Declare, Expression, Function, If, Let, Store
+from adze.backends.loops_check import check
+from adze.core.types import bool_, f64
+
+N, M = var("n"), var("m")
+X, Y = Buffer("x", f64, (N,)), Buffer("y", f64, (N,))
+
+
+def pass_over(factor: float, variable: str = "i", kind: str = "parallel") -> Block:
+    """A nest with a weight: y = factor * x, with statements that make it long enough."""
+    names = [f"{variable}{k}" for k in range(SHORT)]
+    lets = [Let(name, apply("multiply", at(X, variable), const(factor, f64))) for name in names]
+    return (loop(variable, "n", *lets, put(Y, variable, var(names[0], f64)), kind=kind),)
+
+
+def short_of(limit: int, size: str = "n") -> Expression:
+    return apply("less", var(size), const(limit))
+
+
+def function(*body: Any, sizes: Sequence[str] = ("n",)) -> Function:
+    made = Function("f", tuple(sizes), (X,), (Y,), body)
+    check(made)
+    return made
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many branches were compiled, each time some were."""
+    counts: list[int] = []
+    compile_each = jit.compile_each
+
+    def counted(texts: Sequence[str]) -> Any:
+        if texts:
+            counts.append(len(texts))
+        return compile_each(texts)
+
+    monkeypatch.setattr(jit, "compile_each", counted)
+    return counts
+
+
+def run(executable: Executable, made: Function, *sizes: int) -> None:
+    """The same as the plain run of the loops."""
+    x = np.linspace(-1.0, 1.0, sizes[0])
+    wanted, found = np.zeros_like(x), np.zeros_like(x)
+    plain_loops.run(made, [x, wanted], list(sizes))
+    for threads in (1, 2):
+        assert executable.run([x.ctypes.data, found.ctypes.data], list(sizes), threads) is None
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_each_branch_is_compiled_when_it_is_taken(compiled: list[int]) -> None:
+    made = function(If(short_of(10), pass_over(2.0), pass_over(3.0)))
+    code, kept = code_of(made), list[dict[str, Branch]]()
+    executable = Executable(code.machine_code, is_parallel(made), code.branches, lambda each: kept.append(dict(each)))
+    assert len(code.branches) == 2 and compiled == []
+    for n, times in ((3, 1), (9, 1), (0, 1), (10, 2), (11, 2), (3, 2)):
+        run(executable, made, n)
+        assert compiled == [1] * times
+    assert [sum(isinstance(each, bytes) for each in branches.values()) for branches in kept] == [1, 2]
+    again = Executable(code.machine_code, is_parallel(made), kept[-1])
+    for n in (3, 10):
+        run(again, made, n)
+    assert compiled == [1, 1]
+
+
+def test_branches_inside_of_branches_and_loops(compiled: list[int]) -> None:
+    """Of what is inside, only what is taken with what is around it is needed; variables around are seen and set."""
+    total = var("s", f64)
+    inner = If(short_of(5, "m"), (*pass_over(2.0), Let("a", const(1))), pass_over(3.0))
+    outer = If(short_of(10), (inner, *pass_over(0.5, "k", "sequential")), pass_over(5.0))
+    more = loop("j", "n", put(Y, "j", apply("add", at(Y, "j"), total)))
+    half = Let("half", apply("floor_divide", N, const(2)))
+    late = If(apply("less", var("half"), M), pass_over(7.0, "l"), pass_over(9.0, "l"))
+    made = function(half, Declare("s", const(0.25, f64)), outer, loop("t", 2, late), more, sizes=("n", "m"))
+    code = code_of(made)
+    executable = Executable(code.machine_code, is_parallel(made), code.branches)
+    assert len(code.branches) == 6
+    counts = []
+    for n, m in ((3, 2), (3, 8), (20, 2), (20, 30), (3, 1), (0, 0)):
+        run(executable, made, n, m)
+        counts.append(sum(compiled))
+    assert counts == [3, 4, 6, 6, 6, 6]
+
+
+def test_what_stays_where_it_is() -> None:
+    """Short branches, those that data decides, those inside parallel loops, and one that stands at two places."""
+    data = Let("d", apply("less", at(X, 0), const(1.0, f64)))
+    twice = If(short_of(10), pass_over(2.0, "k", "sequential"), ())
+    for body in (
+        (If(short_of(10), (loop("i", "n", put(Y, "i", at(X, "i"))),), ()),),
+        (data, If(var("d", bool_), pass_over(2.0), ())),
+        (loop("i", "n", If(short_of(10), (put(Y, "i", at(X, "i")),) * 12, ()), kind="parallel"),),
+        (loop("j", "n", If(apply("less", var("j"), const(3)), pass_over(2.0), ())),),
+        (twice, twice),
+    ):
+        assert Branches(Function("f", ("n",), (X,), (Y,), body), ()).tests == []
+    made = function(twice, twice)
+    code = code_of(made)
+    assert not code.branches
+    run(Executable(code.machine_code, False), made, 4)
+
+
+@az.program
+def squares(a: az.Array[az.f64, "n m"], b: az.Array[az.f64, "m k"]) -> az.f64:
+    return az.sum((a @ b) ** 2)
+
+
+def test_programs_take_all_sizes_and_are_kept_on_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: list[int]
+) -> None:
+    monkeypatch.setenv("ADZE_CACHE", str(tmp_path))
+    for _ in range(2):
+        gradient = az.compile(az.grad(az.program(squares.function), argnums=(0, 1)), threads=2)
+        for n in (3, 40, 2, 70, 0):
+            a, b = np.arange(n * n * 1.0).reshape(n, n) % 7, np.arange(n * n * 1.0).reshape(n, n) % 5
+            wanted = 2 * (a @ b) @ b.T, 2 * a.T @ (a @ b)
+            for found, each in zip(gradient(a, b), wanted, strict=True):
+                np.testing.assert_allclose(found, each, rtol=1e-12)
+        assert len(compiled) == 2
+    assert gradient.llvm_ir.count("define void @branch.") >= sum(compiled)
+
+
+def test_threads_that_need_the_same_branch_at_once(monkeypatch: pytest.MonkeyPatch, compiled: list[int]) -> None:
+    monkeypatch.setenv("ADZE_CACHE", "off")
+    f = az.compile(az.program(squares.function), threads=1)
+    f(np.ones((1, 1)), np.ones((1, 1)))
+    before, a, found = len(compiled), np.ones((64, 64)), list[float]()
+    threads = [threading.Thread(target=lambda: found.append(float(f(a, a)))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [64.0**4] * 4 and len(compiled) == before + 1
+
+
+def test_stores_are_seen_after_a_branch() -> None:
+    made = function(If(short_of(10), pass_over(2.0), pass_over(3.0)), loop("j", "n", Store(Y, (var("j"),), at(Y, "j"))))
+    code = code_of(made)
+    run(Executable(code.machine_code, is_parallel(made), code.branches), made, 6)
+
+
+def test_loops_of_scalars_are_noted_for_the_optimiser() -> None:
+    """Not those inside of lanes, or around other loops; in a module without any LLVM has less to do."""
+    total = Declare("s", const(0.0, f64))
+    inside = loop("j", "n", Assign("s", apply("add", var("s", f64), at(X, "j"))))
+    lanes = loop("i", "n", total, inside, put(Y, "i", var("s", f64)), kind="lanes", factor=8)
+    assert SCALARS not in str(emit(function(lanes), host()))
+    for body in (pass_over(2.0), (loop("k", 2, *pass_over(2.0, kind="sequential")),)):
+        assert str(emit(function(*body), host())).count(SCALARS) == 1
