@@ -44,12 +44,11 @@ from .loops import (
     Select,
     Statement,
     Store,
-    Update,
     Variable,
     While,
     walk,
 )
-from .loops_walk import blocks_of, bound_in, expressions, grid, inside, mentioned
+from .loops_walk import blocks_of, bound_in, expressions, grid, inside, mentioned, written_in
 from .lowering.arithmetic import folded, product
 from .lowering.rewriting import map_block, map_operands, without
 
@@ -234,7 +233,7 @@ class _Slice:
         self.buffers: set[str] = set()
         self.required: set[int] = set()  # requirements, by ``id``
         own = {each.buffer.name for each in _allocations(body)} | heaps
-        written = {each.buffer.name for each in walk(body) if isinstance(each, Store | Update)}
+        written = written_in(body)
         self.use(target.buffer.extents)
         before = -1
         while before != len(self.names) + len(self.buffers):

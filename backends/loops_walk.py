@@ -88,6 +88,11 @@ def read_in(block: Block) -> set[str]:
     return {load.buffer.name for statement in walk(block) for load in loads(statement)}
 
 
+def written_in(block: Block) -> set[str]:
+    """The names of the buffers that a block stores to or updates."""
+    return {each.buffer.name for each in walk(block) if isinstance(each, Store | Update)}
+
+
 def blocks_of(statement: Statement) -> tuple[Block, ...]:
     """The blocks inside a statement."""
     match statement:

@@ -47,12 +47,11 @@ from .loops import (
     Select,
     Statement,
     Store,
-    Update,
     Variable,
     walk,
 )
-from .loops_walk import expressions, inside, loads, mentioned, names_in, operands
-from .lowering.rewriting import map_block, map_operands
+from .loops_walk import expressions, inside, loads, mentioned, names_in, operands, written_in
+from .lowering.rewriting import with_buffers
 from .sweeps import Sweep, sweep_of
 
 WORTH = 20
@@ -147,7 +146,7 @@ class _Sharing:
             if isinstance(statement, Let):
                 known[statement.name] = statement.value
             sweep = sweep_of(statement, known)
-            written = _touched(statement)[1] | {each.name for each in walk((statement,)) if isinstance(each, Assign)}
+            written = written_in((statement,)) | {each.name for each in walk((statement,)) if isinstance(each, Assign)}
             # a sweep may read what it has written itself
             present = {number: made for number, made in present.items() if written.isdisjoint(made.reads)}
             if sweep is None:
@@ -230,12 +229,6 @@ def _expensive(value: Expression) -> bool:
     return any(isinstance(part, Apply) and part.primitive.cost > COSTLY for part in inside(value))
 
 
-def _touched(statement: Statement) -> tuple[set[str], set[str]]:
-    """The buffers that a statement mentions, and those that it writes."""
-    written = {each.buffer.name for each in walk((statement,)) if isinstance(each, Store | Update)}
-    return mentioned((statement,))[1], written
-
-
 def _after(loop: Statement, name: str, store: Store) -> Statement:
     """Loops in which a store follows where a name is bound."""
     assert isinstance(loop, For)
@@ -253,25 +246,25 @@ def _after(loop: Statement, name: str, store: Store) -> Statement:
 def _in_results(function: Function) -> Function:
     """A function whose temporaries take the memory of results, where these are written in place of them."""
     lets = {statement.name: statement.value for statement in function.body if isinstance(statement, Let)}
-    touched = [_touched(statement) for statement in function.body]
+    touched = [mentioned((statement,))[1] for statement in function.body]
     for statement in function.body:
         if not isinstance(statement, Allocate):
             continue
         temporary = statement.buffer
-        uses = [k for k, (names, _) in enumerate(touched) if temporary.name in names]
+        uses = [k for k, names in enumerate(touched) if temporary.name in names]
         sweep = sweep_of(function.body[uses[-1]], lets)
         for result in function.results:
             like = (result.scalar, result.extents) == (temporary.scalar, temporary.extents)
-            untouched = not any(result.name in names for names, _ in touched[: uses[-1]])
+            untouched = not any(result.name in names for names in touched[: uses[-1]])
             if like and untouched and sweep is not None and _replaces(sweep, temporary, result):
-                return _in_results(replace(function, body=_renamed(function.body, temporary, result)))
+                return _in_results(replace(function, body=_kept_in(result, temporary, function.body)))
     return function
 
 
 def _replaces(sweep: Sweep, temporary: Buffer, result: Buffer) -> bool:
     """Whether a sweep reads a temporary, and then writes a result, each at its own place only."""
     outside = [s for loop in sweep.loops for s in loop.body if not isinstance(s, For) and s not in sweep.body]
-    if any({temporary.name, result.name} & _touched(statement)[0] for statement in outside):
+    if any({temporary.name, result.name} & mentioned((statement,))[1] for statement in outside):
         return False
     written = False
     for statement in sweep.body:
@@ -286,15 +279,7 @@ def _replaces(sweep: Sweep, temporary: Buffer, result: Buffer) -> bool:
     return written
 
 
-def _renamed(body: Block, temporary: Buffer, result: Buffer) -> Block:
-    """A body in which a temporary is a result."""
-
-    def expression(e: Expression) -> Expression:
-        e = map_operands(e, expression)
-        return Load(result, e.indices, e.guarded) if isinstance(e, Load) and e.buffer == temporary else e
-
-    def store(statement: Store) -> Store:
-        return replace(statement, buffer=result) if statement.buffer == temporary else statement
-
+def _kept_in(result: Buffer, temporary: Buffer, body: Block) -> Block:
+    """A body in which a temporary is in the memory of a result."""
     kept = tuple([each for each in body if each != Allocate(temporary)])
-    return map_block(kept, expression, store)
+    return with_buffers(kept, lambda buffer: result if buffer == temporary else buffer)

@@ -48,8 +48,9 @@ from .arithmetic import chosen, folded
 from .combining import Cell, elementwise_operator, named_operator
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 from .groups import Groups
+from .pieces import SMALL, WORTH
 from .private import COPIES
-from .reductions import LANE_WORTH, SMALL, WORTH
+from .reductions import LANE_WORTH
 
 # A piece has at least so many elements for each bin.
 FILLED = 4

@@ -2,9 +2,9 @@
 
 A term is walked from the top, since a destination is handed down: an array is written where it is wanted, element by
 element, and only arrays that no destination takes are allocated. Scalars become Lets; a reduction becomes a variable
-and a loop (``reductions.py``); a generate becomes a nest (``arrays.py``), whose loops ``nests.py`` arranges; state
-and accumulators are updated in place (``state.py``). Reads whose index is not proved in range are clamped, so that no
-other memory is touched; what reports the mistake is the requirement that the program holds.
+and a loop (``reductions.py``, ``pieces.py``); a generate becomes a nest (``arrays.py``), whose loops ``nests.py``
+arranges; state and accumulators are updated in place (``state.py``). Reads whose index is not proved in range are
+clamped, so that no other memory is touched; what reports the mistake is the requirement that the program holds.
 """
 
 from __future__ import annotations

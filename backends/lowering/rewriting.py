@@ -117,14 +117,21 @@ def with_own_buffers(block: Block, fresh: Callable[[str], str]) -> Block:
         return block
 
     def own(buffer: Buffer) -> Buffer:
-        extents = tuple([expression(extent) for extent in buffer.extents])
+        extents = tuple([with_buffers_in(extent, own) for extent in buffer.extents])
         return Buffer(renamed.get(buffer.name, buffer.name), buffer.scalar, extents)
 
-    def expression(e: Expression) -> Expression:
-        e = map_operands(e, expression)
-        return Load(own(e.buffer), e.indices, e.guarded) if isinstance(e, Load) else e
+    return with_buffers(block, own)
 
-    return map_block(block, expression, lambda store: store, own)
+
+def with_buffers(block: Block, other: Callable[[Buffer], Buffer]) -> Block:
+    """A block that reads, writes and allocates other buffers in place of its own."""
+    return map_block(block, lambda e: with_buffers_in(e, other), lambda store: store, other)
+
+
+def with_buffers_in(e: Expression, other: Callable[[Buffer], Buffer]) -> Expression:
+    """An expression that reads other buffers in place of its own."""
+    e = map_operands(e, lambda operand: with_buffers_in(operand, other))
+    return replace(e, buffer=other(e.buffer)) if isinstance(e, Load) else e
 
 
 def map_operands(e: Expression, function: Callable[[Expression], Expression]) -> Expression:

@@ -24,6 +24,7 @@ from ...core import terms
 from ...core.types import i64, rank
 from ..loops import Constant, Expression, For, If, Variable
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
+from .pieces import Combination
 from .reductions import Reductions
 
 # The elements of a block of scalars: its stretches in lockstep do not begin at multiples of a large power of two,
@@ -155,7 +156,7 @@ class Scans(Reductions):
 
             def reduce(number: Variable) -> None:
                 first = self.let("first", self.apply("multiply", number, Constant(rows, i64)))
-                self.stretches(op, env, neutrals, *bounds(number), totals, first, copies)
+                self.stretches(Combination(op, env, neutrals, totals), *bounds(number), first, copies)
 
             def scan(number: Variable) -> None:
                 start, length = bounds(number)

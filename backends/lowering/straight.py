@@ -53,7 +53,7 @@ from ..loops import (
     walk,
 )
 from ..loops_text import expression_text
-from ..loops_walk import expressions, inside, mentioned, names_in
+from ..loops_walk import expressions, inside, mentioned, names_in, written_in
 from ..target import Target
 from .nests import GRAIN, Chunk, Loop
 from .rewriting import without_dead, without_unread
@@ -204,8 +204,7 @@ def _before(statement: Statement, group: _Group) -> bool:
     if any(isinstance(each, Assign | Return) for each in walk((statement,))):
         return False
     _, buffers = mentioned((statement,))
-    stored = {each.buffer.name for each in walk((statement,)) if isinstance(each, Store | Update)}
-    return not buffers & group.code.written and not stored & group.code.read
+    return not buffers & group.code.written and not written_in((statement,)) & group.code.read
 
 
 def _constants(body: Block) -> dict[str, Constant]:

@@ -19,7 +19,7 @@ from ..loops import (
     While,
     walk,
 )
-from ..loops_walk import blocks_of, bound_in, inside, loads, variables_of
+from ..loops_walk import blocks_of, bound_in, inside, loads, variables_of, written_in
 
 
 def guards(body: Block) -> list[Expression]:
@@ -48,10 +48,6 @@ def buffers_of(body: Block) -> list[Buffer]:
         if isinstance(statement, Store | Update):
             found.setdefault(statement.buffer.name, statement.buffer)
     return list(found.values())
-
-
-def written_in(body: Block) -> set[str]:
-    return {each.buffer.name for each in walk(body) if isinstance(each, Store | Update)}
 
 
 def changes(body: Block, expression: Expression) -> bool:

@@ -32,7 +32,7 @@ from ..loops import (
     While,
     walk,
 )
-from ..loops_walk import inside, variables_in, wholes
+from ..loops_walk import inside, variables_in, wholes, written_in
 from ..lowering.rewriting import map_block, substituted
 
 _MADE_UP = re.compile(r"t\d+")
@@ -44,8 +44,7 @@ def inlined(body: Block) -> Block:
     statements = list(walk(body))
     uses = Counter(name for statement in statements for name in _names(statement))
     changing = {each.name for each in statements if isinstance(each, Declare)}
-    written = {each.buffer.name for each in statements if isinstance(each, Store | Update)}
-    return _Inlining(uses, changing, written).block(body)
+    return _Inlining(uses, changing, written_in(body)).block(body)
 
 
 def _names(statement: Statement) -> list[str]:

@@ -57,9 +57,9 @@ from ..loops import (
     While,
     walk,
 )
-from ..loops_walk import bound_in, grid, variables_in, variables_of
+from ..loops_walk import bound_in, grid, variables_in, variables_of, written_in
 from .atomics import Space
-from .contents import awake, buffers_of, changes, conflicts, guards, names_of, written_in
+from .contents import awake, buffers_of, changes, conflicts, guards, names_of
 from .expressions import COUNTER, MEMORY, REGISTER, Expressions, c_name
 from .inlining import inlined
 from .measures import measure, measures_of

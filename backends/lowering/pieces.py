@@ -1,0 +1,259 @@
+"""Pieces of a range: what any operator combines outside of all loops, with threads, lanes and stretches side by side.
+
+A range is cut into pieces; each has totals, which are combined in order. Sizes alone decide how many pieces there are,
+so the result does not depend on the number of threads. A piece is reduced in one of two ways::
+
+    an operator that commutes (commuting.py)         any other
+    lanes lane < 16                                  jam copy < 8
+      for step                                         for each i in the copy's stretch
+        total = total op x[start + 16 step + lane]       total = total op x[i]
+      totals[first + lane] = total                     totals[first + copy] = total
+    what is left, in order                           what is left, in order
+
+Lanes have neighbouring elements; stretches in lockstep are for what waits for the step before (``jam``). Few elements
+that are large are combined one after the other, by an operator whose own loops are for all threads. On a target with
+groups there are many more pieces, a thread has each, and their totals are combined in pairs, then pairs of pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ...core import terms
+from ...core.types import element, i64, rank
+from ..loops import Assign, Constant, Declare, Expression, For, If, Let, Variable, While, walk
+from . import nests
+from .combining import Cell
+from .commuting import commutes
+from .context import ONE, ZERO, ArrayRef, Environment, Operand
+from .groups import Groups
+from .survey import Survey, survey
+
+# At most so many pieces of a reduction are reduced side by side.
+PIECES = 128
+# A piece combines about this many scalars at least.
+WORTH = 32_768
+# The totals of pieces take at most so many scalars.
+TOTALS = 1 << 18
+# Stretches of a piece that are reduced in lockstep hold so many cells together.
+LOCKSTEP = 8
+# An element of at most so many scalars is combined by one thread.
+SMALL = 4096
+# The most statements in a step that is worth several copies.
+SIMPLE = 60
+
+# Where threads come in groups: elements of more scalars than this are not combined by one thread,
+LARGE = 256
+# and a piece combines about this many scalars at least.
+THREAD_WORTH = 64
+
+# What is done with a part of the elements: its start and length, and the number of its total.
+Stretch = Callable[[Expression, Expression, Expression], None]
+# The name of an index, and what a loop over it consists of.
+Trial = tuple[str, Survey]
+
+
+@dataclass(frozen=True)
+class Combination:
+    """What is combined, and the rows of totals that it is kept in."""
+
+    op: terms.Operation
+    env: Environment
+    neutrals: Sequence[Operand]
+    totals: Sequence[ArrayRef]
+
+
+class Pieces(Groups):
+    """Reductions of pieces, and how many pieces there are."""
+
+    def reduce_in_pieces(
+        self, op: terms.Operation, env: Environment, neutrals: Sequence[Operand], cells: Sequence[Cell]
+    ) -> None:
+        """The totals of pieces, combined in order; large elements that are few go one after the other."""
+        extent = self.scalar(env, op.args[0])
+        size = self.scalars(op.types)
+        most = self.let("most", self.most(size, self.target.threads if self.target.group else PIECES))
+        smallest = self.let("smallest", self.worthwhile(size))
+        count = self.calculate("minimum", most, self.calculate("floor_divide", extent, smallest))
+        small = self.small(size)
+        count = self.let("pieces", self.calculate("maximum", count, ONE) if small else count)
+        with self.captured() as serial:
+            if not small:  # an operator that may have loops for several threads
+                self.elements(op, env, Constant(0, i64), extent, cells)
+        with self.captured() as parallel:
+            trial = self.trial(op, env, neutrals)
+            lanes = self.lanes(op, trial)
+            copies = lanes or self.copies(op, trial)
+            rows = 1 if copies == 1 else copies + 1
+            totals = self.totals(op.types, self.calculate("multiply", most, Constant(rows, i64)))
+            piece = Variable(self.fresh("piece"), i64)
+
+            def bound(k: Expression) -> Expression:
+                return self.apply("floor_divide", self.apply("multiply", extent, k), count)
+
+            with self.captured() as body:
+                self.inside += 1
+                start = self.let("start", bound(piece))
+                length = self.let("length", self.apply("subtract", bound(self.apply("add", piece, ONE)), start))
+                first = self.let("first", self.apply("multiply", piece, Constant(rows, i64)))
+                reduce = self.interleaved if lanes else self.stretches
+                reduce(Combination(op, env, neutrals, totals), start, length, first, copies)
+                self.inside -= 1
+            self.out.append(For(piece.name, count, "parallel", tuple(body), grain=ONE))
+            if self.target.group:
+                self.merge_in_pairs(op, env, count, totals)
+                for cell, total in zip(cells, totals, strict=True):
+                    self.write(cell, self.read(total.at(ZERO)))
+            else:
+                self.merge(op, env, self.apply("multiply", count, Constant(rows, i64)), totals, cells)
+        if small:
+            self.out.extend(parallel)
+        else:
+            self.out.append(If(self.apply("less", count, Constant(2, i64)), tuple(serial), tuple(parallel)))
+
+    def merge(
+        self, op: terms.Operation, env: Environment, rows: Expression, totals: Sequence[ArrayRef], cells: Sequence[Cell]
+    ) -> None:
+        """Combine so many totals into cells, in order."""
+        row = Variable(self.fresh("row"), i64)
+        with self.captured() as body:
+            self.inside += 1
+            self.step(op, env, cells, [self.read(total.at(row)) for total in totals])
+            self.inside -= 1
+        self.out.append(For(row.name, rows, "sequential", tuple(body)))
+
+    def merge_in_pairs(
+        self, op: terms.Operation, env: Environment, count: Expression, totals: Sequence[ArrayRef]
+    ) -> None:
+        """Combine so many totals into the first of them: neighbours, then those two apart, and so on."""
+        width, pair = Variable(self.fresh("width"), i64), Variable(self.fresh("pair"), i64)
+        self.out.append(Declare(width.name, ONE))
+        with self.captured() as level:
+            present = self.frozen(width)
+            both = self.let("both", self.apply("add", present, present))
+            with self.captured() as body:
+                self.inside += 1
+                left = self.let("left", self.apply("multiply", pair, both))
+                right = self.let("right", self.apply("add", left, present))
+                element = [self.read(total.at(right)) for total in totals]
+                self.step(op, env, [total.at(left) for total in totals], element)
+                self.inside -= 1
+            # a total without a neighbour stays as it is
+            pairs = self.apply("floor_divide", self.apply("add", count, self.apply("subtract", present, ONE)), both)
+            self.out.append(For(pair.name, pairs, "parallel", tuple(body)))
+            self.out.append(Assign(width.name, both))
+        self.out.append(While((), self.apply("less", width, count), tuple(level)))
+
+    def stretches(
+        self, what: Combination, start: Expression, length: Expression, first: Expression, copies: int
+    ) -> None:
+        """The totals of so many equal stretches of a range in lockstep, and of what is left of it."""
+        self.in_lockstep(start, length, first, copies, lambda *stretch: self.stretch(what, *stretch))
+
+    def stretch(self, what: Combination, start: Expression, length: Expression, row: Expression) -> None:
+        """The total of a range."""
+        cells = self.cells(what.op.blocks[1].types, what.neutrals)
+        self.elements(what.op, what.env, start, length, cells)
+        self.keep(cells, what.totals, row)
+
+    def interleaved(
+        self, what: Combination, start: Expression, length: Expression, first: Expression, lanes: int
+    ) -> None:
+        """The totals of each so-manieth element of a range, which a lane combines, and of what is left of it."""
+        op, env, width = what.op, what.env, Constant(lanes, i64)
+        steps = self.let("steps", self.apply("floor_divide", length, width))
+        lane, step = Variable(self.fresh("lane"), i64), Variable(self.fresh("step"), i64)
+        index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
+        with self.captured() as body:
+            cells = self.cells(op.blocks[1].types, what.neutrals)
+            with self.captured() as combined:
+                strip = self.apply("add", start, self.apply("multiply", step, width))
+                self.out.append(Let(index.name, self.apply("add", strip, lane)))
+                self.step(op, env, cells, self.element(op, env, index))
+            self.out.append(For(step.name, steps, "sequential", tuple(combined)))
+            self.keep(cells, what.totals, self.let("row", self.apply("add", first, lane)))
+        self.out.append(For(lane.name, width, "lanes", tuple(body), lanes))
+        done = self.let("done", self.apply("multiply", steps, width))
+        begin = self.let("begin", self.apply("add", start, done))
+        rest = self.let("rest", self.apply("subtract", length, done))
+        self.stretch(what, begin, rest, self.let("row", self.apply("add", first, width)))
+
+    def keep(self, cells: Sequence[Cell], totals: Sequence[ArrayRef], row: Expression) -> None:
+        """Write what cells hold to a row of totals."""
+        for cell, total in zip(cells, totals, strict=True):
+            self.copy(self.read(cell), total.at(row))
+
+    def in_lockstep(self, start: Expression, length: Expression, first: Expression, copies: int, run: Stretch) -> None:
+        """Run equal stretches of a range side by side, and then what is left; ``run(start, length, row)``."""
+        if copies > 1:
+            segment = self.let("segment", self.apply("floor_divide", length, Constant(copies, i64)))
+            copy = Variable(self.fresh("copy"), i64)
+            with self.captured() as body:
+                begin = self.let("begin", self.apply("add", start, self.apply("multiply", copy, segment)))
+                run(begin, segment, self.let("row", self.apply("add", first, copy)))
+            self.out.append(For(copy.name, Constant(copies, i64), "jam", tuple(body), copies))
+            done = self.let("done", self.apply("multiply", segment, Constant(copies, i64)))
+            start = self.let("begin", self.apply("add", start, done))
+            length = self.let("rest", self.apply("subtract", length, done))
+            first = self.let("row", self.apply("add", first, Constant(copies, i64)))
+        run(start, length, first)
+
+    def trial(self, op: terms.Operation, env: Environment, neutrals: Sequence[Operand]) -> Trial | None:
+        """The index of a loop that combines elements, and what is in it; None where it has loops or much code."""
+        if self.target.group or any(rank(type) for type in op.blocks[1].types):
+            return None
+        with self.captured() as trial:
+            self.inside += 1
+            cells = self.cells(op.blocks[1].types, neutrals)
+            variable = self.elements(op, env, ZERO, ONE, cells)
+            self.inside -= 1
+        loop = trial[-1]
+        assert isinstance(loop, For)
+        found = survey(loop.body)
+        long = sum(1 for _ in walk(loop.body)) > SIMPLE
+        return None if not found.simple or long or variable.name in found.uniform else (variable.name, found)
+
+    def copies(self, op: terms.Operation, trial: Trial | None) -> int:
+        """How many stretches are reduced in lockstep."""
+        return 1 if trial is None else max(2, LOCKSTEP // len(op.types))
+
+    def lanes(self, op: terms.Operation, trial: Trial | None) -> int:
+        """How many lanes have elements of their own, where the operator commutes and neighbours are side by side."""
+        if trial is None or not self.target.transformations.vectorise:
+            return 0
+        index, found = trial
+        across = [load for load in found.loads if load.mentions(index)]
+        rows = all(nests.contiguous(load, index, len(load.indices) - 1) for load in across)
+        body, operator = op.blocks
+        place = terms.Variable(sum(len(binding.types) for binding in body.bindings), i64)
+        if found.inner or not rows or not commutes(operator, frozenset(_places(body.results, place))):
+            return 0
+        registers = max(1, min(4, LOCKSTEP // len(op.types)))
+        return registers * min(self.target.lanes(element(type)) for type in op.types)
+
+    def small(self, size: Expression) -> bool:
+        """Whether one thread combines elements of so many scalars, whatever the sizes."""
+        return isinstance(size, Constant) and size.value <= (LARGE if self.target.group else SMALL)
+
+    def worthwhile(self, size: Expression) -> Expression:
+        """How many elements of so many scalars are worth a thread's attention."""
+        worth = Constant(THREAD_WORTH if self.target.group else WORTH, i64)
+        share = self.calculate("floor_divide", worth, self.at_least_one(size))
+        return self.calculate("add", share, ONE)
+
+    def most(self, size: Expression, wanted: int) -> Expression:
+        """How many totals of so many scalars are kept at most; none if one thread does not combine such elements."""
+        size = self.at_least_one(size)
+        most = self.calculate(
+            "minimum", self.calculate("floor_divide", Constant(TOTALS, i64), size), Constant(wanted, i64)
+        )
+        if not self.target.group:
+            return most
+        small = self.calculate("minimum", self.calculate("floor_divide", Constant(LARGE, i64), size), ONE)
+        return self.calculate("multiply", most, small)
+
+
+def _places(results: Sequence[terms.Atom], place: terms.Atom) -> Iterator[int]:
+    """The components of an element that are its own place."""
+    return (number for number, result in enumerate(results) if result == place)
