@@ -729,6 +729,36 @@ print(y[0])
 """
 
 
+_ON_ONE_CPU = """
+import sys, time
+sys.path.insert(0, {tests!r})
+import os
+import numpy as np
+from test_llvm_emit import call, chain, compiled
+executable = compiled(chain())
+x, y = np.ones((400, 20)), np.empty(400)
+before, cpus = set(os.listdir("/proc/self/task")), os.sched_getaffinity(0)
+call(executable, [x, y], [400, 20], 2)
+[worker] = set(os.listdir("/proc/self/task")) - before
+os.sched_setaffinity(int(worker), [min(cpus)])
+until = time.monotonic() + 60
+while os.sched_getaffinity(int(worker)) == {{min(cpus)}} and time.monotonic() < until:
+    os.sched_setaffinity(0, [min(cpus)])
+    os.sched_setaffinity(0, cpus)
+    for _ in range(1000):
+        call(executable, [x, y], [400, 20], 2)
+assert os.sched_getaffinity(int(worker)) < cpus
+assert os.sched_getaffinity(int(worker)) != {{min(cpus)}}
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs, and Linux")
+def test_workers_leave_the_cpu_of_the_caller() -> None:
+    program = _ON_ONE_CPU.format(tests=os.path.dirname(__file__))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_interpreter_ends_while_workers_wait() -> None:
     program = _PROGRAM.format(tests=os.path.dirname(__file__))
     for _ in range(3):

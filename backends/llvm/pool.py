@@ -7,8 +7,15 @@ that finds some takes one (its number is the thread's) and is inside until it fi
 caller takes the tickets back and waits until nobody is inside. So a worker that wakes late finds no ticket and has
 read nothing, and the caller never waits for one that sleeps.
 
-Chunks come from an atomic counter. Workers out of work look at the gate for a while (as often as the argument of
-``worker`` says), then sleep on a condition variable; the caller wakes as many as it misses.
+Chunks come from an atomic counter; how long they are depends on the loop's extent and grain only. Workers out of work
+look at the gate for a while (as often as the argument of ``worker`` says), then sleep on a condition variable. To wake
+one takes the caller several microseconds, and until it runs a small loop is over. So the caller wakes nobody before
+it has done some work without those who sleep, in this loop or in those before, and one worker for each ``_WAKING``
+grains of it. Whoever calls often has them awake then, and whoever calls rarely loses a small part of the time.
+
+The kernel may put a worker that wakes on the CPU of the caller, which waits meanwhile (Linux in a virtual machine
+does so again and again, as it takes halted CPUs for busy ones). A worker that finds itself there moves to the other
+CPUs that the process may use, and is not put there any more.
 """
 
 from __future__ import annotations
@@ -23,7 +30,65 @@ from .stored import runtime_code
 
 _INSIDE = 1 << 32  # one worker, in the gate
 _PATIENCE = 4096  # looks at the gate before the caller lets others run
+_CHUNKS = 128  # at most so many pieces of a loop are handed out
+_WAKING = 4  # grains of work that are worth waking a worker
+_AFFINITY = 128  # bytes of a set of CPUs
+_CPUS = platform.system() == "Linux"  # whether threads can be kept from a CPU
 _PAUSE = "call void @llvm.x86.sse2.pause()" if platform.machine() in ("x86_64", "AMD64") else ""
+
+# What keeps workers from the caller's CPU: ``note`` tells the region which one it is, by ``move`` a worker leaves it.
+_MOVE = (
+    f"""
+declare i32 @sched_getcpu()
+declare i32 @getpid()
+declare i32 @sched_getaffinity(i32, i64, ptr)
+declare i32 @sched_setaffinity(i32, i64, ptr)
+
+define internal void @note() {{
+  %cpu = call i32 @sched_getcpu()
+  store i32 %cpu, ptr @cpu
+  ret void
+}}
+
+define internal void @move() {{
+entry:
+  %here = call i32 @sched_getcpu()
+  %cpu = load i32, ptr @cpu
+  %same = icmp eq i32 %here, %cpu
+  br i1 %same, label %ask, label %done
+ask:
+  %set = alloca [{_AFFINITY} x i8], align 8
+  %process = call i32 @getpid()
+  %failed = call i32 @sched_getaffinity(i32 %process, i64 {_AFFINITY}, ptr %set)
+  %known = icmp eq i32 %failed, 0
+  br i1 %known, label %leave, label %done
+leave:
+  %number = lshr i32 %here, 3
+  %place = getelementptr i8, ptr %set, i32 %number
+  %rest = and i32 %here, 7
+  %position = trunc i32 %rest to i8
+  %bit = shl i8 1, %position
+  %cleared = xor i8 %bit, -1
+  %byte = load i8, ptr %place
+  %others = and i8 %byte, %cleared
+  store i8 %others, ptr %place
+  %moved = call i32 @sched_setaffinity(i32 0, i64 {_AFFINITY}, ptr %set)
+  br label %done
+done:
+  ret void
+}}
+"""
+    if _CPUS
+    else """
+define internal void @note() {
+  ret void
+}
+
+define internal void @move() {
+  ret void
+}
+"""
+)
 
 _IR = f"""
 @gate = internal global i64 0, align 128
@@ -34,6 +99,8 @@ _IR = f"""
 @condition = internal global [16 x i64] zeroinitializer, align 128
 @workers = internal global i64 0, align 128
 @job = internal global {{ ptr, ptr, i64, i64 }} zeroinitializer, align 128
+@missed = internal global i64 0, align 128
+@cpu = internal global i32 0, align 128
 
 declare i32 @pthread_mutex_init(ptr, ptr)
 declare i32 @pthread_mutex_lock(ptr)
@@ -48,6 +115,7 @@ define void @reset() {{
   store i64 0, ptr @busy
   store i64 0, ptr @sleepers
   store i64 0, ptr @workers
+  store i64 0, ptr @missed
   %m = call i32 @pthread_mutex_init(ptr @mutex, ptr null)
   %c = call i32 @pthread_cond_init(ptr @condition, ptr null)
   ret void
@@ -73,6 +141,7 @@ done:
   ret void
 }}
 
+{_MOVE}
 define ptr @worker(ptr %argument) {{
 entry:
   %patience = ptrtoint ptr %argument to i64
@@ -92,6 +161,7 @@ enter:
   %entered = extractvalue {{ i64, i1 }} %swap, 1
   br i1 %entered, label %run, label %awake
 run:
+  call void @move()
   call void @work(i64 %tickets)
   %left = atomicrmw sub ptr @gate, i64 {_INSIDE} acq_rel
   br label %awake
@@ -120,7 +190,7 @@ wake:
   br label %awake
 }}
 
-define void @adze_parallel(ptr %function, ptr %frame, i64 %extent, i64 %chunk, i64 %threads) {{
+define void @adze_parallel(ptr %function, ptr %frame, i64 %extent, i64 %grain, i64 %threads) {{
 entry:
   %swap = cmpxchg ptr @busy, i64 0, i64 1 acquire monotonic
   %free = extractvalue {{ i64, i1 }} %swap, 1
@@ -129,11 +199,17 @@ alone:
   call void %function(ptr %frame, i64 0, i64 %extent, i64 0)
   ret void
 open:
+  %worth = sdiv i64 %extent, %grain
+  %pieces = call i64 @llvm.smin.i64(i64 %worth, i64 {_CHUNKS})
+  %last.piece = sub i64 %pieces, 1
+  %rounded = add i64 %extent, %last.piece
+  %chunk = sdiv i64 %rounded, %pieces
   store ptr %function, ptr @job
   store ptr %frame, ptr getelementptr ({{ ptr, ptr, i64, i64 }}, ptr @job, i32 0, i32 1)
   store i64 %extent, ptr getelementptr ({{ ptr, ptr, i64, i64 }}, ptr @job, i32 0, i32 2)
   store i64 %chunk, ptr getelementptr ({{ ptr, ptr, i64, i64 }}, ptr @job, i32 0, i32 3)
   store atomic i64 0, ptr @next monotonic, align 8
+  call void @note()
   %last = sub i64 %extent, 1
   %others = sdiv i64 %last, %chunk
   %helpers = sub i64 %threads, 1
@@ -143,10 +219,19 @@ open:
   %workers = load atomic i64, ptr @workers seq_cst, align 8
   %awake = sub i64 %workers, %sleepers
   %missing = sub i64 %tickets, %awake
-  %wanted = call i64 @llvm.smin.i64(i64 %missing, i64 %sleepers)
-  %few = icmp sgt i64 %wanted, 0
-  br i1 %few, label %wake, label %work
+  %asleep = call i64 @llvm.smin.i64(i64 %missing, i64 %sleepers)
+  %few = icmp sgt i64 %asleep, 0
+  br i1 %few, label %miss, label %work
+miss:
+  %before = load i64, ptr @missed
+  %missed = add i64 %before, %worth
+  store i64 %missed, ptr @missed
+  %affordable = sdiv i64 %missed, {_WAKING}
+  %wanted = call i64 @llvm.smin.i64(i64 %asleep, i64 %affordable)
+  %some = icmp sgt i64 %wanted, 0
+  br i1 %some, label %wake, label %work
 wake:
+  store i64 0, ptr @missed
   %lock = call i32 @pthread_mutex_lock(ptr @mutex)
   br label %signal
 signal:

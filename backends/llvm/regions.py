@@ -23,7 +23,6 @@ from .text import Body, is_constant, register_type
 from .unit import TABLE, Arena
 from .values import one
 
-_CHUNKS = 128  # at most so many pieces of a parallel loop are handed out to threads
 _LONG = 600  # statements in a long block, those inside others included
 _PIECE = 200  # about, in a piece of one
 
@@ -57,13 +56,11 @@ class Function(Emitter):
     """Emits one function, and others for the parts of it that are moved out."""
 
     def parallel(self, loop: For) -> None:
-        """The iterations in chunks, whose number depends on sizes only; a single chunk is called directly."""
+        """The iterations in chunks, whose number depends on sizes only; what is not worth two is called directly."""
         body = self.body
         extent = self.scalar(loop.extent)
         grain = self.scalar(loop.grain) if loop.grain is not None else "1"
-        share = body.divide(body.add(extent, str(_CHUNKS - 1)), _CHUNKS)
-        chunk = body.value(f"call i64 @llvm.smax.i64(i64 {grain}, i64 {share})")
-        chunk = body.value(f"call i64 @llvm.smax.i64(i64 {chunk}, i64 1)")
+        grain = body.value(f"call i64 @llvm.smax.i64(i64 {grain}, i64 1)")
         part, frame = self._part(loop.body, *mentioned(loop.body), by_value=True)
         part.note_scalars(loop)
         with part.body.loop("%begin", "%end", 1, loop.variable) as i:
@@ -71,7 +68,7 @@ class Function(Emitter):
         name = part.close("parallel", "ptr %frame, i64 %begin, i64 %end, i64 %thread")
         memory = frame.fill()
         direct, shared, after = (body.name(stem) for stem in ("direct", "shared", "after"))
-        single = body.value(f"icmp sle i64 {extent}, {chunk}")
+        single = body.value(f"icmp slt i64 {extent}, {body.multiply(grain, '2')}")
         serial = body.value(f"icmp sle i64 {self.threads}, 1")
         body.line(f"br i1 {body.value(f'or i1 {single}, {serial}')}, label %{direct}, label %{shared}")
         body.label(direct)
@@ -79,7 +76,7 @@ class Function(Emitter):
         body.branch(after)
         body.label(shared)
         self.unit.module.declare("adze_parallel", "declare void @adze_parallel(ptr, ptr, i64, i64, i64) nounwind")
-        body.line(f"call void @adze_parallel(ptr @{name}, ptr {memory}, i64 {extent}, i64 {chunk}, i64 {self.threads})")
+        body.line(f"call void @adze_parallel(ptr @{name}, ptr {memory}, i64 {extent}, i64 {grain}, i64 {self.threads})")
         body.branch(after)
         body.label(after)
         if part.may_leave:
