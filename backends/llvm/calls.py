@@ -17,6 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any, NoReturn
 
 import numpy as np
@@ -68,6 +69,9 @@ class Calls:
         self._bind = entries().bind
         self._hidden = [_readable(constant.array) for constant in interface.constants]
         self._kinds = [_kind(type, self._slots) for type in interface.results]
+        self._results = [kind for kind in self._kinds if kind.array]
+        self._only_arrays = len(self._results) == len(self._kinds)
+        self._single = interface.outputs == trees.LEAF
         self._flat = interface.outputs == trees.Shape(tuple, (), (trees.LEAF,) * len(self._kinds))
         self._frames: list[_CallFrame] = []
 
@@ -117,19 +121,21 @@ class Calls:
 
     def _bound(self, frame: _CallFrame, leaves: Sequence[Any]) -> bool:
         """Write arguments into the frame, if they are just what is declared."""
-        words = frame.words
-        for (position, exact), place in zip(self._scalars, frame.inputs, strict=True):
-            leaf = leaves[position]
-            if type(leaf) not in exact:
-                return False
-            try:
-                place[0] = leaf
-            except OverflowError:
-                return False
+        if self._scalars:
+            for (position, exact), place in zip(self._scalars, frame.inputs, strict=True):
+                leaf = leaves[position]
+                if type(leaf) not in exact:
+                    return False
+                try:
+                    place[0] = leaf
+                except OverflowError:
+                    return False
         if not self._arrays:
             return True
-        for word, position in enumerate(self._arrays, frame.objects):
+        words, word = frame.words, frame.objects
+        for position in self._arrays:
             words[word] = id(leaves[position])
+            word += 1
         return bool(self._bind(self._table_address, frame.address)) and self._slots.agree(frame)
 
     def _convert(self, frame: _CallFrame, leaves: Sequence[Any], threads: int) -> list[Any]:
@@ -149,7 +155,7 @@ class Calls:
 
     def _allocated(self, sizes: Sequence[int]) -> list[Array]:
         """New arrays for the results that are arrays of known sizes."""
-        return [empty(kind.shape(sizes), kind.dtype) for kind in self._kinds if kind.array]
+        return [empty(kind.shape(sizes), kind.dtype) for kind in self._results]
 
     def _beside(self, given: Sequence[Array | None], sizes: Sequence[int]) -> list[Array]:
         """The arrays that are given, and new ones for the others."""
@@ -187,13 +193,15 @@ class Calls:
         for word, result in zip(frame.results, results, strict=True):
             words[word] = id(result)
         failure = self._executable.launch(frame, sizes, threads)
-        arrays, places = iter(results), iter(frame.outputs)
-        values = [next(arrays) if kind.array else kind.taken(next(places)) for kind in self._kinds]
+        values: Sequence[Any] = results
+        if not self._only_arrays:
+            arrays, places = iter(results), iter(frame.outputs)
+            values = [next(arrays) if kind.array else kind.taken(next(places)) for kind in self._kinds]
         if failure is not None:
             raise self._interface.failures[failure.site].error(failure.values)
         if given is not None:
             values = [_stored(value, place) for value, place in zip(values, given, strict=True)]
-        if self._interface.outputs == trees.LEAF:
+        if self._single:
             return values[0]
         return tuple(values) if self._flat else trees.unflatten(self._interface.outputs, values)
 
@@ -264,7 +272,10 @@ class _Slots:
         """The function from the values of the size names, in order, to a shape."""
         numbers = [self._numbers.get(dim, len(self.names)) for dim in wanted]
         if all([number < len(self.names) for number in numbers]):
-            return lambda sizes: tuple([sizes[number] for number in numbers])
+            if len(numbers) == 1:
+                [only] = numbers
+                return lambda sizes: (sizes[only],)
+            return itemgetter(*numbers) if numbers else lambda sizes: ()
         # the run refuses sizes below zero, with the user's line
         return lambda sizes: tuple([max(0, dim.evaluate(dict(zip(self.names, sizes, strict=True)))) for dim in wanted])
 
