@@ -16,6 +16,7 @@ from ..core.program import RUNNERS, Instance, Program, as_program, instance_of
 from ..core.source import at_line
 from .llvm import version as llvm
 from .llvm.calls import Bound
+from .llvm.control import X86
 from .loops_text import text as loops_text
 from .opencl import version as opencl
 from .opencl.devices import Device, choose
@@ -183,12 +184,13 @@ class LLVM:
 
     threads: int | None
     checks: bool
+    flush: bool
     allowed: Transformations
 
     def version(self, instance: Instance) -> llvm.Version:
         """The code of an instance, made on first use and kept with it; one for any number of threads."""
-        key = ("llvm", self.checks, self.allowed)
-        return _kept(instance, key, lambda: llvm.Version(instance, self.checks, self.allowed))
+        options = (self.checks, self.allowed, self.flush)
+        return _kept(instance, ("llvm", *options), lambda: llvm.Version(instance, *options))
 
     def run(self, version: llvm.Version, leaves: Sequence[Any], out: Any = None) -> Any:
         return version.run(leaves, self.threads, out)
@@ -245,6 +247,7 @@ def compile(
     threads: int | None = None,
     device: Any = None,
     checks: bool = True,
+    flush_subnormals: bool = False,
     deterministic: bool = False,
     schedule: Mapping[str, bool | int] | None = None,
 ) -> Compiled:
@@ -253,7 +256,8 @@ def compile(
     ``checks=False`` leaves out the requirements (indices in range, sizes that fit, divisors other than zero).
 
     ``backend="llvm"`` is for the CPU. ``threads`` is the number of threads (default: ADZE_THREADS, or all cores), which
-    never changes the result.
+    never changes the result. With ``flush_subnormals=True`` numbers below 2.2e-308 (1.2e-38 in f32) count as zero, as
+    they do in JAX: some processors take a hundred times as long to multiply them. For x86-64.
 
     ``backend="opencl"`` is for a ``device`` of :func:`adze.devices`: its index, a part of its name, or itself (default:
     ADZE_OPENCL_DEVICE, or the first usable GPU, else CPU). Where threads add to one place, they do so in any order,
@@ -282,15 +286,19 @@ def compile(
             raise ValueError('device= is for backend="opencl"')
         if threads is not None and (type(threads) is not int or threads < 1):
             raise ValueError(f"a program runs on at least one thread, a whole number of them, not {threads!r}")
-        return Compiled(chosen, LLVM(threads, checks, allowed))
+        if flush_subnormals and not X86:
+            raise ValueError("flush_subnormals= is for processors of the kind x86-64")
+        return Compiled(chosen, LLVM(threads, checks, flush_subnormals, allowed))
     if backend == "opencl":
         if threads is not None:
             raise ValueError('threads= is for backend="llvm"; a device runs as many as it has')
+        if flush_subnormals:
+            raise ValueError('flush_subnormals= is for backend="llvm"')
         return Compiled(chosen, OpenCL(choose(device), checks, deterministic, allowed))
     raise ValueError(f"there is no backend {backend!r}; there are 'llvm' and 'opencl'")
 
 
-_DEFAULT = LLVM(None, True, ALL)
+_DEFAULT = LLVM(None, True, False, ALL)
 
 
 def _run(instance: Instance, leaves: Sequence[Any]) -> Any:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import adze as az
+from adze.backends.llvm import control
 
 Arguments = tuple[Any, ...]
 Sizes = dict[str, int]
@@ -61,7 +62,10 @@ class Tool:
 
 @dataclass(frozen=True)
 class Adze(Tool):
-    """Adze; with ``into`` results are written over those of the first call (``out=``)."""
+    """Adze, which flushes subnormal numbers as JAX does.
+
+    With ``into`` results are written over those of the first call (``out=``).
+    """
 
     threads: int = THREADS
     into: bool = False
@@ -71,7 +75,7 @@ class Adze(Tool):
         az.compile(_twice)(np.zeros(3))
 
     def build(self, program: Any) -> Call:
-        compiled = az.compile(program, threads=self.threads)
+        compiled = az.compile(program, threads=self.threads, flush_subnormals=control.X86)
         if not self.into:
             return compiled
         results: list[Any] = []
@@ -83,7 +87,7 @@ class Adze(Tool):
         return call
 
     def compile(self, program: Any, arguments: Arguments) -> Call:
-        compiled = az.compile(program, threads=self.threads)
+        compiled = az.compile(program, threads=self.threads, flush_subnormals=control.X86)
         compiled.compile_seconds  # noqa: B018  (it is compiled when it is asked for this)
         return compiled
 

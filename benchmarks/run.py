@@ -38,6 +38,7 @@ from report import RESULTS, write_reports
 
 import adze as az
 from adze.backends.compile import Compiled
+from adze.backends.llvm import control
 from adze.backends.transformations import Transformations
 
 PACKAGES = ("adze", "numpy", "scipy", "llvmlite", "jax", "torch")
@@ -176,7 +177,8 @@ def ablation(line: Line) -> dict[str, Any]:
 def without(line: Line, switched_off: str, seconds: float) -> dict[str, float]:
     """What ``ablation`` asks the new process for."""
     program = line.contenders[0].programs()[line.derivative]
-    call = az.compile(program, threads=1, schedule={switched_off: False} if switched_off else None)
+    schedule = {switched_off: False} if switched_off else None
+    call = az.compile(program, threads=1, flush_subnormals=control.X86, schedule=schedule)
     given = line.given(line.derivative, line.arguments(**line.main))
     call(*given)
     return summary(in_turns([lambda: call(*given)], seconds)[0])

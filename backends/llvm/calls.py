@@ -117,7 +117,7 @@ class Calls:
     # Into the frame
 
     def _frame(self) -> _CallFrame:
-        return _CallFrame(self._executable.entry, self._signature.types, self._hidden, self._kinds, self._slots)
+        return _CallFrame(self._executable, self._signature.types, self._hidden, self._kinds, self._slots)
 
     def _bound(self, frame: _CallFrame, leaves: Sequence[Any]) -> bool:
         """Write arguments into the frame, if they are just what is declared."""
@@ -284,13 +284,18 @@ class _CallFrame(Frame):
     """A frame with room for scalar arguments and results, and for the records of results of unknown size."""
 
     def __init__(
-        self, entry: int, types: Sequence[Type], hidden: Sequence[Array], kinds: Sequence[_Kind], slots: _Slots
+        self,
+        executable: Executable,
+        types: Sequence[Type],
+        hidden: Sequence[Array],
+        kinds: Sequence[_Kind],
+        slots: _Slots,
     ) -> None:
         arrays = sum([kind.array for kind in kinds])
         objects = sum([rank(type) > 0 for type in types])
         room = len(types) - objects + sum([kind.words for kind in kinds])
         addresses = len(types) + len(hidden) + len(kinds)
-        super().__init__(entry, addresses, len(slots.initial), arrays, objects, room)
+        super().__init__(executable.entry, executable.bits, addresses, len(slots.initial), arrays, objects, room)
         self._names = len(slots.names)
         self.inputs = [
             self._placed(position, element(type).dtype, 1) for position, type in enumerate(types) if not rank(type)

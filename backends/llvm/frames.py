@@ -11,7 +11,7 @@ Both read NumPy's array objects as extension modules do: the fields of ``PyArray
 interface. The words of a frame and of the table that says what ``bind`` shall find:
 
     frame    0 the compiled function  1 addresses  2 slots  3 arena  4 how many pairs of  5 an object and the place of
-             its address  6 objects to bind
+             its address  6 objects to bind  7 bits of the control register to set (``control.py``)
     table    0 how many objects  1 how many slots  2 the class of arrays  3 what the slots hold at first; then a record
              an object: the number of its address, its scalar type, its rank, the slot of each axis
 
@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from . import control
 from .assemble import link
 from .stored import runtime_code
 from .unit import ALIGNMENT, KEPT, TABLE
@@ -40,10 +41,11 @@ UNSET = -1  # in a slot
 _free = ctypes.CDLL(None).free  # of the C library
 _HEADER = object.__basicsize__  # of every Python object; the fields of an array follow
 _CONTIGUOUS = 0x0101  # flags of an array: row-major and aligned
-_WORDS = 7  # of a frame, before what it points to
+_WORDS = 8  # of a frame, before what it points to
 
 _IR = f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
+{control.DECLARATIONS}
 
 define i64 @bind(ptr %table, ptr %frame) {{
 entry:
@@ -137,6 +139,8 @@ bad:
 
 define i64 @launch(ptr %frame, i64 %threads) {{
 start:
+  %register = alloca i32
+  %changed = alloca i32
   %entry = load ptr, ptr %frame
   %addresses.place = getelementptr i64, ptr %frame, i64 1
   %addresses = load ptr, ptr %addresses.place
@@ -165,8 +169,23 @@ write:
   %k.next = add i64 %k, 1
   br label %result
 run:
+  %bits.place = getelementptr i64, ptr %frame, i64 7
+  %bits = load i32, ptr %bits.place
+  %as.it.is = icmp eq i32 %bits, 0
+  br i1 %as.it.is, label %plain, label %controlled
+plain:
   %site = call i64 %entry(ptr %addresses, ptr %sizes, ptr %arena, i64 %threads, ptr %failure)
   ret i64 %site
+controlled:
+  store i32 0, ptr %register
+  {control.saved("%register")}
+  %before = load i32, ptr %register
+  %with = or i32 %before, %bits
+  store i32 %with, ptr %changed
+  {control.restored("%changed")}
+  %site.controlled = call i64 %entry(ptr %addresses, ptr %sizes, ptr %arena, i64 %threads, ptr %failure)
+  {control.restored("%register")}
+  ret i64 %site.controlled
 }}
 """
 
@@ -196,9 +215,14 @@ def _release(kept: np.ndarray[Any, Any]) -> None:
 
 
 class Frame:
-    """The memory of one call: so many addresses, slots, pairs and objects, words to take, and the arena."""
+    """The memory of one call: so many addresses, slots, pairs and objects, words to take, and the arena.
 
-    def __init__(self, entry: int, addresses: int, slots: int, pairs: int = 0, objects: int = 0, room: int = 0) -> None:
+    ``bits`` are set in the control register of floating-point arithmetic during the call.
+    """
+
+    def __init__(
+        self, entry: int, bits: int, addresses: int, slots: int, pairs: int = 0, objects: int = 0, room: int = 0
+    ) -> None:
         self.addresses = _WORDS  # the numbers of words; what follows is at these
         self.slots = self.addresses + addresses
         self.pairs = self.slots + slots
@@ -207,7 +231,7 @@ class Frame:
         self._memory = np.zeros(self._free + room, np.int64)
         self.words: Any = self._memory.data
         self.address = int(self._memory.ctypes.data)
-        self.words[0], self.words[4] = entry, pairs
+        self.words[0], self.words[4], self.words[7] = entry, pairs, bits
         for word, first in ((1, self.addresses), (2, self.slots), (5, self.pairs), (6, self.objects)):
             self.words[word] = self.place(first)
         self.wanted: tuple[Any, ...] = ()  # the sizes and threads that the arena is known to be large enough for

@@ -19,6 +19,7 @@ from .. import loops
 from ..runtime import Failure
 from ..transformations import ALL, Transformations
 from .assemble import Code, compile_each, compile_text, link
+from .control import FLUSH
 from .emit import emit
 from .frames import Frame, entries
 from .host import host
@@ -48,7 +49,8 @@ def is_parallel(function: loops.Function) -> bool:
 class Executable:
     """Object code in memory. It may be called from several threads at once.
 
-    ``branches`` are compiled when they are needed; ``keep`` is told when some were.
+    ``branches`` are compiled when they are needed; ``keep`` is told when some were. With ``flush``, subnormal numbers
+    count as zero.
     """
 
     def __init__(
@@ -57,11 +59,12 @@ class Executable:
         parallel: bool,
         branches: Mapping[str, Branch] = _NONE,
         keep: Callable[[Mapping[str, Branch]], None] | None = None,
+        flush: bool = False,
     ) -> None:
         self._workers = workers() if parallel else None
         self._imports = {} if self._workers is None else {"adze_parallel": self._workers.pool.parallel}
         self._library = link(machine_code, _ENTRIES[: 3 if branches else 2], self._imports)
-        self.entry = int(self._library["entry"])
+        self.entry, self.bits = int(self._library["entry"]), FLUSH if flush else 0
         self._arena_bytes = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(
             self._library["arena_bytes"]
         )
@@ -93,7 +96,7 @@ class Executable:
 
     def run(self, addresses: Sequence[int], sizes: Sequence[int], threads: int) -> Failure | None:
         """Run on buffers at these addresses: of arguments, then results, then the records of returned arrays."""
-        frame = Frame(self.entry, len(addresses), len(sizes))
+        frame = Frame(self.entry, self.bits, len(addresses), len(sizes))
         for word, value in enumerate((*addresses, *sizes), frame.addresses):
             frame.words[word] = value
         return self.launch(frame, sizes, threads)

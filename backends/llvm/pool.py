@@ -25,6 +25,7 @@ import platform
 from functools import cache
 
 from ..runtime import Pool, Workers
+from . import control
 from .assemble import link
 from .stored import runtime_code
 
@@ -34,7 +35,7 @@ _CHUNKS = 128  # at most so many pieces of a loop are handed out
 _WAKING = 4  # grains of work that are worth waking a worker
 _AFFINITY = 128  # bytes of a set of CPUs
 _CPUS = platform.system() == "Linux"  # whether threads can be kept from a CPU
-_PAUSE = "call void @llvm.x86.sse2.pause()" if platform.machine() in ("x86_64", "AMD64") else ""
+_PAUSE = "call void @llvm.x86.sse2.pause()" if control.X86 else ""
 
 # What keeps workers from the caller's CPU: ``note`` tells the region which one it is, by ``move`` a worker leaves it.
 _MOVE = (
@@ -98,6 +99,7 @@ _IR = f"""
 @mutex = internal global [16 x i64] zeroinitializer, align 128
 @condition = internal global [16 x i64] zeroinitializer, align 128
 @workers = internal global i64 0, align 128
+@control = internal global i32 0, align 128
 @job = internal global {{ ptr, ptr, i64, i64 }} zeroinitializer, align 128
 @missed = internal global i64 0, align 128
 @cpu = internal global i32 0, align 128
@@ -109,6 +111,7 @@ declare i32 @pthread_cond_init(ptr, ptr)
 declare i32 @pthread_cond_wait(ptr, ptr)
 declare i32 @pthread_cond_signal(ptr)
 declare i32 @sched_yield()
+{control.DECLARATIONS}
 
 define void @reset() {{
   store i64 0, ptr @gate
@@ -162,6 +165,7 @@ enter:
   br i1 %entered, label %run, label %awake
 run:
   call void @move()
+  {control.restored("@control")}
   call void @work(i64 %tickets)
   %left = atomicrmw sub ptr @gate, i64 {_INSIDE} acq_rel
   br label %awake
@@ -204,6 +208,7 @@ open:
   %last.piece = sub i64 %pieces, 1
   %rounded = add i64 %extent, %last.piece
   %chunk = sdiv i64 %rounded, %pieces
+  {control.saved("@control")}
   store ptr %function, ptr @job
   store ptr %frame, ptr getelementptr ({{ ptr, ptr, i64, i64 }}, ptr @job, i32 0, i32 1)
   store i64 %extent, ptr getelementptr ({{ ptr, ptr, i64, i64 }}, ptr @job, i32 0, i32 2)

@@ -28,7 +28,7 @@ from .unit import ALIGNMENT
 class Version:
     """The machine code of one instance. One serves all sizes, and may be called from several threads at once."""
 
-    def __init__(self, instance: Instance, checks: bool, allowed: Transformations = ALL) -> None:
+    def __init__(self, instance: Instance, checks: bool, allowed: Transformations = ALL, flush: bool = False) -> None:
         started = time.perf_counter()
         self.instance, self.checks = instance, checks
         self.target = replace(host_target(), transformations=allowed)
@@ -39,7 +39,7 @@ class Version:
             if entry is not None:
                 entry.store((machine_code, dict(branches), interface))
 
-        self.executable = Executable(machine_code, interface.parallel, branches, keep)
+        self.executable = Executable(machine_code, interface.parallel, branches, keep, flush)
         self.calls = Calls(self.executable, instance.signature, interface)
         self._seconds = time.perf_counter() - started
 
