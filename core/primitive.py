@@ -33,9 +33,9 @@ class Instructions:
     """LLVM instructions as text, one a line, by kind of the operands; the last line defines ``%r``.
 
     ``$0 $1 ...`` are the operands, ``$t`` their type (a scalar or vector type), ``$m`` the mask type of the same
-    width, ``$v`` the intrinsic suffix of ``$t`` (``f64``, ``v8f64``), ``$one`` a one of type ``$t``, ``$last`` the
-    number of its last bit, ``$u`` the result's type; other names after ``%`` are temporaries. Zero is written
-    ``zeroinitializer``.
+    width, ``$b`` the type of integers of the same width, ``$v`` the intrinsic suffix of ``$t`` (``f64``, ``v8f64``),
+    ``$one`` a one of type ``$t``, ``$last`` the number of its last bit, ``$u`` the result's type; other names after
+    ``%`` are temporaries. Zero is written ``zeroinitializer``.
     """
 
     by_kind: dict[str, str]

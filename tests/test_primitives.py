@@ -581,6 +581,27 @@ def test_clip() -> None:
             np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("scalar", ["f32", "f64"])
+@pytest.mark.parametrize("name", ["minimum", "maximum"])
+def test_extrema_order_zeros_and_keep_what_is_not_a_number(name: str, scalar: str) -> None:
+    T, operation = TYPES[scalar], getattr(az, name)
+
+    @az.program
+    def pairs(x: az.Array[T, "n"], y: az.Array[T, "n"]) -> az.Array[T, "n"]:
+        return operation(x, y)
+
+    numbers = np.array([0.0, -0.0, 1.0, -1.0, 1e-40, math.inf, -math.inf, math.nan, -math.nan], SCALARS[scalar].dtype)
+    x, y = (each.ravel() for each in np.meshgrid(numbers, numbers))
+    found = az.compile(pairs)(x, y)
+    np.testing.assert_array_equal(found, getattr(np, name)(x, y))
+    zeros = (x == 0) & (y == 0)
+    signs = np.signbit(x) | np.signbit(y) if name == "minimum" else np.signbit(x) & np.signbit(y)
+    np.testing.assert_array_equal(np.signbit(found)[zeros], signs[zeros])
+    for a, b, wanted in zip(x, y, found, strict=True):
+        (alone,) = az.compile(pairs)(a[None], b[None])
+        assert alone.tobytes() == wanted.tobytes()
+
+
 # Conversions
 
 

@@ -54,6 +54,7 @@ class Speller:
             "u": register_type(result, lanes),
             "m": f"<{lanes} x i1>" if lanes else "i1",
             "v": suffix(type, lanes),
+            "b": f"<{lanes} x i{type.bits}>" if lanes else f"i{type.bits}",
             "one": _literal(type, 1, lanes),
             "last": _literal(type, type.bits - 1, lanes),
             **{str(number): operand for number, operand in enumerate(operands)},
