@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ..core.program import Instance
 from ..interpreters.simplify import simplify
+from .chunking import summed_in_chunks
 from .fusion import fused
 from .loops_check import check
 from .lowering import Lowered, lower
@@ -27,6 +28,8 @@ def loops_of(instance: Instance, target: Target, checks: bool, deterministic: bo
     lowered = lower(term, _identifier(instance.program.name), target, checks, deterministic)
     if target.transformations.fuse and not target.group:
         lowered = replace(lowered, function=fused(lowered.function, target))
+    if target.transformations.chunk and not target.group:
+        lowered = replace(lowered, function=summed_in_chunks(lowered.function))
     if target.transformations.share and not target.group:
         lowered = replace(lowered, function=shared(lowered.function))
     if target.transformations.prefetch and not target.group:

@@ -80,11 +80,11 @@ def _counted(loops: tuple[For, ...], lets: Mapping[str, Expression]) -> Sweep | 
     position, lane = 0, -1
     while position < len(loops):
         pair = loops[position : position + 2]
-        chunked = _chunked(*pair, lets) if len(pair) == 2 else None
-        index, extent = chunked or (pair[0].variable, pair[0].extent)
+        counted = chunked(*pair, lets) if len(pair) == 2 else None
+        index, extent = counted or (pair[0].variable, pair[0].extent)
         indices.append(index)
         extents.append(extent)
-        position += 2 if chunked else 1
+        position += 2 if counted else 1
         lane = len(indices) - 1 if lane < 0 and loops[position - 1].kind == "lanes" else lane
     varying = {loop.variable for loop in loops} | {s.name for loop in loops for s in loop.body if isinstance(s, Let)}
     names = {part.name for extent in extents for part in inside(extent) if isinstance(part, Variable)}
@@ -93,7 +93,7 @@ def _counted(loops: tuple[For, ...], lets: Mapping[str, Expression]) -> Sweep | 
     return Sweep(loops, tuple(indices), tuple(extents), lane if lane >= 0 else len(indices) - 1)
 
 
-def _chunked(outer: For, inner: For, lets: Mapping[str, Expression]) -> tuple[str, Expression] | None:
+def chunked(outer: For, inner: For, lets: Mapping[str, Expression]) -> tuple[str, Expression] | None:
     """The index that two loops count through chunk by chunk, and its extent."""
     match inner.extent, inner.body[:1]:
         case (

@@ -22,6 +22,7 @@ class Transformations:
     contract: bool = True  # run matrix products tile by tile, from packed operands (lowering/contractions.py)
     bound: bool = True  # leave out of products what a triangle makes 0, or nobody reads (lowering/triangles.py)
     fuse: bool = True  # run neighbouring nests over the same extents as one (fusion.py)
+    chunk: bool = True  # sum what is stored for a range in the chunks that store it (chunking.py)
     share: bool = True  # store what a later nest would compute again (sharing.py)
     jam: bool = True  # run several iterations of an outer loop side by side (lowering/nests.py)
     inline: bool = True  # elementary functions as code of our own, not as calls of a library (llvm/elementary)

@@ -1,0 +1,329 @@
+"""What is stored for the points of a range, and then summed over them, is summed in the chunks that make it.
+
+A nest that runs through a range stores something for each of its points, and a later one sums that over all points, for
+each of many rows. What is stored is large, and has left the caches by then. So the sums of a chunk are made where the
+chunk is, and added up afterwards, in order::
+
+    temporary t: f64[m, n]                              temporary partial: f64[chunks, m]
+    parallel chunk < chunks:                            parallel chunk < chunks:
+      lanes lane: for j < m: t[j, i] = ...                temporary t: f64[m, 512]
+    parallel j < m:                              =>       lanes lane: for j < m: t[j, lane] = ...
+      lanes i < n combining sum: sum += r[i] * t[j, i]    for j < m:
+      y[j] = sum                                            lanes lane combining sum: sum += r[i] * t[j, lane]
+                                                            partial[chunk, j] = sum
+                                                        parallel j < m:
+                                                          for chunk < chunks: sum += partial[chunk, j]
+                                                          y[j] = sum
+
+The sums may be any reduction along lanes, whose order is free. All that they read of what the chunks write is of their
+own points, and some of it has an element for each point and row: partial sums are so much smaller than that. Where
+chunks begin depends on sizes alone, so the result does not depend on the number of threads.
+
+A temporary that only the loop over chunks mentions, each chunk at its own points, is as long as a chunk, and there is
+one for each thread.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from ..core.types import i64
+from .loops import (
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Buffer,
+    Constant,
+    Declare,
+    Expression,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Statement,
+    Store,
+    Variable,
+    walk,
+)
+from .loops_walk import loads, mentioned, names_in
+from .lowering.arithmetic import folded
+from .lowering.nests import PADDING
+from .lowering.rewriting import map_block, map_operands
+from .sweeps import Sweep, chunked, sweep_of
+
+
+def summed_in_chunks(function: Function) -> Function:
+    """A function whose sums over a range are made in the chunks that make what is summed."""
+    taken = set().union(*mentioned(function.body), [buffer.name for buffer in (*function.arguments, *function.results)])
+    names = (name for number in count() if (name := f"chunked{number}") not in taken)
+    chunking = _Chunking(frozenset(function.sizes), lambda: next(names))
+    return replace(function, body=chunking.block(function.body, {}))
+
+
+@dataclass
+class _Chunking:
+    """Goes through blocks; ``sizes`` are those of the function."""
+
+    sizes: frozenset[str]
+    fresh: Callable[[], str]
+    added: list[Statement] = field(default_factory=list)  # the sums of what chunks have summed
+
+    def block(self, block: Block, lets: Mapping[str, Expression]) -> Block:
+        """A block whose sums are made in chunks, and whose temporaries are those of a chunk."""
+        made: list[Statement] = []
+        known = dict(lets)
+        for statement in block:
+            match statement:
+                case Let(name, value):
+                    known[name] = value
+                case If(test, then, orelse):
+                    statement = If(test, self.block(then, known), self.block(orelse, known))
+            self.append(made, statement, known)
+        return tuple(self.with_own_temporaries(made, known))
+
+    def append(self, made: list[Statement], statement: Statement, lets: Mapping[str, Expression]) -> None:
+        """Add a statement to a block; sums over the range of the last loop before it are made in its chunks."""
+        sums = _Sums.of(statement, lets)
+        position = len(made) - 1
+        while sums is not None and position >= 0 and self.passed(made[position]):
+            position -= 1
+        chunks = _Chunks.of(made[position], lets) if sums is not None and position >= 0 else None
+        if sums is None or chunks is None or not sums.may_join(chunks, made[position + 1 :]):
+            made.append(statement)
+            return
+        extents = (chunks.loop.extent, *[sums.sweep.extents[axis] for axis in sums.rows])
+        partial = [Buffer(self.fresh(), each.neutral.type, extents) for each in sums.inner.reductions]
+        between = made[position + 1 :]
+        made[position:] = [each for each in between if not isinstance(each, For)]
+        made.extend([Allocate(buffer) for buffer in partial])
+        made.append(sums.in_chunks(chunks, partial, self.fresh()))
+        made.extend([each for each in between if isinstance(each, For)])
+        made.append(sums.over_chunks(chunks, partial, self.fresh()))
+        self.added.append(made[-1])
+
+    def passed(self, statement: Statement) -> bool:
+        """Whether sums may come from behind a statement: from behind others that were made in chunks, too."""
+        return isinstance(statement, Let | Allocate) or any(statement is each for each in self.added)
+
+    def with_own_temporaries(self, block: Sequence[Statement], lets: Mapping[str, Expression]) -> Iterator[Statement]:
+        """A block in which the temporaries that one loop over chunks has for itself are as long as a chunk."""
+        users = Counter(name for statement in block for name in mentioned((statement,))[1])
+        single = [s.buffer for s in block if isinstance(s, Allocate) and users[s.buffer.name] == 2]
+        owned: set[str] = set()
+        made: list[Statement] = []
+        for statement in block:
+            chunks = _Chunks.of(statement, lets) if single else None
+            if chunks is not None:
+                names = mentioned((statement,))[1]
+                own = [(buffer, chunks.axis(buffer.name)) for buffer in single if buffer.name in names]
+                for buffer, axis in own:
+                    rest = [extent for k, extent in enumerate(buffer.extents) if k != axis]
+                    if axis is not None and names_in(rest) <= self.sizes:
+                        owned.add(buffer.name)
+                        chunks = chunks.with_own(buffer, axis, self.sizes)
+                statement = chunks.loop
+            made.append(statement)
+        return (s for s in made if not (isinstance(s, Allocate) and s.buffer.name in owned))
+
+
+@dataclass(frozen=True)
+class _Chunks:
+    """A parallel loop over the chunks of a range, with lanes in it that run through the points of a chunk."""
+
+    loop: For
+    extent: Expression  # of the range
+    start: Expression  # of a chunk in it
+    length: Expression  # of a chunk
+    size: Constant  # the length of all chunks but the last
+
+    @staticmethod
+    def of(statement: Statement, lets: Mapping[str, Expression]) -> _Chunks | None:
+        """The chunks that a statement runs through, if it does."""
+        if not isinstance(statement, For) or statement.kind != "parallel":
+            return None
+        for inner in statement.body:
+            counted = chunked(statement, inner, lets) if isinstance(inner, For) and inner.kind == "lanes" else None
+            match inner, counted:
+                case For(extent=Apply(_, (Apply(_, (_, start)), Constant() as size)) as length), (_, extent):
+                    return _Chunks(statement, extent, start, length, size)
+        return None
+
+    @property
+    def written(self) -> set[str]:
+        """The names of the buffers that chunks write, without those of their own."""
+        own = {each.buffer.name for each in walk(self.loop.body) if isinstance(each, Allocate)}
+        return {each.buffer.name for each in walk(self.loop.body) if isinstance(each, Store)} - own
+
+    @property
+    def lanes(self) -> dict[str, str]:
+        """By index of the range, as which it is bound in a loop over a chunk, the variable of this loop."""
+        found: dict[str, str] = {}
+        for each in walk(self.loop.body):
+            match each:
+                case For(lane, length, body=(Let(index, value), *_)) if length == self.length:
+                    if value == self.at(lane):
+                        found[index] = lane
+        return found
+
+    def at(self, lane: str) -> Expression:
+        """The point of the range that a lane of a chunk is."""
+        return folded("add", self.start, Variable(lane, i64))
+
+    def axis(self, name: str) -> int | None:
+        """The axis along which a chunk touches a buffer at its own points alone, if there is one."""
+        touched = list(_touched(self.loop.body, name))
+        own = self.lanes
+        buffer = touched[0].buffer
+        for axis, extent in enumerate(buffer.extents):
+            indices = [each.indices[axis] for each in touched]
+            if extent == self.extent and all(isinstance(index, Variable) and index.name in own for index in indices):
+                return axis
+        return None
+
+    def with_own(self, buffer: Buffer, axis: int, sizes: frozenset[str]) -> _Chunks:
+        """The same with a buffer as long as a chunk in each of them."""
+        own = self.lanes
+        extents = list(buffer.extents)
+        extents[axis] = folded("minimum", self.extent, self.size) if names_in([self.extent]) <= sizes else self.size
+        if len(extents) > 1 and axis == len(extents) - 1:
+            extents[axis] = folded("add", extents[axis], Constant(PADDING, i64))
+        short = Buffer(buffer.name, buffer.scalar, tuple(extents))
+
+        def place(each: Load | Store) -> tuple[tuple[Expression, ...], tuple[int, ...]]:
+            index = each.indices[axis]
+            assert isinstance(index, Variable)
+            lane = Variable(own[index.name], i64)
+            guarded = tuple([k for k in each.guarded if k != axis])  # the points of a chunk are in the range
+            return (*each.indices[:axis], lane, *each.indices[axis + 1 :]), guarded
+
+        def expression(e: Expression) -> Expression:
+            e = map_operands(e, expression)
+            return Load(short, *place(e)) if isinstance(e, Load) and e.buffer == buffer else e
+
+        def store(s: Store) -> Store:
+            indices, guarded = place(s) if s.buffer == buffer else (s.indices, s.guarded)
+            return Store(short if s.buffer == buffer else s.buffer, indices, s.value, guarded)
+
+        body = (Allocate(short), *map_block(self.loop.body, expression, store))
+        return replace(self, loop=replace(self.loop, body=body))
+
+
+def _touched(block: Block, name: str) -> Iterator[Load | Store]:
+    """The reads and writes of a buffer in a block."""
+    for statement in walk(block):
+        if isinstance(statement, Store) and statement.buffer.name == name:
+            yield statement
+        yield from (load for load in loads(statement) if load.buffer.name == name)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Loops over rows around a reduction along lanes, and what becomes of its result."""
+
+    sweep: Sweep
+
+    @staticmethod
+    def of(statement: Statement, lets: Mapping[str, Expression]) -> _Sums | None:
+        """The sums that a statement makes, if it is nothing else."""
+        if not isinstance(statement, For) or statement.kind != "parallel":
+            return None
+        sweep = sweep_of(statement, lets)
+        if sweep is None or len(sweep.indices) < 2:
+            return None
+        inner, totals = sweep.loops[-1], {each.name for each in sweep.loops[-1].reductions}
+        lanes = inner.kind == "lanes" and inner.variable == sweep.indices[-1]
+        assigned = {each.name for each in inner.body if isinstance(each, Assign)}
+        declared = {each.name for each in sweep.loops[-2].body if isinstance(each, Declare)}
+        plain = all(isinstance(each, Let | Assign) for each in inner.body) and assigned <= totals <= declared
+        last = all(outer.body[-1] is loop for outer, loop in zip(sweep.loops, sweep.loops[1:-1], strict=False))
+        return _Sums(sweep) if lanes and plain and last else None
+
+    @property
+    def inner(self) -> For:
+        """The reduction."""
+        return self.sweep.loops[-1]
+
+    @property
+    def rows(self) -> range:
+        """The numbers of the indices of the rows."""
+        return range(len(self.sweep.indices) - 1)
+
+    def may_join(self, chunks: _Chunks, between: Sequence[Statement]) -> bool:
+        """Whether what is summed is made by chunks, and chunks may sum it, each at its own points."""
+        written = chunks.written
+        after = {each.buffer.name for each in walk(tuple(between)) if isinstance(each, Store)}
+        moved = [load for each in between if not isinstance(each, For) for load in loads(each)]
+        if self.sweep.extents[-1] != chunks.extent or any(load.buffer.name in written | after for load in moved):
+            return False
+        own = {each.buffer.name for each in walk((self.sweep.loops[0],)) if isinstance(each, Store)}
+        summed = [load for each in self.inner.body for load in loads(each)]
+        read = [load for each in walk((self.sweep.loops[0],)) for load in loads(each)]
+        point = Variable(self.inner.variable, i64)
+        for load in read:
+            if load.buffer.name in own | after:
+                return False
+            if load.buffer.name in written:
+                axis = chunks.axis(load.buffer.name)
+                if axis is None or load not in summed or load.indices[axis] != point:
+                    return False
+        everything = {Variable(index, i64) for index in self.sweep.indices}
+        return any(load.buffer.name in written and everything <= set(load.indices) for load in summed)
+
+    def in_chunks(self, chunks: _Chunks, partial: Sequence[Buffer], lane: str) -> For:
+        """The loop over chunks, with the sums of each chunk's points at its end."""
+        body = (Let(self.inner.variable, chunks.at(lane)), *self.inner.body)
+        inner = replace(self.inner, variable=lane, extent=chunks.length, body=body)
+        place = self.place(chunks.loop.variable)
+        neutral = {each.name: each.neutral for each in self.inner.reductions}
+        stores = [
+            Store(buffer, place, Variable(each.name, buffer.scalar))
+            for buffer, each in zip(partial, self.inner.reductions, strict=True)
+        ]
+        before = [
+            Declare(each.name, neutral.get(each.name, each.initial)) if isinstance(each, Declare) else each
+            for each in self.around[0]
+        ]
+        made: Statement = replace(self.sweep.loops[-2], body=(*before, inner, *stores))
+        for outer in self.sweep.loops[-3::-1]:
+            made = replace(outer, body=(*outer.body[:-1], made))
+        assert isinstance(made, For)
+        made = _in_order(made)
+        return replace(chunks.loop, body=(*chunks.loop.body, made))
+
+    def over_chunks(self, chunks: _Chunks, partial: Sequence[Buffer], number: str) -> For:
+        """The sums, from those of the chunks."""
+        place = self.place(number)
+        body: list[Statement] = []
+        for buffer, each in zip(partial, self.inner.reductions, strict=True):
+            total, part = Variable(each.name, buffer.scalar), Load(buffer, place)
+            body.append(Assign(each.name, Apply(each.primitive, (total, part), buffer.scalar)))
+        before, after = self.around
+        inner = For(number, chunks.loop.extent, "sequential", tuple(body))
+        made = replace(self.sweep.loops[-2], body=(*before, inner, *after))
+        for outer in self.sweep.loops[-3::-1]:
+            made = replace(outer, body=(*outer.body[:-1], made))
+        grain = None if made.grain is None else folded("multiply", made.grain, chunks.size)
+        return replace(made, grain=grain)
+
+    @property
+    def around(self) -> tuple[Block, Block]:
+        """What stands before the reduction, and after it."""
+        body = self.sweep.loops[-2].body
+        position = [each is self.inner for each in body].index(True)
+        return body[:position], body[position + 1 :]
+
+    def place(self, chunk: str) -> tuple[Expression, ...]:
+        """The place of a chunk's sum."""
+        return (Variable(chunk, i64), *[Variable(self.sweep.indices[axis], i64) for axis in self.rows])
+
+
+def _in_order(loop: For) -> For:
+    """A loop that was parallel, in one that is."""
+    inner = [_in_order(each) if isinstance(each, For) else each for each in loop.body]
+    kind = "sequential" if loop.kind == "parallel" else loop.kind
+    return replace(loop, kind=kind, grain=None, body=tuple(inner))
