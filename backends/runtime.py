@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-_LOOKS = 2000  # at the gate before a worker sleeps: some tens of microseconds
+_LOOKS = 8000  # at the gate before a worker sleeps: about 100 microseconds, some times what it takes to wake it
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ read nothing, and the caller never waits for one that sleeps.
 Chunks come from an atomic counter; how long they are depends on the loop's extent and grain only. Workers out of work
 look at the gate for a while (as often as the argument of ``worker`` says), then sleep on a condition variable. To wake
 one takes the caller several microseconds, and until it runs a small loop is over. So the caller wakes nobody before
-it has done some work without those who sleep, in this loop or in those before, and one worker for each ``_WAKING``
-grains of it. Whoever calls often has them awake then, and whoever calls rarely loses a small part of the time.
+it has had some work without those who sleep, in this loop or in those before, and one worker for each ``_WAKING``
+chunks of it. Whoever calls often has them awake then, and whoever calls rarely loses a small part of the time. Where
+the grain is one iteration, that may be any amount of work, and all are woken.
 
 The kernel may put a worker that wakes on the CPU of the caller, which waits meanwhile (Linux in a virtual machine
 does so again and again, as it takes halted CPUs for busy ones). A worker that finds itself there moves to the other
@@ -32,7 +33,8 @@ from .stored import runtime_code
 _INSIDE = 1 << 32  # one worker, in the gate
 _PATIENCE = 4096  # looks at the gate before the caller lets others run
 _CHUNKS = 128  # at most so many pieces of a loop are handed out
-_WAKING = 4  # grains of work that are worth waking a worker
+_FINER = 4  # chunks that a grain is cut into, where a loop is shared: who comes late leaves more of them to others
+_WAKING = 4 * _FINER  # chunks that are worth waking a worker
 _AFFINITY = 128  # bytes of a set of CPUs
 _CPUS = platform.system() == "Linux"  # whether threads can be kept from a CPU
 _PAUSE = "call void @llvm.x86.sse2.pause()" if control.X86 else ""
@@ -203,8 +205,10 @@ alone:
   call void %function(ptr %frame, i64 0, i64 %extent, i64 0)
   ret void
 open:
-  %worth = sdiv i64 %extent, %grain
-  %pieces = call i64 @llvm.smin.i64(i64 %worth, i64 {_CHUNKS})
+  %finer = mul i64 %extent, {_FINER}
+  %worth = sdiv i64 %finer, %grain
+  %allowed = call i64 @llvm.smin.i64(i64 %worth, i64 {_CHUNKS})
+  %pieces = call i64 @llvm.smin.i64(i64 %allowed, i64 %extent)
   %last.piece = sub i64 %pieces, 1
   %rounded = add i64 %extent, %last.piece
   %chunk = sdiv i64 %rounded, %pieces
@@ -229,7 +233,9 @@ open:
   br i1 %few, label %miss, label %work
 miss:
   %before = load i64, ptr @missed
-  %missed = add i64 %before, %worth
+  %unknown = icmp eq i64 %grain, 1
+  %most = select i1 %unknown, i64 {_INSIDE}, i64 %worth
+  %missed = add i64 %before, %most
   store i64 %missed, ptr @missed
   %affordable = sdiv i64 %missed, {_WAKING}
   %wanted = call i64 @llvm.smin.i64(i64 %asleep, i64 %affordable)

@@ -56,7 +56,7 @@ class Function(Emitter):
     """Emits one function, and others for the parts of it that are moved out."""
 
     def parallel(self, loop: For) -> None:
-        """The iterations in chunks, whose number depends on sizes only; what is not worth two is called directly."""
+        """The iterations in chunks, whose number depends on sizes only; what is not worth it is called directly."""
         body = self.body
         extent = self.scalar(loop.extent)
         grain = self.scalar(loop.grain) if loop.grain is not None else "1"
@@ -68,7 +68,7 @@ class Function(Emitter):
         name = part.close("parallel", "ptr %frame, i64 %begin, i64 %end, i64 %thread")
         memory = frame.fill()
         direct, shared, after = (body.name(stem) for stem in ("direct", "shared", "after"))
-        single = body.value(f"icmp slt i64 {extent}, {body.multiply(grain, '2')}")
+        single = body.value(f"icmp sle i64 {extent}, {grain}")
         serial = body.value(f"icmp sle i64 {self.threads}, 1")
         body.line(f"br i1 {body.value(f'or i1 {single}, {serial}')}, label %{direct}, label %{shared}")
         body.label(direct)

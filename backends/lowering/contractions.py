@@ -68,7 +68,7 @@ from .factors import Operand, Product, product_of
 from .nests import Built, Nest, grain_of, pack
 from .nests import build as plain
 from .rewriting import read_packed
-from .survey import Survey, survey
+from .survey import DEPTH_WEIGHT, Survey, survey
 from .triangles import Differences, Side, firsts, is_read, nonzero, stops
 
 # A column of sums is so many registers.
@@ -206,7 +206,10 @@ class _Contraction:
         count = product_of_sizes([*[loop.extent for loop in self.batch], tasks])
         if not (self.nest.parallel and self.nest.target.parallel):
             return (*before, For(task.name, count, "sequential", tuple(body)))
-        grain = grain_of(self.found.work, [self.column.along.extent, self.extent, each])
+        # A step of a row packs an element, and multiplies and adds without memory, as many columns at a time as lanes.
+        strips = folded("floor_divide", self.column.along.extent, _whole(self.lanes))
+        work = folded("add", strips, _whole(int(self.found.work / DEPTH_WEIGHT)))
+        grain = grain_of(1.0, [work, self.extent, each])
         return (*before, For(task.name, count, "parallel", tuple(body), grain=grain))
 
     def turned(self) -> list[Statement]:
