@@ -9,8 +9,9 @@ each part has a context of its own, and the two long calls are made through ctyp
 
 What only some sizes need is apart (``branches.py``): modules that are compiled when they are needed.
 
-What runs side by side is decided before, so LLVM is asked for little (-O1: it simplifies, and moves out of loops what
-does not vary). Only a module with loops of scalars gets all that it has, since it may yet make vectors of these (-O3).
+What runs side by side is decided before, so LLVM is asked for little: it inlines what is to be inlined, and in each
+function it simplifies, and moves out of loops what does not vary (the part of -O1 that looks at one function). Only a
+module with loops of scalars gets all that it has, since it may yet make vectors of these (-O3).
 """
 
 from __future__ import annotations
@@ -40,19 +41,18 @@ class Code:
     emitted: str
     optimised: tuple[bytes, ...]
     machine_code: bytes  # the object of each part, behind its length
-    branches: Mapping[str, str] = field(default_factory=dict)  # the text of modules apart, by the function they hold
+    branches: Mapping[str, Sequence[str]] = field(default_factory=dict)  # modules apart, by the function they hold
 
 
 def compile_text(*parts: str) -> Code:
     """Optimise and assemble a module, which may come in parts that call each other, for this machine."""
-    modules = compile_each(parts)
-    objects = b"".join([module.machine_code for module in modules])
-    return Code("\n".join(parts), tuple([module.optimised[0] for module in modules]), objects)
+    return compile_each([parts])[0]
 
 
-def compile_each(texts: Sequence[str]) -> list[Code]:
-    """Optimise and assemble modules, two at a time, the longest first."""
-    modules = [_Module(text) for text in texts]
+def compile_each(texts: Sequence[Sequence[str]]) -> list[Code]:
+    """Optimise and assemble modules, each in parts, of which two at a time are compiled, the longest first."""
+    parts = [[_Module(part) for part in text] for text in texts]
+    modules = [part for each in parts for part in each]
     waiting = sorted(modules, key=lambda module: len(module.text))
 
     def work() -> None:
@@ -71,7 +71,12 @@ def compile_each(texts: Sequence[str]) -> list[Code]:
         other.join()
     if any(not module.machine_code for module in modules):
         raise RuntimeError("LLVM makes no object code of a module")
-    return [Code(m.text, (m.optimised,), _LENGTH.pack(len(m.machine_code)) + m.machine_code) for m in modules]
+    return [_code(each) for each in parts]
+
+
+def _code(parts: Sequence[_Module]) -> Code:
+    objects = b"".join([_LENGTH.pack(len(part.machine_code)) + part.machine_code for part in parts])
+    return Code("\n".join([part.text for part in parts]), tuple([part.optimised for part in parts]), objects)
 
 
 class _Module:
@@ -84,16 +89,25 @@ class _Module:
         self.module.triple = self.machine.triple
         self.module.data_layout = str(self.machine.target_data)
         self.module.verify()
-        options = llvm.create_pipeline_tuning_options(speed_level=3 if SCALARS in text else 1)
+        self.scalars = SCALARS in text
+        options = llvm.create_pipeline_tuning_options(speed_level=3 if self.scalars else 1)
         self.builder = llvm.create_pass_builder(self.machine, options)
-        self.passes = self.builder.getModulePassManager()
-
+        if self.scalars:
+            self.passes = self.builder.getModulePassManager()
+        else:
+            self.passes = llvm.create_new_module_pass_manager()
+            self.passes.add_always_inliner_pass()
+            self.of_functions = self.builder.getFunctionPassManager()
         self.optimised = self.machine_code = b""
 
     def compile(self) -> None:
         """Optimise the module and make object code of it."""
         library, message = _unlocked(), ctypes.c_char_p()
         library.LLVMPY_RunNewModulePassManager(self.passes, self.module, self.builder)
+        if not self.scalars:
+            for function in self.module.functions:
+                if not function.is_declaration:
+                    library.LLVMPY_RunNewFunctionPassManager(self.of_functions, function, self.builder)
         self.optimised = self.module.as_bitcode()
         buffer = library.LLVMPY_TargetMachineEmitToMemory(self.machine, self.module, 1, ctypes.byref(message))
         if buffer:
@@ -104,10 +118,11 @@ class _Module:
 
 @cache
 def _unlocked() -> Any:
-    """The library behind llvmlite, for the two calls that take long."""
+    """The library behind llvmlite, for the calls that take long."""
     library = ctypes.CDLL(ffi.lib._name)
     address = ctypes.c_void_p
     library.LLVMPY_RunNewModulePassManager.argtypes = [address, address, address]
+    library.LLVMPY_RunNewFunctionPassManager.argtypes = [address, address, address]
     library.LLVMPY_TargetMachineEmitToMemory.argtypes = [address, address, ctypes.c_int, address]
     library.LLVMPY_TargetMachineEmitToMemory.restype = ffi.LLVMMemoryBufferRef
     return library
@@ -158,7 +173,7 @@ def link(machine_code: bytes, exports: Sequence[str], imports: Mapping[str, int]
 def printed(code: Code) -> Any:
     """The optimised module again, to be printed or assembled."""
     context = llvm.create_context()
-    apart = [part.optimised[0] for part in compile_each(list(code.branches.values()))]
+    apart = [part for branch in compile_each(list(code.branches.values())) for part in branch.optimised]
     module = llvm.parse_bitcode(code.optimised[0], context)
     for part in (*code.optimised[1:], *apart):
         module.link_in(llvm.parse_bitcode(part, context))

@@ -14,7 +14,7 @@ from ...core.types import Scalar, bool_, i64
 from ..loops import Apply, Buffer, Constant, Expression, Load, MultiplyAdd, Select, Variable
 from .access import Access, Place, Regions
 from .spelling import Speller
-from .text import Body, constant, register_type, suffix
+from .text import Body, constant, is_constant, register_type, suffix
 from .unit import Unit
 from .values import Axis, Value, Widening, one
 
@@ -131,9 +131,19 @@ class Expressions:
                 case _:
                     pass
         types = [value.scalar for value in values]
-        return self.widening.lift(
-            type, values, lambda parts, lanes: self.speller.apply(primitive, types, type, parts, lanes)
-        )
+
+        def apply(parts: Sequence[str], lanes: int) -> str:
+            if type == i64 and not lanes and is_constant(parts[-1]):
+                match primitive.name:
+                    case "floor_divide" if int(parts[1]) > 0:
+                        return self.body.floor_divide(parts[0], int(parts[1]))
+                    case "remainder" if int(parts[1]) > 0:
+                        return self.body.remainder(parts[0], int(parts[1]))
+                    case _:
+                        pass
+            return self.speller.apply(primitive, types, type, parts, lanes)
+
+        return self.widening.lift(type, values, apply)
 
     # Mutable variables
 

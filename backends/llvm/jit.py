@@ -29,7 +29,7 @@ from .unit import OUT_OF_MEMORY
 _FAILURE_WORDS = 5
 _ENTRIES = ("entry", "arena_bytes", "needed")
 
-Branch = str | bytes  # a module apart: its text, or its object code once it was needed
+Branch = Sequence[str] | bytes  # a module apart: its text by part, or its object code once it was needed
 _NONE: Mapping[str, Branch] = {}
 
 
@@ -111,7 +111,7 @@ class Executable:
         with self._lock:
             started = time.perf_counter()
             missing = {name: k for name, k in numbers.items() if needed >> k & 1 and name not in self._linked}
-            texts = {name: text for name in missing if isinstance(text := self._branches[name], str)}
+            texts = {name: text for name in missing if not isinstance(text := self._branches[name], bytes)}
             for name, code in zip(texts, compile_each(list(texts.values())), strict=True):
                 self._branches[name] = code.machine_code
             for name, number in missing.items():

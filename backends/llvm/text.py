@@ -19,7 +19,8 @@ import numpy as np
 from ...core.types import Scalar
 
 _INTERNAL = "define internal"
-_LARGE = 50_000  # characters, which take some 100 ms to compile
+_SMALL = 15_000  # characters: no more are one module, whose compilation takes some 20 ms
+_LARGE = 25_000  # of one of several modules, about
 _MENTIONED = re.compile(r"@([\w.]+)")
 _NODE = re.compile(r"!(\d+)")
 
@@ -127,28 +128,34 @@ class Module:
         return self._text([], self._functions)
 
     def parts(self) -> list[str]:
-        """The module as text, a large one in several modules, which call each other.
-
-        Functions with loops of scalars are together, since LLVM does more for them; the others are in two modules of
-        about the same length. A function that others may call from elsewhere is in one of them; what is internal is
-        where it is called.
-        """
+        """The module as text, a large one in several modules, which call each other."""
         apart = {name for root in self._apart for name in self._called(root)}
-        texts = {name: text for name, text in self._functions.items() if name not in apart and not _internal(text)}
-        if sum(map(len, texts.values())) < _LARGE or len(texts) < 2:
-            return [self._part(list(texts))]
-        scalars = [name for name in texts if SCALARS in texts[name]]
-        shares: list[list[str]] = [[], []]
-        lengths = [0, 0]
-        for name in sorted(texts.keys() - set(scalars), key=lambda name: (-len(texts[name]), name)):
-            shorter = lengths.index(min(lengths))
-            shares[shorter].append(name)
-            lengths[shorter] += len(texts[name])
-        return [self._part(share) for share in (scalars, *shares) if share]
+        return self._divided([name for name in self._functions if name not in apart])
 
-    def branches(self) -> dict[str, str]:
-        """By name, the functions that are apart, each as a module with all that it calls."""
-        return {name: self._part(self._called(name)) for name in self._apart}
+    def branches(self) -> dict[str, list[str]]:
+        """By name, the functions that are apart, each with all that it calls in modules like those of ``parts``."""
+        return {name: self._divided(self._called(name)) for name in self._apart}
+
+    def _divided(self, names: Iterable[str]) -> list[str]:
+        """Functions in modules of about one length, so that they can be compiled side by side.
+
+        Those with loops of scalars are apart, since LLVM does more for them. A function that others may call from
+        elsewhere is in one module; what is internal is where it is called.
+        """
+        texts = {name: text for name in names if not _internal(text := self._functions[name])}
+        if sum(map(len, texts.values())) < _SMALL:
+            return [self._part(list(texts))]
+        shares: list[list[str]] = []
+        for scalars in (True, False):
+            room = 0
+            for name, text in texts.items():
+                if (SCALARS in text) == scalars:
+                    if room < len(text):
+                        shares.append([])
+                        room = max(_LARGE, len(text))
+                    shares[-1].append(name)
+                    room -= len(text)
+        return [self._part(share) for share in shares]
 
     def _called(self, root: str) -> list[str]:
         """A function and those that it calls, directly or through each other, but for internal ones."""
@@ -247,6 +254,10 @@ class Body:
     @contextmanager
     def loop(self, start: str, stop: str, step: int, stem: str = "i") -> Iterator[str]:
         """``for i = start; i < stop; i += step`` around what is emitted inside; gives ``i``."""
+        known = is_constant(start) and is_constant(stop)
+        if known and int(start) < int(stop) <= int(start) + step:  # once
+            yield start
+            return
         before, head, inside, latch, after = (self.name(part) for part in ("pre", "head", "body", "latch", "end"))
         i, following = "%" + self.name(re.sub(r"\W", "_", stem) + "."), "%" + self.name("next")
         self.branch(before)
@@ -261,7 +272,6 @@ class Body:
         self.branch(latch)
         self.label(latch)
         self.line(f"{following} = add nsw i64 {i}, {step}")
-        known = is_constant(start) and is_constant(stop)
         self.line(f"br label %{head}" if known else f"br label %{head}, !llvm.loop !0")
         self.label(after)
 
@@ -297,6 +307,26 @@ class Body:
     def divide(self, a: str, b: int) -> str:
         """Towards zero, by a constant."""
         return str(int(a) // b) if is_constant(a) else self.value(f"sdiv i64 {a}, {b}")
+
+    def floor_divide(self, a: str, b: int) -> str:
+        """Towards minus infinity, by a positive constant."""
+        if is_constant(a):
+            return str(int(a) // b)
+        if b & (b - 1) == 0:
+            return a if b == 1 else self.value(f"ashr i64 {a}, {b.bit_length() - 1}")
+        rest = self.value(f"srem i64 {a}, {b}")
+        below = self.value(f"ashr i64 {rest}, 63")  # -1 where the quotient was rounded up
+        return self.value(f"add i64 {self.value(f'sdiv i64 {a}, {b}')}, {below}")
+
+    def remainder(self, a: str, b: int) -> str:
+        """What ``floor_divide`` leaves, which is not negative."""
+        if is_constant(a):
+            return str(int(a) % b)
+        if b & (b - 1) == 0:
+            return self.value(f"and i64 {a}, {b - 1}")
+        rest = self.value(f"srem i64 {a}, {b}")
+        more = self.value(f"and i64 {self.value(f'ashr i64 {rest}, 63')}, {b}")
+        return self.value(f"add i64 {rest}, {more}")
 
     def whole(self, extent: str, factor: int) -> str:
         """The part of an extent that whole strips of ``factor`` cover; not above 0 when the extent is not."""
