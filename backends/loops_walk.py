@@ -34,17 +34,19 @@ from .loops import (
 
 def operands(expression: Expression) -> tuple[Expression, ...]:
     """The expressions that an expression is made from: the extents that guard a load are among them."""
-    match expression:
-        case Constant() | Variable():
+    match expression:  # patterns without parts: this is asked most often of all
+        case Variable() | Constant():
             return ()
-        case Apply(_, arguments):
-            return arguments
-        case Select(test, then, orelse):
-            return (test, then, orelse)
-        case MultiplyAdd(a, b, c):
-            return (a, b, c)
-        case Load(buffer, indices, guarded):
-            return (*indices, *[buffer.extents[axis] for axis in guarded])
+        case Apply():
+            return expression.arguments
+        case Load():
+            if not expression.guarded:
+                return expression.indices
+            return (*expression.indices, *[expression.buffer.extents[axis] for axis in expression.guarded])
+        case Select():
+            return (expression.test, expression.then, expression.orelse)
+        case MultiplyAdd():
+            return (expression.a, expression.b, expression.c)
 
 
 def inside(expression: Expression) -> Iterator[Expression]:

@@ -19,8 +19,8 @@ from __future__ import annotations
 import ctypes
 import itertools
 import struct
-import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -36,10 +36,9 @@ _LENGTH = struct.Struct("<q")
 
 @dataclass(frozen=True)
 class Code:
-    """What compiling a function makes: its module as emitted, as optimised (bitcode, by part), and its object code."""
+    """What compiling a function makes: its module as emitted, in parts, and its object code."""
 
-    emitted: str
-    optimised: tuple[bytes, ...]
+    parts: tuple[str, ...]
     machine_code: bytes  # the object of each part, behind its length
     branches: Mapping[str, Sequence[str]] = field(default_factory=dict)  # modules apart, by the function they hold
 
@@ -51,69 +50,49 @@ def compile_text(*parts: str) -> Code:
 
 def compile_each(texts: Sequence[Sequence[str]]) -> list[Code]:
     """Optimise and assemble modules, each in parts, of which two at a time are compiled, the longest first."""
-    parts = [[_Module(part) for part in text] for text in texts]
-    modules = [part for each in parts for part in each]
-    waiting = sorted(modules, key=lambda module: len(module.text))
+    parts = sorted({part for text in texts for part in text}, key=lambda part: (-len(part), part))
+    if len(parts) > 1:
+        with ThreadPoolExecutor(2) as pool:
+            made = dict(zip(parts, pool.map(_object, parts), strict=True))
+    else:
+        made = {part: _object(part) for part in parts}
+    return [
+        Code(tuple(text), b"".join([_LENGTH.pack(len(made[part])) + made[part] for part in text])) for text in texts
+    ]
 
-    def work() -> None:
-        while True:
-            try:
-                module = waiting.pop()
-            except IndexError:
-                return
-            module.compile()
 
-    other = threading.Thread(target=work)
-    if len(modules) > 1:
-        other.start()
-    work()
-    if len(modules) > 1:
-        other.join()
-    if any(not module.machine_code for module in modules):
+def _object(text: str) -> bytes:
+    """The object code of a module."""
+    module, machine = _optimised(text)
+    message = ctypes.c_char_p()
+    buffer = _unlocked().LLVMPY_TargetMachineEmitToMemory(machine, module, 1, ctypes.byref(message))
+    if not buffer:
         raise RuntimeError("LLVM makes no object code of a module")
-    return [_code(each) for each in parts]
+    start, size = ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer)
+    made = ctypes.string_at(start, size)
+    ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+    return made
 
 
-def _code(parts: Sequence[_Module]) -> Code:
-    objects = b"".join([_LENGTH.pack(len(part.machine_code)) + part.machine_code for part in parts])
-    return Code("\n".join([part.text for part in parts]), tuple([part.optimised for part in parts]), objects)
-
-
-class _Module:
-    """A module in a context of its own, with what compiles it."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.machine = target_machine()
-        self.module = llvm.parse_assembly(text, llvm.create_context())
-        self.module.triple = self.machine.triple
-        self.module.data_layout = str(self.machine.target_data)
-        self.module.verify()
-        self.scalars = SCALARS in text
-        options = llvm.create_pipeline_tuning_options(speed_level=3 if self.scalars else 1)
-        self.builder = llvm.create_pass_builder(self.machine, options)
-        if self.scalars:
-            self.passes = self.builder.getModulePassManager()
-        else:
-            self.passes = llvm.create_new_module_pass_manager()
-            self.passes.add_always_inliner_pass()
-            self.of_functions = self.builder.getFunctionPassManager()
-        self.optimised = self.machine_code = b""
-
-    def compile(self) -> None:
-        """Optimise the module and make object code of it."""
-        library, message = _unlocked(), ctypes.c_char_p()
-        library.LLVMPY_RunNewModulePassManager(self.passes, self.module, self.builder)
-        if not self.scalars:
-            for function in self.module.functions:
-                if not function.is_declaration:
-                    library.LLVMPY_RunNewFunctionPassManager(self.of_functions, function, self.builder)
-        self.optimised = self.module.as_bitcode()
-        buffer = library.LLVMPY_TargetMachineEmitToMemory(self.machine, self.module, 1, ctypes.byref(message))
-        if buffer:
-            start, size = ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer)
-            self.machine_code = ctypes.string_at(start, size)
-            ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+def _optimised(text: str) -> tuple[Any, Any]:
+    """A module, optimised in a context of its own, and the code generator that it is meant for."""
+    machine = target_machine()
+    module = llvm.parse_assembly(text, llvm.create_context())
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    module.verify()
+    library, scalars = _unlocked(), SCALARS in text
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3 if scalars else 1))
+    if scalars:
+        library.LLVMPY_RunNewModulePassManager(builder.getModulePassManager(), module, builder)
+        return module, machine
+    inliner = llvm.create_new_module_pass_manager()
+    inliner.add_always_inliner_pass()
+    library.LLVMPY_RunNewModulePassManager(inliner, module, builder)
+    passes = builder.getFunctionPassManager()
+    for function in module.functions:
+        if not function.is_declaration:
+            library.LLVMPY_RunNewFunctionPassManager(passes, function, builder)
+    return module, machine
 
 
 @cache
@@ -171,12 +150,16 @@ def link(machine_code: bytes, exports: Sequence[str], imports: Mapping[str, int]
 
 
 def printed(code: Code) -> Any:
-    """The optimised module again, to be printed or assembled."""
+    """The optimised module, branches included, to be printed or assembled."""
+    first, *others = [part for text in (code.parts, *code.branches.values()) for part in text]
     context = llvm.create_context()
-    apart = [part for branch in compile_each(list(code.branches.values())) for part in branch.optimised]
-    module = llvm.parse_bitcode(code.optimised[0], context)
-    for part in (*code.optimised[1:], *apart):
-        module.link_in(llvm.parse_bitcode(part, context))
+
+    def here(text: str) -> Any:
+        return llvm.parse_bitcode(_optimised(text)[0].as_bitcode(), context)
+
+    module = here(first)
+    for part in others:
+        module.link_in(here(part))
     return module
 
 
