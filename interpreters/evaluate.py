@@ -42,7 +42,8 @@ from .evaluating.combining import Combining
 from .evaluating.functions import Functions, deeply, released, uses_functions
 
 # Operators whose reduction NumPy has.
-_UFUNCS = {name: getattr(np, name) for name in ("add", "multiply", "minimum", "maximum")}
+_NAMES = ("add", "multiply", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor")
+_UFUNCS = {name: getattr(np, name) for name in _NAMES}
 
 Show = Callable[[str, Sequence[Any]], None]
 

@@ -398,6 +398,61 @@ def test_a_scatter_of_structures() -> None:
     agrees(ours, wanted, numbers(4), np.arange(4), np.array([3, 1]))
 
 
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 128, 100_000])
+@pytest.mark.parametrize("mode", ["error", "drop"])
+def test_places_that_are_written_twice_are_found(n: int, mode: str) -> None:
+    """The set of written places is made of words of 64 bits, of which several threads make some of their own."""
+
+    @az.program
+    def program(y: az.Array[az.f64, "n"], i: az.Array[az.i64, "m"], x: az.Array[az.f64, "m"]) -> Any:
+        return az.scatter(y, i, x, mode=mode)
+
+    rng = np.random.default_rng(n)
+    y, places = np.zeros(n), rng.permutation(n)
+    outside = np.array([-1, n, -64, n + 64, 2**62, -1, n]) if mode == "drop" else places[:0]
+    wanted, runs = rng.normal(size=n), [az.evaluate(program), *[az.compile(program, threads=k) for k in (1, 2)]]
+    for run in runs:
+        given = np.concatenate([wanted[places], np.ones(len(outside))])
+        np.testing.assert_array_equal(run(y, np.concatenate([places, outside]), given), wanted)
+        for twice in {0, n // 2, n - 1}:
+            again = np.concatenate([places, outside, [twice]])
+            with pytest.raises(ValueError, match=rf"scatter: 2 values go to the place \[{twice}\]"):
+                run(y, again, np.ones(len(again)))
+
+
+def test_places_in_several_axes_that_are_written_twice_are_found() -> None:
+    @az.program
+    def program(a: az.Array[az.f64, "n k"], i: az.Array[az.i64, "m"], j: az.Array[az.i64, "m"]) -> Any:
+        return az.scatter(a, (i, j), 1.0)
+
+    i, j = (axis.ravel() for axis in np.meshgrid(np.arange(9), np.arange(31), indexing="ij"))
+    for run in (az.evaluate(program), az.compile(program)):
+        np.testing.assert_array_equal(run(np.zeros((9, 31)), i, j), np.ones((9, 31)))
+        with pytest.raises(ValueError, match=r"scatter: 3 values go to the place \[7, 30\]"):
+            run(np.zeros((9, 31)), np.append(i, [7, 7]), np.append(j, [30, 30]))
+
+
+def test_a_histogram_of_bits() -> None:
+    bins, x = np.array([1, 0, 1, 3, 1, -1]), np.array([1, -8, 6, 5, -(2**63), 9])
+    for operator, neutral, ufunc in (
+        (lambda a, b: a | b, 0, np.bitwise_or),
+        (lambda a, b: a & b, -1, np.bitwise_and),
+        (lambda a, b: a ^ b, 0, np.bitwise_xor),
+    ):
+
+        def wanted(bins: Any, x: Any, neutral: int = neutral, ufunc: Any = ufunc) -> Any:
+            total = np.full(3, neutral)
+            ufunc.at(total, bins[bins % 3 == bins], x[bins % 3 == bins])
+            return total
+
+        agrees(
+            lambda bins, x, operator=operator, neutral=neutral: az.histogram(operator, neutral, 3, bins, x),
+            wanted,
+            bins,
+            x,
+        )
+
+
 def test_scatters_that_drop() -> None:
     y, places = numbers(3), np.array([3, -1, 1, 100])
     agrees(lambda y, i: az.scatter(y, i, 9.0, mode="drop"), lambda y, i: written(y, 1, 9.0), y, places)

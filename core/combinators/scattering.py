@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,8 @@ from .operands import Elements, Function, equal_sizes, extent_of, product
 from .reductions import max, sum
 from .scans import cumsum
 from .shapes import raveled, unraveled, within
+
+WORD = 6  # an integer has 2**6 bits for as many places
 
 # Histograms
 
@@ -124,7 +126,7 @@ def scatter(destination: Any, indices: Any, values: Any, unique: bool = True, mo
             guard_indices(builder, place, builder.size(first.value, k), first, k)
     extents = broadcast_sizes(places, "the indices of a scatter")
     if unique:
-        _require_unique(extents, places, first)
+        _require_unique(extents, places, first, mode == "drop")
     readers = [element_reader(place, 0, len(extents)) for place in places]
     return trees.unflatten(tree, _written("scatter", arrays, extents, readers, given, unique))
 
@@ -184,24 +186,76 @@ def _part(x: Expr, axes: int, value: Value, indices: Sequence[Value]) -> Value:
     return builder.array(sizes, lambda *rest: broadcast_element(value, [*indices, *rest]))
 
 
-def _require_unique(extents: Sequence[Value], places: Sequence[Value], x: Expr) -> None:
-    """Require that no two writes go to one place, counted by a histogram of the places."""
+def _require_unique(extents: Sequence[Value], places: Sequence[Value], x: Expr, dropped: bool) -> None:
+    """Require that no two writes go to one place: that as many places are written as there are writes.
+
+    The places that are written are a set of bits, which fits into a cache where an integer a place would not. How many
+    values go to which place is only counted when the requirement fails. Writes may be ``dropped``: to no place.
+    """
     builder = current()
     builder.origin = user_line()
     sizes = builder.sizes(x.value)[: len(places)]
-    bins, zero, one = product(sizes), builder.literal(0, i64), builder.literal(1, i64)
+    bins, writes = product(sizes), product(extents)
 
-    def at(k: Value) -> list[Value]:
+    def integer(value: int) -> Value:
+        return builder.literal(value, i64)
+
+    def place(k: Value) -> Value:
+        """The number of the place that a write goes to, -1 for none."""
         i = unraveled(k, extents)
         here = [broadcast_element(place, i) for place in places]
-        if len(here) == 1:
-            return [here[0], one]
-        outside = builder.literal(-1, i64)
-        bin = builder.cond(within(here, sizes), lambda: [raveled(here, sizes)], lambda: [outside])[0]
-        return [bin, one]
+        return builder.cond(within(here, sizes), lambda: [raveled(here, sizes)], lambda: [integer(-1)])[0]
 
-    counts = builder.histogram(bins, product(extents), [zero], at, lambda a, b: [builder.primitive("add", a, b)])[0]
-    shown = ", ".join(f"{{{k + 1}}}" for k in range(len(places)))
+    def bit(k: Value) -> list[Value]:
+        """The word of the set that a write's place is in, and its bit there."""
+        found = place(k)
+        low = builder.primitive("bitwise_and", found, integer(2**WORD - 1))
+        return [
+            builder.primitive("right_shift", found, integer(WORD)),
+            builder.primitive("left_shift", integer(1), low),
+        ]
+
+    def united(a: Value, b: Value) -> list[Value]:
+        return [builder.primitive("bitwise_or", a, b)]
+
+    rounded = builder.primitive("add", bins, integer(2**WORD - 1))
+    words = builder.primitive("floor_divide", rounded, integer(2**WORD))
+    written = builder.histogram(words, writes, [integer(0)], bit, united)[0]
+
+    def to_a_place(k: Value) -> Value:
+        return builder.primitive("i64", builder.primitive("less_equal", integer(0), place(k)))
+
+    expected = builder.sum(writes, to_a_place, i64) if dropped else writes
+    found = builder.sum(words, lambda w: _ones(builder.index(written, [w])), i64)
+    distinct = builder.primitive("equal", found, expected)
+    builder.cond(distinct, list, lambda: _require_few(bins, writes, place, sizes, x))
+
+
+def _ones(word: Value) -> Value:
+    """How many bits of an integer are set: those of neighbouring fields are added, and the fields grow."""
+    builder = current()
+    for k in range(WORD):
+        width = 2**k
+        fields = builder.literal((2**64 - 1) // (2**width + 1), i64)
+        upper = builder.primitive("right_shift", word, builder.literal(width, i64))
+        word = builder.primitive(
+            "add", builder.primitive("bitwise_and", word, fields), builder.primitive("bitwise_and", upper, fields)
+        )
+    return word
+
+
+def _require_few(
+    bins: Value, writes: Value, place: Callable[[Value], Value], sizes: Sequence[Value], x: Expr
+) -> list[Value]:
+    """Require that at most one of the writes goes to each place, counted by a histogram of the places."""
+    builder = current()
+    zero, one = builder.literal(0, i64), builder.literal(1, i64)
+
+    def total(a: Value, b: Value) -> list[Value]:
+        return [builder.primitive("add", a, b)]
+
+    counts = builder.histogram(bins, writes, [zero], lambda k: [place(k), one], total)[0]
+    shown = ", ".join(f"{{{k + 1}}}" for k in range(len(sizes)))
     message = (
         f"scatter: {{0}} values go to the place [{shown}] of a destination of type {x.type}; unique=False allows it"
     )
@@ -212,6 +266,7 @@ def _require_unique(extents: Sequence[Value], places: Sequence[Value], x: Expr) 
         builder.require(builder.primitive("less_equal", count, one), failure, [count, *unraveled(bin, sizes)])
 
     builder.each([bins], check)
+    return []
 
 
 def update(array: Any, index: Any, value: Any) -> Expr:
