@@ -16,6 +16,15 @@ where both have one, these must become one, by the same rule, so that a scan is 
     lanes i: for j < m: p = p * x[i]; t[j, i] = p      =>   lanes i: for j < m: p = p * x[i]
     lanes i: for j < m: s = s + c[j] * t[j, i]                                  s = s + c[j] * p
 
+A loop that only requires something becomes one with the loop behind it, which mostly reads the same. Code may run on
+after a failure, since reads are clamped::
+
+    parallel chunk < ...: lanes i: bad = bad or k[i] >= n      parallel chunk < ...
+                          if bad: ...                            lanes i
+    parallel chunk < ...: lanes i: y[i] = x[k[i]]          =>      bad = bad or k[i] >= n
+                                                                   y[i] = x[k[i]]
+                                                                 if bad: ...
+
 Statements keep their order, and so results are the same bits. A temporary that is stored, and from then on read at
 the same place in the same iteration alone, is not stored.
 """
@@ -40,8 +49,10 @@ from .loops import (
     If,
     Let,
     Load,
+    Require,
     Statement,
     Store,
+    Update,
     Variable,
     While,
     walk,
@@ -76,7 +87,59 @@ def _fused(block: Block, target: Target) -> Block:
             case For() if _Nest.of(statement) is None:
                 statement = replace(statement, body=_fused(statement.body, target))
         _append(made, statement, target)
+    return _with_checks(made, target)
+
+
+def _with_checks(block: Sequence[Statement], target: Target) -> Block:
+    """A block in which parallel loops that only require something are run together with those behind them."""
+    made: list[Statement] = []
+    for statement in block:
+        position = _before(made)
+        check = made[position] if position >= 0 else None
+        if isinstance(check, For) and isinstance(statement, For):
+            both = _checked(check, statement, target)
+            if both is not None:
+                del made[position]
+                statement = both
+        made.append(statement)
     return tuple(made)
+
+
+def _checked(check: For, other: For, target: Target) -> For | None:
+    """A loop that only requires something and a loop that requires nothing as one, if that makes no difference."""
+    extents = check.extent == other.extent and check.kind == other.kind == "parallel"
+    effects = (Store, Update, Allocate, While)
+    only_requires = not any(isinstance(each, effects) for each in walk(check.body))
+    last = not any(isinstance(each, Require | Allocate) for each in walk(other.body))
+    written = {each.buffer.name for each in walk(other.body) if isinstance(each, Store | Update)}
+    if not (extents and only_requires and last and written.isdisjoint(read_in(check.body))):
+        return None
+    names: dict[str, Expression] = {other.variable: Variable(check.variable, i64)}
+    body = (*check.body, *map_block(other.body, lambda e: substituted(e, names), lambda store: store))
+    match body:
+        case (Declare() as failed, For() as tests, If() as found, For() as work) if _same_lanes(tests, work):
+            both = _Nest((check, tests), tests.body).followed_by(work)
+            strip = min(tests.factor, work.factor, strip_of(survey(both), target))
+            body = (failed, replace(tests, body=both, factor=strip), found)
+    return replace(check, body=body, grain=_smaller(check.grain, other.grain))
+
+
+def _same_lanes(first: For, second: For) -> bool:
+    """Whether two loops are lanes over the same extent, and the second one combines nothing."""
+    return first.kind == second.kind == "lanes" and first.extent == second.extent and not second.reductions
+
+
+def _before(made: Sequence[Statement]) -> int:
+    """The position of the last statement of a block that is more than a binding or an allocation; -1 without one."""
+    position = len(made) - 1
+    while position >= 0 and isinstance(made[position], Let | Allocate):
+        position -= 1
+    return position
+
+
+def _smaller(a: Expression | None, b: Expression | None) -> Expression | None:
+    """The smaller one of two grains, the first if one is not known."""
+    return a if a is None or b is None or a == b else folded("minimum", a, b)
 
 
 def _append(made: list[Statement], statement: Statement, target: Target) -> None:
@@ -85,9 +148,7 @@ def _append(made: list[Statement], statement: Statement, target: Target) -> None
     if second is None:
         made.append(statement)
         return
-    position = len(made) - 1
-    while position >= 0 and isinstance(made[position], Let | Allocate):
-        position -= 1
+    position = _before(made)
     before = made[position] if position >= 0 else None
     first = _Nest.of(before) if isinstance(before, For) else None
     if first is not None and not _read(made[position + 1 :], first):
@@ -152,6 +213,10 @@ class _Nest:
             else:
                 yield statement
 
+    def followed_by(self, lanes: For) -> Block:
+        """The body, and behind it that of other lanes on this one's variable."""
+        return (*self.body, *self._next(lanes.body, {lanes.variable: Variable(self.loops[-1].variable, i64)}))
+
     def _with_loops_joined(self, body: Block) -> Block | None:
         """A body with its two loops as one, if it has two and they can be one; none if they cannot."""
         first, *more = [k for k, statement in enumerate(body) if isinstance(statement, For)] or [len(body)]
@@ -201,9 +266,7 @@ class _Nest:
         """The loops around the body of both."""
         strip = min(self.loops[-1].factor, other.loops[-1].factor, strip_of(survey(body), target))
         for k, (mine, its) in reversed(list(enumerate(zip(self.loops, other.loops, strict=True)))):
-            grain = mine.grain
-            if grain is not None and its.grain is not None and grain != its.grain:
-                grain = folded("minimum", grain, its.grain)
+            grain = _smaller(mine.grain, its.grain)
             factor = strip if k == len(self.loops) - 1 else mine.factor
             body = (replace(mine, body=body, factor=factor, grain=grain),)
         (loop,) = body

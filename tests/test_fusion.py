@@ -139,3 +139,62 @@ def test_zeros_of_different_signs_stay_apart() -> None:
     np.testing.assert_array_equal(positive, np.full(5, np.inf))
     np.testing.assert_array_equal(negative, np.full(5, -np.inf))
     assert nests(loops_of(reciprocals)) == 1
+
+
+@az.program
+def picked(x: Vector, k: az.Array[az.i64, "m"]) -> Any:
+    return x[k]
+
+
+@az.program
+def picked_and_bounded(x: Vector, k: az.Array[az.i64, "m"]) -> Any:
+    """Both need the indices, and only one of them a requirement."""
+    return x[k], az.map(lambda i: az.maximum(i, 0), k)
+
+
+@az.program
+def picked_from_both(x: Vector, y: Vector, k: az.Array[az.i64, "m"]) -> Any:
+    return az.map(lambda i: x[i] + y[az.size(y) - 1 - i], k)
+
+
+@pytest.mark.parametrize("m", [0, 1, 33, 4096, 9001])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_what_is_required_is_tested_while_it_is_used(m: int, threads: int) -> None:
+    assert loops_of(picked).count("lanes ") == 1
+    assert loops_of(picked, fuse=False).count("lanes ") == 2
+    rng = np.random.default_rng(m)
+    x, y, k = rng.normal(size=700), rng.normal(size=700), rng.integers(0, 700, m)
+    for program, arguments, wanted in (
+        (picked, (x,), x[k]),
+        (picked_and_bounded, (x,), (x[k], k)),
+        (picked_from_both, (x, y), x[k] + y[699 - k]),
+    ):
+        compiled = az.compile(program, threads=threads)
+        found = compiled(*arguments, k)
+        for a, b in zip(
+            found if isinstance(found, tuple) else (found,),
+            wanted if isinstance(wanted, tuple) else (wanted,),
+            strict=True,
+        ):
+            np.testing.assert_array_equal(a, b)
+        for place in {0, m // 2, m - 1} if m else ():
+            for outside in (-1, 700, 2**62):
+                wrong = k.copy()
+                wrong[place] = outside
+                with pytest.raises(IndexError, match=f"index {outside} "):
+                    compiled(*arguments, wrong)
+
+
+def test_what_is_required_of_an_array_is_tested_before_it_is_overwritten() -> None:
+    @az.program
+    def followed(x: Vector, k: az.Array[az.i64, "n"], steps: az.i64) -> Any:
+        return az.fori_loop(0, steps, lambda _, k: az.map(lambda i: k[i], k), k), x
+
+    k = np.random.default_rng(0).permutation(9000)
+    wanted = k
+    for steps in range(3):
+        np.testing.assert_array_equal(az.compile(followed)(np.zeros(9000), k, steps)[0], wanted)
+        wanted = wanted[wanted]
+    k[8999] = 9000
+    with pytest.raises(IndexError, match="index 9000 "):
+        az.compile(followed)(np.zeros(9000), k, 1)
