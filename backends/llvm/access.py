@@ -176,13 +176,13 @@ class Access:
                 self.body.line(f"call void {name}({type} {stored}, {pointer} {align} {place_part}, {mask}){tag}")
 
     def prefetch(self, buffer: Buffer, place: Place, indices: Sequence[Value], write: bool) -> None:
-        """Have what is at some indices brought to the caches."""
+        """Have what is at some indices brought to the second cache: the way to the first is the narrow one."""
         address = self._address(buffer.scalar, place, indices)
         for part in self._where(buffer.scalar, address).parts:
             lanes = 0 if address.single or address.row else self.widening.lanes
             for lane in range(max(1, lanes)):
                 one = self.body.value(f"extractelement <{lanes} x ptr> {part}, i64 {lane}") if lanes else part
-                self.body.line(f"call void @llvm.prefetch.p0(ptr {one}, i32 {int(write)}, i32 3, i32 1)")
+                self.body.line(f"call void @llvm.prefetch.p0(ptr {one}, i32 {int(write)}, i32 2, i32 1)")
 
     def _store_if(self, inside: str | None, store: str) -> None:
         if inside is None:
