@@ -1,6 +1,6 @@
 """Bundle adjustment (programs/ba.py): the errors, the values of their sparse Jacobian, and the whole matrix.
 
-The matrix is made of the columns and the values by ``ba.matrix``, whoever computed them. The sizes are those of
+The matrix is SciPy's, on the three arrays of its compressed rows, which each tool computes. The sizes are those of
 GradBench, which replicates one camera, point and observation.
 """
 
@@ -11,6 +11,7 @@ import numpy as np
 from contenders import Arguments, Contender, Jax, Line, Then, Torch, adze, adze_into
 from programs import ba
 from programs.cases import read_cases
+from scipy.sparse import csr_array
 
 import adze as az
 
@@ -46,6 +47,36 @@ def values(
     return errors, of_weights
 
 
+@az.program
+def compressed(
+    cameras: az.Array[az.f64, "n 11"],
+    points: az.Array[az.f64, "m 3"],
+    weights: az.Array[az.f64, "p"],
+    observations: az.Array[az.i64, "p 2"],
+    features: az.Array[az.f64, "p 2"],
+) -> tuple[az.Array[az.f64, "31*p"], az.Array[az.i32, "31*p"], az.Array[az.i32, "3*p+1"]]:
+    """The Jacobian in compressed rows: its values, their columns and where the rows start.
+
+    Integers have 32 bits, as SciPy has them where they fit, which they do for all sizes here.
+    """
+    columns, errors, of_weights = ba.jacobian(cameras, points, weights, observations, features)
+    p = weights.shape[0]
+    of_rows = az.map(lambda each: az.stack([each, each]), columns)
+    starts = az.concatenate([15 * az.iota(2 * p), 30 * p + az.iota(p + 1)])
+    return (
+        az.concatenate([az.ravel(errors), of_weights]),
+        az.concatenate([az.ravel(of_rows), columns[:, -1]]).astype(az.i32),
+        starts.astype(az.i32),
+    )
+
+
+def matrix(compressed: Any) -> csr_array:
+    """SciPy's matrix of these arrays. Its last column is that of the last weight."""
+    values, columns, starts = map(np.asarray, compressed)
+    width = int(columns[-1]) + 1 if len(columns) else 0
+    return csr_array((values, columns, starts), shape=(len(starts) - 1, width))
+
+
 def project(xp: Any, camera: Any, point: Any) -> Any:
     """``ba.project`` in the NumPy of a tool; both branches of the rotation are computed, and neither gives NaN."""
     r, z = camera[:3], point - camera[3:6]
@@ -79,19 +110,21 @@ def with_arrays(xp: Any, vmap: Callable[..., Any], jacrev: Callable[..., Any]) -
         by_camera, by_point, by_weight = vmap(jacrev(error, argnums=(0, 1, 2)))(*seen, weights, features)
         return xp.concatenate([by_camera, by_point, by_weight[:, :, None]], 2), -2 * weights
 
-    def with_columns(cameras: Any, points: Any, weights: Any, observations: Any, features: Any) -> Any:
+    def compressed(cameras: Any, points: Any, weights: Any, observations: Any, features: Any) -> Any:
         n, m, p = cameras.shape[0], points.shape[0], weights.shape[0]
-        columns = [
-            11 * observations[:, :1] + xp.arange(11),
-            11 * n + 3 * observations[:, 1:] + xp.arange(3),
-            (11 * n + 3 * m + xp.arange(p))[:, None],
-        ]
-        return xp.concatenate(columns, 1), *jacobian(cameras, points, weights, observations, features)
+        of_weights = 11 * n + 3 * m + xp.arange(p)
+        of_cameras, of_points = 11 * observations[:, :1], 11 * n + 3 * observations[:, 1:]
+        columns = [of_cameras + xp.arange(11), of_points + xp.arange(3), of_weights[:, None]]
+        of_rows = xp.stack(2 * [xp.concatenate(columns, 1)], 1)
+        by_errors, by_weights = jacobian(cameras, points, weights, observations, features)
+        starts = xp.concatenate([15 * xp.arange(2 * p), 30 * p + xp.arange(p + 1)])
+        return (
+            xp.concatenate([by_errors.reshape(-1), by_weights]),
+            xp.asarray(xp.concatenate([of_rows.reshape(-1), of_weights]), dtype=xp.int32),
+            xp.asarray(starts, dtype=xp.int32),
+        )
 
-    def finish(result: Any) -> Any:
-        return ba.matrix(*map(np.asarray, result))
-
-    return {"objective": errors, "jacobian": jacobian, "assembled": Then(with_columns, finish)}
+    return {"objective": errors, "jacobian": jacobian, "assembled": Then(compressed, matrix)}
 
 
 def with_jax() -> dict[str, Any]:
@@ -117,7 +150,7 @@ LINES = [
                 {
                     "objective": ba.errors,
                     "jacobian": values,
-                    "assembled": Then(ba.jacobian, lambda result: ba.matrix(*result)),
+                    "assembled": Then(compressed, matrix),
                 }
             ),
             adze_into({"jacobian": values}),
