@@ -176,7 +176,7 @@ class Access:
                 self.body.line(f"call void {name}({type} {stored}, {pointer} {align} {place_part}, {mask}){tag}")
 
     def prefetch(self, buffer: Buffer, place: Place, indices: Sequence[Value], write: bool) -> None:
-        """Have what is at some indices brought to the second cache: the way to the first is the narrow one."""
+        """Have what is at some indices brought to the second cache, which takes more lines at a time than the first."""
         address = self._address(buffer.scalar, place, indices)
         for part in self._where(buffer.scalar, address).parts:
             lanes = 0 if address.single or address.row else self.widening.lanes
