@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ..core.program import Instance
 from ..interpreters.simplify import simplify
 from .chunking import summed_in_chunks
 from .fusion import fused
+from .loops import Function
 from .loops_check import check
 from .lowering import Lowered, lower
 from .prefetching import prefetched
@@ -15,6 +17,15 @@ from .prepare import open_checkpoints, prepare
 from .schedule import schedule
 from .sharing import shared
 from .target import Target
+
+# What the loop IR goes through, in this order, where threads do not come in groups: the transformation by which a pass
+# is switched off, and the pass.
+PASSES: tuple[tuple[str, Callable[[Function, Target], Function]], ...] = (
+    ("fuse", fused),
+    ("chunk", lambda function, _: summed_in_chunks(function)),
+    ("share", lambda function, _: shared(function)),
+    ("prefetch", prefetched),
+)
 
 
 def loops_of(instance: Instance, target: Target, checks: bool, deterministic: bool = True) -> Lowered:
@@ -26,14 +37,10 @@ def loops_of(instance: Instance, target: Target, checks: bool, deterministic: bo
     simplified = simplify(prepare(instance.term))
     term = open_checkpoints(schedule(simplified, target.transformations, decisions, target.group > 0))
     lowered = lower(term, _identifier(instance.program.name), target, checks, deterministic)
-    if target.transformations.fuse and not target.group:
-        lowered = replace(lowered, function=fused(lowered.function, target))
-    if target.transformations.chunk and not target.group:
-        lowered = replace(lowered, function=summed_in_chunks(lowered.function))
-    if target.transformations.share and not target.group:
-        lowered = replace(lowered, function=shared(lowered.function))
-    if target.transformations.prefetch and not target.group:
-        lowered = replace(lowered, function=prefetched(lowered.function, target))
+    if not target.group:
+        for name, rewritten in PASSES:
+            if getattr(target.transformations, name):
+                lowered = replace(lowered, function=rewritten(lowered.function, target))
     lowered.decisions[:0] = decisions
     check(lowered.function, groups=target.group > 0)
     return lowered
