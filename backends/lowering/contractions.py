@@ -6,19 +6,18 @@ buffer of the thread, over so many steps of the inner loop, as the caches hold. 
 kernel holds a tile of sums in registers, here 8 rows by two registers of lanes; a step of it is two loads, and eight
 elements that are each spread over the lanes for two multiply-adds. ::
 
-    c[i, j] = sum(k: a[i, k] * b[k, j])   =>   parallel task                            blocks of rows, in each batch
-                                                 for block of columns
-                                                   for block of k
-                                                     left[..] = a[..];  right[..] = b[..]
-                                                     for panel of 16 columns, for panel of 8 rows
-                                                       lanes l < 16 by 16
-                                                         jam r < 8 by 8
-                                                           var sum = sums[r, l]
-                                                           for k
-                                                             sum = fma(left[r, k], right[k, l], sum)
-                                                           sums[r, l] = sum
-                                                   for i, lanes j
-                                                     c[i, j] = sums[i, j]
+    c[i, j] = sum(k: a[i, k] * b[k, j])   =>   parallel task                 blocks of rows and columns, in each batch
+                                                 for block of k
+                                                   left[..] = a[..];  right[..] = b[..]
+                                                   for panel of 16 columns, for panel of 8 rows
+                                                     lanes l < 16 by 16
+                                                       jam r < 8 by 8
+                                                         var sum = 0 in the first block of k, else sums[r, l]
+                                                         for k
+                                                           sum = fma(left[r, k], right[k, l], sum)
+                                                         sums[r, l] = sum
+                                                 for i, lanes j
+                                                   c[i, j] = sums[i, j]
 
 What the body does around its sum is done at the end, for a block, so an epilogue costs no further pass. Operands that
 are computed (``x[i, j] - mu[k, j]``) cost no more than ones that are read, and transposed ones next to nothing: rows
@@ -77,8 +76,11 @@ REGISTERS = 2
 WIDER = 4
 # Rows of the packed operand are so many elements apart from a power of two, so that they do not meet in a cache.
 APART = 8
-# A product without a batch is cut into about so many tasks, where it has rows enough.
+# A product is cut into about so many tasks: by its rows, and if these are few then by its columns.
 TASKS = 8
+# A task has so many panels of rows, which share what is loaded of a panel of columns, and so many panels of columns,
+# for which rows are packed once.
+DOWN, ACROSS = 2, 4
 
 
 def build(nest: Nest) -> Built:
@@ -144,7 +146,7 @@ class _Contraction:
         blocks = (self.columns // self.across, self.steps, self.across)
         whole = (_pieces(self.column.along.extent, self.across), self.extent, self.across)
         self.right = self.buffer("right", whole if self.shared else blocks)
-        self.sums = self.buffer("sums", (self.rows, self.columns))
+        self.sums = self.buffer("sums", (self.rows, self.columns + APART))
         self.in_rows, self.in_columns = self.bounds(self.row), self.bounds(self.column)
         self.left_panels = self.panels("left", self.left) if self.in_columns else None
         self.right_panels = self.panels("right", self.right) if self.in_rows else None
@@ -193,21 +195,24 @@ class _Contraction:
         if self.shared:
             before += [Allocate(buffer) for buffer in (self.right, self.right_panels) if buffer is not None]
             before.append(self.packed_once())
-        extent = self.row.along.extent
-        each, tasks = self.variable("each"), self.variable("tasks")
-        share = _pieces(_pieces(extent, TASKS), self.down)
-        rows = folded("multiply", share, _whole(self.down)) if not self.batch else _whole(self.rows)
+        rows, columns = self.row.along.extent, self.column.along.extent
+        each, down, wide, across = (self.variable(stem) for stem in ("each", "down", "wide", "across"))
+        batch = product_of_sizes([loop.extent for loop in self.batch])
+        wanted = _pieces(_whole(TASKS), folded("maximum", batch, _whole(1)))
+        over = folded("maximum", folded("floor_divide", wanted, down), _whole(1))
         before += [
-            Let(each.name, folded("minimum", rows, _whole(self.rows))),
-            Let(tasks.name, folded("floor_divide", folded("add", extent, folded("subtract", each, _whole(1))), each)),
+            Let(each.name, _share(rows, wanted, self.down, DOWN, self.rows)),
+            Let(down.name, _pieces(rows, each)),
+            Let(wide.name, _share(columns, over, self.across, ACROSS, self.columns)),
+            Let(across.name, _pieces(columns, wide)),
         ]
-        task, number = self.variable("task"), self.variable("block")
-        body = [*self.places(task, tasks, number), *self.task(number, each)]
-        count = product_of_sizes([*[loop.extent for loop in self.batch], tasks])
+        task, row, column = self.variable("task"), self.variable("block"), self.variable("block")
+        body = [*self.places(task, (row, down), (column, across)), *self.task((row, each), (column, wide))]
+        count = product_of_sizes([*[loop.extent for loop in self.batch], down, across])
         if not (self.nest.parallel and self.nest.target.parallel):
             return (*before, For(task.name, count, "sequential", tuple(body)))
         # A step of a row packs an element, and multiplies and adds without memory, as many columns at a time as lanes.
-        strips = folded("floor_divide", self.column.along.extent, _whole(self.lanes))
+        strips = folded("floor_divide", wide, _whole(self.lanes))
         work = folded("add", strips, _whole(int(self.found.work / DEPTH_WEIGHT)))
         grain = grain_of(1.0, [work, self.extent, each])
         return (*before, For(task.name, count, "parallel", tuple(body), grain=grain))
@@ -221,42 +226,29 @@ class _Contraction:
         self.column = replace(self.column, lets=lets_of, value=last.value)
         return packing.statements
 
-    def places(self, task: Variable, tasks: Variable, number: Variable) -> list[Statement]:
-        """The variables of the batch, and which block of rows it is."""
-        if not self.batch:
-            return [Let(number.name, task)]
-        made: list[Statement] = [Let(number.name, folded("remainder", task, tasks))]
-        rest: Expression = folded("floor_divide", task, tasks)
-        for loop in reversed(self.batch[1:]):
-            made.append(Let(loop.variable.name, folded("remainder", rest, loop.extent)))
-            rest = folded("floor_divide", rest, loop.extent)
-        made.append(Let(self.batch[0].variable.name, rest))
-        return made
+    def places(self, task: Variable, *blocks: tuple[Variable, Expression]) -> list[Let]:
+        """The variables of the batch, and which blocks of rows and columns these are."""
+        loops = [*[(loop.variable, loop.extent) for loop in self.batch], *blocks]
+        made: list[Let] = []
+        rest: Expression = task
+        for variable, extent in reversed(loops[1:]):
+            made.append(Let(variable.name, folded("remainder", rest, extent)))
+            rest = folded("floor_divide", rest, extent)
+        return [*made, Let(loops[0][0].name, rest)]
 
-    def task(self, number: Variable, each: Variable) -> list[Statement]:
-        """What a thread does at a time: some rows, all columns."""
-        rows, made = self.part("row", number, self.row.along.extent, each)
-        block = self.variable("block")
-        columns, inside = self.part("column", block, self.column.along.extent, _whole(self.columns))
-        inside += [*self.cleared(rows, columns), self.all_steps(rows, columns), self.finished(rows, columns)]
-        over = For(block.name, _pieces(self.column.along.extent, self.columns), "sequential", tuple(inside))
+    def task(self, row: tuple[Variable, Expression], column: tuple[Variable, Expression]) -> list[Statement]:
+        """What a thread does at a time: a block of rows and one of columns, by their numbers and lengths."""
+        rows, made = self.part("row", row[0], self.row.along.extent, row[1])
+        columns, more = self.part("column", column[0], self.column.along.extent, column[1])
         own = [self.left, self.left_panels, self.sums, *([] if self.shared else [self.right, self.right_panels])]
-        return [*made, *[Allocate(buffer) for buffer in own if buffer is not None], over]
+        made += [*more, *[Allocate(buffer) for buffer in own if buffer is not None]]
+        return [*made, self.all_steps(rows, columns), self.finished(rows, columns)]
 
     def part(self, stem: str, block: Variable, extent: Expression, most: Expression) -> tuple[_Part, list[Statement]]:
         """A block of a loop, all of which but the last have the same length."""
         start, length = self.variable(stem), self.variable(stem + "s")
         left = folded("minimum", folded("subtract", extent, start), most)
         return _Part(start, length), [Let(start.name, folded("multiply", block, most)), Let(length.name, left)]
-
-    def cleared(self, rows: _Part, columns: _Part) -> list[Statement]:
-        """Sums begin with 0."""
-        r, across, lane = self.variable("r"), self.variable("across"), self.variable("lane")
-        place = r, _sum(across, self.across, lane)
-        body: Block = (Store(self.sums, place, Constant(zero(self.sum.type), self.sum.type)),)
-        body = (For(lane.name, _whole(self.across), "lanes", body, self.across),)
-        body = (For(across.name, _pieces(columns.length, self.across), "sequential", body),)
-        return [For(r.name, folded("multiply", _pieces(rows.length, self.down), _whole(self.down)), "sequential", body)]
 
     def all_steps(self, rows: _Part, columns: _Part) -> Statement:
         """The inner loops, block by block."""
@@ -265,7 +257,7 @@ class _Contraction:
         body += [self.pack_rows(rows, steps)]
         if not self.shared:
             body += [self.pack(self.right, self.column, columns, steps, self.across, self.right_panels)]
-        body += [self.kernels(rows, columns, steps)]
+        body += [self.kernels(rows, columns, steps, number)]
         return For(number.name, _pieces(self.extent, self.steps), "sequential", tuple(body))
 
     # Packing
@@ -362,8 +354,8 @@ class _Contraction:
 
     # The kernel
 
-    def kernels(self, rows: _Part, columns: _Part, steps: _Part) -> Statement:
-        """The steps of a block, tile by tile."""
+    def kernels(self, rows: _Part, columns: _Part, steps: _Part, number: Variable) -> Statement:
+        """The steps of a block, tile by tile; sums begin with 0, and go on with what the block before has stored."""
         down, across = self.variable("down"), self.variable("across")
         r, lane, step = self.variable("r"), self.variable("lane"), self.variable("k")
         total = Variable(self.nest.fresh("sum"), self.sum.type)
@@ -379,8 +371,10 @@ class _Contraction:
             more: Expression = MultiplyAdd(a, b, total, total.type)
         else:
             more = folded("add", total, folded("multiply", a, b))
+        nothing = Constant(zero(total.type), total.type)
+        first_block = folded("equal", number, ZERO)
         body: Block = (
-            Declare(total.name, Load(self.sums, place)),
+            Declare(total.name, Select(first_block, nothing, Load(self.sums, place), total.type)),
             For(step.name, count, "sequential", (Assign(total.name, more),)),
             Store(self.sums, place, total),
         )
@@ -446,9 +440,16 @@ def _whole(number: int) -> Constant:
     return Constant(number, i64)
 
 
-def _pieces(extent: Expression, length: int) -> Expression:
+def _pieces(extent: Expression, length: int | Expression) -> Expression:
     """How many pieces of a length an extent has, the last one perhaps not full."""
-    return folded("floor_divide", folded("add", extent, _whole(length - 1)), _whole(length))
+    size = _whole(length) if isinstance(length, int) else length
+    return folded("floor_divide", folded("add", extent, folded("subtract", size, _whole(1))), size)
+
+
+def _share(extent: Expression, pieces: Expression, unit: int, least: int, most: int) -> Expression:
+    """The length of so many pieces of an extent, in units: at least so many of these, and no longer than the most."""
+    units = folded("maximum", _pieces(_pieces(extent, pieces), unit), _whole(least))
+    return folded("minimum", folded("multiply", units, _whole(unit)), _whole(most))
 
 
 def _at_most(number: int, multiple: int) -> int:
