@@ -9,6 +9,7 @@ from ..core.program import Instance
 from ..interpreters.simplify import simplify
 from .chunking import summed_in_chunks
 from .fusion import fused
+from .hoisting import hoisted
 from .loops import Function
 from .loops_check import check
 from .lowering import Lowered, lower
@@ -24,6 +25,7 @@ PASSES: tuple[tuple[str, Callable[[Function, Target], Function]], ...] = (
     ("fuse", fused),
     ("chunk", lambda function, _: summed_in_chunks(function)),
     ("share", lambda function, _: shared(function)),
+    ("hoist", lambda function, _: hoisted(function)),
     ("prefetch", prefetched),
 )
 

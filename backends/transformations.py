@@ -24,6 +24,7 @@ class Transformations:
     fuse: bool = True  # run neighbouring nests over the same extents as one (fusion.py)
     chunk: bool = True  # sum what is stored for a range in the chunks that store it (chunking.py)
     share: bool = True  # store what a later nest would compute again (sharing.py)
+    hoist: bool = True  # fill a temporary that stays the same before a loop (hoisting.py)
     jam: bool = True  # run several iterations of an outer loop side by side (lowering/nests.py)
     inline: bool = True  # elementary functions as code of our own, not as calls of a library (llvm/elementary)
     straighten: bool = True  # run maps over short arrays as straight-line code along lanes (lowering/straight.py)

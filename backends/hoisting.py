@@ -1,0 +1,168 @@
+"""A temporary that is the same in each iteration of a loop is filled once, before the loop.
+
+The program itself has no such arrays left: the simplifier computes them outside. But nests bring their own. A product
+packs its factors, and in a loop with state one of them is often a matrix that stays as it is::
+
+    for step < n                                    temporary right: f64[..]
+      if 49152 <= b * h * h                         if 1 <= n and 49152 <= b * h * h
+        temporary right: f64[..]                      parallel panel: right[..] = w[..]
+        parallel panel: right[..] = w[..]      =>   for step < n
+        parallel task: .. right[..] ..                if 49152 <= b * h * h
+      else ..                                           parallel task: .. right[..] ..
+                                                      else ..
+
+What fills the temporary must read nothing that the loop writes or binds, write nothing else, fail in no way, and come
+before all that reads it. Where it stands in branches, their tests must be the same in each iteration, and go with it.
+So nothing is computed that the loop would not compute; the temporary lives longer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..core.primitive import lookup
+from ..core.types import bool_, i64
+from .loops import (
+    Allocate,
+    Apply,
+    Assign,
+    Block,
+    Buffer,
+    Constant,
+    Declare,
+    Expression,
+    For,
+    Function,
+    If,
+    Let,
+    Load,
+    Prefetch,
+    Statement,
+    Store,
+    Update,
+    While,
+    walk,
+)
+from .loops_walk import bound_in, inside, names_in, read_in, variables_of
+from .lowering.arithmetic import both, chosen, folded
+
+# What does nothing but compute, and write to buffers
+_PURE = For | If | Let | Declare | Assign | Store | Prefetch
+
+
+def hoisted(function: Function) -> Function:
+    """A function whose loops fill no temporary again with what is in it already."""
+    return replace(function, body=_block(function.body))
+
+
+def _block(block: Block) -> Block:
+    made: list[Statement] = []
+    for statement in block:
+        match statement:
+            case For(kind="sequential"):
+                made += _Hoisting(replace(statement, body=_block(statement.body))).statements()
+            case If(test, then, orelse):
+                made.append(If(test, _block(then), _block(orelse)))
+            case While(head, test, body):
+                made.append(While(head, test, _block(body)))
+            case _:
+                made.append(statement)
+    return tuple(made)
+
+
+class _Hoisting:
+    """A loop, and what stands before it."""
+
+    def __init__(self, loop: For) -> None:
+        self.loop = loop
+        self.changing = _changing(loop)
+        self.stores = _stores(loop.body)
+        self.own = {each.buffer.name for each in walk(loop.body) if isinstance(each, Allocate)}
+        self.allocated: list[Allocate] = []
+        self.filled: list[tuple[Expression, Block]] = []  # and when
+
+    def statements(self) -> list[Statement]:
+        """The loop, after what it does not have to do itself."""
+        some = folded("less_equal", Constant(1, i64), self.loop.extent)
+        body = self.block(self.loop.body, some)
+        before = [each for test, statements in self.filled for each in chosen(test, statements, ())]
+        return [*self.allocated, *before, replace(self.loop, body=body)]
+
+    def block(self, block: Block, test: Expression) -> Block:
+        """A block of the loop, which runs if a test holds, without what is moved."""
+        filling: dict[str, list[Statement]] = {}
+        read: set[str] = set()
+        again: set[str] = set()  # what is filled with something else after it was read
+        for statement in block:
+            written = set(_stores((statement,)))
+            again |= written & read
+            read |= read_in((statement,)) - written
+            for name in written:
+                filling.setdefault(name, []).append(statement)
+        moved: set[int] = set()
+        made: list[Statement] = []
+        for statement in block:
+            match statement:
+                case Allocate(buffer) if buffer.name not in again and self.movable(
+                    buffer, statements := filling.get(buffer.name, [])
+                ):
+                    self.move(statement, test, tuple(statements))
+                    moved |= {id(each) for each in statements}
+                case If(other, then, orelse) if id(statement) not in moved and self.invariant(other):
+                    ways = other, Apply(lookup("logical_not"), (other,), bool_)
+                    branches = [self.block(each, both(test, way)) for each, way in zip((then, orelse), ways)]
+                    made.append(If(other, branches[0], branches[1]))
+                case _ if id(statement) not in moved:
+                    made.append(statement)
+        return tuple(made)
+
+    def move(self, allocate: Allocate, test: Expression, statements: Block) -> None:
+        """Have a temporary before the loop, filled by these statements."""
+        name = allocate.buffer.name
+        self.allocated.append(allocate)
+        self.own.remove(name)
+        del self.stores[name]
+        if self.filled and self.filled[-1][0] == test:
+            statements = (*self.filled.pop()[1], *statements)
+        self.filled.append((test, statements))
+
+    def movable(self, buffer: Buffer, statements: Sequence[Statement]) -> bool:
+        """Whether some statements fill a temporary with the same in each iteration, and they alone."""
+        if not statements or _stores(statements) != {buffer.name: self.stores[buffer.name]}:
+            return False
+        return self.changing.isdisjoint(names_in(buffer.extents)) and all(
+            self.repeated(statement, buffer) for statement in statements
+        )
+
+    def repeated(self, statement: Statement, buffer: Buffer) -> bool:
+        """Whether a statement does the same in each iteration, and nothing but writing to a buffer."""
+        parts = list(walk((statement,)))
+        bound = bound_in((statement,))
+        assigned = {each.name for each in parts if isinstance(each, Assign)}
+        outer = {variable.name for variable in variables_of((statement,))} - bound
+        read = read_in((statement,)) - {buffer.name}
+        return (
+            isinstance(statement, For | If)
+            and all(isinstance(each, _PURE) for each in parts)
+            and assigned <= bound
+            and self.changing.isdisjoint(outer)
+            and read.isdisjoint(self.stores)
+            and read.isdisjoint(self.own)
+        )
+
+    def invariant(self, test: Expression) -> bool:
+        """Whether a test has the same answer in each iteration."""
+        read = {part.buffer.name for part in inside(test) if isinstance(part, Load)}
+        return self.changing.isdisjoint(names_in([test])) and read.isdisjoint(self.stores)
+
+
+def _changing(loop: For) -> set[str]:
+    """The names that a loop binds or assigns to."""
+    return {loop.variable, *bound_in(loop.body), *[each.name for each in walk(loop.body) if isinstance(each, Assign)]}
+
+
+def _stores(block: Sequence[Statement]) -> Counter[str]:
+    """How many statements in a block write to each buffer."""
+    return Counter(each.buffer.name for each in walk(tuple(block)) if isinstance(each, Store | Update))
