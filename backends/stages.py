@@ -10,6 +10,7 @@ from ..interpreters.simplify import simplify
 from .chunking import summed_in_chunks
 from .fusion import fused
 from .hoisting import hoisted
+from .localising import localised
 from .loops import Function
 from .loops_check import check
 from .lowering import Lowered, lower
@@ -26,6 +27,7 @@ PASSES: tuple[tuple[str, Callable[[Function, Target], Function]], ...] = (
     ("chunk", lambda function, _: summed_in_chunks(function)),
     ("share", lambda function, _: shared(function)),
     ("hoist", lambda function, _: hoisted(function)),
+    ("localise", lambda function, _: localised(function)),
     ("prefetch", prefetched),
 )
 

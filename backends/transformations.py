@@ -25,6 +25,7 @@ class Transformations:
     chunk: bool = True  # sum what is stored for a range in the chunks that store it (chunking.py)
     share: bool = True  # store what a later nest would compute again (sharing.py)
     hoist: bool = True  # fill a temporary that stays the same before a loop (hoisting.py)
+    localise: bool = True  # run parallel loops over the same range as one, in the cache (localising.py)
     jam: bool = True  # run several iterations of an outer loop side by side (lowering/nests.py)
     inline: bool = True  # elementary functions as code of our own, not as calls of a library (llvm/elementary)
     straighten: bool = True  # run maps over short arrays as straight-line code along lanes (lowering/straight.py)

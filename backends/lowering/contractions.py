@@ -64,9 +64,9 @@ from .arithmetic import both, chosen, folded
 from .arithmetic import product as product_of_sizes
 from .context import ZERO, zero
 from .factors import Operand, Product, product_of
-from .nests import Built, Nest, grain_of, pack
+from .nests import Built, Loop, Nest, grain_of, pack
 from .nests import build as plain
-from .rewriting import read_packed
+from .rewriting import read_packed, with_own_buffers
 from .survey import DEPTH_WEIGHT, Survey, survey
 from .triangles import Differences, Side, firsts, is_read, nonzero, stops
 
@@ -142,11 +142,14 @@ class _Contraction:
             rows = (self.rows // self.down, self.steps, self.down)
         self.left = self.buffer("left", rows)
         self.batch = [loop for loop in nest.loops if loop not in (self.row.along, self.column.along)]
+        self.threaded = nest.parallel and nest.target.parallel
         self.shared = nest.parallel and not self.column.free & {loop.variable.name for loop in self.batch}
-        blocks = (self.columns // self.across, self.steps, self.across)
+        self.alone = self.threaded and not self.shared  # a panel of columns is packed when it is needed, and is alone
+        blocks = (1 if self.alone else self.columns // self.across, self.steps, self.across)
         whole = (_pieces(self.column.along.extent, self.across), self.extent, self.across)
         self.right = self.buffer("right", whole if self.shared else blocks)
         self.sums = self.buffer("sums", (self.rows, self.columns + APART))
+        self.tile = self.buffer("tile", (self.down, self.across))
         self.in_rows, self.in_columns = self.bounds(self.row), self.bounds(self.column)
         self.left_panels = self.panels("left", self.left) if self.in_columns else None
         self.right_panels = self.panels("right", self.right) if self.in_rows else None
@@ -195,27 +198,60 @@ class _Contraction:
         if self.shared:
             before += [Allocate(buffer) for buffer in (self.right, self.right_panels) if buffer is not None]
             before.append(self.packed_once())
+        once = folded("less_equal", self.extent, _whole(self.steps))
+        return (*before, *chosen(once, self.products(True), self.products(False)))
+
+    def products(self, once: bool) -> Block:
+        """All of it but what is done before; ``once``: all steps are one block."""
+        tasks = self.with_own_names(self.by_tasks(once))
+        if len(self.batch) != 1 or not self.alone or not self.nest.target.transformations.localise:
+            return tasks
+        [loop] = self.batch
+        whole = folded("less_equal", self.row.along.extent, _whole(self.rows))
+        test = both(folded("less_equal", _whole(TASKS), loop.extent), whole)
+        return chosen(test, self.with_own_names([self.by_batch(loop, once)]), tasks)
+
+    def with_own_names(self, statements: Sequence[Statement]) -> Block:
+        """One of several ways, whose buffers have names of their own."""
+        return with_own_buffers(tuple(statements), lambda name: self.nest.fresh(name.rstrip("0123456789")))
+
+    def by_batch(self, loop: Loop, once: bool) -> For:
+        """A parallel loop over the batch: a thread computes a whole product of it at a time."""
+        rows, made = self.part("row", ZERO, self.row.along.extent, _whole(self.rows))
+        made += self.own(once)
+        block = self.variable("block")
+        columns, body = self.part("column", block, self.column.along.extent, _whole(self.columns))
+        body += self.computed(rows, columns, once)
+        made.append(For(block.name, _pieces(self.column.along.extent, self.columns), "sequential", tuple(body)))
+        grain = self.grain(self.row.along.extent, self.column.along.extent)
+        return For(loop.variable.name, loop.extent, "parallel", tuple(made), grain=grain)
+
+    def by_tasks(self, once: bool) -> list[Statement]:
+        """A loop over the batch and blocks of rows and of columns, which is parallel if it may be."""
         rows, columns = self.row.along.extent, self.column.along.extent
         each, down, wide, across = (self.variable(stem) for stem in ("each", "down", "wide", "across"))
         batch = product_of_sizes([loop.extent for loop in self.batch])
         wanted = _pieces(_whole(TASKS), folded("maximum", batch, _whole(1)))
         over = folded("maximum", folded("floor_divide", wanted, down), _whole(1))
-        before += [
+        before: list[Statement] = [
             Let(each.name, _share(rows, wanted, self.down, DOWN, self.rows)),
             Let(down.name, _pieces(rows, each)),
             Let(wide.name, _share(columns, over, self.across, ACROSS, self.columns)),
             Let(across.name, _pieces(columns, wide)),
         ]
         task, row, column = self.variable("task"), self.variable("block"), self.variable("block")
-        body = [*self.places(task, (row, down), (column, across)), *self.task((row, each), (column, wide))]
+        body = [*self.places(task, (row, down), (column, across)), *self.task((row, each), (column, wide), once)]
         count = product_of_sizes([*[loop.extent for loop in self.batch], down, across])
-        if not (self.nest.parallel and self.nest.target.parallel):
-            return (*before, For(task.name, count, "sequential", tuple(body)))
+        if not self.threaded:
+            return [*before, For(task.name, count, "sequential", tuple(body))]
+        return [*before, For(task.name, count, "parallel", tuple(body), grain=self.grain(each, wide))]
+
+    def grain(self, rows: Expression, columns: Expression) -> Expression:
+        """How many tasks of so many rows and columns are worth a thread's attention."""
         # A step of a row packs an element, and multiplies and adds without memory, as many columns at a time as lanes.
-        strips = folded("floor_divide", wide, _whole(self.lanes))
+        strips = folded("floor_divide", columns, _whole(self.lanes))
         work = folded("add", strips, _whole(int(self.found.work / DEPTH_WEIGHT)))
-        grain = grain_of(1.0, [work, self.extent, each])
-        return (*before, For(task.name, count, "parallel", tuple(body), grain=grain))
+        return grain_of(1.0, [work, self.extent, rows])
 
     def turned(self) -> list[Statement]:
         """Copies of what columns would read across lanes, which they read from now on."""
@@ -236,15 +272,26 @@ class _Contraction:
             rest = folded("floor_divide", rest, extent)
         return [*made, Let(loops[0][0].name, rest)]
 
-    def task(self, row: tuple[Variable, Expression], column: tuple[Variable, Expression]) -> list[Statement]:
+    def task(
+        self, row: tuple[Variable, Expression], column: tuple[Variable, Expression], once: bool
+    ) -> list[Statement]:
         """What a thread does at a time: a block of rows and one of columns, by their numbers and lengths."""
         rows, made = self.part("row", row[0], self.row.along.extent, row[1])
         columns, more = self.part("column", column[0], self.column.along.extent, column[1])
-        own = [self.left, self.left_panels, self.sums, *([] if self.shared else [self.right, self.right_panels])]
-        made += [*more, *[Allocate(buffer) for buffer in own if buffer is not None]]
-        return [*made, self.all_steps(rows, columns), self.finished(rows, columns)]
+        return [*made, *more, *self.own(once), *self.computed(rows, columns, once)]
 
-    def part(self, stem: str, block: Variable, extent: Expression, most: Expression) -> tuple[_Part, list[Statement]]:
+    def own(self, once: bool) -> list[Statement]:
+        """The buffers of a thread."""
+        own = [self.left, self.left_panels, *([] if self.shared else [self.right, self.right_panels])]
+        return [Allocate(buffer) for buffer in (*own, self.tile if once else self.sums) if buffer is not None]
+
+    def computed(self, rows: _Part, columns: _Part, once: bool) -> list[Statement]:
+        """A block of rows and one of columns."""
+        if not once:
+            return [self.all_steps(rows, columns), self.finished(self.sums, rows, columns, 4 * self.lanes)]
+        return self.block_of_steps(rows, columns, _Part(ZERO, self.extent), None)
+
+    def part(self, stem: str, block: Expression, extent: Expression, most: Expression) -> tuple[_Part, list[Statement]]:
         """A block of a loop, all of which but the last have the same length."""
         start, length = self.variable(stem), self.variable(stem + "s")
         left = folded("minimum", folded("subtract", extent, start), most)
@@ -254,11 +301,15 @@ class _Contraction:
         """The inner loops, block by block."""
         number = self.variable("block")
         steps, body = self.part("step", number, self.extent, _whole(self.steps))
-        body += [self.pack_rows(rows, steps)]
-        if not self.shared:
-            body += [self.pack(self.right, self.column, columns, steps, self.across, self.right_panels)]
-        body += [self.kernels(rows, columns, steps, number)]
+        body += self.block_of_steps(rows, columns, steps, number)
         return For(number.name, _pieces(self.extent, self.steps), "sequential", tuple(body))
+
+    def block_of_steps(self, rows: _Part, columns: _Part, steps: _Part, number: Variable | None) -> list[Statement]:
+        """A block of steps, of a number if there are others."""
+        made = [self.pack_rows(rows, steps)]
+        if not self.shared and not self.alone:
+            made.append(self.pack(self.right, self.column, columns, steps, self.across, self.right_panels))
+        return [*made, self.kernels(rows, columns, steps, number)]
 
     # Packing
 
@@ -276,7 +327,7 @@ class _Contraction:
         panel, r, lane = self.variable("panel"), self.variable("r"), self.variable("lane")
         row, place = _sum(panel, self.down, r), (panel, r, lane)
         found = self.infinite(self.left_panels)
-        at = folded("add", rows.start, row), folded("add", steps.start, lane)
+        at = _plus(rows.start, row), _plus(steps.start, lane)
 
         def over(body: Block, found: tuple[Reduction, ...] = ()) -> Block:
             return (For(lane.name, steps.length, "lanes", body, 4 * self.lanes, reductions=found),)
@@ -291,10 +342,26 @@ class _Contraction:
         self, buffer: Buffer, operand: Operand, part: _Part, steps: _Part, width: int, panels: Buffer | None
     ) -> For:
         """An operand in panels of a width, each of them step by step."""
-        panel, step, lane = self.variable("panel"), self.variable("step"), self.variable("lane")
+        panel = self.variable("panel")
+        body = self.panel(buffer, operand, part, steps, width, panels, panel, panel)
+        return For(panel.name, _pieces(part.length, width), "sequential", body)
+
+    def panel(
+        self,
+        buffer: Buffer,
+        operand: Operand,
+        part: _Part,
+        steps: _Part,
+        width: int,
+        panels: Buffer | None,
+        panel: Expression,
+        number: Expression,
+    ) -> Block:
+        """A panel of an operand, which is kept under a number."""
+        step, lane = self.variable("step"), self.variable("lane")
         first, length = self.variable("first"), self.variable("width")
-        at = folded("add", part.start, folded("add", first, lane)), folded("add", steps.start, step)
-        place, found = (panel, step, lane), self.infinite(panels)
+        at = _plus(part.start, folded("add", first, lane)), _plus(steps.start, step)
+        place, found = (number, step, lane), self.infinite(panels)
 
         def over(extent: Expression, factor: int, body: Block) -> Statement:
             return For(step.name, steps.length, "sequential", (For(lane.name, extent, "lanes", body, factor),))
@@ -305,13 +372,12 @@ class _Contraction:
         if found:  # what the steps find in a lane is looked at once, at the end
             body: Block = (For(step.name, steps.length, "sequential", filled),)
             packed = For(lane.name, length, "lanes", body, width, reductions=found)
-        body = (
+        return (
             Let(first.name, folded("multiply", panel, _whole(width))),
             Let(length.name, folded("minimum", folded("subtract", part.length, first), _whole(width))),
             If(folded("less", length, _whole(width)), (nothing,), ()),
-            *self.noting(found, panels, panel, packed),
+            *self.noting(found, panels, number, packed),
         )
-        return For(panel.name, _pieces(part.length, width), "sequential", body)
 
     def infinite(self, panels: Buffer | None) -> tuple[Reduction, ...]:
         """Whether something in a panel is not finite, as a reduction, where that is to be known."""
@@ -354,40 +420,53 @@ class _Contraction:
 
     # The kernel
 
-    def kernels(self, rows: _Part, columns: _Part, steps: _Part, number: Variable) -> Statement:
-        """The steps of a block, tile by tile; sums begin with 0, and go on with what the block before has stored."""
+    def kernels(self, rows: _Part, columns: _Part, steps: _Part, number: Variable | None) -> Statement:
+        """The steps of a block, tile by tile; sums begin with 0, and go on with what the block before has stored.
+
+        Where there is no other block, which then has no number, a tile is finished at once.
+        """
         down, across = self.variable("down"), self.variable("across")
         r, lane, step = self.variable("r"), self.variable("lane"), self.variable("k")
         total = Variable(self.nest.fresh("sum"), self.sum.type)
-        place = _sum(down, self.down, r), _sum(across, self.across, lane)
+        place: tuple[Expression, Expression] = _sum(down, self.down, r), _sum(across, self.across, lane)
+        sums = self.sums
+        packed: Block = ()
+        finished: Block = ()
         panel: Expression = across
+        if self.alone:
+            panel = ZERO
+            packed = self.panel(self.right, self.column, columns, steps, self.across, self.right_panels, across, panel)
         if self.shared:
             panel = folded("add", folded("floor_divide", columns.start, _whole(self.across)), across)
         bounds, first, count = self.bounded(rows, columns, steps, down, across, panel)
         k: Expression = step if first == ZERO else folded("add", first, step)
         a = Load(self.left, (down, r, k) if self.row.inner_first else (down, k, r))
-        b = Load(self.right, (panel, folded("add", steps.start, k) if self.shared else k, lane))
+        b = Load(self.right, (panel, _plus(steps.start, k) if self.shared else k, lane))
         if self.sum.fused:
             more: Expression = MultiplyAdd(a, b, total, total.type)
         else:
             more = folded("add", total, folded("multiply", a, b))
         nothing = Constant(zero(total.type), total.type)
-        first_block = folded("equal", number, ZERO)
+        initial: Expression = nothing
+        if number is None:
+            sums, place, finished = self.tile, (r, lane), self.finished_tile(rows, columns, down, across)
+        else:
+            initial = Select(folded("equal", number, ZERO), nothing, Load(sums, place), total.type)
         body: Block = (
-            Declare(total.name, Select(first_block, nothing, Load(self.sums, place), total.type)),
+            Declare(total.name, initial),
             For(step.name, count, "sequential", (Assign(total.name, more),)),
-            Store(self.sums, place, total),
+            Store(sums, place, total),
         )
         body = (For(r.name, _whole(self.down), "jam", body, self.down),)
-        body = (*bounds, For(lane.name, _whole(self.across), "lanes", body, self.across))
-        body = (For(down.name, _pieces(rows.length, self.down), "sequential", body),)
+        body = (*bounds, For(lane.name, _whole(self.across), "lanes", body, self.across), *finished)
+        body = (*packed, For(down.name, _pieces(rows.length, self.down), "sequential", body))
         return For(across.name, _pieces(columns.length, self.across), "sequential", body)
 
     def bounded(
         self, rows: _Part, columns: _Part, steps: _Part, down: Variable, across: Variable, panel: Expression
     ) -> tuple[list[Let], Expression, Expression]:
         """The first step of a tile and how many there are, with what these are computed from."""
-        inner, end = self.inner[0].variable, folded("add", steps.start, steps.length)
+        inner, end = self.inner[0].variable, _plus(steps.start, steps.length)
         row = Side(self.row.along.variable.name, _sum(down, self.down, rows.start), self.down)
         column = Side(self.column.along.variable.name, _sum(across, self.across, columns.start), self.across)
         begin, stop = steps.start, end
@@ -409,27 +488,41 @@ class _Contraction:
         lets: list[Let] = []
         first: Expression = ZERO
         if begin != steps.start:
-            lets = [Let(self.nest.fresh("first"), folded("subtract", begin, steps.start))]
+            lets = [Let(self.nest.fresh("first"), _minus(begin, steps.start))]
             first = Variable(lets[0].name, i64)
-        count: Expression = folded("maximum", folded("subtract", stop, begin), ZERO)
+        count: Expression = folded("maximum", _minus(stop, begin), ZERO)
         if read != Constant(True, bool_):
             count = Select(read, count, ZERO, i64)
         lets.append(Let(self.nest.fresh("count"), count))
         return lets, first, Variable(lets[-1].name, i64)
 
-    def finished(self, rows: _Part, columns: _Part) -> Statement:
-        """What the nest does with its sums."""
+    def finished_tile(self, rows: _Part, columns: _Part, down: Variable, across: Variable) -> Block:
+        """What the nest does with the sums of a tile."""
+        made: list[Statement] = []
+
+        def part(whole: _Part, number: Variable, most: int) -> _Part:
+            start, length = self.variable("start"), self.variable("length")
+            first = folded("multiply", number, _whole(most))
+            left = folded("minimum", folded("subtract", whole.length, first), _whole(most))
+            made.extend([Let(start.name, _plus(whole.start, first)), Let(length.name, left)])
+            return _Part(start, length)
+
+        parts = part(rows, down, self.down), part(columns, across, self.across)
+        return (*made, self.finished(self.tile, *parts, self.across))
+
+    def finished(self, sums: Buffer, rows: _Part, columns: _Part, strip: int) -> Statement:
+        """What the nest does with some sums."""
         r, lane = self.variable("r"), self.variable("lane")
         made: list[Statement] = [
-            Let(self.row.along.variable.name, folded("add", rows.start, r)),
-            Let(self.column.along.variable.name, folded("add", columns.start, lane)),
+            Let(self.row.along.variable.name, _plus(rows.start, r)),
+            Let(self.column.along.variable.name, _plus(columns.start, lane)),
         ]
         for statement in self.nest.body:
             if statement is self.sum.start:
-                made.append(Declare(self.sum.start.name, Load(self.sums, (r, lane))))
+                made.append(Declare(self.sum.start.name, Load(sums, (r, lane))))
             elif not isinstance(statement, For):
                 made.append(statement)
-        body: Block = (For(lane.name, columns.length, "lanes", tuple(made), 4 * self.lanes),)
+        body: Block = (For(lane.name, columns.length, "lanes", tuple(made), strip),)
         return For(r.name, rows.length, "sequential", body)
 
     def variable(self, stem: str) -> Variable:
@@ -455,6 +548,16 @@ def _share(extent: Expression, pieces: Expression, unit: int, least: int, most: 
 def _at_most(number: int, multiple: int) -> int:
     """The multiple next below a number, at least one."""
     return max(1, number // multiple) * multiple
+
+
+def _plus(start: Expression, place: Expression) -> Expression:
+    """A sum of sizes; nothing is added to what begins at 0."""
+    return place if start == ZERO else folded("add", start, place)
+
+
+def _minus(end: Expression, start: Expression) -> Expression:
+    """A difference of sizes; nothing is taken from one that begins at 0."""
+    return end if start == ZERO else folded("subtract", end, start)
 
 
 def _sum(piece: Expression, length: int, rest: Expression) -> Expression:
