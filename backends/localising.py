@@ -20,13 +20,14 @@ Statements keep their order within an iteration, and so results are the same bit
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 
 from ..core.types import i64
 from .loops import (
     Allocate,
+    Assign,
     Block,
     Buffer,
     Declare,
@@ -46,7 +47,7 @@ from .loops import (
 )
 from .loops_walk import bound_in, loads, mentioned, names_in, written_in
 from .lowering.arithmetic import folded
-from .lowering.rewriting import map_block, map_operands, substituted, with_own_buffers
+from .lowering.rewriting import map_block, map_operands, substituted, with_buffers, with_own_buffers
 
 # Loops of more statements together are not joined.
 LARGEST = 1000
@@ -181,7 +182,8 @@ def _one(first: For, second: For) -> For | None:
     if len(both) > LARGEST or any(isinstance(each, Require | Update) for each in both):
         return None
     names: dict[str, Expression] = {second.variable: Variable(first.variable, i64)}
-    added = map_block(second.body, lambda e: substituted(e, names), lambda store: store)
+    added = with_buffers(second.body, lambda buffer: _renamed(buffer, names))
+    added = map_block(added, lambda e: substituted(e, names), lambda store: store)
     if {each.name for each in first.body if isinstance(each, Let | Declare)} & bound_in(added):
         return None
     common = mentioned(first.body)[1] & mentioned(added)[1]
@@ -194,10 +196,24 @@ def _one(first: For, second: For) -> For | None:
     return replace(first, body=(*first.body, *added), grain=grain)
 
 
+def _renamed(buffer: Buffer, names: Mapping[str, Expression]) -> Buffer:
+    """A buffer whose extents are expressions of other names."""
+    return replace(buffer, extents=tuple([substituted(extent, names) for extent in buffer.extents]))
+
+
 def _meet(first: Statement, others: Sequence[Statement]) -> bool:
-    """Whether one of some statements touches what another one writes, or writes what it touches."""
-    block = tuple(others)
-    return bool(written_in((first,)) & mentioned(block)[1] or written_in(block) & mentioned((first,))[1])
+    """Whether a statement writes or assigns what one of some others mentions, or mentions what one of them does."""
+    mine, its = (first,), tuple(others)
+    for block, other in ((mine, its), (its, mine)):
+        variables, buffers = mentioned(other)
+        if not (_assigned_in(block).isdisjoint(variables) and written_in(block).isdisjoint(buffers)):
+            return True
+    return False
+
+
+def _assigned_in(block: Block) -> set[str]:
+    """The names of the variables that a block assigns to."""
+    return {each.name for each in walk(block) if isinstance(each, Assign)}
 
 
 def _own_axes(name: str, block: Block, variable: str) -> list[int]:

@@ -117,3 +117,36 @@ def test_a_choice_by_sizes_has_its_own_copy_in_each_branch() -> None:
     assert text.count("] = sum") + text.count("result1[") > 2
     names = re.findall(r"temporary (\w+):", text)
     assert len(names) == len(set(names))
+
+
+@az.program
+def deciding(x: az.Array[az.f64, "n m"], s: az.f64) -> az.Array[az.f64, "n"]:
+    """A choice that makes an array and a number; what is computed from the number comes before the sums."""
+    a, c = az.cond(s > 0, lambda: (az.sin(x), az.exp(s)), lambda: (az.cos(x), az.sin(s)))
+    d = az.exp(c)
+    return az.map(lambda row: az.sum(row * d), a)
+
+
+@pytest.mark.parametrize("s", [0.5, -0.5])
+def test_a_choice_stays_before_what_reads_its_number(s: float) -> None:
+    x = np.arange(20.0).reshape(5, 4)
+    expected = np.sum(np.sin(x), 1) * np.exp(np.exp(s)) if s > 0 else np.sum(np.cos(x), 1) * np.exp(np.sin(s))
+    np.testing.assert_allclose(az.compile(deciding)(x, s), expected, rtol=1e-12)
+
+
+@az.program
+def growing(x: az.f64, n: az.i64) -> tuple[az.Array[az.f64, "_"], az.Array[az.f64, "_"]]:
+    """Temporaries that are as long as the number of their iteration, in both of the loops that become one."""
+
+    def sums(factor: Any) -> Any:
+        return az.generate(n, lambda i: az.sum(factor(i) * az.cumsum(az.generate(i, lambda j: x * j))[::-1]))
+
+    first = sums(lambda i: 1.0)
+    return first, sums(lambda i: first[i])
+
+
+def test_temporaries_as_long_as_an_iteration_says() -> None:
+    first, second = az.compile(growing)(0.5, 9)
+    expected = np.array([np.sum(np.cumsum(0.5 * np.arange(i))) for i in range(9)])
+    np.testing.assert_allclose(first, expected, rtol=1e-12)
+    np.testing.assert_allclose(second, expected**2, rtol=1e-12)
