@@ -13,9 +13,27 @@ import signal
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _LOOKS = 8000  # at the gate before a worker sleeps: about 100 microseconds, some times what it takes to wake it
+
+
+def once(make: Callable[[], T]) -> Callable[[], T]:
+    """A function that makes its result when it is first called; other threads wait for that.
+
+    With a cache alone, two threads may make one each; it keeps one, and the memory of the other is freed while in use.
+    """
+    lock, made = threading.Lock(), cache(make)
+
+    @wraps(make)
+    def get() -> T:
+        with lock:
+            return made()
+
+    return get
 
 
 @dataclass(frozen=True)

@@ -153,6 +153,19 @@ def test_threads_that_need_the_same_branch_at_once(monkeypatch: pytest.MonkeyPat
     assert found == [64.0**4] * 4 and len(compiled) == before + 1
 
 
+def test_what_was_made_is_run_while_others_make_more() -> None:
+    """As in a child that is forked meanwhile, where nobody would give the lock back."""
+    made = function(If(short_of(10), pass_over(2.0), pass_over(3.0)))
+    code = code_of(made)
+    executable = Executable(code.machine_code, is_parallel(made), code.branches)
+    run(executable, made, 6)
+    executable._lock.acquire()
+    later = threading.Thread(target=run, args=(executable, made, 7), daemon=True)
+    later.start()
+    later.join(60)
+    assert not later.is_alive()
+
+
 def test_stores_are_seen_after_a_branch() -> None:
     made = function(If(short_of(10), pass_over(2.0), pass_over(3.0)), loop("j", "n", Store(Y, (var("j"),), at(Y, "j"))))
     code = code_of(made)

@@ -18,7 +18,7 @@ from plain_loops import apply, at, const, fma, loop, put, var
 from random_loops import Draw
 
 from adze.backends import runtime
-from adze.backends.llvm.assemble import assembly, printed
+from adze.backends.llvm.assemble import assembly, compile_each, printed
 from adze.backends.llvm.emit import emit
 from adze.backends.llvm.host import Machine, host, host_target
 from adze.backends.llvm.jit import Executable, Failure, is_parallel
@@ -770,6 +770,34 @@ def test_workers_leave_the_cpu_of_the_caller() -> None:
     assert done.returncode == 0, done.stderr
 
 
+_AFTER_THE_MAIN_THREAD = """
+import sys, threading
+sys.path.insert(0, {tests!r})
+import numpy as np
+from adze.backends.llvm import text
+from test_llvm_emit import call, chain, compiled
+text._SMALL = 0  # so that modules come in parts
+
+def work():
+    threading.main_thread().join()
+    executable = compiled(chain())
+    for _ in range(10):
+        x, y = np.ones((400, 20)), np.empty(400)
+        call(executable, [x, y], [400, 20], 3)
+    sys.stdout.write(f"{{y[0]}}\\n")
+
+for _ in range(6):
+    threading.Thread(target=work).start()
+"""
+
+
+def test_threads_compile_first_all_at_once_when_the_main_thread_has_ended() -> None:
+    program = _AFTER_THE_MAIN_THREAD.format(tests=os.path.dirname(__file__))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert [float(each) for each in done.stdout.split()] == pytest.approx([20 * math.sin(1)] * 6)
+
+
 def test_the_interpreter_ends_while_workers_wait() -> None:
     program = _PROGRAM.format(tests=os.path.dirname(__file__))
     for _ in range(3):
@@ -788,6 +816,13 @@ def test_code_can_be_linked_again_without_compiling() -> None:
         again = Executable(code.machine_code, is_parallel(function))
         compare(function, [values(f64, (9, 5)), values(f64, (5, 40))], [9, 40, 5], again)
     assert "define" in str(printed(code)) and "entry" in assembly(code) and "alloca" in code.parts[0]
+
+
+@pytest.mark.parametrize("wrong", range(3))
+def test_what_fails_in_either_thread_that_compiles_is_raised(wrong: int) -> None:
+    parts = [f"define void @f{k}() {{ ret {'i32' if k == wrong else ''} void }}" for k in range(3)]
+    with pytest.raises(RuntimeError, match="parsing error"):
+        compile_each([parts])
 
 
 def test_parts_of_a_module_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,8 @@ from __future__ import annotations
 import ctypes
 import itertools
 import struct
+import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -28,6 +28,7 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from ..runtime import once
 from .host import host
 from .text import SCALARS
 
@@ -51,14 +52,36 @@ def compile_text(*parts: str) -> Code:
 def compile_each(texts: Sequence[Sequence[str]]) -> list[Code]:
     """Optimise and assemble modules, each in parts, of which two at a time are compiled, the longest first."""
     parts = sorted({part for text in texts for part in text}, key=lambda part: (-len(part), part))
-    if len(parts) > 1:
-        with ThreadPoolExecutor(2) as pool:
-            made = dict(zip(parts, pool.map(_object, parts), strict=True))
-    else:
-        made = {part: _object(part) for part in parts}
+    made = _objects_of(parts)
     return [
         Code(tuple(text), b"".join([_LENGTH.pack(len(made[part])) + made[part] for part in text])) for text in texts
     ]
+
+
+def _objects_of(parts: Sequence[str]) -> dict[str, bytes]:
+    """The object code of modules, made by this thread and another one.
+
+    An executor would do, but takes no more work once the main thread has ended, when others may still run.
+    """
+    waiting, made = iter(parts), dict[str, bytes]()
+    failures: list[Exception] = []
+
+    def work() -> None:
+        try:
+            for part in waiting:
+                made[part] = _object(part)
+        except Exception as failure:
+            failures.append(failure)
+
+    other = threading.Thread(target=work)
+    if len(parts) > 1:
+        other.start()
+    work()
+    if len(parts) > 1:
+        other.join()
+    if failures:
+        raise failures[0]
+    return made
 
 
 def _object(text: str) -> bytes:
@@ -125,7 +148,7 @@ def target_machine() -> Any:
     )
 
 
-@cache
+@once
 def _linker() -> Any:
     """The process's JIT. It is never closed: threads may be inside its code when the interpreter ends."""
     jit = llvm.create_lljit_compiler()

@@ -24,11 +24,11 @@ import ctypes
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
+from ..runtime import once
 from . import control
 from .assemble import link
 from .stored import runtime_code
@@ -199,7 +199,7 @@ class Entries:
     library: object  # which holds the code
 
 
-@cache
+@once
 def entries() -> Entries:
     """The functions in the memory of this process."""
     library = link(runtime_code(_IR), ("bind", "launch"))

@@ -70,6 +70,7 @@ class Executable:
         )
         self._launch = entries().launch
         self._branches, self._keep = dict(branches), keep
+        self._numbers = {name: int(name.rpartition(".")[2]) for name in branches}
         if branches:
             self._needed = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self._library["needed"])
         self._table = (ctypes.c_void_p * len(branches))()
@@ -107,21 +108,27 @@ class Executable:
 
     def _make(self, needed: int) -> None:
         """Have the branches that are needed, by the bits of their numbers."""
-        numbers = {name: int(name.rpartition(".")[2]) for name in self._branches}
+        if not self._missing(needed):  # without the lock, which would stay taken in a child that is forked meanwhile
+            return
         with self._lock:
             started = time.perf_counter()
-            missing = {name: k for name, k in numbers.items() if needed >> k & 1 and name not in self._linked}
+            missing = self._missing(needed)
             texts = {name: text for name in missing if not isinstance(text := self._branches[name], bytes)}
             for name, code in zip(texts, compile_each(list(texts.values())), strict=True):
                 self._branches[name] = code.machine_code
             for name, number in missing.items():
                 machine_code = self._branches[name]
                 assert isinstance(machine_code, bytes)
-                self._linked[name] = link(machine_code, (name,), self._imports)
-                self._table[number] = self._linked[name][name]
+                library = link(machine_code, (name,), self._imports)
+                self._table[number] = library[name]
+                self._linked[name] = library
             self.seconds += time.perf_counter() - started
             if texts and self._keep is not None:
                 self._keep(self._branches)
+
+    def _missing(self, needed: int) -> dict[str, int]:
+        """The branches that are needed and not in the table yet, with their numbers."""
+        return {name: k for name, k in self._numbers.items() if needed >> k & 1 and name not in self._linked}
 
 
 def _words(numbers: Sequence[int]) -> bytes:

@@ -23,9 +23,8 @@ from __future__ import annotations
 
 import ctypes
 import platform
-from functools import cache
 
-from ..runtime import Pool, Workers
+from ..runtime import Pool, Workers, once
 from . import control
 from .assemble import link
 from .stored import runtime_code
@@ -63,7 +62,9 @@ ask:
   %set = alloca [{_AFFINITY} x i8], align 8
   %process = call i32 @getpid()
   %failed = call i32 @sched_getaffinity(i32 %process, i64 {_AFFINITY}, ptr %set)
-  %known = icmp eq i32 %failed, 0
+  %told = icmp eq i32 %failed, 0
+  %inside = icmp ult i32 %here, {8 * _AFFINITY}
+  %known = and i1 %told, %inside
   br i1 %known, label %leave, label %done
 leave:
   %number = lshr i32 %here, 3
@@ -280,7 +281,7 @@ done:
 """
 
 
-@cache
+@once
 def workers() -> Workers:
     """The pool of this process, with its workers."""
     library = link(runtime_code(_IR), ("reset", "worker", "adze_parallel"))
