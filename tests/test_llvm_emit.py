@@ -770,6 +770,31 @@ def test_workers_leave_the_cpu_of_the_caller() -> None:
     assert done.returncode == 0, done.stderr
 
 
+_NOWHERE = """
+import sys
+sys.path.insert(0, {tests!r})
+import numpy as np
+from adze.backends.llvm import assemble, pool
+from test_llvm_emit import call, chain, compiled
+link = pool.link
+nowhere = link(assemble.compile_text("define i32 @nowhere() {{ ret i32 -1 }}").machine_code, ["nowhere"])
+pool.link = lambda *given: link(*given, {{"sched_getcpu": nowhere["nowhere"]}})
+executable = compiled(chain())
+for _ in range(300):
+    x, y = np.ones((400, 20)), np.empty(400)
+    call(executable, [x, y], [400, 20], 3)
+print(y[0])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
+def test_workers_stay_where_the_system_does_not_tell_the_cpu() -> None:
+    program = _NOWHERE.format(tests=os.path.dirname(__file__))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == pytest.approx(20 * math.sin(1))
+
+
 _AFTER_THE_MAIN_THREAD = """
 import sys, threading
 sys.path.insert(0, {tests!r})
