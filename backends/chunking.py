@@ -56,6 +56,9 @@ from .lowering.nests import PADDING
 from .lowering.rewriting import map_block, map_operands
 from .sweeps import Sweep, chunked, sweep_of
 
+# No more sums are made in chunks that are so many statements already.
+LARGEST = 1000
+
 
 def summed_in_chunks(function: Function) -> Function:
     """A function whose sums over a range are made in the chunks that make what is summed."""
@@ -71,7 +74,7 @@ class _Chunking:
 
     sizes: frozenset[str]
     fresh: Callable[[], str]
-    added: list[Statement] = field(default_factory=list)  # the sums of what chunks have summed
+    added: dict[int, Statement] = field(default_factory=dict)  # the sums of what chunks have summed, by ``id``
 
     def block(self, block: Block, lets: Mapping[str, Expression]) -> Block:
         """A block whose sums are made in chunks, and whose temporaries are those of a chunk."""
@@ -104,24 +107,25 @@ class _Chunking:
         made.append(sums.in_chunks(chunks, partial, self.fresh()))
         made.extend([each for each in between if isinstance(each, For)])
         made.append(sums.over_chunks(chunks, partial, self.fresh()))
-        self.added.append(made[-1])
+        self.added[id(made[-1])] = made[-1]
 
     def passed(self, statement: Statement) -> bool:
         """Whether sums may come from behind a statement: from behind others that were made in chunks, too."""
-        return isinstance(statement, Let | Allocate) or any(statement is each for each in self.added)
+        return isinstance(statement, Let | Allocate) or id(statement) in self.added
 
     def with_own_temporaries(self, block: Sequence[Statement], lets: Mapping[str, Expression]) -> Iterator[Statement]:
         """A block in which the temporaries that one loop over chunks has for itself are as long as a chunk."""
         users = Counter(name for statement in block for name in mentioned((statement,))[1])
-        single = [s.buffer for s in block if isinstance(s, Allocate) and users[s.buffer.name] == 2]
+        temporaries = [s.buffer for s in block if isinstance(s, Allocate) and users[s.buffer.name] == 2]
+        single = {buffer.name: number for number, buffer in enumerate(temporaries)}
         owned: set[str] = set()
         made: list[Statement] = []
         for statement in block:
             chunks = _Chunks.of(statement, lets) if single else None
             if chunks is not None:
-                names = mentioned((statement,))[1]
-                own = [(buffer, chunks.axis(buffer.name)) for buffer in single if buffer.name in names]
-                for buffer, axis in own:
+                numbers = sorted([single[name] for name in mentioned((statement,))[1] & single.keys()])
+                for buffer in [temporaries[number] for number in numbers]:
+                    axis = chunks.axis(buffer.name)
                     rest = [extent for k, extent in enumerate(buffer.extents) if k != axis]
                     if axis is not None and names_in(rest) <= self.sizes:
                         owned.add(buffer.name)
@@ -241,12 +245,19 @@ class _Sums:
         declared = {each.name for each in sweep.loops[-2].body if isinstance(each, Declare)}
         plain = all(isinstance(each, Let | Assign) for each in inner.body) and assigned <= totals <= declared
         last = all(outer.body[-1] is loop for outer, loop in zip(sweep.loops, sweep.loops[1:-1], strict=False))
-        return _Sums(sweep) if lanes and plain and last else None
+        sums = _Sums(sweep) if lanes and plain and last else None
+        return None if sums is None or sums.does_more else sums
 
     @property
     def inner(self) -> For:
         """The reduction."""
         return self.sweep.loops[-1]
+
+    @property
+    def does_more(self) -> bool:
+        """Whether anything but bindings comes before the reduction, which runs once a chunk."""
+        before = [each for outer in self.sweep.loops[:-2] for each in outer.body[:-1]]
+        return not all(isinstance(each, Let | Declare) for each in (*before, *self.around[0]))
 
     @property
     def rows(self) -> range:
@@ -255,6 +266,8 @@ class _Sums:
 
     def may_join(self, chunks: _Chunks, between: Sequence[Statement]) -> bool:
         """Whether what is summed is made by chunks, and chunks may sum it, each at its own points."""
+        if sum(1 for _ in walk(chunks.loop.body)) > LARGEST:
+            return False
         written = chunks.written
         after = {each.buffer.name for each in walk(tuple(between)) if isinstance(each, Store)}
         moved = [load for each in between if not isinstance(each, For) for load in loads(each)]

@@ -153,9 +153,8 @@ class _Hoisting:
         )
 
     def invariant(self, test: Expression) -> bool:
-        """Whether a test has the same answer in each iteration."""
-        read = {part.buffer.name for part in inside(test) if isinstance(part, Load)}
-        return self.changing.isdisjoint(names_in([test])) and read.isdisjoint(self.stores)
+        """Whether a test has the same answer in each iteration, and may be asked without any: it reads nothing."""
+        return self.changing.isdisjoint(names_in([test])) and not any(isinstance(part, Load) for part in inside(test))
 
 
 def _changing(loop: For) -> set[str]:

@@ -23,7 +23,8 @@ the memory of that result: above, ``y`` is computed in place, and what is in a c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -246,19 +247,37 @@ def _after(loop: Statement, name: str, store: Store) -> Statement:
 def _in_results(function: Function) -> Function:
     """A function whose temporaries take the memory of results, where these are written in place of them."""
     lets = {statement.name: statement.value for statement in function.body if isinstance(statement, Let)}
-    touched = [mentioned((statement,))[1] for statement in function.body]
-    for statement in function.body:
+    temporaries = {s.buffer.name: s.buffer for s in function.body if isinstance(s, Allocate)}
+    uses: defaultdict[str, list[int]] = defaultdict(list)  # where each buffer is mentioned
+    for position, statement in enumerate(function.body):
         if not isinstance(statement, Allocate):
-            continue
-        temporary = statement.buffer
-        uses = [k for k, names in enumerate(touched) if temporary.name in names]
-        sweep = sweep_of(function.body[uses[-1]], lets)
-        for result in function.results:
-            like = (result.scalar, result.extents) == (temporary.scalar, temporary.extents)
-            untouched = not any(result.name in names for names in touched[: uses[-1]])
-            if like and untouched and sweep is not None and _replaces(sweep, temporary, result):
-                return _in_results(replace(function, body=_kept_in(result, temporary, function.body)))
-    return function
+            for name in mentioned((statement,))[1]:
+                uses[name].append(position)
+    ending: defaultdict[int, list[Buffer]] = defaultdict(list)  # the temporaries that are mentioned for the last time
+    for name, temporary in temporaries.items():
+        if uses[name]:
+            ending[uses[name][-1]].append(temporary)
+    kept: dict[str, Buffer] = {}
+    for result in function.results:
+        first = uses[result.name][0] if uses[result.name] else -1
+        while first >= 0:
+            (statement,) = _with_kept((function.body[first],), kept)
+            sweep = sweep_of(statement, lets)
+            found = (
+                None
+                if sweep is None
+                else _replaced(sweep, [each for each in ending[first] if each.name not in kept], result)
+            )
+            if found is not None:
+                kept[found.name] = result
+            first = -1 if found is None else uses[found.name][0]
+    return replace(function, body=_with_kept(function.body, kept)) if kept else function
+
+
+def _replaced(sweep: Sweep, ending: Sequence[Buffer], result: Buffer) -> Buffer | None:
+    """The first of the temporaries that a sweep reads for the last time whose memory it may write a result to."""
+    like = [each for each in ending if (each.scalar, each.extents) == (result.scalar, result.extents)]
+    return next((each for each in like if _replaces(sweep, each, result)), None)
 
 
 def _replaces(sweep: Sweep, temporary: Buffer, result: Buffer) -> bool:
@@ -279,7 +298,7 @@ def _replaces(sweep: Sweep, temporary: Buffer, result: Buffer) -> bool:
     return written
 
 
-def _kept_in(result: Buffer, temporary: Buffer, body: Block) -> Block:
-    """A body in which a temporary is in the memory of a result."""
-    kept = tuple([each for each in body if each != Allocate(temporary)])
-    return with_buffers(kept, lambda buffer: result if buffer == temporary else buffer)
+def _with_kept(body: Block, kept: Mapping[str, Buffer]) -> Block:
+    """A body in which some temporaries are in the memory of results."""
+    rest = tuple([each for each in body if not (isinstance(each, Allocate) and each.buffer.name in kept)])
+    return with_buffers(rest, lambda buffer: kept.get(buffer.name, buffer))

@@ -112,6 +112,8 @@ def test_what_varies_stays() -> None:
     assert not moved(Allocate(t), loop("i", "n", put(t, "i", apply("f64", var("count")))), used, counted), "a variable"
     first = apply("less", var("s"), const(1))
     assert not moved(If(first, (Allocate(t), filled, used), ())), "whether it is filled"
+    read = apply("less", const(0.0, f64), at(x, const(2)))
+    assert not moved(If(read, (Allocate(t), filled, used), ())), "what may not be read without an iteration"
     assert not moved(Allocate(t), filled, If(first, (loop("i", "n", put(t, "i", at(y, "i"))),), ()), used), "a part"
 
 

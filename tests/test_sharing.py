@@ -1,11 +1,12 @@
 """What several sweeps compute is stored by the first (``backends/sharing.py``)."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import plain_loops
 import pytest
-from plain_loops import apply, at, loop, put, var
+from plain_loops import apply, at, const, loop, put, var
 
 import adze as az
 from adze.backends.loops import Allocate, Buffer, Function, Let
@@ -124,3 +125,27 @@ def test_a_sweep_reads_what_it_has_written_itself() -> None:
     found = np.zeros(3), np.zeros(3)
     plain_loops.run(shared(Function("f", ("n",), (x, z), (y, w), body)), [numbers, -numbers, *found], [3])
     np.testing.assert_allclose(found, [np.exp(numbers), np.exp(-numbers)])
+
+
+def test_a_long_chain_of_temporaries_is_one_result() -> None:
+    x, y = (Buffer(name, f64, (var("n"),)) for name in "xy")
+    chain = [x, *[Buffer(f"t{k}", f64, (var("n"),)) for k in range(1200)], y]
+    body: list[Any] = [Allocate(each) for each in chain[1:-1]]
+    for before, after in pairwise(chain):
+        body.append(loop("i", "n", put(after, "i", apply("add", at(before, "i"), const(1.0, f64)))))
+    there = shared(Function("f", ("n",), (x,), (y,), tuple(body)))
+    assert not any(isinstance(each, Allocate) for each in there.body)
+    found = np.zeros(3)
+    plain_loops.run(there, [np.arange(3.0), found], [3])
+    np.testing.assert_array_equal(found, np.arange(3.0) + 1201)
+
+
+def test_a_temporary_is_in_one_result_at_most() -> None:
+    x, y, z, t = (Buffer(name, f64, (var("n"),)) for name in "xyzt")
+    made = loop("i", "n", put(t, "i", apply("exp", at(x, "i"))))
+    both = loop("k", "n", Let("v", at(t, "k")), put(y, "k", var("v", f64)), put(z, "k", const(2.0, f64)))
+    there = shared(Function("f", ("n",), (x,), (y, z), (Allocate(t), made, both)))
+    found = np.zeros(3), np.zeros(3)
+    plain_loops.run(there, [np.arange(3.0), *found], [3])
+    np.testing.assert_allclose(found[0], np.exp(np.arange(3.0)))
+    np.testing.assert_array_equal(found[1], np.full(3, 2.0))
