@@ -1,5 +1,6 @@
 """What is stored for a range and then summed over it is summed chunk by chunk (``backends/chunking``)."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,12 @@ import plain_loops
 import pytest
 
 import adze as az
+from adze.backends import chunking
+from adze.backends.chunking import summed_in_chunks
 from adze.backends.llvm.host import host_target
+from adze.backends.loops import Constant, For, Store, Variable
+from adze.backends.transformations import Transformations
+from adze.core.types import f64, i64
 
 Vector = az.Array[az.f64, "n"]
 Coefficients = az.Array[az.f64, "m"]
@@ -128,3 +134,24 @@ def test_what_is_not_a_number_stays_in_its_column() -> None:
     assert (least[[1, 3]] == -np.inf).all()
     t[1500] = np.nan
     assert np.isnan(np.stack(az.compile(several)(t, x))).all()
+
+
+def test_what_is_stored_before_a_sum_keeps_it_apart() -> None:
+    """A row that stores something else before its sum would store it once a chunk."""
+    target = replace(host_target(), transformations=Transformations(chunk=False))
+    function = plain_loops.loops_of(fitted, target, (np.ones(3), np.ones(3)))
+    assert summed_in_chunks(function) != function
+    last = function.body[-1]
+    assert isinstance(last, For)
+    result, row = function.results[0], (Variable(last.variable, i64),)
+    storing = replace(last, body=(Store(result, row, Constant(0.0, f64)), *last.body))
+    other = replace(function, body=(*function.body[:-1], storing))
+    assert summed_in_chunks(other) == other
+
+
+def test_chunks_do_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = replace(host_target(), transformations=Transformations(chunk=False))
+    function = plain_loops.loops_of(several, target, (np.ones(3), np.ones(3)))
+    assert summed_in_chunks(function) != function
+    monkeypatch.setattr(chunking, "LARGEST", 5)
+    assert summed_in_chunks(function) == function
