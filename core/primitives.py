@@ -406,6 +406,13 @@ logical_not = primitive(
 
 # Bits of integers, and shifts: all bits are gone where the count is negative or not below the width
 
+
+def _ones(x: Any) -> Any:
+    """How many bits of an integer are set, those of its sign among them (NumPy's bitwise_count takes the magnitude)."""
+    x = np.asarray(x)
+    return np.bitwise_count(x.view(f"u{x.dtype.itemsize}")).astype(x.dtype)
+
+
 bitwise_and = primitive(
     "bitwise_and", arity=2, operands=("int",), otherwise={"bool": "logical_and"}, commutative=True,
     numpy=np.bitwise_and, llvm=_instruction(int="and"), opencl="$0 & $1",
@@ -424,6 +431,10 @@ bitwise_not = primitive(
 %ones = sub $t zeroinitializer, $one
 %r = xor $t $0, %ones"""}),
     opencl="~$0",
+)
+population_count = primitive(
+    "population_count", operands=("int",), numpy=_ones,
+    llvm=Instructions({"int": "%r = call $t @llvm.ctpop.$v($t $0)"}), opencl="popcount($0)",
 )
 left_shift = primitive(
     "left_shift", arity=2, operands=("int",), numpy=np.left_shift,

@@ -32,6 +32,9 @@ def summed(x: az.Array[az.f64, "t b h"], w: az.Array[az.f64, "h h"]) -> Any:
     return az.sum(recurrence(x, w) ** 2)
 
 
+gradient = az.grad(summed, argnums=(0, 1))
+
+
 @az.program
 def changing(w: az.Array[az.f64, "h h"], steps: az.i64) -> Any:
     """A matrix that is another in each step."""
@@ -42,12 +45,12 @@ def loops_of(program: Any, **schedule: Any) -> str:
     return str(az.compile(program, schedule=schedule).loops)
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("t, b, h", [(0, 40, 40), (3, 40, 37), (3, 5, 6), (2, 0, 3)])
 def test_values(t: int, b: int, h: int) -> None:
     """In tiles and in plain nests, and without any step: those without the transformation, bit by bit."""
     rng = np.random.default_rng(t)
     x, w = rng.normal(size=(t, b, h)), rng.normal(size=(h, h)) / max(1, h)
-    gradient = az.grad(summed, argnums=(0, 1))
     for one, other in zip(az.compile(gradient)(x, w), az.compile(gradient, schedule={"hoist": False})(x, w)):
         np.testing.assert_array_equal(one, other)
     state, expected = np.zeros((b, h)), np.zeros((t, b, h))
@@ -56,6 +59,7 @@ def test_values(t: int, b: int, h: int) -> None:
     np.testing.assert_allclose(az.compile(recurrence)(x, w), expected, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.unguarded
 def test_a_matrix_is_packed_before_the_loop() -> None:
     for program in (recurrence, az.grad(summed, argnums=0)):
         assert "\n   " not in "".join(re.findall(r"\n *(?=temporary right)", loops_of(program)))

@@ -170,6 +170,7 @@ REFERENCE: dict[str, Callable[..., Any]] = {
     "multiply": operator.mul,
     "negative": operator.neg,
     "not_equal": operator.ne,
+    "population_count": lambda a, bits: (a % (1 << bits)).bit_count(),
     "power": _power,
     "remainder": operator.mod,
     "right_shift": _bits(lambda a, b: a >> b),
@@ -202,6 +203,9 @@ SMOOTH: dict[str, Sequence[Sequence[float]]] = {
     "sqrt": [(0.1, 1.0, 30.0)],
 }
 DEFAULT = ((-0.7, 0.3, 0.9), (0.4, -1.3, 0.6))
+
+# Rows whose meaning depends on how many bits there are.
+OF_WIDTH = {"left_shift", "population_count", "right_shift"}
 
 # Rows whose value moves but whose derivative says otherwise.
 STOPPED = {"stop_gradient"}
@@ -336,7 +340,7 @@ def reference(name: str, scalar: Scalar, *arguments: Any) -> Any:
     """The value in Python's numbers; None where it is only known not to be finite."""
     function = REFERENCE[name]
     try:
-        value = function(*arguments, scalar.bits) if name.endswith("_shift") else function(*arguments)
+        value = function(*arguments, scalar.bits) if name in OF_WIDTH else function(*arguments)
     except ZeroDivisionError:
         value = 0 if scalar.kind == "int" else None
     except (ValueError, OverflowError):

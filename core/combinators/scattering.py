@@ -226,22 +226,9 @@ def _require_unique(extents: Sequence[Value], places: Sequence[Value], x: Expr, 
         return builder.primitive("i64", builder.primitive("less_equal", integer(0), place(k)))
 
     expected = builder.sum(writes, to_a_place, i64) if dropped else writes
-    found = builder.sum(words, lambda w: _ones(builder.index(written, [w])), i64)
+    found = builder.sum(words, lambda w: builder.primitive("population_count", builder.index(written, [w])), i64)
     distinct = builder.primitive("equal", found, expected)
     builder.cond(distinct, list, lambda: _require_few(bins, writes, place, sizes, x))
-
-
-def _ones(word: Value) -> Value:
-    """How many bits of an integer are set: those of neighbouring fields are added, and the fields grow."""
-    builder = current()
-    for k in range(WORD):
-        width = 2**k
-        fields = builder.literal((2**64 - 1) // (2**width + 1), i64)
-        upper = builder.primitive("right_shift", word, builder.literal(width, i64))
-        word = builder.primitive(
-            "add", builder.primitive("bitwise_and", word, fields), builder.primitive("bitwise_and", upper, fields)
-        )
-    return word
 
 
 def _require_few(
