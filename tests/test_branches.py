@@ -22,6 +22,8 @@ from adze.backends.loops import Assign, Block, Buffer, Declare, Expression, Func
 from adze.backends.loops_check import check
 from adze.core.types import bool_, f64
 
+pytestmark = pytest.mark.unguarded
+
 N, M = var("n"), var("m")
 X, Y = Buffer("x", f64, (N,)), Buffer("y", f64, (N,))
 

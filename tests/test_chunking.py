@@ -15,6 +15,8 @@ from adze.backends.loops import Constant, For, Store, Variable
 from adze.backends.transformations import Transformations
 from adze.core.types import f64, i64
 
+pytestmark = pytest.mark.unguarded
+
 Vector = az.Array[az.f64, "n"]
 Coefficients = az.Array[az.f64, "m"]
 

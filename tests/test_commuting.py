@@ -11,6 +11,8 @@ from adze.backends.lowering.commuting import commutes
 from adze.core.program import instance_of
 from adze.core.terms import Block
 
+pytestmark = pytest.mark.unguarded
+
 Vector = az.Array[az.f64, "n"]
 Integers = az.Array[az.i64, "n"]
 

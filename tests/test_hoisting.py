@@ -13,6 +13,8 @@ from adze.backends.hoisting import hoisted
 from adze.backends.loops import Allocate, Assign, Block, Buffer, Declare, For, Function, If, Let, Require, Statement
 from adze.core.types import f64
 
+pytestmark = pytest.mark.unguarded
+
 Matrix = az.Array[az.f64, "n m"]
 
 
@@ -45,7 +47,6 @@ def loops_of(program: Any, **schedule: Any) -> str:
     return str(az.compile(program, schedule=schedule).loops)
 
 
-@pytest.mark.unguarded
 @pytest.mark.parametrize("t, b, h", [(0, 40, 40), (3, 40, 37), (3, 5, 6), (2, 0, 3)])
 def test_values(t: int, b: int, h: int) -> None:
     """In tiles and in plain nests, and without any step: those without the transformation, bit by bit."""
@@ -59,7 +60,6 @@ def test_values(t: int, b: int, h: int) -> None:
     np.testing.assert_allclose(az.compile(recurrence)(x, w), expected, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.unguarded
 def test_a_matrix_is_packed_before_the_loop() -> None:
     for program in (recurrence, az.grad(summed, argnums=0)):
         assert "\n   " not in "".join(re.findall(r"\n *(?=temporary right)", loops_of(program)))

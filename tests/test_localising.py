@@ -10,6 +10,8 @@ from test_transformations import TINY
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 # Around the edges of tiles; more rows, and more steps, than a block has; nothing at all
 SIZES = [(3, 5, 4), (5, 33, 50), (3, 270, 290), (0, 16, 40), (2, 9, 0)]
 

@@ -7,6 +7,8 @@ import pytest
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 Vector = az.Array[az.f64, "n"]
 Indices = az.Array[az.i64, "m"]
 

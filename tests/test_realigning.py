@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 import adze as az
 from adze.interpreters.simplify import simplify
 
+pytestmark = pytest.mark.unguarded
+
 Program = Any
 SIZES = (0, 1, 2, 3, 7, 33)
 

@@ -8,6 +8,8 @@ import pytest
 import adze as az
 from adze.interpreters.regions import Region, Regions
 
+pytestmark = pytest.mark.unguarded
+
 Square = az.Array[az.f64, "d d"]
 
 

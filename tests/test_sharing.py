@@ -13,6 +13,8 @@ from adze.backends.loops import Allocate, Buffer, Function, Let
 from adze.backends.sharing import shared
 from adze.core.types import f64
 
+pytestmark = pytest.mark.unguarded
+
 Vector = az.Array[az.f64, "n"]
 Matrix = az.Array[az.f64, "n m"]
 
