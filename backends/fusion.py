@@ -93,14 +93,16 @@ def _fused(block: Block, target: Target) -> Block:
 def _with_checks(block: Sequence[Statement], target: Target) -> Block:
     """A block in which parallel loops that only require something are run together with those behind them."""
     made: list[Statement] = []
+    last = -1  # the position of the last statement that is more than a binding or an allocation
     for statement in block:
-        position = _before(made)
-        check = made[position] if position >= 0 else None
+        check = made[last] if last >= 0 else None
         if isinstance(check, For) and isinstance(statement, For):
             both = _checked(check, statement, target)
             if both is not None:
-                del made[position]
+                del made[last]
                 statement = both
+        if not isinstance(statement, Let | Allocate):
+            last = len(made)
         made.append(statement)
     return tuple(made)
 
