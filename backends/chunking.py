@@ -28,7 +28,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
 
 from ..core.types import i64
 from .loops import (
@@ -50,7 +49,7 @@ from .loops import (
     Variable,
     walk,
 )
-from .loops_walk import loads, mentioned, names_in
+from .loops_walk import loads, mentioned, names_in, unused_names
 from .lowering.arithmetic import folded
 from .lowering.nests import PADDING
 from .lowering.rewriting import map_block, map_operands
@@ -62,9 +61,8 @@ LARGEST = 1000
 
 def summed_in_chunks(function: Function) -> Function:
     """A function whose sums over a range are made in the chunks that make what is summed."""
-    taken = set().union(*mentioned(function.body), [buffer.name for buffer in (*function.arguments, *function.results)])
-    names = (name for number in count() if (name := f"chunked{number}") not in taken)
-    chunking = _Chunking(frozenset(function.sizes), lambda: next(names))
+    unused = unused_names(function)
+    chunking = _Chunking(frozenset(function.sizes), lambda: unused("chunked"))
     return replace(function, body=chunking.block(function.body, {}))
 
 

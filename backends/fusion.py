@@ -57,10 +57,10 @@ from .loops import (
     While,
     walk,
 )
-from .loops_walk import loads, mentioned, names_in, read_in
+from .loops_walk import assigned_in, loads, mentioned, names_in, read_in, written_in
 from .lowering.arithmetic import folded
 from .lowering.nests import strip_of
-from .lowering.rewriting import map_block, map_operands, substituted, without_unread
+from .lowering.rewriting import map_block, map_operands, substituted, substituted_in, without_unread
 from .lowering.survey import survey
 from .target import Target
 
@@ -113,11 +113,10 @@ def _checked(check: For, other: For, target: Target) -> For | None:
     effects = (Store, Update, Allocate, While)
     only_requires = not any(isinstance(each, effects) for each in walk(check.body))
     last = not any(isinstance(each, Require | Allocate) for each in walk(other.body))
-    written = {each.buffer.name for each in walk(other.body) if isinstance(each, Store | Update)}
-    if not (extents and only_requires and last and written.isdisjoint(read_in(check.body))):
+    if not (extents and only_requires and last and written_in(other.body).isdisjoint(read_in(check.body))):
         return None
     names: dict[str, Expression] = {other.variable: Variable(check.variable, i64)}
-    body = (*check.body, *map_block(other.body, lambda e: substituted(e, names), lambda store: store))
+    body = (*check.body, *substituted_in(other.body, names))
     match body:
         case (Declare() as failed, For() as tests, If() as found, For() as work) if _same_lanes(tests, work):
             both = _Nest((check, tests), tests.body).followed_by(work)
@@ -209,7 +208,7 @@ class _Nest:
         mutable = {statement.name for statement in self.body if isinstance(statement, Declare)}
         known = {s.value: s.name for s in self.body if isinstance(s, Let) and mutable.isdisjoint(names_in([s.value]))}
         for statement in body:
-            (statement,) = map_block((statement,), lambda e: substituted(e, names), lambda store: store)
+            (statement,) = substituted_in((statement,), names)
             if isinstance(statement, Let) and statement.value in known and not any(loads(statement)):
                 names[statement.name] = Variable(known[statement.value], statement.value.type)
             else:
@@ -227,14 +226,13 @@ class _Nest:
         (second,) = more
         mine, its = body[first], body[second]
         assert isinstance(mine, For) and isinstance(its, For)
-        changed = {s.name for s in walk((mine,)) if isinstance(s, Assign)}
-        written = {buffer.name for buffer, _ in _writes((mine,))}
+        changed, written = assigned_in((mine,)), written_in((mine,))
         between = body[first + 1 : second]
         moves = all(isinstance(s, Let | Declare) and written.isdisjoint(read_in((s,))) for s in between)
         if mine.extent != its.extent or not moves or changed & mentioned((*between, its))[0]:
             return None
         inner = {its.variable: Variable(mine.variable, i64)}
-        added = map_block(its.body, lambda e: substituted(e, inner), lambda store: store)
+        added = substituted_in(its.body, inner)
         if not self._apart(mine.body, added, [mine.variable]):
             return None
         loop = replace(mine, body=(*mine.body, *added))

@@ -45,7 +45,7 @@ from .loops import (
     While,
     walk,
 )
-from .loops_walk import bound_in, inside, names_in, read_in, variables_of
+from .loops_walk import assigned_in, bound_in, inside, names_in, read_in, variables_of
 from .lowering.arithmetic import both, chosen, folded
 
 # What does nothing but compute, and write to buffers
@@ -140,7 +140,7 @@ class _Hoisting:
         """Whether a statement does the same in each iteration, and nothing but writing to a buffer."""
         parts = list(walk((statement,)))
         bound = bound_in((statement,))
-        assigned = {each.name for each in parts if isinstance(each, Assign)}
+        assigned = assigned_in((statement,))
         outer = {variable.name for variable in variables_of((statement,))} - bound
         read = read_in((statement,)) - {buffer.name}
         return (
@@ -159,7 +159,7 @@ class _Hoisting:
 
 def _changing(loop: For) -> set[str]:
     """The names that a loop binds or assigns to."""
-    return {loop.variable, *bound_in(loop.body), *[each.name for each in walk(loop.body) if isinstance(each, Assign)]}
+    return {loop.variable, *bound_in(loop.body), *assigned_in(loop.body)}
 
 
 def _stores(block: Sequence[Statement]) -> Counter[str]:

@@ -22,12 +22,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import count
 
 from ..core.types import i64
 from .loops import (
     Allocate,
-    Assign,
     Block,
     Buffer,
     Declare,
@@ -45,9 +43,9 @@ from .loops import (
     While,
     walk,
 )
-from .loops_walk import bound_in, loads, mentioned, names_in, written_in
+from .loops_walk import assigned_in, bound_in, loads, mentioned, names_in, unused_names, written_in
 from .lowering.arithmetic import folded
-from .lowering.rewriting import map_block, map_operands, substituted, with_buffers, with_own_buffers
+from .lowering.rewriting import map_block, map_operands, substituted, substituted_in, with_buffers, with_own_buffers
 
 # Loops of more statements together are not joined.
 LARGEST = 1000
@@ -57,12 +55,10 @@ PASSED = 2
 
 def localised(function: Function) -> Function:
     """A function whose neighbouring parallel loops over the same range are one."""
-    taken = mentioned(function.body)[1] | {buffer.name for buffer in (*function.arguments, *function.results)}
-    numbers = count()
+    unused = unused_names(function)
 
     def fresh(name: str) -> str:
-        stem = name.rstrip("0123456789")
-        return next(new for number in numbers if (new := f"{stem}{number}") not in taken)
+        return unused(name.rstrip("0123456789"))
 
     return replace(function, body=_Localising(frozenset(function.sizes), fresh).block(function.body))
 
@@ -183,7 +179,7 @@ def _one(first: For, second: For) -> For | None:
         return None
     names: dict[str, Expression] = {second.variable: Variable(first.variable, i64)}
     added = with_buffers(second.body, lambda buffer: _renamed(buffer, names))
-    added = map_block(added, lambda e: substituted(e, names), lambda store: store)
+    added = substituted_in(added, names)
     if {each.name for each in first.body if isinstance(each, Let | Declare)} & bound_in(added):
         return None
     common = mentioned(first.body)[1] & mentioned(added)[1]
@@ -206,14 +202,9 @@ def _meet(first: Statement, others: Sequence[Statement]) -> bool:
     mine, its = (first,), tuple(others)
     for block, other in ((mine, its), (its, mine)):
         variables, buffers = mentioned(other)
-        if not (_assigned_in(block).isdisjoint(variables) and written_in(block).isdisjoint(buffers)):
+        if not (assigned_in(block).isdisjoint(variables) and written_in(block).isdisjoint(buffers)):
             return True
     return False
-
-
-def _assigned_in(block: Block) -> set[str]:
-    """The names of the variables that a block assigns to."""
-    return {each.name for each in walk(block) if isinstance(each, Assign)}
 
 
 def _own_axes(name: str, block: Block, variable: str) -> list[int]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count
 
 from .loops import (
     Allocate,
@@ -14,6 +15,7 @@ from .loops import (
     Declare,
     Expression,
     For,
+    Function,
     If,
     Kernel,
     Let,
@@ -93,6 +95,18 @@ def read_in(block: Block) -> set[str]:
 def written_in(block: Block) -> set[str]:
     """The names of the buffers that a block stores to or updates."""
     return {each.buffer.name for each in walk(block) if isinstance(each, Store | Update)}
+
+
+def assigned_in(block: Block) -> set[str]:
+    """The names of the variables that a block assigns to."""
+    return {each.name for each in walk(block) if isinstance(each, Assign)}
+
+
+def unused_names(function: Function) -> Callable[[str], str]:
+    """What gives names with a stem that neither a function has nor was given before."""
+    own = [buffer.name for buffer in (*function.arguments, *function.results)]
+    taken, numbers = set(own).union(*mentioned(function.body)), count()
+    return lambda stem: next(name for number in numbers if (name := f"{stem}{number}") not in taken)
 
 
 def blocks_of(statement: Statement) -> tuple[Block, ...]:

@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import count
+from functools import partial
 
 from ..core.types import Scalar
 from ..interpreters.simplifying.leaves import COSTLY
@@ -51,7 +51,7 @@ from .loops import (
     Variable,
     walk,
 )
-from .loops_walk import expressions, inside, loads, mentioned, names_in, operands, written_in
+from .loops_walk import assigned_in, expressions, inside, loads, mentioned, names_in, operands, unused_names, written_in
 from .lowering.rewriting import with_buffers
 from .sweeps import Sweep, sweep_of
 
@@ -61,9 +61,8 @@ WORTH = 20
 def shared(function: Function) -> Function:
     """A function in which no sweep computes again what one before it could store."""
     mutable = {statement.name for statement in walk(function.body) if isinstance(statement, Declare)}
-    taken = mentioned(function.body)[1] | {buffer.name for buffer in (*function.arguments, *function.results)}
-    names = (name for number in count() if (name := f"shared{number}") not in taken)
-    body = _Sharing(frozenset(function.sizes), mutable, lambda: next(names)).block(function.body, {})
+    fresh = partial(unused_names(function), "shared")
+    body = _Sharing(frozenset(function.sizes), mutable, fresh).block(function.body, {})
     return _in_results(replace(function, body=body))
 
 
@@ -147,7 +146,7 @@ class _Sharing:
             if isinstance(statement, Let):
                 known[statement.name] = statement.value
             sweep = sweep_of(statement, known)
-            written = written_in((statement,)) | {each.name for each in walk((statement,)) if isinstance(each, Assign)}
+            written = written_in((statement,)) | assigned_in((statement,))
             # a sweep may read what it has written itself
             present = {number: made for number, made in present.items() if written.isdisjoint(made.reads)}
             if sweep is None:
@@ -263,11 +262,8 @@ def _in_results(function: Function) -> Function:
         while first >= 0:
             (statement,) = _with_kept((function.body[first],), kept)
             sweep = sweep_of(statement, lets)
-            found = (
-                None
-                if sweep is None
-                else _replaced(sweep, [each for each in ending[first] if each.name not in kept], result)
-            )
+            left = [each for each in ending[first] if each.name not in kept]
+            found = None if sweep is None else _replaced(sweep, left, result)
             if found is not None:
                 kept[found.name] = result
             first = -1 if found is None else uses[found.name][0]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from ..core.types import i64
 from .loops import Apply, Assign, Block, Constant, Declare, Expression, For, Let, Load, Statement, Store, Variable
-from .loops_walk import expressions, inside
+from .loops_walk import expressions, inside, names_in
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,7 @@ def _counted(loops: tuple[For, ...], lets: Mapping[str, Expression]) -> Sweep | 
         position += 2 if counted else 1
         lane = len(indices) - 1 if lane < 0 and loops[position - 1].kind == "lanes" else lane
     varying = {loop.variable for loop in loops} | {s.name for loop in loops for s in loop.body if isinstance(s, Let)}
-    names = {part.name for extent in extents for part in inside(extent) if isinstance(part, Variable)}
-    if not varying.isdisjoint(names):
+    if not varying.isdisjoint(names_in(extents)):
         return None
     return Sweep(loops, tuple(indices), tuple(extents), lane if lane >= 0 else len(indices) - 1)
 
@@ -102,15 +101,8 @@ def chunked(outer: For, inner: For, lets: Mapping[str, Expression]) -> tuple[str
         ):
             names = (minimum.name, subtract.name, multiply.name, add.name)
             same = start == start_again and size == size_again and (chunk, lane) == (outer.variable, inner.variable)
-            if (
-                names == ("minimum", "subtract", "multiply", "add")
-                and same
-                and _parts(outer.extent, lets)
-                == (
-                    extent,
-                    size,
-                )
-            ):
+            same = same and _parts(outer.extent, lets) == (extent, size)
+            if same and names == ("minimum", "subtract", "multiply", "add"):
                 return index, extent
     return None
 

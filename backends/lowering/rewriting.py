@@ -55,6 +55,11 @@ def substituted(e: Expression, values: Mapping[str, Expression]) -> Expression:
     return map_operands(e, lambda each: substituted(each, values))
 
 
+def substituted_in(block: Block, values: Mapping[str, Expression]) -> Block:
+    """A block with values in place of some of its variables."""
+    return map_block(block, lambda e: substituted(e, values), lambda store: store)
+
+
 def without(block: Block, unwanted: Callable[[Statement], bool]) -> Block:
     """A block without some of its statements, and without the loops that have nothing to do."""
     made: list[Statement] = []

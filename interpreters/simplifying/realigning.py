@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 from ...core.builder import Builder
@@ -107,7 +108,7 @@ def _in_rows(b: Builder, leaf: Leaf) -> list[Node] | None:
             rows = b.known(n)
             if length is None or rows is None or length.dim != m or extent.dim != n * m:
                 continue
-            return recorded(b, lambda at=(axis, loop, rows, length): _in_two_loops(b, leaf, *at))  # type: ignore[misc]
+            return recorded(b, partial(_in_two_loops, b, leaf, axis, loop, rows, length))
     return None
 
 
