@@ -111,8 +111,12 @@ class _Checker:
 
     def _statements(self, block: Block) -> None:
         for statement in block:
-            with _located(statement):
+            try:
                 self._statement(statement)
+            except InvalidLoops as error:  # the innermost statement is named
+                if " in: " in str(error):
+                    raise
+                raise InvalidLoops(f"{error}, in: {statement_text(statement)}") from None
 
     @contextmanager
     def _scope(self) -> Iterator[None]:
@@ -277,24 +281,29 @@ class _Checker:
 
     def _apply(self, expression: Apply) -> None:
         primitive = expression.primitive
-        _expect(not isinstance(primitive.llvm, Expansion), f"{primitive} must be expanded")
+        if isinstance(primitive.llvm, Expansion):
+            raise InvalidLoops(f"{primitive} must be expanded")
         types = [self._type(argument) for argument in expression.arguments]
-        _expect(len(types) == primitive.arity, f"{primitive} takes {primitive.arity} operands")
+        if len(types) != primitive.arity:
+            raise InvalidLoops(f"{primitive} takes {primitive.arity} operands")
         try:
             result = primitive.result_type(types)
         except TypeError as error:
             raise InvalidLoops(str(error)) from None
-        _expect(result == expression.type, f"{primitive} gives {result}, not {expression.type}")
+        if result != expression.type:
+            raise InvalidLoops(f"{primitive} gives {result}, not {expression.type}")
 
     def _expect_type(self, expression: Expression, wanted: Scalar) -> None:
         found = self._type(expression)
-        _expect(found == wanted, f"{expression_text(expression)} is {found}, not {wanted}")
+        if found != wanted:  # not _expect: the text of each expression would take longer than all checks
+            raise InvalidLoops(f"{expression_text(expression)} is {found}, not {wanted}")
 
     @contextmanager
     def _uniform(self, expression: Expression) -> Iterator[None]:
         """What an expression decides, inside; where lanes are vectors, it does not vary with them."""
         varies = self._varies(expression)
-        _expect(self.groups or not varies, f"{expression_text(expression)} varies with {', '.join(sorted(varies))}")
+        if varies and not self.groups:
+            raise InvalidLoops(f"{expression_text(expression)} varies with {', '.join(sorted(varies))}")
         self.varied += bool(varies)
         yield
         self.varied -= bool(varies)
@@ -373,14 +382,3 @@ def _combines(value: Expression, reduction: Reduction) -> bool:
 def _expect(holds: bool, message: str) -> None:
     if not holds:
         raise InvalidLoops(message)
-
-
-@contextmanager
-def _located(statement: Statement) -> Iterator[None]:
-    """Name the innermost statement in what is raised inside."""
-    try:
-        yield
-    except InvalidLoops as error:
-        if " in: " in str(error):
-            raise
-        raise InvalidLoops(f"{error}, in: {statement_text(statement)}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
+from typing import Any
 
 from .loops import (
     Allocate,
@@ -87,21 +88,6 @@ def loads(statement: Statement) -> Iterator[Load]:
         yield from (part for part in inside(whole) if isinstance(part, Load))
 
 
-def read_in(block: Block) -> set[str]:
-    """The names of the buffers that a block reads; an update reads nothing."""
-    return {load.buffer.name for statement in walk(block) for load in loads(statement)}
-
-
-def written_in(block: Block) -> set[str]:
-    """The names of the buffers that a block stores to or updates."""
-    return {each.buffer.name for each in walk(block) if isinstance(each, Store | Update)}
-
-
-def assigned_in(block: Block) -> set[str]:
-    """The names of the variables that a block assigns to."""
-    return {each.name for each in walk(block) if isinstance(each, Assign)}
-
-
 def unused_names(function: Function) -> Callable[[str], str]:
     """What gives names with a stem that neither a function has nor was given before."""
     own = [buffer.name for buffer in (*function.arguments, *function.results)]
@@ -121,28 +107,91 @@ def blocks_of(statement: Statement) -> tuple[Block, ...]:
     return ()
 
 
-def mentioned(block: Block) -> tuple[set[str], set[str]]:
-    """The names of the variables and of the buffers that a block reads, writes or binds."""
-    variables: set[str] = set()
-    buffers: set[str] = set()
-    for statement in walk(block):
+class _Names:
+    """The names of variables and buffers in statements, by what is done with them there."""
+
+    __slots__ = ("assigned", "bound", "buffers", "read", "variables", "written")
+
+    def __init__(self, block: Block) -> None:
+        self.variables: set[str] = set()  # of all that is mentioned
+        self.buffers: set[str] = set()
+        self.bound: set[str] = set()
+        self.assigned: set[str] = set()
+        self.read: set[str] = set()
+        self.written: set[str] = set()
+        for statement in block:
+            if isinstance(statement, For | If | While | Kernel):
+                self._include(_names_of(statement))
+            else:
+                self._add(statement)
+
+    def _add(self, statement: Statement) -> None:
+        """The names in a statement itself, not in its blocks."""
         match statement:
-            case Let(name) | Declare(name) | Assign(name):
-                variables.add(name)
+            case Let(name) | Declare(name):
+                self.variables.add(name)
+                self.bound.add(name)
+            case Assign(name):
+                self.variables.add(name)
+                self.assigned.add(name)
             case For():
-                variables.add(statement.variable)
-                variables.update(reduction.name for reduction in statement.reductions)
-            case Store(buffer) | Update(buffer) | Prefetch(buffer) | Allocate(buffer) | Return(_, buffer):
-                buffers.add(buffer.name)
-            case If() | While() | Require() | Barrier() | Kernel():
-                pass
+                self.variables.add(statement.variable)
+                self.bound.add(statement.variable)
+                self.variables.update([reduction.name for reduction in statement.reductions])
+            case Store(buffer) | Update(buffer):
+                self.buffers.add(buffer.name)
+                self.written.add(buffer.name)
+            case Prefetch(buffer) | Allocate(buffer) | Return(_, buffer):
+                self.buffers.add(buffer.name)
         for whole in expressions(statement):
             for part in inside(whole):
                 if isinstance(part, Variable):
-                    variables.add(part.name)
+                    self.variables.add(part.name)
                 elif isinstance(part, Load):
-                    buffers.add(part.buffer.name)
-    return variables, buffers
+                    self.buffers.add(part.buffer.name)
+                    self.read.add(part.buffer.name)
+
+    def _include(self, other: _Names) -> None:
+        for kind in self.__slots__:
+            mine: set[str] = getattr(self, kind)
+            mine |= getattr(other, kind)
+
+
+def _names_of(statement: For | If | While | Kernel) -> _Names:
+    """The names in a statement and its blocks, kept with it: passes ask for them again at each level of loops."""
+    kept: dict[str, Any] = vars(statement)
+    if "names" not in kept:
+        names = _Names(tuple([part for block in blocks_of(statement) for part in block]))
+        names._add(statement)
+        kept["names"] = names
+    found: _Names = kept["names"]
+    return found
+
+
+def mentioned(block: Block) -> tuple[set[str], set[str]]:
+    """The names of the variables and of the buffers that a block reads, writes or binds."""
+    names = _Names(block)
+    return names.variables, names.buffers
+
+
+def read_in(block: Block) -> set[str]:
+    """The names of the buffers that a block reads; an update reads nothing."""
+    return _Names(block).read
+
+
+def written_in(block: Block) -> set[str]:
+    """The names of the buffers that a block stores to or updates."""
+    return _Names(block).written
+
+
+def assigned_in(block: Block) -> set[str]:
+    """The names of the variables that a block assigns to."""
+    return _Names(block).assigned
+
+
+def bound_in(block: Block) -> set[str]:
+    """The names that a block binds."""
+    return _Names(block).bound
 
 
 def grid(body: Block) -> tuple[Block, list[For], Block]:
@@ -193,17 +242,6 @@ def bindings_of(wholes: Iterable[Expression], lets: Sequence[Let]) -> tuple[Let,
             needed.append(let)
             names |= names_in([let.value])
     return tuple(reversed(needed))
-
-
-def bound_in(body: Block) -> set[str]:
-    """The names that a block binds."""
-    names: set[str] = set()
-    for statement in walk(body):
-        if isinstance(statement, Let | Declare):
-            names.add(statement.name)
-        elif isinstance(statement, For):
-            names.add(statement.variable)
-    return names
 
 
 def varying(loop: For) -> frozenset[int]:

@@ -134,6 +134,7 @@ class Primitive:
             raise TypeError(f"{self.name} takes operands of one type, got {', '.join(map(str, types))}")
         return types[0] if self.result is None else self.result
 
+    @typeguard_ignore
     def __repr__(self) -> str:
         return self.name
 
@@ -145,6 +146,7 @@ PRIMITIVES: dict[str, Primitive] = {}
 MEANINGS: dict[Callable[..., Any], Primitive] = {}  # the same rows by their meaning, to find them for NumPy's functions
 
 
+@typeguard_ignore
 def lookup(name: str) -> Primitive:
     """The row with this name; KeyError when the table has none."""
     return PRIMITIVES[name]

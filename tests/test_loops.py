@@ -32,7 +32,7 @@ from adze.backends.loops import (
 )
 from adze.backends.loops_check import InvalidLoops, check
 from adze.backends.loops_text import expression_text, text
-from adze.backends.loops_walk import varying
+from adze.backends.loops_walk import assigned_in, bound_in, mentioned, read_in, varying, written_in
 from adze.core.primitive import lookup
 from adze.core.types import bool_, f32, f64, i32, i64
 
@@ -355,3 +355,23 @@ def test_a_reduction_must_keep_its_type() -> None:
     broken = replace(adds, primitive=lookup("less"))
     with pytest.raises(InvalidLoops, match="less changes the type"):
         check(function(Declare("t", total0), lanes(reductions=(broken,))))
+
+
+def test_the_names_in_blocks_are_by_what_is_done_with_them() -> None:
+    """Again the same, and also of what is made from a block whose names were asked for."""
+    head = (Let("h", at(B, 0)),)
+    inner = If(
+        apply("less", var("h", f64), const(0.0, f64)),
+        (Assign("s", const(1.0, f64)),),
+        (put(C, "i", 0, const(2.0, f64)),),
+    )
+    repeated = While(head, apply("less", n, m), (inner, Allocate(temporary("t", "q"))))
+    outer = loop("i", "n", Declare("s", const(0.0, f64)), repeated, grain=var("g"))
+    for _ in range(2):
+        assert mentioned((outer,)) == ({"i", "s", "h", "n", "m", "g", "q"}, {"b", "c", "t"})
+        assert read_in((outer,)) == {"b"} and written_in((outer,)) == {"c"}
+        assert assigned_in((outer,)) == {"s"} and bound_in((outer,)) == {"i", "s", "h"}
+    mentioned((outer,))[0].clear()
+    assert mentioned((outer.body[1],))[0] == {"s", "h", "n", "m", "i", "q"}
+    renamed = replace(outer, variable="k", grain=None)
+    assert mentioned((renamed,))[0] == {"i", "k", "s", "h", "n", "m", "q"} and bound_in((renamed,)) == {"k", "s", "h"}
