@@ -16,6 +16,7 @@ from .loops_check import check
 from .lowering import Lowered, lower
 from .prefetching import prefetched
 from .prepare import open_checkpoints, prepare
+from .reusing import reused
 from .schedule import schedule
 from .sharing import shared
 from .target import Target
@@ -39,6 +40,8 @@ def loops_of(instance: Instance, target: Target, checks: bool, deterministic: bo
     """
     decisions: list[str] = []
     simplified = simplify(prepare(instance.term))
+    if target.transformations.reuse:
+        simplified = reused(simplified)
     term = open_checkpoints(schedule(simplified, target.transformations, decisions, target.group > 0))
     lowered = lower(term, _identifier(instance.program.name), target, checks, deterministic)
     if not target.group:

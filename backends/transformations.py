@@ -17,6 +17,7 @@ class Transformations:
 
     distribute: bool = True  # store what inner loops share, and run one nest after the other (schedule.py)
     vectorise: bool = True  # run a loop of a nest as lanes of vectors (lowering/nests.py)
+    reuse: bool = True  # store what several loops compute for the same indices (reusing.py)
     pack: bool = True  # copy an array that lanes would read across (lowering/nests.py)
     regroup: bool = True  # sum a factor of a sum of sums of products first (lowering/regrouping.py)
     contract: bool = True  # run matrix products tile by tile, from packed operands (lowering/contractions.py)

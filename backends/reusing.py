@@ -1,0 +1,169 @@
+"""Reusing: what several loops compute for the same indices is computed once, and stored.
+
+Reverse mode runs the body of a loop again for its derivatives, and what the body computed is computed again with it.
+Where this is a sum, of which the first loop keeps a function, an array of it costs far less than to compute it again:
+
+    y = for i < n, j < m: tanh(sum(k: x[i, k] * w[k, j]))        y = for i < n, j < m: tanh(sum(k: x[i, k] * w[k, j]))
+    ... for i < n, j < m: 1 - tanh(sum(k: x[i, k] * w[k, j]))**2   ... for i < n, j < m: 1 - y[i, j]**2
+
+Two values are the same where their expressions are, up to the names of the loops around. What is looked for are sums
+and other reductions, and costly functions of these; the widest expressions that recur are stored. The loops around
+are those that run whatever the data are: what stands in a branch or a loop with a state is left as it is, and so is
+what a statement has computed before. What is small beside the rest of the program is not worth a loop of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..core.builder import Builder, Replacement, Substitution, build
+from ..core.environment import Env
+from ..core.graph import Body, Node, Value
+from ..core.placement import to_block
+from ..core.terms import Block
+from ..core.types import dims
+from ..interpreters.embed import Embed
+from ..interpreters.simplify import fresh_binders, simplify
+from ..interpreters.simplifying.computed import Alike, amount, own_work
+from ..interpreters.simplifying.leaves import is_costly
+
+# A reduction is worth an element of an array when it is about so many additions.
+WORTH = 64
+# A reduction counts if it is this part of the program's largest; a size that is not known is 1000.
+PART = 100
+# The constructs that run their first body for each index, with the place of the extent among their arguments.
+_LOOPS = {"generate": 0, "reduce": 0, "scan": 0, "histogram": 1}
+
+Loops = tuple[tuple[Value, Value], ...]  # by binder and extent, from outside
+
+
+def reused(block: Block) -> Block:
+    """The simplified program with what recurs in its loops stored; the same object when there is nothing."""
+    with build() as builder:
+        binders = fresh_binders(builder, block)
+        results = block.interpret(Embed(builder))(Env(), binders)
+        root = Body(0, tuple(binders), tuple(builder.scopes[0].statements), tuple(results))
+        recurring = _recurring(builder, root)
+        if not recurring:
+            return block
+        builder.scopes[0].statements.clear()
+        replaced: dict[int, Replacement] = {}
+        for each in recurring:
+            replaced.update(each.stored(builder, root, dict(replaced)))
+        made = _again(builder, root, {}, replaced).apply(root)
+        stored, captured = to_block(binders, made, builder.scopes[0].statements, block.names)
+        assert not captured
+    return simplify(stored)
+
+
+def _again(b: Builder, root: Body, mapping: Mapping[Value, Value], replaced: Mapping[int, Replacement]) -> Substitution:
+    """What rewrites the program, or a part of it whose binders are mapped."""
+    statements = () if mapping else root.statements
+    return Substitution(b, {**{binder: binder for binder in root.binders}, **mapping}, None, statements, replaced)
+
+
+@dataclass(frozen=True)
+class _Recurring:
+    """Nodes that compute the same, each with the loops around it, in the same order."""
+
+    occurrences: Sequence[tuple[Node, Loops]]
+
+    def stored(self, b: Builder, root: Body, replaced: Mapping[int, Replacement]) -> dict[int, Replacement]:
+        """How each is read from arrays of all its values, which read in turn what was replaced before."""
+        node, loops = self.occurrences[0]
+
+        def arrays(places: tuple[Value, ...]) -> Sequence[Value]:
+            if len(places) < len(loops):
+                return b.generate(loops[len(places)][1], lambda i: arrays((*places, i)))
+            mapping = dict(zip([binder for binder, _ in loops], places, strict=True))
+            return _again(b, root, mapping, replaced).values(node.results)
+
+        made = arrays(())
+
+        def reading(loops: Loops) -> Replacement:
+            return lambda level: tuple([b.index(array, [level.value(binder) for binder, _ in loops]) for array in made])
+
+        return {node.number: reading(loops) for node, loops in self.occurrences}
+
+
+def _recurring(b: Builder, root: Body) -> list[_Recurring]:
+    """What is worth to be stored; what others are made of comes first."""
+    found = _in_loops(root)
+    alike, groups = Alike(b), dict[tuple[int, ...], list[tuple[Node, Loops]]]()
+    images: dict[Loops, Substitution] = {}
+    for node, loops in found:
+        if node.op == "reduce" or (node.op == "primitive" and is_costly(node)):
+            if loops not in images:
+                images[loops] = Substitution(b, _canonical(alike, loops), None)
+            image = images[loops].values(node.results)
+            groups.setdefault(tuple([value.number for value in image]), []).append((node, loops))
+    group_of = {node.number: group for group in groups.values() if len(group) > 1 for node, _ in group}
+    most = max([_work(node, loops) for node, loops in found], default=0)
+    chosen: dict[int, _Recurring] = {}
+    made_of_sums = set[int]()  # the nodes that are computed from a reduction that recurs
+    for node, _ in found:
+        made = any([arg.source is not None and arg.source.number in made_of_sums for arg in node.args])
+        if node.number in group_of and (made or (own_work(node) >= WORTH and _work(node, loops) * PART >= most)):
+            group = group_of[node.number]
+            chosen.setdefault(group[0][0].number, _Recurring(group))
+            made = True
+        if made:
+            made_of_sums.add(node.number)
+    return [chosen[number] for number in sorted(chosen)]
+
+
+def _work(node: Node, loops: Loops) -> int:
+    """About how many additions a reduction is in all iterations of the loops around it."""
+    return own_work(node) * amount([dim for _, extent in loops if (dim := extent.dim)]) if node.op == "reduce" else 0
+
+
+def _canonical(alike: Alike, loops: Loops) -> dict[Value, Value]:
+    """The loops' binders as variables that stand for all loops of these extents."""
+    extents = [extent.dim for _, extent in loops]
+    mapping = {}
+    for k, (binder, _) in enumerate(loops):
+        extent = extents[k]
+        assert extent is not None
+        mapping[binder] = alike.variable(extent, extents[:k].count(extent))
+    return mapping
+
+
+def _in_loops(root: Body) -> list[tuple[Node, Loops]]:
+    """The operations in loops that depend on these and on the program's parameters alone, each after its arguments."""
+    parameters = frozenset([binder.number for binder in root.binders])
+    found: dict[int, tuple[Node, Loops] | None] = {}
+    entered: set[tuple[int, Loops]] = set()
+    waiting: list[tuple[Node, Loops]] = []
+
+    def push(nodes: Iterable[Node | None], loops: Loops) -> None:
+        waiting.extend([(node, loops) for node in nodes if node is not None])
+
+    def enter(body: Body, loops: Loops) -> None:
+        push(body.statements, loops)
+        push([result.source for result in body.results], loops)
+
+    enter(root, ())
+    while waiting:
+        node, loops = waiting.pop()
+        around = tuple([loop for loop in loops if loop[0].number in node.free])
+        if (node.number, around) in entered:
+            continue
+        entered.add((node.number, around))
+        push([arg.source for arg in node.args], loops)
+        binders = frozenset([binder.number for binder, _ in around])
+        if around and node.free <= parameters | binders and _storable(node):
+            # A body that two loops of different extents share has two images, and none of them is stored.
+            found[node.number] = None if node.number in found else (node, around)
+        if node.op == "accumulate":
+            enter(node.bodies[0], loops)
+        if node.op in _LOOPS:
+            extent = node.args[_LOOPS[node.op]]
+            if extent.free <= parameters:
+                enter(node.bodies[0], (*loops, (node.bodies[0].binders[0], extent)))
+    return [each for number in sorted(found) if (each := found[number]) is not None]
+
+
+def _storable(node: Node) -> bool:
+    """Whether the results of an operation are scalars that have no effects."""
+    return not node.effects and not node.partial and not any([dims(value.type) for value in node.results])
