@@ -13,6 +13,8 @@ pytestmark = pytest.mark.unguarded
 
 # Around the edges of a register, a tile, a block and what is worth tiles
 SIZES = [(0, 20, 20), (1, 1, 1), (8, 16, 400), (9, 17, 400), (31, 33, 64), (64, 64, 64), (130, 70, 515), (300, 1, 300)]
+# One extent is half of what is worth tiles, or a bit more, and the others are long
+SIZES += [(4, 64, 64), (32, 64, 8), (40, 70, 10), (32, 8, 64), (70, 9, 90)]
 
 Matrix = np.ndarray[Any, Any]
 

@@ -51,6 +51,14 @@ def both(a: Expression, b: Expression) -> Expression:
     return folded("logical_and", a, b)
 
 
+def either(a: Expression, b: Expression) -> Expression:
+    """Whether one of them holds."""
+    for known, other in ((a, b), (b, a)):
+        if isinstance(known, Constant):
+            return known if known.value else other
+    return folded("logical_or", a, b)
+
+
 def chosen(test: Expression, then: Block, orelse: Block) -> Block:
     """One of two blocks, at once where the test is known."""
     if isinstance(test, Constant):

@@ -36,6 +36,7 @@ Small products run as other nests do: tiles are worth it when they are full enou
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -60,7 +61,7 @@ from ..loops import (
     Store,
     Variable,
 )
-from .arithmetic import both, chosen, folded
+from .arithmetic import both, chosen, either, folded
 from .arithmetic import product as product_of_sizes
 from .context import ZERO, zero
 from .factors import Operand, Product, product_of
@@ -76,6 +77,8 @@ REGISTERS = 2
 WIDER = 4
 # Rows of the packed operand are so many elements apart from a power of two, so that they do not meet in a cache.
 APART = 8
+# An extent is long that is so many times what is wanted of it.
+LONG = 4
 # A product is cut into about so many tasks: by its rows, and if these are few then by its columns.
 TASKS = 8
 # A task has so many panels of rows, which share what is loaded of a panel of columns, and so many panels of columns,
@@ -180,17 +183,26 @@ class _Contraction:
         return f"product over {over} for {batch}{names}: {how}, where sizes are worth it"
 
     def worth(self) -> Expression:
-        """Whether tiles are full enough, and there is work enough for the packing: as much as bytes in L1."""
+        """Whether tiles are full enough, and there is work enough for the packing: as much as bytes in L1.
+
+        The columns, or the steps, may be half of what is wanted of them if the other extents are ``LONG`` times that.
+        Rows may not: with few of them, packing columns takes longer than the sums.
+        """
         wanted = [
             (self.row.along.extent, self.down),
             (self.column.along.extent, self.across),
             (self.extent, 2 * self.down),
         ]
+
+        def at_least(factors: Sequence[float]) -> Expression:
+            tests = [folded("less_equal", _whole(int(n * f)), x) for (x, n), f in zip(wanted, factors, strict=True)]
+            return functools.reduce(both, tests)
+
+        full = at_least([1, 1, 1])
+        for factors in ([LONG, 0.5, LONG], [LONG, LONG, 0.5]):
+            full = either(full, at_least(factors))
         multiplications = product_of_sizes([extent for extent, _ in wanted])
-        enough = folded("less_equal", _whole(self.nest.target.l1_bytes), multiplications)
-        for extent, least in wanted:
-            enough = both(enough, folded("less_equal", _whole(least), extent))
-        return enough
+        return both(folded("less_equal", _whole(self.nest.target.l1_bytes), multiplications), full)
 
     def statements(self) -> Block:
         """All of it."""
