@@ -40,6 +40,8 @@ Loops = tuple[tuple[Value, Value], ...]  # by binder and extent, from outside
 
 def reused(block: Block) -> Block:
     """The simplified program with what recurs in its loops stored; the same object when there is nothing."""
+    if _reductions(block) < 2:
+        return block
     with build() as builder:
         binders = fresh_binders(builder, block)
         results = block.interpret(Embed(builder))(Env(), binders)
@@ -55,6 +57,10 @@ def reused(block: Block) -> Block:
         stored, captured = to_block(binders, made, builder.scopes[0].statements, block.names)
         assert not captured
     return simplify(stored)
+
+
+def _reductions(block: Block) -> int:
+    return sum([(x.op == "reduce") + sum(map(_reductions, x.blocks)) for x in block.bindings])
 
 
 def _again(b: Builder, root: Body, mapping: Mapping[Value, Value], replaced: Mapping[int, Replacement]) -> Substitution:
@@ -90,27 +96,30 @@ class _Recurring:
 def _recurring(b: Builder, root: Body) -> list[_Recurring]:
     """What is worth to be stored; what others are made of comes first."""
     found = _in_loops(root)
-    alike, groups = Alike(b), dict[tuple[int, ...], list[tuple[Node, Loops]]]()
-    images: dict[Loops, Substitution] = {}
-    for node, loops in found:
-        if node.op == "reduce" or (node.op == "primitive" and is_costly(node)):
-            if loops not in images:
-                images[loops] = Substitution(b, _canonical(alike, loops), None)
-            image = images[loops].values(node.results)
-            groups.setdefault(tuple([value.number for value in image]), []).append((node, loops))
-    group_of = {node.number: group for group in groups.values() if len(group) > 1 for node, _ in group}
     most = max([_work(node, loops) for node, loops in found], default=0)
-    chosen: dict[int, _Recurring] = {}
-    made_of_sums = set[int]()  # the nodes that are computed from a reduction that recurs
-    for node, _ in found:
-        made = any([arg.source is not None and arg.source.number in made_of_sums for arg in node.args])
-        if node.number in group_of and (made or (own_work(node) >= WORTH and _work(node, loops) * PART >= most)):
-            group = group_of[node.number]
-            chosen.setdefault(group[0][0].number, _Recurring(group))
-            made = True
-        if made:
+    sums = [(node, loops) for node, loops in found if node.op == "reduce" and own_work(node) >= WORTH]
+    recurring = _groups(b, [(node, loops) for node, loops in sums if _work(node, loops) * PART >= most])
+    if not recurring:
+        return []
+    made_of_sums = {node.number for each in recurring for node, _ in each.occurrences}
+    functions = []
+    for node, loops in found:
+        if any([arg.source is not None and arg.source.number in made_of_sums for arg in node.args]):
             made_of_sums.add(node.number)
-    return [chosen[number] for number in sorted(chosen)]
+            if node.op == "primitive" and is_costly(node):
+                functions.append((node, loops))
+    return sorted([*recurring, *_groups(b, functions)], key=lambda each: each.occurrences[0][0].number)
+
+
+def _groups(b: Builder, found: Sequence[tuple[Node, Loops]]) -> list[_Recurring]:
+    """The nodes of which there are several that compute the same."""
+    alike, images, groups = Alike(b), dict[Loops, Substitution](), dict[tuple[int, ...], list[tuple[Node, Loops]]]()
+    for node, loops in found:
+        if loops not in images:
+            images[loops] = Substitution(b, _canonical(alike, loops), None)
+        image = images[loops].values(node.results)
+        groups.setdefault(tuple([value.number for value in image]), []).append((node, loops))
+    return [_Recurring(group) for group in groups.values() if len(group) > 1]
 
 
 def _work(node: Node, loops: Loops) -> int:
