@@ -68,8 +68,9 @@ def _objects_of(parts: Sequence[str]) -> dict[str, bytes]:
 
     def work() -> None:
         try:
+            machine = target_machine()  # one for all, as making it takes as long as compiling a small function
             for part in waiting:
-                made[part] = _object(part)
+                made[part] = _object(part, machine)
         except Exception as failure:
             failures.append(failure)
 
@@ -84,9 +85,9 @@ def _objects_of(parts: Sequence[str]) -> dict[str, bytes]:
     return made
 
 
-def _object(text: str) -> bytes:
+def _object(text: str, machine: Any) -> bytes:
     """The object code of a module."""
-    module, machine = _optimised(text)
+    module = _optimised(text, machine)
     message = ctypes.c_char_p()
     buffer = _unlocked().LLVMPY_TargetMachineEmitToMemory(machine, module, 1, ctypes.byref(message))
     if not buffer:
@@ -97,9 +98,8 @@ def _object(text: str) -> bytes:
     return made
 
 
-def _optimised(text: str) -> tuple[Any, Any]:
-    """A module, optimised in a context of its own, and the code generator that it is meant for."""
-    machine = target_machine()
+def _optimised(text: str, machine: Any) -> Any:
+    """A module, optimised for a code generator, in a context of its own."""
     module = llvm.parse_assembly(text, llvm.create_context())
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     module.verify()
@@ -107,7 +107,7 @@ def _optimised(text: str) -> tuple[Any, Any]:
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3 if scalars else 1))
     if scalars:
         library.LLVMPY_RunNewModulePassManager(builder.getModulePassManager(), module, builder)
-        return module, machine
+        return module
     inliner = llvm.create_new_module_pass_manager()
     inliner.add_always_inliner_pass()
     library.LLVMPY_RunNewModulePassManager(inliner, module, builder)
@@ -115,7 +115,7 @@ def _optimised(text: str) -> tuple[Any, Any]:
     for function in module.functions:
         if not function.is_declaration:
             library.LLVMPY_RunNewFunctionPassManager(passes, function, builder)
-    return module, machine
+    return module
 
 
 @cache
@@ -175,10 +175,10 @@ def link(machine_code: bytes, exports: Sequence[str], imports: Mapping[str, int]
 def printed(code: Code) -> Any:
     """The optimised module, branches included, to be printed or assembled."""
     first, *others = [part for text in (code.parts, *code.branches.values()) for part in text]
-    context = llvm.create_context()
+    context, machine = llvm.create_context(), target_machine()
 
     def here(text: str) -> Any:
-        return llvm.parse_bitcode(_optimised(text)[0].as_bitcode(), context)
+        return llvm.parse_bitcode(_optimised(text, machine).as_bitcode(), context)
 
     module = here(first)
     for part in others:

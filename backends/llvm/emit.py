@@ -36,6 +36,9 @@ def emit(function: Loops, machine: Machine) -> Module:
     return unit.module
 
 
+# Of what is called once for all calls of the same sizes: to optimise it would take longer than it ever runs.
+_ONCE = "nounwind noinline optnone"
+
 Combine = Callable[[str, str], str]  # of two numbers of bytes
 
 
@@ -99,7 +102,7 @@ class _ArenaBytes(_Exported):
         total = self.added(shared, self.saturating(self.arena.stride, "%threads"))
         self.body.line(f"ret i64 {total}")
         self.unit.module.define(
-            "arena_bytes", f"define i64 @arena_bytes(ptr %sizes, i64 %threads) nounwind {{\n{self.body}\n}}"
+            "arena_bytes", f"define i64 @arena_bytes(ptr %sizes, i64 %threads) {_ONCE} {{\n{self.body}\n}}"
         )
 
 
@@ -113,4 +116,4 @@ class _Needed(_Exported):
             bit = body.value(f"select i1 {self.scalar(test)}, i64 {1 << number}, i64 0")
             bits = body.value(f"or i64 {bits}, {bit}")
         body.line(f"ret i64 {bits}")
-        self.unit.module.define("needed", f"define i64 @needed(ptr %sizes) nounwind {{\n{body}\n}}")
+        self.unit.module.define("needed", f"define i64 @needed(ptr %sizes) {_ONCE} {{\n{body}\n}}")
