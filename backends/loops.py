@@ -134,6 +134,13 @@ class Buffer:
 # Statements
 
 
+class _Holding:
+    """A statement that holds others. What ``loops_walk.py`` keeps with it is not pickled."""
+
+    def __getstate__(self) -> dict[str, object]:
+        return {each: vars(self)[each] for each in self.__match_args__}  # type: ignore[attr-defined]
+
+
 @dataclass(frozen=True)
 class Let:
     """An immutable scalar, visible to the end of its block."""
@@ -221,7 +228,7 @@ class Reduction:
 
 
 @dataclass(frozen=True)
-class For:
+class For(_Holding):
     variable: str  # an i64
     extent: Expression
     kind: Kind
@@ -232,14 +239,14 @@ class For:
 
 
 @dataclass(frozen=True)
-class If:
+class If(_Holding):
     test: Expression
     then: Block
     orelse: Block
 
 
 @dataclass(frozen=True)
-class While:
+class While(_Holding):
     """The head, and as long as the test then holds, the body and the head again. Not inside lanes of vectors, or jam.
 
     What the head binds is visible in the test and in the body. When a requirement inside failed, it ends.
@@ -268,7 +275,7 @@ class Return:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class Kernel(_Holding):
     """What a device with memory of its own runs at once; the rest of its function is run by the host.
 
     The host computes what needs no buffer; a load there brings one number back from the device. See ``kernels.py``.

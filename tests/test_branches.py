@@ -1,5 +1,9 @@
 """Branches that sizes decide are compiled when a call takes them, and give what code made at once gives."""
 
+import os
+import pickle
+import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,15 +15,19 @@ import pytest
 from plain_loops import apply, at, const, loop, put, var
 
 import adze as az
-from adze.backends.llvm import jit
+from adze.backends.llvm import jit, regions, version
+from adze.backends.llvm.assemble import assembly
 from adze.backends.llvm.branches import SHORT, Branches
 from adze.backends.llvm.emit import emit
-from adze.backends.llvm.host import host
-from adze.backends.llvm.jit import Branch, Executable, is_parallel
+from adze.backends.llvm.host import host, host_target
+from adze.backends.llvm.jit import Branch, Executable, Later, digest_of, emitted, is_parallel
 from adze.backends.llvm.jit import compiled as code_of
-from adze.backends.llvm.text import SCALARS
+from adze.backends.llvm.text import SCALARS, Module
 from adze.backends.loops import Assign, Block, Buffer, Declare, Expression, Function, If, Let, Store
 from adze.backends.loops_check import check
+from adze.backends.stages import loops_of
+from adze.backends.transformations import ALL
+from adze.core.program import instance_of
 from adze.core.types import bool_, f64
 
 pytestmark = pytest.mark.unguarded
@@ -140,6 +148,83 @@ def test_programs_take_all_sizes_and_are_kept_on_disk(
                 np.testing.assert_allclose(found, each, rtol=1e-12)
         assert len(compiled) == 2
     assert gradient.llvm_ir.count("define void @branch.") >= sum(compiled)
+
+
+def test_other_processes_make_what_they_need_besides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: list[int]
+) -> None:
+    """From the loops that are kept: nothing is derived or lowered again."""
+    monkeypatch.setenv("ADZE_CACHE", str(tmp_path))
+    for times, n in enumerate((3, 70, 3, 70)):
+        gradient = az.compile(az.grad(az.program(squares.function), argnums=0), threads=2)
+        if times:
+            monkeypatch.setattr(version, "loops_of", None)
+        a = np.arange(n * n * 1.0).reshape(n, n) % 7
+        np.testing.assert_allclose(gradient(a, a), 2 * (a @ a) @ a.T, rtol=1e-12)
+        assert len(compiled) == min(times + 1, 2)
+
+
+def test_what_is_emitted_is_the_same_in_all_processes(tmp_path: Path) -> None:
+    """Whatever order a set of names has there; else branches would not fit to what was compiled before."""
+    code = """
+import hashlib, pickle, sys
+from adze.backends.llvm.jit import Later, digest_of, emitted
+from adze.backends.transformations import ALL
+
+function = pickle.load(open(sys.argv[1], "rb"))
+module = emitted(function, ALL)
+print(digest_of([*module.parts(), *[part for name in reversed(module.branches()) for part in module.branch(name)]]))
+"""
+    lowered = loops_of(instance_of(az.grad(squares, argnums=(0, 1))), host_target(), True).function
+    kept = tmp_path / "function"
+    kept.write_bytes(pickle.dumps(lowered))
+    module = emitted(lowered, ALL)
+    branches = [part for name in reversed(module.branches()) for part in module.branch(name)]
+    assert branches
+    for seed in ("1", "2"):
+        command = [sys.executable, "-c", code, str(kept)]
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        found = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+        assert found.stdout.strip() == repr(digest_of([*module.parts(), *branches]))
+
+
+def test_only_what_is_needed_is_emitted(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = function(If(short_of(10), pass_over(2.0), pass_over(3.0)))
+    asked = list[str]()
+    branch = Module.branch
+    monkeypatch.setattr(Module, "branch", lambda module, name: asked.append(name) or branch(module, name))
+    code = code_of(made)
+    executable = Executable(code.machine_code, is_parallel(made), code.branches)
+    for n, names in ((12, ["branch.1"]), (15, ["branch.1"]), (2, ["branch.1", "branch.0"])):
+        run(executable, made, n)
+        assert asked == names
+    assert assembly(code).count("branch.") > 2
+
+
+def test_a_branch_whose_emission_fails_is_an_exception_and_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = If(short_of(5), pass_over(2.0, "k"), pass_over(3.0, "l"))
+    made = function(If(short_of(10), (inner, *pass_over(0.5)), pass_over(5.0)))
+    code = code_of(made)
+    executable = Executable(code.machine_code, is_parallel(made), code.branches)
+    parallel = regions.Function.parallel
+
+    def interrupted(self: Any, loop: Any) -> None:
+        parallel(self, loop)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(regions.Function, "parallel", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(executable, made, 3)
+    monkeypatch.setattr(regions.Function, "parallel", parallel)
+    for n in (3, 7, 12):
+        run(executable, made, n)
+
+
+def test_a_branch_of_something_else_is_refused() -> None:
+    made, other = (function(If(short_of(10), pass_over(w), pass_over(3.0)), *pass_over(w, "k")) for w in (2.0, 4.0))
+    later = Later(lambda: other, ALL, digest_of(emitted(made, ALL).parts()))
+    with pytest.raises(RuntimeError, match=r"branch\.0 is not part of what was compiled before"):
+        later.branch("branch.0")
 
 
 def test_threads_that_need_the_same_branch_at_once(monkeypatch: pytest.MonkeyPatch, compiled: list[int]) -> None:

@@ -20,7 +20,7 @@ import ctypes
 import itertools
 import struct
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -41,7 +41,7 @@ class Code:
 
     parts: tuple[str, ...]
     machine_code: bytes  # the object of each part, behind its length
-    branches: Mapping[str, Sequence[str]] = field(default_factory=dict)  # modules apart, by the function they hold
+    branches: Mapping[str, Callable[[], Sequence[str]]] = field(default_factory=dict)  # by name, what makes the others
 
 
 def compile_text(*parts: str) -> Code:
@@ -174,7 +174,7 @@ def link(machine_code: bytes, exports: Sequence[str], imports: Mapping[str, int]
 
 def printed(code: Code) -> Any:
     """The optimised module, branches included, to be printed or assembled."""
-    first, *others = [part for text in (code.parts, *code.branches.values()) for part in text]
+    first, *others = [*code.parts, *[part for make in code.branches.values() for part in make()]]
     context, machine = llvm.create_context(), target_machine()
 
     def here(text: str) -> Any:

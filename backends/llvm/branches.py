@@ -1,4 +1,4 @@
-"""Branches that sizes decide: the code of each is made when the first call comes whose sizes take it.
+"""Branches that sizes decide: the code of each is written and compiled when a call comes whose sizes take it.
 
 Where there are two ways to do something, one for large sizes and one for small ones, a call needs one of them, and
 most programs only ever see sizes that need the same one. So each branch of such an ``If`` is a function in a module
@@ -9,8 +9,9 @@ of its own, which is compiled when it is needed; until then nothing is spent on 
     else                        needed:    bit 0: 6144 <= n * m * k;  bit 1: not so
       plain loops
 
-Before a run whose sizes are new, ``needed(sizes)`` tells which functions it takes; those that are missing are compiled,
-and their addresses written into the table (``jit.py``). Code that is kept on disk has what was compiled so far.
+Before a run whose sizes are new, ``needed(sizes)`` tells which functions it takes; those that are missing are emitted
+and compiled, and their addresses written into the table (``jit.py``). Code that is kept on disk has what was compiled
+so far, and the loops, from which another process makes what it needs besides.
 
 Such an ``If`` stands outside of parallel loops, and its test is made of sizes and of what is bound to them at the top.
 Branches that are short, or take memory by data, stay where they are.
@@ -35,6 +36,7 @@ class Branches:
 
     def __init__(self, function: Function, dynamic: Collection[str]) -> None:
         self.tests: list[Expression] = []  # by number: when the branch is taken
+        self.around: list[int | None] = []  # and the branch that it stands in
         self._dynamic = dynamic  # the buffers that take memory by data
         self._numbers: dict[int, tuple[int | None, int | None]] = {}  # by the id of the If
         self._static = set(function.sizes)
@@ -45,7 +47,7 @@ class Branches:
                 self._lets.append(statement)
         times = Counter(id(statement) for statement in walk(function.body) if isinstance(statement, If))
         self._repeated = {each for each, count in times.items() if count > 1}
-        self._look(function.body, None)
+        self._look(function.body, None, None)
 
     def of(self, statement: If) -> tuple[int | None, int | None]:
         """The numbers of the two branches; None for one that stays where it is."""
@@ -62,26 +64,26 @@ class Branches:
             for part in inside(expression)
         )
 
-    def _look(self, block: Block, path: Expression | None) -> None:
+    def _look(self, block: Block, path: Expression | None, around: int | None) -> None:
         for statement in block:
             match statement:
                 case If(test, then, orelse) if self._known(test) and id(statement) not in self._repeated:
                     ways = test, Apply(lookup("logical_not"), (test,), bool_)
                     taken = [way if path is None else Apply(lookup("logical_and"), (path, way), bool_) for way in ways]
                     pair = zip(taken, (then, orelse), strict=True)
-                    first, second = (self._number(way, branch) for way, branch in pair)
+                    first, second = (self._number(way, branch, around) for way, branch in pair)
                     self._numbers[id(statement)] = first, second
-                    self._look(then, taken[0])
-                    self._look(orelse, taken[1])
+                    self._look(then, taken[0], around if first is None else first)
+                    self._look(orelse, taken[1], around if second is None else second)
                 case If(_, then, orelse):
-                    self._look(then, path)
-                    self._look(orelse, path)
+                    self._look(then, path, around)
+                    self._look(orelse, path, around)
                 case For(kind="sequential"):
-                    self._look(statement.body, path)
+                    self._look(statement.body, path, around)
                 case While():
-                    self._look(statement.body, path)
+                    self._look(statement.body, path, around)
 
-    def _number(self, taken: Expression, branch: Block) -> int | None:
+    def _number(self, taken: Expression, branch: Block, around: int | None) -> int | None:
         if len(self.tests) == _MOST:
             return None
         statements = list(walk(branch))
@@ -89,4 +91,5 @@ class Branches:
         if len(statements) <= SHORT or not fixed:
             return None
         self.tests.append(taken)
+        self.around.append(around)
         return len(self.tests) - 1

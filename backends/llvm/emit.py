@@ -13,6 +13,7 @@ threads)`` is the size of the arena. Where code is made on demand (``branches.py
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ...core.types import i64
 from .. import memory
@@ -33,6 +34,8 @@ def emit(function: Loops, machine: Machine) -> Module:
     _ArenaBytes(unit, function).emit()
     if unit.branches.tests:
         _Needed(unit, function).emit()
+    for number in range(len(unit.branches.tests)):
+        unit.module.define_later(f"branch.{number}", partial(unit.emit_branch, number))
     return unit.module
 
 

@@ -7,13 +7,16 @@ the same kind of machine.
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import struct
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from ...core.builder import resting_collector
 from ...core.source import at_line
 from .. import loops
 from ..runtime import Failure
@@ -24,21 +27,64 @@ from .emit import emit
 from .frames import Frame, entries
 from .host import host
 from .pool import workers
+from .text import Module
 from .unit import OUT_OF_MEMORY
 
 _FAILURE_WORDS = 5
 _ENTRIES = ("entry", "arena_bytes", "needed")
 
-Branch = Sequence[str] | bytes  # a module apart: its text by part, or its object code once it was needed
+Branch = Callable[[], Sequence[str]] | bytes  # a module apart: its text by part, or its object code once it was needed
 _NONE: Mapping[str, Branch] = {}
 
 
 def compiled(function: loops.Function, allowed: Transformations = ALL) -> Code:
     """A function of the loop IR as code for this machine."""
+    module = emitted(function, allowed)
+    parts = module.parts()
+    later = Later(lambda: function, allowed, digest_of(parts), module)
+    branches = {name: partial(later.branch, name) for name in module.branches()}
+    return replace(compile_text(*parts), branches=branches)
+
+
+def emitted(function: loops.Function, allowed: Transformations) -> Module:
+    """A function of the loop IR as a module for this machine."""
     machine = host()
-    target = replace(machine.target, transformations=allowed)
-    module = emit(function, replace(machine, target=target))
-    return replace(compile_text(*module.parts()), branches=module.branches())
+    return emit(function, replace(machine, target=replace(machine.target, transformations=allowed)))
+
+
+def digest_of(parts: Sequence[str]) -> bytes:
+    """What tells the text of a module from others."""
+    return hashlib.blake2b("\n".join(parts).encode(), digest_size=20).digest()
+
+
+class Later:
+    """Emits branches of a function when they are asked for.
+
+    ``module`` has the rest. Without one, or when the emission of a branch was interrupted, the rest is emitted again
+    from what ``load`` gives: it must be what was compiled, by its digest, as branches depend on it.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], loops.Function],
+        allowed: Transformations,
+        digest: bytes,
+        module: Module | None = None,
+    ) -> None:
+        self._load, self._allowed, self._digest, self._module = load, allowed, digest, module
+        self._lock = threading.Lock()
+
+    def branch(self, name: str) -> Sequence[str]:
+        """The modules of a branch, as text."""
+        with self._lock, resting_collector():
+            module, self._module = self._module, None
+            if module is None:
+                module = emitted(self._load(), self._allowed)
+                if digest_of(module.parts()) != self._digest:
+                    raise RuntimeError(f"{name} is not part of what was compiled before")
+            texts = module.branch(name)
+            self._module = module
+            return texts
 
 
 def is_parallel(function: loops.Function) -> bool:
@@ -49,7 +95,7 @@ def is_parallel(function: loops.Function) -> bool:
 class Executable:
     """Object code in memory. It may be called from several threads at once.
 
-    ``branches`` are compiled when they are needed; ``keep`` is told when some were. With ``flush``, subnormal numbers
+    ``branches`` are made when they are needed; ``keep`` is told when some were. With ``flush``, subnormal numbers
     count as zero.
     """
 
@@ -113,7 +159,7 @@ class Executable:
         with self._lock:
             started = time.perf_counter()
             missing = self._missing(needed)
-            texts = {name: text for name in missing if not isinstance(text := self._branches[name], bytes)}
+            texts = {name: make() for name in missing if not isinstance(make := self._branches[name], bytes)}
             for name, code in zip(texts, compile_each(list(texts.values())), strict=True):
                 self._branches[name] = code.machine_code
             for name, number in missing.items():

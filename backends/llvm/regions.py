@@ -89,8 +89,12 @@ class Function(Emitter):
             super().branch(block, number)
             return
         part, frame = self._part(block, *mentioned(block), by_value=False)
-        part.block(block)
-        part.close("branch", "ptr %frame", number)
+
+        def emit() -> None:
+            part.block(block)
+            part.close("branch", "ptr %frame", number)
+
+        self.unit.waiting[number] = emit
         word = self.body.value(f"getelementptr i64, ptr {self.failure}, i64 {TABLE}")
         table = self.body.value(f"load ptr, ptr {word}")
         place = self.body.value(f"getelementptr ptr, ptr {table}, i64 {number}")
@@ -199,7 +203,7 @@ class Function(Emitter):
         name = self.unit.fresh(kind) if branch is None else f"{kind}.{branch}"
         seen = "hidden " if branch is None else ""
         head = f"define {seen}void @{name}({parameters}) noinline {self.unit.attributes}"
-        self.unit.module.define(name, f"{head} {{\n{self.body}\n}}", apart=branch is not None)
+        self.unit.module.define(name, f"{head} {{\n{self.body}\n}}")
         return name
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -99,7 +99,7 @@ class Module:
     def __init__(self) -> None:
         self._declarations: dict[str, str] = {}
         self._functions: dict[str, str] = {}
-        self._apart: list[str] = []
+        self._apart: dict[str, Callable[[], None]] = {}
         self._mentioned: dict[str, list[str]] = {}
         self._metadata = list(_ROLLED)
 
@@ -110,11 +110,13 @@ class Module:
     def defines(self, name: str) -> bool:
         return name in self._functions
 
-    def define(self, name: str, text: str, apart: bool = False) -> None:
-        """Define a function; what is ``apart`` is in no part of the module, but in a module of its own."""
+    def define(self, name: str, text: str) -> None:
+        """Define a function."""
         self._functions[name] = text
-        if apart:
-            self._apart.append(name)
+
+    def define_later(self, name: str, define: Callable[[], None]) -> None:
+        """Note what will define a function that is in no part of the module, but in a module of its own."""
+        self._apart[name] = define
 
     def metadata(self) -> str:
         """The name of a new metadata node, to be filled by ``fill``."""
@@ -129,12 +131,18 @@ class Module:
 
     def parts(self) -> list[str]:
         """The module as text, a large one in several modules, which call each other."""
-        apart = {name for root in self._apart for name in self._called(root)}
+        apart = {name for root in self._apart if root in self._functions for name in self._called(root)}
         return self._divided([name for name in self._functions if name not in apart])
 
-    def branches(self) -> dict[str, list[str]]:
-        """By name, the functions that are apart, each with all that it calls in modules like those of ``parts``."""
-        return {name: self._divided(self._called(name)) for name in self._apart}
+    def branches(self) -> list[str]:
+        """The names of the functions that are apart."""
+        return list(self._apart)
+
+    def branch(self, name: str) -> list[str]:
+        """A function that is apart, defined by now, with all that it calls in modules like those of ``parts``."""
+        if name not in self._functions:
+            self._apart[name]()
+        return self._divided(self._called(name))
 
     def _divided(self, names: Iterable[str]) -> list[str]:
         """Functions in modules of about one length, so that they can be compiled side by side.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..loops import For
@@ -59,6 +60,7 @@ class Unit:
         self.attributes = f"nounwind alignstack({machine.target.register_bytes})"
         own = machine.target.multiply_add and machine.target.transformations.inline
         self.elementary = Elementary(self.module, machine.scales, self.attributes) if own else None
+        self.waiting: dict[int, Callable[[], None]] = {}  # by number, what emits a branch whose code is not wanted yet
         self._varying: dict[int, frozenset[int]] = {}
         self._count = 0
 
@@ -71,6 +73,14 @@ class Unit:
         """The name of another function of the module."""
         self._count += 1
         return f"{kind}.{self._count}"
+
+    def emit_branch(self, number: int) -> None:
+        """Emit a branch, and those around it before, unless that was done."""
+        around = self.branches.around[number]
+        if around is not None:
+            self.emit_branch(around)
+        if number in self.waiting:
+            self.waiting.pop(number)()
 
     def fail(self) -> str:
         """The name of the function that records a failure, unless there is one already."""

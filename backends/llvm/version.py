@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import cached_property
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 from ...core.arguments import convert
@@ -20,9 +22,36 @@ from ..transformations import ALL, Transformations
 from .assemble import Code, assembly, printed
 from .calls import Bound, Calls, Interface
 from .host import host_target
-from .jit import Branch, Executable, compiled, is_parallel
+from .jit import Branch, Executable, Later, compiled, digest_of, is_parallel
 from .stored import Entry, entry_of
 from .unit import ALIGNMENT
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What later processes are told of a version: what calls have to know, object code, and what makes the rest."""
+
+    interface: Interface
+    machine_code: bytes
+    branches: Mapping[str, bytes | None]  # the object code of those that were needed
+    function: bytes | None  # the loops that branches are made from, pickled
+    digest: bytes  # of the module that the object code was compiled from
+
+    def store(self, entry: Entry | None) -> None:
+        """Keep it in an entry, unless branches could not be made from what is there."""
+        if entry is not None and (self.function is not None or not self.branches):
+            entry.store(self)
+
+    def all_branches(self, allowed: Transformations) -> Mapping[str, Branch]:
+        """The branches, those that were not needed to be made from the loops."""
+
+        def load() -> Function:
+            assert self.function is not None
+            function: Function = pickle.loads(self.function)
+            return function
+
+        later = Later(load, allowed, self.digest)
+        return {name: made or partial(later.branch, name) for name, made in self.branches.items()}
 
 
 class Version:
@@ -33,21 +62,26 @@ class Version:
         self.instance, self.checks = instance, checks
         self.target = replace(host_target(), transformations=allowed)
         entry = entry_of(instance, self.target, checks)
-        machine_code, branches, interface = (entry.fetch() if entry is not None else None) or self._made(entry)
+        found: _Kept | None = entry.fetch() if entry is not None else None
+        kept = found or self._made(entry)
+        branches: Mapping[str, Branch] = self.code.branches if found is None else found.all_branches(allowed)
 
         def keep(branches: Mapping[str, Branch]) -> None:
-            if entry is not None:
-                entry.store((machine_code, dict(branches), interface))
+            made = {name: each if isinstance(each, bytes) else None for name, each in branches.items()}
+            replace(kept, branches=made).store(entry)
 
-        self.executable = Executable(machine_code, interface.parallel, branches, keep, flush)
-        self.calls = Calls(self.executable, instance.signature, interface)
+        self.executable = Executable(kept.machine_code, kept.interface.parallel, branches, keep, flush)
+        self.calls = Calls(self.executable, instance.signature, kept.interface)
         self._seconds = time.perf_counter() - started
 
-    def _made(self, entry: Entry | None) -> tuple[bytes, Mapping[str, Branch], Interface]:
-        """Object code, branches and what calls have to know, compiled now, and kept for later processes."""
-        made = self.code.machine_code, self.code.branches, self._interface()
-        if entry is not None:
-            entry.store(made)
+    def _made(self, entry: Entry | None) -> _Kept:
+        """The version compiled now, and kept for later processes."""
+        code = self.code
+        made = _Kept(self._interface(), code.machine_code, dict.fromkeys(code.branches), None, digest_of(code.parts))
+        if entry is not None and code.branches:
+            with suppress(RecursionError):  # loops that are nested too deep
+                made = replace(made, function=pickle.dumps(self.function))
+        made.store(entry)
         return made
 
     def _interface(self) -> Interface:
