@@ -23,6 +23,7 @@ from adze.backends.llvm.emit import emit
 from adze.backends.llvm.host import Machine, host, host_target
 from adze.backends.llvm.jit import Executable, Failure, is_parallel
 from adze.backends.llvm.jit import compiled as code_of
+from adze.backends.llvm.text import Module
 from adze.backends.loops import (
     Allocate,
     Assign,
@@ -436,6 +437,34 @@ def test_long_blocks_are_cut_into_functions() -> None:
     function = long_block(3000)
     assert emitted(function).count("@piece.") > 6
     compare(function, [values(i64, 20)], [20], compiled(function))
+
+
+def test_loops_with_the_same_code_are_one_function() -> None:
+    """Whatever their buffers; not so with another constant, or where a loop reads what it writes."""
+    a, b, c = (Buffer(name, f64, (var("n"),)) for name in "abc")
+
+    def scaled(variable: str, to: Buffer, source: Buffer, factor: float) -> For:
+        product = apply("multiply", at(source, variable), const(factor, f64))
+        return loop(variable, "n", put(to, variable, product), kind="parallel")
+
+    body = scaled("i1", b, a, 2.0), scaled("i22", c, b, 2.0), scaled("i3", c, c, 2.0), scaled("i4", c, c, 3.0)
+    for many, functions in ((1, 1), (2, 1), (3, 2), (4, 3)):
+        function = Function("f", ("n",), (a,), (b, c), body[:many])
+        assert emitted(function).count("define hidden void @parallel.") == functions
+        compare(function, [values(f64, 20)], [20], compiled(function))
+
+
+def test_functions_are_the_same_if_their_metadata_is() -> None:
+    module = Module()
+    names = []
+    for number, content in enumerate((7, 7, 8, 7)):
+        scope, list_of = module.metadata(), module.metadata()
+        module.fill(scope, f"distinct !{{{scope}, i64 {content}}}")
+        module.fill(list_of, f"!{{{scope}}}")
+        text = f"define void @f{number}() {{\n  store i8 0, ptr null, !noalias {list_of}\n}}"
+        names.append(module.define_once(f"f{number}", text))
+    assert names == ["f0", "f0", "f2", "f0"]
+    assert str(module).count("define") == 2
 
 
 # Reductions
@@ -853,7 +882,8 @@ def test_what_fails_in_either_thread_that_compiles_is_raised(wrong: int) -> None
 def test_parts_of_a_module_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is internal, such as a function that is called once a lane, is in each part that calls it."""
     x, *ys = [Buffer(name, f64, (var("n"),)) for name in "xyz"]
-    loops = [loop("i", "n", put(y, "i", apply("lgamma", at(x, "i"))), kind="lanes", factor=32) for y in ys]
+    values = [apply("lgamma", at(x, "i")), apply("negative", apply("lgamma", at(x, "i")))]
+    loops = [loop("i", "n", put(y, "i", value), kind="lanes", factor=32) for y, value in zip(ys, values, strict=True)]
     body = tuple([loop("j", const(1), each, kind="parallel") for each in loops])
     function = Function("f", ("n",), (x,), tuple(ys), body)
     whole, found = code_of(function), []

@@ -182,7 +182,11 @@ def printed(code: Code) -> Any:
 
     module = here(first)
     for part in others:
-        module.link_in(here(part))
+        there, added = {each.name for each in module.functions if not each.is_declaration}, here(part)
+        for function in added.functions:
+            if function.name in there and not function.is_declaration:
+                function.linkage = "weak_odr"  # what several branches call is once in each
+        module.link_in(added)
     return module
 
 

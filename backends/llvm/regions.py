@@ -203,7 +203,10 @@ class Function(Emitter):
         name = self.unit.fresh(kind) if branch is None else f"{kind}.{branch}"
         seen = "hidden " if branch is None else ""
         head = f"define {seen}void @{name}({parameters}) noinline {self.unit.attributes}"
-        self.unit.module.define(name, f"{head} {{\n{self.body}\n}}")
+        text = f"{head} {{\n{self.body}\n}}"
+        if branch is None:
+            return self.unit.module.define_once(name, text)
+        self.unit.module.define(name, text)
         return name
 
 

@@ -9,6 +9,7 @@ LLVM would repeat its body up to eight times, which no benchmark gains from and 
 
 from __future__ import annotations
 
+import hashlib
 import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -100,6 +101,7 @@ class Module:
         self._declarations: dict[str, str] = {}
         self._functions: dict[str, str] = {}
         self._apart: dict[str, Callable[[], None]] = {}
+        self._same: dict[bytes, str] = {}
         self._mentioned: dict[str, list[str]] = {}
         self._metadata = list(_ROLLED)
 
@@ -113,6 +115,21 @@ class Module:
     def define(self, name: str, text: str) -> None:
         """Define a function."""
         self._functions[name] = text
+
+    def define_once(self, name: str, text: str) -> str:
+        """Define a function, unless another one is the same but for its name; gives the name of the one there is."""
+        numbers: dict[str, int] = {}  # of metadata nodes, in the order of their mention
+
+        def renumbered(text: str) -> str:
+            return _NODE.sub(lambda node: f"!{numbers.setdefault(node[1], len(numbers))}", text)
+
+        made = hashlib.blake2b(renumbered(text.replace(f"@{name}(", "@(", 1)).encode())
+        for number in _growing(numbers):
+            made.update(renumbered(self._metadata[int(number)]).encode())
+        same = self._same.setdefault(made.digest(), name)
+        if same == name:
+            self.define(name, text)
+        return same
 
     def define_later(self, name: str, define: Callable[[], None]) -> None:
         """Note what will define a function that is in no part of the module, but in a module of its own."""
@@ -130,9 +147,8 @@ class Module:
         return self._text([], self._functions)
 
     def parts(self) -> list[str]:
-        """The module as text, a large one in several modules, which call each other."""
-        apart = {name for root in self._apart if root in self._functions for name in self._called(root)}
-        return self._divided([name for name in self._functions if name not in apart])
+        """The module as text, a large one in several modules, which call each other; asked for before any branch."""
+        return self._divided(self._functions)
 
     def branches(self) -> list[str]:
         """The names of the functions that are apart."""
@@ -213,6 +229,14 @@ class Module:
         return sorted(found)
 
 
+def _growing(numbers: Mapping[str, int]) -> Iterator[str]:
+    """The keys of a mapping to which more are added meanwhile."""
+    done = 0
+    while done < len(numbers):
+        yield list(numbers)[done]
+        done += 1
+
+
 def _internal(function: str) -> bool:
     return function.startswith(_INTERNAL)
 
@@ -267,7 +291,7 @@ class Body:
             yield start
             return
         before, head, inside, latch, after = (self.name(part) for part in ("pre", "head", "body", "latch", "end"))
-        i, following = "%" + self.name(re.sub(r"\W", "_", stem) + "."), "%" + self.name("next")
+        i, following = "%" + self.name(re.sub(r"\W", "_", stem.rstrip("0123456789")) + "."), "%" + self.name("next")
         self.branch(before)
         self.label(before)
         self.branch(head)
