@@ -137,7 +137,7 @@ class _Simplify(Language[Atom, Operation, Block]):
         return self._plain("primitive", (primitive,), args, primitive.cost)
 
     def cond(self, test: Atom, then: Block, orelse: Block) -> Operation:
-        return Choice("cond", (), test, [then, orelse])
+        return Choice("cond", (), test, [then, orelse], self.nesting)
 
     def loop(self, dim: Dim, extent: Atom, initials: Sequence[Atom], body: Block) -> Operation:
         return Loop(extent, initials, body)
@@ -149,7 +149,7 @@ class _Simplify(Language[Atom, Operation, Block]):
         return Index(array, indices, self.nesting)
 
     def generate(self, dim: Dim, extent: Atom, body: Block) -> Operation:
-        return Generate(extent, body, self.fuse)
+        return Generate(extent, body, self.fuse, self.nesting)
 
     def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
         return Combine(Builder.reduce, [extent], neutrals, element, operator)
@@ -203,7 +203,7 @@ class _Simplify(Language[Atom, Operation, Block]):
         return self._plain("construct", (type, variant), fields)
 
     def case(self, value: Atom, variants: tuple[str, ...], branches: Sequence[Block]) -> Operation:
-        return Choice("case", variants, value, branches)
+        return Choice("case", variants, value, branches, self.nesting)
 
     def par(self, branches: Sequence[Block]) -> Operation:
         return Par(branches)

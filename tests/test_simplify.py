@@ -755,3 +755,25 @@ def test_what_is_costly_and_shared_by_a_column_runs_once_a_column() -> None:
 
     counted = az.cost(az.grad(az.program(columns)))
     assert counted.at(n=20, m=5).work == 10 * counted.at(n=2, m=5).work
+
+
+def test_what_has_loops_is_not_computed_under_a_test_of_single_elements() -> None:
+    """A product of matrices under a mask is one of all elements, side by side; under a test of the program it waits."""
+
+    @az.program
+    def masked(a: az.Array[az.f64, "n m"], b: az.Array[az.f64, "m n"]) -> az.Array[az.f64, "n n"]:
+        return az.tril(a @ b)
+
+    assert az.pretty(masked, style="loops").count("sum(") == 1
+    assert "t1 = for" in az.pretty(masked, style="loops")
+    r = np.random.default_rng(0)
+    a, b = r.standard_normal((20, 7)), r.standard_normal((7, 20))
+    np.testing.assert_allclose(az.compile(masked)(a, b), np.tril(a @ b), rtol=1e-12, atol=1e-12)
+
+    @az.program
+    def wanted(a: az.Array[az.f64, "n m"], b: az.Array[az.f64, "m n"], want: az.bool_) -> az.Array[az.f64, "n n"]:
+        product = a @ b
+        return az.cond(want, lambda: product + 1.0, lambda: az.zeros_like(product))
+
+    text = az.pretty(wanted, style="loops")
+    assert text.index("if want") < text.index("sum(")

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -32,13 +33,13 @@ from .rules import CHEAP
 class Use:
     """How a bound value is used: where it is read as an array, and whether in any other way."""
 
-    __slots__ = ("depth", "escapes", "live", "loops", "reads", "results")
+    __slots__ = ("chosen", "depth", "escapes", "live", "loops", "reads", "results")
 
     def __init__(self, loops: tuple[Use, ...]) -> None:
         self.loops = loops  # the loop variables around its definition
         self.live = False
         self.reads: dict[int, tuple[list[Use | None], tuple[Use, ...]]] = {}  # by site: indices, loops around it
-        self.depth = 0  # of the reads (see Nesting)
+        self.depth = self.chosen = 0  # of the reads (see Nesting)
         self.results = 0  # times it is a result of its own block
         self.escapes = False
 
@@ -201,12 +202,24 @@ class Nesting:
 
     What is computed where it is read is emitted while its reader is. In a long chain of arrays some are made all
     the same, so that recursion does not grow with the length of the program; the next round finds a shorter chain.
+
+    ``chosen`` is how many loops there are around the innermost choice. What has loops itself is not computed where it
+    is read under a choice in loops that it is outside of: as an array it is made for all their iterations side by side.
     """
 
     DEEPEST = 30
 
     def __init__(self) -> None:
-        self.depth = 0
+        self.depth = self.chosen = 0
+
+    @contextmanager
+    def at(self, uses: Sequence[Use]) -> Iterator[None]:
+        """While something is analysed that is computed where it is read, if it is."""
+        outer = self.depth, self.chosen
+        if uses:
+            self.depth, self.chosen = 1 + max([use.depth for use in uses]), max([use.chosen for use in uses])
+        yield
+        self.depth, self.chosen = outer
 
 
 class Index(Operation):
@@ -222,6 +235,7 @@ class Index(Operation):
             if use is not None:
                 use.live = True
                 use.depth = max(use.depth, self.nesting.depth)
+                use.chosen = max(use.chosen, self.nesting.chosen)
                 use.reads[id(self)] = ([index.use(env) for index in self.indices], loops)
         return set()
 
@@ -233,8 +247,8 @@ class Index(Operation):
 
 
 class Generate(Operation):
-    def __init__(self, extent: Atom, body: Block, fuse: bool) -> None:
-        self.extent, self.body, self.cost, self.waits = extent, body, body.cost, fuse
+    def __init__(self, extent: Atom, body: Block, fuse: bool, nesting: Nesting) -> None:
+        self.extent, self.body, self.cost, self.waits, self.nesting = extent, body, body.cost, fuse, nesting
 
     def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
         variable = Use(loops)
@@ -251,6 +265,8 @@ class Generate(Operation):
     def lazy(self, live: dict[int, Use]) -> set[int]:
         """All or none: what they share is computed once only if they are read in the same loops."""
         uses = live.values()
+        if self.cost == math.inf and any(use.chosen > len(use.loops) for use in uses):
+            return set()
         in_place = [use.read_once_in_place(self.elements_are_apart(use.axes())) for use in uses]
         if not all(in_place) or len({use.reader() for use in uses}) != 1:
             return set()
@@ -364,16 +380,20 @@ class Scatter(Operation):
 class Choice(Operation):
     """A cond, or a case, whose branches are given the fields of the value."""
 
-    def __init__(self, op: str, static: tuple[Any, ...], value: Atom, branches: Sequence[Block]) -> None:
-        self.op, self.static, self.value, self.branches = op, static, value, branches
+    def __init__(
+        self, op: str, static: tuple[Any, ...], value: Atom, branches: Sequence[Block], nesting: Nesting
+    ) -> None:
+        self.op, self.static, self.value, self.branches, self.nesting = op, static, value, branches, nesting
         if op == "cond":
             self.cost = 1 + max([branch.cost for branch in branches])
             self.waits = self.cost <= CHEAP
 
     def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
         effects: Effects = set()
+        outer, self.nesting.chosen = self.nesting.chosen, len(loops)
         for branch in self.branches:
             effects |= branch.analyse(env, branch.parameters(loops), sorted(live), loops)
+        self.nesting.chosen = outer
         if live or effects:
             self.value.need(env)
         return effects
@@ -602,13 +622,10 @@ class Block:
             step, operation = self.steps[k], self.bindings[k].operation
             step.live = {position for position, use in enumerate(uses[k]) if use.live}
             step.lazy = operation.lazy({p: uses[k][p] for p in step.live}) if operation.waits else set()
-            depth = self.nesting.depth
-            if step.lazy:
-                self.nesting.depth = 1 + max([uses[k][p].depth for p in step.lazy])
-                if self.nesting.depth > Nesting.DEEPEST:
-                    step.lazy, self.nesting.depth = set(), depth
-            own = operation.analyse(before[k], step.live, loops)
-            self.nesting.depth = depth
+            if any(uses[k][p].depth >= Nesting.DEEPEST for p in step.lazy):
+                step.lazy = set()
+            with self.nesting.at([uses[k][p] for p in step.lazy]):
+                own = operation.analyse(before[k], step.live, loops)
             step.needed = bool(step.live or own)
             effects |= own
             if own:
