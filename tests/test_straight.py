@@ -1,5 +1,6 @@
 """Maps over short arrays run as straight-line code along lanes: what becomes of them, and that they mean the same."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -301,3 +302,26 @@ def test_it_can_be_switched_off() -> None:
     for target in (TARGET, off):
         found, _ = plain_loops.lowered(squares(az.f64), target, [x, x])
         np.testing.assert_allclose(found, x @ x @ x @ x, rtol=1e-12)
+
+
+def test_a_row_of_a_loop_outside_is_read_as_it_is_in_a_branch() -> None:
+    """It is in range wherever the branch stands; so what is made of it does not vary with the lanes."""
+
+    @az.program
+    def lower(l: az.Array[az.f64, "k m"], q: az.Array[az.f64, "k d"]) -> az.Array[az.f64, "k d d"]:
+        def entry(b: az.Expr, r: az.Expr, c: az.Expr) -> az.Expr:
+            diagonal = lambda: az.cond(r == c, lambda: az.exp(q[b, r]), lambda: 0.0)  # noqa: E731
+            return az.cond(r > c, lambda: l[b, c * (2 * d - 1 - c) // 2 + r - c - 1], diagonal)
+
+        d = q.shape[1]
+        return az.generate((q.shape[0], d, d), entry)
+
+    compiled = az.compile(lower, checks=False)
+    assert re.search(r"= q2\[[a-s]\w*, [a-s]\w*\]", compiled.loops) and "select(" in compiled.loops, compiled.loops
+    for k, d in ((2, 19), (3, 1), (0, 4), (2, 0)):
+        l, q = RANDOM.random((k, d * (d - 1) // 2)), RANDOM.random((k, d))
+        wanted = np.zeros((k, d, d))
+        for b in range(k):
+            wanted[b].T[np.triu_indices(d, 1)] = l[b]
+            wanted[b] += np.diag(np.exp(q[b]))
+        np.testing.assert_allclose(compiled(l, q), wanted, rtol=1e-15)

@@ -26,7 +26,7 @@ what is computed costs one operation for all lanes; a plain map over rows gains 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ...core.primitive import lookup
@@ -67,7 +67,7 @@ ACROSS = 6.0  # and to combine the lanes of a short vector
 
 def straightened(body: Block, target: Target, fresh: Callable[[str], str], decisions: list[str]) -> Block:
     """The body of a function with such loops along lanes; ``decisions`` are told which they are."""
-    made = tuple(_Groups(target, fresh, _constants(body), decisions).block(body))
+    made = tuple(_Groups(target, fresh, _constants(body), decisions, {}).block(body))
     return without_unread(made) if made != body else body
 
 
@@ -93,12 +93,16 @@ class _Group:
 
 @dataclass
 class _Groups:
-    """Collects the loops of a block that follow each other; ``inside`` a parallel loop those that run in order."""
+    """Collects the loops of a block that follow each other; ``inside`` a parallel loop those that run in order.
+
+    ``around`` has the loops that the block stands in: the extents, by variable.
+    """
 
     target: Target
     fresh: Callable[[str], str]
     constants: dict[str, Constant]
     decisions: list[str]
+    around: Mapping[str, Expression]
     inside: bool = False
 
     def block(self, block: Block) -> Iterator[Statement]:
@@ -122,11 +126,10 @@ class _Groups:
 
     def _inner(self, statement: Statement) -> Statement:
         match statement:
-            case For(kind="parallel"):
-                inner = replace(self, inside=True)
+            case For(variable, extent, "parallel" | "sequential" as kind):
+                around = {**self.around, variable: extent}
+                inner = replace(self, around=around, inside=self.inside or kind == "parallel")
                 return replace(statement, body=tuple(inner.block(statement.body)))
-            case For(kind="sequential"):
-                return replace(statement, body=tuple(self.block(statement.body)))
             case If(test, then, orelse):
                 return If(test, tuple(self.block(then)), tuple(self.block(orelse)))
             case While(head, test, body):
@@ -135,7 +138,7 @@ class _Groups:
 
     def _group(self, statement: Statement, found: _Range) -> _Group | None:
         """A group of one loop, or None if its body is not straight-line code."""
-        code = Straight(Variable(self.fresh("i"), i64), found.extent, self.fresh, self.constants)
+        code = Straight(Variable(self.fresh("i"), i64), found.extent, self.fresh, self.constants, self.around)
         group = _Group(code)
         return group if self._joined(group, statement, found) else None
 

@@ -83,13 +83,15 @@ def _key(atom: Expression) -> Key:
 class Straight:
     """Straight-line code for one iteration of loops over ``variable``, which runs to ``extent``.
 
-    ``constants`` holds the buffers all of whose elements are one constant.
+    ``constants`` holds the buffers all of whose elements are one constant, ``around`` the loops outside: the extents,
+    by variable.
     """
 
     variable: Variable
     extent: Expression
     fresh: Callable[[str], str]
     constants: Mapping[str, Constant]
+    around: Mapping[str, Expression]
     body: list[Let | Store] = field(default_factory=list)
     steps: int = 0
     read: set[str] = field(default_factory=set)  # buffers of others
@@ -121,7 +123,7 @@ class Straight:
             raise
 
     def _copied(self) -> Straight:
-        made = Straight(self.variable, self.extent, self.fresh, self.constants)
+        made = Straight(self.variable, self.extent, self.fresh, self.constants, self.around)
         for name, value in self.__dict__.items():
             made.__dict__[name] = type(value)(value) if isinstance(value, list | set | dict) else value
         return made
@@ -310,6 +312,8 @@ class Straight:
     def _safe(self, index: Atom, extent: Expression) -> Atom:
         """An index that may be used always, where it is in range whenever the statement is reached."""
         if self._path is None or (index == self.variable and extent == self.extent):
+            return index
+        if isinstance(index, Variable) and self.around.get(index.name) == extent:
             return index
         if isinstance(index, Constant) and isinstance(extent, Constant) and 0 <= index.value < extent.value:
             return index
