@@ -375,15 +375,12 @@ class _Contraction:
         at = _plus(part.start, folded("add", first, lane)), _plus(steps.start, step)
         place, found = (number, step, lane), self.infinite(panels)
 
-        def over(extent: Expression, factor: int, body: Block) -> Statement:
-            return For(step.name, steps.length, "sequential", (For(lane.name, extent, "lanes", body, factor),))
+        def over(extent: Expression, body: Block, found: tuple[Reduction, ...] = ()) -> Statement:
+            body = (For(step.name, steps.length, "sequential", body),)
+            return For(lane.name, extent, "lanes", body, width, reductions=found)
 
-        nothing = over(_whole(width), width, (self.nothing(buffer, place),))
-        filled = self.element(buffer, operand, place, *at, found)
-        packed = over(length, width, filled)
-        if found:  # what the steps find in a lane is looked at once, at the end
-            body: Block = (For(step.name, steps.length, "sequential", filled),)
-            packed = For(lane.name, length, "lanes", body, width, reductions=found)
+        nothing = over(_whole(width), (self.nothing(buffer, place),))
+        packed = over(length, self.element(buffer, operand, place, *at, found), found)
         return (
             Let(first.name, folded("multiply", panel, _whole(width))),
             Let(length.name, folded("minimum", folded("subtract", part.length, first), _whole(width))),

@@ -45,7 +45,7 @@ from ..loops import (
 from ..loops_walk import expressions, inside
 from ..target import Target
 from .arithmetic import folded, product, total
-from .rewriting import read_packed
+from .rewriting import Place, read_packed
 from .survey import DEPTH_WEIGHT, Access, Survey, survey
 from .triangles import Differences, Regions
 
@@ -58,6 +58,8 @@ LONG_CHUNK, SHORT_CHUNK = 4096, 512
 # Rows of an array that is packed chunk by chunk are so much longer: rows a power of two apart fall on each other's
 # places in a cache.
 PADDING = 8
+# Where the jam is the only other loop, the threads share it out in pieces of so many jams.
+JAMMED = 8
 # What is transposed is cut into chunks of so many rows for the threads.
 ROWS_CHUNK = 64
 # A body with at most so many bindings runs on several registers at a time.
@@ -325,6 +327,11 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
     work = found.work
     if choice.reduction:
         body = reducing_lanes(body, choice, nest.reductions)
+    if chunk is not None and choice.jam is not None and found.inner and not packing.statements:
+        pieces = Chunk(by_name[choice.jam], JAMMED * choice.copies, nest.fresh)
+        body = (pieces.part(For(choice.jam, pieces.length, "jam", body, choice.copies)),)
+        lanes = chunk.part(For(chunk.loop.variable.name, chunk.length, "lanes", body, choice.strip))
+        return Built([_shared_out(chunk, pieces, lanes, grain_of(work, _inner(found)), nest.fresh)], layouts)
     if choice.jam is not None:
         loop = by_name[choice.jam]
         body = (For(loop.variable.name, loop.extent, "jam", body, choice.copies),)
@@ -409,13 +416,34 @@ class Chunk:
         """The loop's variable for a lane of the chunk."""
         return folded("add", self.start, Variable(lane, i64))
 
+    @property
+    def count(self) -> Expression:
+        """How many chunks there are."""
+        last = folded("add", self.loop.extent, Constant(self.size - 1, i64))
+        return folded("floor_divide", last, Constant(self.size, i64))
+
+    def part(self, loop: For) -> For:
+        """The loop over the iterations of one chunk."""
+        at = Let(self.loop.variable.name, self.iteration(self.lane))
+        return replace(loop, variable=self.lane, extent=self.length, body=(at, *loop.body))
+
     def parallel(self, loop: For, grain: Expression, before: Sequence[Statement] = ()) -> For:
         """The loop cut into chunks that run in parallel; in each of them, what comes before it."""
-        size = Constant(self.size, i64)
-        count = folded("floor_divide", folded("add", self.loop.extent, Constant(self.size - 1, i64)), size)
-        at = Let(self.loop.variable.name, self.iteration(self.lane))
-        part = replace(loop, variable=self.lane, extent=self.length, body=(at, *loop.body))
-        return For(self.number.name, count, "parallel", (*before, part), grain=folded("floor_divide", grain, size))
+        each = folded("floor_divide", grain, Constant(self.size, i64))
+        return For(self.number.name, self.count, "parallel", (*before, self.part(loop)), grain=each)
+
+
+def _shared_out(lanes: Chunk, jams: Chunk, body: For, grain: Expression, fresh: Callable[[str], str]) -> For:
+    """A parallel loop over the chunks of two loops: either may be short."""
+    task = Variable(fresh("task"), i64)
+    first = Let(lanes.number.name, folded("remainder", task, lanes.count))
+    second = Let(jams.number.name, folded("floor_divide", task, lanes.count))
+    iterations = folded("multiply", lanes.longest, jams.longest)
+    grain = folded(
+        "add", folded("floor_divide", grain, folded("maximum", iterations, Constant(1, i64))), Constant(1, i64)
+    )
+    count = folded("multiply", lanes.count, jams.count)
+    return For(task.name, count, "parallel", (first, second, body), grain=grain)
 
 
 def layouts_of(nest: Nest, found: Survey, order: Sequence[Loop], lane: str | None) -> dict[str, tuple[int, ...]]:
@@ -456,7 +484,7 @@ class Packing:
     """Copies of arrays, and what is read in place of these."""
 
     statements: list[Statement]
-    replacements: dict[Buffer, Load]  # by buffer: the read of its copy
+    replacements: dict[Place, Load]  # the read of the copy
 
 
 def pack(nest: Nest, found: Survey, lane: str, chunk: Chunk | None = None, whole: bool = False) -> Packing:
@@ -465,16 +493,15 @@ def pack(nest: Nest, found: Survey, lane: str, chunk: Chunk | None = None, whole
     Arrays that are read where data say are copied ``whole``, if at all.
     """
     packing = Packing([], {})
+    copies: dict[tuple[Buffer, tuple[int, ...], tuple[Expression, ...]], Buffer] = {}  # by array, axes and shape
     written = {store.buffer for store in found.stores}
     extents = {loop.variable.name: loop.extent for loop in nest.loops}
     extents.update({name: loop.extent for name, loop in found.inner.items()})
     for access in found.loads:
-        if access.buffer in packing.replacements or access.buffer in written or not access.mentions(lane):
+        at = access.buffer, access.indices
+        if at in packing.replacements or access.buffer in written or not access.mentions(lane):
             continue
         if contiguous(access, lane, len(access.indices) - 1):
-            continue
-        reads = [other for other in found.loads if other.buffer == access.buffer]
-        if any(other.indices != access.indices for other in reads):
             continue
         axis = _gathered(access, lane, nest.loops, found.inner) if whole and chunk is None else None
         if axis is not None:
@@ -488,11 +515,14 @@ def pack(nest: Nest, found: Survey, lane: str, chunk: Chunk | None = None, whole
         shape = [extents[name] for name in order]
         if chunk is not None:
             shape[-1] = folded("add", chunk.longest, Constant(PADDING, i64))
-        packed = Buffer(nest.fresh(f"{access.buffer.name}_packed"), access.buffer.scalar, tuple(shape))
+        copy = access.buffer, tuple([names.index(name) for name in order]), tuple(shape)
+        if copy not in copies:
+            packed = Buffer(nest.fresh(f"{access.buffer.name}_packed"), access.buffer.scalar, tuple(shape))
+            copies[copy] = packed
+            packing.statements.append(Allocate(packed))
+            packing.statements.extend(_copy(nest, access, packed, order, extents, chunk))
         place = order if chunk is None else (*order[:-1], chunk.lane)
-        packing.replacements[access.buffer] = Load(packed, tuple([Variable(name, i64) for name in place]))
-        packing.statements.append(Allocate(packed))
-        packing.statements.extend(_copy(nest, access, packed, order, extents, chunk))
+        packing.replacements[at] = Load(copies[copy], tuple([Variable(name, i64) for name in place]))
     return packing
 
 
@@ -502,7 +532,7 @@ def _copy_whole(nest: Nest, access: Access, axis: int, packing: Packing) -> None
     axes = [*[k for k in range(len(names)) if k != axis], axis]
     packed = Buffer(nest.fresh(f"{source.name}_packed"), source.scalar, tuple([source.extents[k] for k in axes]))
     guarded = tuple(sorted([axes.index(k) for k in access.guarded]))
-    packing.replacements[source] = Load(packed, tuple([access.indices[k] for k in axes]), guarded)
+    packing.replacements[source, access.indices] = Load(packed, tuple([access.indices[k] for k in axes]), guarded)
     copied = replace(access, indices=tuple([Variable(name, i64) for name in names]))
     extents = dict(zip(names, source.extents, strict=True))
     packing.statements.append(Allocate(packed))

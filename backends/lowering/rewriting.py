@@ -35,14 +35,17 @@ from ..loops import (
 )
 from ..loops_walk import expressions, names_in, read_in
 
+# A buffer, and the indices of an element
+Place = tuple[Buffer, tuple[Expression, ...]]
 
-def read_packed(block: Block, replacements: dict[Buffer, Load]) -> Block:
-    """The block with reads of packed arrays in place of the originals."""
+
+def read_packed(block: Block, replacements: Mapping[Place, Load]) -> Block:
+    """The block with reads of packed arrays in place of the originals, by buffer and indices."""
     if not replacements:
         return block
 
     def expression(e: Expression) -> Expression:
-        e = replacements.get(e.buffer, e) if isinstance(e, Load) else e
+        e = replacements.get((e.buffer, e.indices), e) if isinstance(e, Load) else e
         return map_operands(e, expression)
 
     return map_block(block, expression, lambda store: store)
