@@ -3,17 +3,18 @@
 The arena is a list of *slots*: first those shared by all threads, then, for each thread, a copy of the *private*
 ones, which belong to buffers allocated inside parallel loops. Two buffers share a slot if they are equal in size,
 whatever the sizes of the function, and never live at the same time; a buffer lives from the first to the last
-statement of its block that mentions it. Extents that depend on data are not known before
+statement of its block that mentions it. What lives in branches that the sizes of a call do not take has no size
+there. Extents that depend on data are not known before
 the run: those buffers are *dynamic*, and take their memory where they are bound. So are those that are returned.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
-from ..core.types import i64
+from ..core.types import bool_, i64
 from .loops import (
     Allocate,
     Apply,
@@ -28,21 +29,26 @@ from .loops import (
     Let,
     Load,
     Return,
+    Select,
     Store,
     Variable,
     While,
 )
 from .loops_walk import bindings_of, inside, loads, mentioned
+from .lowering.arithmetic import both, either, folded
+from .lowering.arithmetic import product as product_of_sizes
 
 # A sum of products of variables, by their sorted names, with integer coefficients; what is no sum or product
 # stands in it under its printed form
 Polynomial = dict[tuple[str, ...], int]
+# The path to what every call needs
+ALWAYS = Constant(True, bool_)
 _TERMS = 32  # a polynomial of more terms is not expanded
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A piece of the arena, of the size of any of the buffers in it."""
+    """A piece of the arena, of the size of any of the buffers in it, or empty where none of them is needed."""
 
     like: Buffer
     private: bool
@@ -60,12 +66,16 @@ class Plan:
 
 @dataclass
 class _Life:
-    """A buffer, whether it is private, and the numbers of the first and the last statement that mention it."""
+    """A buffer, whether it is private, and the numbers of the first and the last statement that mention it.
+
+    It is needed where ``path`` holds, the tests of sizes on the way to it.
+    """
 
     buffer: Buffer
     private: bool
     first: int
     last: int
+    path: Expression
 
 
 def plan(function: Function) -> Plan:
@@ -77,7 +87,7 @@ def plan(function: Function) -> Plan:
             known[statement.name] = polynomial(statement.value, known)
             prelude.append(statement)
     lives: list[_Life] = []
-    _Lives(lives).block(function.body, 0, False)
+    _Lives(lives, known).block(function.body, 0, False, ALWAYS)
     returned = {statement.buffer.name for statement in function.body if isinstance(statement, Return)}
     planned = [life for life in lives if life.buffer.name not in returned]
     fixed = [life for life in planned if all(_static(extent, known) for extent in life.buffer.extents)]
@@ -93,6 +103,7 @@ def plan(function: Function) -> Plan:
 def _assign(lives: list[_Life], known: dict[str, Polynomial]) -> tuple[tuple[Slot, ...], dict[str, int]]:
     """Give each buffer, in the order of their first mention, a slot of its size that is free by then, or a new one."""
     slots: list[Slot] = []
+    needed: list[Expression] = []  # by slot
     slot_of: dict[str, int] = {}
     free: defaultdict[object, list[int]] = defaultdict(list)
     busy: list[tuple[int, int, object]] = []  # last statement, slot, its key
@@ -105,21 +116,31 @@ def _assign(lives: list[_Life], known: dict[str, Polynomial]) -> tuple[tuple[Slo
             free[other].append(slot)
         if free[key]:
             slot = free[key].pop()
+            needed[slot] = either(needed[slot], life.path)
         else:
             slot = len(slots)
             slots.append(Slot(life.buffer, life.private))
+            needed.append(life.path)
         slot_of[life.buffer.name] = slot
         heappush(busy, (life.last, slot, key))
-    return tuple(slots), slot_of
+    return tuple([_where(*each) for each in zip(slots, needed, strict=True)]), slot_of
+
+
+def _where(slot: Slot, needed: Expression) -> Slot:
+    """A slot that is empty where it is not needed."""
+    if needed == ALWAYS:
+        return slot
+    count = Select(needed, product_of_sizes(slot.like.extents), Constant(0, i64), i64)
+    return replace(slot, like=replace(slot.like, extents=(count,)))
 
 
 class _Lives:
     """Numbers the statements in program order and notes the lives of the buffers allocated."""
 
-    def __init__(self, lives: list[_Life]) -> None:
-        self.lives = lives
+    def __init__(self, lives: list[_Life], known: dict[str, Polynomial]) -> None:
+        self.lives, self.known = lives, known
 
-    def block(self, block: Block, number: int, private: bool) -> tuple[int, set[str]]:
+    def block(self, block: Block, number: int, private: bool, path: Expression) -> tuple[int, set[str]]:
         """Go through a block whose first statement has this number: the next number, and the buffers it mentions."""
         own: dict[str, _Life] = {}
         seen: set[str] = set()
@@ -128,20 +149,21 @@ class _Lives:
             names = {load.buffer.name for load in loads(statement)}
             match statement:
                 case Allocate(buffer):
-                    own[buffer.name] = _Life(buffer, private, -1, start)
+                    own[buffer.name] = _Life(buffer, private, -1, start, path)
                 case Store(buffer):
                     names.add(buffer.name)
                 case For():
-                    number, more = self.block(statement.body, number, private or statement.kind == "parallel")
+                    number, more = self.block(statement.body, number, private or statement.kind == "parallel", path)
                     names |= more
-                case If(_, then, orelse):
-                    for branch in (then, orelse):
-                        number, more = self.block(branch, number, private)
+                case If(test, then, orelse):
+                    tests = (test, folded("logical_not", test)) if _static(test, self.known) else (ALWAYS, ALWAYS)
+                    for branch, taken in zip((then, orelse), tests, strict=True):
+                        number, more = self.block(branch, number, private, both(path, taken))
                         names |= more
                 case Kernel(_, body):  # its own temporaries are places of its threads
                     names |= mentioned(body)[1]
                 case While(head, test, body):
-                    number, more = self.block((*head, If(test, (), ()), *body), number, private)
+                    number, more = self.block((*head, If(test, (), ()), *body), number, private, path)
                     names |= more
                 case _:
                     pass

@@ -16,6 +16,7 @@ from .loops_check import check
 from .lowering import Lowered, lower
 from .prefetching import prefetched
 from .prepare import open_checkpoints, prepare
+from .reassociating import reassociated
 from .reusing import reused
 from .schedule import schedule
 from .sharing import shared
@@ -42,7 +43,10 @@ def loops_of(instance: Instance, target: Target, checks: bool, deterministic: bo
     simplified = simplify(prepare(instance.term))
     if target.transformations.reuse:
         simplified = reused(simplified)
-    term = open_checkpoints(schedule(simplified, target.transformations, decisions, target.group > 0))
+    scheduled = schedule(simplified, target.transformations, decisions, target.group > 0)
+    if target.transformations.reassociate and not target.group:
+        scheduled = reassociated(scheduled, decisions)
+    term = open_checkpoints(scheduled)
     lowered = lower(term, _identifier(instance.program.name), target, checks, deterministic)
     if not target.group:
         for name, rewritten in PASSES:

@@ -16,6 +16,7 @@ class Transformations:
     """The transformations that are on, and numbers that are chosen; 0 leaves them to the scheduler."""
 
     distribute: bool = True  # store what inner loops share, and run one nest after the other (schedule.py)
+    reassociate: bool = True  # sum first what a stored product would multiply (reassociating.py)
     vectorise: bool = True  # run a loop of a nest as lanes of vectors (lowering/nests.py)
     reuse: bool = True  # store what several loops compute for the same indices (reusing.py)
     pack: bool = True  # copy an array that lanes would read across (lowering/nests.py)

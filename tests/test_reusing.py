@@ -91,8 +91,9 @@ def test_what_is_not_a_number_stays_so() -> None:
 
 
 def _products(program: Any, **schedule: bool) -> int:
-    """How many matrix products are run."""
-    return sum("product over" in line for line in az.compile(program, schedule=schedule).schedule.splitlines())
+    """How many matrix products are run, where no sum changes its place."""
+    compiled = az.compile(program, schedule={"reassociate": False, **schedule})
+    return sum("product over" in line for line in compiled.schedule.splitlines())
 
 
 @pytest.mark.parametrize(("program", "before", "after"), [(layers, 7, 6), (rectified, 6, 5), (deep, 11, 7)])

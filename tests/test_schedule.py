@@ -1,5 +1,6 @@
 """The schedule: what it may do can be switched off, its decisions can be read, and results stay what they are."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -59,7 +60,7 @@ def test_switches_are_seen_in_the_loops() -> None:
 @pytest.mark.parametrize(
     ("schedule", "message"),
     [
-        ({"tile": True}, "no 'tile'; it takes distribute, vectorise"),
+        ({"tile": True}, "no 'tile'; it takes distribute, reassociate, vectorise"),
         ({"jam": 1}, "'jam' as True or False, not 1"),
         ({"strip": 12}, "'strip' as a positive power of two, not 12"),
         ({"copies": True}, "'copies' as a positive power of two, not True"),
@@ -171,3 +172,40 @@ def test_squares_are_lanes_and_a_jam() -> None:
     found = az.compile(turned)
     assert "jam" in found.schedule and "jam" not in az.compile(turned, schedule={"jam": False}).schedule
     assert "jam" in az.compile(least).schedule.split("lanes")[0]  # points are packed in squares
+
+
+@az.program
+def couples(a: az.Array[az.f64, "n k"], b: az.Array[az.f64, "n d"]) -> az.Array[az.f64, "k d"]:
+    def entry(i: az.Expr, j: az.Expr) -> az.Expr:
+        return az.sum(az.generate(a.shape[0], lambda m: az.exp(a[m, i] * b[m, j])))
+
+    return az.generate((a.shape[1], b.shape[1]), entry)
+
+
+def test_threads_share_out_a_nest_whose_loops_are_lanes_and_a_jam() -> None:
+    compiled = [az.compile(couples, threads=threads) for threads in (1, 2, 7)]
+    assert re.search(r"parallel task\w+ < .*\n    lanes .*\n      jam ", compiled[0].schedule), compiled[0].schedule
+    r = np.random.default_rng(0)
+    for n, k, d in ((5, 70, 530), (3, 1025, 17), (4, 33, 1), (2, 1, 600), (0, 40, 40), (3, 0, 20), (3, 20, 0)):
+        a, b = r.random((n, k)), r.random((n, d))
+        first, *others = [f(a, b) for f in compiled]
+        np.testing.assert_allclose(first, np.exp(a[:, :, None] * b[:, None, :]).sum(0), rtol=1e-14)
+        for other in others:
+            np.testing.assert_array_equal(first, other)
+
+
+def test_an_array_that_is_read_at_two_places_is_packed_once() -> None:
+    @az.program
+    def pairs(x: az.Array[az.f64, "n 5"], y: az.Array[az.f64, "n 5"]) -> az.Array[az.f64, "5 5"]:
+        def entry(i: az.Expr, j: az.Expr) -> az.Expr:
+            return az.sum(az.generate(x.shape[0], lambda m: az.exp(x[m, i] * x[m, j]) + y[m, j]))
+
+        return az.generate((5, 5), entry)
+
+    compiled = az.compile(pairs)
+    packed = re.findall(r"temporary (\w+)_packed\w*:", compiled.loops)
+    assert sorted(packed) == ["x1", "y2"], compiled.loops
+    for n in (0, 1, 37, 1000):
+        x, y = np.random.default_rng(n).random((2, n, 5))
+        wanted = np.exp(x[:, :, None] * x[:, None, :]).sum(0) + y.sum(0)
+        np.testing.assert_allclose(compiled(x, y), wanted, rtol=1e-13)

@@ -52,11 +52,11 @@ def both(a: Expression, b: Expression) -> Expression:
 
 
 def either(a: Expression, b: Expression) -> Expression:
-    """Whether one of them holds."""
+    """Whether one of both holds."""
     for known, other in ((a, b), (b, a)):
         if isinstance(known, Constant):
             return known if known.value else other
-    return folded("logical_or", a, b)
+    return a if a == b else folded("logical_or", a, b)
 
 
 def chosen(test: Expression, then: Block, orelse: Block) -> Block:
