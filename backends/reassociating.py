@@ -371,10 +371,12 @@ class _Plan:
 
     def _summed(self, step: _Step, group: Sequence[Value]) -> Value:
         """The sum over a loop of the product of factors."""
-        b, type = self.builder, group[0].type
-        operator = b.body([type, type], lambda x, y: [b.primitive("add", x, y)])
-        bodies = [b.close((step.loop,), (), (self._in_two(step, group),)), operator]
-        return b.emit("reduce", (), [self._loops[step.loop.number][1], self._number(0.0, group[0])], bodies)[0]
+        product, extent = self._in_two(step, group), self._loops[step.loop.number][1]
+        return self.builder.sum(extent, lambda at: self._at(product, [step.loop], [at]), element(product.type))
+
+    def _at(self, value: Value, loops: Sequence[Value], indices: Sequence[Value]) -> Value:
+        """A value for other variables of its loops; what is made of these shares no binder with what is there."""
+        return self.builder.substitute([value], dict(zip(loops, indices, strict=True)))[0]
 
     def _in_two(self, step: _Step, group: Sequence[Value]) -> Value:
         """The product of factors, as that of two, one of which varies with a loop that the other does not vary with."""
@@ -392,15 +394,14 @@ class _Plan:
         numbers = sorted(step.around - {step.loop.number}, key=order.index)
         loops = [self._loops[number][0] for number in numbers]
         pair = self._symmetric(loops, group)
-        for loop in reversed(loops):
-            extent, body = self._loops[loop.number][1], b.close((loop,), (), (value,))
-            value = b.emit("generate", (self._length(loop.number),), [extent], [body])[0]
+        extents = [self._loops[loop.number][1] for loop in loops]
+        array = b.array(extents, lambda *at: self._at(value, loops, at))
         if pair is None:
-            return b.index(value, loops)
+            return b.index(array, loops)
         first, second = pair
         turned = [second if loop is first else first if loop is second else loop for loop in loops]
         below = b.primitive("greater_equal", first, second)
-        return b.cond(below, lambda: [b.index(value, loops)], lambda: [b.index(value, turned)])[0]
+        return b.cond(below, lambda: [b.index(array, loops)], lambda: [b.index(array, turned)])[0]
 
     def _symmetric(self, loops: Sequence[Value], group: Sequence[Value]) -> tuple[Value, Value] | None:
         """Two loops of the same length that may be exchanged in the product of factors."""

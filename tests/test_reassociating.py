@@ -145,7 +145,7 @@ def text_of(program: Any) -> str:
 
 def test_a_symmetric_sum_is_read_from_one_triangle() -> None:
     text = text_of(gram)
-    assert "sum(j < d: q[r, j] * (t3[c, j] if c >= j else t3[j, c]))" in text
+    assert "sum(i < d: q[r, i] * (t3[c, i] if c >= i else t3[i, c]))" in text
     assert text.count("w[") == 2  # once in each way: the weights enter no sum twice
 
 

@@ -200,7 +200,7 @@ class Straight:
     def _merged(self, test: Atom, then: dict[K, Atom], orelse: dict[K, Atom]) -> dict[K, Atom]:
         """What is there after a test; what only one branch has is not asked for where the other was taken."""
         merged = {**then, **orelse}
-        for name in then.keys() & orelse.keys():
+        for name in [each for each in then if each in orelse]:
             a, b = then[name], orelse[name]
             merged[name] = a if _key(a) == _key(b) else self.value(Select(test, a, b, a.type))
         return merged
