@@ -51,6 +51,7 @@ def generate(extent: Atom, dim: Dim, element: Scalar = f64, result: Atom = REAL)
 SUM = op("primitive", (var(1), var(0)), (f64,), static=(add,))
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("simplified", [False, True])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_programs_are_well_typed(case: Case, simplified: bool) -> None:

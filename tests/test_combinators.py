@@ -398,6 +398,7 @@ def test_a_scatter_of_structures() -> None:
     agrees(ours, wanted, numbers(4), np.arange(4), np.array([3, 1]))
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("n", [1, 63, 64, 65, 128, 100_000])
 @pytest.mark.parametrize("mode", ["error", "drop"])
 def test_places_that_are_written_twice_are_found(n: int, mode: str) -> None:

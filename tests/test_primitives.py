@@ -727,6 +727,7 @@ def test_operators_on_all_pairs_of_types(name: str) -> None:
     as_in_numpy([applied(a, b) for a in SAMPLES for b in SAMPLES])
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("number", [True, 2, 0.5, 2.0])
 @pytest.mark.parametrize("name", ["+", "-", "*", "/", "//", "%", "**", "<", "==", "&", "|", "^", "<<", ">>"])
 def test_python_numbers_adopt_the_type_of_what_they_meet(name: str, number: Any) -> None:
@@ -756,6 +757,7 @@ UNARY_ON_NUMBERS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("name", UNARY)
 def test_functions_of_numpy(name: str) -> None:
     as_in_numpy([lambda samples, a=a: UNARY[name](samples[a]) for a in SAMPLES])
@@ -839,6 +841,7 @@ GUARDED: list[tuple[Operation, int, type[Exception], str]] = [
 ]
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("type", ["i32", "i64"])
 @pytest.mark.parametrize(("operation", "wrong", "error", "message"), GUARDED)
 def test_guards(operation: Operation, wrong: int, error: type[Exception], message: str, type: str) -> None:

@@ -62,25 +62,18 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("sizes", [(5, 4, 3), (0, 4, 3), (40, 33, 50)])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_values(name: str, sizes: tuple[int, int, int]) -> None:
+def test_values(name: str) -> None:
     program, shapes = PROGRAMS[name]
-    if name == "branches" and 0 in sizes:
-        pytest.skip("it reads an element")
+    compiled = [az.compile(program, threads=threads, schedule=s) for threads in (1, 2) for s in ({}, {"reuse": False})]
     rng = np.random.default_rng(3)
-    size = dict(zip("nmh", sizes, strict=True))
-    given = [rng.standard_normal([size[axis] for axis in shape]) / 4 for shape in shapes.split()]
-    wanted = _flat(az.evaluate(program)(*given))
-    for threads in (1, 2):
-        for found, without, value in zip(
-            _flat(az.compile(program, threads=threads)(*given)),
-            _flat(az.compile(program, threads=threads, schedule={"reuse": False})(*given)),
-            wanted,
-            strict=True,
-        ):
-            np.testing.assert_allclose(found, value, rtol=1e-11, atol=1e-13)
-            np.testing.assert_allclose(without, value, rtol=1e-11, atol=1e-13)
+    for sizes in [(5, 4, 3), (40, 33, 50), (0, 4, 3)][: 2 if name == "branches" else 3]:  # it reads an element
+        size = dict(zip("nmh", sizes, strict=True))
+        given = [rng.standard_normal([size[axis] for axis in shape]) / 4 for shape in shapes.split()]
+        wanted = _flat(az.evaluate(program)(*given))
+        for f in compiled:
+            for found, value in zip(_flat(f(*given)), wanted, strict=True):
+                np.testing.assert_allclose(found, value, rtol=1e-11, atol=1e-13)
 
 
 def test_what_is_not_a_number_stays_so() -> None:

@@ -337,6 +337,7 @@ def product(x: Vector) -> az.f64:
     return az.prod(x)
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize(
     "x",
     [[], [3.0], [0.0], [2.0, 3.0, 4.0], [2.0, 0.0, 4.0], [0.0, 3.0, 0.0, 2.0], [0.0] * 3, [2.0, np.inf, 3.0]],
@@ -426,6 +427,7 @@ def everything(x: Vector, a: Matrix) -> az.f64:
     return az.sum(x) + az.sum(smooth) + az.prod(x) + az.fori_loop(0, x.shape[0], lambda i, s: s * x[i], 1.0)
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("shape", [(0, 0), (0, 3), (1, 1)])
 def test_empty_and_single(shape: tuple[int, int]) -> None:
     x, a = numbers(shape[0]), numbers(*shape)

@@ -144,6 +144,7 @@ def quiet(program: Any) -> Any:
     return az.evaluate(program, show=lambda name, values: None)
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("case", CASES)
 def test_both_modes_against_differences(case: str) -> None:
     program, arguments = CASES[case]

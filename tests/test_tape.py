@@ -433,6 +433,7 @@ def test_conversions_between_precisions() -> None:
     assert agree(f, numbers(4, dtype=np.float32), numbers(4, seed=1))
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("function", [gathered, scattered, binned], ids=lambda f: f.__name__)
 def test_accumulators(function: Any) -> None:
     """The terms of derivatives add to accumulators, from several loops at once."""
