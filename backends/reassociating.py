@@ -60,18 +60,19 @@ def reassociated(block: Block, decisions: list[str] | None = None) -> Block:
         plan = _Plan(builder, outside, results, statements)
         if not plan.replaced:
             return block
-        if decisions is not None:
-            decisions.extend(plan.decisions)
         mapping = {binder: binder for binder in binders}
         rewriting = Substitution(builder, mapping, None, statements, plan.replaced)
         rewriting.memo.update({statement.number: statement.results for statement in statements})
         new, test = rewriting.values(results), plan.is_less()
+        if test.literal is False:
+            return block
         if test.literal is None:
             # Not by ``cond``, whose rules would make before the choice, and so store, what both ways have in common.
-            new = list(
-                builder.make("cond", (), [test], [builder.body([], partial(list, way)) for way in (new, results)])
-            )
-        return reads_first(to_block(binders, new, statements, block.names)[0]) if test.literal is not False else block
+            ways = [builder.body([], partial(list, way)) for way in (new, results)]
+            new = list(builder.make("cond", (), [test], ways))
+        if decisions is not None:
+            decisions.extend(plan.decisions)
+        return reads_first(to_block(binders, new, statements, block.names)[0])
 
 
 @dataclass(frozen=True)
