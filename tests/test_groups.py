@@ -19,6 +19,8 @@ from adze.core.arguments import convert
 from adze.core.program import as_program
 from adze.core.terms import Block
 
+pytestmark = pytest.mark.unguarded
+
 GROUP = 4
 TARGET = Target(
     register_bytes=8,

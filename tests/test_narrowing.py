@@ -19,6 +19,8 @@ from adze.core.types import rank
 from adze.interpreters.simplify import simplify
 from adze.interpreters.simplifying.cuts import lightest_cut
 
+pytestmark = pytest.mark.unguarded
+
 Vector = az.Array[az.f64, "n"]
 
 
@@ -119,7 +121,6 @@ def of_an_updated_state(x: Vector) -> az.f64:
     return back(n, lambda p: az.update(before[p], p, 2.0)[p * 3 % n])
 
 
-@pytest.mark.unguarded
 @pytest.mark.parametrize(
     "program",
     [one_element, in_the_same_order, in_a_map, sums, with_the_last_state, costly_at_two_places, of_an_updated_state],
@@ -156,7 +157,6 @@ def at_a_place_known_later(x: Vector) -> az.f64:
     return az.fori_loop(0, n, step, (0.0, 0))[0]
 
 
-@pytest.mark.unguarded
 @pytest.mark.parametrize("program", [given, of_all_steps, at_a_place_known_later], ids=lambda program: program.name)
 def test_arrays_are_stored_where_they_are_needed(program: Program) -> None:
     assert 2 in stored(simplified(program))
