@@ -38,6 +38,8 @@ from ..core.types import dims, element
 from ..interpreters.embed import Embed
 from ..interpreters.reads_first import reads_first
 from ..interpreters.simplify import fresh_binders
+from ..interpreters.simplifying.computed import operands
+from ..interpreters.simplifying.holding import sources
 from ..interpreters.simplifying.rules import component_operator, rewrite
 
 # What it costs to store and read again an element of an array that caches do not hold, in multiplications.
@@ -358,17 +360,14 @@ class _Plan:
 
     def _made(self, reader: _Reader) -> Value:
         """The new form of a sum, as a value on the binders of the loops around it."""
-        b = self.builder
         factors = list(reader.new.factors)
-        *before, last = self._steps(reader.new)
-        for step in before:
+        steps = list(self._steps(reader.new))
+        for step in steps:
             group = [each for each in factors if step.loop.number in each.free]
-            factors = [each for each in factors if step.loop.number not in each.free]
-            factors.append(self._stored(step, group, reader.loops))
-        group = [each for each in factors if last.loop.number in each.free]
-        factors = [each for each in factors if last.loop.number not in each.free]
-        factors.sort(key=lambda each: each.literal is None)
-        return _product(b, [*factors, self._summed(last, group)])
+            rest = [each for each in factors if step.loop.number not in each.free]
+            last = step is steps[-1]
+            factors = [*rest, self._summed(step, group) if last else self._stored(step, group, reader.loops)]
+        return _product(self.builder, sorted(factors, key=lambda each: each.literal is None))
 
     def _summed(self, step: _Step, group: Sequence[Value]) -> Value:
         """The sum over a loop of the product of factors."""
@@ -418,9 +417,7 @@ class _Plan:
 
 def _sources(node: Node) -> Iterator[Node]:
     """The nodes that a node uses, and those in its bodies."""
-    for value in (*node.args, *[value for body in node.bodies for value in body.results]):
-        if value.source is not None:
-            yield value.source
+    yield from sources(operands(node))
     for body in node.bodies:
         yield from body.statements
 
