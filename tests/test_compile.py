@@ -145,6 +145,29 @@ def test_scattered_updates_have_private_copies() -> None:
         assert_same(az.compile(gradient, threads=threads)(x, places, w), single, exact=True)
 
 
+@pytest.mark.parametrize("size", [1, 300, 60_000, 300_000])
+def test_scattered_updates_of_a_large_array_are_made_in_it(size: int) -> None:
+    """Where copies would cost as much as the additions, these are made in order, in the result."""
+
+    @az.program
+    def picked(x: az.Array[az.f64, "n"], places: az.Array[az.i64, "m"]) -> az.Array[az.f64, "m"]:
+        return x[places]
+
+    generator = np.random.default_rng(0)
+    x, cotangent = generator.normal(size=size), generator.normal(size=200_000)
+    places = generator.integers(0, size, size=200_000)
+    pulled = az.vjp(picked, argnums=0)
+    value, single = az.compile(pulled, threads=1)(x, places, cotangent)
+    np.testing.assert_array_equal(value, x[places])
+    expected = np.bincount(places, weights=cotangent, minlength=size)
+    if size > 200_000:
+        np.testing.assert_array_equal(single, expected)
+        assert az.compile(pulled).peak_bytes(x, places, cotangent) < x.nbytes + cotangent.nbytes + 10_000
+    np.testing.assert_allclose(single, expected, rtol=1e-9, atol=1e-9)
+    for threads in (2, 7):
+        assert_same(az.compile(pulled, threads=threads)(x, places, cotangent)[1], single, exact=True)
+
+
 def test_an_index_out_of_range_is_reported_with_its_line() -> None:
     @az.program
     def read(x: az.Array[az.f64, "n"], i: az.i64) -> az.f64:

@@ -3,13 +3,15 @@
 When each iteration of the outer loop updates a slice of its own, the loop is parallel as it is. Otherwise it is cut
 into pieces; a piece updates a copy of its own, and the copies are added in order. Sizes decide how many pieces there
 are, so the result does not depend on the number of threads. Copies of large accumulators cost time, so there are only
-as many as the work of the nest is worth. Those of small ones cost next to nothing: the extent of the loop alone says
-how many, and the result does not depend on what else the nest does, such as running a loop again from a checkpoint.
+as many as the work of the nest is worth; where that is less than two, as for the derivative of a gather from an array
+as long as what is read from it, one thread adds to the accumulators themselves. Copies of small ones cost next to
+nothing: the extent of the loop alone says how many, and the result does not depend on what else the nest does, such
+as running a loop again from a checkpoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from ...core.types import f64, i64
 from ..loops import (
@@ -30,14 +32,17 @@ from ..loops import (
 )
 from ..loops_walk import bound_in, inside
 from . import nests
+from .arithmetic import chosen, either, folded, product, total
 from .context import ONE, Context, zero
-from .rewriting import map_block, map_operands
+from .rewriting import map_block, map_operands, with_own_buffers
 from .survey import survey
 
 # Copies of an accumulator that threads add to side by side.
 COPIES = 8
 # Accumulators of a nest are small when they have at most so many scalars together, or one for COPIES iterations.
 SMALL = 256
+# What it costs to clear and to add a scalar of a copy, in additions.
+COPYING = 4
 # Multiples of a loop variable are all different where they are at most so large, and not 0: they do not wrap around.
 LARGEST_STEP = 1 << 20
 
@@ -69,7 +74,11 @@ def private_accumulators(context: Context, body: Block, loops: list[nests.Loop])
     context.decisions.append(f"accumulated in {', '.join([buffer.name for buffer in updated])}: {way}")
     if not shared:
         return [For(name, outer.extent, "parallel", nest, grain=grain)]
-    return _copies(context, outer, nest, shared, grain)
+    places = [Place(buffer, prefix, context) for buffer, prefix in shared.items()]
+    worth = _pieces_worth(outer, places, grain)
+    several = either(_small(outer, places), folded("less_equal", Constant(2, i64), worth))
+    copies = _copies(context, outer, with_own_buffers(nest, context.fresh), places, worth, grain)
+    return list(chosen(several, copies, tuple(sequential)))
 
 
 def _meet_nowhere(
@@ -126,19 +135,28 @@ def _moving(index: Expression, bound: set[str]) -> dict[str, Expression] | None:
     return None
 
 
+def _small(outer: nests.Loop, places: Sequence[Place]) -> Expression:
+    """Whether copies of the accumulators cost next to nothing."""
+    spread = folded("floor_divide", outer.extent, Constant(COPIES, i64))
+    return folded("less_equal", _scalars(places), folded("maximum", spread, Constant(SMALL, i64)))
+
+
+def _pieces_worth(outer: nests.Loop, places: Sequence[Place], grain: Expression) -> Expression:
+    """How many pieces of the loop are worth a thread's attention and a copy of the accumulators each."""
+    copying = folded("multiply", _scalars(places), Constant(COPYING, i64))
+    grains = folded("add", folded("floor_divide", copying, Constant(nests.GRAIN, i64)), ONE)
+    return folded("floor_divide", outer.extent, folded("multiply", grain, grains))
+
+
 def _copies(
-    context: Context, outer: nests.Loop, nest: Block, shared: dict[Buffer, tuple[Expression, ...]], grain: Expression
-) -> list[Statement]:
+    context: Context, outer: nests.Loop, nest: Block, places: Sequence[Place], worth: Expression, grain: Expression
+) -> Block:
     """The outer loop in pieces, each of which updates its own copy of the shared accumulators."""
     made: list[Statement] = []
     piece = context.fresh("piece")
     pieces = context.fresh("pieces")
-    private = {buffer: Place(buffer, prefix, context) for buffer, prefix in shared.items()}
-    worth = context.apply("floor_divide", outer.extent, grain)
-    spread = context.apply("floor_divide", outer.extent, Constant(COPIES, i64))
-    most = context.apply("maximum", spread, Constant(SMALL, i64))
-    small = context.apply("less_equal", _scalars(context, private.values()), most)
-    wanted = Select(small, outer.extent, worth, i64)
+    private = {place.buffer: place for place in places}
+    wanted = Select(_small(outer, places), outer.extent, worth, i64)
     bounded = context.apply("maximum", context.apply("minimum", wanted, Constant(COPIES, i64)), ONE)
     made.append(Let(pieces, bounded))
     count = Variable(pieces, i64)
@@ -172,12 +190,12 @@ def _copies(
         k = context.fresh("piece")
 
         def merge(i: tuple[Expression, ...], p: Place = place, k: str = k) -> Store:
-            total = (*p.prefix, *i)
-            value = context.apply("add", Load(p.buffer, total), Load(p.copy, (Variable(k, i64), *i)))
-            return Store(p.buffer, total, value)
+            final = (*p.prefix, *i)
+            value = context.apply("add", Load(p.buffer, final), Load(p.copy, (Variable(k, i64), *i)))
+            return Store(p.buffer, final, value)
 
         made.append(For(k, count, "sequential", tuple(_over(context, place.extents, merge))))
-    return made
+    return tuple(made)
 
 
 class Place:
@@ -200,15 +218,9 @@ class Place:
         return Store(self.copy, place, Apply(update.value.primitive, (Load(self.copy, place), added), added.type))
 
 
-def _scalars(context: Context, places: Iterable[Place]) -> Expression:
+def _scalars(places: Sequence[Place]) -> Expression:
     """How many scalars the accumulators have together."""
-    total: Expression = Constant(0, i64)
-    for place in places:
-        count: Expression = ONE
-        for extent in place.extents:
-            count = context.apply("multiply", count, extent)
-        total = context.apply("add", total, count)
-    return total
+    return total([product(place.extents) for place in places])
 
 
 def _over(
