@@ -17,11 +17,9 @@ from ..core.source import at_line
 from .llvm import version as llvm
 from .llvm.calls import Bound
 from .llvm.control import X86
-from .loops_text import text as loops_text
 from .opencl import version as opencl
 from .opencl.devices import Device, choose
 from .opencl.profile import Profile, profiled
-from .outline import schedule_text
 from .transformations import ALL, Transformations, transformations_of
 
 
@@ -135,14 +133,16 @@ class Compiled:
 
     @property
     def loops(self) -> str:
-        """The loop IR, as text. This and what follows needs a program whose parameters are all annotated."""
-        return loops_text(self.backend.version(self._annotated).function)
+        """The loop IR, as text. This and what follows needs a program whose parameters are all annotated.
+
+        Where sizes choose between several forms of a program, each is shown, under what is true of its sizes.
+        """
+        return self.backend.version(self._annotated).loops
 
     @property
     def schedule(self) -> str:
         """What the scheduler decided: what is stored and why, and each nest with the roles of its loops."""
-        version = self.backend.version(self._annotated)
-        return schedule_text(version.lowered.decisions, version.function)
+        return self.backend.version(self._annotated).schedule
 
     @property
     def llvm_ir(self) -> str:

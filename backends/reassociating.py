@@ -15,7 +15,7 @@ same when two of its axes are exchanged is computed where one index is not below
 
 No sum gets more loops by that, one inside the other, than it had. Which way is less depends on sizes: multiplications
 are counted, and what is stored counts as ``STORED`` of them an element, but for what caches hold. Where the sizes are
-not known, the program is a choice between both ways, of which a call compiles one.
+not known, both ways are forms of the program (``forms.py``), of which a call takes one.
 
 Rounding errors have the same bounds in any order of the sums. Where a sum over nothing would meet an infinite factor
 the order does matter; so the new way is taken for sums over something only.
@@ -41,6 +41,7 @@ from ..interpreters.simplify import fresh_binders
 from ..interpreters.simplifying.computed import operands
 from ..interpreters.simplifying.holding import sources
 from ..interpreters.simplifying.rules import component_operator, rewrite
+from .forms import Condition, Form
 
 # What it costs to store and read again an element of an array that caches do not hold, in multiplications.
 STORED = 64
@@ -48,33 +49,29 @@ STORED = 64
 CACHED = 1 << 17
 
 
-def reassociated(block: Block, decisions: list[str] | None = None) -> Block:
-    """A scheduled block whose sums are made in the order that is less; ``decisions`` are told of arrays not stored."""
+def reassociated(block: Block) -> tuple[Form, ...]:
+    """The forms of a scheduled block: one whose sums are made in the order that is less, and the block itself."""
+    unchanged = Form(block)
     if not any(each.op == "generate" for each in block.bindings):
-        return block
+        return (unchanged,)
     if not all(dim.is_static() for type in block.types for dim in dims(type)):
-        return block
+        return (unchanged,)
     with build(rewrite) as builder:
         binders = fresh_binders(builder, block)
         results = block.interpret(Embed(builder))(Env(), binders)
         statements = builder.scopes[0].statements
         outside = frozenset([*[binder.number for binder in binders], *[each.number for each in statements]])
         plan = _Plan(builder, outside, results, statements)
-        if not plan.replaced:
-            return block
+        condition = plan.condition()
+        if not plan.replaced or condition.known() is False:
+            return (unchanged,)
         mapping = {binder: binder for binder in binders}
         rewriting = Substitution(builder, mapping, None, statements, plan.replaced)
         rewriting.memo.update({statement.number: statement.results for statement in statements})
-        new, test = rewriting.values(results), plan.is_less()
-        if test.literal is False:
-            return block
-        if test.literal is None:
-            # Not by ``cond``, whose rules would make before the choice, and so store, what both ways have in common.
-            ways = [builder.body([], partial(list, way)) for way in (new, results)]
-            new = list(builder.make("cond", (), [test], ways))
-        if decisions is not None:
-            decisions.extend(plan.decisions)
-        return reads_first(to_block(binders, new, statements, block.names)[0])
+        made = reads_first(to_block(binders, rewriting.values(results), statements, block.names)[0])
+    if condition.known():
+        return (Form(made, None, tuple(plan.decisions)),)
+    return Form(made, condition, tuple(plan.decisions)), unchanged
 
 
 @dataclass(frozen=True)
@@ -144,7 +141,7 @@ class _Plan:
         self.builder, self.outside = builder, outside
         self.replaced: dict[int, Replacement] = {}
         self.decisions: list[str] = []
-        self._less: list[Dim] = []  # they are below 0 where the new way is less
+        self._less: list[Dim] = []  # below 0 where the new way is less
         self._filled: set[Dim] = set()  # lengths, which must not be 0
         self._loops: dict[int, tuple[Value, Value]] = {}  # binders and extents, by the numbers of the binders
         self._tops = self._all(results, statements)
@@ -154,13 +151,9 @@ class _Plan:
                 self._find(product, top)
             self._decide(product)
 
-    def is_less(self) -> Value:
-        """The test of sizes for the new way."""
-        b = self.builder
-        zero = b.dim(Dim.of(0))
-        tests = [b.primitive("less", b.dim(dim), zero) for dim in self._less]
-        tests += [b.primitive("less", zero, b.dim(dim)) for dim in sorted(self._filled, key=str)]
-        return reduce(lambda x, y: b.primitive("logical_and", x, y), tests)
+    def condition(self) -> Condition:
+        """Where the new way is less, and no sum is empty."""
+        return Condition(tuple(self._less), tuple(sorted(self._filled, key=str)))
 
     # What there is
 
@@ -354,7 +347,7 @@ class _Plan:
         assert source is not None
         origin = source.origin
         told = f"{origin.name or product.array.type} of {Path(origin.file).name}:{origin.line}"
-        self.decisions.append(f"summed before it is multiplied, where {less} < 0: {told}")
+        self.decisions.append(f"summed before it is multiplied: {told}")
 
     # The new sums
 

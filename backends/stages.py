@@ -8,6 +8,7 @@ from dataclasses import replace
 from ..core.program import Instance
 from ..interpreters.simplify import simplify
 from .chunking import summed_in_chunks
+from .forms import Form
 from .fusion import fused
 from .hoisting import hoisted
 from .localising import localised
@@ -34,25 +35,31 @@ PASSES: tuple[tuple[str, Callable[[Function, Target], Function]], ...] = (
 )
 
 
-def loops_of(instance: Instance, target: Target, checks: bool, deterministic: bool = True) -> Lowered:
-    """Prepare, simplify, schedule and lower a program for a target.
-
-    ``checks`` keeps its requirements; ``deterministic`` asks for the same bits in each run, without atomics.
-    """
+def forms_of(instance: Instance, target: Target) -> tuple[Form, ...]:
+    """Prepare, simplify and schedule a program for a target: one form, or several that sizes choose from."""
     decisions: list[str] = []
     simplified = simplify(prepare(instance.term))
     if target.transformations.reuse:
         simplified = reused(simplified)
     scheduled = schedule(simplified, target.transformations, decisions, target.group > 0)
     if target.transformations.reassociate and not target.group:
-        scheduled = reassociated(scheduled, decisions)
-    term = open_checkpoints(scheduled)
-    lowered = lower(term, _identifier(instance.program.name), target, checks, deterministic)
+        forms = reassociated(scheduled)
+    else:
+        forms = (Form(scheduled),)
+    return tuple([replace(form, decisions=(*decisions, *form.decisions)) for form in forms])
+
+
+def loops_of(form: Form, name: str, target: Target, checks: bool, deterministic: bool = True) -> Lowered:
+    """Lower a form of a program for a target.
+
+    ``checks`` keeps its requirements; ``deterministic`` asks for the same bits in each run, without atomics.
+    """
+    lowered = lower(open_checkpoints(form.block), _identifier(name), target, checks, deterministic)
     if not target.group:
-        for name, rewritten in PASSES:
-            if getattr(target.transformations, name):
+        for transformation, rewritten in PASSES:
+            if getattr(target.transformations, transformation):
                 lowered = replace(lowered, function=rewritten(lowered.function, target))
-    lowered.decisions[:0] = decisions
+    lowered.decisions[:0] = form.decisions
     check(lowered.function, groups=target.group > 0)
     return lowered
 

@@ -93,6 +93,16 @@ class Signature:
             values[leaf] = value_of(values[leaf], self.types[leaf], self._argument(leaf), sizes)
         return values, sizes
 
+    def sizes(self, leaves: Sequence[Any]) -> dict[str, int]:
+        """The value of each size name, before :meth:`convert` has said whether the arguments are right."""
+        sizes: dict[str, int] = {}
+        for leaf, axis, name in self.binding:
+            array = leaves[leaf]
+            if type(array) is not np.ndarray or array.ndim != self.ranks[leaf]:
+                return self.convert(leaves)[1]
+            sizes[name] = array.shape[axis]
+        return sizes
+
     def _contradiction(self, values: Sequence[Any], name: str, leaf: int, axis: int) -> None:
         first, first_axis = next((other, k) for other, k, bound in self.binding if bound == name)
         places = [

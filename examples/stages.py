@@ -19,7 +19,7 @@ from adze.backends.loops_text import text
 from adze.backends.lowering import lower
 from adze.backends.opencl.source import source
 from adze.backends.schedule import schedule
-from adze.backends.stages import loops_of
+from adze.backends.stages import forms_of, loops_of
 from adze.backends.target import Target
 
 # A core with 32 vector registers of 64 bytes, as those with AVX-512 have.
@@ -44,7 +44,8 @@ def stages(program: az.Program) -> dict[str, str]:
 
 def kernels(program: az.Program) -> tuple[str, str]:
     """A program for the device: its loops, in kernels and what the host does around them, and the OpenCL C of these."""
-    lowered = loops_of(program.at(), DEVICE, checks=True, deterministic=False)
+    [form] = forms_of(program.at(), DEVICE)
+    lowered = loops_of(form, program.name, DEVICE, checks=True, deterministic=False)
     function = with_heaps(split(lowered.function), DEVICE.group)
     return text(function), source(function, DEVICE.group).text
 

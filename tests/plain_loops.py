@@ -29,6 +29,7 @@ import numpy as np
 
 import adze.core.primitives  # noqa: F401  (enters the rows of the table)
 from adze.backends import stages
+from adze.backends.forms import Form, chosen
 from adze.backends.loops import (
     Allocate,
     Apply,
@@ -330,11 +331,19 @@ def run(function: Function, arrays: list[np.ndarray], sizes: list[int]) -> list[
 # Programs
 
 
-def lower_for(instance: Instance, target: Target, **options: Any) -> Lowered:
-    """An instance lowered for a target, and checked; ``options`` are ``checks`` and ``deterministic``."""
-    key = ("plain loops", target, tuple(options.items()))
+def lower_for(instance: Instance, leaves: Sequence[Any], target: Target, **options: Any) -> Lowered:
+    """An instance lowered for a target, and checked; ``options`` are ``checks`` and ``deterministic``.
+
+    Of several forms it is the one that the sizes of the leaves of arguments take.
+    """
+    if ("forms", target) not in instance.compiled:
+        instance.compiled["forms", target] = stages.forms_of(instance, target)
+    forms: tuple[Form, ...] = instance.compiled["forms", target]
+    form = forms[chosen([form.condition for form in forms], instance.signature.sizes(leaves))]
+    key = ("plain loops", target, form.condition, tuple(options.items()))
     if key not in instance.compiled:
-        lowered = stages.loops_of(instance, target, **{"checks": True, "deterministic": False, **options})
+        wanted = {"checks": True, "deterministic": False, **options}
+        lowered = stages.loops_of(form, instance.program.name, target, **wanted)
         for statement in walk(lowered.function.body):
             if isinstance(statement, For) and target.group:
                 assert statement.kind != "jam"
@@ -354,7 +363,7 @@ def _chosen(program: Any, arguments: Sequence[Any]) -> tuple[Instance, list[Any]
 
 def loops_of(program: Any, target: Target, arguments: Sequence[Any], **options: Any) -> Function:
     """The loops of a program for a target, as these arguments choose its types."""
-    return lower_for(_chosen(program, arguments)[0], target, **options).function
+    return lower_for(*_chosen(program, arguments), target, **options).function
 
 
 def lowered(
@@ -369,7 +378,7 @@ def lowered(
     ``change`` is what is done to the loops before they run.
     """
     instance, leaves = _chosen(program, arguments)
-    made = lower_for(instance, target, **options)
+    made = lower_for(instance, leaves, target, **options)
     arrays, sizes = convert(instance, leaves)
     fixed = [constant.array for constant in made.constants]
     types = instance.term.types

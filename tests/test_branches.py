@@ -25,7 +25,7 @@ from adze.backends.llvm.jit import compiled as code_of
 from adze.backends.llvm.text import SCALARS, Module
 from adze.backends.loops import Assign, Block, Buffer, Declare, Expression, Function, If, Let, Store
 from adze.backends.loops_check import check
-from adze.backends.stages import loops_of
+from adze.backends.stages import forms_of, loops_of
 from adze.backends.transformations import ALL
 from adze.core.program import instance_of
 from adze.core.types import bool_, f64
@@ -175,7 +175,8 @@ function = pickle.load(open(sys.argv[1], "rb"))
 module = emitted(function, ALL)
 print(digest_of([*module.parts(), *[part for name in reversed(module.branches()) for part in module.branch(name)]]))
 """
-    lowered = loops_of(instance_of(az.grad(squares, argnums=(0, 1))), host_target(), True).function
+    form = forms_of(instance_of(az.grad(squares, argnums=(0, 1))), host_target())[-1]
+    lowered = loops_of(form, "squares", host_target(), True).function
     kept = tmp_path / "function"
     kept.write_bytes(pickle.dumps(lowered))
     module = emitted(lowered, ALL)

@@ -124,7 +124,7 @@ def test_planned_is_taken(checkpoint: Any, allocator: Allocator) -> None:
     fixed = compiled.peak_bytes(STATE, 0) - allocator.most
     for n in (0, 1, 100, 401):
         allocator.most = 0
-        arena = compiled.backend.version(compiled._annotated).executable.arena_bytes([WIDTH], 1)
+        arena = compiled.backend.version(compiled._annotated).built(0).executable.arena_bytes([WIDTH], 1)
         compiled(STATE, n)
         assert compiled.peak_bytes(STATE, n) == arena + allocator.most + STATE.nbytes
     assert fixed > 0

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import adze as az
+from adze.backends.forms import Form
 from adze.backends.prepare import prepare
 from adze.backends.reassociating import reassociated
 from adze.backends.schedule import schedule
@@ -85,7 +86,7 @@ SIZES = [(30000, 5, 5), (4001, 17, 35), (3, 20, 20), (0, 4, 4), (7, 0, 3), (9, 3
 @pytest.mark.parametrize(("program", "meaning"), [(gram, of_gram), (twice, of_twice)], ids=["gram", "twice"])
 def test_gradients_of_all_sizes(program: Any, meaning: Any, threads: int) -> None:
     compiled = az.compile(program, threads=threads)
-    assert "summed before it is multiplied, where " in compiled.schedule
+    assert "summed before it is multiplied: f64[n, e] of " in compiled.schedule
     plain = az.compile(program, threads=threads, schedule={"reassociate": False})
     assert "summed before" not in plain.schedule
     for sizes in SIZES:
@@ -138,15 +139,24 @@ def test_the_order_of_three_matrices_is_the_shorter_one() -> None:
         np.testing.assert_allclose(compiled(x, q, z), x.T @ z @ q, rtol=1e-10, atol=1e-11)
 
 
-def text_of(program: Any) -> str:
-    scheduled = schedule(simplify(prepare(instance_of(program).term)))
-    return az.pretty(reassociated(scheduled), style="loops")
+def forms_of(program: Any) -> tuple[Form, ...]:
+    return reassociated(schedule(simplify(prepare(instance_of(program).term))))
 
 
 def test_a_symmetric_sum_is_read_from_one_triangle() -> None:
-    text = text_of(gram)
-    assert "sum(i < d: q[r, i] * (t3[c, i] if c >= i else t3[i, c]))" in text
-    assert text.count("w[") == 2  # once in each way: the weights enter no sum twice
+    texts = [az.pretty(form.block, style="loops") for form in forms_of(gram)]
+    assert "sum(i < d: q[r, i] * (t2[c, i] if c >= i else t2[i, c]))" in texts[0]
+    assert [text.count("w[") for text in texts] == [1, 1]  # the weights enter no sum twice
+
+
+def test_a_form_is_compiled_when_a_call_takes_it() -> None:
+    compiled = az.compile(az.program(gram.function))
+    version = compiled.backend.version(compiled._annotated)
+    for sizes, taken in (((4, 8, 8), {1}), ((0, 4, 4), {1}), ((30000, 5, 5), {0, 1}), ((4, 8, 8), {0, 1})):
+        compiled(*arguments(*sizes))
+        assert set(version._built) == taken
+    heads = [line for line in compiled.loops.splitlines() if line.startswith("#")]
+    assert heads[0].startswith("# where ") and heads[1:] == ["# elsewhere"]
 
 
 def test_known_sizes_leave_no_choice() -> None:
@@ -154,7 +164,9 @@ def test_known_sizes_leave_no_choice() -> None:
         shapes = (f"{n} 8", "8 8", "8", f"{n}")
         return gram.at(*[az.Array[az.f64, shape] for shape in shapes])
 
-    assert "return if" not in text_of(known(40000)) and "return if" not in text_of(known(4))
+    for n, told in ((40000, 1), (4, 0)):
+        [form] = forms_of(known(n))
+        assert form.condition is None and len(form.decisions) == told
     for n in (40000, 4):
         given = arguments(n, 8, 8)
         for made, wanted in zip(az.compile(known(n))(*given), of_gram(*given), strict=True):

@@ -20,7 +20,7 @@ import pickle
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import Any
 
@@ -42,7 +42,7 @@ _IMPORTED = time.time()
 
 @dataclass(frozen=True)
 class Entry:
-    """Where the machine code of an instance is kept, or shall be: a tuple of object code and what calls need."""
+    """Where the machine code of an instance is kept, or shall be, with what calls need."""
 
     key: str
     source: Digest
@@ -65,6 +65,10 @@ class Entry:
         except (pickle.PicklingError, AttributeError, TypeError):
             return
         disk_cache.store(self.key, contents.getvalue())
+
+    def part(self, number: int) -> Entry:
+        """The entry of one of several parts."""
+        return replace(self, key=f"{self.key}.{number}")
 
 
 def entry_of(instance: Instance, target: Target, *options: Any) -> Entry | None:

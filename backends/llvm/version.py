@@ -1,157 +1,139 @@
-"""Machine code for one instance of a program: built once, for all sizes and any number of threads."""
+"""Machine code for one instance of a program: one version for all sizes and any number of threads."""
 
 from __future__ import annotations
 
-import pickle
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from ...core.arguments import convert
+from ...core.builder import resting_collector
 from ...core.program import Instance
-from ...core.source import at_line
-from ..loops import Function
+from ..forms import Condition, Form, chosen
+from ..loops_text import text as loops_text
 from ..lowering import Lowered
-from ..peak import Peak
-from ..runtime import default_threads
-from ..stages import loops_of
+from ..outline import schedule_text
+from ..stages import forms_of, loops_of
 from ..transformations import ALL, Transformations
-from .assemble import Code, assembly, printed
-from .calls import Bound, Calls, Interface
+from .built import Built, Kept
+from .calls import Bound
 from .host import host_target
-from .jit import Branch, Executable, Later, compiled, digest_of, is_parallel
-from .stored import Entry, entry_of
-from .unit import ALIGNMENT
-
-
-@dataclass(frozen=True)
-class _Kept:
-    """What later processes are told of a version: what calls have to know, object code, and what makes the rest."""
-
-    interface: Interface
-    machine_code: bytes
-    branches: Mapping[str, bytes | None]  # the object code of those that were needed
-    function: bytes | None  # the loops that branches are made from, pickled
-    digest: bytes  # of the module that the object code was compiled from
-
-    def store(self, entry: Entry | None) -> None:
-        """Keep it in an entry, unless branches could not be made from what is there."""
-        if entry is not None and (self.function is not None or not self.branches):
-            entry.store(self)
-
-    def all_branches(self, allowed: Transformations) -> Mapping[str, Branch]:
-        """The branches, those that were not needed to be made from the loops."""
-
-        def load() -> Function:
-            assert self.function is not None
-            function: Function = pickle.loads(self.function)
-            return function
-
-        later = Later(load, allowed, self.digest)
-        return {name: made or partial(later.branch, name) for name, made in self.branches.items()}
+from .stored import entry_of
 
 
 class Version:
-    """The machine code of one instance. One serves all sizes, and may be called from several threads at once."""
+    """The machine code of one instance, which may be called from several threads at once.
+
+    A program of one form is compiled when its version is made, others as calls take them. In the cache on disk, the
+    entry of a version has what is kept of its form, or else the conditions of its forms, each of which has a part.
+    """
 
     def __init__(self, instance: Instance, checks: bool, allowed: Transformations = ALL, flush: bool = False) -> None:
         started = time.perf_counter()
-        self.instance, self.checks = instance, checks
-        self.target = replace(host_target(), transformations=allowed)
-        entry = entry_of(instance, self.target, checks)
-        found: _Kept | None = entry.fetch() if entry is not None else None
-        kept = found or self._made(entry)
-        branches: Mapping[str, Branch] = self.code.branches if found is None else found.all_branches(allowed)
-
-        def keep(branches: Mapping[str, Branch]) -> None:
-            made = {name: each if isinstance(each, bytes) else None for name, each in branches.items()}
-            replace(kept, branches=made).store(entry)
-
-        self.executable = Executable(kept.machine_code, kept.interface.parallel, branches, keep, flush)
-        self.calls = Calls(self.executable, instance.signature, kept.interface)
+        self.instance, self._checks, self._flush = instance, checks, flush
+        self._target = replace(host_target(), transformations=allowed)
+        self._entry = entry_of(instance, self._target, checks)
+        found: Kept | tuple[Condition | None, ...] | None = self._entry.fetch() if self._entry is not None else None
+        self._lowered: dict[int, Lowered] = {}
+        self._built: dict[int, Built] = {}
+        self._only: Built | None = None
+        if isinstance(found, tuple):
+            self._conditions = found
+        else:
+            self._conditions = (None,) if found is not None else tuple([form.condition for form in self._forms])
+        self._latest: tuple[Sequence[int], int] = (), len(self._conditions) - 1  # sizes, and the form that they take
+        self._seconds = 0.0
+        if len(self._conditions) == 1:
+            self._only = self._built[0] = self._build(0, found if isinstance(found, Kept) else None)
+        elif found is None and self._entry is not None:
+            self._entry.store(self._conditions)
         self._seconds = time.perf_counter() - started
 
-    def _made(self, entry: Entry | None) -> _Kept:
-        """The version compiled now, and kept for later processes."""
-        code = self.code
-        made = _Kept(self._interface(), code.machine_code, dict.fromkeys(code.branches), None, digest_of(code.parts))
-        if entry is not None and code.branches:
-            with suppress(RecursionError):  # loops that are nested too deep
-                made = replace(made, function=pickle.dumps(self.function))
-        made.store(entry)
-        return made
-
-    def _interface(self) -> Interface:
-        lowered, instance = self.lowered, self.instance
-        return Interface(
-            lowered.function.sizes,
-            tuple(lowered.constants),
-            instance.term.types,
-            instance.outputs,
-            tuple(lowered.failures),
-            is_parallel(lowered.function),
-        )
-
     @cached_property
-    def lowered(self) -> Lowered:
-        """The program in the loop IR, and what its failures say."""
-        return loops_of(self.instance, self.target, self.checks)
+    def _forms(self) -> Sequence[Form]:
+        return forms_of(self.instance, self._target)
 
-    @cached_property
-    def code(self) -> Code:
-        """What the loop IR was compiled to."""
-        return compiled(self.function, self.target.transformations)
+    def lowered(self, number: int) -> Lowered:
+        """A form in the loop IR, and what its failures say."""
+        if number not in self._lowered:
+            with resting_collector():
+                name = self.instance.program.name
+                self._lowered[number] = loops_of(self._forms[number], name, self._target, self._checks)
+        return self._lowered[number]
+
+    def built(self, number: int) -> Built:
+        """The machine code of a form."""
+        if number not in self._built:
+            started = time.perf_counter()
+            with resting_collector():
+                self._built[number] = self._build(number, None)
+            self._seconds += time.perf_counter() - started
+        return self._built[number]
+
+    def _build(self, number: int, found: Kept | None) -> Built:
+        entry = self._entry
+        if entry is not None and len(self._conditions) > 1:
+            entry = entry.part(number)
+            found = entry.fetch()
+        lower = partial(self.lowered, number)
+        return Built(self.instance, lower, self._target.transformations, self._flush, entry, found)
+
+    def taken(self, leaves: Sequence[Any]) -> Built:
+        """The machine code of the form that the sizes of a call's arguments take."""
+        if self._only is not None:
+            return self._only
+        sizes = self.instance.signature.sizes(leaves)
+        wanted = list(sizes.values())
+        latest, number = self._latest
+        if latest != wanted:
+            number = chosen(self._conditions, sizes)
+            self._latest = wanted, number
+        return self.built(number)
+
+    def run(self, leaves: Sequence[Any], threads: int | None, out: Any = None) -> Any:
+        """Run on the leaves of a call's arguments; results are new, or written to the arrays of ``out``."""
+        return (self._only or self.taken(leaves)).calls.run(leaves, threads, out)
+
+    def bound(self, leaves: Sequence[Any], threads: int | None, out: Any = None) -> Bound:
+        """A call with these arguments, to be made again and again."""
+        return self.taken(leaves).calls.bound(leaves, threads, out)
+
+    def peak_bytes(self, leaves: Sequence[Any], threads: int | None) -> int:
+        """The bytes of the arena, of temporaries beside it and of the results of a call."""
+        return self.taken(leaves).peak_bytes(leaves, threads)
 
     @property
     def seconds(self) -> float:
         """What it took to make all machine code that there is by now."""
-        return self._seconds + self.executable.seconds
+        return self._seconds + sum([built.executable.seconds for built in self._built.values()])
 
-    def run(self, leaves: Sequence[Any], threads: int | None, out: Any = None) -> Any:
-        """Run on the leaves of a call's arguments; results are new, or written to the arrays of ``out``."""
-        return self.calls.run(leaves, threads, out)
-
-    def bound(self, leaves: Sequence[Any], threads: int | None, out: Any = None) -> Bound:
-        """A call with these arguments, to be made again and again."""
-        return self.calls.bound(leaves, threads, out)
+    # For people to look at: each form, under its condition where there are several
 
     @property
-    def function(self) -> Function:
-        """The loop IR that the code is made from."""
-        return self.lowered.function
+    def loops(self) -> str:
+        return self._each("#", lambda number: loops_text(self.lowered(number).function))
 
-    @cached_property
+    @property
+    def schedule(self) -> str:
+        def text(number: int) -> str:
+            lowered = self.lowered(number)
+            return schedule_text(lowered.decisions, lowered.function)
+
+        return self._each("#", text)
+
+    @property
     def llvm_ir(self) -> str:
-        """The module as optimised."""
-        return str(printed(self.code))
+        """The modules as optimised."""
+        return self._each(";", lambda number: self.built(number).llvm_ir)
 
-    @cached_property
+    @property
     def assembly(self) -> str:
         """The machine code, as assembly."""
-        return assembly(self.code)
+        return self._each("#", lambda number: self.built(number).assembly)
 
-    @cached_property
-    def _peak(self) -> Peak:
-        return Peak(self.lowered.function)
-
-    def peak_bytes(self, leaves: Sequence[Any], threads: int | None) -> int:
-        """The bytes of the arena, of temporaries beside it and of the results of a call."""
-        arrays, sizes = convert(self.instance, leaves)
-        function, threads = self.lowered.function, threads or default_threads()
-        named = zip(
-            function.arguments, (*arrays, *[constant.array for constant in self.lowered.constants]), strict=True
-        )
-        try:
-            dynamic = self._peak.bytes({buffer.name: array for buffer, array in named}, sizes, threads, ALIGNMENT)
-        except LookupError as error:
-            raise ValueError(
-                at_line(
-                    f"{self.instance.program.name}: how much memory a call takes is known when it has run: "
-                    f"the size of the temporary {error.args[0]} (see az.compile(...).loops) is computed on the way"
-                )
-            ) from None
-        arena = self.executable.arena_bytes([sizes[name] for name in function.sizes], threads)
-        return arena + dynamic + self.calls.bytes(sizes)
+    def _each(self, mark: str, text: Callable[[int], str]) -> str:
+        if self._only is not None:
+            return text(0)
+        heads = [f"{mark} elsewhere" if each is None else f"{mark} where {each}" for each in self._conditions]
+        return "\n\n".join([f"{head}\n{text(number)}" for number, head in enumerate(heads)])

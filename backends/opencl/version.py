@@ -14,9 +14,10 @@ from ...core.annotations import on_device
 from ...core.arguments import convert
 from ...core.program import Instance
 from ...core.types import Type, element
-from ..loops import Function
+from ..loops_text import text as loops_text
 from ..lowering import returned
-from ..stages import loops_of
+from ..outline import schedule_text
+from ..stages import forms_of, loops_of
 from ..transformations import ALL, Transformations
 from .devices import Device, target_of
 from .run import Executable
@@ -36,7 +37,8 @@ class Version:
         started = time.perf_counter()
         self.instance, self.device = instance, device
         target = replace(target_of(device), transformations=allowed)
-        self.lowered = loops_of(instance, target, checks, deterministic)
+        [form] = forms_of(instance, target)
+        self.lowered = loops_of(form, instance.program.name, target, checks, deterministic)
         self.executable = Executable(self.lowered.function, device, instance.program.name)
         self.on = self.executable.on
         types = instance.term.types
@@ -67,9 +69,13 @@ class Version:
         return trees.unflatten(self.instance.outputs, [results[k] for k in range(len(results))])
 
     @property
-    def function(self) -> Function:
+    def loops(self) -> str:
         """The loop IR, in kernels and what the host does around them."""
-        return self.executable.function
+        return loops_text(self.executable.function)
+
+    @property
+    def schedule(self) -> str:
+        return schedule_text(self.lowered.decisions, self.executable.function)
 
     @property
     def source(self) -> str:

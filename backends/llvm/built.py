@@ -1,0 +1,136 @@
+"""Machine code for one form of a program: built once, for all sizes that take it and any number of threads."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+from ...core.arguments import convert
+from ...core.program import Instance
+from ...core.source import at_line
+from ..loops import Function
+from ..lowering import Lowered
+from ..peak import Peak
+from ..runtime import default_threads
+from ..transformations import Transformations
+from .assemble import Code, assembly, printed
+from .calls import Calls, Interface
+from .jit import Branch, Executable, Later, compiled, digest_of, is_parallel
+from .stored import Entry
+from .unit import ALIGNMENT
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What later processes are told of a form: what calls have to know, object code, and what makes the rest."""
+
+    interface: Interface
+    machine_code: bytes
+    branches: Mapping[str, bytes | None]  # the object code of those that were needed
+    function: bytes | None  # the loops that branches are made from, pickled
+    digest: bytes  # of the module that the object code was compiled from
+
+    def store(self, entry: Entry | None) -> None:
+        """Keep it in an entry, unless branches could not be made from what is there."""
+        if entry is not None and (self.function is not None or not self.branches):
+            entry.store(self)
+
+    def all_branches(self, allowed: Transformations) -> Mapping[str, Branch]:
+        """The branches, those that were not needed to be made from the loops."""
+
+        def load() -> Function:
+            assert self.function is not None
+            function: Function = pickle.loads(self.function)
+            return function
+
+        later = Later(load, allowed, self.digest)
+        return {name: made or partial(later.branch, name) for name, made in self.branches.items()}
+
+
+class Built:
+    """The machine code of one form. It may be called from several threads at once.
+
+    ``lower`` gives the loop IR, where it is needed; ``found`` is what an earlier process has kept in ``entry``.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        lower: Callable[[], Lowered],
+        allowed: Transformations,
+        flush: bool,
+        entry: Entry | None,
+        found: Kept | None,
+    ) -> None:
+        self.instance, self._lower, self._allowed = instance, lower, allowed
+        kept = found or self._made(entry)
+        branches: Mapping[str, Branch] = self.code.branches if found is None else found.all_branches(allowed)
+
+        def keep(branches: Mapping[str, Branch]) -> None:
+            made = {name: each if isinstance(each, bytes) else None for name, each in branches.items()}
+            replace(kept, branches=made).store(entry)
+
+        self.executable = Executable(kept.machine_code, kept.interface.parallel, branches, keep, flush)
+        self.calls = Calls(self.executable, instance.signature, kept.interface)
+
+    def _made(self, entry: Entry | None) -> Kept:
+        """The form compiled now, and kept for later processes."""
+        code = self.code
+        made = Kept(self._interface(), code.machine_code, dict.fromkeys(code.branches), None, digest_of(code.parts))
+        if entry is not None and code.branches:
+            with suppress(RecursionError):  # loops that are nested too deep
+                made = replace(made, function=pickle.dumps(self._lower().function))
+        made.store(entry)
+        return made
+
+    def _interface(self) -> Interface:
+        lowered, instance = self._lower(), self.instance
+        return Interface(
+            lowered.function.sizes,
+            tuple(lowered.constants),
+            instance.term.types,
+            instance.outputs,
+            tuple(lowered.failures),
+            is_parallel(lowered.function),
+        )
+
+    @cached_property
+    def code(self) -> Code:
+        """What the loop IR was compiled to."""
+        return compiled(self._lower().function, self._allowed)
+
+    @cached_property
+    def llvm_ir(self) -> str:
+        """The module as optimised."""
+        return str(printed(self.code))
+
+    @cached_property
+    def assembly(self) -> str:
+        """The machine code, as assembly."""
+        return assembly(self.code)
+
+    @cached_property
+    def _peak(self) -> Peak:
+        return Peak(self._lower().function)
+
+    def peak_bytes(self, leaves: Sequence[Any], threads: int | None) -> int:
+        """The bytes of the arena, of temporaries beside it and of the results of a call."""
+        arrays, sizes = convert(self.instance, leaves)
+        lowered, threads = self._lower(), threads or default_threads()
+        function, constants = lowered.function, [constant.array for constant in lowered.constants]
+        named = zip(function.arguments, (*arrays, *constants), strict=True)
+        try:
+            dynamic = self._peak.bytes({buffer.name: array for buffer, array in named}, sizes, threads, ALIGNMENT)
+        except LookupError as error:
+            raise ValueError(
+                at_line(
+                    f"{self.instance.program.name}: how much memory a call takes is known when it has run: "
+                    f"the size of the temporary {error.args[0]} (see az.compile(...).loops) is computed on the way"
+                )
+            ) from None
+        arena = self.executable.arena_bytes([sizes[name] for name in function.sizes], threads)
+        return arena + dynamic + self.calls.bytes(sizes)
