@@ -6,15 +6,16 @@ Where this is a sum, of which the first loop keeps a function, an array of it co
     y = for i < n, j < m: tanh(sum(k: x[i, k] * w[k, j]))        y = for i < n, j < m: tanh(sum(k: x[i, k] * w[k, j]))
     ... for i < n, j < m: 1 - tanh(sum(k: x[i, k] * w[k, j]))**2   ... for i < n, j < m: 1 - y[i, j]**2
 
-Two values are the same where their expressions are, up to the names of the loops around. What is looked for are sums
-and other reductions, and costly functions of these; the widest expressions that recur are stored. The loops around
-are those that run whatever the data are: what stands in a branch or a loop with a state is left as it is, and so is
-what a statement has computed before. What is small beside the rest of the program is not worth a loop of its own.
+Two values are the same where their expressions are, up to the names of the loops around. What is looked for are large
+sums and other reductions, costly functions of these, and reductions over them; the widest expressions that recur are
+stored. The loops around are those that run whatever the data are: what stands in a branch or a loop with a state is
+left as it is, and so is what a statement has computed before. What is small beside the rest of the program is not
+worth a loop of its own, unless it would read again all that another loop stores.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..core.builder import Builder, Replacement, Substitution, build
@@ -25,7 +26,8 @@ from ..core.terms import Block
 from ..core.types import dims
 from ..interpreters.embed import Embed
 from ..interpreters.simplify import fresh_binders, simplify
-from ..interpreters.simplifying.computed import Alike, amount, own_work
+from ..interpreters.simplifying.computed import Alike, amount, operands, own_work
+from ..interpreters.simplifying.holding import sources
 from ..interpreters.simplifying.leaves import is_costly
 
 # A reduction is worth an element of an array when it is about so many additions.
@@ -97,18 +99,68 @@ def _recurring(b: Builder, root: Body) -> list[_Recurring]:
     """What is worth to be stored; what others are made of comes first."""
     found = _in_loops(root)
     most = max([_work(node, loops) for node, loops in found], default=0)
-    sums = [(node, loops) for node, loops in found if node.op == "reduce" and own_work(node) >= WORTH]
-    recurring = _groups(b, [(node, loops) for node, loops in sums if _work(node, loops) * PART >= most])
-    if not recurring:
+    sums = [(node, loops) for node, loops in found if _is_long(node) and _work(node, loops) * PART >= most]
+    costly = {node.number for each in _groups(b, sums) for node, _ in each.occurrences}
+    if not costly:
         return []
-    made_of_sums = {node.number for each in recurring for node, _ in each.occurrences}
-    functions = []
+    made_of_sums, made = set(costly), list[tuple[Node, Loops]]()
     for node, loops in found:
-        if any([arg.source is not None and arg.source.number in made_of_sums for arg in node.args]):
+        if node.number in made_of_sums or not made_of_sums.isdisjoint(_used(node)):
             made_of_sums.add(node.number)
-            if node.op == "primitive" and is_costly(node):
-                functions.append((node, loops))
-    return sorted([*recurring, *_groups(b, functions)], key=lambda each: each.occurrences[0][0].number)
+            made.append((node, loops))
+            if _is_long(node) or (node.op == "primitive" and is_costly(node)):
+                costly.add(node.number)
+    groups = sorted(_groups(b, made), key=lambda each: each.occurrences[0][0].number)
+    return _widest(groups, costly, _users(root))
+
+
+def _widest(
+    groups: Sequence[_Recurring], costly: Collection[int], users: Mapping[int, Sequence[int]]
+) -> list[_Recurring]:
+    """The groups that hold work, but for those that are only used in others that recur as often."""
+    known = {node.number: (each, set(loops)) for each in groups for node, loops in each.occurrences}
+
+    def is_part(each: _Recurring, node: Node, loops: Loops) -> bool:
+        """Whether all that uses a node recurs with it, with no more elements."""
+        wider = [known.get(number) for number in users[node.number]]
+        return all(
+            found is not None and len(found[0].occurrences) == len(each.occurrences) and found[1] <= set(loops)
+            for found in wider
+        )
+
+    widest, passed_on = list[_Recurring](), set[int]()
+    for each in groups:
+        nodes = [node for node, _ in each.occurrences]
+        if any(node.number in costly or not passed_on.isdisjoint(_used(node)) for node in nodes):
+            if all(is_part(each, *occurrence) for occurrence in each.occurrences):
+                passed_on.update([node.number for node in nodes])
+            else:
+                widest.append(each)
+    return widest
+
+
+def _users(root: Body) -> dict[int, list[int]]:
+    """The numbers of the nodes that use a node, themselves or as the result of a body, by its number."""
+    found: dict[int, list[int]] = {}
+    waiting, seen = [*sources(root.results), *root.statements], set[int]()
+    while waiting:
+        node = waiting.pop()
+        if node.number not in seen:
+            seen.add(node.number)
+            used = list(sources(operands(node)))
+            for each in used:
+                found.setdefault(each.number, []).append(node.number)
+            waiting.extend([*used, *[statement for body in node.bodies for statement in body.statements]])
+    return found
+
+
+def _used(node: Node) -> set[int]:
+    return {each.number for each in sources(operands(node))}
+
+
+def _is_long(node: Node) -> bool:
+    """Whether a node is a reduction that is worth an element of an array."""
+    return node.op == "reduce" and own_work(node) >= WORTH
 
 
 def _groups(b: Builder, found: Sequence[tuple[Node, Loops]]) -> list[_Recurring]:

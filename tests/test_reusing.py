@@ -42,6 +42,12 @@ def square(x: Square, y: Square) -> az.f64:
 
 
 @az.program
+def distances(x: Matrix, w: Weights, v: az.Array[az.f64, "h"]) -> az.f64:
+    """Sums of squares, of which the derivative needs two functions, and the squared numbers themselves."""
+    return az.sum(az.map(lambda row: az.sin(az.log1p(az.sum((row @ w) ** 2) + az.sum(v))), x))
+
+
+@az.program
 def branches(x: Matrix, w: Weights) -> az.f64:
     """What is in a branch is computed there only."""
     return az.cond(x[0, 0] > 0.0, lambda: az.sum(az.exp(x @ w)), lambda: 0.0) + az.sum(x)
@@ -57,6 +63,7 @@ PROGRAMS = {
     "rectified": (az.value_and_grad(rectified, argnums=(0, 1, 2)), "nm mh hh"),
     "deep": (az.value_and_grad(deep, argnums=(0, 1, 2)), "nm mh hh"),
     "square": (az.value_and_grad(square, argnums=(0, 1)), "nn nn"),
+    "distances": (az.value_and_grad(distances, argnums=(0, 1, 2)), "nm mh h"),
     "branches": (az.value_and_grad(branches, argnums=(0, 1)), "nm mh"),
     "steps": (az.value_and_grad(steps, argnums=(0, 1)), "nm mm"),
 }
@@ -96,6 +103,34 @@ def test_a_product_is_computed_once(program: Any, before: int, after: int) -> No
     assert _products(gradient) == after
 
 
+def test_a_sum_over_what_is_stored_is_computed_once() -> None:
+    gradient = az.simplify(az.value_and_grad(distances, argnums=(0, 1, 2)))
+    assert _text(gradient).count("** 2)") == 2
+    assert _text(reused(gradient)).count("** 2)") == 1
+
+
+def test_the_widest_expression_is_stored() -> None:
+    @az.program
+    def biased(x: Matrix, w: Weights, b: az.Array[az.f64, "h"], y: az.Array[az.f64, "n h"]) -> az.f64:
+        return az.sum((x @ w + b - y) ** 2)
+
+    gradient = az.simplify(az.value_and_grad(biased, argnums=(0, 1, 2)))
+    stored = next(line for line in _text(reused(gradient)).splitlines() if "sum(" in line)
+    assert stored.strip() == "t1 = for i < n, j < h: sum(k < m: x[i, k] * w[k, j]) + b[j] - y[i, j]"
+
+
+def test_a_sum_in_more_loops_than_its_own_is_stored_by_itself() -> None:
+    @az.program
+    def wider(x: Matrix, w: Weights, c: Vector) -> Any:
+        def shifted(f: Any) -> az.Expr:
+            return az.map(lambda u: az.sum(f((x @ w) * u)), c)
+
+        return shifted(az.sin), shifted(az.cos)
+
+    stored = _text(reused(az.simplify(wider))).splitlines()[1]
+    assert stored.strip() == "t1 = for i < n, j < h: sum(k < m: x[i, k] * w[k, j])"
+
+
 def test_what_is_small_or_in_a_branch_is_left_as_it_is() -> None:
     @az.program
     def small(x: Matrix, w: Weights, c: az.Array[az.f64, "n 3"]) -> Any:
@@ -120,6 +155,10 @@ def test_what_a_checkpoint_computes_again_is_not_stored() -> None:
         return az.sum((az.checkpoint(lambda y: az.tanh(y @ w))(x) @ v) ** 2)
 
     assert _products(az.value_and_grad(kept, argnums=(0, 1, 2))) == 7
+
+
+def _text(term: Any) -> str:
+    return az.pretty(term, simplified=False, style="loops")
 
 
 def _flat(value: Any) -> list[Any]:
