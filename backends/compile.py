@@ -22,6 +22,8 @@ from .opencl.devices import Device, choose
 from .opencl.profile import Profile, profiled
 from .transformations import ALL, Transformations, transformations_of
 
+_OUT = {"out"}
+
 
 class Compiled:
     """A compiled program: call it like the program itself. Made by :func:`compile`."""
@@ -48,10 +50,10 @@ class Compiled:
         >>> az.compile(double)(np.array([1.0, 2.0]), out=memory) is memory, memory.tolist()
         (True, [2.0, 4.0])
         """
-        if len(args) == self._plain and not kwargs:
+        if len(args) == self._plain and (not kwargs or (self._out_is_ours and kwargs.keys() == _OUT)):
             if self._only is None:
                 self._only = self.backend.version(self._annotated)
-            return self.backend.run(self._only, args)
+            return self.backend.run(self._only, args, kwargs.get("out"))
         version, leaves, out = self._call(args, kwargs)
         return self.backend.run(version, leaves, out)
 

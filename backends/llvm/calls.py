@@ -18,7 +18,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -72,6 +72,7 @@ class Calls:
         self._results = [kind for kind in self._kinds if kind.array]
         self._only_arrays = len(self._results) == len(self._kinds)
         self._single = interface.outputs == trees.LEAF
+        self._paths = trees.paths(interface.outputs)
         self._flat = interface.outputs == trees.Shape(tuple, (), (trees.LEAF,) * len(self._kinds))
         self._frames: list[_CallFrame] = []
 
@@ -85,8 +86,7 @@ class Calls:
         converted = None if self._bound(frame, leaves) else self._convert(frame, leaves, threads)
         sizes = frame.sizes()
         given = None if out is None else self._given(out, sizes, [*leaves, *(converted or ())])
-        results = self._allocated(sizes) if given is None else self._beside(given, sizes)
-        result = self._launched(frame, sizes, results, given, threads)
+        result = self._launched(frame, sizes, given, threads)
         self._frames.append(frame)
         return result
 
@@ -164,32 +164,45 @@ class Calls:
 
     def _given(self, out: Any, sizes: Sequence[int], arguments: Sequence[Any]) -> list[Array | None]:
         """The leaves of ``out``, which results are written to; None where there is none. TypeError, ValueError."""
+        leaves = [out] if self._single else self._matched(out)
+        taken = [argument for argument in arguments if isinstance(argument, np.ndarray)]
+        for place, kind, path in zip(leaves, self._kinds, self._paths, strict=True):
+            if place is None:
+                continue
+            refused = _refused(place, kind, sizes)
+            if refused is not None:
+                error, problem = refused
+                raise error(at_line(f"{self._name}: out{path} {problem}"))
+            for other in taken:
+                if np.may_share_memory(place, other):
+                    raise ValueError(at_line(f"{self._name}: out{path} overlaps an argument or another result"))
+            taken.append(place)
+        return leaves
+
+    def _matched(self, out: Any) -> list[Any]:
+        if self._flat and type(out) is tuple and len(out) == len(self._kinds):
+            return list(out)
         try:
-            leaves = trees.matched(self._interface.outputs, out)
+            return trees.matched(self._interface.outputs, out)
         except TypeError as error:
             path, problem = error.args
             raise TypeError(at_line(f"{self._name}: out{path} {problem}")) from None
-        paths = trees.paths(self._interface.outputs)
-        taken = [argument for argument in arguments if isinstance(argument, np.ndarray)]
-        for leaf, path, kind in zip(leaves, paths, self._kinds, strict=True):
-            if leaf is None:
-                continue
-            _check_writable(f"{self._name}: out{path}", leaf, kind, sizes)
-            if any(np.may_share_memory(leaf, other) for other in taken):
-                raise ValueError(at_line(f"{self._name}: out{path} overlaps an argument or another result"))
-            taken.append(leaf)
-        return leaves
 
     def _launched(
         self,
         frame: _CallFrame,
         sizes: Sequence[int],
-        results: Sequence[Array],
         given: Sequence[Array | None] | None,
         threads: int,
     ) -> Any:
-        """Run, and put the results together."""
+        """Run, and put the results together: new ones, or those that are given."""
         words = frame.words
+        if given is None:
+            results: Sequence[Any] = self._allocated(sizes)
+        elif self._only_arrays and not [place for place in given if place is None]:
+            results, given = given, None  # as good as new ones
+        else:
+            results = self._beside(given, sizes)
         for word, result in zip(frame.results, results, strict=True):
             words[word] = id(result)
         failure = self._executable.launch(frame, sizes, threads)
@@ -227,10 +240,8 @@ class Bound:
 
     def __call__(self) -> Any:
         """Run; raises what a call raises when a requirement does not hold."""
-        calls, given, sizes = self._calls, self._given, self._sizes
-        results = calls._allocated(sizes) if given is None else calls._beside(given, sizes)
         with self._lock:
-            return calls._launched(self._frame, sizes, results, given, self._threads)
+            return self._calls._launched(self._frame, self._sizes, self._given, self._threads)
 
 
 class _Slots:
@@ -390,23 +401,19 @@ def _exact(scalar: Scalar) -> tuple[type, ...]:
     return _EXACT.get(scalar.name, (scalar.dtype.type,))
 
 
-def _check_writable(what: str, place: Any, kind: _Kind, sizes: Sequence[int]) -> None:
-    """That a result of this kind can be written to a place."""
-
-    def refuse(error: type[Exception], problem: str) -> NoReturn:
-        raise error(at_line(f"{what} {problem}"))
-
+def _refused(place: Any, kind: _Kind, sizes: Sequence[int]) -> tuple[type[Exception], str] | None:
+    """Why a result of a kind cannot be written to a place, if it cannot."""
     if kind.loose:
-        refuse(ValueError, "is not None, but the size of this result is known after the run only")
-    shape = kind.shape(sizes)
+        return ValueError, "is not None, but the size of this result is known after the run only"
     if not isinstance(place, np.ndarray):
-        refuse(TypeError, f"is an array to write to (or None), not a {type(place).__name__}")
+        return TypeError, f"is an array to write to (or None), not a {type(place).__name__}"
     if place.dtype != kind.dtype:
-        refuse(TypeError, f"is an array of {kind.dtype}, not of {place.dtype}")
-    if place.shape != shape:
-        refuse(ValueError, f"has the shape {shape} here, not {place.shape}")
+        return TypeError, f"is an array of {kind.dtype}, not of {place.dtype}"
+    if place.shape != kind.shape(sizes):
+        return ValueError, f"has the shape {kind.shape(sizes)} here, not {place.shape}"
     if not place.flags.carray:
-        refuse(ValueError, "is a writable and aligned array in row-major order")
+        return ValueError, "is a writable and aligned array in row-major order"
+    return None
 
 
 def _readable(value: Any) -> Array:
