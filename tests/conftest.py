@@ -5,7 +5,8 @@ that a failure is a change in the code; ``sweep`` (``make test-all``) draws many
 Neither has a deadline, because the first call of a program compiles it.
 
 Typeguard checks every call of the package, which takes most of the time of a test. Sweeps that make the same calls on
-more programs or inputs, which are marked ``slow`` or ``unguarded``, run without.
+more programs or inputs, which are marked ``slow`` or ``unguarded``, run without; ``make`` runs them in processes of
+their own, where modules do not even call it (``--typeguard-packages=``).
 
 Modules with these checks have bytecode of their own, apart from that of other processes, which would run it: a module
 that is imported by one that is checked there takes its bytecode from under the same name.
@@ -22,7 +23,7 @@ import pytest
 import typeguard
 from hypothesis import HealthCheck, settings
 
-sys.pycache_prefix = str(Path(__file__).resolve().parent.parent / ".pytest_cache" / "bytecode")
+sys.pycache_prefix = sys.pycache_prefix or str(Path(__file__).resolve().parent.parent / ".pytest_cache" / "checked")
 
 from opencl_device import oclgrind, opencl  # noqa: E402, F401  (fixtures; this imports the package)
 
