@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,14 @@ from adze.backends.llvm.emit import emit
 from adze.backends.llvm.host import Machine, host, host_target
 from adze.backends.llvm.jit import Executable, Failure, is_parallel
 from adze.backends.llvm.jit import compiled as code_of
-from adze.backends.llvm.text import Module
+from adze.backends.llvm.text import Body, Module
 from adze.backends.loops import (
     Allocate,
     Assign,
     Buffer,
     Declare,
+    Expression,
+    For,
     Function,
     If,
     Let,
@@ -465,6 +468,52 @@ def test_functions_are_the_same_if_their_metadata_is() -> None:
         names.append(module.define_once(f"f{number}", text))
     assert names == ["f0", "f0", "f2", "f0"]
     assert str(module).count("define") == 2
+
+
+def test_nothing_is_computed_twice_in_a_block() -> None:
+    """Nor what the first block computed; but what another block did may not have been computed."""
+    body = Body()
+    size = body.multiply("%n", "8")
+    body.label("one")
+    inside = body.add("%i", "1")
+    assert [body.multiply("%n", "8"), body.add("%i", "1")] == [size, inside] != [inside, size]
+    loads = [body.value("load i64, ptr %x") for _ in range(2)]
+    assert loads[0] != loads[1]
+    body.label("two")
+    assert body.multiply("%n", "8") == size and body.add("%i", "1") != inside
+    assert str(body).count("mul") == 1 and str(body).count("add") == 2
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 21])
+def test_the_rest_of_strips_of_one_register_is_no_loop(n: int) -> None:
+    a, b = Buffer("a", f64, (var("n"),)), Buffer("b", f64, (var("n"),))
+    register = host().target.register_bytes // 8
+    body = loop("i", "n", put(b, "i", apply("add", at(a, "i"), const(1, f64))), kind="lanes", factor=register)
+    for factor, loops in ((register, 1), (2 * register, 2)):
+        function = Function("f", ("n",), (a,), (b,), (replace(body, factor=factor),))
+        assert emitted(function).count("phi i64") == loops
+        compare(function, [values(f64, n)], [n], compiled(function))
+
+
+def test_long_code_that_only_prepares_is_not_optimised() -> None:
+    """Sizes and calls of parallel loops; not so where it is short, repeats something, or moves an element."""
+    a, b = Buffer("a", f64, (var("n"),)), Buffer("b", f64, (var("n"),))
+
+    def grain(number: int) -> Expression:
+        return apply("add", apply("multiply", var("n"), var("n")), const(number))
+
+    def parallel(number: int) -> For:
+        body = put(b, "i", apply("add", at(a, "i"), const(number, f64)))
+        return replace(loop("i", "n", body, kind="parallel"), grain=grain(number))
+
+    many = tuple([parallel(number) for number in range(30)])
+    element = put(b, const(0), const(2, f64))
+    cases = ((many, True), (many[:2], False), ((loop("j", "n", *many),), False), ((*many, element), False))
+    for body, glue in cases:
+        function = Function("f", ("n",), (a,), (b,), body)
+        (head,) = [line for line in emitted(function).splitlines() if line.startswith("define i64 @entry")]
+        assert ("optnone" in head) == glue
+        compare(function, [values(f64, 20)], [20], compiled(function))
 
 
 # Reductions

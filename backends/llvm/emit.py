@@ -91,7 +91,7 @@ class _Entry(_Exported):
         body.line(f"ret i64 {body.value('load i64, ptr %failure')}")
         self.regions.close()
         parameters = "ptr %buffers, ptr %sizes, ptr %arena, i64 %threads, ptr %failure"
-        unit.module.define("entry", f"define i64 @entry({parameters}) {unit.attributes} {{\n{body}\n}}")
+        unit.module.define("entry", f"define i64 @entry({parameters}) {unit.attributes_of(body)} {{\n{body}\n}}")
 
     def keeping(self) -> tuple[str, str] | None:
         pointer, room = next(self.words, None), next(self.words, None)

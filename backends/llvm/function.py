@@ -120,6 +120,7 @@ class Emitter(Expressions):
         self.block(block)
 
     def _while(self, statement: While) -> None:
+        self.body.repeats = True
         head, inside, after = (self.body.name(part) for part in ("head", "body", "end"))
         self.body.branch(head)
         self.body.label(head)
@@ -297,7 +298,7 @@ class Emitter(Expressions):
                 self.iteration(loop, Value(i64, copies, (axis,), slopes=(1,)))
             self.widening.axes.pop()
         if whole != extent:
-            with self.body.loop(whole, extent, 1, loop.variable) as i:
+            with self.body.loop(whole, extent, 1, loop.variable, loop.factor == 2) as i:
                 self.iteration(loop, one(i64, i))
 
     def _lanes(self, loop: For) -> None:
@@ -317,7 +318,8 @@ class Emitter(Expressions):
             cells = {reduction.name: self._neutral(reduction, outer[reduction.name]) for reduction in loop.reductions}
             partial.append(cells)
             self.names.update(cells)
-            with self.body.loop(start, stop, lanes, loop.variable) as i:
+            once = start == whole and loop.factor == narrow
+            with self.body.loop(start, stop, lanes, loop.variable, once) as i:
                 if masked:
                     self.widening.strip.mask = self._mask(lanes, i, stop)
                 self.iteration(loop, Value(i64, (i,), stride=1))

@@ -202,7 +202,7 @@ class Function(Emitter):
         self.regions.close()
         name = self.unit.fresh(kind) if branch is None else f"{kind}.{branch}"
         seen = "hidden " if branch is None else ""
-        head = f"define {seen}void @{name}({parameters}) noinline {self.unit.attributes}"
+        head = f"define {seen}void @{name}({parameters}) {self.unit.attributes_of(self.body)}"
         text = f"{head} {{\n{self.body}\n}}"
         if branch is None:
             return self.unit.module.define_once(name, text)

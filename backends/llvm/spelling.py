@@ -48,6 +48,10 @@ class Speller:
         raise AssertionError(f"{primitive} has no instructions: it must be expanded before code is emitted")
 
     def _instructions(self, template: str, type: Scalar, result: Scalar, operands: Sequence[str], lanes: int) -> str:
+        key = template, type, result, *operands, lanes
+        return self.body.once(key, lambda: self._filled(template, type, result, operands, lanes))
+
+    def _filled(self, template: str, type: Scalar, result: Scalar, operands: Sequence[str], lanes: int) -> str:
         stem = self.body.name("o") + "."
         words = {
             "t": register_type(type, lanes),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -22,8 +22,16 @@ from ...core.types import Scalar
 _INTERNAL = "define internal"
 _SMALL = 15_000  # characters: no more are one module, whose compilation takes some 20 ms
 _LARGE = 25_000  # of one of several modules, about
+_GLUE = 100  # lines: fewer are optimised in some 3 ms
 _MENTIONED = re.compile(r"@([\w.]+)")
 _NODE = re.compile(r"!(\d+)")
+# How instructions begin that give the same for the same operands, wherever they stand.
+_PURE = (
+    *("add ", "sub ", "mul ", "and ", "or ", "xor ", "shl ", "ashr ", "lshr ", "sdiv ", "srem ", "icmp ", "select "),
+    *("fadd ", "fsub ", "fmul ", "fdiv ", "fneg ", "fcmp ", "zext ", "sext ", "trunc ", "extractvalue "),
+    *("getelementptr ", "insertelement ", "shufflevector ", "extractelement "),
+    *("call i64 @llvm.smax.", "call i64 @llvm.smin.", "call i64 @llvm.umin.", "call { i64, i1 } @llvm.umul."),
+)
 
 _FLOATS = {32: "float", 64: "double"}
 
@@ -242,13 +250,20 @@ def _internal(function: str) -> bool:
 
 
 class Body:
-    """The text of one function: its stack slots, then its blocks."""
+    """The text of one function: its stack slots, then its blocks.
+
+    What was computed in the same block, or in the first one, which comes before all others, is not computed again:
+    sizes and strides are asked for wherever they are needed, and LLVM would have to read each time what it drops then.
+    """
 
     def __init__(self) -> None:
         self._slots: list[str] = []
         self._scratch = 0  # words
         self._lines: list[str] = []
         self._count = 0
+        self._first: dict[Hashable, str] = {}  # what was computed in the first block
+        self._known = self._first  # and in this one
+        self.repeats = False  # some of it, in a loop
 
     def name(self, stem: str = "v") -> str:
         """A new name, without the sign that makes it a value."""
@@ -260,12 +275,25 @@ class Body:
 
     def value(self, text: str, stem: str = "v") -> str:
         """Emit an instruction and give the register it defines."""
+        if text.startswith(_PURE):
+            return self.once(text, lambda: self._defined(text, stem))
+        return self._defined(text, stem)
+
+    def _defined(self, text: str, stem: str) -> str:
         register = "%" + self.name(stem)
         self._lines.append(f"  {register} = {text}")
         return register
 
+    def once(self, key: Hashable, emit: Callable[[], str]) -> str:
+        """The register that ``emit`` gives, or that it gave before where this can be seen: it depends on ``key``."""
+        found = self._first.get(key) or self._known.get(key)
+        if found is None:
+            found = self._known[key] = emit()
+        return found
+
     def label(self, name: str) -> None:
         self._lines.append(f"{name}:")
+        self._known = {}
 
     def branch(self, name: str) -> None:
         self.line(f"br label %{name}")
@@ -284,12 +312,24 @@ class Body:
         return "%scratch"
 
     @contextmanager
-    def loop(self, start: str, stop: str, step: int, stem: str = "i") -> Iterator[str]:
-        """``for i = start; i < stop; i += step`` around what is emitted inside; gives ``i``."""
+    def loop(self, start: str, stop: str, step: int, stem: str = "i", once: bool = False) -> Iterator[str]:
+        """``for i = start; i < stop; i += step`` around what is emitted inside; gives ``i``.
+
+        ``once`` says that no second iteration follows, which is a branch for LLVM then, and no loop.
+        """
         known = is_constant(start) and is_constant(stop)
-        if known and int(start) < int(stop) <= int(start) + step:  # once
+        if known and int(start) < int(stop) <= int(start) + step:
             yield start
             return
+        if once:
+            inside, after = self.name("body"), self.name("end")
+            self.line(f"br i1 {self.value(f'icmp slt i64 {start}, {stop}')}, label %{inside}, label %{after}")
+            self.label(inside)
+            yield start
+            self.branch(after)
+            self.label(after)
+            return
+        self.repeats = True
         before, head, inside, latch, after = (self.name(part) for part in ("pre", "head", "body", "latch", "end"))
         i, following = "%" + self.name(re.sub(r"\W", "_", stem.rstrip("0123456789")) + "."), "%" + self.name("next")
         self.branch(before)
@@ -310,6 +350,12 @@ class Body:
     def __str__(self) -> str:
         scratch = [f"  %scratch = alloca [{self._scratch} x i64]"] if self._scratch else []
         return "\n".join(["entry:", *scratch, *self._slots, *self._lines])
+
+    @property
+    def is_glue(self) -> bool:
+        """Whether it is long, and does no more than compute sizes and addresses, once, and call other functions."""
+        plain = not self.repeats and len(self._lines) > _GLUE
+        return plain and not any(kind in line for line in self._lines for kind in ("double", "float", " x "))
 
     # Arithmetic on i64
 

@@ -11,7 +11,7 @@ from ..memory import Plan
 from .branches import Branches
 from .elementary import Elementary
 from .host import Machine
-from .text import Module
+from .text import Body, Module
 
 _FAIL = """\
 define internal void @fail(ptr %record, i64 %site, i64 %a, i64 %b, i64 %c, i64 %d) cold noinline nounwind {
@@ -68,6 +68,13 @@ class Unit:
         if id(loop) not in self._varying:
             self._varying[id(loop)] = varying(loop)
         return self._varying[id(loop)]
+
+    def attributes_of(self, body: Body) -> str:
+        """The attributes of a function with this body, which is not inlined.
+
+        What computes sizes and calls the loops is not optimised: that takes longer than it ever runs.
+        """
+        return f"noinline {'optnone ' if body.is_glue else ''}{self.attributes}"
 
     def fresh(self, kind: str) -> str:
         """The name of another function of the module."""
