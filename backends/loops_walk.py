@@ -144,17 +144,29 @@ class _Names:
             case Prefetch(buffer) | Allocate(buffer) | Return(_, buffer):
                 self.buffers.add(buffer.name)
         for whole in expressions(statement):
-            for part in inside(whole):
-                if isinstance(part, Variable):
-                    self.variables.add(part.name)
-                elif isinstance(part, Load):
-                    self.buffers.add(part.buffer.name)
-                    self.read.add(part.buffer.name)
+            if isinstance(whole, Variable):
+                self.variables.add(whole.name)
+            elif not isinstance(whole, Constant):
+                variables, buffers = names_of(whole)
+                self.variables |= variables
+                self.buffers |= buffers
+                self.read |= buffers
 
     def _include(self, other: _Names) -> None:
         for kind in self.__slots__:
             mine: set[str] = getattr(self, kind)
             mine |= getattr(other, kind)
+
+
+def names_of(expression: Expression) -> tuple[set[str], set[str]]:
+    """The names of the variables and of the buffers in an expression, kept with it: statements share expressions."""
+    kept: dict[str, Any] = vars(expression)
+    if "names" not in kept:
+        parts = list(inside(expression))
+        variables = {part.name for part in parts if isinstance(part, Variable)}
+        kept["names"] = variables, {part.buffer.name for part in parts if isinstance(part, Load)}
+    found: tuple[set[str], set[str]] = kept["names"]
+    return found
 
 
 def _names_of(statement: For | If | While | Kernel) -> _Names:

@@ -33,7 +33,7 @@ from ..loops import (
     While,
     walk,
 )
-from ..loops_walk import expressions, names_in, read_in
+from ..loops_walk import expressions, names_in, names_of, read_in
 
 # A buffer, and the indices of an element
 Place = tuple[Buffer, tuple[Expression, ...]]
@@ -138,8 +138,10 @@ def with_buffers(block: Block, other: Callable[[Buffer], Buffer]) -> Block:
 
 def with_buffers_in(e: Expression, other: Callable[[Buffer], Buffer]) -> Expression:
     """An expression that reads other buffers in place of its own."""
+    if isinstance(e, Constant | Variable) or not names_of(e)[1]:
+        return e
     e = map_operands(e, lambda operand: with_buffers_in(operand, other))
-    return replace(e, buffer=other(e.buffer)) if isinstance(e, Load) else e
+    return Load(other(e.buffer), e.indices, e.guarded) if isinstance(e, Load) else e
 
 
 def map_operands(e: Expression, function: Callable[[Expression], Expression]) -> Expression:
