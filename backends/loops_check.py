@@ -260,11 +260,8 @@ class _Checker:
                 whole = isinstance(value, int) and -(2 ** (type.bits - 1)) <= value < 2 ** (type.bits - 1)
                 fits = {"bool": isinstance(value, bool), "int": whole, "float": True}
                 _expect(fits[type.kind], f"{value!r} is no {type}")
-            case Variable(name, type):
-                _expect(name in self.names, f"{name} is not in scope")
-                _expect(name not in self.combined, f"the reduction {name} has no value inside its loop")
-                bound = self.names[name].type
-                _expect(bound == type, f"{name} is {bound}, not {type}")
+            case Variable():
+                self._variable(expression)
             case Apply():
                 self._apply(expression)
             case Select(test, then, orelse, type):
@@ -278,6 +275,16 @@ class _Checker:
             case Load(buffer, indices, guarded):
                 self._place(buffer, indices, guarded)
         return expression.type
+
+    def _variable(self, variable: Variable) -> None:  # no _expect: the texts would take longer than the checks
+        name = variable.name
+        if name not in self.names:
+            raise InvalidLoops(f"{name} is not in scope")
+        if name in self.combined:
+            raise InvalidLoops(f"the reduction {name} has no value inside its loop")
+        bound = self.names[name].type
+        if bound != variable.type:
+            raise InvalidLoops(f"{name} is {bound}, not {variable.type}")
 
     def _apply(self, expression: Apply) -> None:
         primitive = expression.primitive

@@ -75,8 +75,12 @@ K = TypeVar("K")
 
 
 def _key(atom: Expression) -> Key:
-    """Equal for atoms that stand for the same bits."""
-    return (atom.type, repr(atom.value)) if isinstance(atom, Constant) else (atom,)
+    """Equal for atoms that stand for the same bits: names are told apart by their text, which is quick to hash."""
+    if isinstance(atom, Variable):
+        return (atom.name,)
+    if isinstance(atom, Constant):
+        return (atom.type, repr(atom.value) if atom.type.kind == "float" else atom.value)
+    return (atom,)
 
 
 @dataclass
@@ -148,9 +152,13 @@ class Straight:
         if self.steps > STEPS or len(self.body) > MOST:
             raise Irregular("it is too long")
         match statement:
-            case Assign(name, _) if name not in self._names:
-                raise Irregular("it changes a variable of those around it")
-            case Let(name, value) | Declare(name, value) | Assign(name, value):
+            case Let():
+                self._names[statement.name] = self.value(statement.value)
+            case Declare(name, value):
+                self._names[name] = self.value(value)
+            case Assign(name, value):
+                if name not in self._names:
+                    raise Irregular("it changes a variable of those around it")
                 self._names[name] = self.value(value)
             case Allocate(buffer, False):
                 if not all(isinstance(extent, Constant) for extent in buffer.extents):
@@ -234,11 +242,11 @@ class Straight:
 
     def value(self, expression: Expression) -> Atom:
         """What an expression is, as a constant or a name."""
-        match expression:
+        match expression:  # patterns without parts first: these are met most often of all
+            case Variable():
+                return self._names.get(expression.name, expression)
             case Constant():
                 return expression
-            case Variable(name):
-                return self._names.get(name, expression)
             case Load():
                 return self._load(expression)
             case Apply(primitive, arguments, type):
@@ -269,10 +277,11 @@ class Straight:
                 key = ("fma", _key(a), _key(b), _key(c))
             case Load(buffer, indices, guarded):
                 key = ("load", buffer.name, guarded, *map(_key, indices))
-        if key not in self._made:
-            self._made[key] = Variable(self.fresh("t"), expression.type)
-            self.body.append(Let(self._made[key].name, expression))
-        return self._made[key]
+        found = self._made.get(key)
+        if found is None:
+            found = self._made[key] = Variable(self.fresh("t"), expression.type)
+            self.body.append(Let(found.name, expression))
+        return found
 
     def _load(self, load: Load) -> Atom:
         buffer, indices = load.buffer, [self.value(index) for index in load.indices]
