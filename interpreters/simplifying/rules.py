@@ -243,10 +243,12 @@ def _compare_sizes(holds: Callable[[int], bool]) -> Callable[[Builder, Value, Va
     def rule(b: Builder, x: Value, y: Value) -> Value | None:
         if x.dim is None or y.dim is None:
             return None
-        d, signs = x.dim - y.dim, {-1, 0, 1}
-        for proved, others in ((d, {-1}), (d - 1, {-1, 0}), (-d, {1}), (-d - 1, {0, 1})):
-            if signs & others and never_negative(proved, extents_of(b)):
-                signs -= others
+        signs, extents = {-1, 0, 1}, extents_of(b)
+        for difference, other in ((x.dim - y.dim, -1), (y.dim - x.dim, 1)):
+            if never_negative(difference, extents):
+                signs -= {other}
+                if never_negative(difference - 1, extents):
+                    signs -= {0}
         verdicts = {holds(sign) for sign in signs}
         return b.literal(verdicts.pop(), bool_) if len(verdicts) == 1 else None
 
