@@ -76,11 +76,13 @@ K = TypeVar("K")
 
 def _key(atom: Expression) -> Key:
     """Equal for atoms that stand for the same bits: names are told apart by their text, which is quick to hash."""
-    if isinstance(atom, Variable):
-        return (atom.name,)
     if isinstance(atom, Constant):
         return (atom.type, repr(atom.value) if atom.type.kind == "float" else atom.value)
-    return (atom,)
+    return (atom.name,) if isinstance(atom, Variable) else (atom,)
+
+
+def _cell(buffer: Buffer, indices: Sequence[Atom]) -> Cell:
+    return buffer.name, tuple([_key(index) for index in indices])
 
 
 @dataclass
@@ -219,7 +221,7 @@ class Straight:
     def _store(self, store: Store) -> None:
         buffer, indices = store.buffer, [self.value(index) for index in store.indices]
         value = self.value(store.value)
-        cell = (buffer.name, tuple([_key(index) for index in indices]))
+        cell = _cell(buffer, indices)
         if buffer.name in self._local:
             if not all(isinstance(index, Constant) for index in indices):
                 raise Irregular("an index into a local array is not known")
@@ -285,20 +287,20 @@ class Straight:
 
     def _load(self, load: Load) -> Atom:
         buffer, indices = load.buffer, [self.value(index) for index in load.indices]
-        cell = (buffer.name, tuple([_key(index) for index in indices]))
-        nothing = Constant(zero(buffer.scalar), buffer.scalar)
         if buffer.name in self._local:
             if not all(isinstance(index, Constant) for index in indices):
                 raise Irregular("an index into a local array is not known")
+            nothing = Constant(zero(buffer.scalar), buffer.scalar)
             if not self._inside(buffer, indices, load.guarded):
                 return nothing
             # an element that has no value yet is read by nothing that counts
-            return self._cells.get(cell, nothing)
+            return self._cells.get(_cell(buffer, indices), nothing)
         if buffer.name in self.constants:
             known = self.constants[buffer.name]
-            if not load.guarded or _key(known) == _key(nothing):
+            if not load.guarded or _key(known) == _key(Constant(zero(buffer.scalar), buffer.scalar)):
                 return known
         if buffer.name in self.written:
+            cell = _cell(buffer, indices)
             if cell not in self._cells or buffer.name in self._scattered:
                 raise Irregular("it reads what another iteration wrote")
             return self._cells[cell]
