@@ -11,7 +11,8 @@ What only some sizes need is apart (``branches.py``): modules that are compiled 
 
 What runs side by side is decided before, so LLVM is asked for little: it inlines what is to be inlined, and in each
 function it simplifies, and moves out of loops what does not vary (the part of -O1 that looks at one function). Only a
-module with loops of scalars gets all that it has, since it may yet make vectors of these (-O3).
+module with loops of scalars gets all that it has, since it may yet make vectors of these (-O3). Long functions that
+only prepare are not optimised at all (``optnone``, see ``unit.py``).
 """
 
 from __future__ import annotations

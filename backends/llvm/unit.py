@@ -72,7 +72,7 @@ class Unit:
     def attributes_of(self, body: Body) -> str:
         """The attributes of a function with this body, which is not inlined.
 
-        What computes sizes and calls the loops is not optimised: that takes longer than it ever runs.
+        What computes sizes and calls the loops is not optimised: that would take longer than it runs in most processes.
         """
         return f"noinline {'optnone ' if body.is_glue else ''}{self.attributes}"
 
