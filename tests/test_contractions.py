@@ -1,5 +1,6 @@
 """Products in tiles: every size around their edges, every guise of a factor, every type; values are NumPy's."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -245,3 +246,41 @@ def test_triangles_on_a_tiny_core(program: Any, reference: Any, d: int, n: int) 
     with np.errstate(invalid="ignore"):
         found = plain_loops.lowered(program, TINY, arguments)
         np.testing.assert_allclose(found, reference(*arguments), rtol=1e-11)
+
+
+@az.program
+def moments(
+    w: az.Array[az.f64, "k n"], x: az.Array[az.f64, "d n"], mu: az.Array[az.f64, "d k"]
+) -> az.Array[az.f64, "k"]:
+    """The greatest and least second moments about each of several means, which are columns."""
+    (d, n), k = x.shape, w.shape[0]
+
+    def moment(j: az.Expr, a: az.Expr, b: az.Expr) -> az.Expr:
+        return az.sum(az.generate(n, lambda i: w[j, i] * (x[a, i] - mu[a, j]) * (x[b, i] - mu[b, j])))
+
+    stored = az.generate((k, d, d), moment)
+    return az.map(lambda m: az.max(az.map(az.max, m)) * az.min(az.map(az.min, m)), stored)
+
+
+@az.program
+def beside(x: az.Array[az.f64, "d e k"], y: az.Array[az.f64, "e d k"]) -> az.Array[az.f64, "k"]:
+    """The greatest and least elements of products of matrices that are side by side."""
+    d, e, k = x.shape
+    stored = az.generate((k, d, d), lambda j, a, b: az.sum(az.generate(e, lambda i: x[a, i, j] * y[i, b, j])))
+    return az.map(lambda m: az.max(az.map(az.max, m)) * az.min(az.map(az.min, m)), stored)
+
+
+def test_products_of_a_batch_are_stored_one_after_the_other_where_nothing_is_contiguous_along_it() -> None:
+    together, mixed = az.compile(moments), az.compile(beside)
+    r = np.random.default_rng(4)
+    for k, d, n in ((40, 30, 50), (9, 17, 33), (3, 2, 5), (30, 1, 20)):
+        w, x, mu = r.random((k, n)), r.random((d, n)), r.random((d, k))
+        c = x[:, :, None] - mu[:, None, :]
+        products = np.einsum("kn,ank,bnk->kab", w, c, c)
+        wanted = products.max((1, 2)) * products.min((1, 2))
+        np.testing.assert_allclose(together(w, x, mu), wanted, rtol=1e-11, atol=1e-12)
+        u, v = r.random((d, n, k)), r.random((n, d, k))
+        products = np.einsum("aik,ibk->kab", u, v)
+        np.testing.assert_allclose(mixed(u, v), products.max((1, 2)) * products.min((1, 2)), rtol=1e-11)
+    assert re.search(r"temporary m\w+: f64\[k, d, d\]", together.schedule)
+    assert re.search(r"temporary m\w+: f64\[d, d, k\]", mixed.schedule)

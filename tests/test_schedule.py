@@ -194,6 +194,28 @@ def test_threads_share_out_a_nest_whose_loops_are_lanes_and_a_jam() -> None:
             np.testing.assert_array_equal(first, other)
 
 
+def test_threads_share_out_such_a_nest_with_what_its_lanes_read_across() -> None:
+    @az.program
+    def across(
+        a: az.Array[az.f64, "n k"], b: az.Array[az.f64, "n d"], c: az.Array[az.f64, "k n"], e: az.Array[az.f64, "d n"]
+    ) -> az.Array[az.f64, "k d"]:
+        def entry(i: az.Expr, j: az.Expr) -> az.Expr:
+            return az.sum(az.generate(a.shape[0], lambda m: az.exp(a[m, i] * b[m, j]) * (c[i, m] + e[j, m])))
+
+        return az.generate((a.shape[1], b.shape[1]), entry)
+
+    compiled = [az.compile(across, threads=threads) for threads in (1, 2, 7)]
+    assert re.search(r"parallel task\w+ < .*\n +temporary \w+_packed", compiled[0].schedule), compiled[0].schedule
+    r = np.random.default_rng(0)
+    for n, k, d in ((20, 70, 530), (18, 45, 17), (4, 33, 1), (0, 40, 40), (3, 0, 20), (3, 20, 0)):
+        a, b, c, e = r.random((n, k)), r.random((n, d)), r.random((k, n)), r.random((d, n))
+        first, *others = [f(a, b, c, e) for f in compiled]
+        wanted = (np.exp(a[:, :, None] * b[:, None, :]) * (c.T[:, :, None] + e.T[:, None, :])).sum(0)
+        np.testing.assert_allclose(first, wanted, rtol=1e-13)
+        for other in others:
+            np.testing.assert_array_equal(first, other)
+
+
 def test_an_array_that_is_read_at_two_places_is_packed_once() -> None:
     @az.program
     def pairs(x: az.Array[az.f64, "n 5"], y: az.Array[az.f64, "n 5"]) -> az.Array[az.f64, "5 5"]:

@@ -88,13 +88,14 @@ DOWN, ACROSS = 2, 4
 
 def build(nest: Nest) -> Built:
     """The nest as loops: in tiles where it is a product and they are worth it, else as any nest."""
-    built = plain(nest)
     if not nest.target.transformations.contract or not nest.target.transformations.vectorise:
-        return built
+        return plain(nest)
     found = survey(nest.body, nest.variables)
     contraction = product_of(nest, found, nest.loops) if found.simple else None
     if contraction is None or contraction.sum.type.kind != "float":
-        return built
+        return plain(nest)
+    sides = frozenset([side.along.variable.name for side in (contraction.row, contraction.column)])
+    built = plain(replace(nest, sides=sides))
     contraction = _turned(contraction, found, built.layouts)
     tiled = _Contraction(nest, found, contraction)
     block = chosen(tiled.worth(), tiled.statements(), tuple(built.statements))

@@ -20,7 +20,7 @@ This is for lanes of vectors; where lanes are threads, ``grids.py`` arranges the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...core.primitive import Libm, lookup
@@ -138,12 +138,17 @@ class Choice:
 
 
 def choose(
-    loops: Sequence[Loop], found: Survey, temporaries: set[str], reductions: dict[str, Reduction], target: Target
+    loops: Sequence[Loop],
+    found: Survey,
+    temporaries: set[str],
+    reductions: dict[str, Reduction],
+    target: Target,
+    sides: Collection[str] = (),
 ) -> list[Choice]:
     """The roles that cost least (see the module), and a second choice where sizes decide which is better.
 
     Lanes along a loop of the nest need no sum over lanes, but are idle where that loop is short; lanes along a
-    reduction are summed at the end.
+    reduction are summed at the end. ``sides``: the loops over rows and columns, if it is a product.
     """
     allowed = target.transformations
     if not (found.simple and allowed.vectorise):
@@ -158,6 +163,11 @@ def choose(
         # Without copies a reduction waits for its own result: too few sums run side by side.
         return total * LATENCY if found.inner and _jam(loops, found, variable, temporaries) is None else total
 
+    deepest = max((access.weight for access in found.loads), default=1.0)
+
+    def in_sum(variable: str) -> list[float]:
+        return [_load_cost(a, variable, loops, found.inner) for a in found.loads if a.weight == deepest]
+
     candidates = [loop.variable.name for loop in loops if loop.variable.name not in found.uniform]
     candidates = [name for name in candidates if all(store.mentions(name) for store in found.stores)]
     summing = [name for name in found.inner if _may_be_lanes(name, found, reductions)]
@@ -165,6 +175,10 @@ def choose(
     choices = []
     if candidates:
         lane = min(candidates, key=lambda name: costs[name])
+        if lane not in sides and max(in_sum(lane), default=0.0) > 1.0:
+            # It packs along a batch as it would along rows or columns, whose results are stored together.
+            wanted = [name for name in candidates if name in sides and sum(in_sum(name)) <= sum(in_sum(lane))]
+            lane = min(wanted, key=lambda name: costs[name], default=lane)
         choices.append(_sized(Choice(lane, _jam(loops, found, lane, temporaries)), found, target))
     if summing:
         lane = min(summing, key=lambda name: costs[name])
@@ -264,6 +278,7 @@ class Nest:
     independent: frozenset[str] = frozenset()  # variables of inner loops that need no order
     needed: Differences = field(default_factory=dict)  # of its loops' variables, where anyone reads what it writes
     nonzero: Regions = field(default_factory=dict)  # where the buffers that it reads are not 0
+    sides: frozenset[str] = frozenset()  # variables of the loops over the rows and columns of a product
 
     @property
     def variables(self) -> list[str]:
@@ -282,7 +297,7 @@ class Built:
 def build(nest: Nest) -> Built:
     """The nest as loops; where sizes decide between two ways, both, and the choice."""
     found = survey(nest.body, nest.variables)
-    choices = choose(nest.loops, found, nest.temporaries, nest.reductions, nest.target)
+    choices = choose(nest.loops, found, nest.temporaries, nest.reductions, nest.target, nest.sides)
     first = _arranged(nest, found, choices[0])
     if len(choices) == 1:
         return first
@@ -327,11 +342,12 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
     work = found.work
     if choice.reduction:
         body = reducing_lanes(body, choice, nest.reductions)
-    if chunk is not None and choice.jam is not None and found.inner and not packing.statements:
+    if chunk is not None and choice.jam is not None and found.inner and not packing.mentions(choice.jam):
         pieces = Chunk(by_name[choice.jam], JAMMED * choice.copies, nest.fresh)
         body = (pieces.part(For(choice.jam, pieces.length, "jam", body, choice.copies)),)
         lanes = chunk.part(For(chunk.loop.variable.name, chunk.length, "lanes", body, choice.strip))
-        return Built([_shared_out(chunk, pieces, lanes, grain_of(work, _inner(found)), nest.fresh)], layouts)
+        task = (*packing.statements, lanes)
+        return Built([_shared_out(chunk, pieces, task, grain_of(work, _inner(found)), nest.fresh)], layouts)
     if choice.jam is not None:
         loop = by_name[choice.jam]
         body = (For(loop.variable.name, loop.extent, "jam", body, choice.copies),)
@@ -433,7 +449,7 @@ class Chunk:
         return For(self.number.name, self.count, "parallel", (*before, self.part(loop)), grain=each)
 
 
-def _shared_out(lanes: Chunk, jams: Chunk, body: For, grain: Expression, fresh: Callable[[str], str]) -> For:
+def _shared_out(lanes: Chunk, jams: Chunk, body: Block, grain: Expression, fresh: Callable[[str], str]) -> For:
     """A parallel loop over the chunks of two loops: either may be short."""
     task = Variable(fresh("task"), i64)
     first = Let(lanes.number.name, folded("remainder", task, lanes.count))
@@ -443,7 +459,7 @@ def _shared_out(lanes: Chunk, jams: Chunk, body: For, grain: Expression, fresh: 
         "add", folded("floor_divide", grain, folded("maximum", iterations, Constant(1, i64))), Constant(1, i64)
     )
     count = folded("multiply", lanes.count, jams.count)
-    return For(task.name, count, "parallel", (first, second, body), grain=grain)
+    return For(task.name, count, "parallel", (first, second, *body), grain=grain)
 
 
 def layouts_of(nest: Nest, found: Survey, order: Sequence[Loop], lane: str | None) -> dict[str, tuple[int, ...]]:
@@ -485,6 +501,10 @@ class Packing:
 
     statements: list[Statement]
     replacements: dict[Place, Load]  # the read of the copy
+
+    def mentions(self, variable: str) -> bool:
+        """Whether a copy is read at places that vary with a variable."""
+        return any(depends(index, {variable}) for load in self.replacements.values() for index in load.indices)
 
 
 def pack(nest: Nest, found: Survey, lane: str, chunk: Chunk | None = None, whole: bool = False) -> Packing:
