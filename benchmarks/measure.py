@@ -36,6 +36,7 @@ WARMED = 0.2  # seconds: calls that take longer are not preceded by an untimed o
 LONG = 1.0  # seconds: a call that takes longer is timed once
 ROUNDS = (9, 15)  # at least, at most
 REST = 0.03  # seconds; OpenBLAS's threads need OPENBLAS_THREAD_TIMEOUT=25 to sleep by then
+LEAST_WARMED = 256 << 20  # bytes of memory that are used before a first call
 COPIED = 10**7  # elements of the arrays of the control
 
 
@@ -130,12 +131,16 @@ def _process(command: Sequence[str], timeout: float, environment: dict[str, str]
     return found
 
 
-def first_call(build: Callable[[], Callable[[], Any]]) -> dict[str, float]:
+def first_call(build: Callable[[], Callable[[], Any]], size: int) -> dict[str, float]:
     """Seconds to the first result of what ``build`` compiles, and the bytes that this call took beyond what was there.
 
-    To be called in a fresh process. The memory is what the kernel counts as resident: the peak is set back after the
-    compilation where the kernel allows that (Linux), else the compilation's own is part of it.
+    To be called in a fresh process, with the bytes of the arguments. The memory is what the kernel counts as resident:
+    the peak is set back after the compilation where the kernel allows that (Linux), else the compilation's own is part
+    of it. A virtual machine takes ten times as long for pages that its host has to find first, as for those that some
+    process had just before; how many of these there are depends on what a tool did with the arguments. So as much
+    memory as a call is likely to take is used and given back before.
     """
+    np.ones(max(2 * size, LEAST_WARMED) // 8)
     gc.collect()
     start = time.perf_counter()
     call = build()

@@ -152,14 +152,17 @@ def first_call_of(line: Line, function: str, name: str) -> dict[str, Any]:
     """What ``first_calls`` asks the new process for."""
     contender = next(c for c in line.contenders if c.name == name)
     started(contender.tool)
-    given = contender.tool.convert(line.given(function, line.arguments(**line.main)))
+    arguments = line.given(function, line.arguments(**line.main))
+    size = sum(leaf.nbytes for leaf in leaves(arguments))
+    given = contender.tool.convert(arguments)
+    del arguments
     kept: list[Any] = []
 
     def build() -> Callable[[], Any]:
         kept.append(contender.call(function, given))
         return lambda: kept.append(kept[0](*given))
 
-    found: dict[str, Any] = dict(first_call(build))
+    found: dict[str, Any] = dict(first_call(build, size))
     if isinstance(kept[0], Compiled):
         found["planned"] = kept[0].peak_bytes(*given)
     return found
