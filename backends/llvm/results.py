@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-LARGE = 4 << 20  # bytes from which this is worth its while
+LARGE = 1 << 19  # bytes from which this is worth its while
 MOST = 256 << 20
 _ALIGNMENT = 64  # a cache line: a vector then never crosses two
 
