@@ -168,6 +168,49 @@ def test_scattered_updates_of_a_large_array_are_made_in_it(size: int) -> None:
         assert_same(az.compile(pulled, threads=threads)(x, places, cotangent)[1], single, exact=True)
 
 
+def test_bins_out_of_range_are_left_out() -> None:
+    @az.program
+    def sums(
+        bins: az.Array[az.i64, "n"], x: az.Array[az.f64, "n"], like: az.Array[az.f64, "m"]
+    ) -> az.Array[az.f64, "m"]:
+        return az.histogram(lambda a, b: a + b, 0.0, az.size(like), bins, x)
+
+    bins = np.array([0, 3, -1, 2, 4, 2**62, -(2**63), 2**63 - 1, 3, 4 + 2**32])
+    x = numbers(len(bins))
+    for m in (4, 1, 0):
+        inside = (bins >= 0) & (bins < m)
+        expected = np.bincount(bins[inside], weights=x[inside], minlength=m).astype(np.float64)
+        assert_same(az.compile(sums)(bins, x, np.zeros(m)), expected, exact=True)
+
+
+@pytest.mark.parametrize("size", [5, 70_000, 300_000])
+def test_scatters_by_one_thread_and_by_several(size: int) -> None:
+    """Small destinations are written by one thread; a place that is named twice is reported from a plain loop."""
+
+    @az.program
+    def scattered(
+        x: az.Array[az.f64, "n"], places: az.Array[az.i64, "m"], values: az.Array[az.f64, "m"]
+    ) -> az.Array[az.f64, "n"]:
+        return az.scatter(x, places, values)
+
+    generator = np.random.default_rng(0)
+    x, places = generator.normal(size=size), generator.permutation(size)[: size - 2]
+    values = generator.normal(size=size - 2)
+    expected = x.copy()
+    expected[places] = values
+    for threads in (1, 2, 7):
+        compiled = az.compile(scattered, threads=threads)
+        assert_same(compiled(x, places, values), expected, exact=True)
+        twice = places.copy()
+        twice[-1] = twice[0]
+        with pytest.raises(ValueError, match=rf"2 values go to the place \[{twice[0]}\]"):
+            compiled(x, twice, values)
+        with pytest.raises(IndexError):
+            compiled(x, np.where(places == places[0], -1, places), values)
+    checks = compiled.loops.rpartition("\n  else\n")[2].partition("\n  parallel")[0]
+    assert "require" in checks and "parallel" not in checks
+
+
 def test_an_index_out_of_range_is_reported_with_its_line() -> None:
     @az.program
     def read(x: az.Array[az.f64, "n"], i: az.i64) -> az.f64:

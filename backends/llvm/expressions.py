@@ -63,6 +63,13 @@ class Expressions:
                 return self._call("fma", type, [self.evaluate(operand) for operand in (a, b, c)])
             case Select(test, then, orelse, type):
                 return self._select(type, self.evaluate(test), self.evaluate(then), self.evaluate(orelse))
+            case Apply(primitive, (Apply(least, (Constant(0), index)), Apply(most, (same, size)))) if (
+                (primitive.name, least.name, most.name) == ("logical_and", "less_equal", "less")
+                and index == same
+                and index.type == i64
+                and (extent := self.evaluate(size)).uniform
+            ):
+                return self._within(self.evaluate(index), extent)
             case Apply():
                 return self._apply(expression)
 
@@ -73,12 +80,14 @@ class Expressions:
         places = [self.evaluate(index) for index in indices]
         guard: Value | None = None
         for axis in guarded:
-            extent = self.evaluate(buffer.extents[axis])
-            length = [self.body.value(f"call i64 @llvm.smax.i64(i64 {part}, i64 0)") for part in extent.parts]
-            pair = [places[axis], Value(i64, tuple(length), extent.axes)]
-            inside = self.widening.lift(bool_, pair, self._below)
+            inside = self._within(places[axis], self.evaluate(buffer.extents[axis]))
             guard = inside if guard is None else self.widening.lift(bool_, [guard, inside], self._both)
         return places, guard
+
+    def _within(self, index: Value, extent: Value) -> Value:
+        """Whether an index is in range, by one comparison."""
+        length = [self.body.value(f"call i64 @llvm.smax.i64(i64 {part}, i64 0)") for part in extent.parts]
+        return self.widening.lift(bool_, [index, Value(i64, tuple(length), extent.axes)], self._below)
 
     def _below(self, parts: Sequence[str], lanes: int) -> str:
         # A negative index is large as an unsigned number.

@@ -50,7 +50,7 @@ from .sorting import Sorting
 from .state import State
 from .straight import straightened
 from .survey import survey
-from .updates import Updates
+from .updates import Updates, accumulates
 
 # A cond between scalars is a selection when both branches cost no more than this many additions.
 SELECTABLE = 60
@@ -260,7 +260,12 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
             inside += len(binding.types)
 
     def cond(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
-        """A selection where both branches are cheap scalars; else statements, arrays going to destinations."""
+        """A selection where both branches are cheap scalars; else statements, arrays going to destinations.
+
+        Branches that give nothing only check something. What they compute for that, as how often a scatter that is
+        refused writes to each place, is not worth the code of several threads.
+        """
+        checks = not op.types and not self.target.group and not any(map(accumulates, op.blocks))
         test = self.scalar(env, op.args[0])
         kept = self.places.of(op).taken or (False,) * len(op.types)
         places = [
@@ -268,10 +273,12 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
             for type, destination, keep in zip(op.types, destinations, kept, strict=True)
         ]
         branches = []
+        self.inside += checks
         for block in op.blocks:
             with self.captured() as statements:
                 results = self.block(block, env, [], places)
             branches.append((statements, results))
+        self.inside -= checks
         (then, then_results), (orelse, else_results) = branches
         pairs = [
             (a, b)

@@ -13,20 +13,24 @@ to find out which that is:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ...core import terms
 from ...core.dims import Dim, Opaque
 from ...core.primitive import lookup
 from ...core.types import Type, dims, i64, rank
-from ..loops import Allocate, Block, Buffer, Constant, Expression, If, Load, Statement, Store, Update
+from ..loops import Allocate, Block, Buffer, Constant, Expression, For, If, Load, Select, Statement, Store, Update
 from . import grids, nests
-from .arithmetic import chosen, folded, product
+from .arithmetic import chosen, folded, product, total
 from .arrays import Arrays
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 from .rewriting import with_own_buffers
+from .survey import survey
 
 # A contest is worth it when for each write at most so many places are made ready for it.
 CLEARED = 1024
+# Where no more is computed for a write than so many additions, threads that write to the same lines wait for these.
+LIGHT = 16
 
 
 class Updates(Arrays):
@@ -58,7 +62,10 @@ class Updates(Arrays):
         body: Block = (*statements, *stores)
         in_order = grids.nested(loops, body)
         if loops and unique:
-            self.nest(loops, body, set())
+            with self.captured() as nest:
+                self.nest(loops, body, set())
+            place = [index for index in results[: -len(targets)] if not isinstance(index, ArrayRef)]
+            self.out.extend(self.alone_where_small(nest, body, place, targets))
         elif contest:
             place = [index for index in results[: -len(targets)] if not isinstance(index, ArrayRef)]
             worth, block = self.contest(loops, tuple(statements), tuple(stores), place, targets[0], op.types[0])
@@ -67,10 +74,31 @@ class Updates(Arrays):
             self.out.extend(in_order)
         return list(targets)
 
+    def alone_where_small(
+        self, nest: Sequence[Statement], body: Block, place: Sequence[Expression], targets: Sequence[ArrayRef]
+    ) -> list[Statement]:
+        """A nest of writes, which one thread runs where the lines that it writes would go from cache to cache.
+
+        That is where data tell the places, the arrays stay in a core's cache, and little is computed for a write.
+        """
+        told = any(self.dim(index) is None for index in place)
+        if self.target.group or not told or survey(body).work > LIGHT:
+            return list(nest)
+        sizes = [
+            folded("multiply", product(t.buffer.extents), Constant(t.buffer.scalar.bits // 8, i64)) for t in targets
+        ]
+        small = folded("less_equal", total(sizes), Constant(self.target.l2_bytes // 2, i64))
+
+        def alone(loop: For) -> For:
+            assert loop.grain is not None
+            return replace(loop, grain=Select(small, loop.extent, loop.grain, i64))
+
+        return [alone(s) if isinstance(s, For) and s.kind == "parallel" else s for s in nest]
+
     def may_contest(self, element: terms.Block, count: int) -> bool:
         """Whether iterations may find out side by side which of them comes last, at the top level."""
         scalars = all(rank(atom.type) == 0 for atom in element.results[-count:])
-        return self.target.atomics and self.inside == 0 and scalars and not _adds(element)
+        return self.target.atomics and self.inside == 0 and scalars and not accumulates(element)
 
     def contest(
         self,
@@ -173,6 +201,6 @@ class Updates(Arrays):
         self.within(indices, op.args[0].type, target, [update])
 
 
-def _adds(block: terms.Block) -> bool:
+def accumulates(block: terms.Block) -> bool:
     """Whether a block adds to accumulators."""
-    return any(binding.op == "add_to" or any(map(_adds, binding.blocks)) for binding in block.bindings)
+    return any(binding.op == "add_to" or any(map(accumulates, binding.blocks)) for binding in block.bindings)

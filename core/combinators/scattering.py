@@ -201,9 +201,11 @@ def _require_unique(extents: Sequence[Value], places: Sequence[Value], x: Expr, 
         return builder.literal(value, i64)
 
     def place(k: Value) -> Value:
-        """The number of the place that a write goes to, -1 for none."""
+        """The number of the place that a write goes to, -1 for one that is dropped."""
         i = unraveled(k, extents)
         here = [broadcast_element(place, i) for place in places]
+        if not dropped:
+            return raveled(here, sizes)
         return builder.cond(within(here, sizes), lambda: [raveled(here, sizes)], lambda: [integer(-1)])[0]
 
     def bit(k: Value) -> list[Value]:
