@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
@@ -254,6 +254,23 @@ def bindings_of(wholes: Iterable[Expression], lets: Sequence[Let]) -> tuple[Let,
             needed.append(let)
             names |= names_in([let.value])
     return tuple(reversed(needed))
+
+
+def decided_by(names: Container[str], expression: Expression) -> bool:
+    """Whether the variables of these names alone decide an expression."""
+    return not any(
+        isinstance(part, Load) or (isinstance(part, Variable) and part.name not in names) for part in inside(expression)
+    )
+
+
+def decided_by_sizes(function: Function) -> tuple[Let, ...]:
+    """The bindings at the top of a function that its sizes decide."""
+    names, found = set(function.sizes), list[Let]()
+    for statement in function.body:
+        if isinstance(statement, Let) and decided_by(names, statement.value):
+            names.add(statement.name)
+            found.append(statement)
+    return tuple(found)
 
 
 def varying(loop: For) -> frozenset[int]:

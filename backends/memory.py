@@ -27,14 +27,13 @@ from .loops import (
     If,
     Kernel,
     Let,
-    Load,
     Return,
     Select,
     Store,
     Variable,
     While,
 )
-from .loops_walk import bindings_of, inside, loads, mentioned
+from .loops_walk import bindings_of, decided_by, decided_by_sizes, loads, mentioned
 from .lowering.arithmetic import both, either, folded
 from .lowering.arithmetic import product as product_of_sizes
 
@@ -81,16 +80,14 @@ class _Life:
 def plan(function: Function) -> Plan:
     """The places of all temporaries of a function."""
     known: dict[str, Polynomial] = {name: {(name,): 1} for name in function.sizes}
-    prelude = []
-    for statement in function.body:
-        if isinstance(statement, Let) and _static(statement.value, known):
-            known[statement.name] = polynomial(statement.value, known)
-            prelude.append(statement)
+    prelude = decided_by_sizes(function)
+    for let in prelude:
+        known[let.name] = polynomial(let.value, known)
     lives: list[_Life] = []
     _Lives(lives, known).block(function.body, 0, False, ALWAYS)
     returned = {statement.buffer.name for statement in function.body if isinstance(statement, Return)}
     planned = [life for life in lives if life.buffer.name not in returned]
-    fixed = [life for life in planned if all(_static(extent, known) for extent in life.buffer.extents)]
+    fixed = [life for life in planned if all(decided_by(known, extent) for extent in life.buffer.extents)]
     slots, slot_of = _assign(fixed, known)
     return Plan(
         bindings_of([extent for slot in slots for extent in slot.like.extents], prelude),
@@ -156,7 +153,7 @@ class _Lives:
                     number, more = self.block(statement.body, number, private or statement.kind == "parallel", path)
                     names |= more
                 case If(test, then, orelse):
-                    tests = (test, folded("logical_not", test)) if _static(test, self.known) else (ALWAYS, ALWAYS)
+                    tests = (test, folded("logical_not", test)) if decided_by(self.known, test) else (ALWAYS, ALWAYS)
                     for branch, taken in zip((then, orelse), tests, strict=True):
                         number, more = self.block(branch, number, private, both(path, taken))
                         names |= more
@@ -179,13 +176,6 @@ class _Lives:
 
 
 # Sizes
-
-
-def _static(expression: Expression, known: dict[str, Polynomial]) -> bool:
-    """Whether an expression is determined by the sizes of the function."""
-    return not any(
-        isinstance(part, Load) or (isinstance(part, Variable) and part.name not in known) for part in inside(expression)
-    )
 
 
 def polynomial(expression: Expression, known: dict[str, Polynomial]) -> Polynomial:

@@ -9,14 +9,16 @@ the extent less one, and most of what makes extents is monotone in each operand:
       let t35 = minimum(t14, t9 - i * t14)    minimum(10, 10 .. 100) = 10
       temporary array87: f64[t35, m]          10 * m numbers of 8 bytes
 
-A temporary keeps its memory until its function is left, so the peak is the sum of all; but what a parallel loop takes
-is given back behind it, and is there once a thread. The sum is an upper bound, and exact where no extent is below its
+A temporary keeps its memory until its function is left; but what a parallel loop takes is given back behind it, and is
+there once a thread, beside what was taken before. The peak is an upper bound, and exact where no extent is below its
 bound in every iteration.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import product
 from typing import Any
 
@@ -76,12 +78,29 @@ class Peak:
             return 0
         names: dict[str, Range] = {name: (np.int64(size), np.int64(size)) for name, size in sizes.items()}
         with np.errstate(all="ignore"):
-            own, passing = _Measure(self, arrays, names, threads, alignment).block(self.function.body)
-        return own + passing
+            return _Measure(self, arrays, names, threads, alignment).block(self.function.body).peak
+
+
+@dataclass(frozen=True)
+class _Bytes:
+    """What statements take: the temporaries that stay, those of a parallel loop in passing, and the most at a time."""
+
+    own: int = 0
+    passing: int = 0
+    peak: int = 0
+
+    def then(self, other: _Bytes) -> _Bytes:
+        """These statements, and others after them."""
+        peak = max(self.peak, self.own + other.peak)
+        return _Bytes(self.own + other.own, max(self.passing, other.passing), peak)
+
+    def again(self) -> _Bytes:
+        """These statements several times: what stays is there when they begin anew."""
+        return replace(self, peak=self.own + self.passing)
 
 
 class _Measure:
-    """Blocks as the bytes of the temporaries that stay, and of those that parallel loops take in passing."""
+    """Blocks as the bytes that they take."""
 
     def __init__(
         self, peak: Peak, arrays: Mapping[str, Any], names: dict[str, Range], threads: int, alignment: int
@@ -89,35 +108,34 @@ class _Measure:
         self.peak, self.arrays, self.names = peak, arrays, names
         self.threads, self.alignment = threads, alignment
 
-    def block(self, block: Block) -> tuple[int, int]:
-        own = passing = 0
-        for statement in block:
-            more, beside = self.statement(statement)
-            own, passing = own + more, max(passing, beside)
-        return own, passing
+    def block(self, block: Block) -> _Bytes:
+        return reduce(_Bytes.then, map(self.statement, block), _Bytes())
 
-    def statement(self, statement: Statement) -> tuple[int, int]:
+    def statement(self, statement: Statement) -> _Bytes:
         match statement:
             case Let(name, value):
                 self.names[name] = self.range(value)
             case Declare(name, value):
                 self.names[name] = None if name in self.peak.assigned else self.range(value)
             case Allocate(buffer) if buffer.name in self.peak.dynamic:
-                return self.size(buffer), 0
+                size = self.size(buffer)
+                return _Bytes(own=size, peak=size)
             case For(variable, extent, kind, body):
                 count = self.range(extent)
                 if count is not None and count[1] <= 0:
-                    return 0, 0
+                    return _Bytes()
                 self.names[variable] = None if count is None else (np.int64(0), np.int64(count[1] - 1))
-                own, passing = self.block(body)
-                return (0, self.threads * (own + passing)) if kind == "parallel" else (own, passing)
+                inner = self.block(body).again()
+                if kind != "parallel":
+                    return inner
+                return _Bytes(passing=self.threads * inner.peak, peak=self.threads * inner.peak)
             case If(test, then, orelse):
                 return self.block(tuple(each for branch in self.branches(test, then, orelse) for each in branch))
             case While(head, test, body):
-                return self.block((*head, *(body if self.range(test) != (False, False) else ())))
+                return self.block((*head, *(body if self.range(test) != (False, False) else ()))).again()
             case _:
                 pass
-        return 0, 0
+        return _Bytes()
 
     def branches(self, test: Expression, then: Block, orelse: Block) -> Iterator[Block]:
         """The branches that may be taken."""

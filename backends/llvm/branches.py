@@ -24,8 +24,8 @@ from collections.abc import Collection
 
 from ...core.primitive import lookup
 from ...core.types import bool_
-from ..loops import Allocate, Apply, Block, Expression, For, Function, If, Let, Load, Variable, While, walk
-from ..loops_walk import bindings_of, inside
+from ..loops import Allocate, Apply, Block, Expression, For, Function, If, Let, While, walk
+from ..loops_walk import bindings_of, decided_by, decided_by_sizes
 
 SHORT = 8  # statements: no more are compiled in next to no time
 _MOST = 62  # bits of a word
@@ -39,12 +39,8 @@ class Branches:
         self.around: list[int | None] = []  # and the branch that it stands in
         self._dynamic = dynamic  # the buffers that take memory by data
         self._numbers: dict[int, tuple[int | None, int | None]] = {}  # by the id of the If
-        self._static = set(function.sizes)
-        self._lets: list[Let] = []
-        for statement in function.body:
-            if isinstance(statement, Let) and self._known(statement.value):
-                self._static.add(statement.name)
-                self._lets.append(statement)
+        self._lets = decided_by_sizes(function)
+        self._static = {*function.sizes, *[let.name for let in self._lets]}
         times = Counter(id(statement) for statement in walk(function.body) if isinstance(statement, If))
         self._repeated = {each for each, count in times.items() if count > 1}
         self._look(function.body, None, None)
@@ -57,17 +53,10 @@ class Branches:
         """The bindings that the tests mention, directly or through each other."""
         return bindings_of(self.tests, self._lets)
 
-    def _known(self, expression: Expression) -> bool:
-        """Whether sizes decide an expression."""
-        return not any(
-            isinstance(part, Load) or (isinstance(part, Variable) and part.name not in self._static)
-            for part in inside(expression)
-        )
-
     def _look(self, block: Block, path: Expression | None, around: int | None) -> None:
         for statement in block:
             match statement:
-                case If(test, then, orelse) if self._known(test) and id(statement) not in self._repeated:
+                case If(test, then, orelse) if decided_by(self._static, test) and id(statement) not in self._repeated:
                     ways = test, Apply(lookup("logical_not"), (test,), bool_)
                     taken = [way if path is None else Apply(lookup("logical_and"), (path, way), bool_) for way in ways]
                     pair = zip(taken, (then, orelse), strict=True)
