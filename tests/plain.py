@@ -78,9 +78,8 @@ class Plain(Language[Atom, Operation, Block]):
         def run(env: Env[Any]) -> Sequence[Any]:
             operands = [arg(env) for arg in args]
             self.count(primitive.cost)
-            value = primitive.numpy(*operands)
-            if primitive.name in ("floor_divide", "remainder") and operands[1] == 0:
-                value = operands[0] * 0
+            by_zero = primitive.name in ("floor_divide", "remainder") and operands[1] == 0
+            value = operands[0] * 0 if by_zero else primitive.numpy(*operands)
             if primitive.result is not None:
                 value = np.asarray(value).astype(primitive.result.dtype)[()]
             self.note(value)
