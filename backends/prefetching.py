@@ -39,7 +39,7 @@ from .loops import (
     walk,
 )
 from .loops_walk import bound_in, expressions, inside
-from .lowering.arithmetic import chosen, folded, product
+from .lowering.arithmetic import bytes_of, chosen, folded
 from .lowering.rewriting import map_operands
 from .target import Target
 
@@ -92,8 +92,7 @@ def _ahead(loop: For, target: Target) -> Iterator[Statement]:
         if not simple or (buffer, found) in done:
             continue
         done.add((buffer, found))
-        size = folded("multiply", product(buffer.extents), Constant(buffer.scalar.bits // 8, i64))
-        large = folded("less", Constant(target.l2_bytes, i64), size)
+        large = folded("less", Constant(target.l2_bytes, i64), bytes_of(buffer))
         later = tuple([_later(index, loop.variable) for index in found])
         yield from chosen(large, (Prefetch(buffer, later, write),), ())
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...core.primitive import Primitive, lookup
 from ...core.types import i64
-from ..loops import Apply, Block, Constant, Expression, If
+from ..loops import Apply, Block, Buffer, Constant, Expression, If
 
 
 def applied(row: Primitive, arguments: Sequence[Expression]) -> Expression:
@@ -33,6 +33,11 @@ def product(factors: Iterable[Expression]) -> Expression:
     for factor in factors:
         total = factor if total == one else total if factor == one else folded("multiply", total, factor)
     return total
+
+
+def bytes_of(buffer: Buffer) -> Expression:
+    """The size of an array in memory."""
+    return folded("multiply", product(buffer.extents), Constant(buffer.scalar.bits // 8, i64))
 
 
 def total(terms: Iterable[Expression]) -> Expression:

@@ -21,7 +21,7 @@ from ...core.primitive import lookup
 from ...core.types import Type, dims, i64, rank
 from ..loops import Allocate, Block, Buffer, Constant, Expression, For, If, Load, Select, Statement, Store, Update
 from . import grids, nests
-from .arithmetic import chosen, folded, product, total
+from .arithmetic import bytes_of, chosen, folded, product, total
 from .arrays import Arrays
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 from .rewriting import with_own_buffers
@@ -61,13 +61,12 @@ class Updates(Arrays):
             self.inside -= side_by_side
         body: Block = (*statements, *stores)
         in_order = grids.nested(loops, body)
+        place = [index for index in results[: -len(targets)] if not isinstance(index, ArrayRef)]
         if loops and unique:
             with self.captured() as nest:
                 self.nest(loops, body, set())
-            place = [index for index in results[: -len(targets)] if not isinstance(index, ArrayRef)]
             self.out.extend(self.alone_where_small(nest, body, place, targets))
         elif contest:
-            place = [index for index in results[: -len(targets)] if not isinstance(index, ArrayRef)]
             worth, block = self.contest(loops, tuple(statements), tuple(stores), place, targets[0], op.types[0])
             self.out.extend(chosen(worth, block, in_order))
         else:
@@ -84,10 +83,8 @@ class Updates(Arrays):
         told = any(self.dim(index) is None for index in place)
         if self.target.group or not told or survey(body).work > LIGHT:
             return list(nest)
-        sizes = [
-            folded("multiply", product(t.buffer.extents), Constant(t.buffer.scalar.bits // 8, i64)) for t in targets
-        ]
-        small = folded("less_equal", total(sizes), Constant(self.target.l2_bytes // 2, i64))
+        size = total([bytes_of(target.buffer) for target in targets])
+        small = folded("less_equal", size, Constant(self.target.l2_bytes // 2, i64))
 
         def alone(loop: For) -> For:
             assert loop.grain is not None
