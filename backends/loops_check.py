@@ -85,7 +85,7 @@ class _Checker:
     bound: list[str] = field(default_factory=list)  # names in scope, in the order of their binding
     entered: list[str] = field(default_factory=list)  # buffers likewise
     depth: int = 0  # of blocks
-    returned: int = 0  # how many arrays the function returns
+    returned: set[int] = field(default_factory=set)  # the numbers of arrays that are still to be returned
     own: set[str] = field(default_factory=set)  # buffers of one lane
     varied: int = 0  # branches and loops around that vary with the lane
     grid: Statement | None = None  # the loop that may continue a grid
@@ -98,8 +98,9 @@ class _Checker:
             _expect(all(self._static(extent) for extent in buffer.extents), "its extents depend on more than the sizes")
         self.arguments = {buffer.name for buffer in function.arguments}
         self.results = {buffer.name for buffer in function.results}
-        self.returned = function.returned
+        self.returned = set(range(function.returned))
         self._block(function.body)
+        _expect(not self.returned, "an array is never returned: nobody writes its extents")
 
     # Statements
 
@@ -186,7 +187,8 @@ class _Checker:
             case Kernel(_, body):
                 self._block(body)
             case Return(number, buffer):
-                _expect(self.depth == 1 and 0 <= number < self.returned, "only the top level returns the arrays")
+                _expect(self.depth == 1 and number in self.returned, "only the top level returns each array, once")
+                self.returned.remove(number)
                 own = buffer.name not in self.arguments | self.results
                 _expect(own and self.buffers.pop(buffer.name, None) == buffer, "only a temporary is returned, once")
             case Require(test, site, values):

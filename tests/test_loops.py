@@ -256,6 +256,14 @@ def test_what_breaks_the_rules_is_refused(case: str) -> None:
     assert str(caught.value).startswith("in the loops of f: ")
 
 
+@pytest.mark.parametrize("times", [0, 2])
+def test_each_returned_array_is_returned_once(times: int) -> None:
+    made = [Buffer(f"s{k}", f64, (n,)) for k in range(times)]
+    body = (*map(Allocate, made), *[Return(0, each) for each in made])
+    with pytest.raises(InvalidLoops, match="an array is never returned" if not times else "returns each array, once"):
+        check(replace(function(*body), returned=1))
+
+
 def test_what_keeps_the_rules_passes() -> None:
     check(PRODUCT)
     masked = Select(apply("less", at(B, "j"), total0), apply("add", total, at(B, "j")), total, f64)

@@ -92,7 +92,7 @@ class Built:
         return Interface(
             lowered.function.sizes,
             tuple(lowered.constants),
-            instance.term.types,
+            lowered.types,
             instance.outputs,
             tuple(lowered.failures),
             is_parallel(lowered.function),

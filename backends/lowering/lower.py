@@ -61,6 +61,7 @@ class Lowered:
     """A function of the loop IR, with what its call needs to know."""
 
     function: Function
+    types: tuple[Type, ...]  # of the results: callers derive from them, as the function does, what is ``returned``
     failures: list[terms.Failure]
     constants: list[terms.Constant]
     decisions: list[str]  # what was chosen, to be read by people
@@ -104,7 +105,7 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
         if not self.target.group and allowed.straighten and allowed.vectorise:
             body = straightened(body, self.target, self.fresh, self.decisions)
         function = Function(name, tuple(sizes), (*arguments, *hidden), written, body, len(loose))
-        return Lowered(function, self.failures, list(self.constants), list(dict.fromkeys(self.decisions)))
+        return Lowered(function, block.types, self.failures, list(self.constants), list(dict.fromkeys(self.decisions)))
 
     def hand_over(self, values: Sequence[ArrayRef]) -> None:
         """Return arrays of sizes that the run decides: each as it is, or a copy where it is not the only one there."""

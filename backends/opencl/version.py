@@ -41,7 +41,7 @@ class Version:
         self.lowered = loops_of(form, instance.program.name, target, checks, deterministic)
         self.executable = Executable(self.lowered.function, device, instance.program.name)
         self.on = self.executable.on
-        types = instance.term.types
+        types = self.lowered.types
         self.loose = [k for k, type in enumerate(types) if returned(type)]
         self.order = [*[k for k in range(len(types)) if k not in self.loose], *self.loose]
         hidden = self.lowered.function.arguments[len(instance.term.binders) :]
@@ -65,7 +65,7 @@ class Version:
             raise self.lowered.failures[failure.site].error(failure.values)
         results: dict[int, Any] = {}
         for k, (buffer, shape) in zip(self.order, given, strict=True):
-            results[k] = self._result(buffer, shape, self.instance.term.types[k], stays)
+            results[k] = self._result(buffer, shape, self.lowered.types[k], stays)
         return trees.unflatten(self.instance.outputs, [results[k] for k in range(len(results))])
 
     @property

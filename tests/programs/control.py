@@ -6,7 +6,7 @@ import numpy as np
 
 import adze as az
 
-from .case import NONE, A, Matrix, Vector, X, case, numbers
+from .case import NONE, A, Matrix, Vector, X, Y, case, numbers
 
 # Choice
 
@@ -34,6 +34,33 @@ def cond_in_map(x: Vector) -> Vector:
 @case(lambda a, x: np.where(a > x, a, x), (A, numbers(4, seed=2)))
 def where_broadcast(a: Matrix, x: az.Array[az.f64, "m"]) -> Matrix:
     return az.where(a > x, a, x)
+
+
+# Branches of different sizes: the result's is known before the run only if simplifying decides the test
+
+
+@case(lambda x: x[:2], (X,), (X[:1],), (NONE,))
+def cond_on_a_size(x: Vector) -> Any:
+    return az.cond(x.shape[0] >= 0, lambda: x[:2], lambda: x[1:])
+
+
+@case(lambda x, y: (y[1:], x[x > 0], x[:3]), (X, Y), (X[:1], Y), (NONE, NONE))
+def cond_decided(x: Vector, y: az.Array[az.f64, "m"]) -> Any:
+    def then() -> Any:
+        return az.filter(lambda v: v > 0, x), x[:3]
+
+    y = az.cond(False, lambda: x, lambda: y[1:])
+    return y, *az.cond(y.shape[0] == y.shape[0], then, lambda: (x, y))
+
+
+@case(lambda x, z: {"x": x[1:], "z": z}, (X, 1.0), (NONE, np.inf))
+def cond_on_no_nan(x: Vector, z: az.f64) -> Any:
+    return {"x": az.cond((z == z) | True, lambda: x[1:], lambda: x[:1]), "z": z}
+
+
+@case(lambda x, z: x[: len(x) // 2], (X[:4], 1.0), (X[:4], -1.0), (X[:2], np.nan))
+def cond_sizes_that_agree(x: Vector, z: az.f64) -> Any:
+    return az.cond(z > 0, lambda: x[: x.shape[0] // 2], lambda: x[: (x.shape[0] + 1) // 2])
 
 
 # Loops
