@@ -1,7 +1,8 @@
 """From the text of a module to machine code in memory.
 
-A module is optimised by LLVM's pass manager for this CPU and assembled to object code, which is linked into one JIT
-for the whole process. Object code needs nothing of what made it: kept on disk, it can be linked by another process.
+A module is optimised by LLVM's pass manager for this CPU and assembled to object code, which a JIT links into the
+process, until nobody refers to it any more. Object code needs nothing of what made it: kept on disk, it can be linked
+by another process.
 
 A large module comes in parts, which are compiled side by side. llvmlite lets one thread at a time into LLVM, which
 itself asks only that a context (and what belongs to it: a module, its passes, the code generator) is used by one. So
@@ -18,18 +19,18 @@ only prepare are not optimised at all (``optnone``, see ``unit.py``).
 from __future__ import annotations
 
 import ctypes
-import itertools
 import struct
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
+from llvmlite.binding.newpassmanagers import NewPassManager
 
-from ..runtime import once
 from .host import host
 from .text import SCALARS
 
@@ -107,16 +108,27 @@ def _optimised(text: str, machine: Any) -> Any:
     library, scalars = _unlocked(), SCALARS in text
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3 if scalars else 1))
     if scalars:
-        library.LLVMPY_RunNewModulePassManager(builder.getModulePassManager(), module, builder)
+        with _freed(builder.getModulePassManager()) as passes:
+            library.LLVMPY_RunNewModulePassManager(passes, module, builder)
         return module
-    inliner = llvm.create_new_module_pass_manager()
-    inliner.add_always_inliner_pass()
-    library.LLVMPY_RunNewModulePassManager(inliner, module, builder)
-    passes = builder.getFunctionPassManager()
-    for function in module.functions:
-        if not function.is_declaration:
-            library.LLVMPY_RunNewFunctionPassManager(passes, function, builder)
+    with _freed(llvm.create_new_module_pass_manager()) as inliner:
+        inliner.add_always_inliner_pass()
+        library.LLVMPY_RunNewModulePassManager(inliner, module, builder)
+    with _freed(builder.getFunctionPassManager()) as passes:
+        for function in module.functions:
+            if not function.is_declaration:
+                library.LLVMPY_RunNewFunctionPassManager(passes, function, builder)
     return module
+
+
+@contextmanager
+def _freed(passes: Any) -> Iterator[Any]:
+    """A pass manager, which is freed at the end: llvmlite's own destructor finds the method that frees nothing."""
+    try:
+        yield passes
+    finally:
+        NewPassManager._dispose(passes)
+        passes.detach()
 
 
 @cache
@@ -149,15 +161,27 @@ def target_machine() -> Any:
     )
 
 
-@once
-def _linker() -> Any:
-    """The process's JIT. It is never closed: threads may be inside its code when the interpreter ends."""
-    jit = llvm.create_lljit_compiler()
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(jit))
-    return jit
+class _Linkers:
+    """The JITs of the process, each for a few libraries, which keep it alive.
+
+    A JIT takes room, and keeps some kilobytes of a library until all of its libraries are gone.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._number = threading.Lock(), 0
+        self._jit: Any = None
+
+    def next(self) -> tuple[Any, str]:
+        """The JIT for another library, and a name that no library has."""
+        with self._lock:
+            if self._number % _LIBRARIES == 0:
+                self._jit = llvm.create_lljit_compiler()
+            self._number += 1
+            return self._jit, f"adze.{self._number}"
 
 
-_numbers = itertools.count()
+_LIBRARIES = 16  # of one JIT
+_linkers = _Linkers()
 _NONE: Mapping[str, int] = {}
 
 
@@ -170,7 +194,7 @@ def link(machine_code: bytes, exports: Sequence[str], imports: Mapping[str, int]
         library.export_symbol(name)
     for name, address in imports.items():
         library.import_symbol(name, address)
-    return library.link(_linker(), f"adze.{next(_numbers)}")
+    return library.link(*_linkers.next())
 
 
 def printed(code: Code) -> Any:
