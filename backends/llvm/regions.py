@@ -140,23 +140,24 @@ class Function(Emitter):
             yield piece
 
     def _piece(self, piece: list[Statement], variables: set[str], buffers: set[str]) -> None:
-        """Move a piece out; what it binds for later ones has its place in the caller already."""
-        for statement in piece:
-            if isinstance(statement, Allocate):
-                self.allocate(statement.buffer)
+        """Move a piece out; what it binds for later ones has its place in the caller already.
+
+        Buffers of the piece are entered there, and here behind it, when what their extents mention has its value.
+        """
         part, frame = self._part(tuple(piece), variables, buffers, by_value=False)
         for statement in piece:
             match statement:
                 case Let(name, value) | Declare(name, value) if isinstance(part.names.get(name), Cell):
                     part.assign(name, value)
-                case Allocate():
-                    pass
                 case _:
                     part.statement(statement)
         name = part.close("piece", "ptr %frame")
         self.body.line(f"call void @{name}(ptr {frame.fill()})")
         if part.may_leave:
             self.leave_if_out_of_memory()
+        for statement in piece:
+            if isinstance(statement, Allocate):
+                self.allocate(statement.buffer)
 
     # Parts
 
