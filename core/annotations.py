@@ -51,7 +51,8 @@ class Array:
     """The annotation of an array: ``Array[f64, "n d"]`` has a scalar type and one size an axis.
 
     Sizes are names, integers or expressions of both without spaces (``"k d*(d-1)//2"``), or Python integers:
-    ``Array[f64, 3, 4]``. Raises TypeError or ValueError when they are something else.
+    ``Array[f64, 3, 4]``. Raises TypeError or ValueError when they are something else, or no array can have them:
+    below zero whatever the names stand for, or with an integer of 2**63 or more.
     """
 
     def __class_getitem__(cls, key: Any) -> ArrayType:
@@ -63,9 +64,13 @@ class Array:
             if isinstance(size, bool) or not isinstance(size, str | int):
                 raise TypeError(f"the sizes of an Array are names, integers or expressions of both, not {size!r}")
             try:
-                dims.extend([Dim.of(part) for part in size.split()] if isinstance(size, str) else [Dim.of(size)])
+                parts = [Dim.of(part) for part in size.split()] if isinstance(size, str) else [Dim.of(size)]
             except ValueError as error:
                 raise ValueError(f"in the sizes {size!r}, which are separated by spaces: {error}") from None
+            for dim in parts:
+                if (-dim - 1).is_nonnegative() or not dim.fits():
+                    raise ValueError(f"in the sizes {size!r}: a size of {dim}; sizes are from 0 to 2**63 - 1")
+            dims.extend(parts)
         if not dims:
             raise TypeError(f"an array has at least one axis: write az.{scalar} for a scalar")
         return ArrayType(scalar, tuple(dims))

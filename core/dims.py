@@ -201,6 +201,15 @@ class Dim:
                     return any(either) if (c > 0) == (operator == "max") else all(either)
         return False
 
+    def fits(self) -> bool:
+        """Whether all integers in it are those of 64 bits.
+
+        >>> Dim.of(2**63 - 1).fits(), Dim.parse("n - min(n, 9223372036854775808)").fits()
+        (True, False)
+        """
+        small = all(abs(c) < 1 << 63 for _, c in self.terms)
+        return small and all(part.fits() for monomial, _ in self.terms for atom in monomial for part in _parts(atom))
+
     def compare(self, other: Dim) -> bool | None:
         """True when equal, False when different for all sizes, None when it depends on the sizes."""
         difference = (self - other)._with_maxima()

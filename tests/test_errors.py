@@ -427,6 +427,12 @@ def test_annotations() -> None:
         az.Array[az.f64, "n + 1"]
     with pytest.raises(TypeError, match="an array has at least one axis"):
         az.Array[az.f64, ""]
+    for size in ("-1", "n -n-1", "n-n-2", "2*-3", str(2**63), f"{2**63}*n", f"n+min(n,{2**63})"):
+        with pytest.raises(ValueError, match=r"a size of .*; sizes are from 0 to 2\*\*63 - 1"):
+            az.Array[az.f64, size]
+    with pytest.raises(ValueError, match="in the sizes -1: a size of -1"):
+        az.Array[az.f64, 3, -1]
+    assert str(az.Array[az.f64, f"n-1 {2**63 - 1}"]) == f"f64[n - 1, {2**63 - 1}]"
 
 
 def test_results_are_what_was_declared() -> None:
