@@ -1,8 +1,8 @@
 """What Adze is held to: the table of bounds, and what was measured for each.
 
 A bound is on the times of one run of ``make bench``. *Of JAX* is of its fastest version there. Of least squares and
-hand tracking it is of the formula as the suite has it; another row compares with the fastest. Where several programs
-share a bound, each has a row.
+hand tracking it is of the formula as the suite has it, and the row tells of the fastest tool, too. Where several
+programs share a bound, each has a row.
 """
 
 from __future__ import annotations
@@ -131,6 +131,9 @@ def of_peer(m: Measured | None, key: Key, peer: str, most: float) -> Row:
     if m is None or ratio is None:
         return Row(_name(key), bound, "", None)
     others = ", ".join(f"{name} {1e3 * t:.3g} ms" for name, t in m.peers(peer).items())
+    fastest, over = m.fastest(), m.over()
+    if fastest is not None and fastest not in m.peers(peer):
+        others += f"; {over:.3g} of the fastest, {fastest} {1e3 * m.peers()[fastest]:.3g} ms"
     return Row(_name(key), bound, f"{ratio:.3g} ({1e3 * (m.median(ADZE) or 0):.3g} ms; {others})", ratio <= most)
 
 
