@@ -11,15 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
+
 from ..core.builder import resting_collector
-from ..core.program import RUNNERS, Instance, Program, as_program, instance_of
+from ..core.program import LEAVES, RUNNERS, Instance, Program, as_program, instance_of
 from ..core.source import at_line
+from .constant_sizes import ConstantSizes, code_for, code_for_leaves, codes
 from .llvm import version as llvm
 from .llvm.calls import Bound
 from .llvm.control import X86
 from .opencl import version as opencl
 from .opencl.devices import Device, choose
 from .opencl.profile import Profile, profiled
+from .specialisations import ALWAYS, Specialisation, conjunction
 from .transformations import ALL, Transformations, transformations_of
 
 _OUT = {"out"}
@@ -34,6 +38,9 @@ class Compiled:
         self._plain = len(parameters) if all(parameter.type is not None for parameter in parameters) else -1
         self._out_is_ours = all(parameter.name != "out" for parameter in parameters)
         self._only: Any = None  # the version of a program that leaves nothing to its arguments
+        # how many leaves there may be where types are left to arguments; what the latest were, and their version
+        self._leaves = 0 if self._plain >= 0 or any(each.static for each in parameters) else len(parameters)
+        self._latest: tuple[Any, Any] = None, None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program on arrays: NumPy's in, NumPy's out. Raises what the program itself raises.
@@ -54,8 +61,20 @@ class Compiled:
             if self._only is None:
                 self._only = self.backend.version(self._annotated)
             return self.backend.run(self._only, args, kwargs.get("out"))
-        version, leaves, out = self._call(args, kwargs)
+        key = self._key(args) if self._leaves and not kwargs else None
+        if key is not None and key == self._latest[0]:
+            return self.backend.run(self._latest[1], args)
+        instance, leaves, out = self._call(args, kwargs)
+        version: Any = self.backend.version(instance)
+        if key is not None:
+            self._latest = key, version
         return self.backend.run(version, leaves, out)
+
+    def _key(self, args: Sequence[Any]) -> tuple[Any, ...] | None:
+        """What chooses the version for arguments that are a leaf each; None where one may be none."""
+        if len(args) != self._leaves or not LEAVES.issuperset(map(type, args)):
+            return None
+        return tuple([(arg.dtype, arg.shape) if type(arg) is np.ndarray else type(arg) for arg in args])
 
     def bind(self, *args: Any, **kwargs: Any) -> Bound:
         """The call with these arguments, to be made again and again by calling what this gives, without any.
@@ -77,20 +96,16 @@ class Compiled:
         12.0
         """
         backend = self._llvm("bind")
-        version, leaves, out = self._call(args, kwargs)
-        return backend.bound(version, leaves, out)
+        instance, leaves, out = self._call(args, kwargs)
+        return backend.bound(backend.version(instance), leaves, out)
 
-    def _call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, list[Any], Any]:
-        """The version that arguments choose, their leaves, and what is given as ``out``."""
+    def _call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Instance, list[Any], Any]:
+        """The instance whose code arguments choose, their leaves, and what is given as ``out``."""
         out = kwargs.pop("out", None) if self._out_is_ours else None
-        instance, arguments = self._chosen(args, kwargs)
-        return self.backend.version(instance), instance.leaves(arguments), out
-
-    def _chosen(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Instance, list[Any]]:
-        """The instance that arguments choose, and one argument a parameter."""
         arguments = self.program.bind(args, kwargs)
         chosen = self.program if isinstance(self.program, Instance) else self.program.instance_for(arguments)
-        return chosen, arguments
+        leaves = chosen.leaves(arguments)
+        return code_for_leaves(chosen, leaves), leaves, out
 
     def peak_bytes(self, *args: Any, **kwargs: Any) -> int:
         """The most memory that a call with these arguments takes: its temporaries and its results, in bytes.
@@ -112,8 +127,8 @@ class Compiled:
         >>> [round(grow(c).peak_bytes(state, 400) / state.nbytes) for c in ("all", "sqrt")]
         [403, 45]
         """
-        instance, arguments = self._chosen(args, kwargs)
-        return self.backend.peak_bytes(instance, instance.leaves(arguments))
+        instance, leaves, _ = self._call(args, kwargs)
+        return self.backend.peak_bytes(instance, leaves)
 
     def __repr__(self) -> str:
         return f"<compiled {self.program!r}>"
@@ -126,45 +141,125 @@ class Compiled:
 
         Raises AttributeError for another backend than OpenCL, whose code has no kernels; and what a call raises.
         """
-        instance, arguments = self._chosen(args, kwargs)
-        return self._opencl("profile").profile(instance, instance.leaves(arguments))
+        instance, leaves, _ = self._call(args, kwargs)
+        return self._opencl("profile").profile(instance, leaves)
 
     @property
     def _annotated(self) -> Instance:
         return instance_of(self.program)
 
+    # For people to look at: a program without annotations shows what its calls have led to
+
     @property
     def loops(self) -> str:
-        """The loop IR, as text. This and what follows needs a program whose parameters are all annotated.
+        """The loop IR, as text.
 
-        Where sizes choose between several forms of a program, each is shown, under what is true of its sizes.
+        This and what follows shows a program whose parameters are annotated. One that leaves types to its arguments is
+        shown for each types and constant sizes that it was called with; TypeError when it was not called yet. Where
+        sizes choose between several forms of a program, each is shown, under what is true of its sizes.
         """
-        return self.backend.version(self._annotated).loops
+        return self._each("#", lambda instance: self.backend.version(instance).loops)
 
     @property
     def schedule(self) -> str:
         """What the scheduler decided: what is stored and why, and each nest with the roles of its loops."""
-        return self.backend.version(self._annotated).schedule
+        return self._each("#", lambda instance: self.backend.version(instance).schedule)
 
     @property
     def llvm_ir(self) -> str:
         """The LLVM IR, after optimisation. AttributeError for another backend, here and below."""
-        return self._llvm("llvm_ir").version(self._annotated).llvm_ir
+        backend = self._llvm("llvm_ir")
+        return self._each(";", lambda instance: backend.version(instance).llvm_ir)
 
     @property
     def assembly(self) -> str:
         """The machine code, as assembly."""
-        return self._llvm("assembly").version(self._annotated).assembly
+        backend = self._llvm("assembly")
+        return self._each("#", lambda instance: backend.version(instance).assembly)
 
     @property
     def opencl_source(self) -> str:
         """The kernels, as OpenCL C."""
-        return self._opencl("opencl_source").version(self._annotated).source
+        backend = self._opencl("opencl_source")
+        return self._each("//", lambda instance: backend.version(instance).source)
 
     @property
     def compile_seconds(self) -> float:
         """How long it took from the program to the machine code that there is by now."""
-        return self.backend.version(self._annotated).seconds
+        return sum([self.backend.version(instance).seconds for instance in self._instances()])
+
+    @property
+    def specialisations(self) -> list[Specialisation]:
+        """The pieces of code that sizes choose from, those that no call has taken yet, too.
+
+        Each has its ``condition``, ``why`` it is there, its ``state`` ("compiled", "loaded from disk" or "not
+        compiled") and the ``seconds`` that this process took to have it.
+
+        >>> import adze as az, numpy as np
+        >>> @az.program
+        ... def double(x: az.Array[az.f64, "n"]) -> az.Array[az.f64, "n"]:
+        ...     return 2 * x
+        >>> [(each.condition, each.why) for each in az.compile(double).specialisations]
+        [('all sizes', 'result2: parallel, lanes of 32')]
+        """
+        instances = self._instances()
+        found: list[Specialisation] = []
+        for instance in instances:
+            made = self.backend.version(instance).specialisations()
+            found += [each.where(_condition(instance, instances)) for each in made]
+        return found
+
+    def warm(self, **sizes: int) -> None:
+        """Compile ahead what calls with these sizes take; without sizes, all specialisations.
+
+        A program that leaves types to its arguments is compiled for the types that it was called with; give others to
+        ``az.compile(f.at(...))``. TypeError when sizes have other names than those of the program, or some are missing.
+
+        >>> import adze as az, numpy as np
+        >>> @az.program
+        ... def double(x: az.Array[az.f64, "n"]) -> az.Array[az.f64, "n"]:
+        ...     return 2 * x
+        >>> fast = az.compile(double)
+        >>> fast.warm(n=1000)
+        >>> {each.state for each in fast.specialisations} <= {"compiled", "loaded from disk"}
+        True
+        """
+        for instance in self._general():
+            if not sizes:
+                for each in (*codes(instance), instance):
+                    self.backend.version(each).warm(None)
+                continue
+            names = instance.signature.bound
+            if sizes.keys() != names:
+                known = ", ".join(sorted(names)) or "none"
+                raise TypeError(
+                    at_line(f"{instance.program.name}: warm takes a value for each size, which are: {known}")
+                )
+            self.backend.version(code_for(instance, sizes)).warm(sizes)
+
+    def _general(self) -> list[Instance]:
+        """The annotated instance, or those that calls have led to."""
+        if isinstance(self.program, Instance):
+            return [self.program]
+        found = [each for each in self.program.instances() if self._known(each)]
+        if not found and not self.program.annotated:
+            problem = "leaves types to its arguments: it has code when it was called, or for az.compile(f.at(types))"
+            raise TypeError(at_line(f"{self.program.name} {problem}"))
+        return found or [self._annotated]
+
+    def _instances(self) -> list[Instance]:
+        """The instances that there is code for: those with constants before those without."""
+        return [each for general in self._general() for each in self._known(general) or [general]]
+
+    def _known(self, general: Instance) -> list[Instance]:
+        return [each for each in (*codes(general), general) if self.backend.has(each)]
+
+    def _each(self, mark: str, text: Callable[[Instance], str]) -> str:
+        instances = self._instances()
+        if len(instances) == 1:
+            return text(instances[0])
+        heads = [f"{mark} for {', '.join(map(str, instance.types))}" for instance in instances]
+        return "\n\n".join([f"{head}\n{text(each)}" for head, each in zip(heads, instances, strict=True)])
 
     def _llvm(self, wanted: str) -> LLVM:
         if not isinstance(self.backend, LLVM):
@@ -191,8 +286,15 @@ class LLVM:
 
     def version(self, instance: Instance) -> llvm.Version:
         """The code of an instance, made on first use and kept with it; one for any number of threads."""
-        options = (self.checks, self.allowed, self.flush)
-        return _kept(instance, ("llvm", *options), lambda: llvm.Version(instance, *options))
+        return _kept(instance, ("llvm", *self._options), lambda: llvm.Version(instance, *self._options))
+
+    def has(self, instance: Instance) -> bool:
+        """Whether there is a version of an instance."""
+        return ("llvm", *self._options) in instance.compiled
+
+    @property
+    def _options(self) -> tuple[bool, Transformations, bool]:
+        return self.checks, self.allowed, self.flush
 
     def run(self, version: llvm.Version, leaves: Sequence[Any], out: Any = None) -> Any:
         return version.run(leaves, self.threads, out)
@@ -215,8 +317,15 @@ class OpenCL:
 
     def version(self, instance: Instance) -> opencl.Version:
         """The kernels of an instance, made on first use and kept with it."""
-        options = (self.device, self.checks, self.deterministic, self.allowed)
-        return _kept(instance, ("opencl", *options), lambda: opencl.Version(instance, *options))
+        return _kept(instance, ("opencl", *self._options), lambda: opencl.Version(instance, *self._options))
+
+    def has(self, instance: Instance) -> bool:
+        """Whether there is a version of an instance."""
+        return ("opencl", *self._options) in instance.compiled
+
+    @property
+    def _options(self) -> tuple[Device, bool, bool, Transformations]:
+        return self.device, self.checks, self.deterministic, self.allowed
 
     def run(self, version: opencl.Version, leaves: Sequence[Any], out: Any = None) -> Any:
         if out is not None:
@@ -228,6 +337,14 @@ class OpenCL:
 
     def profile(self, instance: Instance, leaves: Sequence[Any]) -> Profile:
         return profiled(self.version(instance), leaves)
+
+
+def _condition(instance: Instance, others: Sequence[Instance]) -> str:
+    """When the code of an instance is taken, of which there are others: for which types and constants."""
+    general = instance.general if isinstance(instance, ConstantSizes) else instance
+    generals = {id(each.general if isinstance(each, ConstantSizes) else each) for each in others}
+    types = f"({', '.join(map(str, general.types))})" if len(generals) > 1 else ALWAYS
+    return conjunction([types, instance.condition if isinstance(instance, ConstantSizes) else ALWAYS])
 
 
 Backend = LLVM | OpenCL
@@ -305,7 +422,7 @@ _DEFAULT = LLVM(None, True, False, ALL)
 
 def _run(instance: Instance, leaves: Sequence[Any]) -> Any:
     """How a program called with arrays runs: compiled on first use."""
-    return _DEFAULT.run(_DEFAULT.version(instance), leaves)
+    return _DEFAULT.run(_DEFAULT.version(code_for_leaves(instance, leaves)), leaves)
 
 
 RUNNERS["default"] = _run

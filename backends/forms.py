@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from ..core.dims import Dim
 from ..core.terms import Block
+from .specialisations import ALWAYS, conjunction
 
 
 @dataclass(frozen=True)
@@ -53,12 +54,37 @@ class Condition:
 
 
 @dataclass(frozen=True)
+class Head:
+    """When a form is taken (None: whenever no form before it is), and what it is made for."""
+
+    condition: Condition | None
+    why: str
+
+
+@dataclass(frozen=True)
 class Form:
-    """A scheduled program, where it is taken (None: for all sizes that no form before it takes), and why it is so."""
+    """A scheduled program, where it is taken (None: for all sizes that no form before it takes), and why it is so.
+
+    Decisions are for people, all that were made on the way to it; what sets it apart from other forms is ``why``.
+    """
 
     block: Block
     condition: Condition | None = None
     decisions: tuple[str, ...] = ()
+    why: str = "as it was scheduled"
+
+    @property
+    def head(self) -> Head:
+        """What chooses this form."""
+        return Head(self.condition, self.why)
+
+
+def where_taken(heads: Sequence[Head]) -> list[str]:
+    """What holds where each form is taken, as text."""
+    if len(heads) == 1:
+        return [ALWAYS]
+    conditions = [str(head.condition) for head in heads[:-1]]
+    return [*conditions, conjunction([f"not ({condition})" for condition in conditions])]
 
 
 def chosen(conditions: Sequence[Condition | None], sizes: Mapping[str, int]) -> int:

@@ -71,7 +71,7 @@ def reassociated(block: Block) -> tuple[Form, ...]:
         made = reads_first(to_block(binders, rewriting.values(results), statements, block.names)[0])
     if condition.known():
         return (Form(made, None, tuple(plan.decisions)),)
-    return Form(made, condition, tuple(plan.decisions)), unchanged
+    return Form(made, condition, tuple(plan.decisions), "; ".join(plan.decisions)), unchanged
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from .types import Type, is_data
 B = TypeVar("B")
 
 # The classes of leaves, none of which is an expression
-_NUMBERS = frozenset([np.ndarray, float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_])
+LEAVES = frozenset([np.ndarray, float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_])
 
 # How a program called with arrays is run: entered by the backends under the name "default".
 RUNNERS: dict[str, Callable[[Instance, Sequence[Any]], trees.Structure]] = {}
@@ -201,7 +201,7 @@ class Program:
 
     def __call__(self, *args: Any, **kwargs: Any) -> trees.Structure:
         """Inline the program among expressions, or run it on arrays."""
-        if len(args) == self._plain and not kwargs and _NUMBERS.issuperset(map(type, args)) and not building():
+        if len(args) == self._plain and not kwargs and LEAVES.issuperset(map(type, args)) and not building():
             self._only = self._only or self.at()
             return RUNNERS["default"](self._only, args)
         arguments = self.bind(args, kwargs)
@@ -244,6 +244,15 @@ class Program:
         return result
 
     # Instances
+
+    @property
+    def annotated(self) -> bool:
+        """Whether no parameter takes its type from its argument."""
+        return all(parameter.declared is not None or parameter.static for parameter in self.parameters)
+
+    def instances(self) -> list[Instance]:
+        """The instances that there are by now."""
+        return list(self._instances.values())
 
     def with_statics(self, dynamic: Sequence[Any], statics: Mapping[str, Any]) -> list[Any]:
         rest = iter(dynamic)

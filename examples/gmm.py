@@ -159,6 +159,16 @@ def milliseconds(call: Callable[..., Any], arguments: Iterable[Any], budget: flo
     return 1e3 * least
 
 
+def code_of(compiled: az.Compiled) -> str:
+    """Where the code that calls have taken so far is from, and how long that took."""
+    parts, told = compiled.specialisations, []
+    for state in ("compiled", "loaded from disk"):
+        seconds = [part.seconds for part in parts if part.state == state]
+        if seconds:
+            told.append(f"{len(seconds)} {state} in {sum(seconds):.2f} s")
+    return f"{' and '.join(told)}, of {len(parts)} specialisations by size"
+
+
 def main() -> None:
     cases = read_cases(Path(sys.argv[1])) if len(sys.argv) > 1 else read_cases()
 
@@ -170,7 +180,6 @@ def main() -> None:
     )
     evaluated = az.evaluate(gradient)
     one, two = az.compile(gradient, threads=1), az.compile(gradient, threads=2)
-    print(f"It is compiled in {one.compile_seconds:.2f} s, once for all sizes.")
 
     for case in cases:
         print(f"\n{case.name}\n")
@@ -180,6 +189,7 @@ def main() -> None:
             off = ", ".join(f"{part} {e:.0e}" for part, e in errors(call(*case.arguments), case).items())
             print(f"  {name:11} {milliseconds(call, case.arguments):8.2f} ms   error: {off}")
         print(f"  one and two threads agree bit for bit: {'yes' if same else 'NO'}")
+        print(f"  code by now: {code_of(one)}")
         if not same:
             sys.exit("the number of threads changed the result")
 

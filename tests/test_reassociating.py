@@ -159,6 +159,16 @@ def test_a_form_is_compiled_when_a_call_takes_it() -> None:
     assert heads[0].startswith("# where ") and heads[1:] == ["# elsewhere"]
 
 
+def test_a_form_that_no_call_has_taken_is_a_specialisation_made_ahead() -> None:
+    compiled = az.compile(az.program(gram.function))
+    few, others = compiled.specialisations
+    assert (few.state, others.state) == ("not compiled", "not compiled") and "summed before" in few.why
+    assert others.condition == f"not ({few.condition})" and "n" in few.condition
+    compiled.warm(n=30000, d=5, e=5)
+    by_condition = {each.condition: each.state for each in compiled.specialisations}
+    assert by_condition[few.condition] != "not compiled" == by_condition[others.condition]
+
+
 def test_known_sizes_leave_no_choice() -> None:
     def known(n: int) -> Any:
         shapes = (f"{n} 8", "8 8", "8", f"{n}")

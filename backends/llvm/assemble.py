@@ -21,6 +21,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -43,7 +44,9 @@ class Code:
 
     parts: tuple[str, ...]
     machine_code: bytes  # the object of each part, behind its length
+    seconds: float  # that the parts took, one after the other
     branches: Mapping[str, Callable[[], Sequence[str]]] = field(default_factory=dict)  # by name, what makes the others
+    described: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # when each of them is taken, and what for
 
 
 def compile_text(*parts: str) -> Code:
@@ -55,24 +58,29 @@ def compile_each(texts: Sequence[Sequence[str]]) -> list[Code]:
     """Optimise and assemble modules, each in parts, of which two at a time are compiled, the longest first."""
     parts = sorted({part for text in texts for part in text}, key=lambda part: (-len(part), part))
     made = _objects_of(parts)
-    return [
-        Code(tuple(text), b"".join([_LENGTH.pack(len(made[part])) + made[part] for part in text])) for text in texts
-    ]
+    return [_code(text, made) for text in texts]
 
 
-def _objects_of(parts: Sequence[str]) -> dict[str, bytes]:
-    """The object code of modules, made by this thread and another one.
+def _code(parts: Sequence[str], made: Mapping[str, tuple[bytes, float]]) -> Code:
+    objects = [made[part][0] for part in parts]
+    machine_code = b"".join([_LENGTH.pack(len(each)) + each for each in objects])
+    return Code(tuple(parts), machine_code, sum([made[part][1] for part in parts]))
+
+
+def _objects_of(parts: Sequence[str]) -> dict[str, tuple[bytes, float]]:
+    """The object code of modules, made by this thread and another one, and the seconds that each took.
 
     An executor would do, but takes no more work once the main thread has ended, when others may still run.
     """
-    waiting, made = iter(parts), dict[str, bytes]()
+    waiting, made = iter(parts), dict[str, tuple[bytes, float]]()
     failures: list[Exception] = []
 
     def work() -> None:
         try:
             machine = target_machine()  # one for all, as making it takes as long as compiling a small function
             for part in waiting:
-                made[part] = _object(part, machine)
+                started = time.perf_counter()
+                made[part] = _object(part, machine), time.perf_counter() - started
         except Exception as failure:
             failures.append(failure)
 

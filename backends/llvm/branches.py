@@ -22,10 +22,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from ...core.primitive import lookup
+from ...core.primitive import Primitive, lookup
 from ...core.types import bool_
 from ..loops import Allocate, Apply, Block, Expression, For, Function, If, Let, While, walk
+from ..loops_text import expression_text
 from ..loops_walk import bindings_of, decided_by, decided_by_sizes
+from ..lowering.rewriting import substituted
+from ..specialisations import conjunction, purpose
 
 SHORT = 8  # statements: no more are compiled in next to no time
 _MOST = 62  # bits of a word
@@ -37,6 +40,7 @@ class Branches:
     def __init__(self, function: Function, dynamic: Collection[str]) -> None:
         self.tests: list[Expression] = []  # by number: when the branch is taken
         self.around: list[int | None] = []  # and the branch that it stands in
+        self._blocks: list[Block] = []
         self._dynamic = dynamic  # the buffers that take memory by data
         self._numbers: dict[int, tuple[int | None, int | None]] = {}  # by the id of the If
         self._lets = decided_by_sizes(function)
@@ -52,6 +56,13 @@ class Branches:
     def prelude(self) -> tuple[Let, ...]:
         """The bindings that the tests mention, directly or through each other."""
         return bindings_of(self.tests, self._lets)
+
+    def described(self, number: int) -> tuple[str, str]:
+        """When a branch is taken, in terms of the sizes, and what it computes."""
+        test = self.tests[number]
+        for let in reversed(bindings_of([test], self._lets)):
+            test = substituted(test, {let.name: let.value})
+        return _condition(test), purpose(self._blocks[number])
 
     def _look(self, block: Block, path: Expression | None, around: int | None) -> None:
         for statement in block:
@@ -81,4 +92,15 @@ class Branches:
             return None
         self.tests.append(taken)
         self.around.append(around)
+        self._blocks.append(branch)
         return len(self.tests) - 1
+
+
+def _condition(test: Expression) -> str:
+    """A test as text, with words for what joins its parts."""
+    match test:
+        case Apply(Primitive(name="logical_and"), parts):
+            return conjunction(map(_condition, parts))
+        case Apply(Primitive(name="logical_not"), (part,)):
+            return f"not ({_condition(part)})"
+    return expression_text(test)

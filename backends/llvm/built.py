@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from ..loops import Function
 from ..lowering import Lowered
 from ..peak import Peak
 from ..runtime import default_threads
+from ..specialisations import ALWAYS, COMPILED, LOADED, MISSING, Specialisation, purpose
 from ..transformations import Transformations
 from .assemble import Code, assembly, printed
 from .calls import Calls, Interface
@@ -31,6 +33,8 @@ class Kept:
     interface: Interface
     machine_code: bytes
     branches: Mapping[str, bytes | None]  # the object code of those that were needed
+    described: Mapping[str, tuple[str, str]]  # when each of them is taken, and what for
+    purpose: str  # of the code outside of branches
     function: bytes | None  # the loops that branches are made from, pickled
     digest: bytes  # of the module that the object code was compiled from
 
@@ -66,9 +70,11 @@ class Built:
         entry: Entry | None,
         found: Kept | None,
     ) -> None:
+        started = time.perf_counter()
         self.instance, self._lower, self._allowed = instance, lower, allowed
         kept = found or self._made(entry)
         branches: Mapping[str, Branch] = self.code.branches if found is None else found.all_branches(allowed)
+        self._described, self._purpose, self._state = kept.described, kept.purpose, LOADED if found else COMPILED
 
         def keep(branches: Mapping[str, Branch]) -> None:
             made = {name: each if isinstance(each, bytes) else None for name, each in branches.items()}
@@ -76,11 +82,21 @@ class Built:
 
         self.executable = Executable(kept.machine_code, kept.interface.parallel, branches, keep, flush)
         self.calls = Calls(self.executable, instance.signature, kept.interface)
+        self._sizes = kept.interface.sizes
+        self._seconds = time.perf_counter() - started
 
     def _made(self, entry: Entry | None) -> Kept:
         """The form compiled now, and kept for later processes."""
         code = self.code
-        made = Kept(self._interface(), code.machine_code, dict.fromkeys(code.branches), None, digest_of(code.parts))
+        made = Kept(
+            self._interface(),
+            code.machine_code,
+            dict.fromkeys(code.branches),
+            code.described,
+            purpose(self._lower().function.body),
+            None,
+            digest_of(code.parts),
+        )
         if entry is not None and code.branches:
             with suppress(RecursionError):  # loops that are nested too deep
                 made = replace(made, function=pickle.dumps(self._lower().function))
@@ -97,6 +113,23 @@ class Built:
             tuple(lowered.failures),
             is_parallel(lowered.function),
         )
+
+    @property
+    def seconds(self) -> float:
+        """What it took to have the code that there is by now."""
+        return self._seconds + self.executable.seconds
+
+    def specialisations(self) -> list[Specialisation]:
+        """The code outside of branches, and each branch."""
+        found = [Specialisation(ALWAYS, self._purpose, self._state, self._seconds)]
+        for name, (condition, why) in self._described.items():
+            state, seconds = self.executable.made.get(name, (MISSING, 0.0))
+            found.append(Specialisation(condition, why, state, seconds))
+        return found
+
+    def warm(self, sizes: Mapping[str, int] | None) -> None:
+        """Have the branches that a call with these sizes takes; None for all there are."""
+        self.executable.make_branches(None if sizes is None else [sizes[name] for name in self._sizes])
 
     @cached_property
     def code(self) -> Code:

@@ -35,7 +35,8 @@ def emit(function: Loops, machine: Machine) -> Module:
     if unit.branches.tests:
         _Needed(unit, function).emit()
     for number in range(len(unit.branches.tests)):
-        unit.module.define_later(f"branch.{number}", partial(unit.emit_branch, number))
+        described = unit.branches.described(number)
+        unit.module.define_later(f"branch.{number}", partial(unit.emit_branch, number), described)
     return unit.module
 
 

@@ -20,6 +20,7 @@ from ...core.builder import resting_collector
 from ...core.source import at_line
 from .. import loops
 from ..runtime import Failure
+from ..specialisations import COMPILED, LOADED
 from ..transformations import ALL, Transformations
 from .assemble import Code, compile_each, compile_text, link
 from .control import FLUSH
@@ -42,8 +43,9 @@ def compiled(function: loops.Function, allowed: Transformations = ALL) -> Code:
     module = emitted(function, allowed)
     parts = module.parts()
     later = Later(lambda: function, allowed, digest_of(parts), module)
-    branches = {name: partial(later.branch, name) for name in module.branches()}
-    return replace(compile_text(*parts), branches=branches)
+    described = module.branches()
+    branches = {name: partial(later.branch, name) for name in described}
+    return replace(compile_text(*parts), branches=branches, described=described)
 
 
 def emitted(function: loops.Function, allowed: Transformations) -> Module:
@@ -122,7 +124,7 @@ class Executable:
         self._table = (ctypes.c_void_p * len(branches))()
         self._linked: dict[str, Any] = {}
         self._lock = threading.Lock()
-        self.seconds = 0.0  # that it took to make branches
+        self.made: dict[str, tuple[str, float]] = {}  # the branches that there are: their state, and the seconds
 
     def launch(self, frame: Frame, sizes: Sequence[int], threads: int) -> Failure | None:
         """Run on a frame whose addresses and sizes are there; tells of the first requirement that failed."""
@@ -131,8 +133,7 @@ class Executable:
         wanted = (threads, *sizes)
         if frame.wanted != wanted:
             frame.reserve(self.arena_bytes(sizes, threads), ctypes.addressof(self._table))
-            if self._branches:
-                self._make(self._needed(_words(sizes)))
+            self.make_branches(sizes)
             frame.wanted = wanted
         site = self._launch(frame.address, threads)
         if not site:
@@ -152,23 +153,40 @@ class Executable:
         """The size of the arena of a call."""
         return int(self._arena_bytes(_words(sizes), threads))
 
+    @property
+    def seconds(self) -> float:
+        """What it took to have the branches that there are."""
+        return sum([seconds for _, seconds in self.made.values()])
+
+    def make_branches(self, sizes: Sequence[int] | None) -> None:
+        """Have the branches that a call with these sizes takes; None for all there are."""
+        if self._branches:
+            self._make(-1 if sizes is None else self._needed(_words(sizes)))
+
     def _make(self, needed: int) -> None:
         """Have the branches that are needed, by the bits of their numbers."""
         if not self._missing(needed):  # without the lock, which would stay taken in a child that is forked meanwhile
             return
         with self._lock:
-            started = time.perf_counter()
             missing = self._missing(needed)
-            texts = {name: make() for name in missing if not isinstance(make := self._branches[name], bytes)}
+            seconds: dict[str, float] = {}
+            texts: dict[str, Sequence[str]] = {}
+            for name in missing:
+                make, started = self._branches[name], time.perf_counter()
+                if not isinstance(make, bytes):
+                    texts[name] = make()
+                seconds[name] = time.perf_counter() - started
             for name, code in zip(texts, compile_each(list(texts.values())), strict=True):
                 self._branches[name] = code.machine_code
+                seconds[name] += code.seconds
             for name, number in missing.items():
-                machine_code = self._branches[name]
+                machine_code, started = self._branches[name], time.perf_counter()
                 assert isinstance(machine_code, bytes)
                 library = link(machine_code, (name,), self._imports)
                 self._table[number] = library[name]
                 self._linked[name] = library
-            self.seconds += time.perf_counter() - started
+                seconds[name] += time.perf_counter() - started
+                self.made[name] = COMPILED if name in texts else LOADED, seconds[name]
             if texts and self._keep is not None:
                 self._keep(self._branches)
 

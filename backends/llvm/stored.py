@@ -33,6 +33,7 @@ from ...core.digest import Digest, NoDigest, digest
 from ...core.program import Instance, Verb
 from ...core.terms import NOWHERE, Constant, Origin
 from .. import disk_cache
+from ..constant_sizes import ConstantSizes
 from ..target import Target
 from .assemble import compile_text
 from .host import host
@@ -100,6 +101,8 @@ def runtime_code(text: str) -> bytes:
 
 def _source(instance: Instance) -> list[Any]:
     """What an instance is made from, in parts that have a digest."""
+    if isinstance(instance, ConstantSizes):
+        return [sorted(instance.sizes.items()), *_source(instance.general)]
     function: Any = instance.program.function
     shape: list[Any] = [instance.types, instance.inputs]
     if not isinstance(function, Verb):

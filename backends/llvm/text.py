@@ -108,7 +108,7 @@ class Module:
     def __init__(self) -> None:
         self._declarations: dict[str, str] = {}
         self._functions: dict[str, str] = {}
-        self._apart: dict[str, Callable[[], None]] = {}
+        self._apart: dict[str, tuple[Callable[[], None], tuple[str, str]]] = {}
         self._same: dict[bytes, str] = {}
         self._mentioned: dict[str, list[str]] = {}
         self._metadata = list(_ROLLED)
@@ -139,9 +139,12 @@ class Module:
             self.define(name, text)
         return same
 
-    def define_later(self, name: str, define: Callable[[], None]) -> None:
-        """Note what will define a function that is in no part of the module, but in a module of its own."""
-        self._apart[name] = define
+    def define_later(self, name: str, define: Callable[[], None], described: tuple[str, str]) -> None:
+        """Note what will define a function that is in no part of the module, but in a module of its own.
+
+        It is described to people by when it is called, and what for.
+        """
+        self._apart[name] = define, described
 
     def metadata(self) -> str:
         """The name of a new metadata node, to be filled by ``fill``."""
@@ -158,14 +161,15 @@ class Module:
         """The module as text, a large one in several modules, which call each other; asked for before any branch."""
         return self._divided(self._functions)
 
-    def branches(self) -> list[str]:
-        """The names of the functions that are apart."""
-        return list(self._apart)
+    def branches(self) -> dict[str, tuple[str, str]]:
+        """The names of the functions that are apart, and when and what for they are called."""
+        return {name: described for name, (_, described) in self._apart.items()}
 
     def branch(self, name: str) -> list[str]:
         """A function that is apart, defined by now, with all that it calls in modules like those of ``parts``."""
         if name not in self._functions:
-            self._apart[name]()
+            define, _ = self._apart[name]
+            define()
         return self._divided(self._called(name))
 
     def _divided(self, names: Iterable[str]) -> list[str]:

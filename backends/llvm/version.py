@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
 from ...core.builder import resting_collector
 from ...core.program import Instance
-from ..forms import Condition, Form, chosen
+from ..forms import Form, Head, chosen, where_taken
 from ..loops_text import text as loops_text
 from ..lowering import Lowered
 from ..outline import schedule_text
+from ..specialisations import MISSING, Specialisation
 from ..stages import forms_of, loops_of
 from ..transformations import ALL, Transformations
 from .built import Built, Kept
 from .calls import Bound
 from .host import host_target
 from .stored import entry_of
+
+_ONLY = Head(None, "")
 
 
 class Version:
@@ -34,21 +37,21 @@ class Version:
         self.instance, self._checks, self._flush = instance, checks, flush
         self._target = replace(host_target(), transformations=allowed)
         self._entry = entry_of(instance, self._target, checks)
-        found: Kept | tuple[Condition | None, ...] | None = self._entry.fetch() if self._entry is not None else None
+        found: Kept | tuple[Head, ...] | None = self._entry.fetch() if self._entry is not None else None
         self._lowered: dict[int, Lowered] = {}
         self._built: dict[int, Built] = {}
         self._only: Built | None = None
         if isinstance(found, tuple):
-            self._conditions = found
+            self._heads = found
         else:
-            self._conditions = (None,) if found is not None else tuple([form.condition for form in self._forms])
-        self._latest: tuple[Sequence[int], int] = (), len(self._conditions) - 1  # sizes, and the form that they take
-        self._seconds = 0.0
-        if len(self._conditions) == 1:
+            self._heads = (_ONLY,) if found is not None else tuple([form.head for form in self._forms])
+        self._conditions = [head.condition for head in self._heads]
+        self._latest: tuple[Sequence[int], int] = (), len(self._heads) - 1  # sizes, and the form that they take
+        self._seconds = time.perf_counter() - started  # that all forms took together
+        if len(self._heads) == 1:
             self._only = self._built[0] = self._build(0, found if isinstance(found, Kept) else None)
         elif found is None and self._entry is not None:
-            self._entry.store(self._conditions)
-        self._seconds = time.perf_counter() - started
+            self._entry.store(self._heads)
 
     @cached_property
     def _forms(self) -> Sequence[Form]:
@@ -65,15 +68,13 @@ class Version:
     def built(self, number: int) -> Built:
         """The machine code of a form."""
         if number not in self._built:
-            started = time.perf_counter()
             with resting_collector():
                 self._built[number] = self._build(number, None)
-            self._seconds += time.perf_counter() - started
         return self._built[number]
 
     def _build(self, number: int, found: Kept | None) -> Built:
         entry = self._entry
-        if entry is not None and len(self._conditions) > 1:
+        if entry is not None and len(self._heads) > 1:
             entry = entry.part(number)
             found = entry.fetch()
         lower = partial(self.lowered, number)
@@ -106,7 +107,23 @@ class Version:
     @property
     def seconds(self) -> float:
         """What it took to make all machine code that there is by now."""
-        return self._seconds + sum([built.executable.seconds for built in self._built.values()])
+        return self._seconds + sum([built.seconds for built in self._built.values()])
+
+    def specialisations(self) -> list[Specialisation]:
+        """The code of each form, those of a form that was not needed yet as one."""
+        found: list[Specialisation] = []
+        for number, where in enumerate(where_taken(self._heads)):
+            if number in self._built:
+                made = [each.where(where) for each in self._built[number].specialisations()]
+                found += [replace(made[0], seconds=made[0].seconds + self._seconds), *made[1:]]
+            else:
+                found.append(Specialisation(where, self._heads[number].why, MISSING, 0.0))
+        return found
+
+    def warm(self, sizes: Mapping[str, int] | None) -> None:
+        """Have the code that a call with these sizes takes; None for all there is."""
+        for number in range(len(self._heads)) if sizes is None else [chosen(self._conditions, sizes)]:
+            self.built(number).warm(sizes)
 
     # For people to look at: each form, under its condition where there are several
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from ...core.types import Type, element
 from ..loops_text import text as loops_text
 from ..lowering import returned
 from ..outline import schedule_text
+from ..specialisations import ALWAYS, COMPILED, Specialisation, purpose
 from ..stages import forms_of, loops_of
 from ..transformations import ALL, Transformations
 from .devices import Device, target_of
@@ -76,6 +77,13 @@ class Version:
     @property
     def schedule(self) -> str:
         return schedule_text(self.lowered.decisions, self.executable.function)
+
+    def specialisations(self) -> list[Specialisation]:
+        """The kernels, which serve all sizes."""
+        return [Specialisation(ALWAYS, purpose(self.executable.function.body), COMPILED, self.seconds)]
+
+    def warm(self, sizes: Mapping[str, int] | None) -> None:
+        """All kernels are there already."""
 
     @property
     def source(self) -> str:
