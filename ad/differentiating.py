@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 from ..core import trees
 from ..core.annotations import Parameter
+from ..core.arguments import array_of_type
 from ..core.builder import current
+from ..core.combinators.shapes import array
 from ..core.environment import Env
 from ..core.expr import Expr, as_expr, same_size
 from ..core.functions import shown
@@ -27,7 +29,7 @@ from ..core.placement import to_block
 from ..core.program import Instance, Program, as_program
 from ..core.source import at_line
 from ..core.terms import Block
-from ..core.types import Named, TupleType, Type, element, i64, is_data, is_float, rank
+from ..core.types import Named, TupleType, Type, element, is_data, is_float, rank
 from ..interpreters.embed import Embed
 from ..interpreters.simplify import simplify
 from .cells import Cell, Entry, Sweep
@@ -35,7 +37,7 @@ from .interchange import interchanged
 from .reverse import Reverse
 
 if TYPE_CHECKING:
-    Argnums = SupportsIndex | Sequence[SupportsIndex]
+    Argnums = SupportsIndex | str | Sequence[SupportsIndex | str]
     Differentiable = Program | Callable[..., Any]
 else:  # the verbs check these themselves, and say more than their types do
     Argnums = Differentiable = Any
@@ -43,14 +45,14 @@ else:  # the verbs check these themselves, and say more than their types do
 # What is differentiated, and by what
 
 
-def program_of(verb: str, f: Any) -> Program:
-    """The program that a verb is applied to. Raises TypeError for what is none."""
+def program_of(verb: str, f: Any, count: int | None = None) -> Program:
+    """The program that a verb is applied to, for so many arguments if known. Raises TypeError for what is none."""
     if isinstance(f, Instance):
         message = f"{verb} takes a program, not one version of it: write az.{verb}({f.program.name}).at(...)"
         raise TypeError(at_line(message))
     if not callable(f) or isinstance(f, Expr):
         raise TypeError(at_line(f"{verb} takes a program or a Python function, not {shown(f)}"))
-    return as_program(f)
+    return as_program(f, count)
 
 
 def is_single(argnums: Any) -> bool:
@@ -104,17 +106,14 @@ def chosen(
 
 
 def _number(verb: str, f: Program, given: Any, moves: Callable[[Parameter], bool]) -> int:
-    count = len(f.parameters)
+    count, names = len(f.parameters), [parameter.name for parameter in f.parameters]
     try:
         if isinstance(given, bool):
             raise TypeError
-        number = operator.index(given)
+        number = names.index(given) if given in names else operator.index(given)
     except TypeError:
-        message = f"{verb}({f.name}): argnums is the number of a parameter or a sequence of numbers, not {shown(given)}"
-        names = [parameter.name for parameter in f.parameters]
-        if given in names:
-            message += f" (that of {given!r} is {names.index(given)})"
-        raise TypeError(at_line(message)) from None
+        message = f"{verb}({f.name}): argnums is the number or name of a parameter, or a sequence of these"
+        raise TypeError(at_line(f"{message}, not {shown(given)}; {f.name} has {', '.join(names)}")) from None
     if not -count <= number < count:
         parameters = "1 parameter" if count == 1 else f"{count} parameters"
         raise ValueError(at_line(f"{verb}({f.name}): argnums {number}, but {f.name} has {parameters}"))
@@ -280,13 +279,14 @@ def fitting(what: str, given: Any, shape: trees.Shape, values: Sequence[Value]) 
 
 def _of_type(what: str, leaf: Any, value: Value) -> Value:
     builder, type = current(), value.type
+    if isinstance(leaf, tuple | list):
+        expressions = any(isinstance(part, Expr) for part in trees.flatten(leaf)[0])
+        leaf = array(leaf) if expressions else array_of_type(leaf, type, what)
     try:
         x = as_expr(leaf, element(type))
     except (TypeError, ValueError):
         message = f"{what} is {shown(leaf)}, but belongs to a value of type {type}"
         raise TypeError(at_line(message)) from None
-    if x.type == i64:
-        x = x.astype(element(type))  # a Python number
     if x.dtype != element(type) or x.ndim != rank(type):
         raise TypeError(at_line(f"{what} is {x.type}, but belongs to a value of type {type}"))
     if x.type == type:

@@ -102,10 +102,6 @@ class Run:
 
     def fitting(self, cotangent: Any) -> list[Any | None]:
         """The leaves of a cotangent of the result, None where nothing moves; TypeError if it does not fit."""
-        if not any(map(is_float, self.trace.block.types)):
-            returned = shown(self.trace.result)
-            message = f"{self.name}: {self.program.name} returns {returned}, which has no floating part"
-            raise TypeError(at_line(message))
         what = f"{self.name}: the cotangent"
         try:
             leaves = trees.matched(self.trace.outputs, cotangent)

@@ -125,7 +125,7 @@ def vjp(
     [30.0, 20.0]
     """
     traced = goes_via_trace("vjp", f, via, workers)
-    f = program_of("vjp", f)
+    f = program_of("vjp", f, len(primals) or None)
     if traced:
         numbers = None if argnums is None else chosen("vjp", f, argnums, may_hold_floating)
         return pull(f, primals, numbers, workers) if primals else pulled(f, numbers, workers)
@@ -141,11 +141,11 @@ def vjp(
     return f(*arguments), lambda cotangent: program(*arguments, cotangent)[1:]
 
 
-def jvp(f: Differentiable, primals: Any = None, tangents: Any = None) -> Any:
+def jvp(f: Differentiable, primals: Any = None, tangents: Any = None, *, argnums: Argnums | None = None) -> Any:
     """Forward mode: the program of ``(*primals, *tangents)`` giving ``(result, tangent)``.
 
-    There is one tangent for each parameter that may be floating, with its structure and anything (None, say) at
-    integer leaves. With ``primals`` and ``tangents`` (tuples) the pair itself.
+    There is one tangent for each parameter that may be floating (or each of ``argnums``), with its structure and
+    anything (None, say) at integer leaves. With ``primals`` and ``tangents`` (tuples) the pair itself.
 
     >>> import adze as az
     >>> @az.program
@@ -155,8 +155,9 @@ def jvp(f: Differentiable, primals: Any = None, tangents: Any = None) -> Any:
     >>> float(value), float(tangent)
     (8.0, 12.0)
     """
-    f = program_of("jvp", f)
-    pushed = _Pushed("jvp", f)
+    f = program_of("jvp", f, len(primals) if isinstance(primals, tuple | list) else None)
+    moving = tuple([number for number, parameter in enumerate(f.parameters) if may_be_floating(parameter)])
+    pushed = _Pushed("jvp", f, moving if argnums is None else chosen("jvp", f, argnums))
     program = Program(pushed, pushed.name, _with_tangents(f, pushed.moving))
     if primals is None and tangents is None:
         return program
@@ -213,20 +214,20 @@ def _with_tangents(f: Program, moving: Sequence[int]) -> list[Parameter]:
     for number in moving:
         own = f.parameters[number]
         name = fresh(f"d_{own.name}", [parameter.name for parameter in parameters])
-        parameters.append(Parameter(name, own.type, structure=_floating(own.structure)))
+        parameters.append(_following(name, own.declared, number))
     return parameters
 
 
 def _cotangent(f: Program) -> Parameter:
-    declared = _floating(f.declared)
-    one = f.result if declared is not None else None
-    name = fresh("cotangent", [parameter.name for parameter in f.parameters])
-    return Parameter(name, one, structure=None if one is not None else declared)
+    return _following(fresh("cotangent", [parameter.name for parameter in f.parameters]), f.declared, f)
 
 
-def _floating(declared: Declared | None) -> Declared | None:
-    """A declaration that tangents may have, too: all of it is floating."""
-    return declared if declared is not None and all(is_float(type) for type in declared.types) else None
+def _following(name: str, declared: Declared | None, like: int | Program) -> Parameter:
+    """The parameter of a tangent or cotangent: declared as what moves, if all of that is floating."""
+    if declared is None or not all(is_float(type) for type in declared.types):
+        return Parameter(name, None, like=like)
+    one = declared.types[0] if declared.shape == trees.LEAF else None
+    return Parameter(name, one, structure=declared if one is None else None)
 
 
 # What a verb's program does
@@ -259,18 +260,12 @@ class _Transposed(Verb):
     def __call__(self, *args: Any) -> Any:
         """The result and the cotangents."""
         pullback = Pullback(self.name, Differentiated.of(self.f, args[:-1]), self.argnums)
-        if not any(is_float(value.type) for value in pullback.values):
-            returned = shown(pullback.result)
-            raise TypeError(at_line(f"{self.name}: {self.f.name} returns {returned}, which has no floating part"))
         return (pullback.result, *pullback(args[-1]))
 
 
 @dataclass(frozen=True)
 class _Pushed(Verb):
-    @property
-    def moving(self) -> list[int]:
-        """The parameters that have a tangent."""
-        return [number for number, parameter in enumerate(self.f.parameters) if may_be_floating(parameter)]
+    moving: tuple[int, ...]  # the parameters that have a tangent
 
     def __call__(self, *args: Any) -> Any:
         """The result and its tangent."""

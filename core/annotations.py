@@ -204,6 +204,8 @@ class Parameter:
     static: Any = None
     default: Any = inspect.Parameter.empty
     structure: Declared | None = None  # of a parameter that has several leaves
+    # A tangent of the parameter of this number, or a cotangent of this program's result, whose types it follows
+    like: Any = None
 
     def __str__(self) -> str:
         shown = _python_name(self.static) if self.static else self.declared
@@ -273,25 +275,32 @@ def _static_type(annotation: Any) -> Any:
     return next((static for static in _STATIC if annotation is static), None)
 
 
-def read_parameters(function: Callable[..., Any]) -> tuple[list[Parameter], Declared | None]:
+def _static_default(default: Any) -> Any:
+    """The Python type of a parameter without annotation, if its default is no value of the language."""
+    if default is inspect.Parameter.empty or hasattr(default, "as_expression"):
+        return None
+    if isinstance(default, enum.Enum):
+        return type(default)
+    if isinstance(default, str | bytes):
+        return type(default)
+    return collections.abc.Callable if callable(default) else None
+
+
+def read_parameters(function: Callable[..., Any], count: int | None = None) -> tuple[list[Parameter], Declared | None]:
     """The parameters of a function, and what its return annotation declares if there is one.
 
-    Raises TypeError, with the name of the parameter, for annotations that mean nothing here.
+    With the ``count`` of the arguments ``*xs`` stands for those that are left. Raises TypeError, with the name of the
+    parameter, for annotations that mean nothing here.
     """
     signature = inspect.signature(function)
     name = getattr(function, "__name__", "program")
     scope = scope_of(function)
     parameters = []
-    for p in signature.parameters.values():
-        if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-            given = f"**{p.name}" if p.kind is p.VAR_KEYWORD else f"*{p.name}"
-            raise TypeError(at_line(f"{name}: the parameters of a program are named one by one, but there is {given}"))
+    for p in _named(signature, name, count):
         where = f"{name}: parameter {p.name!r}"
         annotation = _resolved(p.annotation, scope, where)
-        static = _static_type(annotation)
-        if annotation is None:
-            parameters.append(Parameter(p.name, None, None, p.default))
-        elif static is not None:
+        static = _static_default(p.default) if annotation is None else _static_type(annotation)
+        if annotation is None or static is not None:
             parameters.append(Parameter(p.name, None, static, p.default))
         else:
             declared = _declared(annotation, scope, where, ", nor a static Python type")
@@ -299,6 +308,20 @@ def read_parameters(function: Callable[..., Any]) -> tuple[list[Parameter], Decl
             parameters.append(Parameter(p.name, one, None, p.default, declared if one is None else None))
     result = _resolved(signature.return_annotation, scope, f"{name}: the result")
     return parameters, None if result is None else _declared(result, scope, f"{name}: the result", "")
+
+
+def _named(signature: inspect.Signature, name: str, count: int | None) -> list[inspect.Parameter]:
+    """The parameters one by one: ``*xs`` is ``xs_0, xs_1, ...``, where it is known how many these are."""
+    named: list[inspect.Parameter] = []
+    for p in signature.parameters.values():
+        if p.kind is p.VAR_POSITIONAL and count is not None:
+            named += [p.replace(name=f"{p.name}_{k}", kind=p.POSITIONAL_ONLY) for k in range(count - len(named))]
+        elif p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            given = f"**{p.name}" if p.kind is p.VAR_KEYWORD else f"*{p.name}"
+            raise TypeError(at_line(f"{name}: the parameters of a program are named one by one, but there is {given}"))
+        else:
+            named.append(p)
+    return named
 
 
 def scope_of(function: Callable[..., Any]) -> dict[str, Any]:

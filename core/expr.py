@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from . import indexing
+from . import indexing, trees
 from .builder import Builder, building, current
 from .dims import Dim
 from .graph import Value
@@ -254,7 +254,7 @@ class Expr(ArrayMethods):
         raise self._refuse("a Python index", "use it inside the program")
 
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise self._refuse("the elements, as a NumPy array,", "use az.generate to make an array of expressions")
+        raise self._refuse("the elements, as a NumPy array,", "use az.array for an array of expressions")
 
     def __setitem__(self, key: Any, value: Any) -> None:
         raise TypeError(at_line(f"an expression of type {self.type} cannot be changed; make a new one with az.update"))
@@ -307,6 +307,9 @@ def as_expr(x: Any, like: Scalar | None = None) -> Expr:
             own = like
         return Expr(builder.literal(_converted(x, own), own), builder)
     if isinstance(x, np.ndarray | np.generic | list | tuple):
+        if isinstance(x, list | tuple) and any(isinstance(leaf, Expr) for leaf in trees.flatten(x)[0]):
+            kind = type(x).__name__
+            raise TypeError(at_line(f"a {kind} of expressions is not an array: make it one with az.array({kind})"))
         array = np.asarray(x)
         scalar = scalar_of(array.dtype)
         if scalar is None:

@@ -32,12 +32,15 @@ class Inlining:
     def arguments(self, parameters: Sequence[Parameter], arguments: Sequence[Any]) -> list[Any]:
         """The arguments as the program's function gets them. Raises TypeError for one that does not fit."""
         taken = [
-            p.flatten(a, self.program) if not p.static else ([a], trees.LEAF) for p, a in zip(parameters, arguments)
+            ([a], trees.LEAF) if p.static or p.like is not None else p.flatten(a, self.program)
+            for p, a in zip(parameters, arguments)
         ]
         waiting = []  # Python's data, functions and tuples: they take their types when all sizes are known
         for parameter, (leaves, shape) in zip(parameters, taken, strict=True):
             if parameter.static:
                 leaves[0] = parameter.check_static(leaves[0], self.program)
+            elif parameter.like is not None:
+                pass  # the verb fits it to what it is a tangent or cotangent of
             elif parameter.declared is None:
                 leaves[:] = [leaf if callable(leaf) else as_expr(leaf) for leaf in leaves]
             else:

@@ -21,6 +21,7 @@ from . import trees
 from .annotations import Declared, Parameter, read_annotation, read_parameters, type_of_argument
 from .arguments import Signature
 from .builder import build, building
+from .dims import Dim
 from .expr import Expr, as_expr
 from .functions import as_typed, shown
 from .graph import Value
@@ -29,7 +30,7 @@ from .language import Language
 from .placement import to_block
 from .source import at_line
 from .terms import Block
-from .types import Type, is_data
+from .types import Type, array_of, dims, element, is_data, is_float
 
 B = TypeVar("B")
 
@@ -156,6 +157,7 @@ class Program:
     ) -> None:
         self.function, self.name, self.parameters, self.declared = function, name, tuple(parameters), result
         self.dynamic = tuple([parameter for parameter in self.parameters if not parameter.static])
+        self._named: tuple[str, ...] = ()  # the last parameters, which Python takes by their names only
         self._instances: dict[Any, Instance] = {}
         self._only: Instance | None = None  # the instance of a program that leaves nothing to its arguments
         self._fixed = all(parameter.declared is not None for parameter in self.parameters)
@@ -205,11 +207,10 @@ class Program:
             self._only = self._only or self.at()
             return RUNNERS["default"](self._only, args)
         arguments = self.bind(args, kwargs)
-        if any(isinstance(leaf, Expr) for leaf in trees.flatten(arguments)[0]):
+        if building() or any(isinstance(leaf, Expr) for leaf in trees.flatten(arguments)[0]):
             return self.inline(arguments)
-        if building():
-            return self.inline(arguments)
-        return RUNNERS["default"](self.instance_for(arguments), self.leaves(arguments))
+        instance = self.instance_for(arguments)
+        return RUNNERS["default"](instance, instance.leaves(arguments))
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """One argument a parameter; TypeError when there are too few, too many or unknown ones."""
@@ -229,18 +230,14 @@ class Program:
             raise TypeError(at_line(f"{self.name} takes {len(names)} argument(s) ({', '.join(names)}); {detail}"))
         return [given[name] for name in names]
 
-    def leaves(self, arguments: Sequence[Any]) -> list[Any]:
-        """The leaves of the arguments that are not static."""
-        given = zip(arguments, self.parameters, strict=True)
-        return [leaf for a, p in given if not p.static for leaf in p.flatten(a, self.name)[0]]
-
     def inline(self, arguments: Sequence[Any]) -> trees.Structure:
         """Apply the function to expressions, after checking them against the annotations."""
         return self.apply(Inlining(self.name).arguments(self.parameters, arguments))
 
     def apply(self, arguments: Sequence[Any]) -> trees.Structure:
         """The function's result on arguments that are ready."""
-        result: trees.Structure = self.function(*arguments)
+        count = len(arguments) - len(self._named)
+        result: trees.Structure = self.function(*arguments[:count], **dict(zip(self._named, arguments[count:])))
         return result
 
     # Instances
@@ -263,21 +260,49 @@ class Program:
         if self._fixed:
             self._only = self._only or self.at()
             return self._only
-        types: list[Type] = []
-        shapes: list[trees.Shape] = []
+        chosen: dict[str, Declared] = {}
         statics = {}
         for parameter, argument in zip(self.parameters, arguments, strict=True):
             if parameter.static:
                 statics[parameter.name] = parameter.check_static(argument, self.name)
-                continue
-            leaves, shape = parameter.flatten(argument, self.name)
-            shapes.append(shape)
-            if parameter.declared is not None:
-                types += parameter.declared.types
-                continue
-            names = trees.leaf_names(parameter.name, shape)
-            types += [type_of_argument(leaf, name, self.name) for leaf, name in zip(leaves, names, strict=True)]
-        return self._instance(types, shapes, statics)
+            elif parameter.declared is not None:
+                chosen[parameter.name] = Declared(parameter.flatten(argument, self.name)[1], parameter.declared.types)
+            elif parameter.like is not None:
+                chosen[parameter.name] = self._moving(parameter, argument, chosen, statics)
+            else:
+                chosen[parameter.name] = self._own(parameter.name, *trees.flatten(argument))
+        return self._chosen(list(chosen.values()), statics)
+
+    def _own(self, name: str, leaves: Sequence[Any], shape: trees.Shape) -> Declared:
+        """What an argument is by itself."""
+        names = trees.leaf_names(name, shape)
+        types = [type_of_argument(leaf, name, self.name) for leaf, name in zip(leaves, names, strict=True)]
+        return Declared(shape, tuple(types))
+
+    def _moving(
+        self, parameter: Parameter, argument: Any, chosen: Mapping[str, Declared], statics: Mapping[str, Any]
+    ) -> Declared:
+        """What a tangent or cotangent is: the floating leaves are as those of what moves, the others as they come."""
+        like = self._like(parameter, chosen, statics)
+        names = trees.leaf_names(parameter.name, like.shape)
+        leaves = parameter.of_shape(argument, like.shape, self.name)
+        found = [
+            self._own(name, *trees.flatten(leaf))
+            if leaf is None or not is_float(type)
+            else Declared(trees.LEAF, (_named_sizes(type, name),))
+            for leaf, type, name in zip(leaves, like.types, names, strict=True)
+        ]
+        shape = trees.grafted(like.shape, [part.shape for part in found])
+        return Declared(shape, tuple([type for part in found for type in part.types]))
+
+    def _like(self, parameter: Parameter, chosen: Mapping[str, Declared], statics: Mapping[str, Any]) -> Declared:
+        """The structure and types of what a parameter is a tangent or cotangent of."""
+        if isinstance(parameter.like, int):
+            return chosen[self.parameters[parameter.like].name]
+        f: Program = parameter.like
+        static = {p.name: statics[p.name] for p in f.parameters if p.static}
+        inner = f._chosen([chosen[p.name] for p in f.dynamic], static)
+        return Declared(inner.outputs, inner.term.types)
 
     def at(self, *types: Any, **statics: Any) -> Instance:
         """The instance for given types of the parameters that are not static; without any, the annotated one.
@@ -289,11 +314,6 @@ class Program:
             raise TypeError(
                 f"{self.name} has {len(self.dynamic)} parameters that are not static, got {len(types)} types"
             )
-        chosen = [read_annotation(type) for type in types]
-        for parameter in () if types else self.dynamic:
-            if parameter.declared is None:
-                raise TypeError(f"{self.name}: parameter {parameter.name!r} has no annotation; give its type")
-            chosen.append(parameter.declared)
         values = {}
         for parameter in self.parameters:
             if parameter.static:
@@ -304,9 +324,21 @@ class Program:
         if statics:
             raise TypeError(f"{self.name} has no static parameter {', '.join(statics)}")
         values = {p.name: p.check_static(values[p.name], self.name) for p in self.parameters if p.static}
-        return self._instance(
-            [type for declared in chosen for type in declared.types], [declared.shape for declared in chosen], values
-        )
+        chosen = {p.name: read_annotation(type) for p, type in zip(self.dynamic, types)}
+        for parameter in () if types else self.dynamic:
+            if parameter.declared is not None:
+                chosen[parameter.name] = parameter.declared
+            elif parameter.like is not None:
+                like = self._like(parameter, chosen, values)
+                moving = [type if is_float(type) else None for type in like.types]
+                chosen[parameter.name] = self._moving(parameter, trees.unflatten(like.shape, moving), chosen, values)
+            else:
+                raise TypeError(f"{self.name}: parameter {parameter.name!r} has no annotation; give its type")
+        return self._chosen(list(chosen.values()), values)
+
+    def _chosen(self, declared: Sequence[Declared], statics: Mapping[str, Any]) -> Instance:
+        types = [type for part in declared for type in part.types]
+        return self._instance(types, [part.shape for part in declared], statics)
 
     def _instance(self, types: Sequence[Type], shapes: Sequence[trees.Shape], statics: Mapping[str, Any]) -> Instance:
         inputs = trees.Shape(tuple, (), tuple(shapes))
@@ -358,6 +390,12 @@ class Verb:
         return f"{self.verb}({self.f.name})"
 
 
+def _named_sizes(type: Type, name: str) -> Type:
+    """The type of an array, with fresh names for the sizes that the arguments of a call do not determine."""
+    sizes = [dim if dim.is_static() else Dim.parse(f"{name}_{axis}") for axis, dim in enumerate(dims(type))]
+    return array_of(element(type), tuple(sizes))
+
+
 def _told(static: Any) -> Any:
     """A static value, told from those that are equal to it and mean something else: 0.0 and -0.0, 1 and True."""
     if isinstance(static, float):
@@ -389,13 +427,20 @@ def program(function: Callable[..., Any]) -> Program:
     >>> float(norm2([3.0, 4.0]))
     25.0
     """
-    parameters, result = read_parameters(function)
-    return Program(function, function.__name__, parameters, result)
+    return _program(function)
 
 
-def as_program(function: Any) -> Program:
-    """A program as it is, or one made from a Python function."""
-    return function if isinstance(function, Program) else program(function)
+def _program(function: Callable[..., Any], count: int | None = None) -> Program:
+    parameters, result = read_parameters(function, count)
+    made = Program(function, getattr(function, "__name__", "program"), parameters, result)
+    given = inspect.signature(function).parameters.values()
+    made._named = tuple([p.name for p in given if p.kind is p.KEYWORD_ONLY])
+    return made
+
+
+def as_program(function: Any, count: int | None = None) -> Program:
+    """A program as it is, or one made from a Python function, for so many arguments if it is known."""
+    return function if isinstance(function, Program) else _program(function, count)
 
 
 def instance_of(program: Program | Instance) -> Instance:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -118,6 +118,16 @@ def _build(shape: Shape, leaves: Iterator[Any]) -> Any:
     if shape.keys:
         return shape.container(**dict(zip(shape.keys, values, strict=True)))
     return shape.container(values)
+
+
+def grafted(shape: Shape, inner: Sequence[Shape]) -> Shape:
+    """A shape with other shapes in the places of its leaves."""
+    rest = iter(inner)
+
+    def grow(shape: Shape) -> Shape:
+        return next(rest) if shape.container is None else replace(shape, inner=tuple(map(grow, shape.inner)))
+
+    return grow(shape)
 
 
 def tree_map(function: Callable[[Any], Any], tree: Any) -> Structure:

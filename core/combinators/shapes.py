@@ -184,7 +184,7 @@ def broadcast_to(x: Any, shape: Any) -> Expr:
 def array(x: Any, dtype: Any = None) -> Expr:
     """An array from nested lists of numbers, expressions and arrays of one shape, as ``np.array``."""
     if isinstance(x, tuple | list) and any(isinstance(leaf, Expr | tuple | list) for leaf in x):
-        made = stack([array(leaf) if isinstance(leaf, tuple | list) else leaf for leaf in x])
+        made = stack(x)
     else:
         made = as_expr(x)
     return made if dtype is None else made.astype(dtype)
@@ -199,7 +199,7 @@ def concatenate(arrays: Any, axis: Any = 0) -> Expr:
         raise TypeError(at_line("concatenate takes a tuple or list of arrays"))
     if not arrays:
         raise TypeError(at_line("concatenate takes at least one array"))
-    pieces = promoted(arrays)
+    pieces = promoted(list(map(_piece, arrays)))
     for x in pieces:
         if x.ndim != pieces[0].ndim or not x.ndim:
             shown = ", ".join(str(piece.type) for piece in pieces)
@@ -242,6 +242,11 @@ def _chosen(i: Value, ends: Sequence[Value], read: Callable[[int], Value]) -> Va
     return choose(0, len(ends) - 1)
 
 
+def _piece(x: Any) -> Any:
+    """One of the arrays that are put together: a list may hold expressions."""
+    return array(x) if isinstance(x, tuple | list) else x
+
+
 def stack(arrays: Sequence[Any], axis: Any = 0) -> Expr:
     """Arrays (or scalars) of one shape along a new axis, which the result has at this place.
 
@@ -249,7 +254,7 @@ def stack(arrays: Sequence[Any], axis: Any = 0) -> Expr:
     """
     if not len(arrays):
         raise TypeError(at_line("stack takes at least one array"))
-    pieces = promoted(arrays)
+    pieces = promoted(list(map(_piece, arrays)))
     first = pieces[0]
     for x in pieces[1:]:
         if x.ndim != first.ndim:
