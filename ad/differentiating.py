@@ -16,6 +16,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
+import numpy as np
+
 from ..core import trees
 from ..core.annotations import Parameter
 from ..core.arguments import array_of_type
@@ -279,7 +281,7 @@ def fitting(what: str, given: Any, shape: trees.Shape, values: Sequence[Value]) 
 
 def _of_type(what: str, leaf: Any, value: Value) -> Value:
     builder, type = current(), value.type
-    if isinstance(leaf, tuple | list):
+    if isinstance(leaf, tuple | list | np.ndarray):
         expressions = any(isinstance(part, Expr) for part in trees.flatten(leaf)[0])
         leaf = array(leaf) if expressions else array_of_type(leaf, type, what)
     try:

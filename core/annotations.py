@@ -29,6 +29,7 @@ import numpy as np
 from . import trees
 from .dims import Dim
 from .expr import Expr
+from .host_arrays import MASKED, advice, as_array, is_masked, on_device, scalar_in
 from .source import at_line
 from .trees import Shape
 from .types import (
@@ -43,7 +44,6 @@ from .types import (
     bool_,
     f64,
     i64,
-    scalar_of,
 )
 
 
@@ -360,39 +360,13 @@ def type_of_argument(argument: Any, name: str, program: str) -> Type:
         return found
     if isinstance(argument, bool | int | float) and not isinstance(argument, np.generic):
         return bool_ if isinstance(argument, bool) else i64 if isinstance(argument, int) else f64
+    what = f"{program}: argument {name!r}"
+    if is_masked(argument):
+        raise TypeError(at_line(f"{what} is {MASKED}"))
     array = argument if on_device(argument) else as_array(argument)
-    scalar = scalar_of(array.dtype)
+    scalar = scalar_in(array)
     if scalar is None:
-        raise TypeError(
-            at_line(f"{program}: argument {name!r} of type {type(argument).__name__} is not a value of the language")
-        )
+        given = "" if array.dtype == object else f" ({array.dtype})"
+        problem = f"of type {type(argument).__name__}{given} is not a value of the language"
+        raise TypeError(at_line(f"{what} {problem}{advice(array.dtype, None)}"))
     return array_of(scalar, tuple([Dim.parse(f"{name}_{axis}") for axis in range(len(array.shape))]))
-
-
-def as_array(leaf: Any) -> np.ndarray[Any, Any]:
-    """An argument as NumPy's array: by DLPack, the array interface or the buffer protocol, without a copy if it can.
-
-    An array in the memory of a device is fetched. Raises what NumPy raises when it is none.
-    """
-    if on_device(leaf):
-        return _fetched(leaf)
-    if hasattr(leaf, "__dlpack__") and not isinstance(leaf, np.ndarray | np.generic):
-        return np.from_dlpack(leaf)
-    return np.asarray(leaf)
-
-
-def on_device(leaf: Any) -> bool:
-    """Whether this is an array in the memory of an OpenCL device: pyopencl's, known by its attributes."""
-    return hasattr(leaf, "base_data") and hasattr(leaf, "get")
-
-
-def _fetched(array: Any) -> np.ndarray[Any, Any]:
-    """The elements of an array on a device; of a view with gaps or backwards, all that lies between its ends."""
-    if array.flags.forc or not all(array.shape):
-        fetched: np.ndarray[Any, Any] = array.get() if all(array.shape) else np.empty(array.shape, array.dtype)
-        return fetched
-    reach = [(length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True)]
-    first, last = (sum([side(0, steps) for steps in reach]) for side in (min, max))
-    count = (last - first) // array.dtype.itemsize + 1
-    between = type(array)(array.queue, count, array.dtype, data=array.base_data, offset=array.offset + first).get()
-    return np.ndarray(array.shape, array.dtype, between, -first, array.strides).copy()

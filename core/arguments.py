@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from .annotations import as_array, on_device
 from .data import Data, fold, value_class
 from .dims import Dim, Name
+from .host_arrays import MASKED, advice, as_array, is_masked, on_device, scalar_in
 from .source import at_line
-from .types import ArrayType, FunctionType, Named, Scalar, Type, all_dims, dims, element, is_data, rank, scalar_of
+from .types import ArrayType, FunctionType, Named, Scalar, Type, all_dims, dims, element, is_data, rank
 
 if TYPE_CHECKING:
     from .program import Instance
@@ -207,6 +207,8 @@ def array_of_type(leaf: Any, type: Type, what: str) -> Any:
     scalar, wanted = element(type), rank(type)
     if hasattr(leaf, "apply_primitive"):
         refuse(f"{leaf!r}: a program runs on arrays, outside of other programs")
+    if is_masked(leaf):
+        refuse(MASKED)
     from_python = isinstance(leaf, bool | int | float | list | tuple) and not isinstance(leaf, np.generic)
     try:
         array = as_array(leaf)
@@ -217,7 +219,7 @@ def array_of_type(leaf: Any, type: Type, what: str) -> Any:
     if array.dtype.kind not in "biufc":
         refuse(f"a value of type {_class(leaf)} that is not numeric: {_short(leaf)}")
     if array.ndim != wanted:
-        refuse(_shown(leaf, array))
+        refuse(_shown(leaf, array) + advice(array.dtype, scalar))
     if array.dtype != scalar.dtype:
         array = _cast(array, leaf, scalar, from_python, refuse)
     return array[()] if wanted == 0 else np.require(array, requirements=["C", "A"])
@@ -244,18 +246,18 @@ def _cast(
     array: np.ndarray[Any, Any], leaf: Any, scalar: Scalar, from_python: bool, refuse: Callable[[str], NoReturn]
 ) -> Any:
     """The array in the declared scalar type, where that is the same type or loses nothing."""
-    if array.dtype.newbyteorder("=") == scalar.dtype:
+    given = scalar_in(array)
+    if given is scalar:
         return array.astype(scalar.dtype)
-    given = scalar_of(array.dtype)
     if not from_python:
-        refuse(_shown(leaf, array))
+        refuse(_shown(leaf, array) + advice(array.dtype, scalar))
     if array.size == 0:
         return array.astype(scalar.dtype)
     if array.dtype == np.uint64 and scalar.kind == "int":
         refuse(f"the integer {int(array.max())}, which {scalar} cannot hold exactly")
     kind = "int" if array.dtype == np.uint64 else given.kind if given is not None else None
     if kind is None or _KINDS.index(kind) > _KINDS.index(scalar.kind):
-        refuse(_shown(leaf, array))
+        refuse(_shown(leaf, array) + advice(array.dtype, scalar))
     with np.errstate(all="ignore"):
         result = array.astype(scalar.dtype)
         back = result.astype(array.dtype)

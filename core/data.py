@@ -44,6 +44,7 @@ from .dims import Dim
 from .expr import Expr, is_number
 from .functions import Definition, as_typed, shown
 from .graph import Value
+from .host_arrays import as_array, scalar_in
 from .source import at_line, user_line
 from .types import (
     Declaration,
@@ -468,8 +469,8 @@ def natural_type(value: Any) -> Type | None:
     if is_number(value):
         return bool_ if isinstance(value, bool) else i64 if isinstance(value, int) else f64
     if isinstance(value, np.ndarray | np.generic | list):
-        array = np.asarray(value)
-        scalar = scalar_of(array.dtype)
+        array = as_array(value)
+        scalar = scalar_in(array)
         if scalar is not None:
             return array_of(scalar, tuple([Dim.of(n) for n in array.shape]))
     return None

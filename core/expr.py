@@ -17,11 +17,12 @@ from . import indexing, trees
 from .builder import Builder, building, current
 from .dims import Dim
 from .graph import Value
+from .host_arrays import advice, as_array, refusal, scalar_in
 from .methods import ArrayMethods
 from .primitive import MEANINGS, PRIMITIVES, Guard, Primitive
 from .source import at_line, user_line
 from .terms import Constant, Failure
-from .types import Scalar, Type, bool_, dims, element, f64, i64, rank, scalar_of
+from .types import SCALARS, Scalar, Type, bool_, dims, element, f64, i64, rank, scalar_of
 
 
 class Expr(ArrayMethods):
@@ -310,17 +311,18 @@ def as_expr(x: Any, like: Scalar | None = None) -> Expr:
         if isinstance(x, list | tuple) and any(isinstance(leaf, Expr) for leaf in trees.flatten(x)[0]):
             kind = type(x).__name__
             raise TypeError(at_line(f"a {kind} of expressions is not an array: make it one with az.array({kind})"))
-        array = np.asarray(x)
-        scalar = scalar_of(array.dtype)
+        array = as_array(x)
+        scalar = scalar_in(array)
         if scalar is None:
-            raise TypeError(at_line(f"an array of {array.dtype} is not a value of the language"))
+            raise TypeError(at_line(refusal(array.dtype, like)))
         if array.ndim == 0:
             return Expr(builder.literal(array.item(), scalar), builder)
-        return Expr(builder.atom(Constant.capture(array)), builder)
+        return Expr(builder.atom(Constant.capture(np.asarray(array, scalar.dtype))), builder)
     if hasattr(x, "as_expression"):  # data, and functions on their way to a value
         expression: Expr = x.as_expression()
         return expression
-    raise TypeError(at_line(f"{x!r} of type {type(x).__name__} is not a value of the language"))
+    instead = advice(np.dtype(complex), None) if isinstance(x, complex) else ""
+    raise TypeError(at_line(f"{x!r} of type {type(x).__name__} is not a value of the language{instead}"))
 
 
 def _converted(x: bool | int | float, scalar: Scalar) -> bool | int | float:
@@ -344,7 +346,8 @@ def scalar_type(given: Any) -> Scalar:
     except TypeError:
         found = None
     if found is None:
-        raise TypeError(at_line(f"{given!r} is not a scalar type of the language"))
+        known = ", ".join(SCALARS)
+        raise TypeError(at_line(f"{given!r} is not a scalar type of the language; there are {known}"))
     return found
 
 

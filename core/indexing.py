@@ -17,6 +17,7 @@ import numpy as np
 from .builder import Builder, current
 from .dims import Dim, DimAtom, Opaque, index_in_range
 from .graph import Value
+from .host_arrays import as_array, is_masked
 from .source import at_line, user_line
 from .terms import Failure
 from .types import i64, rank
@@ -181,11 +182,11 @@ def _index(x: Expr, axis: int, part: Any) -> Value:
 
     part = _plain(part)
     if isinstance(part, list):
-        part = np.asarray(part) if part else np.zeros(0, np.int64)
+        part = as_array(part) if part else np.zeros(0, np.int64)
     builder = current()
     size = builder.size(x.value, axis)
     what = f"an index into a value of type {x.type}"
-    if isinstance(part, np.ndarray) and part.dtype.kind in "iu":
+    if isinstance(part, np.ndarray) and part.dtype.kind in "iu" and not is_masked(part):
         return _captured(x, axis, size, part.astype(np.int64))
     value = _integer(as_expr(part), what)
     if rank(value.type) == 0:

@@ -19,6 +19,7 @@ from ..core.arguments import convert
 from ..core.builder import resting_collector
 from ..core.dims import Dim
 from ..core.environment import Env
+from ..core.host_arrays import as_array
 from ..core.language import Binding, Language
 from ..core.primitive import PRIMITIVES, Primitive
 from ..core.program import Instance, Program, as_program
@@ -191,7 +192,9 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
             if self.nothing:
                 return [self.filled(_zeros(type), rank(type)) for type in types]
             given = function.numpy(*[_read_only(value) for value in values])
-            results = [np.array(result)[()] for result in (given if isinstance(given, tuple | list) else [given])]
+            results = [
+                np.array(as_array(result))[()] for result in (given if isinstance(given, tuple | list) else [given])
+            ]
             promised, actual = ", ".join(map(str, types)), ", ".join(map(_described, results))
             if promised != actual:
                 raise Refused(TypeError, f"{function.name} promised to give ({promised}), but gave ({actual})")

@@ -25,6 +25,7 @@ import numpy as np
 from ...core import trees
 from ...core.arguments import Signature
 from ...core.dims import Dim, Name
+from ...core.host_arrays import MASKED, is_masked
 from ...core.source import at_line
 from ...core.terms import Constant, Failure
 from ...core.types import Scalar, Type, dims, element, rank
@@ -405,6 +406,8 @@ def _refused(place: Any, kind: _Kind, sizes: Sequence[int]) -> tuple[type[Except
     """Why a result of a kind cannot be written to a place, if it cannot."""
     if kind.loose:
         return ValueError, "is not None, but the size of this result is known after the run only"
+    if is_masked(place):
+        return TypeError, f"is {MASKED}"
     if not isinstance(place, np.ndarray):
         return TypeError, f"is an array to write to (or None), not a {type(place).__name__}"
     if place.dtype != kind.dtype:

@@ -24,8 +24,9 @@ from typing import Any
 import numpy as np
 
 from ...core import trees
-from ...core.annotations import as_array, on_device
-from ...core.types import f64, scalar_of
+from ...core.host_arrays import MASKED, advice, as_array, is_masked, on_device, scalar_in
+from ...core.source import at_line
+from ...core.types import f64
 from ..target import Target
 
 VARIABLE = "ADZE_OPENCL_DEVICE"
@@ -357,13 +358,16 @@ def _moved(leaf: Any, on: Opened) -> Any:
 
     if on_device(leaf) and leaf.context == on.context:
         return leaf
+    if is_masked(leaf):
+        raise TypeError(at_line(f"az.to_device of {MASKED}"))
     try:
         array = as_array(leaf)
     except (ValueError, TypeError, BufferError) as error:
-        raise TypeError(f"a value of type {type(leaf).__name__} is no array: {error}") from None
-    scalar = scalar_of(array.dtype.newbyteorder("="))
+        raise TypeError(at_line(f"a value of type {type(leaf).__name__} is no array: {error}")) from None
+    scalar = scalar_in(array)
     if scalar is None:
-        raise TypeError(f"a value of type {type(leaf).__name__} ({array.dtype}) is not a value of the language")
+        problem = f"a value of type {type(leaf).__name__} ({array.dtype}) is not a value of the language"
+        raise TypeError(at_line(problem + advice(array.dtype, None)))
     if scalar == f64:
         require_double(on.device, "the array" if array.ndim else "the number")
     return arrays.to_device(on.queue, np.array(array, scalar.dtype, order="C"), allocator=on.pool)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from .. import trees
 from ..builder import current
 from ..expr import Expr, as_expr, broadcast_element, broadcast_sizes, promoted, same_size
 from ..graph import Value
+from ..host_arrays import as_array
 from ..indexing import Reader, element_reader, guard_indices, select
 from ..primitive import PRIMITIVES
 from ..source import at_line, user_line
@@ -64,7 +63,7 @@ def histogram(op: Function, neutral: Any, bins: Any, indices: Any, values: Any) 
 
 def _places(indices: Any, what: str) -> Value:
     """An array of i64 indices."""
-    found = as_expr(np.asarray(indices) if isinstance(indices, list) else indices)
+    found = as_expr(as_array(indices) if isinstance(indices, list) else indices)
     if found.dtype.kind != "int":
         raise TypeError(at_line(f"the indices of a {what} are integers, not {found.type}"))
     return found.astype(i64).value
@@ -109,7 +108,7 @@ def scatter(destination: Any, indices: Any, values: Any, unique: bool = True, mo
     leaves, tree = trees.flatten(destination)
     given, value_tree = trees.flatten(values)
     if tree == trees.LEAF and value_tree != trees.LEAF and isinstance(values, list):
-        given, value_tree = [np.asarray(values)], trees.LEAF
+        given, value_tree = [as_array(values)], trees.LEAF
     if tree != value_tree or not leaves:
         raise TypeError(at_line("the values of a scatter have the structure of the destination"))
     arrays = [as_expr(leaf) for leaf in leaves]

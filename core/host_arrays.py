@@ -1,0 +1,87 @@
+"""Arrays of the host program, as NumPy's: one way in for arguments, captured arrays, tangents and ``out=``.
+
+Whoever takes an array asks here, so that what cannot be read faithfully is refused everywhere, and with the same words:
+a mask would be lost, and a dtype may be none of the language's. Byte orders and foreign memory are converted. An array
+in the memory of a device is known by its attributes and fetched.
+
+>>> refusal(np.dtype(np.uint8), None)
+'an array of uint8 is not a value of the language; convert it with x.astype(np.int32)'
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .source import at_line
+from .types import Scalar, f32, f64, i32, i64, scalar_of
+
+Array = np.ndarray[Any, Any]
+
+MASKED = "a masked array, whose mask would be lost; give x.filled(value), or x.data and ~x.mask as two arrays"
+
+
+def as_array(leaf: Any) -> Array:
+    """An argument as NumPy's array: by DLPack, the array interface or the buffer protocol, without a copy if it can.
+
+    An array in the memory of a device is fetched. Raises TypeError for a masked array, what NumPy raises when it is
+    none at all.
+    """
+    if on_device(leaf):
+        return _fetched(leaf)
+    if is_masked(leaf):
+        raise TypeError(at_line(MASKED))
+    if hasattr(leaf, "__dlpack__") and not isinstance(leaf, np.ndarray | np.generic):
+        return np.from_dlpack(leaf)
+    return np.asarray(leaf)
+
+
+def is_masked(leaf: Any) -> bool:
+    """Whether this is an array with a mask, or a list that holds one, or a masked element."""
+    if not isinstance(leaf, list | tuple):
+        return isinstance(leaf, np.ma.MaskedArray)
+    kinds = set(map(type, leaf))
+    if any(issubclass(kind, np.ma.MaskedArray) for kind in kinds):
+        return True
+    return any(issubclass(kind, list | tuple) for kind in kinds) and any(map(is_masked, leaf))
+
+
+def scalar_in(array: Any) -> Scalar | None:
+    """The scalar type of an array's elements, in any byte order; None when it is none of the language's."""
+    return scalar_of(array.dtype.newbyteorder("="))
+
+
+def refusal(dtype: np.dtype[Any], wanted: Scalar | None, what: str = "array") -> str:
+    """Why an array of a dtype is refused, and what to write instead."""
+    return f"an {what} of {dtype} is not a value of the language{advice(dtype, wanted)}"
+
+
+def advice(dtype: np.dtype[Any], wanted: Scalar | None) -> str:
+    """What to write instead of an array of a dtype that the language does not have, of a type that is wanted."""
+    if dtype.kind == "c":
+        return "; complex numbers are two arrays, x.real and x.imag"
+    if dtype.kind not in "biuf" or scalar_of(dtype.newbyteorder("=")) is not None:
+        return ""
+    least = (f32 if dtype.itemsize < 4 else f64) if dtype.kind == "f" else i32 if dtype.itemsize < 4 else i64
+    return f"; convert it with x.astype(np.{(wanted or least).dtype})"
+
+
+# Devices
+
+
+def on_device(leaf: Any) -> bool:
+    """Whether this is an array in the memory of an OpenCL device: pyopencl's, known by its attributes."""
+    return hasattr(leaf, "base_data") and hasattr(leaf, "get")
+
+
+def _fetched(array: Any) -> Array:
+    """The elements of an array on a device; of a view with gaps or backwards, all that lies between its ends."""
+    if array.flags.forc or not all(array.shape):
+        fetched: Array = array.get() if all(array.shape) else np.empty(array.shape, array.dtype)
+        return fetched
+    reach = [(length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True)]
+    first, last = (sum([side(0, steps) for steps in reach]) for side in (min, max))
+    count = (last - first) // array.dtype.itemsize + 1
+    between = type(array)(array.queue, count, array.dtype, data=array.base_data, offset=array.offset + first).get()
+    return np.ndarray(array.shape, array.dtype, between, -first, array.strides).copy()
