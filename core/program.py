@@ -230,6 +230,10 @@ class Program:
             raise TypeError(at_line(f"{self.name} takes {len(names)} argument(s) ({', '.join(names)}); {detail}"))
         return [given[name] for name in names]
 
+    def leaves(self, arguments: Sequence[Any]) -> list[Any]:
+        """The leaves of the arguments that are not static, as the version that they choose takes them."""
+        return self.instance_for(arguments).leaves(arguments)
+
     def inline(self, arguments: Sequence[Any]) -> trees.Structure:
         """Apply the function to expressions, after checking them against the annotations."""
         return self.apply(Inlining(self.name).arguments(self.parameters, arguments))
