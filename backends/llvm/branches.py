@@ -100,7 +100,8 @@ def _condition(test: Expression) -> str:
     """A test as text, with words for what joins its parts."""
     match test:
         case Apply(Primitive(name="logical_and"), parts):
-            return conjunction(map(_condition, parts))
+            texts = [_condition(part) for part in parts]
+            return conjunction([f"({text})" if " or " in text else text for text in texts])
         case Apply(Primitive(name="logical_not"), (part,)):
             return f"not ({_condition(part)})"
     return expression_text(test)
