@@ -11,7 +11,11 @@ Files with other names are left alone, so the folder may be one that has other u
     ADZE_CACHE      the folder, or "off" or 0 (default: adze in XDG_CACHE_HOME, which is ~/.cache by default)
     ADZE_CACHE_MB   the bound in megabytes (default: 256)
 
-Entries hold machine code, so the folder must be one that only trusted people can write to; it is made for its owner.
+A name that means no folder (of a user whom nobody knows, say) is ignored, as is an XDG_CACHE_HOME that is relative.
+
+Entries hold machine code. So a folder, or an entry, that belongs to another user, or that the group or others can write
+to, is not used, and one warning says so. The folder is made for its owner alone, and so are those around it that
+are missing.
 """
 
 from __future__ import annotations
@@ -19,10 +23,14 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import stat
 import tempfile
 import time
+import warnings
 from contextlib import suppress
 from pathlib import Path
+
+from ..core.source import at_line
 
 _SUFFIX = ".entry"
 _UNFINISHED = ".unfinished"
@@ -35,11 +43,12 @@ def folder() -> Path | None:
     wanted = os.environ.get("ADZE_CACHE", "")
     if wanted in ("off", "0"):
         return None
-    if wanted:
-        return Path(wanted).expanduser()
-    home = os.environ.get("XDG_CACHE_HOME", "")
+    with suppress(RuntimeError):  # there is no such user
+        if wanted:
+            return Path(wanted).expanduser()
+    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
     try:
-        return (Path(home) if home else Path.home() / ".cache") / "adze"
+        return (home if home.is_absolute() else Path.home() / ".cache") / "adze"
     except RuntimeError:
         return None
 
@@ -66,7 +75,12 @@ def fetch(key: str) -> bytes | None:
     bound()  # which may be an error: then it is one on all calls, not on those alone that make an entry
     file = where / (key + _SUFFIX)
     try:
-        whole = file.read_bytes()
+        if not _trusted(where, where, where.stat()):
+            return None
+        with open(file, "rb") as opened:
+            if not _trusted(where, file, os.fstat(opened.fileno())):
+                return None
+            whole = opened.read()
     except OSError:
         return None
     checksum, contents = whole[:_CHECKSUM], whole[_CHECKSUM:]
@@ -85,7 +99,10 @@ def store(key: str, contents: bytes) -> None:
     if where is None:
         return
     try:
-        where.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for each in [each for each in (*reversed(where.parents), where) if not each.exists()]:
+            each.mkdir(mode=0o700, exist_ok=True)
+        if not _trusted(where, where, where.stat()):
+            return
         handle, unfinished = tempfile.mkstemp(suffix=_UNFINISHED, dir=where)
         try:
             with os.fdopen(handle, "wb") as file:
@@ -97,6 +114,24 @@ def store(key: str, contents: bytes) -> None:
         _shrink(where)
     except OSError:
         return
+
+
+def _trusted(where: Path, path: Path, status: os.stat_result) -> bool:
+    """Whether nobody but this user can have written to the folder, or to an entry in it; else one warning says why."""
+    if status.st_uid != os.geteuid():
+        problem = "belongs to another user"
+    elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        problem = "can be written by others than its owner"
+    else:
+        return True
+    if where not in _refused:
+        _refused.add(where)
+        message = f"code that is kept on disk is not used where {path} {problem}; ADZE_CACHE names another folder"
+        warnings.warn(at_line(message), RuntimeWarning, stacklevel=2)
+    return False
+
+
+_refused: set[Path] = set()  # folders of which a warning has said so
 
 
 def _checksum(key: str, contents: bytes) -> bytes:

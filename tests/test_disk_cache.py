@@ -1,12 +1,15 @@
 """Machine code that is kept on disk: what is found again, what never is, and files that are not what they should be."""
 
+import ctypes
 import os
+import pickle
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,10 @@ import adze as az
 from adze.ad import differentiating
 from adze.backends import disk_cache
 from adze.backends.llvm import stored, version
+from adze.backends.llvm.assemble import link
+from adze.backends.llvm.built import Kept
+from adze.backends.llvm.host import host_target
+from adze.backends.transformations import ALL
 from adze.core import primitive
 from adze.core.digest import NoDigest, digest
 
@@ -262,6 +269,163 @@ def test_contents_that_nobody_can_read_are_made_anew(folder: Path, counts: Count
         disk_cache.store(file.stem, b"checked, but no pickle")
     np.testing.assert_array_equal(gradient_of(program()), wanted)
     assert counts.compiled == 2
+
+
+@dataclass
+class Of:
+    """A program whose code has a branch that sizes decide, with its arguments and its meaning."""
+
+    program: az.Program
+    arguments: tuple[Any, ...]
+    wanted: np.ndarray
+
+
+def product() -> Of:
+    @az.program
+    def product(a: az.Array[az.f64, "n n"]) -> az.Array[az.f64, "n n"]:
+        return a @ a
+
+    matrix = np.arange(9.0).reshape(3, 3)
+    return Of(product, (matrix,), matrix @ matrix)
+
+
+CUT = b"\x10\0\0\0\0\0\0\0\x7fELF\x02\x01\x01"
+
+
+def entry_of(made: Of) -> stored.Entry:
+    entry = stored.entry_of(made.program.at(), replace(host_target(), transformations=ALL), True)
+    assert entry is not None
+    return entry
+
+
+def changed(**fields: Any) -> Callable[[Kept], Any]:
+    return lambda kept: replace(kept, **fields)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        changed(machine_code=b""),
+        changed(machine_code=b"no code at all"),
+        changed(machine_code=CUT + bytes(40)),
+        changed(machine_code=bytes(8) * 3),
+        changed(machine_code=None),
+        changed(interface=None),
+        changed(branches=3),
+        lambda kept: replace(kept, branches={name: b"no code" for name in kept.branches}),
+        lambda kept: replace(kept, branches={name: CUT for name in kept.branches}, function=b"no loops"),
+        lambda kept: replace(kept, branches=dict.fromkeys(kept.branches), function=pickle.dumps("no loops")),
+        lambda kept: replace(kept, branches=dict.fromkeys(kept.branches), function=None),
+        lambda kept: 7,
+        lambda kept: ("no condition", None),
+        lambda kept: (kept,),
+        lambda kept: (),
+    ],
+)
+def test_an_intact_entry_that_makes_no_sense_is_made_anew(folder: Path, change: Callable[[Kept], Any]) -> None:
+    made = product()
+    az.compile(made.program, threads=1)(*made.arguments)
+    entry = entry_of(made)
+    kept = entry.fetch()
+    assert isinstance(kept, Kept) and any(kept.branches.values())
+    disk_cache.store(entry.key, b"")
+    entry.store(change(kept))
+    for _ in range(2):
+        again = product()
+        np.testing.assert_array_equal(az.compile(again.program, threads=1)(*again.arguments), made.wanted)
+    mended = entry.fetch()
+    assert mended.machine_code == kept.machine_code
+
+
+@pytest.mark.parametrize("contents", [b"", b"no code", CUT, CUT + bytes(40)])
+def test_code_of_the_runtime_that_makes_no_sense_is_made_anew(folder: Path, contents: bytes) -> None:
+    text = "define i64 @five() {\n  ret i64 5\n}\n"
+
+    def five() -> int:
+        library = stored.load_runtime(text, lambda code: link(code, ("five",)))
+        return int(ctypes.CFUNCTYPE(ctypes.c_int64)(library["five"])())
+
+    assert five() == 5
+    (file,) = folder.iterdir()
+    disk_cache.store(file.stem, contents)
+    assert five() == 5
+    whole = disk_cache.fetch(file.stem)
+    assert whole is not None and len(whole) > len(contents)
+
+
+# Who may write
+
+
+def test_the_folder_and_those_around_it_are_for_their_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADZE_CACHE", str(tmp_path / "a" / "b" / "c"))
+    before = os.umask(0)
+    try:
+        disk_cache.store("key", b"contents")
+    finally:
+        os.umask(before)
+    for each in ("a", "a/b", "a/b/c"):
+        assert (tmp_path / each).stat().st_mode & 0o777 == 0o700
+    assert (tmp_path / "a/b/c/key.entry").stat().st_mode & 0o777 == 0o600
+    assert disk_cache.fetch("key") == b"contents"
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o722, 0o702])
+def test_what_others_can_write_is_not_used(folder: Path, counts: Counts, mode: int) -> None:
+    wanted = gradient_of(program())
+    folder.chmod(mode)
+    with pytest.warns(RuntimeWarning, match=r"entries can be written by others than its owner.*\(at .*\.py:\d+\)"):
+        np.testing.assert_array_equal(gradient_of(program()), wanted)
+    with warnings.catch_warnings(action="error"):  # one is enough
+        gradient_of(program())
+        gradient_of(program(scale=3.0))
+    assert counts.compiled == 4
+    folder.chmod(0o755)
+    gradient_of(program())
+    assert counts.compiled == 4
+
+
+def test_an_entry_that_others_can_write_is_not_used(folder: Path, counts: Counts) -> None:
+    gradient_of(program())
+    for file in folder.iterdir():
+        file.chmod(0o664)
+    with pytest.warns(RuntimeWarning, match=r"\.entry can be written by others than its owner"):
+        gradient_of(program())
+    assert counts.compiled == 2
+    gradient_of(program())  # it was made anew, in a file for its owner
+    assert counts.compiled == 2
+
+
+@pytest.mark.parametrize("foreign", ["folder", "entry"])
+def test_what_belongs_to_another_user_is_not_used(
+    folder: Path, counts: Counts, monkeypatch: pytest.MonkeyPatch, foreign: str
+) -> None:
+    gradient_of(program())
+    stat, fstat = Path.stat, os.fstat
+
+    def of_another(status: os.stat_result) -> os.stat_result:
+        return os.stat_result([*status[:4], status.st_uid + 1, *status[5:]])
+
+    if foreign == "folder":
+        monkeypatch.setattr(Path, "stat", lambda self: of_another(stat(self)) if self == folder else stat(self))
+    else:
+        monkeypatch.setattr(os, "fstat", lambda number: of_another(fstat(number)))
+    with pytest.warns(RuntimeWarning, match="belongs to another user"):
+        gradient_of(program())
+    assert counts.compiled == 2
+
+
+@pytest.mark.parametrize("home", ["", "relative", "./relative"])
+def test_names_that_mean_no_folder_are_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", home)
+    monkeypatch.setenv("ADZE_CACHE", "~nosuchuser/entries")
+    assert disk_cache.folder() == tmp_path / ".cache" / "adze"
+    monkeypatch.delenv("ADZE_CACHE")
+    assert disk_cache.folder() == tmp_path / ".cache" / "adze"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    assert disk_cache.folder() == tmp_path / "caches" / "adze"
+    monkeypatch.setenv("ADZE_CACHE", "~/entries")
+    assert disk_cache.folder() == tmp_path / "entries"
 
 
 def test_what_was_not_used_for_long_goes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ Small arrays, those whose last axis is contiguous, and those with gaps are left 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from typing import Any
 
@@ -23,7 +23,7 @@ from ..lowering.nests import LEAST_BITS, Loop, Nest, build
 from .emit import emit
 from .host import host, host_target
 from .jit import Executable
-from .stored import runtime_code
+from .stored import load_runtime
 
 Array = np.ndarray[Any, Any]
 
@@ -58,4 +58,4 @@ def _mover(scalar: Scalar, order: Sequence[int]) -> Executable:
     body = (Store(made, tuple([loop.variable for loop in loops]), element),)
     nest = Nest(loops, body, set(), {}, True, target, lambda stem: f"{stem}{next(numbers)}")
     function = Function("arrange", tuple(sizes), (lying,), (made,), tuple(build(nest).statements))
-    return Executable(runtime_code(str(emit(function, host()))), parallel=True)
+    return load_runtime(str(emit(function, host())), partial(Executable, parallel=True))

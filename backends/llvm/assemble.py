@@ -155,8 +155,10 @@ def _objects(machine_code: bytes) -> Iterator[bytes]:
     """The objects of a module's parts."""
     start = 0
     while start < len(machine_code):
-        (length,) = _LENGTH.unpack_from(machine_code, start)
+        length = int.from_bytes(machine_code[start : start + _LENGTH.size], "little", signed=True)
         start += _LENGTH.size
+        if not 0 < length <= len(machine_code) - start:
+            raise RuntimeError("this is no object code, or a part of one")
         yield machine_code[start : start + length]
         start += length
 

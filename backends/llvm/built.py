@@ -43,16 +43,17 @@ class Kept:
         if entry is not None and (self.function is not None or not self.branches):
             entry.store(self)
 
-    def all_branches(self, allowed: Transformations) -> Mapping[str, Branch]:
-        """The branches, those that were not needed to be made from the loops."""
+    def later(self, lower: Callable[[], Lowered], allowed: Transformations) -> Later:
+        """What emits branches, from the loops that were kept if they can be read."""
 
         def load() -> Function:
-            assert self.function is not None
-            function: Function = pickle.loads(self.function)
-            return function
+            try:
+                function = pickle.loads(self.function or b"")
+            except Exception:
+                function = None
+            return function if isinstance(function, Function) else lower().function
 
-        later = Later(load, allowed, self.digest)
-        return {name: made or partial(later.branch, name) for name, made in self.branches.items()}
+        return Later(load, allowed, self.digest)
 
 
 class Built:
@@ -70,20 +71,37 @@ class Built:
         entry: Entry | None,
         found: Kept | None,
     ) -> None:
+        self.instance, self._lower, self._allowed, self._flush, self._entry = instance, lower, allowed, flush, entry
         started = time.perf_counter()
-        self.instance, self._lower, self._allowed = instance, lower, allowed
-        kept = found or self._made(entry)
-        branches: Mapping[str, Branch] = self.code.branches if found is None else found.all_branches(allowed)
-        self._described, self._purpose, self._state = kept.described, kept.purpose, LOADED if found else COMPILED
+        if found is None or not self._loaded(found):
+            self._load(self._made(entry), COMPILED, self.code.branches)
+        self._seconds = time.perf_counter() - started
 
+    def _loaded(self, found: Kept) -> bool:
+        """Load what an earlier process has kept, if it makes sense."""
+        try:
+            later = found.later(self._lower, self._allowed)
+            branches = {name: made or partial(later.branch, name) for name, made in found.branches.items()}
+            self._load(found, LOADED, branches, later.branch)
+        except Exception:
+            return False
+        return True
+
+    def _load(
+        self,
+        kept: Kept,
+        state: str,
+        branches: Mapping[str, Branch],
+        remake: Callable[[str], Sequence[str]] | None = None,
+    ) -> None:
         def keep(branches: Mapping[str, Branch]) -> None:
             made = {name: each if isinstance(each, bytes) else None for name, each in branches.items()}
-            replace(kept, branches=made).store(entry)
+            replace(kept, branches=made).store(self._entry)
 
-        self.executable = Executable(kept.machine_code, kept.interface.parallel, branches, keep, flush)
-        self.calls = Calls(self.executable, instance.signature, kept.interface)
+        self.executable = Executable(kept.machine_code, kept.interface.parallel, branches, keep, self._flush, remake)
+        self.calls = Calls(self.executable, self.instance.signature, kept.interface)
+        self._described, self._purpose, self._state = kept.described, kept.purpose, state
         self._sizes = kept.interface.sizes
-        self._seconds = time.perf_counter() - started
 
     def _made(self, entry: Entry | None) -> Kept:
         """The form compiled now, and kept for later processes."""

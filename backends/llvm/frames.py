@@ -31,7 +31,7 @@ import numpy as np
 from ..runtime import once
 from . import control
 from .assemble import link
-from .stored import runtime_code
+from .stored import load_runtime
 from .unit import ALIGNMENT, KEPT, TABLE
 
 # Bytes before the arena: of the failure record, and of what says where memory is that is kept for later calls.
@@ -202,7 +202,7 @@ class Entries:
 @once
 def entries() -> Entries:
     """The functions in the memory of this process."""
-    library = link(runtime_code(_IR), ("bind", "launch"))
+    library = load_runtime(_IR, lambda code: link(code, ("bind", "launch")))
     types = ctypes.c_int64, ctypes.c_void_p
     bind = ctypes.PYFUNCTYPE(*types, ctypes.c_void_p)(library["bind"])  # which looks at objects, so it holds the lock
     return Entries(bind, ctypes.CFUNCTYPE(*types, ctypes.c_int64)(library["launch"]), library)

@@ -97,7 +97,8 @@ def is_parallel(function: loops.Function) -> bool:
 class Executable:
     """Object code in memory. It may be called from several threads at once.
 
-    ``branches`` are made when they are needed; ``keep`` is told when some were. With ``flush``, subnormal numbers
+    ``branches`` are made when they are needed; ``keep`` is told when some were. What an earlier process has made of one
+    and cannot be linked, ``remake`` gives anew. With ``flush``, subnormal numbers
     count as zero.
     """
 
@@ -108,6 +109,7 @@ class Executable:
         branches: Mapping[str, Branch] = _NONE,
         keep: Callable[[Mapping[str, Branch]], None] | None = None,
         flush: bool = False,
+        remake: Callable[[str], Sequence[str]] | None = None,
     ) -> None:
         self._workers = workers() if parallel else None
         self._imports = {} if self._workers is None else {"adze_parallel": self._workers.pool.parallel}
@@ -117,7 +119,7 @@ class Executable:
             self._library["arena_bytes"]
         )
         self._launch = entries().launch
-        self._branches, self._keep = dict(branches), keep
+        self._branches, self._keep, self._remake = dict(branches), keep, remake
         self._numbers = {name: int(name.rpartition(".")[2]) for name in branches}
         if branches:
             self._needed = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self._library["needed"])
@@ -180,15 +182,27 @@ class Executable:
                 self._branches[name] = code.machine_code
                 seconds[name] += code.seconds
             for name, number in missing.items():
-                machine_code, started = self._branches[name], time.perf_counter()
-                assert isinstance(machine_code, bytes)
-                library = link(machine_code, (name,), self._imports)
+                started = time.perf_counter()
+                library = self._link(name)
                 self._table[number] = library[name]
                 self._linked[name] = library
                 seconds[name] += time.perf_counter() - started
                 self.made[name] = COMPILED if name in texts else LOADED, seconds[name]
             if texts and self._keep is not None:
                 self._keep(self._branches)
+
+    def _link(self, name: str) -> Any:
+        """The code of a branch, in memory."""
+        machine_code = self._branches[name]
+        assert isinstance(machine_code, bytes)
+        try:
+            return link(machine_code, (name,), self._imports)
+        except RuntimeError:
+            if self._remake is None:
+                raise
+        [code] = compile_each([self._remake(name)])
+        self._branches[name] = code.machine_code
+        return link(code.machine_code, (name,), self._imports)
 
     def _missing(self, needed: int) -> dict[str, int]:
         """The branches that are needed and not in the table yet, with their numbers."""

@@ -27,7 +27,7 @@ import platform
 from ..runtime import Pool, Workers, once
 from . import control
 from .assemble import link
-from .stored import runtime_code
+from .stored import load_runtime
 
 _INSIDE = 1 << 32  # one worker, in the gate
 _PATIENCE = 4096  # looks at the gate before the caller lets others run
@@ -284,6 +284,6 @@ done:
 @once
 def workers() -> Workers:
     """The pool of this process, with its workers."""
-    library = link(runtime_code(_IR), ("reset", "worker", "adze_parallel"))
+    library = load_runtime(_IR, lambda code: link(code, ("reset", "worker", "adze_parallel")))
     reset = ctypes.CFUNCTYPE(None)(library["reset"])
     return Workers(Pool(library["worker"], library["adze_parallel"], reset, library))

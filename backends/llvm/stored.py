@@ -19,10 +19,11 @@ import os
 import pickle
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -37,6 +38,8 @@ from ..constant_sizes import ConstantSizes
 from ..target import Target
 from .assemble import compile_text
 from .host import host
+
+T = TypeVar("T")
 
 _IMPORTED = time.time()
 
@@ -83,17 +86,22 @@ def entry_of(instance: Instance, target: Target, *options: Any) -> Entry | None:
         return None
 
 
-def runtime_code(text: str) -> bytes:
-    """The object code of a module of the runtime itself."""
+def load_runtime(text: str, load: Callable[[bytes], T]) -> T:
+    """What ``load`` makes of the object code of a module of the runtime itself.
+
+    Code from disk that it cannot load is made anew.
+    """
     try:
         key = _key(text)
     except OSError:
-        return compile_text(text).machine_code
-    code = disk_cache.fetch(key)
-    if code is None:
-        code = compile_text(text).machine_code
-        disk_cache.store(key, code)
-    return code
+        return load(compile_text(text).machine_code)
+    kept = disk_cache.fetch(key)
+    if kept is not None:
+        with suppress(RuntimeError):
+            return load(kept)
+    code = compile_text(text).machine_code
+    disk_cache.store(key, code)
+    return load(code)
 
 
 # Keys

@@ -25,6 +25,15 @@ from .stored import entry_of
 _ONLY = Head(None, "")
 
 
+def _sensible(found: Any) -> Kept | tuple[Head, ...] | None:
+    """What an entry has of a program: its only form, or the heads of its forms, of which the last is always taken."""
+    if isinstance(found, Kept):
+        return found
+    if isinstance(found, tuple) and len(found) > 1 and all([isinstance(each, Head) for each in found]):
+        return found if found[-1].condition is None else None
+    return None
+
+
 class Version:
     """The machine code of one instance, which may be called from several threads at once.
 
@@ -37,7 +46,7 @@ class Version:
         self.instance, self._checks, self._flush = instance, checks, flush
         self._target = replace(host_target(), transformations=allowed)
         self._entry = entry_of(instance, self._target, checks)
-        found: Kept | tuple[Head, ...] | None = self._entry.fetch() if self._entry is not None else None
+        found = None if self._entry is None else _sensible(self._entry.fetch())
         self._lowered: dict[int, Lowered] = {}
         self._built: dict[int, Built] = {}
         self._only: Built | None = None
@@ -76,7 +85,8 @@ class Version:
         entry = self._entry
         if entry is not None and len(self._heads) > 1:
             entry = entry.part(number)
-            found = entry.fetch()
+            kept = entry.fetch()
+            found = kept if isinstance(kept, Kept) else None
         lower = partial(self.lowered, number)
         return Built(self.instance, lower, self._target.transformations, self._flush, entry, found)
 
