@@ -2,6 +2,7 @@
 # make bench  measure against other tools      make test-all  the longer sweep, and the mutants
 # make bench-trace, make bench-gpu  traces; programs on an OpenCL device
 # make mutants  wrong derivatives, each of which a test must notice (part of test-all)
+# make fuzz SECONDS=600  more random programs, each in a process of its own; .fuzz/log has those that were run
 #
 # Each sets up what it needs in .venv, once. PYTHON names another interpreter (3.11 or newer), PYTEST_FLAGS
 # go to pytest, ONLY names the lines to measure ("gmm kmeans"), QUICK=1 takes a short look.
@@ -13,7 +14,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint types unit test-all slow mutants bench bench-trace bench-gpu format clean
+.PHONY: help demo test lint types unit test-all slow mutants fuzz bench bench-trace bench-gpu format clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -49,6 +50,9 @@ slow: $(VENV)/.installed-dev
 
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python tests/mutants
+
+fuzz: $(VENV)/.installed-dev
+	PYTHONPATH=$(CURDIR):tests $(BIN)/python -m fuzz --seconds $(or $(SECONDS),60) $(FUZZ)
 
 # OpenBLAS's threads shall sleep after a call, not spin for 100 ms on the core that the next contender needs.
 bench: $(VENV)/.installed-peers
