@@ -57,7 +57,7 @@ from .loops import (
     While,
     walk,
 )
-from .loops_walk import assigned_in, loads, mentioned, names_in, read_in, written_in
+from .loops_walk import assigned_in, bound_in, loads, mentioned, names_in, read_in, written_in
 from .lowering.arithmetic import folded
 from .lowering.nests import strip_of
 from .lowering.rewriting import map_block, map_operands, substituted, substituted_in, without_unread
@@ -113,7 +113,10 @@ def _checked(check: For, other: For, target: Target) -> For | None:
     effects = (Store, Update, Allocate, While)
     only_requires = not any(isinstance(each, effects) for each in walk(check.body))
     last = not any(isinstance(each, Require | Allocate) for each in walk(other.body))
-    if not (extents and only_requires and last and written_in(other.body).isdisjoint(read_in(check.body))):
+    apart = written_in(other.body).isdisjoint(read_in(check.body)) and bound_in((check,)).isdisjoint(
+        bound_in(other.body)
+    )
+    if not (extents and only_requires and last and apart):
         return None
     names: dict[str, Expression] = {other.variable: Variable(check.variable, i64)}
     body = (*check.body, *substituted_in(other.body, names))
@@ -198,8 +201,11 @@ class _Nest:
         if not self._apart(self.body, second, [loop.variable for loop in self.loops]):
             return None
         body = self._with_loops_joined((*self.body, *second))
-        bound = [] if body is None else [s.name for s in walk(body) if isinstance(s, Let | Declare)]
-        if body is None or len(bound) > min(LARGEST, len(set(bound))):
+        if body is None:
+            return None
+        bound = [s.name for s in walk(body) if isinstance(s, Let | Declare)]
+        variables = [loop.variable for loop in (*self.loops, *walk(body)) if isinstance(loop, For)]
+        if len(bound) > LARGEST or len({*bound, *variables}) < len(bound) + len(variables):
             return None
         return self._around(_passed_on(body), other, target)
 

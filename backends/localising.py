@@ -28,7 +28,6 @@ from .loops import (
     Allocate,
     Block,
     Buffer,
-    Declare,
     Expression,
     For,
     Function,
@@ -45,7 +44,15 @@ from .loops import (
 )
 from .loops_walk import assigned_in, bound_in, loads, mentioned, names_in, unused_names, written_in
 from .lowering.arithmetic import folded
-from .lowering.rewriting import map_block, map_operands, substituted, substituted_in, with_buffers, with_own_buffers
+from .lowering.rewriting import (
+    map_block,
+    map_operands,
+    substituted,
+    substituted_in,
+    with_buffers,
+    with_own_buffers,
+    with_own_names,
+)
 
 # Loops of more statements together are not joined.
 LARGEST = 1000
@@ -65,7 +72,7 @@ def localised(function: Function) -> Function:
 
 @dataclass(frozen=True)
 class _Localising:
-    """Goes through blocks; ``sizes`` are those of the function, ``fresh`` makes names for copies of buffers."""
+    """Goes through blocks; ``sizes`` are those of the function, ``fresh`` makes names for copies."""
 
     sizes: frozenset[str]
     fresh: Callable[[str], str]
@@ -108,7 +115,7 @@ class _Localising:
         """Two statements as one, if both are parallel loops that can be, or one of them is a choice of such loops."""
         match first, second:
             case For(kind="parallel"), For(kind="parallel"):
-                return _one(first, second)
+                return self.one(first, second)
             case If(test, then, orelse), For(kind="parallel"):
                 ways = list(then), list(orelse)
                 found = [self.append(ways[0], second), self.append(ways[1], self.copied(second))]
@@ -119,6 +126,26 @@ class _Localising:
                 if before is not None or instead is not None:
                     return If(test, before or (first, *then), instead or (copy, *orelse))
         return None
+
+    def one(self, first: For, second: For) -> For | None:
+        """Two parallel loops as one, if each iteration of the second needs of the first what its own has written."""
+        if first.extent != second.extent or any(loads(second)):
+            return None
+        both = [*walk((first,)), *walk((second,))]
+        if len(both) > LARGEST or any(isinstance(each, Require | Update) for each in both):
+            return None
+        body = with_own_names(second.body, bound_in((first,)), self.fresh)
+        names: dict[str, Expression] = {second.variable: Variable(first.variable, i64)}
+        added = with_buffers(body, lambda buffer: _renamed(buffer, names))
+        added = substituted_in(added, names)
+        common = mentioned(first.body)[1] & mentioned(added)[1]
+        own = {name for name in common if _own_axes(name, (*first.body, *added), first.variable)}
+        if not own or not common & (written_in(first.body) | written_in(added)) <= own:
+            return None
+        grain = first.grain
+        if grain is not None and second.grain is not None and grain != second.grain:
+            grain = folded("minimum", grain, second.grain)
+        return replace(first, body=(*first.body, *added), grain=grain)
 
     def before(self, first: For, block: Block) -> Block | None:
         """A loop and a block after it, if the loop can be joined with the last statement of the block."""
@@ -168,28 +195,6 @@ class _Localising:
                     second = with_own_buffers(second, self.fresh)
                 return If(test, self.with_own_temporaries(first), self.with_own_temporaries(second))
         return None
-
-
-def _one(first: For, second: For) -> For | None:
-    """Two parallel loops as one, if the second needs what the first writes, each iteration what its own has written."""
-    if first.extent != second.extent or any(loads(second)):
-        return None
-    both = [*walk((first,)), *walk((second,))]
-    if len(both) > LARGEST or any(isinstance(each, Require | Update) for each in both):
-        return None
-    names: dict[str, Expression] = {second.variable: Variable(first.variable, i64)}
-    added = with_buffers(second.body, lambda buffer: _renamed(buffer, names))
-    added = substituted_in(added, names)
-    if {each.name for each in first.body if isinstance(each, Let | Declare)} & bound_in(added):
-        return None
-    common = mentioned(first.body)[1] & mentioned(added)[1]
-    own = {name for name in common if _own_axes(name, (*first.body, *added), first.variable)}
-    if not own or not common & (written_in(first.body) | written_in(added)) <= own:
-        return None
-    grain = first.grain
-    if grain is not None and second.grain is not None and grain != second.grain:
-        grain = folded("minimum", grain, second.grain)
-    return replace(first, body=(*first.body, *added), grain=grain)
 
 
 def _renamed(buffer: Buffer, names: Mapping[str, Expression]) -> Buffer:

@@ -14,7 +14,7 @@ matter. Where the first sum is empty, so is the second: 0 would not be right for
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...core.types import i64
 from ..loops import (
@@ -38,6 +38,7 @@ from .arithmetic import folded
 from .context import ZERO, Context, zero
 from .factors import Factor, Sum, sum_of
 from .nests import Loop, depends
+from .rewriting import renamed
 from .survey import survey
 
 
@@ -79,7 +80,10 @@ def _two(
     kept: list[Loop],
     body: Block,
 ) -> Regrouped:
-    """The nests: the first sums one factor over the first loop, the second the products over the other."""
+    """The nests: the first sums one factor over the first loop, the second the products over the other.
+
+    What the first nest binds has names of its own: the second binds the old ones, and either may move into the other.
+    """
     (first, second), (once, other) = order, factors
     type = sum.type
     loops = [*kept, Loop(Variable(second.variable, i64), second.extent)]
@@ -87,7 +91,8 @@ def _two(
     place = tuple([loop.variable for loop in loops])
     total = Variable(context.fresh("sum"), type)
     add = context.reductions[first.variable].primitive
-    context.reductions[first.variable] = Reduction(total.name, add, Constant(zero(type), type))
+    own = {name: context.fresh(name.rstrip("0123456789")) for name in _bound(loops, first, once)}
+    context.reductions[own[first.variable]] = Reduction(total.name, add, Constant(zero(type), type))
     step = Assign(total.name, Apply(add, (total, once.value), type))
     inner: Block = (
         Declare(total.name, Constant(zero(type), type)),
@@ -101,4 +106,14 @@ def _two(
     known = {s.name for s in body if isinstance(s, Let)}  # before the loops, where they stay
     lets = [let for let in other.lets if let.name not in known]
     loop = For(second.variable, extent, "sequential", (*lets, Assign(result.name, more)))
-    return Regrouped(loops, inner, stored, tuple([loop if s is sum.loops[0] else s for s in body]))
+    return Regrouped(
+        [replace(loop, variable=Variable(own[loop.variable.name], i64)) for loop in loops],
+        renamed(inner, own),
+        stored,
+        tuple([loop if s is sum.loops[0] else s for s in body]),
+    )
+
+
+def _bound(loops: Sequence[Loop], inner: For, factor: Factor) -> list[str]:
+    """What a nest binds that sums a factor: the variables of its loops, and the bindings of the factor."""
+    return [*[loop.variable.name for loop in loops], inner.variable, *[let.name for let in factor.lets]]

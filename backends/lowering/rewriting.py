@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -33,7 +33,7 @@ from ..loops import (
     While,
     walk,
 )
-from ..loops_walk import expressions, names_in, names_of, read_in
+from ..loops_walk import bound_in, expressions, names_in, names_of, read_in
 
 # A buffer, and the indices of an element
 Place = tuple[Buffer, tuple[Expression, ...]]
@@ -61,6 +61,27 @@ def substituted(e: Expression, values: Mapping[str, Expression]) -> Expression:
 def substituted_in(block: Block, values: Mapping[str, Expression]) -> Block:
     """A block with values in place of some of its variables."""
     return map_block(block, lambda e: substituted(e, values), lambda store: store)
+
+
+def with_own_names(block: Block, taken: Collection[str], fresh: Callable[[str], str]) -> Block:
+    """A block that binds none of the names that are taken: before it moves to where they mean something else."""
+    names = {name: fresh(name.rstrip("0123456789")) for name in sorted(bound_in(block) & set(taken))}
+    return renamed(block, names) if names else block
+
+
+def renamed(block: Block, names: Mapping[str, str]) -> Block:
+    """A block with other names for some of the variables that it mentions, binds or assigns."""
+
+    def name(old: str) -> str:
+        return names.get(old, old)
+
+    def variable(e: Expression) -> Expression:
+        return Variable(name(e.name), e.type) if isinstance(e, Variable) else map_operands(e, variable)
+
+    def buffer(b: Buffer) -> Buffer:
+        return replace(b, extents=tuple([variable(extent) for extent in b.extents]))
+
+    return with_buffers(map_block(block, variable, lambda store: store, name=name), buffer)
 
 
 def without(block: Block, unwanted: Callable[[Statement], bool]) -> Block:
@@ -163,17 +184,18 @@ def map_block(
     expression: Callable[[Expression], Expression],
     store: Callable[[Store], Statement],
     buffer: Callable[[Buffer], Buffer] = lambda buffer: buffer,
+    name: Callable[[str], str] = lambda name: name,
 ) -> Block:
-    """A block with its expressions and stores rewritten, and the buffers that it writes or allocates."""
+    """A block with its expressions and stores rewritten, the buffers it writes or allocates, and what it binds."""
     made: list[Statement] = []
     for statement in block:
         match statement:
-            case Let(name, value):
-                made.append(Let(name, expression(value)))
-            case Declare(name, value):
-                made.append(Declare(name, expression(value)))
-            case Assign(name, value):
-                made.append(Assign(name, expression(value)))
+            case Let(bound, value):
+                made.append(Let(name(bound), expression(value)))
+            case Declare(bound, value):
+                made.append(Declare(name(bound), expression(value)))
+            case Assign(bound, value):
+                made.append(Assign(name(bound), expression(value)))
             case Store(written, indices, value, guarded):
                 place = tuple([expression(i) for i in indices])
                 made.append(store(Store(buffer(written), place, expression(value), guarded)))
@@ -182,16 +204,18 @@ def map_block(
                 made.append(Update(buffer(written), place, primitive, expression(value), guarded))
             case For():
                 grain = None if statement.grain is None else expression(statement.grain)
-                inner = map_block(statement.body, expression, store, buffer)
-                made.append(replace(statement, extent=expression(statement.extent), body=inner, grain=grain))
+                inner = map_block(statement.body, expression, store, buffer, name)
+                reductions = tuple([replace(each, name=name(each.name)) for each in statement.reductions])
+                loop = replace(statement, variable=name(statement.variable), extent=expression(statement.extent))
+                made.append(replace(loop, body=inner, grain=grain, reductions=reductions))
             case If(test, then, orelse):
-                branches = [map_block(branch, expression, store, buffer) for branch in (then, orelse)]
+                branches = [map_block(branch, expression, store, buffer, name) for branch in (then, orelse)]
                 made.append(If(expression(test), *branches))
             case While(head, test, inner):
-                blocks = [map_block(each, expression, store, buffer) for each in (head, inner)]
+                blocks = [map_block(each, expression, store, buffer, name) for each in (head, inner)]
                 made.append(While(blocks[0], expression(test), blocks[1]))
-            case Kernel(name, inner):
-                made.append(Kernel(name, map_block(inner, expression, store, buffer)))
+            case Kernel(called, inner):
+                made.append(Kernel(called, map_block(inner, expression, store, buffer, name)))
             case Require(test, site, values):
                 made.append(Require(expression(test), site, tuple([expression(v) for v in values])))
             case Allocate(own, shared):
