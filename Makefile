@@ -3,6 +3,7 @@
 # make bench-trace, make bench-gpu  traces; programs on an OpenCL device
 # make mutants  wrong derivatives, each of which a test must notice (part of test-all)
 # make fuzz SECONDS=600  more random programs, each in a process of its own; .fuzz/log has those that were run
+# make mutants-backends  the same with a wrong compiler, which takes hours and may be stopped
 #
 # Each sets up what it needs in .venv, once. PYTHON names another interpreter (3.11 or newer), PYTEST_FLAGS
 # go to pytest, ONLY names the lines to measure ("gmm kmeans"), QUICK=1 takes a short look.
@@ -14,7 +15,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint types unit test-all slow mutants fuzz bench bench-trace bench-gpu format clean
+.PHONY: help demo test lint types unit test-all slow mutants mutants-backends fuzz bench bench-trace bench-gpu format clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -67,6 +68,10 @@ bench-gpu: $(VENV)/.installed-peers
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Hours: 400 mutants of the compiler. It goes on where it was stopped, unless sources or tests have changed.
+mutants-backends: $(VENV)/.installed-dev
+	$(BIN)/python tests/mutants --backends $(ONLY)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""``make mutants``: the tests must notice every wrong rule.
+"""``make mutants``: the tests must notice every wrong rule. ``make mutants-backends``: and a wrong compiler.
 
 Each mutant (``changes.py``) is one wrong version of a derivative: a scalar partial with its sign turned, or one place
 in a module of rules (``mutations.py`` says how). The tests of derivatives run against it until one fails, and then it
@@ -17,16 +17,23 @@ other must change the code of a function that is there.
 A mutant may do anything: its memory is limited, and a test that takes ``PATIENCE`` seconds of processor time has
 noticed it.
 
-    python tests/mutants                 all mutants
-    python tests/mutants combining 127   those whose description holds all these words
+Those of the compiler (``compiler.py``) are drawn from very many, and run in hours. What became of each is written to
+``.mutants/`` at once, and is not tried again while no source and no test has changed: such a run may be stopped.
+
+    python tests/mutants                  all mutants of derivatives
+    python tests/mutants combining 127    those whose description holds all these words
+    python tests/mutants --backends       those of the compiler
 """
 
 from __future__ import annotations
 
 import gc
+import hashlib
+import json
 import math
 import multiprocessing
 import os
+import pickle
 import resource
 import signal
 import sys
@@ -39,12 +46,22 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+import compiler
 import pytest
 from _pytest.runner import runtestprotocol
-from changes import ROOT, Mutant, Nothing, all_mutants, files, module
+from changes import (
+    ROOT,
+    Mutant,
+    Nothing,
+    files_of_backends,
+    files_of_rules,
+    module,
+    of_the_backends,
+    of_the_rules,
+)
 from equivalent import EQUIVALENT
 from living import Living
-from mutations import noting, source
+from mutations import Kinds, noting, of_rules, source
 
 import adze as az
 from adze.core.primitive import PRIMITIVES
@@ -52,7 +69,7 @@ from adze.core.program import RUNNERS, Instance
 from adze.core.trees import unflatten
 from adze.interpreters.evaluate import convert, evaluate_block
 
-TESTS = (
+TESTS_OF_RULES = (
     "checkpoint", "combining", "custom", "derivative", "forward", "in_place", "jacobian", "reverse", "rule", "tape",
     "trace_corners", "trace_gradients",
 )  # fmt: skip
@@ -65,11 +82,35 @@ PROCESSES = multiprocessing.get_context("fork")
 NOTE = "_note_spot"
 
 
+# Suites
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Modules that are changed, the mutants of these, and the tests that must notice."""
+
+    files: Sequence[str]
+    mutants: Sequence[Mutant]
+    kinds: Kinds
+    words: Sequence[str]  # the names of tests have one of these, and none of those
+    left_out: Sequence[str]
+    hold_some: Sequence[str]  # words of the files in which only some tests have such names
+    records: Path | None  # where it is written what became of each mutant
+
+    def wants(self, name: str) -> bool:
+        return any(word in name for word in self.words) and not any(word in name for word in self.left_out)
+
+
+def rules() -> Suite:
+    return Suite(files_of_rules(), of_the_rules(), of_rules, TESTS_OF_RULES, LEFT_OUT, HOLD_SOME, None)
+
+
+def compilers() -> Suite:
+    records = ROOT / ".mutants"
+    return Suite(files_of_backends(), of_the_backends(), compiler.kinds, compiler.TESTS, ("opencl",), (), records)
+
+
 # Tests
-
-
-def is_wanted(name: str) -> bool:
-    return any(word in name for word in TESTS) and not any(word in name for word in LEFT_OUT)
 
 
 @dataclass
@@ -89,26 +130,26 @@ def passes(item: pytest.Item) -> bool:
     return all(report.passed for report in reports)
 
 
-def watched(items: Sequence[pytest.Item], living: Living) -> Iterator[Use]:
+def watched(items: Sequence[pytest.Item], living: Living, suite: Suite) -> Iterator[Use]:
     """Run the tests as they are, and see what they reach."""
     reached: set[object] = set()
-    for file in files():
+    for file in suite.files:
         setattr(module(file), NOTE, noted_in(file, reached))
-        living.change(file, noting(ROOT, file, NOTE))
+        living.change(file, noting(ROOT, file, NOTE, suite.kinds))
     for row in PRIMITIVES.values():
         if row.derivative is not None:
             object.__setattr__(row, "derivative", noted(row.name, row.derivative, reached))
     for item in items:
         reached.clear()
-        forget()
+        forget(suite.files)
         start = time.perf_counter()
         passed = passes(item)
         yield Use(passed, time.perf_counter() - start, set(reached))
 
 
-def forget() -> None:
-    """Empty the caches of the rules: what one test has left there the next one would not be seen to reach."""
-    for file in files():
+def forget(files: Sequence[str]) -> None:
+    """Empty the caches of modules: what one test has left there the next one would not be seen to reach."""
+    for file in files:
         for found in vars(module(file)).values():
             if hasattr(found, "cache_clear"):
                 found.cache_clear()
@@ -155,25 +196,31 @@ def _as_in_the_package(function: FunctionType) -> Any:
 class Run:
     """All mutants against the tests that pytest has collected."""
 
-    def __init__(self, items: Sequence[pytest.Item]) -> None:
-        self.items = [item for item in items if is_wanted(item.nodeid.removeprefix("tests/"))]
-        self.living = Living(ROOT, [file for file in files() if module(file)])
+    def __init__(self, items: Sequence[pytest.Item], suite: Suite) -> None:
+        self.suite = suite
+        self.items = [item for item in items if suite.wants(item.nodeid.removeprefix("tests/"))]
+        self.living = Living(ROOT, [file for file in suite.files if module(file)])
         self.kills: dict[str, int] = {}
         self.uses: dict[str, Use] = {}
+        self.records = Records(suite.records) if suite.records is not None else None
 
     def faults(self, mutants: Sequence[Mutant], whole: bool) -> Iterator[str]:
         """Mutants that survive, and whatever else is wrong."""
-        for file in files():
+        for file in self.suite.files:
             if self.living.change(file, source(ROOT, file)):
                 yield f"{file}: its functions are not those of its source"
-        self.watch()
+        self.uses = self.records.uses if self.records is not None else {}
+        if not self.uses:
+            self.watch()
+            if self.records is not None:
+                self.records.keep(self.uses)
         for name, use in self.uses.items():
             if not use.passed:
                 yield f"fails without a mutant: {name}"
         for mutant, (end, what) in self.results([Nothing(min(mutants, key=self.facing_count).spot)]):
             if end == "killed":
                 yield f"{mutant} is killed by {what}"
-        for mutant, (end, what) in self.results([mutant for mutant in mutants if mutant.key not in EQUIVALENT]):
+        for mutant, (end, what) in self.ends([mutant for mutant in mutants if mutant.key not in EQUIVALENT]):
             if end == "killed":
                 self.kills[what] = self.kills.get(what, 0) + 1
             else:
@@ -182,13 +229,24 @@ class Run:
             for key in EQUIVALENT.keys() - {mutant.key for mutant in mutants}:
                 yield f"listed as equivalent, but no mutant: {key}"
 
+    def ends(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, tuple[str, str]]]:
+        """Each mutant with its end: those that are on record first."""
+        known = self.records.ends if self.records is not None else {}
+        yield from [(mutant, known[str(mutant)]) for mutant in mutants if str(mutant) in known]
+        for mutant, end in self.results([mutant for mutant in mutants if str(mutant) not in known]):
+            if self.records is not None:
+                self.records.add(mutant, end)
+            yield mutant, end
+
     def watch(self) -> None:
         """See what the tests reach, in as many processes as there are processors."""
 
         def work(items: Sequence[pytest.Item], send: Any) -> None:
             quiet()
             try:
-                send.send({item.nodeid: use for item, use in zip(items, watched(items, self.living), strict=True)})
+                send.send(
+                    {item.nodeid: use for item, use in zip(items, watched(items, self.living, self.suite), strict=True)}
+                )
             except Exception:
                 send.send(traceback.format_exc())
 
@@ -251,6 +309,32 @@ class Run:
         send.send(("survived:", "") if killer is None else ("killed", killer))
 
 
+class Records:
+    """What is known of mutants from runs on these very sources and tests."""
+
+    def __init__(self, folder: Path) -> None:
+        made = hashlib.blake2b(digest_size=10)
+        for file in sorted([*ROOT.glob("[abcit]*/**/*.py"), ROOT / "pyproject.toml"]):
+            made.update(file.read_bytes())
+        folder.mkdir(exist_ok=True)
+        self._ends, self._uses = folder / f"{made.hexdigest()}.jsonl", folder / f"{made.hexdigest()}.uses"
+        lines = self._ends.read_text().splitlines() if self._ends.exists() else []
+        self.ends: dict[str, tuple[str, str]] = {name: (end, what) for name, end, what in map(json.loads, lines)}
+
+    @property
+    def uses(self) -> dict[str, Use]:
+        """What each test reaches; nothing when that was not seen yet."""
+        found: dict[str, Use] = pickle.loads(self._uses.read_bytes()) if self._uses.exists() else {}
+        return found
+
+    def keep(self, uses: dict[str, Use]) -> None:
+        self._uses.write_bytes(pickle.dumps(uses))
+
+    def add(self, mutant: Mutant, end: tuple[str, str]) -> None:
+        with self._ends.open("a") as file:
+            file.write(json.dumps([str(mutant), *end]) + "\n")
+
+
 def start(work: Callable[[Any, Any], None], given: Any) -> tuple[Any, Any]:
     """A fork of this process, and where it sends what it finds."""
     receive, send = PROCESSES.Pipe(duplex=False)
@@ -274,13 +358,14 @@ def quiet() -> None:
 class Plugin:
     """In place of pytest's loop over the tests."""
 
-    def __init__(self, mutants: Sequence[Mutant], whole: bool) -> None:
-        self.mutants, self.whole = mutants, whole
+    def __init__(self, suite: Suite, mutants: Sequence[Mutant]) -> None:
+        self.suite, self.mutants = suite, mutants
+        self.whole = suite.records is None and len(mutants) == len(suite.mutants)
         self.faults = 0
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         begin = time.perf_counter()
-        run = Run(session.items)
+        run = Run(session.items, self.suite)
         gc.freeze()
         for fault in run.faults(self.mutants, self.whole):
             self.faults += 1
@@ -294,14 +379,17 @@ class Plugin:
 def main(words: Sequence[str]) -> int:
     sys.path.insert(0, str(ROOT / "tests"))
     os.chdir(ROOT)
-    chosen = [mutant for mutant in all_mutants() if all(word in str(mutant) for word in words)]
+    suite = compilers() if "--backends" in words else rules()
+    words = [word for word in words if word != "--backends"]
+    chosen = [mutant for mutant in suite.mutants if all(word in str(mutant) for word in words)]
     if not chosen:
         print("there is no such mutant")
         return 1
     names = sorted(path.name for path in Path("tests").glob("test_*.py"))
-    names = [name for name in names if is_wanted(name) or any(word in name for word in HOLD_SOME)]
-    plugin = Plugin(chosen, whole=not words)
-    evaluated_only()
+    names = [name for name in names if suite.wants(name) or any(word in name for word in suite.hold_some)]
+    plugin = Plugin(suite, chosen)
+    if suite.records is None:
+        evaluated_only()
     options = [
         "-qq",
         "-s",

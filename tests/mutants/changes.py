@@ -1,15 +1,18 @@
-"""All mutants: the partials of scalars with their signs turned, and the places of rules that are changed."""
+"""All mutants: scalar partials with their signs turned, and places of rules, or of the compiler, that are changed."""
 
 from __future__ import annotations
 
 import importlib
+import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import compiler
 from living import Living
-from mutations import Mutation, mutated, mutations
+from mutations import Mutation, mutated, mutations, of_rules
 
 from adze.ad.activity import moving_operands
 from adze.core.primitive import PRIMITIVES
@@ -97,16 +100,32 @@ class Nothing:
 Mutant = Partial | Source | Nothing
 
 
-def all_mutants() -> list[Mutant]:
+def of_the_rules() -> list[Mutant]:
+    """All mutants of derivatives."""
     found: list[Mutant] = []
     for row in PRIMITIVES.values():
         found += [Partial(row.name, k) for k, moves in enumerate(moving_operands(row)) if moves]
-    for file in files():
-        found += [Source(mutation) for mutation in mutations(ROOT, file)]
+    for file in files_of_rules():
+        found += [Source(mutation) for mutation in mutations(ROOT, file, of_rules)]
     return found
 
 
-def files() -> list[str]:
+def files_of_rules() -> list[str]:
     """The modules of rules."""
-    paths = sorted((ROOT / "ad").rglob("*.py"))
-    return [path.relative_to(ROOT).as_posix() for path in paths if path.stem not in NO_RULES]
+    return _files("ad", NO_RULES)
+
+
+def of_the_backends() -> list[Mutant]:
+    """Mutants of the compiler, so many drawn from all."""
+    found = [Source(each) for file in files_of_backends() for each in mutations(ROOT, file, compiler.kinds)]
+    return list(random.Random(compiler.SEED).sample(found, compiler.COUNT))
+
+
+def files_of_backends() -> list[str]:
+    """The modules of the compiler."""
+    return [file for file in _files("backends", compiler.NO_PROGRAM_SHOWS) if "/opencl/" not in file]
+
+
+def _files(folder: str, left_out: Sequence[str]) -> list[str]:
+    paths = sorted((ROOT / folder).rglob("*.py"))
+    return [path.relative_to(ROOT).as_posix() for path in paths if path.stem not in left_out]

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -35,6 +35,8 @@ ADDING = ("add", "add_at", "_add_to")
 TEXTS_AND_LISTS = (ast.Constant, ast.JoinedStr, ast.List, ast.ListComp, ast.Tuple)
 
 Key = tuple[str, str, str, str]
+Kind = tuple[str, Callable[[], ast.expr | ast.stmt]]  # of a mutation at a node, and what stands there instead
+Kinds = Callable[[ast.AST], Iterator[Kind]]
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Mutation:
     function: str  # "Cell.add"
     kind: str
     code: str
+    kinds: Kinds = field(compare=False, repr=False)
 
     @property
     def key(self) -> Key:
@@ -69,20 +72,20 @@ class Place:
     put: Callable[[ast.expr | ast.stmt], None]
 
 
-def mutations(root: Path, file: str) -> list[Mutation]:
-    """All mutations of a file below ``root``."""
+def mutations(root: Path, file: str, kinds: Kinds) -> list[Mutation]:
+    """All mutations of some kinds of a file below ``root``."""
     found, spots = [], dict[int, int]()
-    for number, place in enumerate(_places(source(root, file))):
+    for number, place in enumerate(_places(source(root, file), kinds)):
         spot = spots.setdefault(id(place.node), len(spots))
         code = ast.unparse(place.node)
-        found.append(Mutation(file, number, spot, place.node.lineno, place.function, place.kind, code))
+        found.append(Mutation(file, number, spot, place.node.lineno, place.function, place.kind, code, kinds))
     return found
 
 
 def mutated(root: Path, mutation: Mutation) -> ast.Module:
     """The module of a mutation with the change made; what is left as it was keeps its lines."""
     tree = source(root, mutation.file)
-    place = next(place for number, place in enumerate(_places(tree)) if number == mutation.number)
+    place = next(place for number, place in enumerate(_places(tree, mutation.kinds)) if number == mutation.number)
     place.put(_with_names_of(place.node, place.replacement()))
     return ast.fix_missing_locations(tree)
 
@@ -99,10 +102,10 @@ def _is_read(node: ast.AST) -> bool:
     return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
 
 
-def noting(root: Path, file: str, note: str) -> ast.Module:
+def noting(root: Path, file: str, note: str, kinds: Kinds) -> ast.Module:
     """The module with a call of the global function ``note`` at each spot, before the code there."""
     tree, spots = source(root, file), dict[int, tuple[int, Place]]()
-    for place in list(_places(tree)):
+    for place in list(_places(tree, kinds)):
         spots.setdefault(id(place.node), (len(spots), place))
     for spot, place in reversed(spots.values()):  # inner places first
         call = ast.Call(ast.Name(note, ast.Load()), [ast.Constant(spot)], [])
@@ -123,62 +126,66 @@ def _text(path: Path) -> str:
     return path.read_text()  # once: the file may be edited meanwhile
 
 
-def _places(tree: ast.Module) -> Iterator[Place]:
-    yield from _inside(tree, "")
+def _places(tree: ast.Module, kinds: Kinds) -> Iterator[Place]:
+    yield from _inside(tree, "", kinds)
 
 
-def _inside(parent: ast.AST, function: str) -> Iterator[Place]:
-    if isinstance(parent, ast.Raise | ast.Assert):
+def _inside(parent: ast.AST, function: str, kinds: Kinds) -> Iterator[Place]:
+    if isinstance(parent, ast.Raise | ast.Assert | ast.pattern | ast.JoinedStr):
         return
     if isinstance(parent, ast.FunctionDef | ast.ClassDef):
         function = f"{function}.{parent.name}".removeprefix(".")
-    for field, value in list(ast.iter_fields(parent)):
-        if field in ("annotation", "returns", "decorator_list"):
+    for name, value in list(ast.iter_fields(parent)):
+        if name in ("annotation", "returns", "decorator_list", "defaults", "kw_defaults"):
             continue
         for position, node in enumerate(list(value) if isinstance(value, list) else [value]):
             if isinstance(node, ast.AST):
-                yield from _at(parent, field, position if isinstance(value, list) else None, node, function)
-                yield from _inside(node, function)
+                for kind, replacement in kinds(node) if function else ():
+                    assert isinstance(node, ast.expr | ast.stmt)
+                    put = _putting(parent, name, position if isinstance(value, list) else None)
+                    yield Place(node, function, kind, replacement, put)
+                yield from _inside(node, function, kinds)
 
 
-def _at(parent: ast.AST, field: str, position: int | None, node: ast.AST, function: str) -> Iterator[Place]:
+def _putting(parent: ast.AST, field: str, position: int | None) -> Callable[[ast.expr | ast.stmt], None]:
     def put(new: ast.expr | ast.stmt) -> None:
         if position is None:
             setattr(parent, field, new)
         else:
             getattr(parent, field)[position] = new
 
-    def place(kind: str, replacement: Callable[[], ast.expr | ast.stmt]) -> Place:
-        assert isinstance(node, ast.expr | ast.stmt)
-        return Place(node, function, kind, replacement, put)
+    return put
 
+
+def of_rules(node: ast.AST) -> Iterator[Kind]:
+    """The mutations of a rule at a node."""
     match node:
         case ast.Expr(value=ast.Call()):
-            yield place("dropped", ast.Pass)
+            yield ("dropped", ast.Pass)
         case ast.Lambda(body=ast.Call(func=ast.Attribute(attr=name))) if name in ADDING:
-            yield place("dropped", lambda: ast.Lambda(node.args, ast.Constant(None)))
+            yield ("dropped", lambda: ast.Lambda(node.args, ast.Constant(None)))
         case ast.Call(func=ast.Name(id="plus"), args=[_, x, y]):
-            yield place("left only", lambda: x)
-            yield place("right only", lambda: y)
+            yield ("left only", lambda: x)
+            yield ("right only", lambda: y)
         case ast.Call(func=ast.Attribute(attr="primitive"), args=[ast.Constant(value="add" | "subtract"), x, y]):
-            yield place("left only", lambda: x)
-            yield place("right only", lambda: y)
+            yield ("left only", lambda: x)
+            yield ("right only", lambda: y)
         case ast.Call(func=ast.Attribute(attr="primitive", value=b), args=[ast.Constant(value="multiply"), _, _]):
-            yield place("negated", lambda: _negative(b, node))
+            yield ("negated", lambda: _negative(b, node))
         case ast.Call(func=ast.Attribute(attr="primitive"), args=[ast.Constant(value=name), *rest]) if name in OTHER:
-            yield place("other", lambda: ast.Call(node.func, [ast.Constant(OTHER[name]), *rest], []))
+            yield ("other", lambda: ast.Call(node.func, [ast.Constant(OTHER[name]), *rest], []))
         case ast.Call(func=ast.Attribute(attr="cond", value=owner), args=[test, x, y]) if not _is_analysis(owner):
-            yield place("swapped", lambda: ast.Call(node.func, [test, y, x], node.keywords))
+            yield ("swapped", lambda: ast.Call(node.func, [test, y, x], node.keywords))
         case ast.BinOp(op=ast.Add(), left=x, right=y) if not _put_together(x, y):
-            yield place("left only", lambda: x)
-            yield place("right only", lambda: y)
+            yield ("left only", lambda: x)
+            yield ("right only", lambda: y)
         case ast.BinOp(op=ast.Mult(), left=x, right=y) if not _put_together(x, y):
-            yield place("negated", lambda: ast.UnaryOp(ast.USub(), node))
+            yield ("negated", lambda: ast.UnaryOp(ast.USub(), node))
         case ast.IfExp(body=x, orelse=y) if _is_none(x) != _is_none(y):
-            yield place("none", lambda: ast.Constant(None))
+            yield ("none", lambda: ast.Constant(None))
         case ast.IfExp(body=x, orelse=y) if not (_is_none(x) or _is_text(x) or _is_text(y)):
-            yield place("left only", lambda: x)
-            yield place("right only", lambda: y)
+            yield ("left only", lambda: x)
+            yield ("right only", lambda: y)
         case _:
             pass
 
