@@ -23,6 +23,7 @@ from .llvm.control import X86
 from .opencl import version as opencl
 from .opencl.devices import Device, choose
 from .opencl.profile import Profile, profiled
+from .runtime import debugged
 from .specialisations import ALWAYS, Specialisation, conjunction
 from .transformations import ALL, Transformations, transformations_of
 
@@ -283,6 +284,7 @@ class LLVM:
     checks: bool
     flush: bool
     allowed: Transformations
+    bounds: bool  # every access to memory is checked
 
     def version(self, instance: Instance) -> llvm.Version:
         """The code of an instance, made on first use and kept with it; one for any number of threads."""
@@ -293,8 +295,8 @@ class LLVM:
         return ("llvm", *self._options) in instance.compiled
 
     @property
-    def _options(self) -> tuple[bool, Transformations, bool]:
-        return self.checks, self.allowed, self.flush
+    def _options(self) -> tuple[bool, Transformations, bool, bool]:
+        return self.checks, self.allowed, self.flush, self.bounds
 
     def run(self, version: llvm.Version, leaves: Sequence[Any], out: Any = None) -> Any:
         return version.run(leaves, self.threads, out)
@@ -407,7 +409,7 @@ def compile(
             raise ValueError(f"a program runs on at least one thread, a whole number of them, not {threads!r}")
         if flush_subnormals and not X86:
             raise ValueError("flush_subnormals= is for processors of the kind x86-64")
-        return Compiled(chosen, LLVM(threads, checks, flush_subnormals, allowed))
+        return Compiled(chosen, LLVM(threads, checks, flush_subnormals, allowed, debugged("bounds")))
     if backend == "opencl":
         if threads is not None:
             raise ValueError('threads= is for backend="llvm"; a device runs as many as it has')
@@ -417,12 +419,15 @@ def compile(
     raise ValueError(f"there is no backend {backend!r}; there are 'llvm' and 'opencl'")
 
 
-_DEFAULT = LLVM(None, True, False, ALL)
+def _run_first(instance: Instance, leaves: Sequence[Any]) -> Any:
+    """How a program called with arrays runs: compiled on first use, with the options of the first call of any."""
+    default = LLVM(None, True, False, ALL, debugged("bounds"))
+
+    def run(instance: Instance, leaves: Sequence[Any]) -> Any:
+        return default.run(default.version(code_for_leaves(instance, leaves)), leaves)
+
+    RUNNERS["default"] = run
+    return run(instance, leaves)
 
 
-def _run(instance: Instance, leaves: Sequence[Any]) -> Any:
-    """How a program called with arrays runs: compiled on first use."""
-    return _DEFAULT.run(_DEFAULT.version(code_for_leaves(instance, leaves)), leaves)
-
-
-RUNNERS["default"] = _run
+RUNNERS["default"] = _run_first

@@ -36,6 +36,10 @@ def once(make: Callable[[], T]) -> Callable[[], T]:
     return get
 
 
+# What ADZE_DEBUG may name: bounds, every access to memory (llvm/bounds.py).
+_DEBUGGED = ("bounds",)
+
+
 @dataclass(frozen=True)
 class Pool:
     """The compiled part of a pool: by address, the main function of workers and what runs a parallel loop."""
@@ -70,6 +74,18 @@ def default_threads() -> int:
             raise ValueError(f"ADZE_THREADS must be a positive integer, got {wanted!r}")
         return count
     return cpus()
+
+
+def debugged(what: str) -> bool:
+    """Whether the environment variable ``ADZE_DEBUG`` asks for a check of the compiler's own work.
+
+    It names them, separated by commas. ValueError for a name that there is not.
+    """
+    wanted = [each.strip() for each in os.environ.get("ADZE_DEBUG", "").split(",") if each.strip()]
+    for each in wanted:
+        if each not in _DEBUGGED:
+            raise ValueError(f"ADZE_DEBUG knows no {each!r}; it takes {', '.join(_DEBUGGED)}")
+    return what in wanted
 
 
 def cpus() -> int:

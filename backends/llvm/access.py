@@ -28,12 +28,14 @@ from .values import Axis, Value, Widening, join, one, slice_of, transposed
 class Place:
     """Where a buffer is: its address, its strides in elements, and the *region* of memory it is part of.
 
-    Buffers of different regions do not overlap; buffers of one region may share memory, one after the other.
+    Buffers of different regions do not overlap; buffers of one region may share memory, one after the other. Code that
+    checks its memory knows the extents, too.
     """
 
     pointer: str
     strides: tuple[str, ...]
     region: str
+    extents: tuple[str, ...] = ()
 
 
 class Regions:

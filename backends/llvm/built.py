@@ -18,9 +18,10 @@ from ..lowering import Lowered
 from ..peak import Peak
 from ..runtime import default_threads
 from ..specialisations import ALWAYS, COMPILED, LOADED, MISSING, Specialisation, purpose
-from ..transformations import Transformations
 from .assemble import Code, assembly, printed
+from .bounds import arrays_of
 from .calls import Calls, Interface
+from .host import Machine
 from .jit import Branch, Executable, Later, compiled, digest_of, is_parallel
 from .stored import Entry
 from .unit import ALIGNMENT
@@ -43,7 +44,7 @@ class Kept:
         if entry is not None and (self.function is not None or not self.branches):
             entry.store(self)
 
-    def later(self, lower: Callable[[], Lowered], allowed: Transformations) -> Later:
+    def later(self, lower: Callable[[], Lowered], machine: Machine) -> Later:
         """What emits branches, from the loops that were kept if they can be read."""
 
         def load() -> Function:
@@ -53,7 +54,7 @@ class Kept:
                 function = None
             return function if isinstance(function, Function) else lower().function
 
-        return Later(load, allowed, self.digest)
+        return Later(load, machine, self.digest)
 
 
 class Built:
@@ -66,12 +67,12 @@ class Built:
         self,
         instance: Instance,
         lower: Callable[[], Lowered],
-        allowed: Transformations,
+        machine: Machine,
         flush: bool,
         entry: Entry | None,
         found: Kept | None,
     ) -> None:
-        self.instance, self._lower, self._allowed, self._flush, self._entry = instance, lower, allowed, flush, entry
+        self.instance, self._lower, self._machine, self._flush, self._entry = instance, lower, machine, flush, entry
         started = time.perf_counter()
         if found is None or not self._loaded(found):
             self._load(self._made(entry), COMPILED, self.code.branches)
@@ -80,7 +81,7 @@ class Built:
     def _loaded(self, found: Kept) -> bool:
         """Load what an earlier process has kept, if it makes sense."""
         try:
-            later = found.later(self._lower, self._allowed)
+            later = found.later(self._lower, self._machine)
             branches = {name: made or partial(later.branch, name) for name, made in found.branches.items()}
             self._load(found, LOADED, branches, later.branch)
         except Exception:
@@ -130,6 +131,7 @@ class Built:
             instance.outputs,
             tuple(lowered.failures),
             is_parallel(lowered.function),
+            arrays_of(lowered.function) if self._machine.bounds else (),
         )
 
     @property
@@ -152,7 +154,7 @@ class Built:
     @cached_property
     def code(self) -> Code:
         """What the loop IR was compiled to."""
-        return compiled(self._lower().function, self._allowed)
+        return compiled(self._lower().function, self._machine)
 
     @cached_property
     def llvm_ir(self) -> str:

@@ -31,6 +31,7 @@ from ...core.terms import Constant, Failure
 from ...core.types import Scalar, Type, dims, element, rank
 from ..lowering import returned
 from ..runtime import default_threads
+from . import bounds
 from .arranging import row_major
 from .frames import UNSET, Frame, entries
 from .jit import Executable
@@ -54,6 +55,7 @@ class Interface:
     outputs: trees.Shape  # the structure of the results
     failures: tuple[Failure, ...]
     parallel: bool
+    arrays: tuple[str, ...]  # by number, where the code checks its memory
 
 
 class Calls:
@@ -207,6 +209,8 @@ class Calls:
         for word, result in zip(frame.results, results, strict=True):
             words[word] = id(result)
         failure = self._executable.launch(frame, sizes, threads)
+        if failure is not None and failure.site < 0:
+            raise bounds.error(self._name, self._interface.arrays, failure)
         values: Sequence[Any] = results
         if not self._only_arrays:
             arrays, places = iter(results), iter(frame.outputs)

@@ -16,20 +16,19 @@ from collections.abc import Callable
 from functools import partial
 
 from ...core.types import i64
-from .. import memory
+from ..loops import Buffer
 from ..loops import Function as Loops
-from .branches import Branches
+from .bounds import CANARY, Bounds
 from .host import Machine
 from .regions import Function
-from .text import Module
+from .text import Module, bytes_of
 from .unit import ALIGNMENT, KEPT, Arena, Unit
 from .values import one
 
 
 def emit(function: Loops, machine: Machine) -> Module:
     """The module, in LLVM's text."""
-    plan = memory.plan(function)
-    unit = Unit(plan, Branches(function, plan.dynamic), machine)
+    unit = Unit(function, machine)
     _Entry(unit, function).emit()
     _ArenaBytes(unit, function).emit()
     if unit.branches.tests:
@@ -57,13 +56,15 @@ class _Exported(Function):
             self.names[size] = one(i64, self.body.value(f"load i64, ptr {place}"))
 
     def lay_out(self, multiply: Combine, add: Combine) -> str:
-        """Compute the offsets of all slots; gives the bytes of those that are shared."""
+        """Compute the offsets of all slots; gives the bytes of those that are shared. Each ends with its canary."""
         for let in self.unit.plan.prelude:
             self.statement(let)
-        totals = {False: "0", True: "0"}
+        canary = "0" if self.unit.bounds is None else str(CANARY)
+        totals = {False: canary, True: "0"}
         for number, slot in enumerate(self.unit.plan.slots):
             self.arena.offsets[number] = totals[slot.private]
-            totals[slot.private] = add(totals[slot.private], self.bytes(slot.like, multiply))
+            size = self.bytes(slot.like, multiply)
+            totals[slot.private] = add(totals[slot.private], size if canary == "0" else add(size, canary))
         self.arena.stride = totals[True]
         return totals[False]
 
@@ -87,12 +88,47 @@ class _Entry(_Exported):
         for number in range(self.function.returned):
             place = body.value(f"getelementptr ptr, ptr %buffers, i64 {first + number}")
             self.records.append(body.value(f"load ptr, ptr {place}"))
+        canaries = [] if unit.bounds is None else self.canaries(unit.bounds)
+        if unit.bounds is not None:
+            self.poison("%arena", body.add(shared, body.multiply(self.arena.stride, self.threads)))
+            for buffer in self.function.results:
+                self.poison(self.places[buffer.name].pointer, self.filled_bytes(buffer))
         self.block(self.function.body)
         self.leave()
+        for each in canaries:
+            assert unit.bounds is not None
+            self.look_at(*each, unit.bounds.canary())
         body.line(f"ret i64 {body.value('load i64, ptr %failure')}")
         self.regions.close()
         parameters = "ptr %buffers, ptr %sizes, ptr %arena, i64 %threads, ptr %failure"
         unit.module.define("entry", f"define i64 @entry({parameters}) {unit.attributes_of(body)} {{\n{body}\n}}")
+
+    def filled_bytes(self, buffer: Buffer) -> str:
+        """The bytes of an array's elements."""
+        size = str(bytes_of(buffer.scalar))
+        for extent in buffer.extents:
+            length = self.body.value(f"call i64 @llvm.smax.i64(i64 {self.scalar(extent)}, i64 0)")
+            size = self.body.multiply(size, length)
+        return size
+
+    def canaries(self, bounds: Bounds) -> list[tuple[bool, str, int, str]]:
+        """The canaries: whether they are private, their offsets, the arrays that they are for, their bytes."""
+        body, slots = self.body, self.unit.plan.slots
+        found = [(False, "0", bounds.numbers[slots[0].like.name], str(CANARY))] if slots else []
+        for number, slot in enumerate(slots):
+            own = self.own_bytes(slot.like, body.multiply)
+            rest = body.add(body.subtract(self.bytes(slot.like, body.multiply), own), str(CANARY))
+            behind = body.add(self.arena.offsets[number], own)
+            found.append((slot.private, behind, bounds.numbers[slot.like.name], rest))
+        return found
+
+    def look_at(self, private: bool, offset: str, array: int, size: str, canary: str) -> None:
+        """Tell of bytes of a canary that were written."""
+        body, memory = self.body, self.arena.private if private else self.arena.base
+        with body.loop("0", self.threads if private else "1", 1) as thread:
+            place = body.add(body.multiply(thread, self.arena.stride), offset) if private else offset
+            place = body.value(f"getelementptr i8, ptr {memory}, i64 {place}")
+            body.line(f"call void @{canary}(ptr {self.failure}, i64 {array}, ptr {place}, i64 {size})")
 
     def keeping(self) -> tuple[str, str] | None:
         pointer, room = next(self.words, None), next(self.words, None)

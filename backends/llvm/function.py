@@ -32,7 +32,8 @@ from ..loops import (
     walk,
 )
 from .access import Place
-from .expressions import Cell, Expressions
+from .checking import Checking
+from .expressions import Cell
 from .text import SCALARS, bytes_of, constant, iota, literal, register_type
 from .unit import ALIGNMENT, OUT_OF_MEMORY, Arena, Unit
 from .values import Axis, Strip, Value, one, slice_of, splat
@@ -42,16 +43,15 @@ Combiner = Callable[[str, str, int], str]
 _MOST = 1 << 62  # bytes, which no machine has
 
 
-class Emitter(Expressions):
+class Emitter(Checking):
     """Emits the statements of one function."""
 
     def __init__(self, unit: Unit, arena: Arena, threads: str, failure: str) -> None:
-        super().__init__(unit)
-        self.arena, self.threads, self.failure = arena, threads, failure
+        super().__init__(unit, failure)
+        self.arena, self.threads = arena, threads
         self._varying: dict[Axis | None, frozenset[int]] = {}  # by jam axis; None: the strip
         self.dynamic: dict[str, tuple[str, str]] = {}  # by buffer: where its address and its room are
         self.own: list[str] = []  # where addresses are of what is freed at the end
-        self.may_leave = False  # from anywhere, when there is no memory
         self.records: list[str] = []  # of returned arrays
 
     # Statements
@@ -166,12 +166,15 @@ class Emitter(Expressions):
 
     def bytes(self, buffer: Buffer, multiply: Callable[[str, str], str]) -> str:
         """The room that a buffer takes, a multiple of the alignment."""
+        padded = self.body.divide(self.body.add(self.own_bytes(buffer, multiply), str(ALIGNMENT - 1)), ALIGNMENT)
+        return self.body.multiply(padded, str(ALIGNMENT))
+
+    def own_bytes(self, buffer: Buffer, multiply: Callable[[str, str], str]) -> str:
+        """The bytes that may be read and written in a buffer."""
         size = str(bytes_of(buffer.scalar))
         for extent in buffer.extents:
-            # Room for one along each axis: a clamped index into an empty array still touches its memory alone.
-            size = multiply(size, self.body.value(f"call i64 @llvm.smax.i64(i64 {self.scalar(extent)}, i64 1)"))
-        padded = self.body.divide(self.body.add(size, str(ALIGNMENT - 1)), ALIGNMENT)
-        return self.body.multiply(padded, str(ALIGNMENT))
+            size = multiply(size, self.room_along(self.scalar(extent)))
+        return size
 
     def _room(self, buffer: Buffer) -> str:
         """Memory for a buffer whose size is known by now: what it had before, where that is enough."""
@@ -199,7 +202,9 @@ class Emitter(Expressions):
         body.line(f"store i64 {OUT_OF_MEMORY}, ptr {self.failure}")
         body.branch("exit")
         body.label(found)
-        return body.value(f"load ptr, ptr {pointer}")
+        memory = body.value(f"load ptr, ptr {pointer}")
+        self.poison(memory, needed)
+        return memory
 
     def keeping(self) -> tuple[str, str] | None:
         """Where the address and the room of one more dynamic buffer outlive the function, if they do."""
@@ -236,17 +241,18 @@ class Emitter(Expressions):
         for pointer in self.own:
             self.body.line(f"call void @free(ptr {self.body.value(f'load ptr, ptr {pointer}')})")
 
-    def leave_if_out_of_memory(self) -> None:
-        """Go no further after a part that found no memory."""
+    def leave_if_stopped(self) -> None:
+        """Go no further after a part that found no memory, or was about to touch what is not its own."""
         self.may_leave = True
         state, after = self.body.value(f"load i64, ptr {self.failure}"), self.body.name("after")
-        missing = self.body.value(f"icmp eq i64 {state}, {OUT_OF_MEMORY}")
-        self.body.line(f"br i1 {missing}, label %exit, label %{after}")
+        stopped = self.body.value(f"icmp slt i64 {state}, 0")
+        self.body.line(f"br i1 {stopped}, label %exit, label %{after}")
         self.body.label(after)
 
     def place(self, buffer: Buffer, pointer: str, region: str) -> None:
         """Enter a buffer with its address."""
-        self.places[buffer.name] = Place(pointer, self.strides(buffer)[1:], region)
+        extents = () if self.unit.bounds is None else tuple([self.scalar(extent) for extent in buffer.extents])
+        self.places[buffer.name] = Place(pointer, self.strides(buffer)[1:], region, extents)
 
     def strides(self, buffer: Buffer) -> tuple[str, ...]:
         """The number of a buffer's elements, then the stride of each dimension."""

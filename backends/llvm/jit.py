@@ -21,12 +21,11 @@ from ...core.source import at_line
 from .. import loops
 from ..runtime import Failure
 from ..specialisations import COMPILED, LOADED
-from ..transformations import ALL, Transformations
 from .assemble import Code, compile_each, compile_text, link
 from .control import FLUSH
 from .emit import emit
 from .frames import Frame, entries
-from .host import host
+from .host import Machine, host
 from .pool import workers
 from .text import Module
 from .unit import OUT_OF_MEMORY
@@ -38,20 +37,15 @@ Branch = Callable[[], Sequence[str]] | bytes  # a module apart: its text by part
 _NONE: Mapping[str, Branch] = {}
 
 
-def compiled(function: loops.Function, allowed: Transformations = ALL) -> Code:
-    """A function of the loop IR as code for this machine."""
-    module = emitted(function, allowed)
+def compiled(function: loops.Function, machine: Machine | None = None) -> Code:
+    """A function of the loop IR as code for a machine (default: this one)."""
+    machine = machine or host()
+    module = emit(function, machine)
     parts = module.parts()
-    later = Later(lambda: function, allowed, digest_of(parts), module)
+    later = Later(lambda: function, machine, digest_of(parts), module)
     described = module.branches()
     branches = {name: partial(later.branch, name) for name in described}
     return replace(compile_text(*parts), branches=branches, described=described)
-
-
-def emitted(function: loops.Function, allowed: Transformations) -> Module:
-    """A function of the loop IR as a module for this machine."""
-    machine = host()
-    return emit(function, replace(machine, target=replace(machine.target, transformations=allowed)))
 
 
 def digest_of(parts: Sequence[str]) -> bytes:
@@ -69,11 +63,11 @@ class Later:
     def __init__(
         self,
         load: Callable[[], loops.Function],
-        allowed: Transformations,
+        machine: Machine,
         digest: bytes,
         module: Module | None = None,
     ) -> None:
-        self._load, self._allowed, self._digest, self._module = load, allowed, digest, module
+        self._load, self._machine, self._digest, self._module = load, machine, digest, module
         self._lock = threading.Lock()
 
     def branch(self, name: str) -> Sequence[str]:
@@ -81,7 +75,7 @@ class Later:
         with self._lock, resting_collector():
             module, self._module = self._module, None
             if module is None:
-                module = emitted(self._load(), self._allowed)
+                module = emit(self._load(), self._machine)
                 if digest_of(module.parts()) != self._digest:
                     raise RuntimeError(f"{name} is not part of what was compiled before")
             texts = module.branch(name)

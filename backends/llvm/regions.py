@@ -80,7 +80,7 @@ class Function(Emitter):
         body.branch(after)
         body.label(after)
         if part.may_leave:
-            self.leave_if_out_of_memory()
+            self.leave_if_stopped()
 
     # Branches that sizes decide
 
@@ -99,6 +99,8 @@ class Function(Emitter):
         table = self.body.value(f"load ptr, ptr {word}")
         place = self.body.value(f"getelementptr ptr, ptr {table}, i64 {number}")
         self.body.line(f"call void {self.body.value(f'load ptr, ptr {place}')}(ptr {frame.fill()})")
+        if self.unit.bounds is not None:
+            self.leave_if_stopped()
 
     # Long blocks
 
@@ -110,6 +112,7 @@ class Function(Emitter):
         last = {name: number for number, (_, variables, _) in enumerate(pieces) for name in variables}
         words = sum(isinstance(each, Let | Declare) for each in block)
         cells, word = self.body.slot(f"[{words} x i64]", 8), count()
+        self.poison(cells, str(8 * words))
         for number, (piece, variables, buffers) in enumerate(pieces):
             if len(piece) == 1:
                 self.statement(piece[0])
@@ -154,7 +157,7 @@ class Function(Emitter):
         name = part.close("piece", "ptr %frame")
         self.body.line(f"call void @{name}(ptr {frame.fill()})")
         if part.may_leave:
-            self.leave_if_out_of_memory()
+            self.leave_if_stopped()
         for statement in piece:
             if isinstance(statement, Allocate):
                 self.allocate(statement.buffer)
@@ -177,7 +180,8 @@ class Function(Emitter):
         for name in sorted(buffers & self.places.keys()):
             place = self.places[name]
             strides = tuple(frame.carry("i64", stride) for stride in place.strides)
-            part.places[name] = Place(frame.carry("ptr", place.pointer), strides, place.region)
+            extents = tuple(frame.carry("i64", extent) for extent in place.extents)
+            part.places[name] = Place(frame.carry("ptr", place.pointer), strides, place.region, extents)
         part.arena = self._arena(block, part, frame, by_value)
         return part, frame
 

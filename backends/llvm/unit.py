@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..loops import For
+from ..loops import For, Function
 from ..loops_walk import varying
-from ..memory import Plan
+from ..memory import plan
+from .bounds import Bounds
 from .branches import Branches
 from .elementary import Elementary
 from .host import Machine
@@ -34,7 +35,7 @@ end:
 
 
 ALIGNMENT = 128  # of every temporary: two cache lines, which are often fetched together
-OUT_OF_MEMORY = -1  # in the failure record
+OUT_OF_MEMORY = -1  # in the failure record, where what is below zero ends the run
 TABLE = 8  # the word of the failure record that points to the table of branches
 # Memory of dynamic temporaries that is kept for the next call: pairs of an address and its bytes, behind the record.
 KEPT = 8
@@ -53,9 +54,11 @@ class Arena:
 class Unit:
     """A module under construction, and what all its functions share."""
 
-    def __init__(self, plan: Plan, branches: Branches, machine: Machine) -> None:
-        self.plan, self.branches, self.machine = plan, branches, machine
+    def __init__(self, function: Function, machine: Machine) -> None:
+        self.plan, self.machine = plan(function), machine
+        self.branches = Branches(function, self.plan.dynamic)
         self.module = Module()
+        self.bounds = Bounds(function, self.module) if machine.bounds else None
         # an aligned stack: a vector that crosses two cache lines costs two accesses when it is spilled
         self.attributes = f"nounwind alignstack({machine.target.register_bytes})"
         own = machine.target.multiply_add and machine.target.transformations.inline

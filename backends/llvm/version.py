@@ -19,7 +19,7 @@ from ..stages import forms_of, loops_of
 from ..transformations import ALL, Transformations
 from .built import Built, Kept
 from .calls import Bound
-from .host import host_target
+from .host import host, host_target
 from .stored import entry_of
 
 _ONLY = Head(None, "")
@@ -41,11 +41,19 @@ class Version:
     entry of a version has what is kept of its form, or else the conditions of its forms, each of which has a part.
     """
 
-    def __init__(self, instance: Instance, checks: bool, allowed: Transformations = ALL, flush: bool = False) -> None:
+    def __init__(
+        self,
+        instance: Instance,
+        checks: bool,
+        allowed: Transformations = ALL,
+        flush: bool = False,
+        bounds: bool = False,
+    ) -> None:
         started = time.perf_counter()
         self.instance, self._checks, self._flush = instance, checks, flush
         self._target = replace(host_target(), transformations=allowed)
-        self._entry = entry_of(instance, self._target, checks)
+        self._machine = replace(host(), target=self._target, bounds=bounds)
+        self._entry = entry_of(instance, self._target, checks, bounds)
         found = None if self._entry is None else _sensible(self._entry.fetch())
         self._lowered: dict[int, Lowered] = {}
         self._built: dict[int, Built] = {}
@@ -88,7 +96,7 @@ class Version:
             kept = entry.fetch()
             found = kept if isinstance(kept, Kept) else None
         lower = partial(self.lowered, number)
-        return Built(self.instance, lower, self._target.transformations, self._flush, entry, found)
+        return Built(self.instance, lower, self._machine, self._flush, entry, found)
 
     def taken(self, leaves: Sequence[Any]) -> Built:
         """The machine code of the form that the sizes of a call's arguments take."""

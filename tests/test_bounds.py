@@ -1,0 +1,169 @@
+"""``ADZE_DEBUG=bounds``: what it finds in loops that are wrong, and that it finds nothing in what programs become."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from plain_loops import apply, at, const, loop, put, var
+from test_compile import assert_same
+
+import adze as az
+from adze.backends import memory
+from adze.backends.llvm import bounds, regions, unit
+from adze.backends.llvm.host import host
+from adze.backends.llvm.jit import Executable, compiled, is_parallel
+from adze.backends.loops import (
+    Allocate,
+    Assign,
+    Buffer,
+    Declare,
+    Function,
+    If,
+    Let,
+    Require,
+    Store,
+    While,
+)
+from adze.backends.loops_check import check
+from adze.core.types import bool_, f32, f64, i64
+
+n, m, i, j = (var(name) for name in "nmij")
+A, B, C = Buffer("a", f64, (n,)), Buffer("b", f64, (n, m)), Buffer("c", i64, (n,))
+ONE = const(1.0, f64)
+
+
+def failed(*body: Any, size: int = 20, indices: Sequence[int] = (), threads: int = 1) -> tuple[str, list[int]] | None:
+    """The array, and the axis, index and extent of the violation when a body is run with n = size and m = 3."""
+    function = Function("f", ("n", "m"), (A, C), (B,), body)
+    check(function)
+    code = compiled(function, replace(host(), bounds=True))
+    executable = Executable(code.machine_code, is_parallel(function), code.branches)
+    wanted = np.zeros(size, np.int64)
+    wanted[: len(indices)] = indices
+    arrays = [np.zeros(size), wanted, np.zeros((size, 3))]
+    found = executable.run([array.ctypes.data for array in arrays], [size, 3], threads)
+    if found is None:
+        return None
+    assert found.site < 0
+    error = bounds.error("f", bounds.arrays_of(function), found)
+    assert "mistake of Adze, not of the program" in str(error)
+    return bounds.arrays_of(function)[-3 - found.site], list(found.values[:3])
+
+
+def plus(a: Any, b: int) -> Any:
+    return apply("add", a, const(b))
+
+
+@pytest.mark.parametrize("kind", ["sequential", "parallel", "lanes", "jam"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_reads_and_writes_beyond_an_extent(kind: str, threads: int) -> None:
+    """Also in the tails of strips, whose lanes beyond the extent are off."""
+    factor = {"lanes": 8, "jam": 2}.get(kind, 1)
+
+    def run(index: Any, axis: int = 0, write: bool = False) -> Any:
+        value = at(A, index) if axis == 0 and not write else ONE
+        rest = put(B, "i", index, value) if axis else put(B, index, 0, value) if write else put(B, "i", 0, value)
+        return failed(loop("i", "n", rest, kind=kind, factor=factor), threads=threads)
+
+    assert run(i) is None
+    assert run(plus(i, 1)) == ("a", [0, 20, 20])
+    array, values = run(plus(i, -1)) or ("", [])
+    assert (array, values) == ("a", [0, -1, 20])
+    assert run(plus(i, 1), write=True) == ("b", [0, 20, 20])
+    array, (axis, index, extent) = run(apply("floor_divide", i, const(5)), axis=1) or ("", [0, 0, 0])
+    assert (array, axis, index, extent) == ("b", 1, 3, 3)
+
+
+@pytest.mark.parametrize("wrong", [-1, 20, 2**40, -(2**63)])
+def test_gathers_and_scatters(wrong: int) -> None:
+    indices = [3, 2, 19, 0, 5, 6, 7, 8, 1, wrong]
+    gather = loop("i", "n", put(B, "i", 0, at(A, at(C, "i"))), kind="lanes", factor=8)
+    scatter = loop("i", "n", put(B, at(C, "i"), 1, ONE), kind="lanes", factor=4)
+    assert failed(gather, indices=indices) == ("a", [0, wrong, 20])
+    assert failed(scatter, indices=indices) == ("b", [0, wrong, 20])
+    assert failed(gather, scatter, indices=indices[:-1]) is None
+    clamped = replace(at(A, at(C, "i")), guarded=(0,))
+    assert failed(loop("i", "n", put(B, "i", 0, clamped), kind="lanes", factor=8), indices=indices) is None
+    within = apply("less", i, const(9))
+    guarded = loop("i", "n", If(within, (put(B, "i", 0, at(A, at(C, "i"))),), ()))
+    assert failed(guarded, indices=indices) is None
+
+
+def test_temporaries() -> None:
+    """Those of a known size, of one that the run decides, and one that is too small for a row."""
+    fixed, loose = Buffer("t", f32, (n, const(2))), Buffer("u", f64, (var("k"),))
+    store = Store(fixed, (i, j), const(0.0, f32))
+    assert failed(Allocate(fixed), loop("i", "n", loop("j", const(2), store))) is None
+    assert failed(Allocate(fixed), loop("i", "n", loop("j", const(3), store))) == ("t", [1, 2, 2])
+    body = Let("k", at(C, 0)), Allocate(loose), loop("i", "n", put(loose, "i", ONE))
+    assert failed(*body, indices=[20]) is None
+    assert failed(*body, indices=[19]) == ("u", [0, 19, 19])
+    inner = loop("i", "n", Allocate(fixed), put(fixed, "i", const(2), const(0.0, f32)), kind="parallel")
+    assert failed(inner, threads=2) == ("t", [1, 2, 2])
+
+
+def test_the_run_ends_there() -> None:
+    """A loop that waits for what is never read goes no further; a requirement that failed before is no excuse."""
+    forever = While((), apply("less", at(A, "n"), ONE), ())
+    assert failed(Declare("x", n), forever) == ("a", [0, 20, 20])
+    later = put(B, 0, 0, at(A, "n")), Assign("x", n), loop("i", "n", put(B, "i", 3, ONE), kind="parallel")
+    assert failed(Declare("x", n), Require(const(False, bool_), 0, ()), *later, threads=2) == ("a", [0, 20, 20])
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("kind", ["sequential", "parallel"])
+def test_canaries(kind: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slot that is planned too small for its array: each access is in the array, and yet outside of its memory."""
+    t = Buffer("t", f64, (const(40),))
+    body = loop("j", const(4), Allocate(t), loop("i", const(40), put(t, "i", ONE)), kind=kind)
+    assert failed(body, threads=threads) is None
+
+    def plan(function: Function) -> memory.Plan:
+        made = memory.plan(function)
+        small = [replace(slot, like=replace(slot.like, extents=(const(39),))) for slot in made.slots]
+        return replace(made, slots=tuple(small))
+
+    monkeypatch.setattr(unit, "plan", plan)
+    assert failed(body, threads=threads) == ("t", [bounds.NEITHER, 0, 0])
+
+
+def test_what_is_not_written_is_nan() -> None:
+    t, result = Buffer("t", f64, (n,)), Buffer("b", f64, (n, m))
+    function = Function(
+        "f", ("n", "m"), (), (result,), (Allocate(t), put(result, 0, 0, at(t, 5)), put(result, 0, 1, ONE))
+    )
+    code = compiled(function, replace(host(), bounds=True))
+    found = np.zeros((6, 3))
+    assert Executable(code.machine_code, False).run([found.ctypes.data], [6, 3], 1) is None
+    assert found[0, 1] == 1 and np.isnan(found).sum() == 17
+
+
+# In use
+
+
+def twice(x: az.Array[az.f64, "n"]) -> az.Array[az.f64, "n"]:
+    return x + x
+
+
+def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is looked at by ``az.compile``, and code that checks is other code than code that does not."""
+    program = az.program(twice)
+    plain = az.compile(program)
+    monkeypatch.setenv("ADZE_DEBUG", " bounds, ")
+    checked = az.compile(program)
+    assert "@outside" in checked.llvm_ir and "@outside" not in plain.llvm_ir
+    assert_same(checked(np.ones(70)), plain(np.ones(70)), exact=True)
+    monkeypatch.setenv("ADZE_DEBUG", "bound")
+    with pytest.raises(ValueError, match="ADZE_DEBUG knows no 'bound'; it takes bounds"):
+        az.compile(program)
+
+
+def test_a_violation_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The extents of a call's frame are made wrong: the program is right, so there is no other way."""
+    monkeypatch.setenv("ADZE_DEBUG", "bounds")
+    monkeypatch.setattr(regions.Function, "room_along", lambda self, extent: "5")
+    with pytest.raises(bounds.OutOfBounds, match=r"twice: index \d is outside of axis 0 of x1, whose extent is 9") as e:
+        az.compile(az.program(twice))(np.ones(9))
+    assert "please report it" in str(e.value) and "test_bounds.py" in str(e.value)
