@@ -230,7 +230,7 @@ class Compiled:
                 for each in (*codes(instance), instance):
                     self.backend.version(each).warm(None)
                 continue
-            names = instance.signature.bound
+            names = instance.declared.bound
             if sizes.keys() != names:
                 known = ", ".join(sorted(names)) or "none"
                 raise TypeError(

@@ -50,6 +50,9 @@ class ConstantSizes(Instance):
         return all([sizes[name] == value for name, value in self.sizes.items()])
 
     def _build(self) -> None:
+        self._equalities = tuple(
+            [each.map(lambda dim: _replaced_in(dim, self.sizes)) for each in self.general.equalities]
+        )
         self._term, self._outputs = _replaced(prepare(self.general.term), self.sizes), self.general.outputs
 
     def __reduce__(self) -> Any:
@@ -57,7 +60,10 @@ class ConstantSizes(Instance):
 
 
 def code_for(instance: Instance, sizes: Mapping[str, int]) -> Instance:
-    """The instance whose code a call with these sizes takes: this one, or one with small sizes as constants."""
+    """The instance whose code a call with these sizes takes: this one, or one with small sizes as constants.
+
+    Raises what the program requires of sizes, before there is code that cannot be called.
+    """
     known = codes(instance)
     for each in known:
         if each.agrees(sizes):
@@ -66,6 +72,8 @@ def code_for(instance: Instance, sizes: Mapping[str, int]) -> Instance:
     agreed = {name: value for name, value in constant.items() if sizes[name] == value}
     if not agreed:
         return instance
+    for equality in instance.equalities:
+        equality.check(sizes)
     known.append(_with_sizes(instance, agreed))
     return known[-1]
 

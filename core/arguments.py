@@ -4,7 +4,8 @@ A *signature* is made once for an instance of a program. A call gives its leaves
 gives back C-contiguous arrays (scalars as NumPy scalars) and the value of every size name. Arrays must have the
 declared scalar type; Python numbers and lists of them convert when that loses nothing. A name is bound by the axes
 whose size is that name alone; sizes that are expressions are then compared with what their names say, and so are the
-arrays inside of data. An array in the memory of an OpenCL device is fetched, unless the call runs on that device.
+arrays inside of data; and sizes that the program requires to be equal with each other (``unification.py``). An array in
+the memory of an OpenCL device is fetched, unless the call runs on that device.
 
 >>> from adze.core.annotations import Array
 >>> from adze.core.types import f64
@@ -29,6 +30,7 @@ from .dims import Dim, Name
 from .host_arrays import MASKED, advice, as_array, is_masked, on_device, scalar_in
 from .source import at_line
 from .types import ArrayType, FunctionType, Named, Scalar, Type, all_dims, dims, element, is_data, rank
+from .unification import Equality
 
 if TYPE_CHECKING:
     from .program import Instance
@@ -42,8 +44,10 @@ class Signature:
     Raises TypeError when a size name occurs in size expressions or in data only, since no argument would bind it.
     """
 
-    def __init__(self, program: str, names: Sequence[str], types: Sequence[Type]) -> None:
-        self.program, self.names, self.types = program, tuple(names), tuple(types)
+    def __init__(
+        self, program: str, names: Sequence[str], types: Sequence[Type], equalities: Sequence[Equality] = ()
+    ) -> None:
+        self.program, self.names, self.types, self.equalities = program, tuple(names), tuple(types), tuple(equalities)
         self.dtypes = [element(type).dtype if is_data(type) else None for type in types]
         self.ranks = [rank(type) for type in types]
         self.values = [k for k, type in enumerate(types) if not is_data(type)]  # data and functions
@@ -89,6 +93,8 @@ class Signature:
                 ) from None
             if expected != actual:
                 _wrong_size(self._argument(leaf), values[leaf], axis, dim, sizes)
+        for equality in self.equalities:
+            equality.check(sizes)
         for leaf in self.values:
             values[leaf] = value_of(values[leaf], self.types[leaf], self._argument(leaf), sizes)
         return values, sizes
@@ -102,6 +108,10 @@ class Signature:
                 return self.convert(leaves)[1]
             sizes[name] = array.shape[axis]
         return sizes
+
+    def requiring(self, equalities: Sequence[Equality]) -> Signature:
+        """The signature that checks these equalities, too."""
+        return Signature(self.program, self.names, self.types, equalities)
 
     def _contradiction(self, values: Sequence[Any], name: str, leaf: int, axis: int) -> None:
         first, first_axis = next((other, k) for other, k, bound in self.binding if bound == name)

@@ -13,6 +13,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -31,6 +32,7 @@ from .placement import to_block
 from .source import at_line
 from .terms import Block
 from .types import Type, array_of, dims, element, is_data, is_float
+from .unification import Equality, Unifier, equalities
 
 B = TypeVar("B")
 
@@ -52,17 +54,23 @@ class Instance:
     statics: Mapping[str, Any]
     _term: Block | None = field(default=None, repr=False)
     _outputs: trees.Shape | None = field(default=None, repr=False)
-    _signature: Signature | None = field(default=None, repr=False)
+    _equalities: tuple[Equality, ...] = field(default=(), repr=False)
     compiled: dict[Any, Any] = field(default_factory=dict, repr=False)  # what backends keep with an instance
 
-    @property
+    @cached_property
+    def declared(self) -> Signature:
+        """What checks and converts arguments to the types of this version, whatever its term requires of their sizes.
+
+        TypeError where a size cannot be found from the arguments.
+        """
+        shapes = zip(self.program.dynamic, self.inputs.inner, strict=True)
+        places = [parameter.name + path for parameter, shape in shapes for path in trees.paths(shape)]
+        return Signature(self.program.name, places, self.types)
+
+    @cached_property
     def signature(self) -> Signature:
-        """What checks and converts the arguments of a call."""
-        if self._signature is None:
-            shapes = zip(self.program.dynamic, self.inputs.inner, strict=True)
-            places = [parameter.name + path for parameter, shape in shapes for path in trees.paths(shape)]
-            self._signature = Signature(self.program.name, places, self.types)
-        return self._signature
+        """What checks and converts the arguments of a call: the sizes are those that the term takes for granted."""
+        return self.declared.requiring(self.equalities)
 
     def __call__(self, *args: Any, **kwargs: Any) -> trees.Structure:
         """Run this version on arrays, or inline it among expressions. Static arguments need not be given again."""
@@ -106,7 +114,10 @@ class Instance:
 
     @property
     def term(self) -> Block:
-        """The program as it was written, built on first use."""
+        """The program as it was written, built on first use.
+
+        Its binders have the types of this version, with one name for sizes that it requires to be equal in every run.
+        """
         if self._term is None:
             self._build()
         assert self._term is not None
@@ -120,29 +131,65 @@ class Instance:
         assert self._outputs is not None
         return self._outputs
 
-    def _build(self) -> None:
-        try:
-            self._build_term()
-        except Exception as error:
-            error.add_note(f"while building the program {self.program.name}({', '.join(map(str, self.types))})")
-            raise
+    @property
+    def equalities(self) -> tuple[Equality, ...]:
+        """What the sizes of a call must fulfil, so that the types of the term's binders are those of its arguments."""
+        self.term  # noqa: B018  (builds it)
+        return self._equalities
 
-    def _build_term(self) -> None:
-        self.signature  # noqa: B018  (refuses sizes that no argument would bind)
+    def _build(self) -> None:
+        """Build the term; and again, with one name for sizes that it requires to be equal, while there are any."""
+        unifier, equations, equal = Unifier(self.types), self._required_before(), list[Equality]()
+        term: Block | None = None
+        while True:
+            solved = [equation for equation in equations if unifier.add(equation)]
+            if term is not None and not solved:
+                break
+            try:
+                term, self._outputs = self._built(unifier)
+            except Exception as error:
+                if term is not None:  # with such sizes it cannot be built: the run says which requirement fails
+                    break
+                if not solved:
+                    error.add_note(f"while building the program {self.program.name}({', '.join(map(str, self.types))})")
+                    raise
+                unifier, equations = Unifier(self.types), ()
+                continue
+            equal += solved
+            equations = equalities(term)
+        self._equalities, self._term = tuple(equal), term
+
+    def _required_before(self) -> Sequence[Equality]:
+        """What the program requires that the verbs of this one are applied to: so it is derived once."""
+        program, function = self.program, _verb(self.program)
+        while function is not None:
+            program, function = function.f, _verb(function.f)
+        if program is self.program:
+            return ()
+        try:
+            return self.inner(program).equalities
+        except Exception:  # which the verb says in its own words
+            return ()
+
+    def _built(self, unifier: Unifier) -> tuple[Block, trees.Shape]:
+        """The term and the structure of its results, for the types as they are unified."""
+        bound = self.declared.bound  # TypeError for sizes that no argument would bind
         with build() as builder:
-            binders = [builder.variable(type, name) for type, name in zip(self.types, self.names, strict=True)]
+            types = map(unifier.type, self.types)
+            binders = [builder.variable(type, name) for type, name in zip(types, self.names, strict=True)]
             arguments = trees.unflatten(self.inputs, [Expr(binder, builder) for binder in binders])
             result = self.program.apply(self.program.with_statics(arguments, self.statics))
             if result is None:
                 raise TypeError(f"{self.program.name} returns nothing: is a return missing?")
-            values, self._outputs = self.program.checked_results(result, self.signature.bound)
+            values, outputs = self.program.checked_results(result, bound, unifier)
             statements = builder.scopes[0].statements
             try:
-                self._term, captured = to_block(binders, values, statements, self.names)
+                term, captured = to_block(binders, values, statements, self.names)
             except LookupError as error:
                 captured = list(error.args)
             if captured:
                 raise RuntimeError(f"{self.program.name}: an expression was used outside the combinator that made it")
+            return term, outputs
 
 
 class Program:
@@ -353,7 +400,7 @@ class Program:
             self._instances[key] = Instance(self, tuple(types), tuple(names), inputs, dict(statics))
         return self._instances[key]
 
-    def checked_results(self, result: Any, bound: frozenset[str]) -> tuple[list[Value], trees.Shape]:
+    def checked_results(self, result: Any, bound: frozenset[str], unifier: Unifier) -> tuple[list[Value], trees.Shape]:
         """The values of the results and their structure, checked against the return annotation if there is one."""
         if self.declared is None:
             leaves, shape = trees.flatten(result)
@@ -370,7 +417,8 @@ class Program:
         ):
             raise TypeError(f"{self.name} is declared to return {self.declared}, but its body returns {shown(result)}")
         values = []
-        for leaf, path, type in zip(leaves, trees.paths(self.declared.shape), self.declared.types, strict=True):
+        wanted = map(unifier.type, self.declared.types)
+        for leaf, path, type in zip(leaves, trees.paths(self.declared.shape), wanted, strict=True):
             if is_data(type):
                 values.append(check_results(f"{self.name}{path}", type, as_expr(leaf), bound))
             else:
@@ -398,6 +446,11 @@ def _named_sizes(type: Type, name: str) -> Type:
     """The type of an array, with fresh names for the sizes that the arguments of a call do not determine."""
     sizes = [dim if dim.is_static() else Dim.parse(f"{name}_{axis}") for axis, dim in enumerate(dims(type))]
     return array_of(element(type), tuple(sizes))
+
+
+def _verb(program: Program) -> Verb | None:
+    function: Any = program.function
+    return function if isinstance(function, Verb) else None
 
 
 def _told(static: Any) -> Any:

@@ -100,7 +100,8 @@ class Built:
             replace(kept, branches=made).store(self._entry)
 
         self.executable = Executable(kept.machine_code, kept.interface.parallel, branches, keep, self._flush, remake)
-        self.calls = Calls(self.executable, self.instance.signature, kept.interface)
+        signature = self.instance.declared.requiring(kept.interface.equalities)
+        self.calls = Calls(self.executable, signature, kept.interface)
         self._described, self._purpose, self._state = kept.described, kept.purpose, state
         self._sizes = kept.interface.sizes
 
@@ -126,6 +127,8 @@ class Built:
         lowered, instance = self._lower(), self.instance
         return Interface(
             lowered.function.sizes,
+            instance.term.binders,
+            instance.equalities,
             tuple(lowered.constants),
             lowered.types,
             instance.outputs,

@@ -29,6 +29,7 @@ from ...core.host_arrays import MASKED, is_masked
 from ...core.source import at_line
 from ...core.terms import Constant, Failure
 from ...core.types import Scalar, Type, dims, element, rank
+from ...core.unification import Equality
 from ..lowering import returned
 from ..runtime import default_threads
 from . import bounds
@@ -50,6 +51,8 @@ class Interface:
     """What calls have to know of machine code: what it takes and gives, and what its failures say."""
 
     sizes: tuple[str, ...]  # in the order in which the code takes them
+    arguments: tuple[Type, ...]  # their types in terms of these sizes
+    equalities: tuple[Equality, ...]  # what makes the types of a call's arguments these
     constants: tuple[Constant, ...]  # hidden arguments, behind those of the program
     results: tuple[Type, ...]
     outputs: trees.Shape  # the structure of the results
@@ -63,10 +66,10 @@ class Calls:
 
     def __init__(self, executable: Executable, signature: Signature, interface: Interface) -> None:
         self._executable, self._signature, self._interface = executable, signature, interface
-        types, self._name = signature.types, signature.program
+        types, self._name = interface.arguments, signature.program
         self._arrays = [k for k, type in enumerate(types) if rank(type)]
         self._scalars = [(k, _exact(element(type))) for k, type in enumerate(types) if not rank(type)]
-        self._slots = _Slots(signature, interface.sizes)
+        self._slots = _Slots(types, interface.sizes)
         self._table = np.array(self._slots.table(self._arrays, types), np.int64)
         self._table_address = self._table.ctypes.data
         self._bind = entries().bind
@@ -252,12 +255,12 @@ class Bound:
 class _Slots:
     """The slots of the frames of a program: those of its size names first, then fixed sizes, then expressions."""
 
-    def __init__(self, signature: Signature, names: Sequence[str]) -> None:
+    def __init__(self, types: Sequence[Type], names: Sequence[str]) -> None:
         self.names = names
         self.initial = [UNSET] * len(names)
         self._numbers: dict[Dim, int] = {Dim.atom(Name(name)): number for number, name in enumerate(names)}
         self._expressions: list[tuple[int, Dim]] = []
-        for type in signature.types:
+        for type in types:
             for dim in dims(type):
                 if dim not in self._numbers:
                     self._numbers[dim] = len(self.initial)

@@ -114,7 +114,8 @@ def _source(instance: Instance) -> list[Any]:
     function: Any = instance.program.function
     shape: list[Any] = [instance.types, instance.inputs]
     if not isinstance(function, Verb):
-        return [*shape, instance.term, instance.outputs]
+        equalities = [(each.left, each.right, each.failure, each.values) for each in instance.equalities]
+        return [*shape, instance.term, instance.outputs, equalities]
     if not type(function).__module__.startswith(__name__.partition(".")[0] + "."):
         raise NoDigest("a verb of the user's")
     options = [getattr(function, field.name) for field in fields(function) if field.name != "f"]

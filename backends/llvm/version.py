@@ -102,7 +102,7 @@ class Version:
         """The machine code of the form that the sizes of a call's arguments take."""
         if self._only is not None:
             return self._only
-        sizes = self.instance.signature.sizes(leaves)
+        sizes = self.instance.declared.sizes(leaves)
         wanted = list(sizes.values())
         latest, number = self._latest
         if latest != wanted:
