@@ -24,7 +24,7 @@ from ..core.types import Itself, Type, is_float
 from ..interpreters.embed import Known, entered
 from ..interpreters.simplify import simplify
 from ..interpreters.simplifying.accumulators import plus, zeros_like
-from .cells import Cell, Entry
+from .cells import Entry
 from .linearity import nonlinear
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Pulled:
         """Run the body of a checkpoint again, and back, in a scope of its own: what is computed there stays there.
 
         The cotangents so far go in and come out with more added to them: they are summed in the order of a plain body.
+        Meanwhile their cells belong to that scope, for what the body captures is found in the same cells.
         """
         b, reverse = self.reverse.builder, self.reverse
         here = [arg.cell for arg in self.args if arg.cell is not None and arg.cell.scope is b.scopes[-1]]
@@ -76,14 +77,15 @@ class Pulled:
             rest = iter(binders)
             entries = [replace(arg, value=next(rest)) for arg in self.args]
             arrived = [None if cotangent is None else next(rest) for cotangent in cotangents]
-            own = {}
+            outside = [(cell.scope, cell.total, cell.reads, cell.accumulator) for cell in cells]
             for cell, total in zip(cells, before, strict=True):
-                inside = own[cell] = Cell(reverse.sweep, cell.primal)
-                inside.total = None if total is None else next(rest)
-            for entry in entries:
-                entry.cell = own.get(entry.cell, entry.cell) if entry.cell is not None else None
+                cell.restart()
+                cell.total = None if total is None else next(rest)
             self.body.run(self.env, entries)[1](arrived)
-            return [cell.total_or_zero() for cell in own.values()]
+            totals = [cell.total_or_zero() for cell in cells]
+            for cell, state in zip(cells, outside, strict=True):
+                cell.scope, cell.total, cell.reads, cell.accumulator = state
+            return totals
 
         totals = reverse.sweep.enclose(lambda: entered(b, "custom", ("checkpoint",), given, [body]))
         for cell, total in zip(cells, totals, strict=True):

@@ -56,7 +56,7 @@ class _Checker:
     def __init__(self) -> None:
         self.count = 0
         self.sizes: dict[int, Dim] = {}
-        self.guessed: set[int] = set()
+        self.guessed: dict[int, Dim] = {}  # sizes that are fresh numbers, with what a dim that mentions them is
         self.sealed = 0  # values bound before the innermost function, which may outlive their scope
 
     # Blocks and operations
@@ -183,9 +183,9 @@ class _Checker:
         found = self.solution(dim, extent.value, new[0]) if len(new) == 1 else None
         if found is not None:
             self.sizes[new[0]] = found
-            self.guessed.discard(new[0])
+            self.guessed.pop(new[0], None)
         elif new:
-            self.guessed.update(new)
+            self.guessed.update(dict.fromkeys(new, extent.value))
             self.sizes.update({number: self.fresh() for number in new if number not in self.sizes})
             return
         if self.resolved(dim).compare(extent.value) is not True:
@@ -217,11 +217,13 @@ class _Checker:
                     raise _IllTyped(f"the size {atom} of a value of type {type} {problem}")
 
     def leave(self, first: int) -> None:
-        """Forget the sizes that stand for variables of the block that ends."""
+        """Forget the sizes that stand for variables of the block that ends; a guessed one, if its dim's value does."""
         self.sizes = {
             number: dim
             for number, dim in self.sizes.items()
-            if all(not isinstance(atom, Opaque) or atom.number <= first for atom in dim.atoms())
+            if all(
+                not isinstance(atom, Opaque) or atom.number <= first for atom in self.guessed.get(number, dim).atoms()
+            )
         }
 
 

@@ -414,3 +414,16 @@ def test_opaque_sizes_follow_arithmetic() -> None:
     other = generate(var(1, i64), OPAQUE + 1)  # of k elements, like the first
     with pytest.raises(TypeError, match=r"its size is written \?0 \+ 1, but its extent is \?1"):
         az.check(block((i64,), (first, other), (var(0, array),)))
+
+
+def test_a_size_that_only_a_loop_inside_mentions() -> None:
+    """What is made of a computed size, where nothing has that size itself."""
+
+    @az.program
+    def f(w: az.Array[az.f64, "4"]) -> Any:
+        some = az.filter(lambda v: v > 0.3, w)
+        joined = az.concatenate((some, some[-2:]))
+        return w @ az.triu(az.ones((4, joined.shape[0])), 1)
+
+    az.check(f)
+    assert az.evaluate(f)([1.0, 1.0, 1.0, 1.0]).tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 4.0]

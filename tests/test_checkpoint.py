@@ -173,6 +173,36 @@ def test_a_function_that_runs_again() -> None:
 
 
 @pytest.mark.parametrize(
+    "body",
+    [
+        lambda v, x: x,
+        lambda v, x: v * x + x[0],
+        lambda v, x: az.cond(x[0] > 0.5, lambda: v * x, lambda: x * x),
+        lambda v, x: az.map(lambda e: e * az.sum(v * x), x),
+        lambda v, x: az.checkpoint(lambda u: u * v * x)(x),
+        lambda v, x: az.fori_loop(0, 3, lambda i, s: s * x[i % 2] + v, x),
+    ],
+    ids=["all", "element", "branch", "map", "checkpoint", "loop"],
+)
+def test_what_is_captured_may_be_an_argument(body: Any) -> None:
+    """One value under two names has one cotangent, in which both meet."""
+
+    def cubed(run: Any) -> az.program:
+        @az.program
+        def f(x: az.Array[az.f64, "n"]) -> az.f64:
+            return az.sum(run(lambda v: body(v, x))(x) ** 3)
+
+        return f
+
+    kept, again = cubed(lambda function: function), cubed(az.checkpoint)
+    x = np.array([0.75, -1.25])
+    for verb in (az.grad, az.hessian, lambda f: az.grad(lambda x: az.sum(az.grad(f)(x) ** 2))):
+        wanted = az.evaluate(verb(kept))(x)
+        assert np.any(wanted != 0)
+        np.testing.assert_allclose(az.evaluate(verb(again))(x), wanted, rtol=1e-14)
+
+
+@pytest.mark.parametrize(
     ("checkpoint", "error", "message"),
     [
         (0, ValueError, "have at least one step, not 0"),
