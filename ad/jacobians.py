@@ -26,7 +26,7 @@ from ..core.expr import Expr
 from ..core.functions import shown
 from ..core.graph import Value
 from ..core.program import Program, Verb
-from ..core.source import at_line
+from ..core.source import at_line, ending_at_user
 from ..core.types import Type, dims, element, is_float
 from .differentiating import Argnums, Differentiable, Differentiated, Pullback, chosen, is_single, program_of
 from .directions import Directions, along
@@ -36,6 +36,7 @@ from .invariants import generate
 MODES = ("forward", "reverse")
 
 
+@ending_at_user
 def jacobian(f: Differentiable, argnums: Argnums = 0, mode: str | None = None) -> Program:
     """All partial derivatives of a program: for a result of shape r and a parameter of shape p, an array of shape r, p.
 
@@ -67,6 +68,7 @@ def jacobian(f: Differentiable, argnums: Argnums = 0, mode: str | None = None) -
     return Program(verb, verb.name, f.parameters)
 
 
+@ending_at_user
 def hessian(f: Differentiable, argnums: Argnums = 0) -> Program:
     """The second derivatives of a scalar program: forward mode over reverse mode.
 

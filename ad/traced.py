@@ -20,7 +20,7 @@ from ..core.expr import Expr
 from ..core.functions import shown
 from ..core.language import Unsupported
 from ..core.program import Instance, Program
-from ..core.source import at_line
+from ..core.source import at_line, ending_at_user
 from ..core.types import Type, array_of, element, is_float
 from ..interpreters.evaluate import call
 from ..interpreters.trace import Trace, traced
@@ -162,8 +162,10 @@ def pull(
 
 def _presented(run: Callable[..., Any], verb: str, f: Program, more: Sequence[str]) -> Callable[..., Any]:
     """A function with the name, parameters and documentation of what it does."""
+    run = ending_at_user(run)
     names = [*[parameter.name for parameter in f.parameters], *more]
     run.__name__ = run.__qualname__ = f"{verb}({f.name})"
+    run.program = f  # type: ignore[attr-defined]
     run.__doc__ = f.__doc__
     parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

@@ -21,7 +21,7 @@ from ..core.expr import Expr
 from ..core.functions import shown
 from ..core.graph import Value
 from ..core.program import Program, Verb
-from ..core.source import at_line, user_line
+from ..core.source import at_line, ending_at_user, user_line
 from ..core.trees import Structure
 from ..core.types import is_float
 from .differentiating import (
@@ -50,6 +50,7 @@ def grad(
 def grad(
     f: Differentiable, argnums: Argnums = 0, *, via: Literal["trace"], workers: int = 1
 ) -> Callable[..., Structure]: ...
+@ending_at_user
 def grad(f: Differentiable, argnums: Argnums = 0, *, via: Any = "program", workers: Any = 1) -> Any:
     """The gradient of a scalar program with respect to the chosen parameters.
 
@@ -80,6 +81,7 @@ def value_and_grad(
 def value_and_grad(
     f: Differentiable, argnums: Argnums = 0, *, via: Literal["trace"], workers: int = 1
 ) -> Callable[..., Structure]: ...
+@ending_at_user
 def value_and_grad(f: Differentiable, argnums: Argnums = 0, *, via: Any = "program", workers: Any = 1) -> Any:
     """The program of ``(f(...), grad(f)(...))``, which shares the work of both; ``via`` and ``workers`` as in ``grad``.
 
@@ -103,6 +105,7 @@ def _gradient(verb: str, f: Any, argnums: Any, via: Any, workers: Any) -> Any:
     return Program(made, made.name, f.parameters)
 
 
+@ending_at_user
 def vjp(
     f: Differentiable, *primals: Any, argnums: Argnums | None = None, via: str = "program", workers: int = 1
 ) -> Any:
@@ -138,9 +141,10 @@ def vjp(
     if not primals:
         return program
     arguments = f.bind(primals, {})
-    return f(*arguments), lambda cotangent: program(*arguments, cotangent)[1:]
+    return f(*arguments), ending_at_user(lambda cotangent: program(*arguments, cotangent)[1:])
 
 
+@ending_at_user
 def jvp(f: Differentiable, primals: Any = None, tangents: Any = None, *, argnums: Argnums | None = None) -> Any:
     """Forward mode: the program of ``(*primals, *tangents)`` giving ``(result, tangent)``.
 
@@ -174,6 +178,7 @@ def jvp(f: Differentiable, primals: Any = None, tangents: Any = None, *, argnums
     return program(*arguments, *tangents)
 
 
+@ending_at_user
 def hvp(f: Differentiable, argnums: Argnums = 0) -> Program:
     """The product of a Hessian with a direction: the program of ``(*primals, *directions)`` giving ``H v``.
 

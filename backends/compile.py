@@ -15,7 +15,7 @@ import numpy as np
 
 from ..core.builder import resting_collector
 from ..core.program import LEAVES, RUNNERS, Instance, Program, as_program, instance_of
-from ..core.source import at_line
+from ..core.source import at_line, ending_at_user, shorten
 from .constant_sizes import ConstantSizes, code_for, code_for_leaves, codes
 from .llvm import version as llvm
 from .llvm.calls import Bound
@@ -58,18 +58,22 @@ class Compiled:
         >>> az.compile(double)(np.array([1.0, 2.0]), out=memory) is memory, memory.tolist()
         (True, [2.0, 4.0])
         """
-        if len(args) == self._plain and (not kwargs or (self._out_is_ours and kwargs.keys() == _OUT)):
-            if self._only is None:
-                self._only = self.backend.version(self._annotated)
-            return self.backend.run(self._only, args, kwargs.get("out"))
-        key = self._key(args) if self._leaves and not kwargs else None
-        if key is not None and key == self._latest[0]:
-            return self.backend.run(self._latest[1], args)
-        instance, leaves, out = self._call(args, kwargs)
-        version: Any = self.backend.version(instance)
-        if key is not None:
-            self._latest = key, version
-        return self.backend.run(version, leaves, out)
+        try:
+            if len(args) == self._plain and (not kwargs or (self._out_is_ours and kwargs.keys() == _OUT)):
+                if self._only is None:
+                    self._only = self.backend.version(self._annotated)
+                return self.backend.run(self._only, args, kwargs.get("out"))
+            key = self._key(args) if self._leaves and not kwargs else None
+            if key is not None and key == self._latest[0]:
+                return self.backend.run(self._latest[1], args)
+            instance, leaves, out = self._call(args, kwargs)
+            version: Any = self.backend.version(instance)
+            if key is not None:
+                self._latest = key, version
+            return self.backend.run(version, leaves, out)
+        except Exception as error:
+            shorten(error)
+            raise
 
     def _key(self, args: Sequence[Any]) -> tuple[Any, ...] | None:
         """What chooses the version for arguments that are a leaf each; None where one may be none."""
@@ -77,6 +81,7 @@ class Compiled:
             return None
         return tuple([(arg.dtype, arg.shape) if type(arg) is np.ndarray else type(arg) for arg in args])
 
+    @ending_at_user
     def bind(self, *args: Any, **kwargs: Any) -> Bound:
         """The call with these arguments, to be made again and again by calling what this gives, without any.
 
@@ -108,6 +113,7 @@ class Compiled:
         leaves = chosen.leaves(arguments)
         return code_for_leaves(chosen, leaves), leaves, out
 
+    @ending_at_user
     def peak_bytes(self, *args: Any, **kwargs: Any) -> int:
         """The most memory that a call with these arguments takes: its temporaries and its results, in bytes.
 
@@ -137,6 +143,7 @@ class Compiled:
     def __reduce__(self) -> Any:
         return Compiled, (self.program, self.backend)
 
+    @ending_at_user
     def profile(self, *args: Any, **kwargs: Any) -> Profile:
         """Run the program on a device, and tell how long each kernel took; printed, it is a bar chart.
 
@@ -361,6 +368,7 @@ def _kept(instance: Instance, key: tuple[Any, ...], make: Callable[[], V]) -> V:
     return found
 
 
+@ending_at_user
 def compile(
     program: Program | Instance | Callable[..., Any],
     *,

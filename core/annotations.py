@@ -28,7 +28,7 @@ import numpy as np
 
 from . import trees
 from .dims import Dim
-from .expr import Expr
+from .expr import INLINE, Expr
 from .host_arrays import MASKED, advice, as_array, is_masked, on_device, scalar_in
 from .source import at_line
 from .trees import Shape
@@ -361,6 +361,8 @@ def type_of_argument(argument: Any, name: str, program: str) -> Type:
     if isinstance(argument, bool | int | float) and not isinstance(argument, np.generic):
         return bool_ if isinstance(argument, bool) else i64 if isinstance(argument, int) else f64
     what = f"{program}: argument {name!r}"
+    if isinstance(argument, Expr):
+        raise TypeError(at_line(f"{what} is {argument!r}: {INLINE}"))
     if is_masked(argument):
         raise TypeError(at_line(f"{what} is {MASKED}"))
     array = argument if on_device(argument) else as_array(argument)

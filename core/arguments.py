@@ -27,6 +27,7 @@ import numpy as np
 
 from .data import Data, fold, value_class
 from .dims import Dim, Name
+from .expr import INLINE
 from .host_arrays import MASKED, advice, as_array, is_masked, on_device, scalar_in
 from .source import at_line
 from .types import ArrayType, FunctionType, Named, Scalar, Type, all_dims, dims, element, is_data, rank
@@ -216,7 +217,7 @@ def array_of_type(leaf: Any, type: Type, what: str) -> Any:
 
     scalar, wanted = element(type), rank(type)
     if hasattr(leaf, "apply_primitive"):
-        refuse(f"{leaf!r}: a program runs on arrays, outside of other programs")
+        refuse(f"{leaf!r}: {INLINE}")
     if is_masked(leaf):
         refuse(MASKED)
     from_python = isinstance(leaf, bool | int | float | list | tuple) and not isinstance(leaf, np.generic)

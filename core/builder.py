@@ -247,6 +247,11 @@ class Builder:
         value = self._by_dim.get(dim)
         return value if value is not None and value.free <= self.open else None
 
+    def needs(self, size: Opaque) -> frozenset[int]:
+        """The numbers of the variables that a computed size depends on, itself if it is one."""
+        value = self._by_dim.get(Dim.atom(size))
+        return frozenset([size.number]) if value is None else value.free | {size.number}
+
     def sizes(self, array: Value) -> list[Value]:
         return [self.size(array, axis) for axis in range(rank(array.type))]
 

@@ -78,7 +78,19 @@ def field(x: Expr, name: str) -> Any:
         raise AttributeError(at_line(f"a {named} has no field {name!r}; its fields are {', '.join(fields)}"))
     if variants:
         raise AttributeError(at_line(f"a {named} has variants: take it apart with az.case to get at {name!r}"))
-    raise AttributeError(at_line(f"an expression of type {named} has no attribute {name!r}"))
+    instead = _INSTEAD.get(name)
+    said = f"an expression of type {named} has no attribute {name!r}"
+    raise AttributeError(at_line(f"{said}; {instead}" if instead else said))
+
+
+# What to write instead of attributes that arrays of other libraries have
+_INSTEAD = {
+    "at": "for x.at[i].set(v) write az.update(x, i, v), for x.at[i].add(v) az.update(x, i, x[i] + v)",
+    "item": "it has no content yet, and is a scalar as it is",
+    "tolist": "it has no content yet; use az.map on its elements",
+    "fill": "make an array with az.full_like(x, value)",
+    "append": "put arrays together with az.concatenate",
+}
 
 
 @dataclass(frozen=True)

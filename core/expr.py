@@ -8,6 +8,7 @@ and names the combinator to use.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -24,6 +25,9 @@ from .source import at_line, user_line
 from .terms import Constant, Failure
 from .types import SCALARS, Scalar, Type, bool_, dims, element, f64, i64, rank, scalar_of
 
+# What is said of expressions that are given to what runs on arrays
+INLINE = "a program runs on arrays, outside of other programs; inside of one call it as it is, not compiled"
+
 
 class Expr(ArrayMethods):
     """An expression of a program that is being built. Made by parameters and combinators, never by hand."""
@@ -37,10 +41,15 @@ class Expr(ArrayMethods):
     def value(self) -> Value:
         """The graph value, checked to be in scope."""
         if not building() or current() is not self.builder or not self._value.free <= self.builder.open:
-            source = self._value.source
-            written = f"written at {source.origin}" if source is not None else f"{self._value.name or 'a variable'}"
-            raise RuntimeError(at_line(f"the expression {written}, of type {self.type}, was used outside its program"))
+            raise RuntimeError(at_line(f"{self.described}, was used outside its program"))
         return self._value
+
+    @property
+    def described(self) -> str:
+        """What messages call it: where it was written, or the name of the variable that it is."""
+        source = self._value.source
+        written = f"written at {source.origin}" if source is not None else f"{self._value.name or 'a variable'}"
+        return f"the expression {written}, of type {self.type}"
 
     # Type and shape
 
@@ -246,13 +255,18 @@ class Expr(ArrayMethods):
         raise self._refuse("len()", "use x.shape[0] or az.size(x)")
 
     def __float__(self) -> float:
-        raise self._refuse("float()", "use x.astype(az.f64)")
+        raise self._refuse("float()", "use x.astype(az.f64), and az.sin for math.sin")
 
     def __int__(self) -> int:
         raise self._refuse("int()", "use x.astype(az.i64)")
 
     def __index__(self) -> int:
-        raise self._refuse("a Python index", "use it inside the program")
+        raise self._refuse("a Python index", "use az.fori_loop for range(), and az.zeros for np.zeros")
+
+    def __format__(self, spec: str) -> str:
+        if spec:
+            raise self._refuse(f"the format {spec!r}", "az.inspect(x) shows a value while the program runs")
+        return str(self)
 
     def __array__(self, *_: Any, **__: Any) -> Any:
         raise self._refuse("the elements, as a NumPy array,", "use az.array for an array of expressions")
@@ -281,8 +295,26 @@ def _function_of_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
 
     ours = MEANINGS.get(function) or special.NUMPY.get(function) or combinators.NUMPY.get(function)
     if ours is None:
-        raise TypeError(at_line(f"np.{function.__name__} is not an operation of the language"))
+        raise TypeError(at_line(f"{_name_in_numpy(function)} is not an operation of the language; {_near(function)}"))
     return ours
+
+
+def _name_in_numpy(function: Any) -> str:
+    """The whole name of a function of NumPy, or of a universal function of another library."""
+    name = function.__name__
+    if isinstance(function, np.ufunc) and getattr(np, name, None) is not function:
+        return f"the universal function {name}"
+    return f"{getattr(function, '__module__', None) or 'numpy'}.{name}".replace("numpy", "np", 1)
+
+
+def _near(function: Any) -> str:
+    """What there is in the place of a function of NumPy."""
+    from . import combinators, special
+
+    ours = [known.__name__ for table in (MEANINGS, special.NUMPY, combinators.NUMPY) for known in table]
+    near = difflib.get_close_matches(function.__name__, {name for name in ours if hasattr(np, name)}, 3)
+    there = f"there are {', '.join([f'np.{name}' for name in near])}, and " if near else "write it with loops, or "
+    return f"{there}az.foreign brings in a function on arrays"
 
 
 # Conversion to expressions

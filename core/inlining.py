@@ -107,13 +107,13 @@ def check_results(program: str, wanted: Type, result: Expr, bound: frozenset[str
     A size that mentions a name which no argument binds is not checked. Raises TypeError for another type.
     """
     if result.dtype != element(wanted) or result.ndim != rank(wanted):
-        raise TypeError(f"{program} is declared to return {wanted}, but its body returns {result.type}")
+        raise TypeError(at_line(f"{program} is declared to return {wanted}, but its body returns {result.type}"))
     for axis, (dim, actual) in enumerate(zip(dims(wanted), dims(result.type), strict=True)):
         if not dim.names() <= bound:
             continue
         equal = dim.compare(actual)
         if equal is False:
-            raise TypeError(f"{program} is declared to return {wanted}, its body returns {result.type}")
+            raise TypeError(at_line(f"{program} is declared to return {wanted}, its body returns {result.type}"))
         if equal is None and dim.is_static():
             builder = current()
             values = [builder.dim(dim), builder.size(result.value, axis)]

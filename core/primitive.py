@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from typeguard import typeguard_ignore
 
+from .source import at_line
 from .trees import Structure
 from .types import Scalar
 
@@ -109,10 +110,11 @@ class Primitive:
     guard: Guard | None = None
     opencl: Mapping[str, OpenCL] = field(default_factory=dict)  # by kind; expansions and conversions need none
 
-    def __call__(self, *arguments: Any) -> Structure:
+    def __call__(self, *arguments: Any, **options: Any) -> Structure:
         """Apply elementwise; the result is an expression when an argument is one."""
-        if len(arguments) != self.arity:
-            raise TypeError(f"{self.name} takes {self.arity} argument(s), got {len(arguments)}")
+        if len(arguments) != self.arity or options:
+            given = f"{len(arguments)}{''.join([f' and {name}=' for name in options])}"
+            raise TypeError(at_line(f"{self.name} takes {self.arity} argument(s), got {given}"))
         for argument in arguments:
             apply = getattr(argument, "apply_primitive", None)
             if apply is not None:

@@ -29,7 +29,7 @@ from .graph import Value
 from .inlining import Inlining, check_results
 from .language import Language
 from .placement import to_block
-from .source import at_line
+from .source import at_line, ending_at_user, line_of, repeated, shorten
 from .terms import Block
 from .types import Type, array_of, dims, element, is_data, is_float
 from .unification import Equality, Unifier, equalities
@@ -74,10 +74,14 @@ class Instance:
 
     def __call__(self, *args: Any, **kwargs: Any) -> trees.Structure:
         """Run this version on arrays, or inline it among expressions. Static arguments need not be given again."""
-        arguments = self.bind(args, kwargs)
-        if building():
-            return self.program.inline(arguments)
-        return RUNNERS["default"](self, self.leaves(arguments))
+        try:
+            arguments = self.bind(args, kwargs)
+            if building():
+                return self.program.inline(arguments)
+            return RUNNERS["default"](self, self.leaves(arguments))
+        except Exception as error:
+            shorten(error)
+            raise
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """One argument a parameter: arguments by position are those that are not static, unless there are more."""
@@ -151,6 +155,8 @@ class Instance:
                 if term is not None:  # with such sizes it cannot be built: the run says which requirement fails
                     break
                 if not solved:
+                    if isinstance(error, RecursionError):
+                        repeated(error)
                     error.add_note(f"while building the program {self.program.name}({', '.join(map(str, self.types))})")
                     raise
                 unifier, equations = Unifier(self.types), ()
@@ -180,7 +186,7 @@ class Instance:
             arguments = trees.unflatten(self.inputs, [Expr(binder, builder) for binder in binders])
             result = self.program.apply(self.program.with_statics(arguments, self.statics))
             if result is None:
-                raise TypeError(f"{self.program.name} returns nothing: is a return missing?")
+                raise self.program.empty()
             values, outputs = self.program.checked_results(result, bound, unifier)
             statements = builder.scopes[0].statements
             try:
@@ -188,7 +194,8 @@ class Instance:
             except LookupError as error:
                 captured = list(error.args)
             if captured:
-                raise RuntimeError(f"{self.program.name}: an expression was used outside the combinator that made it")
+                what = f"{self.program.name}: {Expr(captured[0], builder).described}"
+                raise RuntimeError(at_line(f"{what}, was used outside the combinator that made it"))
             return term, outputs
 
 
@@ -229,6 +236,11 @@ class Program:
         instance._term, instance._outputs = term, outputs
         return made
 
+    def empty(self) -> TypeError:
+        """What is raised for a result without anything in it."""
+        problem = "is a return missing? The tangent of an integer is None, too, as there is none"
+        return TypeError(f"{self.name} returns nothing: {problem} (at {line_of(self.function)})")
+
     @property
     def result(self) -> Type | None:
         """The declared type of a result that is one leaf."""
@@ -250,14 +262,18 @@ class Program:
 
     def __call__(self, *args: Any, **kwargs: Any) -> trees.Structure:
         """Inline the program among expressions, or run it on arrays."""
-        if len(args) == self._plain and not kwargs and LEAVES.issuperset(map(type, args)) and not building():
-            self._only = self._only or self.at()
-            return RUNNERS["default"](self._only, args)
-        arguments = self.bind(args, kwargs)
-        if building() or any(isinstance(leaf, Expr) for leaf in trees.flatten(arguments)[0]):
-            return self.inline(arguments)
-        instance = self.instance_for(arguments)
-        return RUNNERS["default"](instance, instance.leaves(arguments))
+        try:
+            if len(args) == self._plain and not kwargs and LEAVES.issuperset(map(type, args)) and not building():
+                self._only = self._only or self.at()
+                return RUNNERS["default"](self._only, args)
+            arguments = self.bind(args, kwargs)
+            if building() or any(isinstance(leaf, Expr) for leaf in trees.flatten(arguments)[0]):
+                return self.inline(arguments)
+            instance = self.instance_for(arguments)
+            return RUNNERS["default"](instance, instance.leaves(arguments))
+        except Exception as error:
+            shorten(error)
+            raise
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """One argument a parameter; TypeError when there are too few, too many or unknown ones."""
@@ -355,6 +371,7 @@ class Program:
         inner = f._chosen([chosen[p.name] for p in f.dynamic], static)
         return Declared(inner.outputs, inner.term.types)
 
+    @ending_at_user
     def at(self, *types: Any, **statics: Any) -> Instance:
         """The instance for given types of the parameters that are not static; without any, the annotated one.
 
@@ -362,18 +379,17 @@ class Program:
         Raises TypeError when a parameter has neither an annotation nor a type here, or no value.
         """
         if types and len(types) != len(self.dynamic):
-            raise TypeError(
-                f"{self.name} has {len(self.dynamic)} parameters that are not static, got {len(types)} types"
-            )
+            said = f"{self.name} has {len(self.dynamic)} parameters that are not static, got {len(types)} types"
+            raise TypeError(at_line(said))
         values = {}
         for parameter in self.parameters:
             if parameter.static:
                 values[parameter.name] = statics.pop(parameter.name, parameter.default)
         missing = [name for name, value in values.items() if value is inspect.Parameter.empty]
         if missing:
-            raise TypeError(f"{self.name}: the static parameters {', '.join(missing)} need values")
+            raise TypeError(at_line(f"{self.name}: the static parameters {', '.join(missing)} need values"))
         if statics:
-            raise TypeError(f"{self.name} has no static parameter {', '.join(statics)}")
+            raise TypeError(at_line(f"{self.name} has no static parameter {', '.join(statics)}"))
         values = {p.name: p.check_static(values[p.name], self.name) for p in self.parameters if p.static}
         chosen = {p.name: read_annotation(type) for p, type in zip(self.dynamic, types)}
         for parameter in () if types else self.dynamic:
@@ -384,7 +400,8 @@ class Program:
                 moving = [type if is_float(type) else None for type in like.types]
                 chosen[parameter.name] = self._moving(parameter, trees.unflatten(like.shape, moving), chosen, values)
             else:
-                raise TypeError(f"{self.name}: parameter {parameter.name!r} has no annotation; give its type")
+                said = f"{self.name}: parameter {parameter.name!r} has no annotation; give its type"
+                raise TypeError(at_line(said))
         return self._chosen(list(chosen.values()), values)
 
     def _chosen(self, declared: Sequence[Declared], statics: Mapping[str, Any]) -> Instance:
@@ -415,7 +432,8 @@ class Program:
         if len(leaves) != len(self.declared.types) or any(
             trees.parts(x) is not None for x, type in fitting if is_data(type)
         ):
-            raise TypeError(f"{self.name} is declared to return {self.declared}, but its body returns {shown(result)}")
+            said = f"{self.name} is declared to return {self.declared}, but its body returns {shown(result)}"
+            raise TypeError(at_line(said))
         values = []
         wanted = map(unifier.type, self.declared.types)
         for leaf, path, type in zip(leaves, trees.paths(self.declared.shape), wanted, strict=True):
@@ -469,6 +487,7 @@ def _instance_of(program: Program, types: Sequence[Type], shapes: Sequence[trees
     return program._instance(types, shapes, statics)
 
 
+@ending_at_user
 def program(function: Callable[..., Any]) -> Program:
     """Make a program of a Python function whose parameters are annotated.
 
@@ -497,12 +516,23 @@ def _program(function: Callable[..., Any], count: int | None = None) -> Program:
 
 def as_program(function: Any, count: int | None = None) -> Program:
     """A program as it is, or one made from a Python function, for so many arguments if it is known."""
-    return function if isinstance(function, Program) else _program(function, count)
+    return function if isinstance(function, Program) else _program(uncompiled(function), count)
+
+
+def uncompiled(function: Any) -> Any:
+    """A function as it is; TypeError for what runs a program, and is none: compiled ones, and those that evaluate."""
+    of = getattr(function, "program", None)
+    if isinstance(of, Program | Instance):
+        name = (of.program if isinstance(of, Instance) else of).name
+        what = f"{function!r}" if type(function).__module__.startswith("adze.") else f"<{function.__name__}>"
+        instead = f"give {name} itself, and compile what comes out: az.compile(az.grad({name}))"
+        raise TypeError(at_line(f"{what} runs a program, and is none; {instead}"))
+    return function
 
 
 def instance_of(program: Program | Instance) -> Instance:
     """An instance as it is, or the annotated instance of a program."""
-    return program if isinstance(program, Instance) else program.at()
+    return program if isinstance(program, Instance) else uncompiled(program).at()
 
 
 def interpret(program: Program | Instance | Block, language: Language[Any, Any, B]) -> B:

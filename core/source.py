@@ -1,24 +1,123 @@
-"""The user's line: where in the user's own code an expression was written."""
+"""The user's line: where in the user's own code an expression was written, and where an error ends.
+
+The traceback of an error that is about the user's program ends in the user's frame: what is called from outside drops
+the frames of this package before it lets the error go (``shorten``). A bare ``raise`` does not add the frame again. An
+error is the user's if it was raised in the user's frame, or names a line of it, as all our messages do; any other is a
+mistake of ours, and keeps all frames. With ``ADZE_TRACEBACK=full`` all do.
+"""
 
 from __future__ import annotations
 
+import inspect
+import os
+import re
 import sys
-from types import FrameType
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from types import CodeType, FrameType, TracebackType
+from typing import Any, ParamSpec, TypeVar
 
 from .terms import NOWHERE, Origin
 
 _MACHINERY = ("adze", "numpy", "typeguard", "contextlib", "functools")
 
 
+def _is_own(frame: FrameType) -> bool:
+    return _root(frame) == "adze"
+
+
+def _root(frame: FrameType) -> str:
+    name: str = frame.f_globals.get("__name__", "")
+    return name.partition(".")[0]
+
+
+def _is_machinery(frame: FrameType) -> bool:
+    return _root(frame) in _MACHINERY
+
+
+_LINE = re.compile(r"\bat \S.*:\d+")  # as messages name lines
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
 def user_line(name: str = "") -> Origin:
     """The innermost frame outside this package and the libraries it is called through."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        module = frame.f_globals.get("__name__", "")
-        if module.partition(".")[0] not in _MACHINERY:
+        if not _is_machinery(frame):
             return Origin(frame.f_code.co_filename, frame.f_lineno, name)
         frame = frame.f_back
     return NOWHERE
+
+
+def line_of(function: Any) -> Origin:
+    """Where a Python function is; the user's line for what is none."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    return user_line() if code is None else Origin(code.co_filename, code.co_firstlineno, "")
+
+
+def repeated(error: RecursionError) -> None:
+    """Raise an error with the name of the user's function that calls itself, if one does."""
+    calls: Counter[CodeType] = Counter()
+    for entry in _entries(error):
+        if not _is_machinery(entry.tb_frame):
+            calls[entry.tb_frame.f_code] += 1
+    for code, count in calls.most_common(1):
+        if count > 10:
+            said = f"{code.co_name} calls itself {count} times deep while the program is built (at {code.co_filename}:"
+            instead = "both branches of a cond are built, so that only az.fix makes a function that calls itself"
+            raise RecursionError(f"{said}{code.co_firstlineno}); {instead}") from None
+
+
+def shorten(error: BaseException) -> None:
+    """Leave the frames of this package out of the traceback of an error that is the user's, and of its causes."""
+    if os.environ.get("ADZE_TRACEBACK") == "full":
+        return
+    seen: set[int] = set()
+    todo: list[BaseException | None] = [error]
+    while todo:
+        one = todo.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        todo += [one.__cause__, one.__context__]
+        entries = list(_entries(one))
+        if entries and (not _is_own(entries[-1].tb_frame) or _LINE.search(str(one))):
+            one.__traceback__ = _without_machinery(entries)
+
+
+def _entries(error: BaseException) -> Iterator[TracebackType]:
+    entry = error.__traceback__
+    while entry is not None:
+        yield entry
+        entry = entry.tb_next
+
+
+def _without_machinery(entries: Sequence[TracebackType]) -> TracebackType | None:
+    """A traceback of the user's frames; those of other libraries stay where the error was raised in them."""
+    kept: TracebackType | None = None
+    own = False
+    for entry in reversed(entries):
+        own = own or _is_own(entry.tb_frame)
+        if not (_is_machinery(entry.tb_frame) and own):
+            kept = TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return kept
+
+
+def ending_at_user(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that users call, with errors whose tracebacks are shortened."""
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            shorten(error)
+            raise
+
+    return run
 
 
 def at_line(message: str) -> str:

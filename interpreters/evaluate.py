@@ -23,6 +23,7 @@ from ..core.host_arrays import as_array
 from ..core.language import Binding, Language
 from ..core.primitive import PRIMITIVES, Primitive
 from ..core.program import Instance, Program, as_program
+from ..core.source import ending_at_user
 from ..core.terms import Failure, Foreign
 from ..core.types import ArrayType, Scalar, Type, array_of, dims, element, i64, rank, scalar_of
 from .evaluating.batches import (
@@ -345,12 +346,14 @@ def evaluate(
     family = program.program if isinstance(program, Instance) else as_program(program)
     runnable = program if isinstance(program, Instance) else family
 
+    @ending_at_user
     def run(*args: Any, **kwargs: Any) -> Any:
         instance, arrays, sizes = call(runnable, args, kwargs)
         results = evaluate_block(instance.term, arrays, sizes, vectorize, show)
         return trees.unflatten(instance.outputs, results)
 
     run.__name__ = run.__qualname__ = f"evaluate({family.name})"
+    run.program = family  # type: ignore[attr-defined]
     run.__doc__ = family.__doc__
     return run
 

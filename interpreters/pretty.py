@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from ..core import trees
 from ..core.builder import resting_collector
 from ..core.program import Instance, Program, instance_of
+from ..core.source import ending_at_user
 from ..core.terms import Block, Constant
 from ..core.types import ArrayType, all_dims
 from .printing.printer import LINE, Printer
@@ -28,6 +29,7 @@ from .printing.surface import recognise
 STYLES = ("surface", "loops", "de-bruijn")
 
 
+@ending_at_user
 def pretty(program: Program | Instance | Block, *, simplified: bool = True, style: str = "surface") -> str:
     """The text of a program, simplified first unless ``simplified=False``; a term is printed as it is.
 

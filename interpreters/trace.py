@@ -30,7 +30,7 @@ from ..core.expr import Expr, as_expr
 from ..core.functions import as_typed
 from ..core.placement import to_block
 from ..core.program import Instance, Program, as_program
-from ..core.source import at_line
+from ..core.source import at_line, ending_at_user
 from ..core.terms import Block, Literal, Operation, Origin, Variable
 from ..core.types import FunctionType, element, i64
 from .embed import Embed
@@ -128,11 +128,13 @@ def trace(
     family = program.program if isinstance(program, Instance) else as_program(program)
     runnable, keeping = (program if isinstance(program, Instance) else family), Keeping(keep)
 
+    @ending_at_user
     def run(*args: Any, **kwargs: Any) -> Trace:
         instance, arrays, sizes = call(runnable, args, kwargs)
         return traced(instance, arrays, sizes, keeping, show)
 
     run.__name__ = run.__qualname__ = f"trace({family.name})"
+    run.program = family  # type: ignore[attr-defined]
     run.__doc__ = family.__doc__
     return run
 

@@ -20,7 +20,7 @@ from .. import trees
 from ..builder import current
 from ..dims import Dim, Opaque, never_negative
 from ..expr import Expr, as_expr, is_number, same_size
-from ..graph import Value
+from ..graph import Value, numbers
 from ..indexing import extents_of
 from ..source import at_line, user_line
 from ..terms import Failure, Origin
@@ -302,14 +302,17 @@ class Elements:
 
 
 def regular(values: Sequence[Value], origin: Origin) -> None:
-    """Refuse arrays of arrays whose size depends on the index."""
+    """Refuse arrays of arrays whose size depends on the index, or is computed from what does."""
+    builder = current()
     for value in values:
         assert value.source is not None
-        inner = {binder.number for binder in value.source.bodies[0].binders}
+        body = value.source.bodies[0]
+        inner = numbers(body.binders, body.statements)
         for dim in dims(value.type):
-            if inner & {atom.number for atom in dim.atoms() if isinstance(atom, Opaque)}:
-                message = f"irregular array of type {value.type}: an inner size depends on the index, at {origin}"
-                raise TypeError(message)
+            for atom in dim.atoms():
+                if isinstance(atom, Opaque) and not inner.isdisjoint(builder.needs(atom)):
+                    message = f"irregular array of type {value.type}: an inner size depends on the index, at {origin}"
+                    raise TypeError(f"{message}; give all rows one size (masked, or padded), or keep them in one array")
 
 
 # Names, for printing
