@@ -312,7 +312,8 @@ class Program:
     @property
     def annotated(self) -> bool:
         """Whether no parameter takes its type from its argument."""
-        return all(parameter.declared is not None or parameter.static for parameter in self.parameters)
+        known = [p.declared is not None or p.static or p.like is not None for p in self.parameters]
+        return all(known)
 
     def instances(self) -> list[Instance]:
         """The instances that there are by now."""
