@@ -9,6 +9,9 @@ and the code for those after it, too. So k such axes lead to at most k + 1 codes
     f(points of shape (1000, 3))   code for points_1 = 3
     f(points of shape (2000, 3))   the same
 
+In the same way code may assume that sizes are equal which the program requires to be equal somewhere in a loop or a
+branch (``core/unification.py``): they are equal in the first call, and code is the same as if the annotations said so.
+
 A program means the same for constants and for names: its term is built with names, and they are replaced in it. Sums
 may be associated in another order, so that last bits may differ between the codes.
 """
@@ -26,6 +29,7 @@ from ..core.placement import to_block
 from ..core.program import Instance
 from ..core.terms import Block
 from ..core.types import Type, dims, is_data, map_dims
+from ..core.unification import Equality, Unifier
 from ..interpreters.embed import Atom, Embed
 from .prepare import prepare
 from .specialisations import conjunction
@@ -43,20 +47,23 @@ class ConstantSizes(Instance):
     @property
     def condition(self) -> str:
         """Which sizes it is for, as text."""
-        return conjunction([f"{name} = {value}" for name, value in self.sizes.items()])
+        equal = [f"{each.left} = {each.right}" for each in self.assumed]
+        return conjunction([*[f"{name} = {value}" for name, value in self.sizes.items()], *equal])
 
     def agrees(self, sizes: Mapping[str, int]) -> bool:
         """Whether it is for these sizes."""
-        return all([sizes[name] == value for name, value in self.sizes.items()])
+        constant = all([sizes[name] == value for name, value in self.sizes.items()])
+        return constant and all([each.holds(sizes) for each in self.assumed])
 
     def _build(self) -> None:
-        self._equalities = tuple(
-            [each.map(lambda dim: _replaced_in(dim, self.sizes)) for each in self.general.equalities]
-        )
-        self._term, self._outputs = _replaced(prepare(self.general.term), self.sizes), self.general.outputs
+        whole = self.general
+        if self.assumed:
+            whole = Instance(whole.program, whole.types, whole.names, whole.inputs, whole.statics, assumed=self.assumed)
+        self._equalities = tuple([each.map(lambda dim: _replaced_in(dim, self.sizes)) for each in whole.equalities])
+        self._term, self._outputs = _replaced(prepare(whole.term), self.sizes), whole.outputs
 
     def __reduce__(self) -> Any:
-        return _with_sizes, (self.general, dict(self.sizes))
+        return _with_sizes, (self.general, dict(self.sizes), self.assumed)
 
 
 def code_for(instance: Instance, sizes: Mapping[str, int]) -> Instance:
@@ -68,19 +75,35 @@ def code_for(instance: Instance, sizes: Mapping[str, int]) -> Instance:
     for each in known:
         if each.agrees(sizes):
             return each
-    constant = known[-1].sizes if known else {name: sizes[name] for name in _open(instance) if 0 < sizes[name] <= SMALL}
+    if known:
+        constant, assumed = known[-1].sizes, known[-1].assumed
+    else:
+        constant = {name: sizes[name] for name in _open(instance) if 0 < sizes[name] <= SMALL}
+        assumed = _solvable(instance, sizes)
     agreed = {name: value for name, value in constant.items() if sizes[name] == value}
-    if not agreed:
+    assumed = tuple([each for each in assumed if each.holds(sizes)])
+    if not agreed and not assumed:
         return instance
-    for equality in instance.equalities:
+    for equality in instance.required:
         equality.check(sizes)
-    known.append(_with_sizes(instance, agreed))
+    known.append(_with_sizes(instance, agreed, assumed))
     return known[-1]
 
 
 def code_for_leaves(instance: Instance, leaves: Sequence[Any]) -> Instance:
     """The instance whose code a call with the leaves of these arguments takes."""
-    return code_for(instance, instance.signature.sizes(leaves)) if _open(instance) else instance
+    return code_for(instance, instance.declared.sizes(leaves)) if _open(instance) else instance
+
+
+def _solvable(instance: Instance, sizes: Mapping[str, int]) -> tuple[Equality, ...]:
+    """What is likely of sizes and holds for these, as far as it says more than the program requires in every run."""
+    found = [each for each in instance.probable if each.holds(sizes)]
+    if not found:
+        return ()
+    unifier = Unifier(instance.types)
+    for equality in instance.required:
+        unifier.add(equality)
+    return tuple([each for each in found if unifier.add(each)])
 
 
 def codes(instance: Instance) -> list[ConstantSizes]:
@@ -102,12 +125,12 @@ def _open(instance: Instance) -> tuple[str, ...]:
     return found
 
 
-def _with_sizes(instance: Instance, sizes: Mapping[str, int]) -> ConstantSizes:
+def _with_sizes(instance: Instance, sizes: Mapping[str, int], assumed: tuple[Equality, ...]) -> ConstantSizes:
     types = tuple([_constant(type, sizes) for type in instance.types])
     names, inputs = instance.names, instance.inputs
     return ConstantSizes(
         program=instance.program, types=types, names=names, inputs=inputs, statics=instance.statics,
-        general=instance, sizes=sizes,
+        general=instance, sizes=sizes, assumed=assumed,
     )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ from .placement import to_block
 from .source import at_line, ending_at_user, line_of, repeated, shorten
 from .terms import Block
 from .types import Type, array_of, dims, element, is_data, is_float
-from .unification import Equality, Unifier, equalities
+from .unification import Equality, Unifier, equalities, probable
 
 B = TypeVar("B")
 
@@ -55,6 +55,7 @@ class Instance:
     _term: Block | None = field(default=None, repr=False)
     _outputs: trees.Shape | None = field(default=None, repr=False)
     _equalities: tuple[Equality, ...] = field(default=(), repr=False)
+    assumed: tuple[Equality, ...] = ()  # of sizes, besides those that the program requires in every run
     compiled: dict[Any, Any] = field(default_factory=dict, repr=False)  # what backends keep with an instance
 
     @cached_property
@@ -143,7 +144,8 @@ class Instance:
 
     def _build(self) -> None:
         """Build the term; and again, with one name for sizes that it requires to be equal, while there are any."""
-        unifier, equations, equal = Unifier(self.types), self._required_before(), list[Equality]()
+        unifier, equal = Unifier(self.types), list[Equality]()
+        equations: Sequence[Equality] = [*(() if self.written is self else self.required), *self.assumed]
         term: Block | None = None
         while True:
             solved = [equation for equation in equations if unifier.add(equation)]
@@ -165,17 +167,33 @@ class Instance:
             equations = equalities(term)
         self._equalities, self._term = tuple(equal), term
 
-    def _required_before(self) -> Sequence[Equality]:
-        """What the program requires that the verbs of this one are applied to: so it is derived once."""
+    @cached_property
+    def written(self) -> Instance:
+        """The version of the program that the verbs of this one are applied to; this one, if it is no verb's."""
         program, function = self.program, _verb(self.program)
         while function is not None:
             program, function = function.f, _verb(function.f)
-        if program is self.program:
-            return ()
-        try:
-            return self.inner(program).equalities
-        except Exception:  # which the verb says in its own words
-            return ()
+        return self if program is self.program else self.inner(program)
+
+    @cached_property
+    def required(self) -> Sequence[Equality]:
+        """The equalities of sizes that the written program requires in every run, before any derivative is taken."""
+        return self.written.equalities if self._is_written else ()
+
+    @cached_property
+    def probable(self) -> Sequence[Equality]:
+        """Equalities of sizes that code may assume, for those calls that they hold for."""
+        return probable(self.written.term) if self._is_written else ()
+
+    @cached_property
+    def _is_written(self) -> bool:
+        """Whether the written program can be built; if not, the verb says so in its own words."""
+        if self.written is not self:
+            try:
+                self.written.term  # noqa: B018
+            except Exception:
+                return False
+        return True
 
     def _built(self, unifier: Unifier) -> tuple[Block, trees.Shape]:
         """The term and the structure of its results, for the types as they are unified."""

@@ -9,13 +9,15 @@ built with these types, as if they had been written. A call checks the equations
                            is  x: f64[x_0, x_1], w: f64[x_1, w_1]
 
 Only what is required always counts, not what is required in a loop or a branch, and only sizes that the arguments
-decide: what the run computes is compared in the run.
+decide: what the run computes is compared in the run. What is required in loops and branches may be *assumed* by code
+for those calls whose sizes are equal there (:func:`probable`); other calls take other code.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from .dims import Dim, DimAtom, Name
@@ -35,9 +37,13 @@ class Equality:
     failure: Failure
     values: tuple[Dim, ...]
 
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Whether it holds for these sizes."""
+        return self.left.evaluate(sizes) == self.right.evaluate(sizes)
+
     def check(self, sizes: Mapping[str, int]) -> None:
         """Raise what the requirement raises, where it does not hold for these sizes."""
-        if self.left.evaluate(sizes) != self.right.evaluate(sizes):
+        if not self.holds(sizes):
             raise self.failure.error([value.evaluate(sizes) for value in self.values])
 
     def map(self, size: Callable[[Dim], Dim]) -> Equality:
@@ -48,25 +54,82 @@ class Equality:
 def equalities(block: Block) -> list[Equality]:
     """The equalities of sizes of arguments that a program requires in every run, in order."""
     found: list[Equality] = []
-    values: list[Operation | None] = [None] * len(block.binders)  # what each value in scope is the result of
-    for operation in block.bindings:
-        if operation.op == "require":
-            found += _equality(operation, values)
-        elif operation.op in _ONCE:
-            for inner in operation.blocks[: _ONCE[operation.op]]:
-                found += equalities(inner)
-        values += [operation] * len(operation.types)
+    scope: Scope = []
+    for operation in _statements(block, True, scope):
+        sides = _compared("equal", operation.args[0], scope)
+        values = [_dim(atom) for atom in operation.args[1:]]
+        if sides is not None and None not in values:
+            found.append(Equality(*sides, operation.static[0], tuple([value for value in values if value is not None])))
     return found
 
 
-def _equality(operation: Operation, values: Sequence[Operation | None]) -> list[Equality]:
-    test, *said = operation.args
-    made = values[-1 - test.index] if isinstance(test, Variable) and test.index < len(values) else None
-    if made is None or made.op != "primitive" or made.static[0].name != "equal":
-        return []
-    dims = [_dim(atom) for atom in (*made.args, *said)]
-    known = tuple([dim for dim in dims if dim is not None])
-    return [Equality(known[0], known[1], operation.static[0], known[2:])] if len(known) == len(dims) else []
+def probable(block: Block) -> list[Equality]:
+    """The equalities that a program requires anywhere, and those that are likely where what it requires holds.
+
+    A factor that two equal products share is left out; and a loop whose variable is an index goes over all of the axis.
+    """
+    found: list[Equality] = []
+    scope: Scope = []
+    for operation in _statements(block, False, scope):
+        sides = _compared("equal", operation.args[0], scope) or _compared("less", operation.args[0], scope)
+        if sides is not None:
+            found.append(Equality(*_without_factor(sides[0] - sides[1]), operation.static[0], ()))
+    return found
+
+
+# What each value in scope is: the result of an operation, a loop variable of this extent, or another binder
+Scope = list[Operation | Dim | None]
+
+
+def _statements(block: Block, always: bool, scope: Scope, extents: Sequence[Dim] = ()) -> Iterator[Operation]:
+    """Requirements, with what is in scope in ``scope``: those of every run, or those of loops and branches, too."""
+    outside = len(scope)
+    scope += [*extents, *[None] * (len(block.binders) - len(extents))]
+    for operation in block.bindings:
+        if operation.op == "require":
+            yield operation
+        for inner in operation.blocks[: _ONCE.get(operation.op, 0)] if always else operation.blocks:
+            yield from _statements(inner, always, scope, operation.static if operation.op == "generate" else ())
+        scope += [operation] * len(operation.types)
+    del scope[outside:]
+
+
+def _compared(comparison: str, test: Atom, scope: Scope, count: int | None = None) -> tuple[Dim, Dim] | None:
+    """The sizes that a test compares, where a loop variable stands for its extent; None if it is another test.
+
+    The first ``count`` values of the scope are there, or all of them.
+    """
+    level = _level(test, len(scope) if count is None else count)
+    made = None if level is None else scope[level]
+    if level is None or not isinstance(made, Operation) or made.op != "primitive":
+        return None
+    if made.static[0].name == "logical_and":  # 0 <= index and index < size
+        return _compared(comparison, made.args[1], scope, level)
+    if made.static[0].name != comparison:
+        return None
+    left, right = [_dim(atom) for atom in made.args]
+    if comparison == "less":
+        index = _level(made.args[0], level)
+        extent = None if index is None else scope[index]
+        left = extent if isinstance(extent, Dim) and extent.is_static() else None
+    return None if left is None or right is None else (left, right)
+
+
+def _level(atom: Atom, count: int) -> int | None:
+    """Which of so many values in scope a variable is, from the outside."""
+    return count - 1 - atom.index if isinstance(atom, Variable) else None
+
+
+def _without_factor(difference: Dim) -> tuple[Dim, Dim]:
+    """The two sides of an equation, without the factors that all of its terms have."""
+    if not difference.terms:
+        return difference, difference
+    shared, *others = [Counter(monomial) for monomial, _ in difference.terms]
+    for other in others:
+        shared &= other
+    divided = {tuple((Counter(monomial) - shared).elements()): c for monomial, c in difference.terms}
+    sides = Dim({m: c for m, c in divided.items() if c > 0}), Dim({m: -c for m, c in divided.items() if c < 0})
+    return sides
 
 
 def _dim(atom: Atom) -> Dim | None:

@@ -100,7 +100,7 @@ def test_small_sizes_are_constants_until_they_differ() -> None:
     with_names = run(1000, 3)
     assert len(with_names) == 2 and with_names[1].startswith("points_1 = 3")
     assert run(5, 3) == run(17, 3) == with_names  # no code of their own
-    assert run(9, 4)[-1] == "all sizes" and len(run(1000, 16)) == 3
+    assert run(9, 4)[-1] == "points_1 = t_0" and len(run(1000, 16)) == 3
 
 
 def test_empty_and_larger_axes_are_no_constants() -> None:

@@ -112,7 +112,7 @@ def _source(instance: Instance) -> list[Any]:
     if isinstance(instance, ConstantSizes):
         return [sorted(instance.sizes.items()), *_source(instance.general)]
     function: Any = instance.program.function
-    shape: list[Any] = [instance.types, instance.inputs]
+    shape: list[Any] = [instance.types, instance.inputs, *[(each.left, each.right) for each in instance.assumed]]
     if not isinstance(function, Verb):
         equalities = [(each.left, each.right, each.failure, each.values) for each in instance.equalities]
         return [*shape, instance.term, instance.outputs, equalities]
