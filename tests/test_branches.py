@@ -20,13 +20,12 @@ from adze.backends.llvm.assemble import assembly
 from adze.backends.llvm.branches import SHORT, Branches
 from adze.backends.llvm.emit import emit
 from adze.backends.llvm.host import host, host_target
-from adze.backends.llvm.jit import Branch, Executable, Later, digest_of, emitted, is_parallel
+from adze.backends.llvm.jit import Branch, Executable, Later, digest_of, is_parallel
 from adze.backends.llvm.jit import compiled as code_of
 from adze.backends.llvm.text import SCALARS, Module
 from adze.backends.loops import Assign, Block, Buffer, Declare, Expression, Function, If, Let, Store
 from adze.backends.loops_check import check
 from adze.backends.stages import forms_of, loops_of
-from adze.backends.transformations import ALL
 from adze.core.program import instance_of
 from adze.core.types import bool_, f64
 
@@ -168,18 +167,19 @@ def test_what_is_emitted_is_the_same_in_all_processes(tmp_path: Path) -> None:
     """Whatever order a set of names has there; else branches would not fit to what was compiled before."""
     code = """
 import pickle, sys
-from adze.backends.llvm.jit import digest_of, emitted
-from adze.backends.transformations import ALL
+from adze.backends.llvm.emit import emit
+from adze.backends.llvm.host import host
+from adze.backends.llvm.jit import digest_of
 
 function = pickle.load(open(sys.argv[1], "rb"))
-module = emitted(function, ALL)
+module = emit(function, host())
 print(digest_of([*module.parts(), *[part for name in reversed(module.branches()) for part in module.branch(name)]]))
 """
     form = forms_of(instance_of(az.grad(squares, argnums=(0, 1))), host_target())[-1]
     lowered = loops_of(form, "squares", host_target(), True).function
     kept = tmp_path / "function"
     kept.write_bytes(pickle.dumps(lowered))
-    module = emitted(lowered, ALL)
+    module = emit(lowered, host())
     texts = [*module.parts(), *[part for name in reversed(module.branches()) for part in module.branch(name)]]
     assert module.branches()
     for seed in ("1", "2"):
@@ -223,7 +223,7 @@ def test_a_branch_whose_emission_fails_is_an_exception_and_is_begun_again(monkey
 
 def test_a_branch_of_something_else_is_refused() -> None:
     made, other = (function(If(short_of(10), pass_over(w), pass_over(3.0)), *pass_over(w, "k")) for w in (2.0, 4.0))
-    later = Later(lambda: other, ALL, digest_of(emitted(made, ALL).parts()))
+    later = Later(lambda: other, host(), digest_of(emit(made, host()).parts()))
     with pytest.raises(RuntimeError, match=r"branch\.0 is not part of what was compiled before"):
         later.branch("branch.0")
 
