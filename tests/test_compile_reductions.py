@@ -464,3 +464,21 @@ def test_heavy_elements_of_any_operator_are_stored() -> None:
     assert compiled(program, x) == np.argmax(x)
     exponential = [line for line in az.compile(program).loops.splitlines() if "exp" in line]
     assert len(exponential) == 1
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_as_many_bins_as_a_reduction_counts(rows: bool) -> None:
+    """The count is a variable while it is made; what pieces allocate has its size from then on."""
+
+    @az.program
+    def binned(x: az.Array[az.f64, "n"], k: az.Array[az.i64, "n"]) -> Any:
+        bins = az.count_nonzero(x > 0.25)
+        if rows:
+            return az.histogram(lambda a, b: a + b, az.zeros(2), bins, k, az.stack((x, -x), 1))
+        return az.histogram(lambda a, b: a + b, 0.0, bins, k, x)
+
+    for n in (0, 7, 60_000):
+        x = np.where(np.arange(n) < 5, 0.5, -0.75)
+        k = np.arange(n) % 7
+        wanted = np.array([x[k == bin].sum() for bin in range(min(n, 5))]).reshape(min(n, 5))
+        np.testing.assert_array_equal(compiled(binned, x, k), np.stack((wanted, -wanted), 1) if rows else wanted)

@@ -140,7 +140,7 @@ class Histograms(Groups):
         results: Sequence[ArrayRef],
     ) -> None:
         """Combine pieces of the elements into bins of their own, and these in order."""
-        bins = self.scalar(env, op.args[0])
+        bins = self.size(op.static[0])  # not the argument, a variable that may change
         types = op.blocks[1].types
         copies: list[ArrayRef] = []
         for type in types:
@@ -196,7 +196,7 @@ class Histograms(Groups):
         if named is not None and self.target.atomics and not inexact:
             self.at_once(op, env, extent, named, neutrals[0], results[0])
             return
-        bins = self.scalar(env, op.args[0])
+        bins = self.size(op.static[0])  # not the argument, a variable that may change
         slots = self.at_least_one(self.calculate("multiply", bins, self.scalars(types)))
         room = self.calculate("floor_divide", Constant(COPIED, i64), slots)
         filled = self.at_least_one(self.calculate("multiply", bins, Constant(FILLED, i64)))
@@ -231,7 +231,7 @@ class Histograms(Groups):
             return
         with self.captured() as privately:
             self.in_own_bins(op, env, extent, named, neutral, result)
-        bins = self.scalar(env, op.args[0])
+        bins = self.size(op.static[0])  # not the argument, a variable that may change
         fits = folded("less_equal", bins, Constant(self.target.shared_bytes // neutral.type.dtype.itemsize, i64))
         self.out.extend(chosen(fits, tuple(privately), tuple(directly)))
 
@@ -272,7 +272,7 @@ class Histograms(Groups):
         result: ArrayRef,
     ) -> None:
         """Groups fill bins of their own with chunks of the elements, and then update the result with them."""
-        bins = self.scalar(env, op.args[0])
+        bins = self.size(op.static[0])  # not the argument, a variable that may change
         least = self.calculate("multiply", bins, Constant(FILLED, i64))
         least = self.calculate("maximum", least, Constant(LANE_WORTH * self.target.group, i64))
         size = self.calculate("maximum", least, self.parts(extent, Constant(self.most_groups, i64)))

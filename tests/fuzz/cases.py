@@ -45,6 +45,7 @@ class Configuration:
     schedule: tuple[tuple[str, bool | int], ...] = ()
     annotated: bool = True
     derivative: str = "reverse"  # or "forward", "trace"
+    bounds: bool = False  # with ADZE_DEBUG=bounds
 
     def options(self) -> str:
         schedule = f", schedule={dict(self.schedule)!r}" if self.schedule else ""
@@ -108,7 +109,7 @@ class Case:
     def text(self) -> str:
         """All of it, to be pasted and run, but for what is then called."""
         arguments = "".join(f"    {self.argument(name)},\n" for name in self.parameters)
-        head = "import adze as az\nimport numpy as np\n\n\n"
+        head = "import os\n\nimport adze as az\nimport numpy as np\n\n\n"
         return f"{head}@az.program\n{self.source()}\n\narguments = (\n{arguments})\n"
 
     @property
@@ -145,7 +146,8 @@ def drawn_configuration(pick: random.Random) -> Configuration:
     elif kind == 5:
         schedule = (pick.choice([("strip", 2), ("strip", 16), ("copies", 2), ("copies", 4)]),)
     derivative = pick.choice(["forward", "reverse", "trace"])
-    return Configuration(pick.choice([1, 2, 3, 5]), schedule, pick.randrange(4) > 0, derivative)
+    threads, annotated, bounds = pick.choice([1, 2, 3, 5]), pick.randrange(4) > 0, pick.randrange(3) == 0
+    return Configuration(threads, schedule, annotated, derivative, bounds)
 
 
 def scope_of(sizes: dict[str, int], budget: int) -> Scope:

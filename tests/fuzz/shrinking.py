@@ -51,7 +51,7 @@ def candidates(case: Case) -> Iterator[Case]:
                 yield replace(case, sizes={**sizes, **dict.fromkeys(names, value)})
     how = case.configuration
     for simpler in (Configuration(derivative=how.derivative), replace(how, schedule=()), replace(how, threads=1),
-                    replace(how, annotated=True)):  # fmt: skip
+                    replace(how, annotated=True), replace(how, bounds=False)):  # fmt: skip
         if simpler != how:
             yield replace(case, configuration=simpler)
     if case.special:
