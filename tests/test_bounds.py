@@ -1,31 +1,29 @@
 """``ADZE_DEBUG=bounds``: what it finds in loops that are wrong, and that it finds nothing in what programs become."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from plain_loops import apply, at, const, loop, put, var
+from programs import CASES, Case
+from random_loops import Draw
+from random_programs import PARAMETERS, argument_lists, made, program_texts
 from test_compile import assert_same
+from test_derivatives import DIFFERENTIABLE, SINGLE, Point, assert_close, leaves
+from test_llvm_emit import compare, values
+from test_random_programs import squares
 
 import adze as az
 from adze.backends import memory
 from adze.backends.llvm import bounds, regions, unit
 from adze.backends.llvm.host import host
 from adze.backends.llvm.jit import Executable, compiled, is_parallel
-from adze.backends.loops import (
-    Allocate,
-    Assign,
-    Buffer,
-    Declare,
-    Function,
-    If,
-    Let,
-    Require,
-    Store,
-    While,
-)
+from adze.backends.loops import Allocate, Assign, Buffer, Declare, Function, If, Let, Require, Store, While
 from adze.backends.loops_check import check
 from adze.core.types import bool_, f32, f64, i64
 
@@ -138,6 +136,75 @@ def test_what_is_not_written_is_nan() -> None:
     found = np.zeros((6, 3))
     assert Executable(code.machine_code, False).run([found.ctypes.data], [6, 3], 1) is None
     assert found[0, 1] == 1 and np.isnan(found).sum() == 17
+
+
+# What programs become
+
+
+@contextmanager
+def checked(pieces: bool = False) -> Iterator[None]:
+    """What is compiled inside checks its memory; ``pieces``: and is cut into small ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ADZE_DEBUG", "bounds")
+        if pieces:
+            patch.setattr(regions, "_LONG", 1)
+            patch.setattr(regions, "_PIECE", 8)
+        yield
+
+
+SMALL = {"strip": 2, "copies": 2}  # so that small arrays take whole strips
+
+
+def each(cases: Sequence[Case]) -> pytest.MarkDecorator:
+    """The cases; all but every fortieth are marked slow."""
+    marks = [[pytest.mark.slow] if number % 40 else [] for number in range(len(cases))]
+    pairs = zip(cases, marks, strict=True)
+    return pytest.mark.parametrize("case", [pytest.param(case, marks=own, id=case.name) for case, own in pairs])
+
+
+@pytest.mark.unguarded
+@each(CASES)
+def test_every_program(case: Case) -> None:
+    with checked():
+        compiled = az.compile(case.program, threads=2)
+        for arguments in case.arguments:
+            assert_same(compiled(*arguments), az.evaluate(case.program)(*arguments))
+
+
+@pytest.mark.unguarded
+@each(DIFFERENTIABLE)
+def test_every_derivative(case: Case) -> None:
+    point = Point(case)
+    arguments, program = (*point.arguments, point.cotangent), az.vjp(case.program)
+    wanted = az.evaluate(program)(*arguments)
+    for options in {}, SMALL:
+        with checked(pieces=not options):
+            found = az.compile(az.vjp(case.program), threads=2, schedule=options)(*arguments)
+        assert_close(leaves(found), leaves(wanted), 1e-5 if case.name in SINGLE else 1e-12)
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(program_texts(depth=3), argument_lists(), st.booleans(), st.booleans())
+def test_random_programs(text: str, arguments: tuple[Any, ...], small: bool, gradient: bool) -> None:
+    program = made(text)
+    if gradient:
+        program = az.grad(squares(program), argnums=tuple(range(len(PARAMETERS) - 1)))
+    with checked(), np.errstate(all="ignore"):
+        az.compile(program, threads=2, schedule=SMALL if small else None)(*arguments)
+
+
+@pytest.mark.unguarded
+@pytest.mark.parametrize("seed", [0, *[pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 30)]])
+def test_random_loops(seed: int) -> None:
+    """Code of nests of every kind leaves alone what is not its own, in the tails of strips, too."""
+    function = Draw(seed).function()
+    code = compiled(function, replace(host(), bounds=True))
+    executable = Executable(code.machine_code, is_parallel(function), code.branches)
+    for rows, columns in ((1, 1), (3, 33), (9, 7), (32, 5)):
+        where = np.random.default_rng(seed).integers(0, rows, rows)
+        arguments = [where, values(f64, (rows, columns), seed), values(i64, columns, seed)]
+        compare(function, arguments, [rows, columns], executable)
 
 
 # In use
