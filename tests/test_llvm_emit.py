@@ -826,6 +826,7 @@ import numpy as np
 from test_llvm_emit import call, chain, compiled
 executable = compiled(chain())
 x, y = np.ones((400, 20)), np.empty(400)
+call(executable, [x, y], [400, 20], 1)  # which starts the thread that tells of signals
 before, cpus = set(os.listdir("/proc/self/task")), os.sched_getaffinity(0)
 call(executable, [x, y], [400, 20], 2)
 [worker] = set(os.listdir("/proc/self/task")) - before
@@ -856,7 +857,7 @@ from adze.backends.llvm import assemble, pool
 from test_llvm_emit import call, chain, compiled
 link = pool.link
 nowhere = link(assemble.compile_text("define i32 @nowhere() {{ ret i32 -1 }}").machine_code, ["nowhere"])
-pool.link = lambda *given: link(*given, {{"sched_getcpu": nowhere["nowhere"]}})
+pool.link = lambda code, names, imports: link(code, names, {{**imports, "sched_getcpu": nowhere["nowhere"]}})
 executable = compiled(chain())
 for _ in range(300):
     x, y = np.ones((400, 20)), np.empty(400)

@@ -211,8 +211,13 @@ class Calls:
             results = self._beside(given, sizes)
         for word, result in zip(frame.results, results, strict=True):
             words[word] = id(result)
-        failure = self._executable.launch(frame, sizes, threads)
+        try:
+            failure = self._executable.launch(frame, sizes, threads)
+        except BaseException:  # no memory, or what the handler of a signal raises
+            self._abandon(frame)
+            raise
         if failure is not None and failure.site < 0:
+            self._abandon(frame)
             raise bounds.error(self._name, self._interface.arrays, failure)
         values: Sequence[Any] = results
         if not self._only_arrays:
@@ -225,6 +230,13 @@ class Calls:
         if self._single:
             return values[0]
         return tuple(values) if self._flat else trees.unflatten(self._interface.outputs, values)
+
+    def _abandon(self, frame: _CallFrame) -> None:
+        """Free the arrays that a run has returned which did not come to its end."""
+        places = iter(frame.outputs)
+        for kind in self._kinds:
+            if not kind.array:
+                kind.abandon(next(places))
 
 
 class Bound:
@@ -362,6 +374,9 @@ class _Kind:
     def taken(self, place: Array) -> Any:
         raise NotImplementedError
 
+    def abandon(self, place: Array) -> None:
+        """Free what nobody takes."""
+
 
 class _Number(_Kind):
     """A scalar, which the code leaves in the frame."""
@@ -389,6 +404,11 @@ class _Returned(_Kind):
         # not when the interpreter ends: what runs then may still look at the array
         weakref.finalize(memory, _free, ctypes.c_void_p(address)).atexit = False
         return np.frombuffer(memoryview(memory), self.dtype).reshape(shape)
+
+    def abandon(self, place: Array) -> None:
+        address = int(place[0])
+        place[:] = 0
+        _free(ctypes.c_void_p(address))  # of none there is, nothing
 
 
 def _kind(type: Type, slots: _Slots) -> _Kind:

@@ -22,7 +22,7 @@ from .bounds import CANARY, Bounds
 from .host import Machine
 from .regions import Function
 from .text import Module, bytes_of
-from .unit import ALIGNMENT, KEPT, Arena, Unit
+from .unit import ALIGNMENT, KEPT, TICK, Arena, Unit
 from .values import one
 
 
@@ -79,6 +79,7 @@ class _Entry(_Exported):
             ]
         )
         body.line("store i64 0, ptr %failure")
+        self.word = body.value(f"load ptr, ptr {body.value(f'getelementptr i64, ptr %failure, i64 {TICK}')}")
         for number, buffer in enumerate((*self.function.arguments, *self.function.results)):
             place = body.value(f"getelementptr ptr, ptr %buffers, i64 {number}")
             self.place(buffer, body.value(f"load ptr, ptr {place}"), buffer.name)

@@ -21,6 +21,8 @@ A *slot* holds the value of a size name or a fixed size, and is -1 before it is 
 from __future__ import annotations
 
 import ctypes
+import os
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,10 +31,10 @@ from typing import Any
 import numpy as np
 
 from ..runtime import once
-from . import control
+from . import control, interrupts
 from .assemble import link
 from .stored import load_runtime
-from .unit import ALIGNMENT, KEPT, TABLE
+from .unit import ALIGNMENT, KEPT, STOP, TABLE, TICK
 
 # Bytes before the arena: of the failure record, and of what says where memory is that is kept for later calls.
 HEAD = ALIGNMENT + -(-16 * KEPT // ALIGNMENT) * ALIGNMENT
@@ -46,7 +48,7 @@ _WORDS = 8  # of a frame, before what it points to
 _IR = f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 {control.DECLARATIONS}
-
+{interrupts.IR}
 define i64 @bind(ptr %table, ptr %frame) {{
 entry:
   %addresses.place = getelementptr i64, ptr %frame, i64 1
@@ -139,13 +141,6 @@ bad:
 
 define i64 @launch(ptr %frame, i64 %threads) {{
 start:
-  %register = alloca i32
-  %changed = alloca i32
-  %entry = load ptr, ptr %frame
-  %addresses.place = getelementptr i64, ptr %frame, i64 1
-  %addresses = load ptr, ptr %addresses.place
-  %sizes.place = getelementptr i64, ptr %frame, i64 2
-  %sizes = load ptr, ptr %sizes.place
   %arena.place = getelementptr i64, ptr %frame, i64 3
   %arena = load ptr, ptr %arena.place
   %failure = getelementptr i8, ptr %arena, i64 -{HEAD}
@@ -157,7 +152,7 @@ start:
 result:
   %k = phi i64 [ 0, %start ], [ %k.next, %write ]
   %some = icmp slt i64 %k, %count
-  br i1 %some, label %write, label %run
+  br i1 %some, label %write, label %words
 write:
   %pair = getelementptr [2 x ptr], ptr %pairs, i64 %k
   %object = load ptr, ptr %pair
@@ -168,7 +163,60 @@ write:
   store ptr %data, ptr %place
   %k.next = add i64 %k, 1
   br label %result
-run:
+words:
+  %self = call i64 @pthread_self()
+  %main = load i64, ptr @main
+  %is.main = icmp eq i64 %self, %main
+  %looking = load i64, ptr @looking
+  %none.looks = icmp eq i64 %looking, 0
+  %ours = and i1 %is.main, %none.looks
+  %tick = select i1 %ours, ptr @tick, ptr @never
+  %stop = select i1 %ours, ptr @stop, ptr @never
+  %tick.place = getelementptr ptr, ptr %failure, i64 {TICK}
+  store ptr %tick, ptr %tick.place
+  %stop.place = getelementptr ptr, ptr %failure, i64 {STOP}
+  store ptr %stop, ptr %stop.place
+  br i1 %ours, label %heard, label %unheard
+unheard:
+  %state = call ptr @adze_save()
+  %site.unheard = call i64 @run(ptr %frame, i64 %threads, ptr %failure)
+  call void @adze_restore(ptr %state)
+  ret i64 %site.unheard
+heard:
+  store atomic i64 1, ptr @active seq_cst, align 8
+  %asleep = load atomic i64, ptr @asleep seq_cst, align 8
+  %awake = icmp eq i64 %asleep, 0
+  br i1 %awake, label %go, label %wake
+wake:
+  call void @wake()
+  br label %go
+go:
+  %state.heard = call ptr @adze_save()
+  store ptr %state.heard, ptr @state
+  %site.heard = call i64 @run(ptr %frame, i64 %threads, ptr %failure)
+  call void @adze_restore(ptr %state.heard)
+  store atomic i64 0, ptr @active monotonic, align 8
+  %stopped = load i64, ptr @stop
+  %as.usual = icmp eq i64 %stopped, 0
+  br i1 %as.usual, label %done, label %forget
+forget:
+  store atomic i64 0, ptr @stop monotonic, align 8
+  store atomic i64 0, ptr @tick monotonic, align 8
+  br label %done
+done:
+  ret i64 %site.heard
+}}
+
+define internal i64 @run(ptr %frame, i64 %threads, ptr %failure) {{
+  %register = alloca i32
+  %changed = alloca i32
+  %entry = load ptr, ptr %frame
+  %addresses.place = getelementptr i64, ptr %frame, i64 1
+  %addresses = load ptr, ptr %addresses.place
+  %sizes.place = getelementptr i64, ptr %frame, i64 2
+  %sizes = load ptr, ptr %sizes.place
+  %arena.place = getelementptr i64, ptr %frame, i64 3
+  %arena = load ptr, ptr %arena.place
   %bits.place = getelementptr i64, ptr %frame, i64 7
   %bits = load i32, ptr %bits.place
   %as.it.is = icmp eq i32 %bits, 0
@@ -195,17 +243,26 @@ class Entries:
     """The two functions."""
 
     bind: Callable[[int, int], int]  # table, frame -> whether all objects fit
-    launch: Callable[[int, int], int]  # frame, threads -> what the compiled function gives
+    launch: Callable[[int, int], int]  # frame, threads -> what the compiled function gives; raises what handlers raise
+    look: int  # the address of what loops call to look for signals
     library: object  # which holds the code
 
 
 @once
 def entries() -> Entries:
     """The functions in the memory of this process."""
-    library = load_runtime(_IR, lambda code: link(code, ("bind", "launch")))
-    types = ctypes.c_int64, ctypes.c_void_p
-    bind = ctypes.PYFUNCTYPE(*types, ctypes.c_void_p)(library["bind"])  # which looks at objects, so it holds the lock
-    return Entries(bind, ctypes.CFUNCTYPE(*types, ctypes.c_int64)(library["launch"]), library)
+    library = load_runtime(_IR, lambda code: link(code, ("bind", "launch", "look", "begin"), interrupts.IMPORTS))
+    # both look at objects, so they hold the lock; the second gives it away for the run
+    bind = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(library["bind"])
+    launch = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(library["launch"])
+    begin = ctypes.CFUNCTYPE(None, ctypes.c_int64)(library["begin"])
+
+    def start() -> None:
+        begin(threading.main_thread().ident)
+
+    start()
+    os.register_at_fork(after_in_child=start)
+    return Entries(bind, launch, library["look"], library)
 
 
 def _release(kept: np.ndarray[Any, Any]) -> None:

@@ -7,7 +7,8 @@ in ``regions.py``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from ...core.types import Scalar, i64
 from ..loops import (
@@ -38,6 +39,9 @@ from .text import SCALARS, bytes_of, constant, iota, literal, register_type
 from .unit import ALIGNMENT, OUT_OF_MEMORY, Arena, Unit
 from .values import Axis, Strip, Value, one, slice_of, splat
 
+_STRIP = 512  # iterations without loops inside between two looks for signals
+_FEW = 8  # iterations with loops inside that need no look of their own
+
 Combiner = Callable[[str, str, int], str]
 
 _MOST = 1 << 62  # bytes, which no machine has
@@ -53,6 +57,7 @@ class Emitter(Checking):
         self.dynamic: dict[str, tuple[str, str]] = {}  # by buffer: where its address and its room are
         self.own: list[str] = []  # where addresses are of what is freed at the end
         self.records: list[str] = []  # of returned arrays
+        self.word = ""  # where loops see that there may be signals
 
     # Statements
 
@@ -132,6 +137,7 @@ class Emitter(Checking):
             goes_on = self.body.value(f"and i1 {goes_on}, {self.body.value(f'icmp eq i64 {failed}, 0')}")
         self.body.line(f"br i1 {goes_on}, label %{inside}, label %{after}")
         self.body.label(inside)
+        self.look()
         self.block(statement.body)
         self.body.branch(head)
         self.body.label(after)
@@ -267,7 +273,7 @@ class Emitter(Checking):
         match loop.kind:
             case "sequential":
                 self.note_scalars(loop)
-                with self.body.loop("0", self.scalar(loop.extent), 1, loop.variable) as i:
+                with self.looking("0", self.scalar(loop.extent), loop) as i:
                     self.iteration(loop, one(i64, i))
             case "jam":
                 self._jam(loop)
@@ -278,9 +284,52 @@ class Emitter(Checking):
 
     def note_scalars(self, loop: For) -> None:
         """Note in the text that a loop is one of scalars, if it is an innermost one with nothing side by side."""
-        plain = self.widening.strip is None and not self.widening.axes
-        if plain and not any(isinstance(each, For | While) for each in walk(loop.body)):
+        if not self._beside and not has_loops(loop.body):
             self.body.line(SCALARS)
+
+    @contextmanager
+    def looking(self, start: str, stop: str, loop: For) -> Iterator[str]:
+        """The iterations of a loop, which looks for signals in each where it has loops inside, else now and then."""
+        known = literal(stop) if start == "0" else None
+        inner = has_loops(loop.body)
+        if self._beside or (known is not None and known <= (_FEW if inner else _STRIP)):
+            with self.body.loop(start, stop, 1, loop.variable) as i:
+                yield i
+        elif inner:
+            with self.body.loop(start, stop, 1, loop.variable) as i:
+                self.look()
+                yield i
+        else:
+            body = self.body
+            with body.loop(start, stop, _STRIP, "strip") as first:
+                last = body.value(f"call i64 @llvm.smin.i64(i64 {body.add(first, str(_STRIP))}, i64 {stop})")
+                with body.loop(first, last, 1, loop.variable) as i:
+                    yield i
+                more, after = body.name("more"), body.name("after")
+                body.line(f"br i1 {body.value(f'icmp slt i64 {last}, {stop}')}, label %{more}, label %{after}")
+                body.label(more)
+                self.look()
+                body.branch(after)
+                body.label(after)
+
+    @property
+    def _beside(self) -> bool:
+        """Whether several iterations of a loop around are computed side by side."""
+        return self.widening.strip is not None or bool(self.widening.axes)
+
+    def look(self) -> None:
+        """Leave if a signal has come that ends the call; handlers of others run now."""
+        if self._beside:
+            return
+        self.may_leave = True
+        body = self.body
+        due, after = body.name("due"), body.name("after")
+        word = body.value(f"load atomic i64, ptr {self.word} monotonic, align 8")
+        body.line(f"br i1 {body.value(f'icmp eq i64 {word}, 0')}, label %{after}, label %{due}")
+        body.label(due)
+        stop = body.value(f"call preserve_mostcc i64 @{self.unit.look()}(ptr {self.failure})")
+        body.line(f"br i1 {body.value(f'icmp eq i64 {stop}, 0')}, label %{after}, label %exit")
+        body.label(after)
 
     def parallel(self, loop: For) -> None:
         """Run the iterations of a loop on several threads."""
@@ -295,14 +344,17 @@ class Emitter(Checking):
     def _jam(self, loop: For) -> None:
         extent = self.scalar(loop.extent)
         whole = self.body.whole(extent, loop.factor)
+        inner = has_loops(loop.body)
         if whole != "0":
-            axis = Axis(len(self.widening.axes), loop.factor)
-            self.widening.axes.append(axis)
-            self._varying[axis] = self.unit.varying(loop)
             with self.body.loop("0", whole, loop.factor, loop.variable) as i:
+                if inner:
+                    self.look()
+                axis = Axis(len(self.widening.axes), loop.factor)
+                self.widening.axes.append(axis)
+                self._varying[axis] = self.unit.varying(loop)
                 copies = tuple(self.body.add(i, str(number)) for number in range(loop.factor))
                 self.iteration(loop, Value(i64, copies, (axis,), slopes=(1,)))
-            self.widening.axes.pop()
+                self.widening.axes.pop()
         if whole != extent:
             with self.body.loop(whole, extent, 1, loop.variable, loop.factor == 2) as i:
                 self.iteration(loop, one(i64, i))
@@ -379,3 +431,8 @@ class Emitter(Checking):
             high = slice_of(self.body, element, vector, lanes, range(half, lanes))
             vector, lanes = apply(low, high, half), half
         return vector
+
+
+def has_loops(block: Block) -> bool:
+    """Whether there are loops in a block."""
+    return any(isinstance(each, For | While) for each in walk(block))

@@ -106,7 +106,9 @@ class Executable:
         remake: Callable[[str], Sequence[str]] | None = None,
     ) -> None:
         self._workers = workers() if parallel else None
-        self._imports = {} if self._workers is None else {"adze_parallel": self._workers.pool.parallel}
+        self._imports = {"adze_look": entries().look}
+        if self._workers is not None:
+            self._imports["adze_parallel"] = self._workers.pool.parallel
         self._library = link(machine_code, _ENTRIES[: 3 if branches else 2], self._imports)
         self.entry, self.bits = int(self._library["entry"]), FLUSH if flush else 0
         self._arena_bytes = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(

@@ -27,6 +27,7 @@ import platform
 from ..runtime import Pool, Workers, once
 from . import control
 from .assemble import link
+from .frames import entries
 from .stored import load_runtime
 
 _INSIDE = 1 << 32  # one worker, in the gate
@@ -114,6 +115,7 @@ declare i32 @pthread_cond_init(ptr, ptr)
 declare i32 @pthread_cond_wait(ptr, ptr)
 declare i32 @pthread_cond_signal(ptr)
 declare i32 @sched_yield()
+declare i64 @adze_look(ptr)
 {control.DECLARATIONS}
 
 define void @reset() {{
@@ -197,7 +199,9 @@ wake:
   br label %awake
 }}
 
-define void @adze_parallel(ptr %function, ptr %frame, i64 %extent, i64 %grain, i64 %threads) {{
+define void @adze_parallel(
+  ptr %function, ptr %frame, i64 %extent, i64 %grain, i64 %threads, ptr %word, ptr %failure
+) {{
 entry:
   %swap = cmpxchg ptr @busy, i64 0, i64 1 acquire monotonic
   %free = extractvalue {{ i64, i1 }} %swap, 1
@@ -263,7 +267,14 @@ look:
   %looks = phi i64 [ 0, %work ], [ %more, %again ]
   %gate = load atomic i64, ptr @gate acquire, align 8
   %empty = icmp eq i64 %gate, 0
-  br i1 %empty, label %done, label %wait
+  br i1 %empty, label %done, label %tick
+tick:
+  %signs = load atomic i64, ptr %word monotonic, align 8
+  %due = icmp ne i64 %signs, 0
+  br i1 %due, label %ask, label %wait
+ask:
+  %stopped = call i64 @adze_look(ptr %failure)
+  br label %wait
 wait:
   {_PAUSE}
   %more = add i64 %looks, 1
@@ -284,6 +295,7 @@ done:
 @once
 def workers() -> Workers:
     """The pool of this process, with its workers."""
-    library = load_runtime(_IR, lambda code: link(code, ("reset", "worker", "adze_parallel")))
+    imports = {"adze_look": entries().look}
+    library = load_runtime(_IR, lambda code: link(code, ("reset", "worker", "adze_parallel"), imports))
     reset = ctypes.CFUNCTYPE(None)(library["reset"])
     return Workers(Pool(library["worker"], library["adze_parallel"], reset, library))

@@ -18,9 +18,9 @@ from ..loops import Allocate, Block, Declare, For, Let, Return, Statement, walk
 from ..loops_walk import mentioned
 from .access import Place
 from .expressions import Cell
-from .function import Emitter
+from .function import Emitter, has_loops
 from .text import Body, is_constant, register_type
-from .unit import TABLE, Arena
+from .unit import STOP, TABLE, Arena
 from .values import one
 
 _LONG = 600  # statements in a long block, those inside others included
@@ -63,7 +63,7 @@ class Function(Emitter):
         grain = body.value(f"call i64 @llvm.smax.i64(i64 {grain}, i64 1)")
         part, frame = self._part(loop.body, *mentioned(loop.body), by_value=True)
         part.note_scalars(loop)
-        with part.body.loop("%begin", "%end", 1, loop.variable) as i:
+        with part.looking("%begin", "%end", loop) as i:
             part.iteration(loop, one(i64, i))
         name = part.close("parallel", "ptr %frame, i64 %begin, i64 %end, i64 %thread")
         memory = frame.fill()
@@ -75,8 +75,10 @@ class Function(Emitter):
         body.line(f"call void @{name}(ptr {memory}, i64 0, i64 {extent}, i64 0)")
         body.branch(after)
         body.label(shared)
-        self.unit.module.declare("adze_parallel", "declare void @adze_parallel(ptr, ptr, i64, i64, i64) nounwind")
-        body.line(f"call void @adze_parallel(ptr @{name}, ptr {memory}, i64 {extent}, i64 {grain}, i64 {self.threads})")
+        given = "ptr, ptr, i64, i64, i64, ptr, ptr"
+        self.unit.module.declare("adze_parallel", f"declare void @adze_parallel({given}) nounwind")
+        job = f"ptr @{name}, ptr {memory}, i64 {extent}, i64 {grain}, i64 {self.threads}"
+        body.line(f"call void @adze_parallel({job}, ptr {self.word}, ptr {self.failure})")
         body.branch(after)
         body.label(after)
         if part.may_leave:
@@ -99,7 +101,7 @@ class Function(Emitter):
         table = self.body.value(f"load ptr, ptr {word}")
         place = self.body.value(f"getelementptr ptr, ptr {table}, i64 {number}")
         self.body.line(f"call void {self.body.value(f'load ptr, ptr {place}')}(ptr {frame.fill()})")
-        if self.unit.bounds is not None:
+        if self.unit.bounds is not None or has_loops(block):
             self.leave_if_stopped()
 
     # Long blocks
@@ -170,6 +172,12 @@ class Function(Emitter):
         frame = _Frame(self.body, part.body)
         part.failure = frame.carry("ptr", self.failure)
         part.threads = "1" if by_value else frame.carry("i64", self.threads)
+        if by_value or has_loops(block):
+            part.word = frame.carry("ptr", self.word)
+        if by_value:  # a worker does not look for signals
+            record = part.body.value(f"getelementptr i64, ptr {part.failure}, i64 {STOP}")
+            stop, own = part.body.value(f"load ptr, ptr {record}"), part.body.value("icmp eq i64 %thread, 0")
+            part.word = part.body.value(f"select i1 {own}, ptr {part.word}, ptr {stop}")
         for name in sorted(variables & self.names.keys()):
             found = self.names[name]
             if isinstance(found, Cell) and not by_value:

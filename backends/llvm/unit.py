@@ -14,6 +14,12 @@ from .elementary import Elementary
 from .host import Machine
 from .text import Body, Module
 
+_LOOK = """\
+define internal preserve_mostcc i64 @look(ptr %record) cold noinline nounwind {
+  %stop = call i64 @adze_look(ptr %record)
+  ret i64 %stop
+}"""
+
 _FAIL = """\
 define internal void @fail(ptr %record, i64 %site, i64 %a, i64 %b, i64 %c, i64 %d) cold noinline nounwind {
   %old = cmpxchg ptr %record, i64 0, i64 %site monotonic monotonic
@@ -36,7 +42,10 @@ end:
 
 ALIGNMENT = 128  # of every temporary: two cache lines, which are often fetched together
 OUT_OF_MEMORY = -1  # in the failure record, where what is below zero ends the run
-TABLE = 8  # the word of the failure record that points to the table of branches
+INTERRUPTED = -(1 << 62)
+# Words of the failure record: pointers to the table of branches, and to what says that the calling thread shall look
+# for signals, or a worker stop (``interrupts.py``).
+TABLE, TICK, STOP = 8, 9, 10
 # Memory of dynamic temporaries that is kept for the next call: pairs of an address and its bytes, behind the record.
 KEPT = 8
 
@@ -91,6 +100,13 @@ class Unit:
             self.emit_branch(around)
         if number in self.waiting:
             self.waiting.pop(number)()
+
+    def look(self) -> str:
+        """The name of the function that looks for signals, which leaves most registers as they are."""
+        if not self.module.defines("look"):
+            self.module.declare("adze_look", "declare i64 @adze_look(ptr) nounwind")
+            self.module.define("look", _LOOK)
+        return "look"
 
     def fail(self) -> str:
         """The name of the function that records a failure, unless there is one already."""
