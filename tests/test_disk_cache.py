@@ -23,8 +23,6 @@ from adze.backends import disk_cache
 from adze.backends.llvm import stored, version
 from adze.backends.llvm.assemble import link
 from adze.backends.llvm.built import Kept
-from adze.backends.llvm.host import host_target
-from adze.backends.transformations import ALL
 from adze.core import primitive
 from adze.core.digest import NoDigest, digest
 
@@ -295,9 +293,9 @@ def product() -> Of:
 CUT = b"\x10\0\0\0\0\0\0\0\x7fELF\x02\x01\x01"
 
 
-def entry_of(made: Of) -> stored.Entry:
-    entry = stored.entry_of(made.program.at(), replace(host_target(), transformations=ALL), True)
-    assert entry is not None
+def entry_of(compiled: az.Compiled) -> stored.Entry:
+    assert isinstance(compiled.program, az.Program)
+    entry: stored.Entry = compiled.backend.version(compiled.program.at())._entry
     return entry
 
 
@@ -327,8 +325,9 @@ def changed(**fields: Any) -> Callable[[Kept], Any]:
 )
 def test_an_intact_entry_that_makes_no_sense_is_made_anew(folder: Path, change: Callable[[Kept], Any]) -> None:
     made = product()
-    az.compile(made.program, threads=1)(*made.arguments)
-    entry = entry_of(made)
+    compiled = az.compile(made.program, threads=1)
+    compiled(*made.arguments)
+    entry = entry_of(compiled)
     kept = entry.fetch()
     assert isinstance(kept, Kept) and any(kept.branches.values())
     disk_cache.store(entry.key, b"")
