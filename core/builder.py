@@ -30,6 +30,7 @@ from .source import at_line
 from .terms import NOWHERE, Failure, Origin
 from .type_rules import binder_types, result_types
 from .types import Accumulator, ArrayType, Itself, Scalar, Type, dims, i64, rank
+from .weak_types import Inference
 
 # The constructs whose requirements become statements of their own, and where their extents begin.
 _CHECKED = {"generate": 0, "reduce": 0, "scan": 0, "histogram": 1, "scatter": 0, "cond": 0}
@@ -77,6 +78,7 @@ class Builder:
         self._bodies: dict[tuple[Any, ...], Body] = {}
         self._by_dim: dict[Dim, Value] = {}  # integer values, for sizes that are one
         self.extents: dict[int, Dim] = {}  # of loop variables in scope, for proofs about indices
+        self.inference: Inference | None = None  # of the types of states that begin as numbers
 
     def _next(self) -> int:
         self._count += 1

@@ -29,12 +29,13 @@ from typing import Any
 from . import trees
 from .builder import current
 from .data import natural_type, wider
-from .expr import Expr, as_expr, is_number
+from .expr import Expr, as_expr, is_number, is_weak, met
 from .functions import Definition, as_typed, shown, wrapped
 from .graph import Body, Value
 from .source import at_line, user_line
 from .trees import Shape, Structure
 from .types import Named, Scalar, Type, element, is_data, rank
+from .weak_types import scope
 
 
 def case(value: Any, /, **branches: Any) -> Structure:
@@ -56,7 +57,7 @@ def case(value: Any, /, **branches: Any) -> Structure:
         raise TypeError(at_line(f"case of {named}: there is {problem}; its variants are {', '.join(variants)}"))
     origin = user_line()
     made = [Branch(name, named.fields(name), branches[name]) for name in variants]
-    bodies, shape = joined(f"the branches of a case of {named}", made)
+    bodies, shape, _ = joined(f"the branches of a case of {named}", made)
     builder.origin = origin
     values = builder.emit("case", variants, [x.value], bodies)
     return trees.unflatten(shape, [wrapped(value, builder) for value in values])
@@ -118,11 +119,14 @@ class Branch:
             raise TypeError(at_line(message)) from None
 
 
-def joined(what: str, branches: Sequence[Branch], resizable: bool = False) -> tuple[list[Body], Shape]:
+def joined(
+    what: str, branches: Sequence[Branch], resizable: bool = False
+) -> tuple[list[Body], Shape, list[tuple[frozenset[int], bool]]]:
     """The bodies of branches whose results have one structure and the same types.
 
     Sizes that differ are required to be equal, unless they are left to the caller (``resizable``). A branch with a
-    Python value whose type another branch decides is built a second time.
+    Python value whose type another branch decides is built a second time. For each result there are the states of
+    loops whose types its own depends on, and whether it is weak.
     """
     builder = current()
     shapes: list[Shape] = []
@@ -138,36 +142,47 @@ def joined(what: str, branches: Sequence[Branch], resizable: bool = False) -> tu
             if shape != shapes[0]:
                 first = f"{branches[0].name} returns {shapes[0]}"
                 raise TypeError(at_line(f"{what} return different structures: {first}, {branch.name} {shape}"))
-            results[k] = [_Certain(leaf.type) if isinstance(leaf, Expr) else leaf for leaf in leaves]
+            results[k] = [_Certain(leaf) if isinstance(leaf, Expr) and not leaf.weak else leaf for leaf in leaves]
             if targets is not None:
                 result = f"the result of the branch {branch.name}"
                 return [
-                    leaf.value if resizable and isinstance(leaf, Expr) else as_typed(leaf, type, result)
+                    leaf.value
+                    if resizable and isinstance(leaf, Expr) and not leaf.weak
+                    else as_typed(leaf, type, result)
                     for leaf, type in zip(leaves, targets, strict=True)
                 ]
             return [as_expr(leaf).value for leaf in leaves if isinstance(leaf, Expr) or is_number(leaf)]
 
-        return builder.body(list(branch.fields.values()), run, list(branch.fields))
+        with scope(builder.inference, k):
+            return builder.body(list(branch.fields.values()), run, list(branch.fields))
 
-    bodies = [build(k, None) for k in range(len(branches))]
-    names = [branch.name for branch in branches]
-    targets = [_common(what, names, column) for column in zip(*results, strict=True)]
-    return [body if body.types == tuple(targets) else build(k, targets) for k, body in enumerate(bodies)], shapes[0]
+    with scope(builder.inference):
+        bodies = [build(k, None) for k in range(len(branches))]
+        names = [branch.name for branch in branches]
+        columns = list(zip(*results, strict=True))
+        targets = [_common(what, names, column) for column in columns]
+        bodies = [body if body.types == tuple(targets) else build(k, targets) for k, body in enumerate(bodies)]
+    given = [[x.expression if isinstance(x, _Certain) else x for x in column] for column in columns]
+    return bodies, shapes[0], [met(column) for column in given]
 
 
 @dataclass(frozen=True)
 class _Certain:
-    """The type of a result that is an expression."""
+    """A result that is an expression of a type."""
 
-    type: Type
+    expression: Expr
+
+    @property
+    def type(self) -> Type:
+        return self.expression.type
 
 
 def _common(what: str, names: Sequence[str], column: Sequence[Any]) -> Type:
     """The type of one result of all branches."""
     certain = [(name, x.type) for name, x in zip(names, column, strict=True) if isinstance(x, _Certain)]
     for name, x in zip(names, column, strict=True) if certain else ():
-        wanted, own = certain[0][1], x.type if isinstance(x, _Certain) else natural_type(x) if is_number(x) else None
-        adopts = is_number(x) and isinstance(wanted, Scalar)
+        wanted, own = certain[0][1], x.type if isinstance(x, _Certain) else natural_type(x) if is_weak(x) else None
+        adopts = is_weak(x) and isinstance(wanted, Scalar)
         if own is not None and not adopts and not _alike(own, wanted):
             raise TypeError(at_line(f"{what} differ in type: {wanted} and {own} ({certain[0][0]} and {name})"))
     if certain:

@@ -24,6 +24,7 @@ from .primitive import MEANINGS, PRIMITIVES, Guard, Primitive
 from .source import at_line, user_line
 from .terms import Constant, Failure
 from .types import SCALARS, Scalar, Type, bool_, dims, element, f64, i64, rank, scalar_of
+from .weak_types import adapts, join
 
 # What is said of expressions that are given to what runs on arrays
 INLINE = "a program runs on arrays, outside of other programs; inside of one call it as it is, not compiled"
@@ -32,10 +33,13 @@ INLINE = "a program runs on arrays, outside of other programs; inside of one cal
 class Expr(ArrayMethods):
     """An expression of a program that is being built. Made by parameters and combinators, never by hand."""
 
-    __slots__ = ("_value", "builder")
+    __slots__ = ("_value", "builder", "states", "weak")
 
-    def __init__(self, value: Value, builder: Builder) -> None:
+    def __init__(
+        self, value: Value, builder: Builder, states: frozenset[int] = frozenset(), weak: bool = False
+    ) -> None:
         self._value, self.builder = value, builder
+        self.states, self.weak = states, weak  # whose types its own depends on (weak_types.py)
 
     @property
     def value(self) -> Value:
@@ -229,7 +233,9 @@ class Expr(ArrayMethods):
         integer. What is not zero becomes True for a boolean.
         """
         target = scalar_type(scalar)
-        return self if self.dtype == target else elementwise(PRIMITIVES[target.name], [self])
+        if self.dtype != target:
+            return elementwise(PRIMITIVES[target.name], [self])
+        return Expr(self._value, self.builder) if self.states else self
 
     # Indexing
 
@@ -333,10 +339,10 @@ def as_expr(x: Any, like: Scalar | None = None) -> Expr:
     builder = current()
     if isinstance(x, Expr):
         x.value  # noqa: B018  (checks the scope)
-        return x
+        return _strong(x, like) if x.weak and like is not None else x
     if is_number(x):
         own = bool_ if isinstance(x, bool) else i64 if isinstance(x, int) else f64
-        if like is not None and _adopts(own, like):
+        if like is not None and adapts(own, like):
             own = like
         return Expr(builder.literal(_converted(x, own), own), builder)
     if isinstance(x, np.ndarray | np.generic | list | tuple):
@@ -383,30 +389,37 @@ def scalar_type(given: Any) -> Scalar:
     return found
 
 
-def _adopts(own: Scalar, other: Scalar) -> bool:
-    """Whether a Python number of kind ``own`` becomes ``other``: 2 a float, True a number, but not 0.5 an integer."""
-    order = ("bool", "int", "float")
-    return order.index(own.kind) <= order.index(other.kind)
+def is_weak(x: Any) -> bool:
+    """Whether x adopts the type of what it meets: a Python number, or a weak state of a loop."""
+    return x.weak if isinstance(x, Expr) else is_number(x)
+
+
+def _strong(x: Expr, like: Scalar) -> Expr:
+    """A weak expression where a type is expected, as a Python number is there."""
+    inference = x.builder.inference
+    if not adapts(x.dtype, like) or inference is None:
+        return x
+    if join([x.dtype, like]) != like:
+        inference.narrowed = True
+    return Expr(x.astype(like).value, x.builder, x.states)
+
+
+def met(arguments: Sequence[Any]) -> tuple[frozenset[int], bool]:
+    """The states whose types the type of promoted operands depends on, and whether it is weak."""
+    states: frozenset[int] = frozenset().union(*[x.states for x in arguments if isinstance(x, Expr)])
+    return states, bool(states) and all([is_weak(x) for x in arguments])
 
 
 def promoted(arguments: Sequence[Any]) -> list[Expr]:
     """Expressions of one scalar type, by NumPy's rules; Python numbers adopt the type of the others."""
-    kinds = [argument.dtype for argument in arguments if isinstance(argument, Expr)]
+    kinds = [argument.dtype for argument in arguments if isinstance(argument, Expr) and not argument.weak]
     kinds += [
         as_expr(argument).dtype for argument in arguments if not isinstance(argument, Expr) and not is_number(argument)
     ]
-    common = _join(kinds) if kinds else None
+    common = join(kinds) if kinds else None
     expressions = [as_expr(argument, common) for argument in arguments]
-    target = _join([expression.dtype for expression in expressions])
+    target = join([expression.dtype for expression in expressions])
     return [expression.astype(target) for expression in expressions]
-
-
-def _join(scalars: Sequence[Scalar]) -> Scalar:
-    if all([scalar is scalars[0] for scalar in scalars]):
-        return scalars[0]
-    joined = scalar_of(np.result_type(*[scalar.dtype for scalar in scalars]))
-    assert joined is not None
-    return joined
 
 
 # Elementwise application
@@ -428,7 +441,7 @@ def elementwise(primitive: Primitive, arguments: Sequence[Any]) -> Expr:
         common = _COMMON[primitive.operands[0]]
         operands = [x if x.dtype.kind == common.kind else x.astype(common) for x in operands]
     try:
-        primitive.result_type([x.dtype for x in operands])
+        result = primitive.result_type([x.dtype for x in operands])
     except TypeError as error:
         raise TypeError(at_line(str(error))) from None
     if primitive.guard is not None:
@@ -440,7 +453,10 @@ def elementwise(primitive: Primitive, arguments: Sequence[Any]) -> Expr:
     def at(*indices: Value) -> Value:
         return builder.primitive(primitive, *[broadcast_element(x.value, indices) for x in operands])
 
-    return Expr(builder.array(sizes, at), builder)
+    value = builder.array(sizes, at)
+    if builder.inference is None or primitive.mixed or result != operands[0].dtype:
+        return Expr(value, builder)
+    return Expr(value, builder, *met(arguments))
 
 
 def broadcast_sizes(values: Sequence[Value], what: str) -> list[Value]:

@@ -63,7 +63,9 @@ def as_typed(x: Any, type: Type, what: str) -> Value:
         return builder.emit("pack", (), [as_typed(part, item, f"{what}[{k}]") for k, (part, item) in enumerate(items)])[
             0
         ]
-    if not isinstance(x, Expr):
+    if isinstance(x, Expr):
+        x = as_expr(x, type if isinstance(type, Scalar) else None)
+    else:
         if isinstance(type, FunctionType) and callable(x):
             definition = x if isinstance(x, Definition) else Definition.of_types(x, type.parameters, type.results)
             x = definition.emit()

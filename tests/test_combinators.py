@@ -635,22 +635,120 @@ def test_states_of_any_structure() -> None:
         agrees(ours, wanted, numbers(3), n)
 
 
-@pytest.mark.parametrize("dtype", NUMBERS)
-def test_numbers_of_a_state_adopt_types(dtype: Any) -> None:
-    x, wider = numbers(4, dtype=dtype), np.result_type(dtype, np.int64)
-    agrees(lambda x: az.fori_loop(0, 4, lambda i, s: s + x[i], 0), lambda x: x.sum(dtype=wider), x)
-    agrees(lambda x: az.fori_loop(0, 4, lambda i, s: x[i], 0), lambda x: x[3], x)
-    agrees(lambda x: az.scan_loop(lambda s, v: (s + v, s), 0, x)[0], lambda x: x.sum(dtype=wider), x)
-    agrees(
-        lambda x: az.while_loop(lambda s: s < 2 * abs(x[0]), lambda s: s + abs(x[0]), 0),
-        lambda x: wider.type(2 * abs(x[0])),
-        x,
-    )
-    agrees(
-        lambda x: az.fori_loop(0, 4, lambda i, s: (s[1], s[0] + x[i]), (0, 0)),
-        lambda x: (wider.type(x[0] + x[2]), wider.type(x[1] + x[3])),
-        x,
-    )
+def test_numbers_of_a_state_adopt_types() -> None:
+    for dtype in NUMBERS:
+        _numbers_adopt(numbers(4, dtype=dtype))
+
+
+def _numbers_adopt(x: Any) -> None:
+    total = x.sum(dtype=x.dtype)
+    for zero in (0, 0.0) if x.dtype.kind == "f" else (0,):
+        agrees(lambda x, z=zero: az.fori_loop(0, 4, lambda i, s: s + x[i], z), lambda x: total, x)
+        agrees(
+            lambda x, z=zero: az.fori_loop(0, 4, lambda i, s: az.where(i < 2, s, s + x[i]), z), lambda x: x[2] + x[3], x
+        )
+        agrees(
+            lambda x, z=zero: az.fori_loop(0, 4, lambda i, s: az.cond(i < 2, lambda: s, lambda: s + x[i]), z),
+            lambda x: x[2] + x[3],
+            x,
+        )
+        agrees(lambda x, z=zero: az.fori_loop(0, 4, lambda i, s: x[i], z), lambda x: x[3], x)
+        agrees(lambda x, z=zero: az.scan_loop(lambda s, v: (s + v, s), z, x)[0], lambda x: total, x)
+        agrees(
+            lambda x, z=zero: az.while_loop(
+                lambda s: s["k"] < 4, lambda s: {"k": s["k"] + 1, "sum": s["sum"] + x[s["k"]]}, {"k": 0, "sum": z}
+            ),
+            lambda x: {"k": np.int64(4), "sum": total},
+            x,
+        )
+        agrees(  # a loop whose state begins as that of another loop
+            lambda x, z=zero: az.fori_loop(0, 4, lambda i, s: az.fori_loop(i, i + 1, lambda j, t: t + x[j], s), z),
+            lambda x: total,
+            x,
+        )
+        agrees(  # what one number becomes, another one becomes that is made of it
+            lambda x, z=zero: az.fori_loop(0, 4, lambda i, s: (s[1], s[2], s[0] + x[i]), (z, 0, 0)),
+            lambda x: (x[1], x[2], x[0] + x[3]),
+            x,
+        )
+
+
+def entered(body: Callable[..., Any], x: Any, y: Any) -> tuple[Any, int]:
+    """The type of what a program returns, and how often the functions were entered that call ``count``."""
+    times = 0
+
+    def count(value: Any) -> Any:
+        nonlocal times
+        times += 1
+        return value
+
+    program = az.program(lambda x, y: body(count, x, y))
+    return program.at(x, y).term.results[0].type, times
+
+
+F32, F64 = az.Array[az.f32, "n"], az.Array[az.f64, "n"]
+
+
+@pytest.mark.parametrize(
+    ("body", "wanted", "times"),
+    [
+        (lambda count, x, y: az.fori_loop(0, 4, lambda i, s: count(s + y[i]), 0.0), az.f64, 1),
+        (lambda count, x, y: az.fori_loop(0, 4, lambda i, s: count(2 * s + 1), 0.0), az.f64, 1),
+        (lambda count, x, y: az.fori_loop(0, 4, lambda i, s: count(s / 2), 0), az.f64, 2),
+        (lambda count, x, y: az.fori_loop(0, 4, lambda i, s: count(s + x[i]), 0.0), az.f32, 2),
+        (lambda count, x, y: az.fori_loop(0, 4, lambda i, s: count(s + x[i] + y[i]), 0.0), az.f64, 2),
+        (  # it meets f32 first, but becomes f64 by what is made of it elsewhere
+            lambda count, x, y: az.fori_loop(
+                0, 4, lambda i, s: count((s[0] + s[1] * x[i], s[1] + s[2] * x[i], s[2] + y[i])), (0.0, 0.0, 0)
+            )[0],
+            az.f64,
+            2,
+        ),
+        (  # a state that is met as f32 is passed as f64
+            lambda count, x, y: az.fori_loop(
+                0, 4, lambda i, s: (count(az.program(halved)(s[0] * x[i])), s[1] + y[i]), (y[0], 0.0)
+            )[0],
+            az.f64,
+            1,
+        ),
+        (lambda count, x, y: az.fori_loop(0, 4, lambda i, s: count(s + az.sum(s * x)), 0.0), az.f32, 2),
+        (lambda count, x, y: az.fori_loop(0, 4, lambda i, s: count(s.astype(az.f64) + x[i]), 0.0), az.f64, 1),
+    ],
+)  # fmt: skip
+def test_a_body_is_entered_at_most_twice(body: Any, wanted: Any, times: int) -> None:
+    assert entered(body, F32, F64) == (wanted, times)
+
+
+def halved(x: az.f64) -> Any:
+    return x / 2
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_bodies_of_a_nest_are_entered_at_most_twice(passed: bool) -> None:
+    def nest(depth: int, count: Callable[..., Any], x: Any, start: Any) -> Any:
+        def body(_: Any, s: Any) -> Any:
+            return count(nest(depth - 1, count, x, s) if passed else s + nest(depth - 1, count, x, 0.0))
+
+        return az.fori_loop(0, 2, body, start) if depth else start + x[0]
+
+    assert entered(lambda count, x, y: nest(12, count, y, 0.0), F32, F64) == (az.f64, 12)
+    assert entered(lambda count, x, y: nest(12, count, x, 0.0), F32, F64) == (az.f32, 24)
+
+
+def test_a_state_that_never_settles_is_refused() -> None:
+    def other(s: Any) -> Any:
+        return s.astype(az.f32) if s.dtype == az.f64 else s.astype(az.f64)
+
+    message = "makes f32 of a state of type f64, and f64 of one of type f32: its type never settles.*test_combinators"
+    for loop in (
+        lambda: az.fori_loop(0, 4, lambda i, s: other(s), 0.0),
+        lambda: az.while_loop(lambda s: s < 1, other, 0.0),
+        lambda: az.scan_loop(lambda s, _: (other(s), s), 0.0, None, length=4),
+    ):
+        with pytest.raises(TypeError, match=message):
+            az.program(loop).at().term  # noqa: B018
+    with pytest.raises(TypeError, match=r"changes a state of type f64 to i64 \(at .*test_combinators"):
+        az.program(lambda: az.fori_loop(0, 4, lambda i, s: i, 0.5)).at().term  # noqa: B018
 
 
 @pytest.mark.parametrize("n", [0, 1, 5])

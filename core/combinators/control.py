@@ -1,8 +1,8 @@
 """Choices and loops.
 
-The state of a loop is any structure, and keeps its types. A Python number in the initial state is an i64 or f64, or
-adopts the type that the body makes of that: ``fori_loop(0, n, lambda i, s: s + x[i], 0)`` sums floats. The body is
-then entered once more.
+The state of a loop is any structure, and keeps its types. A Python number in the initial state takes the type that
+the body gives it: ``fori_loop(0, n, lambda i, s: s + x[i], 0)`` is of the type of ``x``. Where that is not the i64 or
+f64 which a number is by itself, the body is entered once more (``weak_types.py``).
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from .. import trees
 from ..builder import current
 from ..case import Branch, joined
 from ..dims import Dim
-from ..expr import Expr, as_expr, broadcast_element, broadcast_sizes, is_number, promoted, same_size
+from ..expr import Expr, as_expr, broadcast_element, broadcast_sizes, is_weak, met, promoted, same_size
 from ..functions import as_typed
 from ..graph import Body, Value
 from ..source import at_line, user_line
 from ..trees import Structure
 from ..types import Scalar, bool_, dims, element, i64, is_data, rank
+from ..weak_types import Inference, Meeting, Place, adapts
 from .operands import Function, conformed, dim_of, extent_of, leaf_names, named, parameter_names, regular, size_value
 from .segments import Segments
 
@@ -48,12 +49,12 @@ def cond(test: Any, then: Any, orelse: Any) -> Structure:
         raise TypeError(at_line("the branches of a cond are functions: write az.cond(test, lambda: a, lambda: b)"))
     origin = user_line()
     branches = [Branch("then", {}, then), Branch("orelse", {}, orelse)]
-    (first, second), tree = joined("the branches of a cond", branches, resizable=True)
+    (first, second), tree, meetings = joined("the branches of a cond", branches, resizable=True)
     builder.origin = origin
     if first.types != second.types:
         first, second = _resized(test.value, first, second)
     values = builder.emit("cond", (), [test.value], [first, second])
-    return trees.unflatten(tree, [Expr(value, builder) for value in values])
+    return trees.unflatten(tree, [Expr(value, builder, *met) for value, met in zip(values, meetings, strict=True)])
 
 
 def _resized(test: Value, *branches: Body) -> list[Body]:
@@ -109,7 +110,7 @@ def where(test: Any, a: Any, b: Any) -> Expr:
         chosen = broadcast_element(values[0], indices)
         return builder.cond(chosen, lambda: [_entered(values[1], indices)], lambda: [_entered(values[2], indices)])[0]
 
-    return Expr(builder.array(sizes, at), builder)
+    return Expr(builder.array(sizes, at), builder, *met([a, b]))
 
 
 def _entered(value: Value, indices: Sequence[Value]) -> Value:
@@ -186,8 +187,8 @@ def fori_loop(lower: Any, upper: Any, body: Function, init: Any, *, checkpoint: 
     built = state.settled(build)
     builder.origin = origin
     if segments:
-        return state.structure(segments.loop(extent, state.initials, built))
-    return state.structure(builder.emit("loop", (dim_of(extent),), [extent, *state.initials], [built]))
+        return state.final(segments.loop(extent, state.initials, built))
+    return state.final(builder.emit("loop", (dim_of(extent),), [extent, *state.initials], [built]))
 
 
 def scan_loop(
@@ -246,7 +247,7 @@ def scan_loop(
         values = builder.emit("loop", (dim_of(extent),), [extent, *state.initials], [built])
         regular(values[count:], origin)
     outputs = [Expr(value, builder) for value in values[count:]]
-    return state.structure(values[:count]), trees.unflatten(shapes[0], outputs)
+    return state.final(values[:count]), trees.unflatten(shapes[0], outputs)
 
 
 def while_loop(test: Function, body: Function, init: Any, *, checkpoint: Any = "all") -> Structure:
@@ -282,30 +283,44 @@ def while_loop(test: Function, body: Function, init: Any, *, checkpoint: Any = "
     builder.origin = origin
     bodies = [builder.body(state.types, going, names), built]
     if segments:
-        return state.structure(segments.while_loop(state.initials, *bodies))
-    return state.structure(builder.emit("while", (), state.initials, bodies)[:-1])
+        return state.final(segments.while_loop(state.initials, *bodies))
+    return state.final(builder.emit("while", (), state.initials, bodies)[:-1])
 
 
 class _State:
-    """The state of a loop: its structure, its initial values, and the types that they have or adopt."""
+    """The state of a loop: its structure, its initial values, and the types that they have or take."""
 
     def __init__(self, what: str, init: Any) -> None:
         self.what = what
         self.leaves, self.tree = trees.flatten(init)
-        self.adopted: list[Scalar | None] = [None] * len(self.leaves)
-        self.changed = False
+        self.open = [k for k, leaf in enumerate(self.leaves) if is_weak(leaf)]  # those whose types the body decides
+        self.known: dict[int, Scalar] = {}  # their types
+        self.weak: dict[int, int] = {}  # their numbers, while types are inferred
+        self.made: dict[int, Meeting] = {}  # what the body made of them
+        self.place: Place = ()
 
     @property
     def initials(self) -> list[Value]:
-        return [as_expr(leaf, like).value for leaf, like in zip(self.leaves, self.adopted, strict=True)]
+        return [as_expr(leaf, self.known.get(k)).value for k, leaf in enumerate(self.leaves)]
 
     @property
     def types(self) -> list[Any]:
         return [initial.type for initial in self.initials]
 
     def structure(self, values: Sequence[Value]) -> Structure:
-        builder = current()
-        return trees.unflatten(self.tree, [Expr(value, builder) for value in values])
+        """The state inside the loop."""
+        leaves = [Expr(value, current()) for value in values]
+        for k, number in self.weak.items():
+            leaves[k] = Expr(values[k], current(), frozenset([number]), True)
+        return trees.unflatten(self.tree, leaves)
+
+    def final(self, values: Sequence[Value]) -> Structure:
+        """The state after the loop. While types are inferred, a number is of the type that the body made of it."""
+        leaves = [Expr(value, current()) for value in values]
+        for k, number in self.weak.items():
+            made = self.made[k]
+            leaves[k] = Expr(leaves[k].astype(made.scalar).value, current(), frozenset([number]), made.weak)
+        return trees.unflatten(self.tree, leaves)
 
     def next(self, values: Sequence[Value], after: Any) -> list[Value]:
         """The leaves of the state that a body returns, of the types that the state had."""
@@ -317,28 +332,62 @@ class _State:
             if not is_data(old.type):
                 following.append(as_typed(result, old.type, f"the state of a {self.what}"))
                 continue
-            new = as_expr(result, element(old.type))
-            if new.dtype != element(old.type) and self._adopts(k, new):
-                following.append(new.value)
-                continue
-            if new.dtype != element(old.type) or new.ndim != rank(old.type):
+            scalar = element(old.type)
+            new = as_expr(result, None if k in self.weak else scalar)
+            if k in self.open and not new.ndim:
+                new = self._open(k, new, is_weak(result), scalar)
+            if new.dtype != scalar or new.ndim != rank(old.type):
                 raise TypeError(at_line(f"the body of a {self.what} changes a state of type {old.type} to {new.type}"))
             following.append(conformed(new.value, old, self.what))
         return following
 
-    def _adopts(self, k: int, new: Expr) -> bool:
-        """Whether an initial number takes on the type that the body gives it."""
-        if not is_number(self.leaves[k]) or new.ndim or as_expr(self.leaves[k], new.dtype).dtype != new.dtype:
-            return False
-        if self.adopted[k] == new.dtype:
-            return False
-        self.adopted[k], self.changed = new.dtype, True
-        return True
+    def _open(self, k: int, new: Expr, weak: bool, scalar: Scalar) -> Expr:
+        """What a body makes of an initial number, noted and as the scalar type that it has now."""
+        inference = current().inference
+        assert inference is not None
+        if k in self.weak:
+            self.made[k] = inference.bound(self.weak[k], Meeting(new.dtype, weak, new.states))
+        elif new.dtype == scalar or not adapts(self._own(k).scalar, new.dtype):
+            return new
+        elif not inference.retyped((*self.place, k), scalar, new.dtype):
+            problem = f"makes {new.dtype} of a state of type {scalar}, and {scalar} of one of type {new.dtype}"
+            advice = f"give its initial value a type, as in np.{scalar.dtype.name}({self.leaves[k]!r})"
+            raise TypeError(at_line(f"the body of a {self.what} {problem}: its type never settles; {advice}"))
+        return new.astype(scalar)
+
+    def _own(self, k: int) -> Meeting:
+        """What an initial number, or weak expression, is by itself."""
+        x = as_expr(self.leaves[k])
+        return Meeting(x.dtype, True, x.states)
 
     def settled(self, build: Callable[[], Body]) -> Body:
         """The body for the types that the state settles on."""
-        while True:
-            self.changed = False
-            body = build()
-            if not self.changed:
-                return body
+        builder = current()
+        if builder.inference is not None:
+            return self._entered(build, builder.inference)
+        if not self.open:
+            return build()
+        builder.inference = inference = Inference()
+        try:
+            while True:
+                try:
+                    body = self._entered(build, inference)
+                except Exception:
+                    if not (inference.weak and inference.narrowed):
+                        raise
+                    inference.restart({})  # perhaps a weak state was taken for less than it is
+                    continue
+                if inference.is_settled():
+                    self.weak = {}
+                    return body
+        finally:
+            builder.inference = None
+
+    def _entered(self, build: Callable[[], Body], inference: Inference) -> Body:
+        with inference.scope() as self.place:
+            own = {k: self._own(k) for k in self.open}
+            if inference.weak:
+                self.weak = {k: inference.state((*self.place, k), own[k]) for k in self.open}
+            else:
+                self.weak, self.known = {}, {k: inference.types.get((*self.place, k), own[k].scalar) for k in self.open}
+            return build()
