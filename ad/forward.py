@@ -416,8 +416,9 @@ class Forward(Fragment[Atom, Operation, Block]):
             name_arguments([dual.primal for dual in arguments], names)
             env, outer = env.enter(arguments), self.builder.origin
             for (operation, _, origin), activity in steps:
-                self.builder.origin = origin
-                env = env.extend(operation.run(env, found(activity, env).results))
+                active = found(activity, env).results
+                self.builder.origin = origin.derived if any(active) else origin
+                env = env.extend(operation.run(env, active))
             self.builder.origin = outer
             return [result(env) for result in results]
 

@@ -418,6 +418,7 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
             self.builder.origin = origin
             active, updates = found(activity, env)
             if updates or any(active):
+                self.builder.origin = origin.derived
                 values, pull = operation.run(env, active)
                 moving = zip(values, active, strict=True)
                 cells = [Cell(self.sweep, value) if moves else None for value, moves in moving]
@@ -434,7 +435,7 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
                     cell.add(cotangent)
             before = self.builder.origin
             for pull, cells, updates, origin in reversed(steps):
-                self.builder.origin = origin
+                self.builder.origin = origin.derived
                 arrived = [None if cell is None else cell.read() for cell in cells]
                 if updates or any(cotangent is not None for cotangent in arrived):
                     pull(arrived)

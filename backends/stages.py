@@ -15,6 +15,7 @@ from .localising import localised
 from .loops import Function
 from .loops_check import check
 from .lowering import Lowered, lower
+from .neutral import verified
 from .prefetching import prefetched
 from .prepare import open_checkpoints, prepare
 from .reassociating import reassociated
@@ -38,7 +39,7 @@ PASSES: tuple[tuple[str, Callable[[Function, Target], Function]], ...] = (
 def forms_of(instance: Instance, target: Target) -> tuple[Form, ...]:
     """Prepare, simplify and schedule a program for a target: one form, or several that sizes choose from."""
     decisions: list[str] = []
-    simplified = simplify(prepare(instance.term))
+    simplified = simplify(verified(prepare(instance.term)))
     if target.transformations.reuse:
         simplified = reused(simplified)
     scheduled = schedule(simplified, target.transformations, decisions, target.group > 0)

@@ -95,7 +95,7 @@ class _Writer:
         self.sequence(("c", _numbered(self.constants, part), part.type, part.digest))
 
     def origin(self, part: Origin) -> None:
-        self.text.append(f"@{_numbered(self.origins, part)} ")
+        self.text.append(f"@{_numbered(self.origins, part)}{'c' * part.combines} ")
 
     def failure(self, part: Failure) -> None:
         self.sequence(("failure", part.kind, part.message, part.origin))

@@ -23,7 +23,7 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -41,17 +41,29 @@ B = TypeVar("B")
 
 @dataclass(frozen=True)
 class Origin:
-    """Where an operation was written: the user's file and line, and a name for its result if there is one."""
+    """Where an operation was written: the user's file and line, and a name for its result if there is one.
+
+    ``combines`` says that the user combines elements there, with a neutral element that is to be verified.
+    """
 
     file: str
     line: int
     name: str = ""
+    combines: bool = field(default=False, compare=False)
+
+    @property
+    def derived(self) -> Origin:
+        """The origin of what a derivative makes of the operation."""
+        return replace(self, combines=False) if self.combines else self
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}" if self.file else "an unknown line"
 
 
 NOWHERE = Origin("", 0)
+
+# What to write where a neutral element is not neutral
+NOT_NEUTRAL = "; a start is combined afterwards, as in op(start, reduce(op, neutral, xs))"
 
 # Atoms
 
@@ -131,7 +143,8 @@ class Failure:
     origin: Origin
 
     def text(self, values: Sequence[int]) -> str:
-        return f"{self.message.format(*values)}, at {self.origin}"
+        advice = NOT_NEUTRAL if self.kind == "neutral" else ""
+        return f"{self.message.format(*values)}, at {self.origin}{advice}"
 
     def error(self, values: Sequence[int]) -> Exception:
         """The exception to raise for these values."""

@@ -259,7 +259,7 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
                 try:
                     env = env.extend(binding.operation.run(env))
                 except Refused as error:
-                    raise error.kind(f"{error}, at {binding.origin}") from None
+                    raise error.at(binding.origin) from None
             return [result.run(env) for result in results]
 
         return Code(run, effects, tuple(rank(result.type) for result in results), ufunc_of(binders, bindings, results))

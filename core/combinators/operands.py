@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -190,6 +191,7 @@ class Elements:
             for k, l in zip(self.outer[0], self._other_axes(x, own), strict=False):
                 same_size(first, k, x.value, l, what)
         self.builder.origin = user_line()
+        self.origin = replace(self.builder.origin, combines=True)
         self.extent = self.builder.size(first, self.axes[0])
         self.sizes = [self.builder.size(first, k) for k in self.outer[0]]
         self.neutrals = [self._neutral(k, unit) for k, unit in enumerate(given)]
@@ -280,6 +282,7 @@ class Elements:
                 message = f"the operator of a {self.what} over {old.type} returned a value of type {new.type}"
                 raise TypeError(at_line(message))
             combined.append(conformed(new.value, old.value, f"the operator of a {self.what}"))
+        self.builder.origin = self.origin
         return combined
 
     def mapped(self, build: Callable[[tuple[Value, ...]], Sequence[Value]]) -> list[Expr]:

@@ -24,6 +24,7 @@ import numpy as np
 
 from ...core.environment import Env
 from ...core.primitive import Primitive
+from ...core.terms import Origin
 from ...core.types import Type
 
 Meaning = Callable[[Env[Any]], Any]
@@ -39,9 +40,13 @@ class Irregular(Exception):
 class Refused(Exception):
     """A construct cannot go on: the exception to raise, once the block has added the line to its message."""
 
-    def __init__(self, kind: type[Exception], message: str) -> None:
+    def __init__(self, kind: type[Exception], message: str, advice: str = "") -> None:
         super().__init__(message)
-        self.kind = kind
+        self.kind, self.advice = kind, advice
+
+    def at(self, origin: Origin) -> Exception:
+        """The exception with the line."""
+        return self.kind(f"{self}, at {origin}{self.advice}")
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...core.dims import Dim
 from ...core.environment import Env
+from ...core.terms import NOT_NEUTRAL
 from ...core.types import rank
 from .batches import Atom, Batches, Code, Irregular, Refused, Step, around, extent_of, mesh
 
@@ -148,8 +149,9 @@ class Combining(Batches):
         if self.nothing or operator.effects.ordered:
             return
         with self.inside(self.batch, self.mask & inside):
-            results = combine(units, elements)
-            for unit, x, result, r in zip(units, elements, results, operator.ranks, strict=True):
+            results = [*combine(units, elements), *(combine(elements, units) if operator.ufunc is None else ())]
+            for k, (result, r) in enumerate(zip(results, [*operator.ranks, *operator.ranks], strict=False)):
+                unit, x = units[k % len(units)], elements[k % len(units)]
                 unit, x, result = self.filled(unit, r), self.filled(x, r), self.filled(result, r)
                 same = (result == x) | ((result != result) & (x != x))
                 if x.dtype.kind == "f":  # an operator may round
@@ -161,6 +163,7 @@ class Combining(Batches):
                         ValueError,
                         f"{construct}: the neutral element is not neutral: {_text(unit[lane])}: combined with "
                         f"{_text(x[lane])} it gives {_text(result[lane])}",
+                        NOT_NEUTRAL,
                     )
 
 

@@ -381,7 +381,7 @@ class Control(Language[Meaning, Step, Code]):
                 try:
                     env = env.extend(step(env))
                 except Refused as error:
-                    raise error.kind(f"{error}, at {origin}") from None
+                    raise error.at(origin) from None
             return [result(env) for result in results]
 
         return Code(run)
