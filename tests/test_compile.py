@@ -43,6 +43,20 @@ def test_equals_evaluate_for_any_number_of_threads(case: Case) -> None:
             assert_same(az.compile(case.program, threads=threads)(*arguments), single, exact=True)
 
 
+def test_arrays_whose_size_the_run_decides_beside_others() -> None:
+    """A branch that is decided when the program is made has a size that is known; what is filtered has not."""
+
+    def f(x: az.Array[az.f64, "n"]) -> Any:
+        kept = az.filter(lambda v: v > 0, x)
+        return az.cond(x.shape[0] >= 0, lambda: (kept, x[:2], kept), lambda: (x, x[1:], kept)), az.sum(x)
+
+    for n in (0, 1, 9):
+        x = numbers(n)
+        for threads in (1, 2):
+            (a, b, c), total = az.compile(az.program(f), threads=threads)(x)
+            assert_same((a, b, c, total), (x[x > 0], x[:2], x[x > 0], x.sum()))
+
+
 @az.program
 def mixed(A: az.Array[az.f64, "n m"], B: az.Array[az.f64, "m k"], x: az.Array[az.f64, "m"], y: az.Array[az.f64, "n"]):  # type: ignore[no-untyped-def]
     """A product, its row sums, a matrix-vector product, a column sum, an outer product and a transposed read."""
