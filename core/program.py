@@ -152,7 +152,8 @@ class Instance:
             if term is not None and not solved:
                 break
             try:
-                term, self._outputs = self._built(unifier)
+                term, outputs = self._built(unifier)
+                self._outputs = outputs
             except Exception as error:
                 if term is not None:  # with such sizes it cannot be built: the run says which requirement fails
                     break

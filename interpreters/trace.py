@@ -155,7 +155,7 @@ def traced(
 
     def run() -> Block:
         with np.errstate(all="ignore"), resting_collector():
-            results = instance.term.interpret(tracer)(Env(), entries)
+            results = instance.term.interpret(tracer).run(Env(), entries)
             return recorder.block(tracer.atoms(results))
 
     block = deeply(run) if uses_functions(instance.term) else run()
@@ -196,7 +196,7 @@ def _function(tracer: Lanes | Elements, value: Any, type: FunctionType, what: st
         error.add_note(f"while reading {what} as a function of expressions, whose steps a trace can see")
         raise
     tracer.shows = tracer.shows or has_order(block)
-    return block.interpret(tracer)(Env(), [])[0]
+    return block.interpret(tracer).run(Env(), [])[0]
 
 
 @dataclass(frozen=True)

@@ -282,3 +282,18 @@ def test_inner_sizes_that_depend_on_a_dropped_index(n: int) -> None:
         trace = az.trace(program, keep=("reals", "arrays"))(X[:n])
         az.check(trace.block)
         np.testing.assert_allclose(trace.result, az.evaluate(program)(X[:n]), rtol=1e-13)
+
+
+@az.fix
+def descended(self: Any, n: az.i64, x: az.f64) -> az.f64:
+    return az.cond(n == 0, lambda: x, lambda: self(n - 1, x * 1.5) + 1.0)
+
+
+@pytest.mark.unguarded
+@pytest.mark.parametrize("keep", ["arrays", "reals"])
+def test_deep_recursion(keep: str) -> None:
+    """On every Python: one that limits the calls through C must not find any between two calls of a recursion."""
+    program = az.program(lambda n, x: descended(n, x))
+    depth = 10_000
+    assert az.trace(program, keep=keep)(depth, 0.0).result == depth
+    assert az.grad(program, argnums=1, via="trace")(depth, 0.0) == np.float64(1.5) ** depth

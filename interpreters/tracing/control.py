@@ -41,9 +41,6 @@ class Code:
     run: Callable[[Env[Entry], Sequence[Entry]], list[Entry]]
     block: Block | None = None
 
-    def __call__(self, env: Env[Entry], arguments: Sequence[Entry]) -> list[Entry]:
-        return self.run(env, arguments)
-
 
 class Diverged(Exception):
     """What is run next differs along an axis of the batch: the parts that agree, as positions along it."""
@@ -284,21 +281,21 @@ class Control(Language[Meaning, Step, Code]):
         def run(env: Env[Entry]) -> Sequence[Entry]:
             if blocks:
                 self.without_rules = self.origin
-            return body(env, [arg(env) for arg in args])
+            return body.run(env, [arg(env) for arg in args])
 
         return run
 
     # Control flow
 
     def cond(self, test: Meaning, then: Code, orelse: Code) -> Step:
-        return lambda env: then(env, ()) if self.uniform(test(env)) else orelse(env, ())
+        return lambda env: then.run(env, ()) if self.uniform(test(env)) else orelse.run(env, ())
 
     def loop(self, dim: Dim, extent: Meaning, initials: Sequence[Meaning], body: Code) -> Step:
         def run(env: Env[Entry]) -> Sequence[Entry]:
             state, rows = [initial(env) for initial in initials], []
             steps, types = self.extent(extent(env)), self.output_types[len(initials) :]
             for i in range(steps):
-                results = body(env, [self.fixed(i), *state])
+                results = body.run(env, [self.fixed(i), *state])
                 state = results[: len(initials)]
                 rows.append(results[len(initials) :])
             return [*state, *self.stacked(rows, types)]
@@ -308,8 +305,8 @@ class Control(Language[Meaning, Step, Code]):
     def while_loop(self, initials: Sequence[Meaning], test: Code, body: Code) -> Step:
         def run(env: Env[Entry]) -> Sequence[Entry]:
             state, trips = [initial(env) for initial in initials], 0
-            while self.uniform(test(env, state)[0]):
-                state = body(env, state)
+            while self.uniform(test.run(env, state)[0]):
+                state = body.run(env, state)
                 trips += 1
             return [*state, self.fixed(trips)]
 
@@ -320,26 +317,26 @@ class Control(Language[Meaning, Step, Code]):
         """The arrays of these types whose rows are given, one column of entries an array."""
 
     def par(self, branches: Sequence[Code]) -> Step:
-        return lambda env: [entry for branch in branches for entry in branch(env, ())]
+        return lambda env: [entry for branch in branches for entry in branch.run(env, ())]
 
     def case(self, value: Meaning, variants: tuple[str, ...], branches: Sequence[Code]) -> Step:
         chosen = dict(zip(variants, branches, strict=True))
 
         def run(env: Env[Entry]) -> Sequence[Entry]:
             data = value(env)
-            return chosen[data._variant](env, data._values)
+            return chosen[data._variant].run(env, data._values)
 
         return run
 
     # Functions, tuples and declared types
 
     def function(self, type: FunctionType, body: Code) -> Step:
-        return lambda env: (lambda *arguments: body(env, arguments),)
+        return lambda env: (lambda *arguments: body.run(env, arguments),)
 
     def fix(self, type: FunctionType, body: Code) -> Step:
         def run(env: Env[Entry]) -> Sequence[Entry]:
             def recursive(*arguments: Entry) -> list[Entry]:
-                return body(env, (recursive, *arguments))
+                return body.run(env, (recursive, *arguments))
 
             return (recursive,)
 

@@ -91,7 +91,7 @@ class Elements(Control):
     def generate(self, dim: Dim, extent: Meaning, body: Code) -> Step:
         def run(env: Env[Entry]) -> Sequence[Entry]:
             types, count = self.output_types, self.extent(extent(env))
-            return self.stacked([body(env, [self.fixed(i)]) for i in range(count)], types)
+            return self.stacked([body.run(env, [self.fixed(i)]) for i in range(count)], types)
 
         return run
 
@@ -116,10 +116,10 @@ class Elements(Control):
         """The reductions of the first elements, one after the other."""
         running: list[Sequence[Entry]] = []
         for i in range(count):
-            x = element(env, [self.fixed(i)])
+            x = element.run(env, [self.fixed(i)])
             if i == 0:
                 self.check_neutral(construct, units, x, operator, env)
-            running.append(operator(env, [*running[-1], *x]) if running else x)
+            running.append(operator.run(env, [*running[-1], *x]) if running else x)
         return running
 
     def histogram(
@@ -131,12 +131,12 @@ class Elements(Control):
             rows: list[Sequence[Entry]] = [units] * count
             checked = False
             for i in range(self.extent(extent(env))):
-                place, *values = element(env, [self.fixed(i)])
+                place, *values = element.run(env, [self.fixed(i)])
                 k = int(place.value)
                 if 0 <= k < count:
                     if not checked:
                         self.check_neutral("histogram", units, values, operator, env)
-                    checked, rows[k] = True, operator(env, [*rows[k], *values])
+                    checked, rows[k] = True, operator.run(env, [*rows[k], *values])
             return self.stacked(rows, types)
 
         return run
@@ -145,7 +145,7 @@ class Elements(Control):
         def run(env: Env[Entry]) -> Sequence[Entry]:
             results = [self._copy(destination(env)) for destination in destinations]
             for place in product(*[range(self.extent(extent(env))) for extent in extents]):
-                found = element(env, [self.fixed(i) for i in place])
+                found = element.run(env, [self.fixed(i) for i in place])
                 axes = len(found) - len(results)
                 at = tuple([int(i.value) for i in found[:axes]])
                 if all(0 <= i < self.size_of(results[0], axis) for axis, i in enumerate(at)):
@@ -195,7 +195,7 @@ class Elements(Control):
                 for place in np.ndindex(cell.shape):
                     cell[place] = self.at(entry, place) if cell.ndim else entry
                 cells.append((cell, entry))
-            results = body(env, [cell for cell, _ in cells])
+            results = body.run(env, [cell for cell, _ in cells])
             return [*[self._total(cell, entry) for cell, entry in cells], *results]
 
         return run

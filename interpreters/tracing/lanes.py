@@ -102,7 +102,7 @@ class Lanes(Control):
     def generate(self, dim: Dim, extent: Meaning, body: Code) -> Step:
         def run(env: Env[Entry]) -> Sequence[Entry]:
             types = self.output_types
-            return self.lanes(self.extent(extent(env)), lambda i: body(env, [i]), types, ordered)
+            return self.lanes(self.extent(extent(env)), lambda i: body.run(env, [i]), types, ordered)
 
         assert body.block is not None
         ordered = has_order(body.block) or (self.shows and uses_functions(body.block))
@@ -219,7 +219,7 @@ class Lanes(Control):
             code = block.interpret(self)
         finally:
             self.forced = False
-        return code(Env(), knowns)
+        return code.run(Env(), knowns)
 
     # Folds
 
@@ -270,7 +270,7 @@ class Lanes(Control):
             results = tuple([Variable(len(types) - 1 - j, type) for j, type in enumerate(types)])
             block = Block((i64,) if k else (), (operation,), results)
         code = self.meaning_of_block(block)
-        return lambda env: code(env, ())
+        return lambda env: code.run(env, ())
 
     def _element(self, columns: Sequence[Known], axes: int) -> Block:
         """The element that is read from columns, behind which the loops of the batch are bound."""
@@ -305,13 +305,13 @@ class Lanes(Control):
                 self.check_neutral(op, given[2:], values, operator, env)
             totals: list[Sequence[Entry]] = [list(given[2:]) for _ in range(bins)]
             for k, values in placed:
-                totals[k] = operator(env, [*totals[k], *values])
+                totals[k] = operator.run(env, [*totals[k], *values])
             return self.stacked(totals, types)
         for x in elements[:1]:
             self.check_neutral(op, given[1:], x, operator, env)
         running: list[Sequence[Entry]] = []
         for x in elements:
-            running.append(operator(env, [*running[-1], *x]) if running else x)
+            running.append(operator.run(env, [*running[-1], *x]) if running else x)
         if op == "scan":
             return self.stacked(running, types)
         return running[-1] if running else given[1:]
@@ -331,7 +331,7 @@ class Lanes(Control):
             before = len(self.additions)
             totals = [self.known(initial(env)) for initial in initials]
             cells = [Cell() for _ in totals]
-            results = body(env, cells)
+            results = body.run(env, cells)
             added = self.additions[before:]
             self.additions[before:] = [addition for addition in added if addition.cell not in cells]
             finals = [
