@@ -1,8 +1,11 @@
-"""The tools that draw random programs, check each in a process of its own, and shrink those that fail."""
+"""Random programs of every kind, and the tools that draw them, check each in a process of its own, and shrink them."""
 
 import os
 import signal
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +16,8 @@ from fuzz.checks import Outcome
 from fuzz.sensitivity import Reference
 
 import adze as az
+
+TESTS = Path(__file__).resolve().parent
 
 
 def test_a_case_is_drawn_from_its_seed_and_its_text_can_be_run() -> None:
@@ -105,3 +110,12 @@ def test_a_wrong_value_a_wrong_bit_and_an_internal_error_are_found(monkeypatch: 
     assert failure(lambda x, threads: x + 1e-3) == "compile"
     assert failure(lambda x, threads: x * (1 + 1e-15 * threads)) == "compile on threads"
     assert failure(lambda x, threads: {}["no such key"]) == "compile"
+
+
+@pytest.mark.unguarded
+def test_random_programs_of_every_kind() -> None:
+    """The process that forks into one for each program is a new one, which has no threads."""
+    command = [sys.executable, "-m", "fuzz", "--count", "60", "--jobs", "1", "--shrink", "60", "--folder", ""]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)])}
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
+    assert run.returncode == 0, run.stdout + run.stderr

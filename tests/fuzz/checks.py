@@ -4,8 +4,7 @@
 the simplified term is well-typed; compiled code gives the same, with the case's configuration, and the same bits on
 another number of threads, signs of zeros included; and one derivative: forward against differences, reverse against
 forward, or a trace against reverse, each compiled, too. *Cross*: all derivatives, every switch of the schedule, without
-checks,
-without annotations, and the plain interpreter. *OpenCL*: the program and its gradient on a device.
+checks, without annotations, and the plain interpreter. *OpenCL*: the program and its gradient on a device.
 
 A program that evaluate refuses, or that fails in it with an error of the user's, must fail in the same way everywhere.
 """
