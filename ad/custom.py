@@ -210,7 +210,7 @@ def transposed(
         raise error
     entries = reverse.constants([*captured, *[zeros_like(b, like) for like in likes]])
     cells = reverse.give_cells(entries[len(captured) :])
-    pull = block.interpret(reverse).run(Env(), entries)[1]
+    pull = reverse.meaning(block).run(Env(), entries)[1]
     with reverse.checking(False), reverse.transposed():
         pull(given)
     return [cell.total_or_zero() for cell in cells if cell is not None]

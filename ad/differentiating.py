@@ -242,7 +242,7 @@ class Pullback:
             entries += [Entry(value, cell) for value, cell in zip(values, cells, strict=True)]
             self.cells[number] = cells
         reverse = Reverse(self.sweep)
-        self.values, self.pull = function.block.interpret(reverse).run(Env(), entries)
+        self.values, self.pull = reverse.meaning(function.block).run(Env(), entries)
         reverse.checks = False
         self.result = trees.unflatten(function.output, [Expr(value, builder) for value in self.values])
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from ..core import terms
 from ..core.dims import Dim
 from ..core.environment import Env
 from ..core.expr import Expr
@@ -30,7 +31,8 @@ from ..core.terms import Constant, Failure, Origin
 from ..core.types import ArrayType, Scalar, Type
 from ..interpreters.embed import entered, name_arguments
 from .activity import found
-from .cells import Cell, Entry
+from .branches import before_branches, share
+from .cells import Cell, Entry, Sweep
 from .combining import Histogram, Reduction, Scan
 from .custom import Pulled, beside
 from .fragment import Fragment, refused
@@ -44,6 +46,20 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
 
     Only active operations (``activity.py``) are run with a pull, and only their active results have a cell.
     """
+
+    def __init__(self, sweep: Sweep) -> None:
+        super().__init__(sweep)
+        self.before_branches: frozenset[int] = frozenset()
+        self.before_branch = False  # of the operation whose meaning is found
+
+    def meaning(self, block: terms.Block) -> Block:
+        """The meaning of a whole term."""
+        self.before_branches = before_branches(block)
+        return block.interpret(self)
+
+    def meaning_of_operation(self, operation: terms.Operation) -> Operation:
+        self.before_branch = id(operation) in self.before_branches
+        return super().meaning_of_operation(operation)
 
     # Atoms
 
@@ -68,10 +84,11 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
     def primitive(self, primitive: Primitive, args: Sequence[Atom]) -> Operation:
         """``y = f(a, b)``:  ``a_bar += (df/da) y_bar``, ``b_bar += (df/db) y_bar`` (S 4.2, equation 3).
 
-        The partial derivatives are the column of the primitive's row, as linear functions.
+        The partial derivatives are the column of the primitive's row, as linear functions. Where a branch reads what
+        y is for, and 0 meets a partial derivative that is not finite, their product is 0 (``branches.py``).
         """
         primal = self.embed.primitive(primitive, [a.primal for a in args])
-        b = self.builder
+        b, masked = self.builder, self.before_branch and not primitive.finite
 
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
             values, cells = [a.primal(env) for a in args], [a.cell(env) for a in args]
@@ -82,7 +99,8 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
                 rules = primitive.derivative(Expr(y, b), *[Expr(value, b) for value in values])
                 for cell, rule in zip(cells, rules, strict=True):
                     if cell is not None and rule is not None:
-                        cell.add(rule(Expr(cotangents[0], b)).value)
+                        g = Expr(cotangents[0], b)
+                        cell.add((share(rule, g) if masked else rule(g)).value)
 
             return [y], pull
 

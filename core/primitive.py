@@ -109,6 +109,7 @@ class Primitive:
     otherwise: Mapping[str, str | None] = field(default_factory=dict)  # other kinds: another row, or the operand itself
     guard: Guard | None = None
     opencl: Mapping[str, OpenCL] = field(default_factory=dict)  # by kind; expansions and conversions need none
+    finite: bool = False  # whether all its partial derivatives are finite numbers wherever its operands are
 
     def __call__(self, *arguments: Any, **options: Any) -> Structure:
         """Apply elementwise; the result is an expression when an argument is one."""
@@ -170,6 +171,7 @@ def primitive(
     otherwise: Mapping[str, str | None] | None = None,
     guard: Guard | None = None,
     opencl: OpenCL | Mapping[str, OpenCL] | None = None,
+    finite: bool = False,
 ) -> Primitive:
     """Add a primitive to the language and give it back; it is at once part of every interpretation.
 
@@ -181,6 +183,10 @@ def primitive(
     ``"copysign($0, $1)"``, or a function's statements: ``"if ($0 < 0) return 0; return sqrt($0);"``. ``$t`` stands
     for the operands' C type. An :class:`Expansion` needs none, nor does a :class:`Libm` whose function OpenCL has by
     the same name. Without one, programs with this primitive are refused by the OpenCL backend alone.
+
+    ``finite`` says that the partial derivatives are finite numbers wherever the operands are, as those of ``sin`` are
+    and those of ``sqrt`` and ``exp`` are not. Without it, a value that is computed before a branch and read in it is
+    differentiated with one test more: where the branch was not taken its share is 0, whatever the partial derivative.
     """
     floating = "float" in operands and (result is None or result.kind == "float")
     if floating and derivative is None:
@@ -204,6 +210,7 @@ def primitive(
         otherwise=otherwise or {},
         guard=guard,
         opencl=opencl or {},
+        finite=finite,
     )
     PRIMITIVES[name] = row
     if MEANINGS.setdefault(numpy, row).name == name:  # where two rows share a meaning, the first is NumPy's function

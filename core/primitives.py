@@ -45,18 +45,18 @@ def by_element(function: Callable[[float], float]) -> Callable[[Any], Any]:
 add = primitive(
     "add", arity=2, operands=NUMBERS, otherwise={"bool": "logical_or"}, infix="+", commutative=True, numpy=np.add,
     llvm=_instruction(float="fadd", int="add"), opencl={"float": "$0 + $1", "int": "($t)((u$t)$0 + $1)"},
-    derivative=lambda y, a, b: (lambda t: t, lambda t: t),
+    finite=True, derivative=lambda y, a, b: (lambda t: t, lambda t: t),
 )
 subtract = primitive(
     "subtract", arity=2, operands=NUMBERS, infix="-", numpy=np.subtract,
     llvm=_instruction(float="fsub", int="sub"), opencl={"float": "$0 - $1", "int": "($t)((u$t)$0 - $1)"},
-    derivative=lambda y, a, b: (lambda t: t, lambda t: -t),
+    finite=True, derivative=lambda y, a, b: (lambda t: t, lambda t: -t),
 )
 multiply = primitive(
     "multiply", arity=2, operands=NUMBERS, otherwise={"bool": "logical_and"}, infix="*", commutative=True,
     numpy=np.multiply,
     llvm=_instruction(float="fmul", int="mul"), opencl={"float": "$0 * $1", "int": "($t)((u$t)$0 * $1)"},
-    derivative=lambda y, a, b: (lambda t: t * b, lambda t: t * a),
+    finite=True, derivative=lambda y, a, b: (lambda t: t * b, lambda t: t * a),
 )
 divide = primitive(
     "divide", arity=2, infix="/", numpy=np.divide, cost=10,
@@ -67,7 +67,7 @@ negative = primitive(
     "negative", operands=NUMBERS, numpy=np.negative,
     llvm=Instructions({"float": "%r = fneg $t $0", "int": "%r = sub $t zeroinitializer, $0"}),
     opencl={"float": "-$0", "int": "($t)(0 - (u$t)$0)"},
-    derivative=lambda y, x: (lambda t: -t,),
+    finite=True, derivative=lambda y, x: (lambda t: -t,),
 )
 
 
@@ -205,7 +205,7 @@ cbrt = primitive(
 )
 hypot: Primitive = primitive(
     "hypot", arity=2, commutative=True, numpy=np.hypot, llvm=Libm("hypot"), cost=30,
-    derivative=lambda y, a, b: (
+    finite=True, derivative=lambda y, a, b: (
         lambda t: where(y == 0, 0.0, t * (a / y)),
         lambda t: where(y == 0, 0.0, t * (b / y)),
     ),
@@ -213,7 +213,7 @@ hypot: Primitive = primitive(
 logaddexp = primitive(
     "logaddexp", arity=2, commutative=True, numpy=np.logaddexp, cost=60,
     llvm=Expansion(lambda a, b: where(a == b, a + math.log(2), maximum(a, b) + log1p(exp(-abs(a - b))))),
-    derivative=lambda y, a, b: (
+    finite=True, derivative=lambda y, a, b: (
         lambda t: t * where(a == y, 1.0, exp(a - y)),  # where both are infinite, too
         lambda t: t * where(b == y, 1.0, exp(b - y)),
     ),
@@ -221,17 +221,18 @@ logaddexp = primitive(
 sigmoid = primitive(
     "sigmoid", numpy=lambda x: 1 / (1 + np.exp(-x)), cost=30,
     llvm=Expansion(lambda x: 1.0 / (1.0 + exp(-x))),
-    derivative=lambda y, x: (lambda t: t * (y * (1.0 - y)),),
+    finite=True, derivative=lambda y, x: (lambda t: t * (y * (1.0 - y)),),
 )
 
 # Trigonometric and hyperbolic functions
 
-sin = primitive("sin", numpy=np.sin, llvm=Libm("sin"), cost=25, derivative=lambda y, x: (lambda t: t * cos(x),))
+sin = primitive("sin", numpy=np.sin, llvm=Libm("sin"), cost=25, finite=True,
+derivative=lambda y, x: (lambda t: t * cos(x),))
 cos: Primitive = primitive(
-    "cos", numpy=np.cos, llvm=Libm("cos"), cost=25, derivative=lambda y, x: (lambda t: -(t * sin(x)),)
+    "cos", numpy=np.cos, llvm=Libm("cos"), cost=25, finite=True, derivative=lambda y, x: (lambda t: -(t * sin(x)),)
 )
 tan = primitive(
-    "tan", numpy=np.tan, llvm=Libm("tan"), cost=35, derivative=lambda y, x: (lambda t: t * (1.0 + y * y),)
+    "tan", numpy=np.tan, llvm=Libm("tan"), cost=35, finite=True, derivative=lambda y, x: (lambda t: t * (1.0 + y * y),)
 )
 asin = primitive(
     "asin", numpy=np.arcsin, llvm=Libm("asin"), cost=40,
@@ -242,7 +243,8 @@ acos = primitive(
     derivative=lambda y, x: (lambda t: -(t / sqrt((1.0 - x) * (1.0 + x))),),
 )
 atan = primitive(
-    "atan", numpy=np.arctan, llvm=Libm("atan"), cost=40, derivative=lambda y, x: (lambda t: t / (1.0 + x * x),)
+    "atan", numpy=np.arctan, llvm=Libm("atan"), cost=40, finite=True,
+    derivative=lambda y, x: (lambda t: t / (1.0 + x * x),)
 )
 atan2 = primitive(
     "atan2", arity=2, numpy=np.arctan2, llvm=Libm("atan2"), cost=50,
@@ -256,14 +258,16 @@ cosh: Primitive = primitive(
     "cosh", numpy=np.cosh, llvm=Libm("cosh"), cost=40, derivative=lambda y, x: (lambda t: t * sinh(x),)
 )
 tanh = primitive(
-    "tanh", numpy=np.tanh, llvm=Libm("tanh"), cost=30, derivative=lambda y, x: (lambda t: t * (1.0 - y * y),)
+    "tanh", numpy=np.tanh, llvm=Libm("tanh"), cost=30, finite=True,
+    derivative=lambda y, x: (lambda t: t * (1.0 - y * y),)
 )
 asinh = primitive(
-    "asinh", numpy=np.arcsinh, llvm=Libm("asinh"), cost=40, derivative=lambda y, x: (lambda t: t / hypot(x, 1.0),)
+    "asinh", numpy=np.arcsinh, llvm=Libm("asinh"), cost=40, finite=True,
+    derivative=lambda y, x: (lambda t: t / hypot(x, 1.0),)
 )
 acosh = primitive(
     "acosh", numpy=np.arccosh, llvm=Libm("acosh"), cost=40,
-    derivative=lambda y, x: (lambda t: t / (sqrt(x - 1.0) * sqrt(x + 1.0)),),
+    derivative=lambda y, x: (lambda t: t / sqrt(x - 1.0) / sqrt(x + 1.0),),
 )
 atanh = primitive(
     "atanh", numpy=np.arctanh, llvm=Libm("atanh"), cost=40,
@@ -274,11 +278,11 @@ atanh = primitive(
 
 erf = primitive(
     "erf", numpy=by_element(math.erf), llvm=Libm("erf"), cost=40,
-    derivative=lambda y, x: (lambda t: t * (2 / math.sqrt(math.pi) * exp(-(x * x))),),
+    finite=True, derivative=lambda y, x: (lambda t: t * (2 / math.sqrt(math.pi) * exp(-(x * x))),),
 )
 erfc = primitive(
     "erfc", numpy=by_element(math.erfc), llvm=Libm("erfc"), cost=60,
-    derivative=lambda y, x: (lambda t: -(t * (2 / math.sqrt(math.pi) * exp(-(x * x)))),),
+    finite=True, derivative=lambda y, x: (lambda t: -(t * (2 / math.sqrt(math.pi) * exp(-(x * x)))),),
 )
 
 # Rounding to whole numbers (integers are whole already)
@@ -335,7 +339,7 @@ minimum = primitive(
         "float": "$0 < $1 || ($0 == $1 && signbit($0)) ? $0 : $0 == $0 && $1 == $1 ? $1 : $0 + $1",
         "int": "min($0, $1)",
     },
-    derivative=lambda y, a, b: (lambda t: where(a <= b, t, 0.0), lambda t: where(a <= b, 0.0, t)),
+    finite=True, derivative=lambda y, a, b: (lambda t: where(a <= b, t, 0.0), lambda t: where(a <= b, 0.0, t)),
 )
 maximum: Primitive = primitive(
     "maximum", arity=2, operands=NUMBERS, otherwise={"bool": "logical_or"}, numpy=np.maximum,
@@ -344,7 +348,7 @@ maximum: Primitive = primitive(
         "float": "$0 > $1 || ($0 == $1 && !signbit($0)) ? $0 : $0 == $0 && $1 == $1 ? $1 : $0 + $1",
         "int": "max($0, $1)",
     },
-    derivative=lambda y, a, b: (lambda t: where(a >= b, t, 0.0), lambda t: where(a >= b, 0.0, t)),
+    finite=True, derivative=lambda y, a, b: (lambda t: where(a >= b, t, 0.0), lambda t: where(a >= b, 0.0, t)),
 )
 abs_ = primitive(
     "abs", operands=NUMBERS, otherwise={"bool": None}, numpy=np.abs,
@@ -353,7 +357,7 @@ abs_ = primitive(
         "int": "%r = call $t @llvm.abs.$v($t $0, i1 false)",
     }),
     opencl={"float": "fabs($0)", "int": "($t)abs($0)"},
-    derivative=lambda y, x: (lambda t: t * sign(x),),
+    finite=True, derivative=lambda y, x: (lambda t: t * sign(x),),
 )
 sign: Primitive = primitive(
     "sign", operands=NUMBERS, numpy=np.sign,
@@ -474,7 +478,7 @@ def _converted(target: Scalar) -> Callable[[Any], Any]:
 CONVERSIONS: dict[str, Primitive] = {
     scalar.name: primitive(
         scalar.name, operands=ALL, result=scalar, mixed=True, llvm=Conversion(scalar),
-        numpy=_converted(scalar),
+        numpy=_converted(scalar), finite=True,
         derivative=(lambda y, x: (lambda t: _moved(t, y, x),)) if scalar.kind == "float" else None,
     )
     for scalar in SCALARS.values()

@@ -240,7 +240,7 @@ def _derived(
                 for variable, value, moves in zip(found, binders, active, strict=False)
             ]
             reverse, rest = Reverse(sweep), iter(binders[len(found) :])
-            _, pull = inner.interpret(reverse).run(Env(), entries)
+            _, pull = reverse.meaning(inner).run(Env(), entries)
             reverse.checks = False
             pull([next(rest) if one else None for one in given])
             return [entry.cell.total_or_zero() for entry in entries if entry.cell is not None]
