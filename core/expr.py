@@ -20,6 +20,7 @@ from .dims import Dim
 from .graph import Value
 from .host_arrays import advice, as_array, refusal, scalar_in
 from .methods import ArrayMethods
+from .numpy_calls import called
 from .primitive import MEANINGS, PRIMITIVES, Guard, Primitive
 from .source import at_line, user_line
 from .terms import Constant, Failure
@@ -292,14 +293,14 @@ class Expr(ArrayMethods):
         return _function_of_numpy(ufunc)(*inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        return _function_of_numpy(function)(*args, **options)
+        return called(function, _function_of_numpy(function), args, options)
 
 
 def _function_of_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
     """What a function of NumPy means on expressions: the primitive with that meaning, or our function in its place."""
     from . import combinators, special
 
-    ours = MEANINGS.get(function) or special.NUMPY.get(function) or combinators.NUMPY.get(function)
+    ours = special.NUMPY.get(function) or MEANINGS.get(function) or combinators.NUMPY.get(function)
     if ours is None:
         raise TypeError(at_line(f"{_name_in_numpy(function)} is not an operation of the language; {_near(function)}"))
     return ours

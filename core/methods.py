@@ -53,15 +53,15 @@ class ArrayMethods:
 
         return swapaxes(self, axis1, axis2)
 
-    def sum(self, axis: Any = None, keepdims: bool = False) -> Expr:
+    def sum(self, axis: Any = None, keepdims: bool = False, *, dtype: Any = None) -> Expr:
         from .combinators import sum
 
-        return sum(self, axis, keepdims)
+        return sum(self, axis, keepdims, dtype=dtype)
 
-    def prod(self, axis: Any = None, keepdims: bool = False) -> Expr:
+    def prod(self, axis: Any = None, keepdims: bool = False, *, dtype: Any = None) -> Expr:
         from .combinators import prod
 
-        return prod(self, axis, keepdims)
+        return prod(self, axis, keepdims, dtype=dtype)
 
     def max(self, axis: Any = None, keepdims: bool = False) -> Expr:
         from .combinators import max
@@ -83,20 +83,20 @@ class ArrayMethods:
 
         return all(self, axis, keepdims)
 
-    def mean(self, axis: Any = None, keepdims: bool = False) -> Expr:
+    def mean(self, axis: Any = None, keepdims: bool = False, *, dtype: Any = None) -> Expr:
         from .combinators import mean
 
-        return mean(self, axis, keepdims)
+        return mean(self, axis, keepdims, dtype=dtype)
 
-    def var(self, axis: Any = None, ddof: Any = 0, keepdims: bool = False) -> Expr:
+    def var(self, axis: Any = None, ddof: Any = 0, keepdims: bool = False, *, dtype: Any = None) -> Expr:
         from .combinators import var
 
-        return var(self, axis, ddof, keepdims)
+        return var(self, axis, ddof, keepdims, dtype=dtype)
 
-    def std(self, axis: Any = None, ddof: Any = 0, keepdims: bool = False) -> Expr:
+    def std(self, axis: Any = None, ddof: Any = 0, keepdims: bool = False, *, dtype: Any = None) -> Expr:
         from .combinators import std
 
-        return std(self, axis, ddof, keepdims)
+        return std(self, axis, ddof, keepdims, dtype=dtype)
 
     def argmax(self, axis: Any = None, keepdims: bool = False) -> Expr:
         from .combinators import argmax
@@ -113,31 +113,31 @@ class ArrayMethods:
 
         return argsort(self, axis, descending)
 
-    def cumsum(self, axis: Any = None) -> Expr:
+    def cumsum(self, axis: Any = None, *, dtype: Any = None) -> Expr:
         from .combinators import cumsum
 
-        return cumsum(self, axis)
+        return cumsum(self, axis, dtype=dtype)
 
-    def cumprod(self, axis: Any = None) -> Expr:
+    def cumprod(self, axis: Any = None, *, dtype: Any = None) -> Expr:
         from .combinators import cumprod
 
-        return cumprod(self, axis)
+        return cumprod(self, axis, dtype=dtype)
 
     def dot(self, other: Any) -> Expr:
         from .combinators import dot
 
         return dot(self, other)
 
-    def trace(self, offset: Any = 0) -> Expr:
-        """The sum of a diagonal of matrices."""
+    def trace(self, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, *, dtype: Any = None) -> Expr:
+        """The sum of a diagonal of a matrix; of more axes, that of two of them."""
         from .combinators import diagonal, sum
 
-        return sum(diagonal(self, offset), -1)
+        return sum(diagonal(self, offset, axis1, axis2), -1, dtype=dtype)
 
-    def diagonal(self, offset: Any = 0) -> Expr:
+    def diagonal(self, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Expr:
         from .combinators import diagonal
 
-        return diagonal(self, offset)
+        return diagonal(self, offset, axis1, axis2)
 
     def repeat(self, repeats: Any, axis: Any = None) -> Expr:
         from .combinators import repeat

@@ -1,7 +1,7 @@
 """Functions written in the language from the primitives: every interpretation, and every derivative, has them for free.
 
 ``NUMPY`` says which functions of NumPy they are when one of these is applied to an expression: ``np.clip(x, 0, 1)``.
-(A function of NumPy that is the meaning of a primitive needs no entry.)
+(A function of NumPy that is the meaning of a primitive needs no entry, but where it takes other operands.)
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from .expr import as_expr
 from .primitives import abs_, floor_divide, logaddexp, maximum, minimum, remainder, round_, trunc
+from .source import at_line
 from .types import f64
 
 
@@ -82,6 +83,13 @@ def _round(x: Any, decimals: int = 0) -> Any:
     return (tens * scale).astype(x.dtype)
 
 
+def _reciprocal(x: Any) -> Any:
+    """NumPy's: of integers it would be an integer, 0 for all but 1 and -1, which nobody means."""
+    if as_expr(x).dtype.kind != "float":
+        raise TypeError(at_line("np.reciprocal of integers is an integer in NumPy: write 1 / x, or 1 // x"))
+    return reciprocal(x)
+
+
 NUMPY: dict[Callable[..., Any], Callable[..., Any]] = {
     np.around: _round,
     np.clip: clip,
@@ -94,7 +102,8 @@ NUMPY: dict[Callable[..., Any], Callable[..., Any]] = {
     np.positive: operator.pos,
     np.rad2deg: lambda x: x * (180 / math.pi),
     np.radians: lambda x: x * (math.pi / 180),
-    np.reciprocal: reciprocal,
+    np.reciprocal: _reciprocal,
+    np.rint: lambda x: round_(_floating(x)),
     np.round: _round,
     np.shape: lambda x: x.shape,
     np.size: lambda x, axis=None: math.prod(x.shape) if axis is None else x.shape[axis],

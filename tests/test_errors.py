@@ -85,7 +85,7 @@ def test_what_converts(argument: Any) -> None:
 
 def test_lists_of_nothing_convert_to_any_type() -> None:
     @az.program
-    def count(x: az.Array[az.i32, "n"]) -> az.i32:
+    def count(x: az.Array[az.i32, "n"]) -> az.i64:
         return az.sum(x)
 
     assert az.evaluate(count)([]) == 0

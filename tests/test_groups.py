@@ -105,7 +105,7 @@ def test_truth_values_and_small_integers() -> None:
 
     for n in (1, 30, 200):
         b, i = np.arange(n) % 11 == 5, numbers(n, dtype=np.int32)
-        wanted = b.any(), b.all(), i.sum(dtype=np.int32), i.max(), np.cumsum(b) % 2 == 1
+        wanted = b.any(), b.all(), i.sum(), i.max(), np.cumsum(b) % 2 == 1
         exactly(found, wanted, b, i)
 
 

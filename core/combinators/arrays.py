@@ -101,21 +101,22 @@ def ones(shape: Any, dtype: Any = f64) -> Structure:
     return full(shape, as_expr(1, scalar_type(dtype)).astype(dtype))
 
 
-def full_like(x: Any, value: Any) -> Expr:
-    """An array with the shape and scalar type of x, filled with one number or scalar expression."""
+def full_like(x: Any, value: Any, dtype: Any = None) -> Expr:
+    """An array with the shape and scalar type of x (or another type), filled with one number or scalar expression."""
     x = as_expr(x)
-    filled = as_expr(value, x.dtype).astype(x.dtype)
+    scalar = x.dtype if dtype is None else scalar_type(dtype)
+    filled = as_expr(value, scalar).astype(scalar)
     return Expr(x.builder.array(x.builder.sizes(x.value), lambda *_: filled.value), x.builder)
 
 
-def zeros_like(x: Any) -> Expr:
-    """Zeros with the shape and scalar type of x."""
-    return full_like(x, 0)
+def zeros_like(x: Any, dtype: Any = None) -> Expr:
+    """Zeros with the shape and scalar type of x (or another type)."""
+    return full_like(x, 0, dtype)
 
 
-def ones_like(x: Any) -> Expr:
-    """Ones with the shape and scalar type of x."""
-    return full_like(x, 1)
+def ones_like(x: Any, dtype: Any = None) -> Expr:
+    """Ones with the shape and scalar type of x (or another type)."""
+    return full_like(x, 1, dtype)
 
 
 def size(x: Any, axis: Any = 0) -> Any:

@@ -9,9 +9,10 @@ from ..dims import Dim
 from ..expr import Expr, as_expr, promoted, same_size
 from ..graph import Value
 from ..source import at_line, user_line
-from ..types import dims, f64, i64
+from ..types import bool_, dims, f64, i64
 from .arrays import generate
 from .control import where
+from .operands import axis_of, permuted
 
 # Products
 
@@ -19,9 +20,12 @@ from .control import where
 def matmul(a: Any, b: Any) -> Expr:
     """The matrix product ``a @ b``: the last axis of a against the last but one of b (the only one of a vector).
 
-    Axes in front of the last two count matrices, and broadcast. Raises TypeError for scalars and sizes that differ.
+    Axes in front of the last two count matrices, and broadcast. Of booleans it says whether some product is true.
+    Raises TypeError for scalars and sizes that differ.
     """
     a, b = promoted([a, b])
+    if a.dtype == bool_:
+        return matmul(a.astype(i64), b.astype(i64)) != 0
     if a.ndim == 0 or b.ndim == 0:
         raise TypeError(at_line(f"a product of {a.type} and {b.type}: vectors and matrices are multiplied"))
     same_size(a.value, a.ndim - 1, b.value, max(b.ndim - 2, 0), "matmul")
@@ -103,6 +107,8 @@ def einsum(subscripts: str, *arrays: Any) -> Expr:
     inputs, arrow, output = subscripts.replace(" ", "").partition("->")
     terms = inputs.split(",")
     operands = promoted(arrays)
+    if operands and operands[0].dtype == bool_:
+        return einsum(subscripts, *[x.astype(i64) for x in operands]) != 0
     letters = sorted(set(inputs) - {","})
     if not arrow:
         output = "".join([letter for letter in letters if inputs.count(letter) == 1])
@@ -151,9 +157,9 @@ def eye(n: Any, m: Any = None, k: Any = 0, dtype: Any = f64) -> Expr:
     return ones.astype(dtype)
 
 
-def diagonal(x: Any, offset: Any = 0) -> Expr:
-    """A diagonal of matrices: ``x[..., i, i + offset]``."""
-    x = _matrices(x, "diagonal")
+def diagonal(x: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Expr:
+    """A diagonal of a matrix, ``x[i, i + offset]``; of more axes, that of two of them, which comes last."""
+    x = _with_last(_matrices(x, "diagonal"), axis1, axis2)
     builder = current()
     builder.origin = user_line()
     rows, columns = [builder.size(x.value, axis) for axis in (x.ndim - 2, x.ndim - 1)]
@@ -166,6 +172,14 @@ def diagonal(x: Any, offset: Any = 0) -> Expr:
         return builder.index(x.value, [*indices[:-1], row, column])
 
     return Expr(builder.array([*builder.sizes(x.value)[:-2], length], at), builder)
+
+
+def _with_last(x: Expr, axis1: Any, axis2: Any) -> Expr:
+    """x with two axes behind the others, in this order."""
+    last = [axis_of(x, axis1), axis_of(x, axis2)]
+    if last[0] == last[1]:
+        raise ValueError(at_line(f"a diagonal of {x.type} by axis {axis1} and axis {axis2}, which are the same"))
+    return permuted(x, [*[axis for axis in range(x.ndim) if axis not in last], *last])
 
 
 def diag(x: Any, k: Any = 0) -> Expr:

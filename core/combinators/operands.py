@@ -169,6 +169,14 @@ def extreme(scalar: Scalar, sign: int) -> Any:
     return int(limits.max if sign > 0 else limits.min)
 
 
+def totalled(x: Any, dtype: Any = None) -> Expr:
+    """An operand of a sum or product in the type that it has: of integers and booleans i64, as in NumPy."""
+    given = as_expr(x)
+    if dtype is not None:
+        return given.astype(dtype)
+    return given if given.dtype.kind == "float" else given.astype(i64)
+
+
 class Elements:
     """The elements of a structure of arrays along an axis, and the operator that combines them (see the module)."""
 

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..builder import current
-from ..expr import Expr, as_expr
+from ..expr import Expr, as_expr, scalar_type
 from ..graph import Value
 from ..primitive import PRIMITIVES
-from ..source import user_line
+from ..source import at_line, user_line
 from ..trees import Structure
 from ..types import bool_, f64, i64
 from .control import where
-from .operands import Elements, Function, axes_of, axis_of, extreme, nonempty, with_axes
+from .operands import Elements, Function, axes_of, axis_of, extreme, nonempty, totalled, with_axes
 from .shapes import ravel
 
 
@@ -55,20 +55,24 @@ def _named(x: Expr, axis: Any, keepdims: bool, primitive: str, neutral: Any) -> 
     return with_axes(total, axes) if keepdims else total
 
 
-def _counted(x: Any) -> Expr:
-    """An operand of a sum: booleans count as integers."""
-    given = as_expr(x)
-    return given.astype(i64) if given.dtype == bool_ else given
+def sum(x: Any, axis: Any = None, keepdims: bool = False, *, dtype: Any = None) -> Expr:
+    """The sum over an axis, a tuple of axes, or all (the default).
+
+    Integers and booleans are added as i64, as in NumPy; ``dtype`` says another type to add in.
+
+    >>> import adze as az
+    >>> @az.program
+    ... def totals(x: az.Array[az.i32, "n"]):
+    ...     return az.sum(x), az.sum(x, dtype=az.i32)
+    >>> totals(np.array([2**31 - 1, 1], np.int32))
+    (np.int64(2147483648), np.int32(-2147483648))
+    """
+    return _named(totalled(x, dtype), axis, keepdims, "add", 0)
 
 
-def sum(x: Any, axis: Any = None, keepdims: bool = False) -> Expr:
-    """The sum over an axis, a tuple of axes, or all (the default). Booleans count as integers."""
-    return _named(_counted(x), axis, keepdims, "add", 0)
-
-
-def prod(x: Any, axis: Any = None, keepdims: bool = False) -> Expr:
-    """The product over an axis, a tuple of axes, or all."""
-    return _named(_counted(x), axis, keepdims, "multiply", 1)
+def prod(x: Any, axis: Any = None, keepdims: bool = False, *, dtype: Any = None) -> Expr:
+    """The product over an axis, a tuple of axes, or all; of integers and booleans in i64, or in ``dtype``."""
+    return _named(totalled(x, dtype), axis, keepdims, "multiply", 1)
 
 
 def max(x: Any, axis: Any = None, keepdims: bool = False) -> Expr:
@@ -98,31 +102,36 @@ def count_nonzero(x: Any, axis: Any = None, keepdims: bool = False) -> Expr:
     return sum(as_expr(x).astype(bool_), axis, keepdims)
 
 
-def mean(x: Any, axis: Any = None, keepdims: bool = False) -> Expr:
-    """The mean over an axis, several, or all; of integers it is f64, of nothing NaN."""
-    x = _floating(x)
+def mean(x: Any, axis: Any = None, keepdims: bool = False, *, dtype: Any = None) -> Expr:
+    """The mean over an axis, several, or all; of integers it is f64, of nothing NaN. ``dtype`` is f32 or f64."""
+    x = _floating(x, dtype)
     average: Expr = sum(x, axis, keepdims) / _number_of(x, axes_of(x, axis), 0)
     return average
 
 
-def var(x: Any, axis: Any = None, ddof: Any = 0, keepdims: bool = False) -> Expr:
+def var(x: Any, axis: Any = None, ddof: Any = 0, keepdims: bool = False, *, dtype: Any = None) -> Expr:
     """The variance over an axis, several, or all: the mean of the squared deviations, over count - ddof."""
-    x = _floating(x)
+    x = _floating(x, dtype)
     axes = axes_of(x, axis)
     deviation = x - with_axes(mean(x, axis), axes)
     variance: Expr = sum(deviation * deviation, axis, keepdims) / _number_of(x, axes, ddof)
     return variance
 
 
-def std(x: Any, axis: Any = None, ddof: Any = 0, keepdims: bool = False) -> Expr:
+def std(x: Any, axis: Any = None, ddof: Any = 0, keepdims: bool = False, *, dtype: Any = None) -> Expr:
     """The standard deviation: the square root of the variance."""
-    root: Expr = PRIMITIVES["sqrt"](var(x, axis, ddof, keepdims))
+    root: Expr = PRIMITIVES["sqrt"](var(x, axis, ddof, keepdims, dtype=dtype))
     return root
 
 
-def _floating(x: Any) -> Expr:
+def _floating(x: Any, dtype: Any = None) -> Expr:
     given = as_expr(x)
-    return given if given.dtype.kind == "float" else given.astype(f64)
+    if dtype is None:
+        return given if given.dtype.kind == "float" else given.astype(f64)
+    wanted = scalar_type(dtype)
+    if wanted.kind != "float":
+        raise TypeError(at_line(f"a mean or variance is computed in f32 or f64, not in {wanted}"))
+    return given.astype(wanted)
 
 
 def _number_of(x: Expr, axes: Sequence[int], ddof: Any) -> Expr:

@@ -9,8 +9,8 @@ from ..expr import Expr, as_expr
 from ..graph import Value
 from ..primitive import PRIMITIVES
 from ..trees import Structure
-from ..types import bool_, i64
-from .operands import Elements, Function, extreme
+from ..types import i64
+from .operands import Elements, Function, extreme, totalled
 from .shapes import ravel
 
 
@@ -61,16 +61,17 @@ def _cumulative(x: Expr, axis: Any, reverse: bool, primitive: str, neutral: Any)
     return running
 
 
-def cumsum(x: Any, axis: Any = None, reverse: bool = False) -> Expr:
-    """The running sums along an axis, or of all elements in order (the default). Booleans count as integers."""
-    x = as_expr(x)
-    return _cumulative(x.astype(i64) if x.dtype == bool_ else x, axis, reverse, "add", 0)
+def cumsum(x: Any, axis: Any = None, reverse: bool = False, *, dtype: Any = None) -> Expr:
+    """The running sums along an axis, or of all elements in order (the default).
+
+    Integers and booleans are added as i64, as in NumPy; ``dtype`` says another type to add in.
+    """
+    return _cumulative(totalled(x, dtype), axis, reverse, "add", 0)
 
 
-def cumprod(x: Any, axis: Any = None, reverse: bool = False) -> Expr:
-    """The running products along an axis, or of all elements in order (the default)."""
-    x = as_expr(x)
-    return _cumulative(x.astype(i64) if x.dtype == bool_ else x, axis, reverse, "multiply", 1)
+def cumprod(x: Any, axis: Any = None, reverse: bool = False, *, dtype: Any = None) -> Expr:
+    """The running products along an axis, or of all elements; of integers and booleans in i64, or in ``dtype``."""
+    return _cumulative(totalled(x, dtype), axis, reverse, "multiply", 1)
 
 
 def cummax(x: Any, axis: Any = None, reverse: bool = False) -> Expr:

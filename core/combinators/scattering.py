@@ -15,7 +15,7 @@ from ..primitive import PRIMITIVES
 from ..source import at_line, user_line
 from ..terms import Failure
 from ..trees import Structure
-from ..types import bool_, dims, i64, rank
+from ..types import bool_, dims, f64, i64, rank
 from .arrays import map
 from .operands import Elements, Function, equal_sizes, extent_of, product
 from .reductions import max, sum
@@ -70,7 +70,7 @@ def _places(indices: Any, what: str) -> Value:
 
 
 def bincount(x: Any, weights: Any = None, minlength: Any = 0, length: Any = None) -> Expr:
-    """How often each integer occurs in a vector, or the sum of its weights.
+    """How often each integer occurs in a vector, or the sum of its weights, in f64 as in NumPy.
 
     The result is as long as ``length`` says (larger integers are not counted); without it, it reaches the largest
     integer and has at least ``minlength`` elements, as in NumPy. Negative integers are not counted.
@@ -80,7 +80,7 @@ def bincount(x: Any, weights: Any = None, minlength: Any = 0, length: Any = None
         length = PRIMITIVES["maximum"](PRIMITIVES["maximum"](max(x), -1).astype(i64) + 1, minlength)
     if weights is None:
         return histogram(PRIMITIVES["add"], 0, length, x, map(lambda _: as_expr(1), x))
-    return histogram(PRIMITIVES["add"], 0, length, x, weights)
+    return histogram(PRIMITIVES["add"], 0, length, x, as_expr(weights).astype(f64))
 
 
 # Scatters

@@ -20,6 +20,7 @@ from .operands import (
     equal_sizes,
     extent_of,
     moved,
+    nonempty,
     permuted,
     product,
     shape_of,
@@ -200,12 +201,12 @@ def concatenate(arrays: Any, axis: Any = 0) -> Expr:
     if not arrays:
         raise TypeError(at_line("concatenate takes at least one array"))
     pieces = promoted(list(map(_piece, arrays)))
+    if axis is None:
+        pieces, axis = [ravel(x) for x in pieces], 0
     for x in pieces:
         if x.ndim != pieces[0].ndim or not x.ndim:
             shown = ", ".join(str(piece.type) for piece in pieces)
             raise TypeError(at_line(f"concatenate takes arrays with the same number of axes, got {shown}"))
-    if axis is None:
-        pieces, axis = [ravel(x) for x in pieces], 0
     first, along = pieces[0], axis_of(pieces[0], axis)
     for x in pieces[1:]:
         for k in range(first.ndim):
@@ -374,9 +375,9 @@ def take_along_axis(x: Any, indices: Any, axis: Any) -> Expr:
 
 # Borders
 
-# What an index outside an axis stands for, by the names that Accelerate and NumPy (in ``pad``) have for it.
+# What an index outside an axis stands for, by the names that Accelerate has for it, and NumPy in ``pad``.
 BOUNDARIES = ("clamp", "wrap", "mirror")
-MODES = {"edge": "clamp", "wrap": "wrap", "reflect": "mirror"}
+MODES = ("edge", "wrap", "reflect", "symmetric")
 
 
 def bordered(i: Value, size: Value, boundary: str) -> Value:
@@ -397,17 +398,45 @@ def bordered(i: Value, size: Value, boundary: str) -> Value:
     return builder.primitive("maximum", builder.primitive("minimum", i, last), zero)
 
 
+def _continued(i: Value, size: Value, mode: str) -> Value:
+    """The index inside an axis, which is not empty, for one outside in a border of ``pad``, however wide."""
+    builder = current()
+    one = builder.literal(1, i64)
+    last = builder.primitive("subtract", size, one)
+    if mode == "edge":
+        return bordered(i, size, "clamp")
+    if mode == "wrap":
+        return bordered(i, size, "wrap")
+    # There and back again: "reflect" is at each end once, "symmetric" twice. (An integer modulo 0 is 0.)
+    end = last if mode == "reflect" else builder.primitive("add", last, size)
+    period = builder.primitive("add", last, last) if mode == "reflect" else builder.primitive("add", size, size)
+    forth = builder.primitive("remainder", i, period)
+    back = builder.primitive("subtract", period if mode == "reflect" else end, forth)
+    return builder.primitive("minimum", forth, back)
+
+
 def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Expr:
     """x with borders: ``pad_width`` is one size, (before, after), or such a pair for each axis, as in NumPy.
 
-    The border is ``constant_values`` (one number or scalar expression), or with mode "edge", "wrap" or "reflect" it is
-    made of x, and then not wider than x is long. Raises ValueError for another mode.
+    The border is ``constant_values`` (a number or scalar expression, or pairs as for the widths), or with mode "edge",
+    "wrap", "reflect" or "symmetric" it is made of x, again and again where it is wider than x is long. Raises
+    ValueError for another mode, and for a border that is made of nothing.
+
+    >>> import adze as az
+    >>> @az.program
+    ... def bordered(x: az.Array[az.f64, "n"]):
+    ...     return az.pad(x, (1, 4), mode="reflect")
+    >>> bordered([1.0, 2.0, 3.0])
+    array([2., 1., 2., 3., 2., 1., 2., 3.])
     """
     x = as_expr(x)
     if mode not in ("constant", *MODES):
-        raise ValueError(at_line(f"pad: the mode is 'constant', 'edge', 'wrap' or 'reflect', not {mode!r}"))
-    widths = [[extent_of(n) for n in pair] for pair in _widths(x, pad_width)]
-    filling = as_expr(constant_values, x.dtype).astype(x.dtype).value
+        modes = "'constant', 'edge', 'wrap', 'reflect' or 'symmetric'"
+        raise ValueError(at_line(f"pad: the mode is {modes}, not {mode!r}"))
+    widths = [[extent_of(n) for n in pair] for pair in _pairs(x, pad_width)]
+    pairs = _pairs(x, constant_values)
+    numbers = {id(c): as_expr(c, x.dtype).astype(x.dtype).value for pair in pairs for c in pair}
+    fillings = [[numbers[id(c)] for c in pair] for pair in pairs]
     builder = current()
     builder.origin = user_line()
     sizes = builder.sizes(x.value)
@@ -416,14 +445,43 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
         for size, (before, after) in zip(sizes, widths, strict=True)
     ]
 
+    if mode != "constant":
+        for k, (size, pair) in enumerate(zip(sizes, widths, strict=True)):
+            if any(width.literal != 0 for width in pair):
+                nonempty(size, f"pad: a border by mode {mode!r} of axis {k}")
+
     def at(*indices: Value) -> Value:
         inner = [builder.primitive("subtract", i, pair[0]) for i, pair in zip(indices, widths, strict=True)]
-        if mode != "constant":
-            inside = [bordered(i, size, MODES[mode]) for i, size in zip(inner, sizes, strict=True)]
-            return builder.index(x.value, inside)
-        return builder.cond(within(inner, sizes), lambda: [builder.index(x.value, inner)], lambda: [filling])[0]
+        if mode == "constant":
+            return _filled(x, inner, sizes, fillings)
+        inside = [
+            i if all(width.literal == 0 for width in pair) else _continued(i, size, mode)
+            for i, size, pair in zip(inner, sizes, widths, strict=True)
+        ]
+        return builder.index(x.value, inside)
 
     return Expr(builder.array(extents, at), builder)
+
+
+def _filled(x: Expr, indices: Sequence[Value], sizes: Sequence[Value], fillings: Sequence[Sequence[Value]]) -> Value:
+    """The element of x, or what fills the border there: in corners, that of the last axis."""
+    builder, values = current(), [filling for pair in fillings for filling in pair]
+    if all(value is values[0] for value in values):
+        filled = values[0] if values else builder.literal(0, x.dtype)
+        inside = within(indices, sizes)
+        return builder.cond(inside, lambda: [builder.index(x.value, indices)], lambda: [filled])[0]
+
+    def choose(axis: int) -> Value:
+        if axis < 0:
+            return builder.index(x.value, indices)
+        i, (before, after) = indices[axis], fillings[axis]
+        low = builder.primitive("less", i, builder.literal(0, i64))
+        high = builder.primitive("less_equal", sizes[axis], i)
+        return builder.cond(
+            low, lambda: [before], lambda: builder.cond(high, lambda: [after], lambda: [choose(axis - 1)])
+        )[0]
+
+    return choose(len(indices) - 1)
 
 
 def within(indices: Sequence[Value], sizes: Sequence[Value]) -> Value:
@@ -437,8 +495,10 @@ def within(indices: Sequence[Value], sizes: Sequence[Value]) -> Value:
     return inside
 
 
-def _widths(x: Expr, given: Any) -> list[tuple[Any, Any]]:
-    """The border before and after each axis."""
+def _pairs(x: Expr, given: Any) -> list[tuple[Any, Any]]:
+    """What is before and after each axis: sizes of borders, or what they hold."""
+    if isinstance(given, Expr):
+        return [(given, given)] * x.ndim
     pairs = np.asarray(given, dtype=object)
     try:
         return [tuple(pair) for pair in np.broadcast_to(pairs, (x.ndim, 2))]

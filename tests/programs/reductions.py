@@ -36,9 +36,13 @@ def extremes_of_all(x: Vector) -> Any:
     return az.max(x), az.min(x)
 
 
-@case(lambda i: (i.max(), i.min(), i.sum(dtype=i.dtype), i.prod(dtype=i.dtype)), (numbers(6, dtype=np.int32),))
+@case(
+    lambda i: (i.max(), i.min(), i.sum(), i.prod(), i.sum(dtype=i.dtype), i.prod(dtype=i.dtype)),
+    (numbers(6, dtype=np.int32),),
+    (np.array([2**31 - 1, 3, 7], np.int32),),
+)
 def integer_reductions(i: az.Array[az.i32, "n"]) -> Any:
-    return az.max(i), az.min(i), az.sum(i), az.prod(i)
+    return az.max(i), az.min(i), az.sum(i), az.prod(i), az.sum(i, dtype=az.i32), az.prod(i, dtype=az.i32)
 
 
 @case(lambda b: (b.any(), b.all(), b.sum()), (bools(5),), (np.ones(3, bool),), (np.ones(0, bool),))
