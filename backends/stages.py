@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ..core.program import Instance
 from ..interpreters.simplify import simplify
+from .bounds_checks import decided
 from .chunking import summed_in_chunks
 from .forms import Form
 from .fusion import fused
@@ -39,7 +40,7 @@ PASSES: tuple[tuple[str, Callable[[Function, Target], Function]], ...] = (
 def forms_of(instance: Instance, target: Target) -> tuple[Form, ...]:
     """Prepare, simplify and schedule a program for a target: one form, or several that sizes choose from."""
     decisions: list[str] = []
-    simplified = simplify(verified(prepare(instance.term)))
+    simplified = decided(simplify(verified(prepare(instance.term))))
     if target.transformations.reuse:
         simplified = reused(simplified)
     scheduled = schedule(simplified, target.transformations, decisions, target.group > 0)

@@ -452,25 +452,50 @@ def never_negative(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> bool:
     True
     """
     while not dim.is_nonnegative():
-        found = {atom: extents(atom) for monomial, _ in dim.terms for atom in monomial}
-        variables = {atom: extent for atom, extent in found.items() if extent is not None}
-        for extent in variables.values():
-            dim = _while_it_runs(dim, extent)
-        inner = [v for v in variables if all(v not in e.atoms() for w, e in variables.items() if w != v)]
-        if not inner:
+        without = _at_worst(dim, extents)
+        if without is None:
             return False
-        variable, worst = inner[0], Dim({})
-        for monomial, c in dim.terms:
-            if variable not in monomial:
-                worst += Dim({monomial: c})
-                continue
-            rest = Dim({tuple(atom for atom in monomial if atom != variable): 1})
-            if len(rest.terms[0][0]) != len(monomial) - 1 or not rest.is_nonnegative():
-                return False
-            if c < 0:
-                worst += (_positive(variables[variable]) - 1) * rest * c
-        dim = worst
+        dim = without
     return True
+
+
+def least(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> Dim | None:
+    """A dim without loop variables that is never above this one, and is equal to it for some of their values.
+
+    None when the worst values are not known, as where a dim is not linear in the loop variables.
+
+    >>> i, n, m = Dim.atom(Opaque(1)), Dim.of("n"), Dim.of("m")
+    >>> least(m - 1 - (i * 2 + 1), {Opaque(1): n}.get)  # for i < n: x[2*i + 1], of m elements
+    m - 2*n
+    """
+    while any(extents(atom) is not None for atom in dim.atoms()):
+        without = _at_worst(dim, extents)
+        if without is None:
+            return None
+        dim = without
+    return dim
+
+
+def _at_worst(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> Dim | None:
+    """A dim where the innermost loop variable has the value that makes it least; None when that is not known."""
+    found = {atom: extents(atom) for monomial, _ in dim.terms for atom in monomial}
+    variables = {atom: extent for atom, extent in found.items() if extent is not None}
+    for extent in variables.values():
+        dim = _while_it_runs(dim, extent)
+    inner = [v for v in variables if all(v not in e.atoms() for w, e in variables.items() if w != v)]
+    if not inner:
+        return None
+    variable, worst = inner[0], Dim({})
+    for monomial, c in dim.terms:
+        if variable not in monomial:
+            worst += Dim({monomial: c})
+            continue
+        rest = Dim({tuple(atom for atom in monomial if atom != variable): 1})
+        if len(rest.terms[0][0]) != len(monomial) - 1 or not rest.is_nonnegative():
+            return None
+        if c < 0:
+            worst += (_positive(variables[variable]) - 1) * rest * c
+    return worst
 
 
 def _while_it_runs(dim: Dim, extent: Dim) -> Dim:

@@ -110,24 +110,24 @@ def _between(b: Builder, parts: Sequence[Value]) -> bool:
         node, sides = part.source, _compared(part)
         if node is not None and sides is not None:
             small, large = sides if node.static[0].name.startswith("less") else sides[::-1]
-            below |= {small} if _is_exact(b, large) else set()
-            above |= {large} if _is_exact(b, small) else set()
+            below |= {small} if is_exact(b, large) else set()
+            above |= {large} if is_exact(b, small) else set()
     compared = {side for part in parts for side in _compared(part) or ()}
-    return all(_is_exact(b, dim) or dim in below & above for dim in compared)
+    return all(is_exact(b, dim) or dim in below & above for dim in compared)
 
 
 def _machine(b: Builder, dim: Dim) -> Dim:
     """The integer that a dim is computed as: the dim where it is exact, else an unknown number of its own."""
-    return dim if _is_exact(b, dim) else Dim.atom(Compound("wrapped", dim, Dim.of(-1)))
+    return dim if is_exact(b, dim) else Dim.atom(Compound("wrapped", dim, Dim.of(-1)))
 
 
-def _is_exact(b: Builder, dim: Dim) -> bool:
+def is_exact(b: Builder, dim: Dim) -> bool:
     """Whether a dim is a number by itself, or a sum of sizes and loop variables, which does not wrap around."""
     extents = extents_of(b)
 
     def small(atom: DimAtom) -> bool:
         if isinstance(atom, Compound):
-            return _is_exact(b, atom.left) and _is_exact(b, atom.right)
+            return is_exact(b, atom.left) and is_exact(b, atom.right)
         return isinstance(atom, Name) or extents(atom) is not None
 
     if dim.constant is not None:
