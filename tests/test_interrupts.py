@@ -86,6 +86,13 @@ def chunks(n: az.i64) -> az.f64:
 
 
 @az.program
+def wide(n: az.i64) -> az.f64:
+    """Parallel, with lanes only in each of many iterations."""
+    rows = az.iota(n // 10**6)
+    return az.sum(az.map(lambda k: az.sum(az.map(lambda j: az.sin(k + 1.0 * j), az.iota(500))), rows))
+
+
+@az.program
 def uneven(n: az.i64) -> az.Array[az.f64, "64"]:
     """Parallel, with one iteration that takes long: some thread waits for another."""
     return az.map(lambda k: az.fori_loop(0, az.where(k == n % 64, n, 1), lambda i, s: s * 0.5 + k, 0.0), az.iota(64))
@@ -111,6 +118,8 @@ PROGRAMS = [
     Long(rows),
     Long(chunks),
     Long(chunks, 2),
+    Long(wide),
+    Long(wide, 2),
     Long(uneven),
     Long(uneven, 2),
     Long(decided),

@@ -297,7 +297,7 @@ class Emitter(Checking):
                 yield i
         elif inner:
             with self.body.loop(start, stop, 1, loop.variable) as i:
-                self.look()
+                self._look_between(i)
                 yield i
         else:
             body = self.body
@@ -316,6 +316,15 @@ class Emitter(Checking):
     def _beside(self) -> bool:
         """Whether several iterations of a loop around are computed side by side."""
         return self.widening.strip is not None or bool(self.widening.axes)
+
+    def _look_between(self, i: str) -> None:
+        """Look, unless this is the first iteration: many loops, chunks above all, have no other."""
+        later, after = self.body.name("later"), self.body.name("after")
+        self.body.line(f"br i1 {self.body.value(f'icmp sgt i64 {i}, 0')}, label %{later}, label %{after}")
+        self.body.label(later)
+        self.look()
+        self.body.branch(after)
+        self.body.label(after)
 
     def look(self) -> None:
         """Leave if a signal has come that ends the call; handlers of others run now."""
@@ -348,7 +357,7 @@ class Emitter(Checking):
         if whole != "0":
             with self.body.loop("0", whole, loop.factor, loop.variable) as i:
                 if inner:
-                    self.look()
+                    self._look_between(i)
                 axis = Axis(len(self.widening.axes), loop.factor)
                 self.widening.axes.append(axis)
                 self._varying[axis] = self.unit.varying(loop)

@@ -29,6 +29,7 @@ from . import control
 from .assemble import link
 from .frames import entries
 from .stored import load_runtime
+from .unit import STOP
 
 _INSIDE = 1 << 32  # one worker, in the gate
 _PATIENCE = 4096  # looks at the gate before the caller lets others run
@@ -104,7 +105,7 @@ _IR = f"""
 @condition = internal global [16 x i64] zeroinitializer, align 128
 @workers = internal global i64 0, align 128
 @control = internal global i32 0, align 128
-@job = internal global {{ ptr, ptr, i64, i64 }} zeroinitializer, align 128
+@job = internal global {{ ptr, ptr, i64, i64, ptr, ptr }} zeroinitializer, align 128
 @missed = internal global i64 0, align 128
 @cpu = internal global i32 0, align 128
 
@@ -132,10 +133,24 @@ define void @reset() {{
 define internal void @work(i64 %thread) {{
 entry:
   %function = load ptr, ptr @job
-  %frame = load ptr, ptr getelementptr ({{ ptr, ptr, i64, i64 }}, ptr @job, i32 0, i32 1)
-  %extent = load i64, ptr getelementptr ({{ ptr, ptr, i64, i64 }}, ptr @job, i32 0, i32 2)
-  %chunk = load i64, ptr getelementptr ({{ ptr, ptr, i64, i64 }}, ptr @job, i32 0, i32 3)
-  br label %take
+  %frame = load ptr, ptr getelementptr ({{ ptr, ptr, i64, i64, ptr, ptr }}, ptr @job, i32 0, i32 1)
+  %extent = load i64, ptr getelementptr ({{ ptr, ptr, i64, i64, ptr, ptr }}, ptr @job, i32 0, i32 2)
+  %chunk = load i64, ptr getelementptr ({{ ptr, ptr, i64, i64, ptr, ptr }}, ptr @job, i32 0, i32 3)
+  %failure = load ptr, ptr getelementptr ({{ ptr, ptr, i64, i64, ptr, ptr }}, ptr @job, i32 0, i32 4)
+  %own = load ptr, ptr getelementptr ({{ ptr, ptr, i64, i64, ptr, ptr }}, ptr @job, i32 0, i32 5)
+  %stop.place = getelementptr ptr, ptr %failure, i64 {STOP}
+  %stop = load ptr, ptr %stop.place
+  %calling = icmp eq i64 %thread, 0
+  %word = select i1 %calling, ptr %own, ptr %stop
+  br label %border
+border:
+  %signs = load atomic i64, ptr %word monotonic, align 8
+  %due = icmp ne i64 %signs, 0
+  br i1 %due, label %ask, label %take
+ask:
+  %stopped = call i64 @adze_look(ptr %failure)
+  %over = icmp ne i64 %stopped, 0
+  br i1 %over, label %done, label %take
 take:
   %begin = atomicrmw add ptr @next, i64 %chunk monotonic
   %some = icmp slt i64 %begin, %extent
@@ -144,7 +159,7 @@ run:
   %after = add i64 %begin, %chunk
   %end = call i64 @llvm.smin.i64(i64 %after, i64 %extent)
   call void %function(ptr %frame, i64 %begin, i64 %end, i64 %thread)
-  br label %take
+  br label %border
 done:
   ret void
 }}
@@ -219,9 +234,11 @@ open:
   %chunk = sdiv i64 %rounded, %pieces
   {control.saved("@control")}
   store ptr %function, ptr @job
-  store ptr %frame, ptr getelementptr ({{ ptr, ptr, i64, i64 }}, ptr @job, i32 0, i32 1)
-  store i64 %extent, ptr getelementptr ({{ ptr, ptr, i64, i64 }}, ptr @job, i32 0, i32 2)
-  store i64 %chunk, ptr getelementptr ({{ ptr, ptr, i64, i64 }}, ptr @job, i32 0, i32 3)
+  store ptr %frame, ptr getelementptr ({{ ptr, ptr, i64, i64, ptr, ptr }}, ptr @job, i32 0, i32 1)
+  store i64 %extent, ptr getelementptr ({{ ptr, ptr, i64, i64, ptr, ptr }}, ptr @job, i32 0, i32 2)
+  store i64 %chunk, ptr getelementptr ({{ ptr, ptr, i64, i64, ptr, ptr }}, ptr @job, i32 0, i32 3)
+  store ptr %failure, ptr getelementptr ({{ ptr, ptr, i64, i64, ptr, ptr }}, ptr @job, i32 0, i32 4)
+  store ptr %word, ptr getelementptr ({{ ptr, ptr, i64, i64, ptr, ptr }}, ptr @job, i32 0, i32 5)
   store atomic i64 0, ptr @next monotonic, align 8
   call void @note()
   %last = sub i64 %extent, 1

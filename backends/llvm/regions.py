@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import count
 
 from ...core.types import i64
-from ..loops import Allocate, Block, Declare, For, Let, Return, Statement, walk
+from ..loops import Allocate, Block, Declare, For, Let, Return, Statement, While, walk
 from ..loops_walk import mentioned
 from .access import Place
 from .expressions import Cell
@@ -63,16 +63,24 @@ class Function(Emitter):
         grain = body.value(f"call i64 @llvm.smax.i64(i64 {grain}, i64 1)")
         part, frame = self._part(loop.body, *mentioned(loop.body), by_value=True)
         part.note_scalars(loop)
-        with part.looking("%begin", "%end", loop) as i:
+        quiet = not any(isinstance(each, For | While) and not _is_lanes(each) for each in walk(loop.body))
+        with part.body.loop("%begin", "%end", 1, loop.variable) if quiet else part.looking("%begin", "%end", loop) as i:
             part.iteration(loop, one(i64, i))
         name = part.close("parallel", "ptr %frame, i64 %begin, i64 %end, i64 %thread")
         memory = frame.fill()
-        direct, shared, after = (body.name(stem) for stem in ("direct", "shared", "after"))
+        direct, several, pieces, shared, after = (
+            body.name(stem) for stem in ("direct", "several", "pieces", "shared", "after")
+        )
         single = body.value(f"icmp sle i64 {extent}, {grain}")
         serial = body.value(f"icmp sle i64 {self.threads}, 1")
-        body.line(f"br i1 {body.value(f'or i1 {single}, {serial}')}, label %{direct}, label %{shared}")
+        body.line(f"br i1 {single}, label %{direct}, label %{several}")
         body.label(direct)
         body.line(f"call void @{name}(ptr {memory}, i64 0, i64 {extent}, i64 0)")
+        body.branch(after)
+        body.label(several)
+        body.line(f"br i1 {serial}, label %{pieces}, label %{shared}")
+        body.label(pieces)
+        self._in_pieces(name, memory, extent, grain)
         body.branch(after)
         body.label(shared)
         given = "ptr, ptr, i64, i64, i64, ptr, ptr"
@@ -81,8 +89,17 @@ class Function(Emitter):
         body.line(f"call void @adze_parallel({job}, ptr {self.word}, ptr {self.failure})")
         body.branch(after)
         body.label(after)
-        if part.may_leave:
-            self.leave_if_stopped()
+        self.leave_if_stopped()
+
+    def _in_pieces(self, name: str, memory: str, extent: str, grain: str) -> None:
+        """Run a part on this thread, with looks for signals at the borders of pieces that are worth a thread."""
+        body = self.body
+        count = body.value(f"sdiv i64 {body.add(extent, body.subtract(grain, '1'))}, {grain}")
+        with body.loop("0", count, 1, "piece") as k:
+            self.look()
+            begin = body.multiply(k, grain)
+            end = body.value(f"call i64 @llvm.smin.i64(i64 {body.add(begin, grain)}, i64 {extent})")
+            body.line(f"call void @{name}(ptr {memory}, i64 {begin}, i64 {end}, i64 0)")
 
     # Branches that sizes decide
 
@@ -221,6 +238,10 @@ class Function(Emitter):
             return self.unit.module.define_once(name, text)
         self.unit.module.define(name, text)
         return name
+
+
+def _is_lanes(statement: Statement) -> bool:
+    return isinstance(statement, For) and statement.kind == "lanes"
 
 
 def _weight(block: Block) -> int:
