@@ -43,6 +43,20 @@ def test_equals_evaluate_for_any_number_of_threads(case: Case) -> None:
             assert_same(az.compile(case.program, threads=threads)(*arguments), single, exact=True)
 
 
+def test_arrays_whose_size_the_run_decides_beside_others() -> None:
+    """A branch that is decided when the program is made has a size that is known; what is filtered has not."""
+
+    def f(x: az.Array[az.f64, "n"]) -> Any:
+        kept = az.filter(lambda v: v > 0, x)
+        return az.cond(x.shape[0] >= 0, lambda: (kept, x[:2], kept), lambda: (x, x[1:], kept)), az.sum(x)
+
+    for n in (0, 1, 9):
+        x = numbers(n)
+        for threads in (1, 2):
+            (a, b, c), total = az.compile(az.program(f), threads=threads)(x)
+            assert_same((a, b, c, total), (x[x > 0], x[:2], x[x > 0], x.sum()))
+
+
 @az.program
 def mixed(A: az.Array[az.f64, "n m"], B: az.Array[az.f64, "m k"], x: az.Array[az.f64, "m"], y: az.Array[az.f64, "n"]):  # type: ignore[no-untyped-def]
     """A product, its row sums, a matrix-vector product, a column sum, an outer product and a transposed read."""
@@ -328,3 +342,26 @@ def test_updates_run_once_where_what_follows_them_is_stored() -> None:
     product = az.jvp(az.grad(f))
     for run in (az.evaluate(product), az.compile(product, threads=1)):
         np.testing.assert_allclose(run(x, ones)[1], wanted, rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        lambda r, m: az.cond(r > 0.3, lambda: az.ones((m, 2)), lambda: az.full((m, 2), r)),
+        lambda r, m: az.cond(r > 0.3, lambda: az.ones((2 * m + 1, m)), lambda: az.full((2 * m + 1, m), r)),
+        lambda r, m: az.map(lambda v: az.cond(v > r, lambda: az.ones(m), lambda: az.full(m, v)), az.array([r, 1.0])),
+        lambda r, m: az.cond(
+            r > 9, lambda: az.zeros(m), lambda: az.cond(r > 0.3, lambda: az.ones(m), lambda: r * az.ones(m))
+        ),
+    ],
+    ids=["sizes", "computed", "map", "nested"],
+)
+def test_arrays_of_a_size_that_branches_compute(chosen: Any) -> None:
+    """The size is computed where it is used, which is in the branches only."""
+
+    @az.program
+    def f(r: az.f64, k: az.i64) -> Any:
+        return chosen(r, az.maximum(k, 0))
+
+    for arguments in ((0.5, 3), (0.0, 2), (0.25, -1)):
+        assert_same(az.compile(f)(*arguments), az.evaluate(f)(*arguments))

@@ -9,8 +9,9 @@ clamped, so that no other memory is touched; what reports the mistake is the req
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ...core import terms
 from ...core.builder import build
@@ -20,7 +21,7 @@ from ...core.expr import Expr
 from ...core.language import Unsupported
 from ...core.placement import to_block
 from ...core.primitive import Expansion, Primitive
-from ...core.types import Type, dims, rank
+from ...core.types import Type, dims, i64, rank
 from ...interpreters.in_place import InPlace
 from ...interpreters.regions import Regions
 from ...interpreters.simplifying.rules import rewrite
@@ -55,6 +56,9 @@ from .updates import Updates, accumulates
 # A cond between scalars is a selection when both branches cost no more than this many additions.
 SELECTABLE = 60
 
+# What a block uses, as seen from around it: made when it is asked for, None where only the block can.
+Delayed = Callable[[], Operand | None]
+
 
 @dataclass
 class Lowered:
@@ -65,6 +69,14 @@ class Lowered:
     failures: list[terms.Failure]
     constants: list[terms.Constant]
     decisions: list[str]  # what was chosen, to be read by people
+
+
+def _present(operand: Operand) -> Delayed:
+    return lambda: operand
+
+
+def _nothing() -> None:
+    """What only the block itself computes."""
 
 
 def returned(type: Type) -> bool:
@@ -175,8 +187,9 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
         if op.static and isinstance(op.static[0], Dim):
             self.know(op.static[0], self.scalar(env, op.args[0]))
         if not all(dim.is_static() for type in op.types for dim in dims(type)):
+            around: Env[Delayed] = env.mapped(_present)
             for block in op.blocks:
-                self.know_extents(block, env)
+                self.know_extents(block, around)
         match op.op:
             case "primitive":
                 return [self.primitive(op.static[0], [self.scalar(env, a) for a in op.args], op.origin.name)]
@@ -247,18 +260,34 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
         last = self.apply("subtract", extent, ONE)
         return self.let("index", self.apply("maximum", self.apply("minimum", index, last), ZERO))
 
-    def know_extents(self, block: terms.Block, env: Environment, inside: int = 0) -> None:
-        """Note the sizes that loops in a block have from integers around it, ``inside`` values away."""
-        inside += len(block.binders)
+    def know_extents(self, block: terms.Block, env: Env[Delayed]) -> None:
+        """Note the sizes that loops in a block have from integers around it, or computed from these."""
+        env = env.enter([_nothing] * len(block.binders))
         for binding in block.bindings:
             match binding.static, binding.args:
-                case (Dim() as size, *_), (terms.Variable(index), *_) if index >= inside:
-                    extent = env.get(index - inside)
-                    assert not isinstance(extent, ArrayRef)
-                    self.know(size, extent)
+                case (Dim() as size, *_), (terms.Variable(index), *_) if not (
+                    size.is_static() or size in self.run_sizes
+                ):
+                    extent = env.get(index)()
+                    if extent is not None:
+                        assert not isinstance(extent, ArrayRef)
+                        self.know(size, extent)
             for inner in binding.blocks:
-                self.know_extents(inner, env, inside)
-            inside += len(binding.types)
+                self.know_extents(inner, env)
+            computed = binding.op == "primitive" and binding.types == (i64,)
+            env = env.extend([partial(self.outside, binding, env) if computed else _nothing] * len(binding.types))
+
+    def outside(self, op: terms.Operation, env: Env[Delayed]) -> Expression | None:
+        """An integer that a block computes from those around it, computed there; nothing, if that may fail."""
+        if op.static[0].guard is not None:
+            return None
+        arguments = []
+        for atom in op.args:
+            value = env.get(atom.index)() if isinstance(atom, terms.Variable) else self.atom(Env(), atom)
+            if value is None or isinstance(value, ArrayRef) or value.type != i64:
+                return None
+            arguments.append(value)
+        return self.primitive(op.static[0], arguments)
 
     def cond(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
         """A selection where both branches are cheap scalars; else statements, arrays going to destinations.

@@ -44,13 +44,10 @@ def cond_on_a_size(x: Vector) -> Any:
     return az.cond(x.shape[0] >= 0, lambda: x[:2], lambda: x[1:])
 
 
-@case(lambda x, y: (y[1:], x[x > 0], x[:3]), (X, Y), (X[:1], Y), (NONE, NONE))
+@case(lambda x, y: (y[1:], x, x[:3]), (X, Y), (X[:1], Y), (NONE, NONE))
 def cond_decided(x: Vector, y: az.Array[az.f64, "m"]) -> Any:
-    def then() -> Any:
-        return az.filter(lambda v: v > 0, x), x[:3]
-
     y = az.cond(False, lambda: x, lambda: y[1:])
-    return y, *az.cond(y.shape[0] == y.shape[0], then, lambda: (x, y))
+    return y, *az.cond(y.shape[0] == y.shape[0], lambda: (x, x[:3]), lambda: (y, x))
 
 
 @case(lambda x, z: {"x": x[1:], "z": z}, (X, 1.0), (NONE, np.inf))
