@@ -17,6 +17,7 @@ from .loops import Function
 from .loops_check import check
 from .lowering import Lowered, lower
 from .neutral import verified
+from .pairwise import summed_pairwise
 from .prefetching import prefetched
 from .prepare import open_checkpoints, prepare
 from .reassociating import reassociated
@@ -61,6 +62,7 @@ def loops_of(form: Form, name: str, target: Target, checks: bool, deterministic:
         for transformation, rewritten in PASSES:
             if getattr(target.transformations, transformation):
                 lowered = replace(lowered, function=rewritten(lowered.function, target))
+        lowered = replace(lowered, function=summed_pairwise(lowered.function))
     lowered.decisions[:0] = form.decisions
     check(lowered.function, groups=target.group > 0)
     return lowered

@@ -36,7 +36,10 @@ class Combining(Batches):
             total: Sequence[Any] = [column[0] for column in columns]
             self.check_neutral("reduce", units, total, combine, operator)
             if operator.ufunc is not None:
-                return [operator.ufunc.reduce(columns[0], axis=0, dtype=columns[0].dtype)]
+                column = columns[0]
+                if column.dtype == np.float32:  # NumPy adds in pairs where elements are neighbours
+                    column = np.moveaxis(np.ascontiguousarray(np.moveaxis(column, 0, -1)), -1, 0)
+                return [operator.ufunc.reduce(column, axis=0, dtype=column.dtype)]
             for k in range(1, count):
                 total = combine(total, [column[k] for column in columns])
             return total
