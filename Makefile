@@ -3,6 +3,7 @@
 # make bench-trace, make bench-gpu  traces; programs on an OpenCL device
 # make mutants  wrong derivatives, each of which a test must notice (part of test-all)
 # make fuzz SECONDS=600  more random programs, each in a process of its own; .fuzz/log has those that were run
+# make test-all-pythons  the unit tests on 3.11, 3.12, 3.13 and the lowest dependencies: what has not passed yet
 # make mutants-backends  the same with a wrong compiler, which takes hours and may be stopped
 #
 # Each sets up what it needs in .venv, once. PYTHON names another interpreter (3.11 or newer), PYTEST_FLAGS
@@ -15,7 +16,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint types unit test-all slow mutants mutants-backends fuzz bench bench-trace bench-gpu format clean
+.PHONY: help demo test lint types unit test-all test-all-pythons slow mutants mutants-backends fuzz bench bench-trace bench-gpu format clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -51,6 +52,9 @@ slow: $(VENV)/.installed-dev
 
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python tests/mutants
+
+test-all-pythons:
+	@$(PYTHON) tests/pythons.py $(PYTEST_FLAGS)
 
 fuzz: $(VENV)/.installed-dev
 	PYTHONPATH=$(CURDIR):tests $(BIN)/python -m fuzz --seconds $(or $(SECONDS),60) $(FUZZ)

@@ -1,0 +1,106 @@
+"""The unit tests on each Python that the package declares and this machine has, and with the lowest dependencies.
+
+    make test-all-pythons                  # what has not passed at this state of the tree
+    python tests/pythons.py -k primitives  # the same with arguments for pytest
+
+Each Python gets an environment in ``.pythons``, made once: the newest packages, and for the lowest Python also one with
+the lowest versions that ``pyproject.toml`` declares. Where ``.pythons`` says that the same files have passed with the
+same arguments, nothing is run again: so a run that was cut short is taken up where it was.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / ".pythons"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+TOOLS = ["pytest", "hypothesis", "pytest-timeout", "pytest-xdist"]
+
+
+def declared() -> list[str]:
+    """The versions of Python that the package is for: 3.11, 3.12, ..."""
+    found = [re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", line) for line in PROJECT["classifiers"]]
+    return [match[1] for match in found if match]
+
+
+def interpreter(version: str) -> str | None:
+    """A Python of a version: the newest of pyenv's, or that on the path."""
+    ours = sorted(
+        (Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"),
+        key=lambda path: [int(part) for part in re.findall(r"\d+", path.parts[-3])],
+    )
+    return str(ours[-1]) if ours else shutil.which(f"python{version}")
+
+
+def packages(lowest: bool) -> list[str]:
+    return [name.replace(">=", "==") if lowest else name for name in PROJECT["dependencies"]]
+
+
+def environment(name: str, python: str, lowest: bool) -> Path:
+    """The Python of an environment, which is made if it is not there."""
+    folder = FOLDER / name
+    own = folder / "bin" / "python"
+    wanted = "\n".join([*packages(lowest), *TOOLS])
+    stamp = folder / "installed"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True)
+        install = [str(own), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*install, *packages(lowest), *TOOLS], check=True)
+        stamp.write_text(wanted)
+    return own
+
+
+def state() -> str:
+    """A digest of all files of the repository."""
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, check=True)
+    digest = hashlib.sha256()
+    for name in sorted(listed.stdout.decode().splitlines()):
+        path = ROOT / name
+        if path.is_file():
+            digest.update(name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def passes(own: Path, arguments: list[str]) -> bool:
+    """Whether the unit tests pass: as in the Makefile, those that typeguard checks and those that it does not."""
+    for marks, more in (("not unguarded", []), ("unguarded", ["--typeguard-packages="])):
+        chosen = ["-m", f"not slow and {marks}", *more, *arguments]
+        code = subprocess.run([str(own), "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen], cwd=ROOT).returncode
+        if code not in (0, 5):  # 5: no test is selected
+            return False
+    return True
+
+
+def main(arguments: list[str]) -> int:
+    FOLDER.mkdir(exist_ok=True)
+    failed = []
+    lowest = declared()[0]
+    for name, version in [*[(version, version) for version in declared()], (f"{lowest}-lowest", lowest)]:
+        python = interpreter(version)
+        if python is None:
+            print(f"{name}: this machine has no Python {version}")
+            continue
+        passed, key = FOLDER / f"{name}.passed", f"{state()} {arguments}"
+        if passed.exists() and passed.read_text().startswith(key):
+            print(f"{name}: passed, {passed.read_text().splitlines()[-1]}")
+            continue
+        own = environment(name, python, name.endswith("-lowest"))
+        print(f"{name}: {own}", flush=True)
+        if passes(own, arguments):
+            passed.write_text(f"{key}\n{datetime.datetime.now():%Y-%m-%d %H:%M}")
+        else:
+            failed.append(name)
+    print(f"failed: {', '.join(failed)}" if failed else "all that are here passed")
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
