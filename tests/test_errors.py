@@ -482,3 +482,25 @@ def test_inlined_programs_check_their_arguments() -> None:
     with pytest.raises(ValueError, match="inner, size n: the sizes n = 3 and 2 = 2"):
         run(lambda x: inner(x, np.ones(2)))
     assert run(lambda x: inner(x, x)) == 5
+
+
+HUGE = 2**62
+
+
+@pytest.mark.parametrize("run", [az.evaluate, az.compile])
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda n: az.concatenate((az.iota(HUGE), az.iota(HUGE))),
+        lambda n: az.concatenate((az.iota(n), az.iota(1), az.iota(n))),
+        lambda n: az.tile(az.iota(HUGE), 2),
+        lambda n: az.tile(az.iota(n), 4),
+        lambda n: az.tile(az.iota(n), n),
+        lambda n: az.pad(az.iota(HUGE), HUGE),
+        lambda n: az.ravel(az.generate((2**33, 2**32), lambda i, j: i)),
+    ],
+)
+def test_sizes_that_overflow(run: Any, f: Any) -> None:
+    """Sums and products of sizes that no integer of 64 bits holds are errors, also of arrays that are never made."""
+    with pytest.raises((ValueError, OverflowError), match=r"a size of .*does not fit i64.*test_errors\.py"):
+        run(lambda n: az.size(f(n)))(HUGE)

@@ -12,7 +12,7 @@ from ..source import at_line, user_line
 from ..types import bool_, dims, f64, i64
 from .arrays import generate
 from .control import where
-from .operands import axis_of, permuted
+from .operands import added, axis_of, permuted
 
 # Products
 
@@ -191,7 +191,7 @@ def diag(x: Any, k: Any = 0) -> Expr:
         raise TypeError(at_line(f"diag takes a vector or a matrix, not a value of type {x.type}"))
     builder = current()
     builder.origin = user_line()
-    length = builder.primitive("add", builder.size(x.value, 0), builder.literal(abs(k), i64))
+    length = added(builder.size(x.value, 0), builder.literal(abs(k), i64))
     shift, zero = builder.literal(k, i64), builder.literal(0, x.dtype)
 
     def at(i: Value, j: Value) -> Value:

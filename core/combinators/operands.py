@@ -11,6 +11,7 @@ element, and the others are mapped over.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -87,12 +88,43 @@ def nonempty(size: Value, what: str) -> None:
         builder.require(test, Failure("size", f"{what} of nothing", user_line()), [])
 
 
+def added(a: Value, b: Value) -> Value:
+    """The sum of two sizes. OverflowError where it is none; of what the run decides it is required."""
+    if a.literal is not None and b.literal is not None:
+        _fits(int(a.literal) + int(b.literal))
+    builder = current()
+    total = builder.primitive("add", a, b)
+    if total not in (a, b) and not dim_of(total).is_static():
+        test = builder.primitive("less_equal", builder.literal(0, i64), total)
+        builder.require(test, Failure("size", "a size of {0} + {1} does not fit i64", user_line()), [a, b])
+    return total
+
+
 def product(sizes: Sequence[Value]) -> Value:
+    """The product of sizes. OverflowError where that is known to be none."""
+    if all(size.literal is not None for size in sizes):
+        _fits(math.prod([int(size.literal or 0) for size in sizes]))
     builder = current()
     total = builder.literal(1, i64)
     for size in sizes:
         total = size if total.literal == 1 else builder.primitive("multiply", total, size)
     return total
+
+
+def scaled(size: Value, times: Value) -> Value:
+    """A size so many times. OverflowError where that is none; of what the run decides it is required."""
+    total, builder = product([size, times]), current()
+    if total not in (size, times) and not dim_of(total).is_static():
+        most, one = builder.literal((1 << 63) - 1, i64), builder.literal(1, i64)
+        least = builder.primitive("floor_divide", most, builder.primitive("maximum", times, one))
+        test = builder.primitive("less_equal", size, least)
+        builder.require(test, Failure("size", "a size of {0} times {1} does not fit i64", user_line()), [size, times])
+    return total
+
+
+def _fits(size: int) -> None:
+    if size >= 1 << 63:
+        raise OverflowError(at_line(f"a size of {size}, which does not fit i64"))
 
 
 # Axes

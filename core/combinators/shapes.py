@@ -15,6 +15,7 @@ from ..indexing import gathered
 from ..source import at_line, user_line
 from ..types import bool_, dims, i64
 from .operands import (
+    added,
     axes_of,
     axis_of,
     equal_sizes,
@@ -23,6 +24,7 @@ from .operands import (
     nonempty,
     permuted,
     product,
+    scaled,
     shape_of,
     size_value,
     with_axes,
@@ -216,7 +218,7 @@ def concatenate(arrays: Any, axis: Any = 0) -> Expr:
     builder.origin = user_line()
     ends = [builder.literal(0, i64)]
     for x in pieces:
-        ends.append(builder.primitive("add", ends[-1], builder.size(x.value, along)))
+        ends.append(added(ends[-1], builder.size(x.value, along)))
     sizes = builder.sizes(first.value)
 
     def at(*indices: Value) -> Value:
@@ -295,8 +297,7 @@ def tile(x: Any, reps: Any) -> Expr:
 
 
 def _scaled(x: Expr, axis: Any, times: Value) -> Value:
-    builder = current()
-    return builder.primitive("multiply", builder.size(x.value, axis), times)
+    return scaled(current().size(x.value, axis), times)
 
 
 def _resized(x: Expr, axis: Any, extent: Value, source: Callable[[Value, Value], Value]) -> Expr:
@@ -440,10 +441,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
     builder = current()
     builder.origin = user_line()
     sizes = builder.sizes(x.value)
-    extents = [
-        builder.primitive("add", builder.primitive("add", size, before), after)
-        for size, (before, after) in zip(sizes, widths, strict=True)
-    ]
+    extents = [added(added(size, before), after) for size, (before, after) in zip(sizes, widths, strict=True)]
 
     if mode != "constant":
         for k, (size, pair) in enumerate(zip(sizes, widths, strict=True)):
