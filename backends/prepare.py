@@ -28,21 +28,25 @@ _OTHERS = frozenset(
 )
 
 
-def prepare(block: Block) -> Block:
-    """The closed block in the constructs that compiled code has; Unsupported, with the line, for the others."""
-    if not _mentions(block):
+def prepare(block: Block, checks: bool = True) -> Block:
+    """The closed block in the constructs that compiled code has; Unsupported, with the line, for the others.
+
+    Without ``checks`` it requires nothing: so simplifying drops what only requirements need.
+    """
+    if not _mentions(block, _OTHERS if checks else _OTHERS | {"require"}):
         return block
     block = _without_rules(block)
     with build() as builder:
-        binders = fresh_binders(builder, block)
-        results = block.interpret(_Prepare(builder))(Env(), binders)
+        binders, preparing = fresh_binders(builder, block), _Prepare(builder)
+        preparing.checks = checks
+        results = block.interpret(preparing)(Env(), binders)
         prepared, captured = to_block(binders, results, builder.scopes[0].statements, block.names)
         assert not captured
         return prepared
 
 
-def _mentions(block: Block) -> bool:
-    return any(x.op in _OTHERS or any(map(_mentions, x.blocks)) for x in block.bindings)
+def _mentions(block: Block, constructs: frozenset[str]) -> bool:
+    return any(x.op in constructs or any(_mentions(inner, constructs) for inner in x.blocks) for x in block.bindings)
 
 
 def _without_rules(block: Block) -> Block:

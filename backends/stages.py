@@ -38,10 +38,14 @@ PASSES: tuple[tuple[str, Callable[[Function, Target], Function]], ...] = (
 )
 
 
-def forms_of(instance: Instance, target: Target) -> tuple[Form, ...]:
-    """Prepare, simplify and schedule a program for a target: one form, or several that sizes choose from."""
+def forms_of(instance: Instance, target: Target, checks: bool = True) -> tuple[Form, ...]:
+    """Prepare, simplify and schedule a program for a target: one form, or several that sizes choose from.
+
+    ``checks`` keeps its requirements.
+    """
     decisions: list[str] = []
-    simplified = decided(simplify(verified(prepare(instance.term))))
+    prepared = prepare(instance.term, checks)
+    simplified = decided(simplify(verified(prepared))) if checks else simplify(prepared)
     if target.transformations.reuse:
         simplified = reused(simplified)
     scheduled = schedule(simplified, target.transformations, decisions, target.group > 0)

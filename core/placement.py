@@ -18,7 +18,7 @@ from . import terms
 from .dims import Dim, DimAtom, Opaque
 from .graph import BRANCHES, LOOPS, Body, Node, Value, numbers
 from .terms import Block, Operation
-from .types import Scalar, Type, map_dims
+from .types import Scalar, Type, i64, map_dims
 
 
 class _Region:
@@ -63,6 +63,12 @@ def _risen(node: Node, region: _Region) -> _Region:
     return home
 
 
+def _is_computed_size(value: Value) -> bool:
+    """Whether a value is an integer that is known by those that it is computed from."""
+    computed = value.source is not None and value.source.op in ("primitive", "size")
+    return computed and value.dim is not None and value.dim != Dim.atom(Opaque(value.number))
+
+
 class _Layout:
     """Both walks over the graph from a root body."""
 
@@ -76,8 +82,11 @@ class _Layout:
         self._order()
 
     def _is_captured(self, value: Value) -> bool:
-        """A value of an outer scope: it has free binders, none of them bound here."""
-        return bool(value.free) and value.free.isdisjoint(self._all_bound)
+        """A value of an outer scope: it has free binders, none of them bound here.
+
+        A size that is computed from others is computed here again, from those: so types that mention it say the same.
+        """
+        return bool(value.free) and value.free.isdisjoint(self._all_bound) and not _is_computed_size(value)
 
     def _collect(self) -> None:
         """Find all scopes that want a node, and keep the outermost ones.
@@ -160,22 +169,25 @@ class _Layout:
 def to_block(
     binders: Sequence[Value], results: Sequence[Value], statements: Sequence[Node] = (), names: Sequence[str] = ()
 ) -> tuple[Block, list[Value]]:
-    """The term of a body, and the values of outer scopes that it uses, which are bound before its binders."""
+    """The term of a body, and the values of outer scopes that it uses, which are bound before its binders.
+
+    An opaque size in it is known by a number: the first numbers are those of the integers among all these, in order.
+    """
     root = Body(0, tuple(binders), tuple(statements), tuple(results))
     layout = _Layout(root)
     layout.run()
     captured = list(layout.captured.values())
-    writer = _Writer()
-    return writer.block(layout.root, [*captured, *binders], names), captured
+    bound = [*captured, *binders]
+    return _Writer([value.number for value in bound if value.type == i64]).block(layout.root, bound, names), captured
 
 
 class _Writer:
-    """Writes a finished layout as a term."""
+    """Writes a finished layout as a term, whose parameters have the integers of these numbers among them."""
 
-    def __init__(self) -> None:
+    def __init__(self, integers: Sequence[int]) -> None:
         self.levels: dict[int, int] = {}
         self.depth = 0
-        self.opaque: dict[int, Opaque] = {}
+        self.opaque = {integer: Opaque(number) for number, integer in enumerate(integers)}
 
     def block(self, region: _Region, binders: Sequence[Value], names: Sequence[str] = ()) -> Block:
         base, bound = self.depth, []

@@ -69,9 +69,10 @@ class _Checker:
         first = self.count
         if tuple(block.binders) != tuple(binders):
             raise _IllTyped(f"a block binds ({_types(block.binders)}) where its operation gives ({_types(binders)})")
-        for type in block.binders:
-            self.introduce(type)
-        env = env.enter([self.entry(type) for type in block.binders])
+        entries = [self.entry(type) for type in block.binders]
+        if whole:
+            self.introduce(entries)
+        env = env.enter(entries)
         for position, operation in enumerate(block.bindings):
             try:
                 env = env.extend(self.operation(operation, env))
@@ -164,12 +165,15 @@ class _Checker:
 
         return dim if dim.is_static() else dim.substitute(own)
 
-    def introduce(self, type: Type) -> None:
-        """Sizes of outer scopes that a parameter of the whole term has."""
-        for dim in dims(type):
-            for atom in dim.atoms():
-                if isinstance(atom, Opaque):
-                    self.sizes.setdefault(atom.number, self.fresh())
+    def introduce(self, parameters: Sequence[_Entry]) -> None:
+        """The sizes that the parameters of the whole term have: integers among them, by number, or of outer scopes."""
+        integers = [entry.value for entry in parameters if entry.value is not None]
+        self.sizes.update(enumerate(integers))
+        for entry in parameters:
+            for dim in dims(entry.type):
+                for atom in dim.atoms():
+                    if isinstance(atom, Opaque):
+                        self.sizes.setdefault(atom.number, self.fresh())
 
     def extent(self, dim: Dim, extent: _Entry) -> None:
         """The dim of a loop is its extent; a new opaque size in it is thereby known.

@@ -26,7 +26,7 @@ from ..core.placement import to_block
 from ..core.primitive import Primitive
 from ..core.program import Instance, Program, instance_of
 from ..core.terms import Constant, Failure, Foreign
-from ..core.types import ArrayType, FunctionType, Named, Scalar, Type, map_dims
+from ..core.types import ArrayType, FunctionType, Named, Scalar, Type, i64, map_dims
 from .simplifying.merging import Merge
 from .simplifying.narrowing import Narrow, stores_arrays
 from .simplifying.pruning import (
@@ -103,8 +103,11 @@ def _narrowed(block: terms.Block) -> terms.Block:
 
 
 def fresh_binders(builder: Builder, block: terms.Block) -> list[Value]:
-    """Binders for a block's parameters; sizes known by number only get numbers of this builder."""
-    numbers: dict[int, Dim] = {}
+    """Binders for a whole term's parameters; sizes known by number only get numbers of this builder."""
+    integers = [
+        builder.variable(type, name) for type, name in zip(block.binders, block.names, strict=True) if type == i64
+    ]
+    numbers = {number: Dim.of(value.dim) for number, value in enumerate(integers) if value.dim is not None}
 
     def renumber(atom: DimAtom) -> Dim | None:
         if not isinstance(atom, Opaque):
@@ -114,7 +117,11 @@ def fresh_binders(builder: Builder, block: terms.Block) -> list[Value]:
     def renamed(type: Type) -> Type:
         return map_dims(type, lambda dim: dim.substitute(renumber))
 
-    return [builder.variable(renamed(type), name) for type, name in zip(block.binders, block.names, strict=True)]
+    remaining = iter(integers)
+    return [
+        next(remaining) if type == i64 else builder.variable(renamed(type), name)
+        for type, name in zip(block.binders, block.names, strict=True)
+    ]
 
 
 class _Simplify(Language[Atom, Operation, Block]):

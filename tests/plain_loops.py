@@ -336,9 +336,10 @@ def lower_for(instance: Instance, leaves: Sequence[Any], target: Target, **optio
 
     Of several forms it is the one that the sizes of the leaves of arguments take.
     """
-    if ("forms", target) not in instance.compiled:
-        instance.compiled["forms", target] = stages.forms_of(instance, target)
-    forms: tuple[Form, ...] = instance.compiled["forms", target]
+    checks = options.get("checks", True)
+    if ("forms", target, checks) not in instance.compiled:
+        instance.compiled["forms", target, checks] = stages.forms_of(instance, target, checks)
+    forms: tuple[Form, ...] = instance.compiled["forms", target, checks]
     form = forms[chosen([form.condition for form in forms], instance.signature.sizes(leaves))]
     key = ("plain loops", target, form.condition, tuple(options.items()))
     if key not in instance.compiled:

@@ -138,7 +138,7 @@ ILL_TYPED = {
             (generate(var(0, i64), OPAQUE), generate(var(2, i64), OPAQUE)),
             (var(0, ArrayType(f64, (OPAQUE,))),),
         ),
-        r"its size is written \?0, but its extent is \?1",
+        r"its size is written \?0, but its extent is \?2",
     ),
     "an opaque size of nothing": (
         block((VECTOR,), (op("index", (Variable(0, ArrayType(f64, (OPAQUE,))), ZERO), (f64,)),), (var(0),)),

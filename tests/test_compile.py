@@ -259,6 +259,33 @@ def test_an_index_out_of_range_touches_no_other_memory() -> None:
             az.compile(program, checks=False)(a, wild)
 
 
+@pytest.mark.unguarded
+def test_loops_that_only_check_are_not_there_without_checks() -> None:
+    rows, places = az.Array[az.f64, "n m"], az.Array[az.i64, "n p"]
+
+    def looped(row: az.Expr, at: az.Expr) -> az.Expr:
+        az.fori_loop(0, at.shape[0], lambda i, s: s + row[at[i]], 0.0)
+        return az.sum(row)
+
+    def nested(row: az.Expr, at: az.Expr) -> az.Expr:
+        az.fori_loop(0, 2, lambda i, s: az.fori_loop(0, at[i], lambda j, t: t + row[at[j]], s), 0.0)
+        return az.sum(az.map(lambda v: v * row[0], row))
+
+    def chosen(row: az.Expr, at: az.Expr) -> az.Expr:
+        az.cond(row[0] > 1.0, lambda: az.fori_loop(0, 2, lambda i, s: s + row[at[i]], 0.0), lambda: 0.0)
+        return az.sum(row)
+
+    a, at = numbers(4, 3), np.array([[0, 1], [1, 2], [0, 0], [2, 2]])
+    for body in (looped, nested, chosen):
+
+        def program(a: rows, at: places) -> Any:  # type: ignore[valid-type]
+            return az.map(body, a, at)  # noqa: B023
+
+        unchecked = az.compile(program, checks=False)
+        np.testing.assert_array_equal(unchecked(a, at), az.evaluate(program)(a, at))
+        assert "require" not in str(unchecked.loops)
+
+
 def test_division_by_zero_is_reported() -> None:
     @az.program
     def divide(a: az.i64, b: az.i64):  # type: ignore[no-untyped-def]
@@ -365,3 +392,20 @@ def test_arrays_of_a_size_that_branches_compute(chosen: Any) -> None:
 
     for arguments in ((0.5, 3), (0.0, 2), (0.25, -1)):
         assert_same(az.compile(f)(*arguments), az.evaluate(f)(*arguments))
+
+
+@pytest.mark.unguarded
+@pytest.mark.parametrize("depth", [32, 60])
+def test_nests_of_many_loops_have_values(depth: int) -> None:
+    """What a nest costs is estimated in numbers that are no integers of 64 bits."""
+
+    def nested(x: az.Expr, product: Any, depth: int) -> Any:
+        return az.map(lambda v: nested(x, product * v, depth - 1), x) if depth else az.sin(product)
+
+    @az.program
+    def deep(x: az.Array[az.f64, "n"]) -> Any:
+        return nested(x, 1.0, depth)
+
+    found = az.compile(deep)(np.array([0.9]))
+    assert found.shape == (1,) * depth
+    np.testing.assert_allclose(found.item(), np.sin(0.9**depth), rtol=1e-14)

@@ -72,7 +72,7 @@ class Version:
 
     @cached_property
     def _forms(self) -> Sequence[Form]:
-        return forms_of(self.instance, self._target)
+        return forms_of(self.instance, self._target, self._checks)
 
     def lowered(self, number: int) -> Lowered:
         """A form in the loop IR, and what its failures say."""

@@ -70,6 +70,7 @@ class Context(ABC):
     regions: Regions = field(default_factory=lambda: Regions(terms.Block((), (), (), ())))
     nonzero: dict[str, Region] = field(default_factory=dict)  # by buffer, of its axes: where it is not 0
     run_sizes: dict[Dim, Expression] = field(default_factory=dict)  # those that the run decides, as far as in scope
+    present: dict[str, Expression] = field(default_factory=dict)  # the values of variables that may change later
     decisions: list[str] = field(default_factory=list)  # what was chosen, to be read by people
 
     # The walk, which every construct goes on with
@@ -138,10 +139,22 @@ class Context(ABC):
     # Sizes and indices
 
     def know(self, dim: Dim, extent: Expression) -> None:
-        """Note what a size is that the run decides; a variable may change, so its present value."""
+        """Note what a size is that the run decides."""
         if not dim.is_static():
-            fixed = not isinstance(extent, Variable) or extent.name in self.values or extent.name in self.known
-            self.run_sizes[dim] = extent if fixed else self.frozen(extent)
+            self.run_sizes[dim] = self.fixed(extent)
+
+    def fixed(self, extent: Expression) -> Expression:
+        """What an extent is from now on: an array is that long, and so a variable that may change is read before.
+
+        Whatever asks for this variable from here on gets the same name.
+        """
+        if not isinstance(extent, Variable) or extent.name in self.values or extent.name in self.known:
+            return extent
+        if extent in self.present.values():
+            return extent
+        if extent.name not in self.present:
+            self.present[extent.name] = self.frozen(extent)
+        return self.present[extent.name]
 
     def size(self, dim: Dim) -> Expression:
         """The value of a dim."""
@@ -222,7 +235,7 @@ class Context(ABC):
     def scalar(self, env: Environment, atom: terms.Atom) -> Expression:
         value = self.atom(env, atom)
         assert not isinstance(value, ArrayRef)
-        return value
+        return self.present.get(value.name, value) if isinstance(value, Variable) else value
 
 
 class Capture:
@@ -231,11 +244,11 @@ class Capture:
 
     def __enter__(self) -> list[Statement]:
         self.outer, self.lowering.out = self.lowering.out, []
-        self.run_sizes = dict(self.lowering.run_sizes)
+        self.run_sizes, self.present = dict(self.lowering.run_sizes), dict(self.lowering.present)
         return self.lowering.out
 
     def __exit__(self, *_: object) -> None:
-        self.lowering.out, self.lowering.run_sizes = self.outer, self.run_sizes
+        self.lowering.out, self.lowering.run_sizes, self.lowering.present = self.outer, self.run_sizes, self.present
 
 
 def zero(scalar: Scalar) -> float | int | bool:

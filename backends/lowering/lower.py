@@ -186,6 +186,9 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
     def operation(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
         if op.static and isinstance(op.static[0], Dim):
             self.know(op.static[0], self.scalar(env, op.args[0]))
+        if op.op in ("reduce", "scatter", "histogram"):
+            for atom in op.args[: len(op.blocks[0].binders) + (op.op == "histogram")]:
+                self.fixed(self.scalar(env, atom))
         if not all(dim.is_static() for type in op.types for dim in dims(type)):
             around: Env[Delayed] = env.mapped(_present)
             for block in op.blocks:

@@ -38,6 +38,8 @@ from ..loops_walk import inside, operands
 
 # Iterations that a loop of unknown extent is taken to have, in comparisons.
 DEPTH_WEIGHT = 8.0
+# Estimates end here: those of deep nests are no integers of 64 bits.
+MOST_WORK = 2.0**40
 
 
 @dataclass
@@ -113,6 +115,7 @@ def survey(body: Block, around: Iterable[str] = ()) -> Survey:
                 found.work += weight
 
     def visit(block: Block, weight: float) -> None:
+        weight = min(weight, MOST_WORK)
         for statement in block:
             match statement:
                 case Let(name, value):
@@ -150,4 +153,5 @@ def survey(body: Block, around: Iterable[str] = ()) -> Survey:
                     visit((*statement.head, *statement.body), weight * DEPTH_WEIGHT)
 
     visit(body, 1.0)
+    found.work = min(found.work, MOST_WORK)
     return found

@@ -38,7 +38,7 @@ class Version:
         started = time.perf_counter()
         self.instance, self.device = instance, device
         target = replace(target_of(device), transformations=allowed)
-        [form] = forms_of(instance, target)
+        [form] = forms_of(instance, target, checks)
         self.lowered = loops_of(form, instance.program.name, target, checks, deterministic)
         self.executable = Executable(self.lowered.function, device, instance.program.name)
         self.on = self.executable.on
