@@ -22,13 +22,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..core.arguments import Signature
 from ..core.builder import Builder, build
 from ..core.dims import Dim, DimAtom, Name
 from ..core.environment import Env
 from ..core.placement import to_block
 from ..core.program import Instance
 from ..core.terms import Block
-from ..core.types import Type, dims, is_data, map_dims
+from ..core.types import Type, all_dims, is_data, map_dims
 from ..core.unification import Equality, Unifier
 from ..interpreters.embed import Atom, Embed
 from .prepare import prepare
@@ -43,6 +44,11 @@ class ConstantSizes(Instance):
 
     general: Instance
     sizes: Mapping[str, int]
+
+    @property
+    def declared(self) -> Signature:
+        """What checks arguments: in the words of the program as it was written."""
+        return self.general.declared
 
     @property
     def condition(self) -> str:
@@ -116,12 +122,15 @@ def _open(instance: Instance) -> tuple[str, ...]:
     """The names of the sizes that no annotation has given."""
     found: tuple[str, ...] | None = instance.compiled.get("open sizes")
     if found is None:
-        types, names = iter(instance.types), dict[str, None]()
+        types, given, others = iter(instance.types), set[str](), dict[str, None]()
         for parameter, shape in zip(instance.program.dynamic, instance.inputs.inner, strict=True):
             for type in [next(types) for _ in range(shape.leaves)]:
-                if parameter.declared is None and is_data(type):
-                    names |= dict.fromkeys([name for dim in dims(type) for name in sorted(dim.names())])
-        found = instance.compiled["open sizes"] = tuple(names)
+                names = [name for dim in all_dims(type) for name in sorted(dim.names())]
+                if parameter.declared is not None:
+                    given.update(names)
+                elif is_data(type):
+                    others |= dict.fromkeys(names)
+        found = instance.compiled["open sizes"] = tuple([name for name in others if name not in given])
     return found
 
 

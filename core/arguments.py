@@ -107,7 +107,8 @@ class Signature:
             array = leaves[leaf]
             if type(array) is not np.ndarray or array.ndim != self.ranks[leaf]:
                 return self.convert(leaves)[1]
-            sizes[name] = array.shape[axis]
+            if sizes.setdefault(name, array.shape[axis]) != array.shape[axis]:
+                return self.convert(leaves)[1]  # which refuses them
         return sizes
 
     def requiring(self, equalities: Sequence[Equality]) -> Signature:

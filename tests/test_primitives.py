@@ -645,7 +645,9 @@ def test_types_that_do_not_exist(wrong: Any) -> None:
     def f(x: az.f64):
         return x.astype(wrong)
 
-    with pytest.raises(TypeError, match=r"is not a scalar type of the language \(at .*test_primitives.py:\d+\)"):
+    with pytest.raises(
+        TypeError, match=r"is not a scalar type of the language; there are .* \(at .*test_primitives.py:\d+\)"
+    ):
         az.evaluate(f)(1.0)
 
 
@@ -773,7 +775,7 @@ def test_functions_of_numpy_on_floats() -> None:
 
     @az.program
     def f(x: az.f64, i: az.i64):
-        return round(x), round(i), np.rint(i), np.reciprocal(i)
+        return round(x), round(i), np.rint(i), 1 / i
 
     for run in (az.evaluate, az.compile):
         assert run(f)(2.5, 2**53 + 1) == (2.0, 2**53 + 1, 2**53 + 1, 1 / float(2**53 + 1))

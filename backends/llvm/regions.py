@@ -94,12 +94,14 @@ class Function(Emitter):
     def _in_pieces(self, name: str, memory: str, extent: str, grain: str) -> None:
         """Run a part on this thread, with looks for signals at the borders of pieces that are worth a thread."""
         body = self.body
+        repeats = body.repeats  # here calls alone, which leave a function glue
         count = body.value(f"sdiv i64 {body.add(extent, body.subtract(grain, '1'))}, {grain}")
         with body.loop("0", count, 1, "piece") as k:
             self.look()
             begin = body.multiply(k, grain)
             end = body.value(f"call i64 @llvm.smin.i64(i64 {body.add(begin, grain)}, i64 {extent})")
             body.line(f"call void @{name}(ptr {memory}, i64 {begin}, i64 {end}, i64 0)")
+        body.repeats = repeats
 
     # Branches that sizes decide
 

@@ -60,7 +60,7 @@ def sum(x: Any, axis: Any = None, keepdims: bool = False, *, dtype: Any = None) 
 
     Integers and booleans are added as i64, as in NumPy; ``dtype`` says another type to add in.
 
-    >>> import adze as az
+    >>> import adze as az, numpy as np
     >>> @az.program
     ... def totals(x: az.Array[az.i32, "n"]):
     ...     return az.sum(x), az.sum(x, dtype=az.i32)

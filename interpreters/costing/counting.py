@@ -16,6 +16,7 @@ from ...core.environment import Env
 from ...core.terms import Block, Operation
 from ..evaluate import Evaluate
 from ..evaluating.batches import Code, Step
+from ..evaluating.combining import Operator
 from ..evaluating.functions import deeply, uses_functions
 from ..in_place import InPlace
 from .costs import FREE, Cost, Runs, cost_of, returned
@@ -79,6 +80,12 @@ class Counting(Evaluate):
         """In a reduce or scan this stands for the combination with the neutral element; a histogram does its own."""
         if construct != "histogram":
             super().check_neutral(construct, *rest)
+
+    def combined_with_neutral(
+        self, units: Sequence[Any], elements: Sequence[Any], combine: Operator, operator: Code
+    ) -> list[Any]:
+        """From one side, which is what a run does."""
+        return [*combine(units, elements)]
 
 
 def _shape(value: Any) -> tuple[int, ...]:

@@ -152,7 +152,7 @@ class Combining(Batches):
         if self.nothing or operator.effects.ordered:
             return
         with self.inside(self.batch, self.mask & inside):
-            results = [*combine(units, elements), *(combine(elements, units) if operator.ufunc is None else ())]
+            results = self.combined_with_neutral(units, elements, combine, operator)
             for k, (result, r) in enumerate(zip(results, [*operator.ranks, *operator.ranks], strict=False)):
                 unit, x = units[k % len(units)], elements[k % len(units)]
                 unit, x, result = self.filled(unit, r), self.filled(x, r), self.filled(result, r)
@@ -168,6 +168,12 @@ class Combining(Batches):
                         f"{_text(x[lane])} it gives {_text(result[lane])}",
                         NOT_NEUTRAL,
                     )
+
+    def combined_with_neutral(
+        self, units: Sequence[Any], elements: Sequence[Any], combine: Operator, operator: Code
+    ) -> list[Any]:
+        """What shall be the elements again: from one side, and from the other where that may be something else."""
+        return [*combine(units, elements), *(combine(elements, units) if operator.ufunc is None else ())]
 
 
 def _text(value: Any) -> str:
