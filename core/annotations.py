@@ -33,6 +33,7 @@ from .host_arrays import MASKED, advice, as_array, is_masked, on_device, scalar_
 from .source import at_line
 from .trees import Shape
 from .types import (
+    MOST_AXES,
     ArrayType,
     FunctionType,
     Named,
@@ -73,6 +74,8 @@ class Array:
             dims.extend(parts)
         if not dims:
             raise TypeError(f"an array has at least one axis: write az.{scalar} for a scalar")
+        if len(dims) > MOST_AXES:
+            raise ValueError(f"an array has at most {MOST_AXES} axes, as in NumPy, not {len(dims)}")
         return ArrayType(scalar, tuple(dims))
 
 

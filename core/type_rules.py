@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
+from .source import at_line
 from .types import (
+    MOST_AXES,
     Accumulator,
     ArrayType,
     FunctionType,
@@ -235,7 +237,10 @@ def _known(type: Type) -> Type:
 
 
 def _stacked(dim: Any, type: Type) -> Type:
-    return array_of(element(type), (dim, *dims(_plain(type))))
+    sizes = (dim, *dims(_plain(type)))
+    if len(sizes) > MOST_AXES:
+        raise ValueError(at_line(f"an array of {len(sizes)} axes: there are at most {MOST_AXES}, as in NumPy"))
+    return array_of(element(type), sizes)
 
 
 def _plain(type: Type) -> Scalar | ArrayType:

@@ -57,6 +57,7 @@ i32 = Scalar("i32", "int", 32)
 i64 = Scalar("i64", "int", 64)
 bool_ = Scalar("bool", "bool", 8)
 
+MOST_AXES = 64  # of an array of NumPy's
 SCALARS = {scalar.name: scalar for scalar in (f32, f64, i32, i64, bool_)}
 
 

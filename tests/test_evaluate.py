@@ -758,3 +758,34 @@ def test_writes_inside_of_more_than_one_batch_holds() -> None:
     highest = az.program(lambda k, v, y: az.map(lambda s: az.sum(az.histogram(az.maximum, -np.inf, 3, k, v) * s), y))
     for result in (az.evaluate(scattered)(x, k, v, y), az.evaluate(highest)(k, v, y)):
         np.testing.assert_array_equal(result, np.full(2000, 997.0 + 998.0 + 999.0))
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        lambda n: az.ones((n, n)),
+        lambda n: az.iota(n),
+        lambda n: az.cumsum(az.iota(n)),
+        lambda n: az.sort(az.iota(n)),
+        lambda n: az.map(lambda i: az.ones(n), az.iota(n)),
+    ],
+)
+def test_arrays_beyond_memory_are_refused_at_once(large: Any) -> None:
+    with pytest.raises(MemoryError, match=r"no memory for an array of shape \(1099511627776,.*test_evaluate\.py:\d+"):
+        az.evaluate(large)(2**40)
+
+
+def test_empty_arrays_need_no_memory_for_their_other_axes() -> None:
+    made = az.evaluate(lambda n: az.generate((0, n), lambda i, j: 2.0 * (i + j)))(2**40)
+    assert made.shape == (0, 2**40) and made.dtype == np.float64
+
+
+def test_arrays_have_as_many_axes_as_numpy_has() -> None:
+    def nested(depth: int, x: az.Expr) -> az.Expr:
+        return az.map(lambda _: nested(depth - 1, x), az.ones(1)) if depth else x
+
+    assert az.evaluate(lambda x: nested(64, x))(2.0).ndim == 64
+    with pytest.raises(ValueError, match=r"an array of 65 axes: there are at most 64, as in NumPy.*test_evaluate\.py"):
+        az.evaluate(lambda x: nested(65, x))(2.0)
+    with pytest.raises(ValueError, match="at most 64 axes, as in NumPy, not 65"):
+        az.Array[az.f64, " ".join(["n"] * 65)]

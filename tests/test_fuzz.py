@@ -32,9 +32,9 @@ def test_a_case_is_drawn_from_its_seed_and_its_text_can_be_run() -> None:
 def test_crashes_hangs_and_failures_belong_to_the_case_that_caused_them(monkeypatch: pytest.MonkeyPatch) -> None:
     def checked(case: Any, mode: str) -> Outcome:
         if case.seed == 1:
-            os.kill(os.getpid(), signal.SIGSEGV)
+            signal.raise_signal(signal.SIGSEGV)
         if case.seed == 2:
-            os.kill(os.getpid(), signal.SIGXCPU)
+            signal.raise_signal(signal.SIGXCPU)
         if case.seed == 3:
             raise KeyError("planted")
         return Outcome("passed")

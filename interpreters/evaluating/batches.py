@@ -141,7 +141,9 @@ class Batches:
                 return self.all_at_once(extent, body, ranks)
             except Irregular:
                 pass
-        rows = [body(np.int64(i)) for i in range(extent)]
+        rows = [body(np.int64(0))]
+        _require_room(extent, rows[0])
+        rows += [body(np.int64(i)) for i in range(1, extent)]
         return [self.stacked([row[k] for row in rows], r) for k, r in enumerate(ranks)]
 
     def for_each(
@@ -157,7 +159,10 @@ class Batches:
 
     def all_at_once(self, extent: int, body: Callable[[Any], list[Any]], ranks: Sequence[int]) -> list[Any]:
         """The same, from one run with a vector of indices as a new first axis of the batch."""
-        index = np.arange(extent).reshape((extent,) + (1,) * len(self.batch))
+        if self.nothing:  # so many indices may not have room
+            index = np.empty((extent, *self.batch), np.int64)
+        else:
+            index = np.arange(extent).reshape((extent,) + (1,) * len(self.batch))
         with self.inside((extent, *self.batch), self.mask):
             return [self.gathered(value, r) for value, r in zip(body(index), ranks, strict=True)]
 
@@ -182,6 +187,16 @@ class Batches:
     def chosen(self, test: Any, a: Any, b: Any, r: int) -> Any:
         """Of two values of rank r, the first where a test holds along the batch."""
         return np.where(test, a, b) if r == 0 else np.where(test, self.filled(a, r), self.filled(b, r))
+
+
+def _require_room(extent: int, row: Sequence[Any]) -> None:
+    """Refuse so many rows at once, if there is no memory for them."""
+    for value in row:
+        shape = (extent, *np.shape(value))
+        try:
+            np.empty(shape, np.asarray(value).dtype)  # of which no page is touched
+        except (MemoryError, ValueError):  # where the number of bytes is none of 64 bits
+            raise Refused(MemoryError, f"no memory for an array of shape {shape}") from None
 
 
 def extent_of(value: Any) -> int:

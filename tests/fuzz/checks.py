@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from agreement import leaves, same_bits
@@ -164,14 +165,14 @@ class Checks:
     ) -> None:
         """Compiled code gives the reference's results, and the same bits on another number of threads."""
         threads = 1 if how.threads > 1 else 3
-        os.environ["ADZE_DEBUG"] = "bounds" if how.bounds else ""
         calls = 'os.environ["ADZE_DEBUG"] = "bounds"\n' if how.bounds else ""
         calls += f"print({name_of(name)}(*arguments))\nprint(az.compile({name}, {how.options()})(*arguments))\n"
-        run = az.compile(program, threads=how.threads, schedule=dict(how.schedule))
-        found = self.agree(check, calls, reference, lambda: run(*arguments))
-        calls = calls + f"print(az.compile({name}, {replace(how, threads=threads).options()})(*arguments))\n"
-        with self.running(f"{check} on threads", calls):
-            same_bits(az.compile(program, threads=threads, schedule=dict(how.schedule))(*arguments), found)
+        with mock.patch.dict(os.environ, ADZE_DEBUG="bounds" if how.bounds else ""):
+            run = az.compile(program, threads=how.threads, schedule=dict(how.schedule))
+            found = self.agree(check, calls, reference, lambda: run(*arguments))
+            calls = calls + f"print(az.compile({name}, {replace(how, threads=threads).options()})(*arguments))\n"
+            with self.running(f"{check} on threads", calls):
+                same_bits(az.compile(program, threads=threads, schedule=dict(how.schedule))(*arguments), found)
 
     def derivative(self, kind: str) -> None:
         """By the floating parameters, in a direction or with a cotangent of quarters."""

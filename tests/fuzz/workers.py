@@ -28,12 +28,16 @@ from .checks import Outcome, checked
 PROCESSES = multiprocessing.get_context("fork")
 SECONDS = {"base": 60, "cross": 400, "opencl": 200}  # of processor time
 MEMORY = 16 << 30  # bytes of address space
+_ENDING = signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGXCPU
 PATIENCE = 20  # how often the limit of processor time may pass on the clock
 
 
 def _child(case: Case, mode: str, file: int, answer: connection.Connection, seconds: int) -> None:
     os.dup2(file, 1)
     os.dup2(file, 2)
+    faulthandler.disable()
+    for ending in _ENDING:  # an OpenCL driver of the parent may have put handlers there
+        signal.signal(ending, signal.SIG_DFL)
     faulthandler.enable(file=sys.__stderr__ or 2)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
