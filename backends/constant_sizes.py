@@ -35,6 +35,7 @@ from ..interpreters.embed import Atom, Embed
 from .prepare import prepare
 from .specialisations import conjunction
 
+# The longest axis that is a constant: short ones have their loops written out, and are kept in registers.
 SMALL = 16
 
 

@@ -32,6 +32,13 @@ def handled(handler: Any, number: int = signal.SIGINT) -> Iterator[None]:
         signal.signal(number, before)
 
 
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Python's own handler, which there is none of in what a shell has started in the background."""
+    with handled(signal.default_int_handler):
+        yield
+
+
 @contextmanager
 def later(seconds: float, times: int = 1, number: int = signal.SIGINT) -> Iterator[None]:
     """Send a signal to this process, after so many seconds, so many times."""
@@ -227,6 +234,7 @@ def test_a_forked_child_is_interrupted_too() -> None:
         import os, signal, threading, time
         import adze as az
 
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         compiled = az.compile(lambda n: az.fori_loop(0, n, lambda i, s: s * 0.5 + 1.0, 0.0), threads=1)
         assert compiled(1000) == 2.0
         child = os.fork()
