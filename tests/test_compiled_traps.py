@@ -14,6 +14,8 @@ import pytest
 import adze as az
 from adze.backends.llvm import stored
 
+pytestmark = pytest.mark.unguarded
+
 GENERATOR = np.random.default_rng(18)
 
 
