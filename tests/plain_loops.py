@@ -382,7 +382,7 @@ def lowered(
     made = lower_for(instance, leaves, target, **options)
     arrays, sizes = convert(instance, leaves)
     fixed = [constant.array for constant in made.constants]
-    types = instance.term.types
+    types = made.types
     results = [_result(dims(type), element(type), sizes) for type in types]
     written = [result for result in results if result is not None]
     memory = [np.array(array) for array in (*arrays, *fixed)] + written
