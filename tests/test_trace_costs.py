@@ -110,13 +110,13 @@ def a_list(xs: List[az.f64], s: az.f64) -> az.f64:
 @turns(lambda n: (grid(n),), steps=3)
 def a_fold_that_branches(x: Vector) -> az.f64:
     """An element is read, the test of a branch, and the branch."""
-    return az.reduce(lambda p, q: az.cond(p < q, lambda: p + q, lambda: p + q + p * q), 0.0, x)
+    return az.reduce(lambda p, q: az.cond(p < q, lambda: p + q, lambda: az.hypot(p, q)), 0.0, x)
 
 
 @turns(lambda n: (grid(n),), steps=3)
 def a_scan_that_branches(x: Vector) -> az.f64:
     """What it has come to at each element is joined to an array in one step, which adds each to its place."""
-    return az.sum(az.scan(lambda p, q: az.cond(p < q, lambda: p + q, lambda: p + q + p * q), 0.0, x))
+    return az.sum(az.scan(lambda p, q: az.cond(p < q, lambda: p + q, lambda: az.hypot(p, q)), 0.0, x))
 
 
 @turns(lambda n: (grid(n),), steps=14)
