@@ -70,8 +70,8 @@ from adze.core.trees import unflatten
 from adze.interpreters.evaluate import convert, evaluate_block
 
 TESTS_OF_RULES = (
-    "checkpoint", "combining", "custom", "derivative", "forward", "in_place", "jacobian", "reverse", "rule", "tape",
-    "trace_corners", "trace_gradients",
+    "before_branches", "checkpoint", "combining", "custom", "derivative", "forward", "in_place", "jacobian", "reverse",
+    "rule", "tape", "trace_corners", "trace_gradients",
 )  # fmt: skip
 HOLD_SOME = ("primitives",)  # files of which only the tests with such names are run
 LEFT_OUT = ("compile", "cost", "linear_time", "printed", "the_work_of")

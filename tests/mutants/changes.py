@@ -20,8 +20,8 @@ from adze.core.primitive import PRIMITIVES
 ROOT = Path(__file__).resolve().parents[2]
 # The other modules of ad/: analyses, verbs, passes that change what a derivative costs, the machinery of return sweeps.
 NO_RULES = (
-    "__init__", "activity", "colouring", "differentiating", "directions", "fragment", "interchange", "invariants",
-    "jacobians", "linearity", "plan", "sparse", "sweeps", "tape", "traced", "verbs",
+    "__init__", "activity", "branches", "colouring", "differentiating", "directions", "fragment", "interchange",
+    "invariants", "jacobians", "linearity", "plan", "sparse", "sweeps", "tape", "traced", "verbs",
 )  # fmt: skip
 
 

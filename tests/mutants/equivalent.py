@@ -7,6 +7,10 @@ the change and the code that it changes, as ``ast.unparse`` writes it. A key tha
 from __future__ import annotations
 
 EQUIVALENT: dict[object, str] = {
+    ("ad/forward.py", "Forward.block.run", "left only", "origin.derived if any(active) else origin"): (
+        "origins say which neutral elements compiled code verifies; what is evaluated verifies all"
+    ),
+    ("ad/forward.py", "Forward.block.run", "right only", "origin.derived if any(active) else origin"): "the same",
     ("ad/cells.py", "Cell.add", "dropped", "self._follow()"): (
         "cotangents added in a branch go through an accumulator outside of it instead: a matter of cost"
     ),
