@@ -64,8 +64,9 @@ class Compiled:
                     self._only = self.backend.version(self._annotated)
                 return self.backend.run(self._only, args, kwargs.get("out"))
             key = self._key(args) if self._leaves and not kwargs else None
-            if key is not None and key == self._latest[0]:
-                return self.backend.run(self._latest[1], args)
+            latest, taken = self._latest  # read once: other threads call, too
+            if key is not None and key == latest:
+                return self.backend.run(taken, args)
             instance, leaves, out = self._call(args, kwargs)
             version: Any = self.backend.version(instance)
             if key is not None:
