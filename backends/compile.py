@@ -292,7 +292,7 @@ class LLVM:
     checks: bool
     flush: bool
     allowed: Transformations
-    bounds: bool  # every access to memory is checked
+    debug: frozenset[str]  # see ``debugged``
 
     def version(self, instance: Instance) -> llvm.Version:
         """The code of an instance, made on first use and kept with it; one for any number of threads."""
@@ -303,8 +303,8 @@ class LLVM:
         return ("llvm", *self._options) in instance.compiled
 
     @property
-    def _options(self) -> tuple[bool, Transformations, bool, bool]:
-        return self.checks, self.allowed, self.flush, self.bounds
+    def _options(self) -> tuple[bool, Transformations, bool, frozenset[str]]:
+        return self.checks, self.allowed, self.flush, self.debug
 
     def run(self, version: llvm.Version, leaves: Sequence[Any], out: Any = None) -> Any:
         return version.run(leaves, self.threads, out)
@@ -418,7 +418,7 @@ def compile(
             raise ValueError(f"a program runs on at least one thread, a whole number of them, not {threads!r}")
         if flush_subnormals and not X86:
             raise ValueError("flush_subnormals= is for processors of the kind x86-64")
-        return Compiled(chosen, LLVM(threads, checks, flush_subnormals, allowed, debugged("bounds")))
+        return Compiled(chosen, LLVM(threads, checks, flush_subnormals, allowed, debugged()))
     if backend == "opencl":
         if threads is not None:
             raise ValueError('threads= is for backend="llvm"; a device runs as many as it has')
@@ -430,7 +430,7 @@ def compile(
 
 def _run_first(instance: Instance, leaves: Sequence[Any]) -> Any:
     """How a program called with arrays runs: compiled on first use, with the options of the first call of any."""
-    default = LLVM(None, True, False, ALL, debugged("bounds"))
+    default = LLVM(None, True, False, ALL, debugged())
 
     def run(instance: Instance, leaves: Sequence[Any]) -> Any:
         return default.run(default.version(code_for_leaves(instance, leaves)), leaves)

@@ -36,8 +36,8 @@ def once(make: Callable[[], T]) -> Callable[[], T]:
     return get
 
 
-# What ADZE_DEBUG may name: bounds, every access to memory (llvm/bounds.py).
-_DEBUGGED = ("bounds",)
+# What ADZE_DEBUG may name: bounds, every access to memory (llvm/bounds.py); unoptimised, code as it is emitted.
+_DEBUGGED = ("bounds", "unoptimised")
 
 
 @dataclass(frozen=True)
@@ -76,16 +76,16 @@ def default_threads() -> int:
     return cpus()
 
 
-def debugged(what: str) -> bool:
-    """Whether the environment variable ``ADZE_DEBUG`` asks for a check of the compiler's own work.
+def debugged() -> frozenset[str]:
+    """What the environment variable ``ADZE_DEBUG`` asks for, to find mistakes of the compiler.
 
-    It names them, separated by commas. ValueError for a name that there is not.
+    It names several, separated by commas. ValueError for a name that there is not.
     """
     wanted = [each.strip() for each in os.environ.get("ADZE_DEBUG", "").split(",") if each.strip()]
     for each in wanted:
         if each not in _DEBUGGED:
             raise ValueError(f"ADZE_DEBUG knows no {each!r}; it takes {', '.join(_DEBUGGED)}")
-    return what in wanted
+    return frozenset(wanted)
 
 
 def cpus() -> int:

@@ -223,8 +223,25 @@ def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "@outside" in checked.llvm_ir and "@outside" not in plain.llvm_ir
     assert_same(checked(np.ones(70)), plain(np.ones(70)), exact=True)
     monkeypatch.setenv("ADZE_DEBUG", "bound")
-    with pytest.raises(ValueError, match="ADZE_DEBUG knows no 'bound'; it takes bounds"):
+    with pytest.raises(ValueError, match="ADZE_DEBUG knows no 'bound'; it takes bounds, unoptimised"):
         az.compile(program)
+
+
+def test_code_that_is_not_optimised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the module as emitted, in branches and in code that checks itself, too, and gives the same."""
+
+    def products(a: az.Array[az.f64, "n m"], k: az.i64) -> az.Array[az.f64, "n n"]:
+        return az.cond(k > 0, lambda: a @ a.T, lambda: az.sort(a) @ a.T)
+
+    program, a = az.program(products), np.random.default_rng(0).standard_normal((40, 30))
+    plain = az.compile(program)
+    for debug in ("unoptimised", "bounds,unoptimised"):
+        monkeypatch.setenv("ADZE_DEBUG", debug)
+        emitted = az.compile(program)
+        assert "alloca" in emitted.llvm_ir and ("@outside" in emitted.llvm_ir) == ("bounds" in debug)
+        assert len(emitted.assembly) > len(plain.assembly)
+        for k in (0, 1):
+            assert_same(emitted(a, k), plain(a, k), exact=False)
 
 
 def test_a_violation_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:

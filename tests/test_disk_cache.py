@@ -172,16 +172,17 @@ def test_anything_that_matters_makes_another_entry(
     gradient_of(program(TEXT.replace("sin", "cos")))
     az.compile(az.value_and_grad(program()))(X, 2)
     az.compile(program(TEXT.replace("f64", "f32")))(X.astype(np.float32), 2)
-    monkeypatch.setenv("ADZE_DEBUG", "bounds")
-    gradient_of(program())
+    for debug in ("bounds", "unoptimised"):
+        monkeypatch.setenv("ADZE_DEBUG", debug)
+        gradient_of(program())
     monkeypatch.delenv("ADZE_DEBUG")
-    assert counts.compiled == 9
+    assert counts.compiled == 10
     surroundings = stored._surroundings()
     monkeypatch.setattr(stored, "_surroundings", lambda: (*surroundings, "another version"))
     gradient_of(program())
-    assert counts.compiled == 10
+    assert counts.compiled == 11
     entries = [file for file in folder.iterdir() if file.suffix == ".entry"]
-    assert len(entries) >= 9
+    assert len(entries) >= 10
 
 
 def test_the_sources_of_the_compiler_are_part_of_the_key() -> None:

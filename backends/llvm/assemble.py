@@ -13,7 +13,8 @@ What only some sizes need is apart (``branches.py``): modules that are compiled 
 What runs side by side is decided before, so LLVM is asked for little: it inlines what is to be inlined, and in each
 function it simplifies, and moves out of loops what does not vary (the part of -O1 that looks at one function). Only a
 module with loops of scalars gets all that it has, since it may yet make vectors of these (-O3). Long functions that
-only prepare are not optimised at all (``optnone``, see ``unit.py``).
+only prepare are not optimised at all (``optnone``, see ``unit.py``). With ``ADZE_DEBUG=unoptimised`` nothing is: that
+takes a fifth of the time, and tells mistakes in what is emitted from what LLVM makes of it.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from llvmlite.binding import ffi
 from llvmlite.binding.newpassmanagers import NewPassManager
 
 from .host import host
-from .text import SCALARS
+from .text import SCALARS, UNOPTIMISED
 
 _LENGTH = struct.Struct("<q")
 
@@ -72,12 +73,15 @@ def _objects_of(parts: Sequence[str]) -> dict[str, tuple[bytes, float]]:
 
     An executor would do, but takes no more work once the main thread has ended, when others may still run.
     """
+    if not parts:
+        return {}
     waiting, made = iter(parts), dict[str, tuple[bytes, float]]()
     failures: list[Exception] = []
 
     def work() -> None:
         try:
-            machine = target_machine()  # one for all, as making it takes as long as compiling a small function
+            # one for all, as making it takes as long as compiling a small function
+            machine = target_machine(parts[0])
             for part in waiting:
                 started = time.perf_counter()
                 made[part] = _object(part, machine), time.perf_counter() - started
@@ -113,6 +117,8 @@ def _optimised(text: str, machine: Any) -> Any:
     module = llvm.parse_assembly(text, llvm.create_context())
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     module.verify()
+    if text.startswith(UNOPTIMISED):
+        return module
     library, scalars = _unlocked(), SCALARS in text
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3 if scalars else 1))
     if scalars:
@@ -163,11 +169,12 @@ def _objects(machine_code: bytes) -> Iterator[bytes]:
         start += length
 
 
-def target_machine() -> Any:
-    """LLVM's code generator for this CPU, with all its features."""
+def target_machine(text: str = "") -> Any:
+    """LLVM's code generator for this CPU, with all its features, for modules like this one."""
     host()
+    effort = 0 if text.startswith(UNOPTIMISED) else 3
     return llvm.Target.from_default_triple().create_target_machine(
-        opt=3, cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten()
+        opt=effort, cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten()
     )
 
 
@@ -210,7 +217,7 @@ def link(machine_code: bytes, exports: Sequence[str], imports: Mapping[str, int]
 def printed(code: Code) -> Any:
     """The optimised module, branches included, to be printed or assembled."""
     first, *others = [*code.parts, *[part for make in code.branches.values() for part in make()]]
-    context, machine = llvm.create_context(), target_machine()
+    context, machine = llvm.create_context(), target_machine(first)
 
     def here(text: str) -> Any:
         return llvm.parse_bitcode(_optimised(text, machine).as_bitcode(), context)
@@ -227,5 +234,5 @@ def printed(code: Code) -> Any:
 
 def assembly(code: Code) -> str:
     """The object code as text."""
-    text: str = target_machine().emit_assembly(printed(code))
+    text: str = target_machine(code.parts[0]).emit_assembly(printed(code))
     return text

@@ -27,6 +27,7 @@ class Machine:
     vector_abi: tuple[tuple[int, str], ...]  # register bytes and the ABI's letter, best first
     scales: bool = False  # one instruction multiplies by powers of two
     bounds: bool = False  # code is made to check its memory (``bounds.py``)
+    optimised: bool = True  # by LLVM
 
     def routine(self, function: str, scalar: Scalar, arity: int) -> tuple[str, int] | None:
         """The vector version of a function of the C library, and how many lanes it takes, or None."""

@@ -38,6 +38,9 @@ _FLOATS = {32: "float", 64: "double"}
 # A line in functions that have loops of scalars, which may become vectors yet.
 SCALARS = "; loops of scalars"
 
+# The first line of a module that LLVM does not optimise.
+UNOPTIMISED = "; not optimised"
+
 # The first metadata of each module: the name of loops that are not to be unrolled.
 _ROLLED = ["distinct !{!0, !1}", '!{!"llvm.loop.unroll.disable"}']
 
@@ -105,7 +108,8 @@ def _wrapped(value: int) -> str:
 class Module:
     """Functions, declarations and metadata of one module, in the order of their making."""
 
-    def __init__(self) -> None:
+    def __init__(self, optimised: bool = True) -> None:
+        self._head = "" if optimised else UNOPTIMISED
         self._declarations: dict[str, str] = {}
         self._functions: dict[str, str] = {}
         self._apart: dict[str, tuple[Callable[[], None], tuple[str, str]]] = {}
@@ -227,7 +231,7 @@ class Module:
         nodes = [f"!{number} = {self._metadata[number]}" for number in self._nodes(functions.values())]
         mentioned = {called for name in functions for called in self._mentions(name)}
         declarations = [*[line for name, line in self._declarations.items() if name in mentioned], *signatures]
-        parts = ["\n".join(declarations), *functions.values(), "\n".join(nodes)]
+        parts = [self._head, "\n".join(declarations), *functions.values(), "\n".join(nodes)]
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def _nodes(self, texts: Iterable[str]) -> list[int]:

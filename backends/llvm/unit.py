@@ -66,7 +66,7 @@ class Unit:
     def __init__(self, function: Function, machine: Machine) -> None:
         self.plan, self.machine = plan(function), machine
         self.branches = Branches(function, self.plan.dynamic)
-        self.module = Module()
+        self.module = Module(machine.optimised)
         self.bounds = Bounds(function, self.module) if machine.bounds else None
         # an aligned stack: a vector that crosses two cache lines costs two accesses when it is spilled
         self.attributes = f"nounwind alignstack({machine.target.register_bytes})"

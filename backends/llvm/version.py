@@ -47,13 +47,15 @@ class Version:
         checks: bool,
         allowed: Transformations = ALL,
         flush: bool = False,
-        bounds: bool = False,
+        debug: frozenset[str] = frozenset(),
     ) -> None:
         started = time.perf_counter()
         self.instance, self._checks, self._flush = instance, checks, flush
         self._target = replace(host_target(), transformations=allowed)
-        self._machine = replace(host(), target=self._target, bounds=bounds)
-        self._entry = entry_of(instance, self._target, checks, bounds)
+        self._machine = replace(
+            host(), target=self._target, bounds="bounds" in debug, optimised="unoptimised" not in debug
+        )
+        self._entry = entry_of(instance, self._target, checks, sorted(debug))
         found = None if self._entry is None else _sensible(self._entry.fetch())
         self._lowered: dict[int, Lowered] = {}
         self._built: dict[int, Built] = {}

@@ -39,7 +39,7 @@ def main() -> int:
     from fuzz.cases import drawn
     from fuzz.checks import MODES
     from fuzz.shrinking import shrunk
-    from fuzz.workers import outcomes
+    from fuzz.workers import outcomes, prepare
 
     parser = argparse.ArgumentParser(prog="make fuzz", description=__doc__.split("\n")[0])
     parser.add_argument("--seconds", type=float, default=60.0)
@@ -68,6 +68,7 @@ def main() -> int:
             yield seed
 
     counts: Counter[str] = Counter()
+    prepare()
     with (folder / "log" if folder else Path(os.devnull)).open("a") as log:
         for case, outcome in outcomes(map(drawn, seeds()), options.mode, options.jobs):
             counts[outcome.kind] += 1

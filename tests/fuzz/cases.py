@@ -46,6 +46,12 @@ class Configuration:
     annotated: bool = True
     derivative: str = "reverse"  # or "forward", "trace"
     bounds: bool = False  # with ADZE_DEBUG=bounds
+    optimised: bool = True  # otherwise with ADZE_DEBUG=unoptimised
+
+    @property
+    def debug(self) -> str:
+        """ADZE_DEBUG."""
+        return ",".join(["bounds"] * self.bounds + ["unoptimised"] * (not self.optimised))
 
     def options(self) -> str:
         schedule = f", schedule={dict(self.schedule)!r}" if self.schedule else ""
@@ -147,7 +153,8 @@ def drawn_configuration(pick: random.Random) -> Configuration:
         schedule = (pick.choice([("strip", 2), ("strip", 16), ("copies", 2), ("copies", 4)]),)
     derivative = pick.choice(["forward", "reverse", "trace"])
     threads, annotated, bounds = pick.choice([1, 2, 3, 5]), pick.randrange(4) > 0, pick.randrange(3) == 0
-    return Configuration(threads, schedule, annotated, derivative, bounds)
+    optimised = not bounds and pick.randrange(8) < 3  # LLVM's optimisation takes as long as all else
+    return Configuration(threads, schedule, annotated, derivative, bounds, optimised)
 
 
 def scope_of(sizes: dict[str, int], budget: int) -> Scope:

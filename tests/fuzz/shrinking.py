@@ -50,8 +50,8 @@ def candidates(case: Case) -> Iterator[Case]:
             if all(sizes[name] > value for name in names):
                 yield replace(case, sizes={**sizes, **dict.fromkeys(names, value)})
     how = case.configuration
-    for simpler in (Configuration(derivative=how.derivative), replace(how, schedule=()), replace(how, threads=1),
-                    replace(how, annotated=True), replace(how, bounds=False)):  # fmt: skip
+    for simpler in (Configuration(derivative=how.derivative), replace(how, optimised=True), replace(how, bounds=False),
+                    replace(how, schedule=()), replace(how, threads=1), replace(how, annotated=True)):  # fmt: skip
         if simpler != how:
             yield replace(case, configuration=simpler)
     if case.special:
