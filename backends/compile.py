@@ -383,7 +383,8 @@ def compile(
 ) -> Compiled:
     """Compile a program, or one version of it (``f.at(...)``): for the cores of this machine, or for an OpenCL device.
 
-    ``checks=False`` leaves out the requirements (indices in range, sizes that fit, divisors other than zero).
+    ``checks=False`` leaves out the requirements (indices in range, sizes that fit, divisors other than zero, neutral
+    elements that are neutral).
 
     ``backend="llvm"`` is for the CPU. ``threads`` is the number of threads (default: ADZE_THREADS, or all cores), which
     never changes the result. With ``flush_subnormals=True`` numbers below 2.2e-308 (1.2e-38 in f32) count as zero, as

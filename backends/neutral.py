@@ -2,16 +2,20 @@
 
 Compiled code combines the neutral element in as often as there are pieces, so what is not neutral would be wrong by an
 amount that depends on sizes and threads. Of an operator that is a primitive the neutral element is known. Otherwise the
-operator is applied once to it and the first element, and once more the other way round if it is not known to commute:
+operator is applied once to it and the first element (of a histogram: the first that falls into a bin), and once more
+the other way round if it is not known to commute:
 
     reduce i < n: x[i] combining a with b, from e: f      =>      if 0 < n: require f(e, x[0]) = x[0] = f(x[0], e)
 
-In an array whose elements are reductions, the first one is verified, beside its loop; inside of loops with a state none
-is, and neither are those that derivatives make. Results may differ by rounding, as ``evaluate`` has it.
+What a loop combines in its body is verified for its first iteration, which is run once more beside the loop (peeling):
+with index 0, and with the initial state where there is one. It requires nothing else and adds to nothing outside, so
+that simplifying leaves of it what the verified elements are made of. What derivatives make is not verified. Results may
+differ by rounding, as ``evaluate`` has it.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -23,15 +27,21 @@ from ..core.graph import Value
 from ..core.placement import to_block
 from ..core.primitive import Primitive
 from ..core.terms import Block, Failure, Literal, Operation, Variable
-from ..core.types import Scalar, i64
+from ..core.types import Scalar, bool_, i64
 from ..interpreters import embed
 from ..interpreters.simplify import fresh_binders
+from .lowering.commuting import commutes
 
 # Where the neutral elements are among the arguments, behind the extent.
 _NEUTRALS = {"reduce": 1, "scan": 1, "histogram": 2}
 
-# Where the extent is of what has a first iteration.
-_EXTENTS = {"generate": 0, "reduce": 0, "scan": 0, "histogram": 1}
+# Constructs whose blocks run where they stand, at most once.
+_IN_PLACE = frozenset({"cond", "accumulate", "custom"})
+
+# Which blocks of what iterates belong to the first iteration.
+_BODIES = {
+    "generate": (0,), "reduce": (0,), "scan": (0,), "histogram": (0,), "scatter": (0,), "loop": (0,), "while": (0, 1),
+}  # fmt: skip
 
 # An operator may round, by so many units of the last place.
 _ROUNDING = 16
@@ -42,31 +52,30 @@ def verified(block: Block) -> Block:
 
     ValueError for sums and products whose neutral element is a number other than 0 and 1.
     """
-    maps = not _updates(block)  # iterations that write to what is outside are not run again
-    if not _is_open(block, maps):
+    if not _is_open(block):
         return block
     with build() as builder:
         binders = fresh_binders(builder, block)
-        results = block.interpret(_Verify(builder, maps))(Env(), binders)
+        results = block.interpret(_Verify(builder))(Env(), binders)
         made, captured = to_block(binders, results, builder.scopes[0].statements, block.names)
         assert not captured
         return made
 
 
-def _updates(block: Block) -> bool:
-    return any(x.op == "add_to" or any(map(_updates, x.blocks)) for x in block.bindings)
-
-
-def _is_open(block: Block, maps: bool, reached: bool = True) -> bool:
+def _is_open(block: Block, reached: bool = True) -> bool:
     """Whether a block holds neutral elements to be verified; ``reached`` says whether it has a first iteration."""
     found = False
     for x in block.bindings:
-        combines = x.op in _NEUTRALS and not _is_neutral(x) and x.origin.combines
-        found = found or (reached and combines)
+        found = (_combines(x) and reached) or found
         for k, inner in enumerate(x.blocks):
-            inside = x.op == "cond" or (maps and k == 0 and x.op in _EXTENTS)
-            found = _is_open(inner, maps, reached and inside) or found
+            inside = x.op in _IN_PLACE or k in _BODIES.get(x.op, ())
+            found = _is_open(inner, reached and inside) or found
     return found
+
+
+def _combines(x: Operation) -> bool:
+    """Whether an operation combines elements with a neutral element that is to be verified."""
+    return x.op in _NEUTRALS and not _is_neutral(x) and x.origin.combines
 
 
 def _is_neutral(x: Operation) -> bool:
@@ -105,62 +114,106 @@ def _failure(x: Operation, problem: str) -> Failure:
 
 
 class _Verify(embed.Embed):
-    """The term again, with requirements beside its reductions."""
+    """The term again, with requirements beside its reductions.
 
-    def __init__(self, builder: Builder, maps: bool) -> None:
+    ``reached`` says whether code is emitted that runs, or the first iteration of it.
+    """
+
+    def __init__(self, builder: Builder) -> None:
         super().__init__(builder)
-        self.maps, self.reached = maps, True
+        self.reached = True
+        self.cells: list[Value] = []  # the accumulators around, those of a first iteration's own last
+        self.outer = 0  # how many of them are outside of the first iteration
 
     def meaning_of_operation(self, operation: Operation) -> embed.Operation:
         plain = super().meaning_of_operation(operation)
-        if not operation.blocks or operation.op == "cond":
+        if not operation.blocks or operation.op in _IN_PLACE:
             return plain
-        iterates = self.maps and operation.op in _EXTENTS and _is_open(operation.blocks[0], True)
-        combines = operation.op in _NEUTRALS and operation.origin.combines and not _is_neutral(operation)
+        combines = _combines(operation)
+        if not combines and not any([_is_open(operation.blocks[k]) for k in _BODIES[operation.op]]):
+            return plain
         args = [self.meaning_of_atom(atom) for atom in operation.args]
         blocks = [self.meaning_of_block(block) for block in operation.blocks]
 
         def run(env: embed.Entries) -> Sequence[Value]:
-            reached, self.reached = self.reached, False
+            if not self.reached:
+                return plain(env)
+            outside = self.checks, self.outer
+            self.checks, self.outer = False, len(self.cells)
+            self._first(operation, env, [arg(env) for arg in args], blocks, combines)
+            self.checks, self.outer = outside
+            self.builder.origin = operation.origin
+            self.reached = False
             results = plain(env)
-            self.reached = reached
-            if reached and (iterates or combines):
-                self.reached = self.maps
-                self._first(operation, env, args, blocks, combines)
-                self.reached = True
+            self.reached = True
             return results
 
         return run
+
+    def accumulate(self, initials: Sequence[embed.Atom], body: embed.Block) -> embed.Operation:
+        def entered(env: embed.Entries, cells: Sequence[Value]) -> list[Value]:
+            count = len(self.cells)
+            self.cells += cells
+            results = body(env, cells)
+            del self.cells[count:]
+            return results
+
+        return super().accumulate(initials, entered)
+
+    def add_to(self, accumulator: embed.Atom, value: embed.Atom, indices: Sequence[embed.Atom]) -> embed.Operation:
+        plain = super().add_to(accumulator, value, indices)
+        return lambda env: [] if accumulator(env) in self.cells[: self.outer] else plain(env)
 
     def _first(
         self,
         x: Operation,
         env: embed.Entries,
-        args: Sequence[embed.Atom],
+        args: Sequence[Value],
         blocks: Sequence[embed.Block],
         combines: bool,
     ) -> None:
         """What is required of the first iteration, if there is one."""
-        builder = self.builder
-        zero, extent = builder.literal(0, i64), args[_EXTENTS[x.op]](env)
+        builder, zero = self.builder, self.builder.literal(0, i64)
+        if x.op == "while":
+            self._if(blocks[0](env, args)[0], lambda: blocks[1](env, args))
+            return
+        extents = args[: x.static[1]] if x.op == "scatter" else args[1:2] if x.op == "histogram" else args[:1]
+        state = args[1:] if x.op == "loop" else []
 
-        def first() -> Sequence[Value]:
-            values = blocks[0](env, [zero])
-            if not combines:
-                return []
-            units = [arg(env) for arg in args[_NEUTRALS[x.op] :]]
-            if x.op != "histogram":
-                self._require(x, units, values, lambda *ab: blocks[1](env, ab))
-                return []
-            place, *values = values
-            inside = [builder.primitive("less_equal", zero, place), builder.primitive("less", place, args[0](env))]
-            self._if(
-                builder.primitive("logical_and", *inside),
-                lambda: self._require(x, units, values, lambda *ab: blocks[1](env, ab)),
-            )
-            return []
+        def first() -> None:
+            values = blocks[0](env, [*[zero] * len(extents), *state])
+            if combines and x.op == "histogram":
+                self._first_in_bin(x, env, args, blocks)
+            elif combines:
+                self._require(x, args[_NEUTRALS[x.op] :], values, lambda *ab: blocks[1](env, ab))
 
-        self._if(builder.primitive("less", zero, extent), first)
+        some = [builder.primitive("less", zero, extent) for extent in extents]
+        self._if(functools.reduce(lambda a, b: builder.primitive("logical_and", a, b), some), first)
+
+    def _first_in_bin(
+        self, x: Operation, env: embed.Entries, args: Sequence[Value], blocks: Sequence[embed.Block]
+    ) -> None:
+        """What is required of the first element that falls into a bin."""
+        apply, zero, (bins, extent, *units) = self.builder.primitive, self.builder.literal(0, i64), args
+
+        def element(k: Value) -> list[Value]:
+            reached, self.reached = self.reached, False
+            values = blocks[0](env, [k])
+            self.reached = reached
+            return values
+
+        def outside(k: Value) -> Sequence[Value]:
+            place = element(k)[0]
+            return [apply("logical_or", apply("less", place, zero), apply("less_equal", bins, place))]
+
+        def searching(k: Value) -> Value:
+            none = self.builder.literal(False, bool_)
+            return self.builder.cond(apply("less", k, extent), lambda: outside(k), lambda: [none])[0]
+
+        k, _ = self.builder.while_loop([zero], searching, lambda k: [apply("add", k, self.builder.literal(1, i64))])
+        self._if(
+            apply("less", k, extent), lambda: self._require(x, units, element(k)[1:], lambda *ab: blocks[1](env, ab))
+        )
 
     def _if(self, test: Value, then: Callable[[], object]) -> None:
         if test.literal is True:
@@ -178,9 +231,8 @@ class _Verify(embed.Embed):
     ) -> None:
         """Require that the neutral elements do not change these values."""
         builder = self.builder
-        primitive = _primitive(x.blocks[1])
         made = [operator(*units, *values)]
-        if primitive is None or not primitive.commutative:
+        if not commutes(x.blocks[1]):
             made.append(operator(*values, *units))
         failure = _failure(x, "combined with the first element it gives another one")
         builder.origin = x.origin

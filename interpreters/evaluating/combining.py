@@ -81,8 +81,12 @@ class Combining(Batches):
             inside = (places >= 0) & (places < size) & self.mask
             if not inside.any():
                 return totals
-            k = int(np.argmax(inside.reshape(count, -1).any(axis=1)))
-            self.check_neutral("histogram", units, [column[k] for column in columns], combine, operator, inside[k])
+            first = np.argmax(inside, axis=0)  # the first that falls into a bin, wherever in the batch
+            values = [
+                np.take_along_axis(column, first.reshape(*[1] * (1 + r), *first.shape), 0)[0]
+                for column, r in zip(columns, ranks, strict=True)
+            ]
+            self.check_neutral("histogram", units, values, combine, operator, inside.any(axis=0))
             if operator.ufunc is not None:
                 chosen = np.nonzero(inside)
                 operator.ufunc.at(totals[0], (places[chosen], *chosen[1:]), columns[0][chosen])
