@@ -28,6 +28,7 @@ from ...core.host_arrays import MASKED, advice, as_array, is_masked, on_device, 
 from ...core.source import at_line
 from ...core.types import f64
 from ..target import Target
+from .interrupts import Progress
 
 VARIABLE = "ADZE_OPENCL_DEVICE"
 
@@ -252,6 +253,7 @@ class Opened:
     context: Any
     queue: Any
     pool: Any
+    progress: Progress
 
     def wait_for(self, array: Any) -> None:
         """Let the work on a ``pyopencl.array.Array`` end that was given to another queue than ours."""
@@ -273,7 +275,7 @@ def opened(device: Device) -> Opened:
             context = cl.Context([device.handle])
             queue = cl.CommandQueue(context, properties=cl.command_queue_properties.PROFILING_ENABLE)
             pool = tools.MemoryPool(tools.ImmediateAllocator(queue))
-            found = _opened[device] = Opened(device, context, queue, pool)
+            found = _opened[device] = Opened(device, context, queue, pool, Progress(queue))
     return found
 
 

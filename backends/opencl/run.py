@@ -4,13 +4,15 @@ A function is made ready once: its kernels are built, and each statement of the 
 *call*, which holds the scalars and the device's memory. Kernels go to a queue that runs them in order; the host waits
 only where it reads a number back, and at the end. Temporaries have their places by the memory plan (``memory.py``),
 each slot a piece of the device's pool. What the plan takes is compared with the device's memory before anything runs.
+Before it waits for the device it asks for signals (``interrupts.py``).
 """
 
 from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -99,7 +101,8 @@ class Executable:
         self.scalar_arguments = {buffer.name for buffer in self.function.arguments if not buffer.extents}
         self.steps = self._block(self.function.body)
         self.prelude = self._block(self.plan.prelude)
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # which does not keep a handler of signals from coming here again
+        self.running = False
         self.planned = 0  # bytes of the present call
         self.extents: dict[Buffer, list[Value]] = {}
 
@@ -139,24 +142,43 @@ class Executable:
 
         Gives the device's memory and the shape of each result, then of each returned array; and the first failure.
         """
-        with self.lock, np.errstate(all="ignore"):
+        with self._alone(), np.errstate(all="ignore"):
             names = {name: np.int64(sizes[name]) for name in self.function.sizes}
             scalars = {name: value for name, value in arrays.items() if name in self.scalar_arguments}
             memory = {name: value for name, value in arrays.items() if name not in scalars}
             call = Call(names, memory, scalars, events=events)
-            self._reserve(call)
-            failure = None
             try:
-                self.steps(call)
-            except Failed as failed:
-                failure = failed.failure
-            except MemoryError:  # how much it asked for may be due to what failed
-                failure = self._failure(call)
-                if failure is None:
-                    raise
-            results = [(call.memory[b.name], self._shape(b, call)) for b in self.function.results]
-            results += [call.returned.get(k, (None, ())) for k in range(self.function.returned)]
-            return results, self._failure(call) or failure
+                return self._run(call)
+            except BaseException:
+                self.on.progress.leave(call)
+                raise
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One call at a time; RuntimeError for a handler of signals that calls what it has interrupted."""
+        with self.lock:
+            if self.running:
+                raise RuntimeError(f"{self.name} is called by a handler of a signal that has interrupted a call of it")
+            self.running = True
+            try:
+                yield
+            finally:
+                self.running = False
+
+    def _run(self, call: Call) -> tuple[list[tuple[Any, tuple[int, ...]]], Failure | None]:
+        self._reserve(call)
+        failure = None
+        try:
+            self.steps(call)
+        except Failed as failed:
+            failure = failed.failure
+        except MemoryError:  # how much it asked for may be due to what failed
+            failure = self._failure(call)
+            if failure is None:
+                raise
+        results = [(call.memory[b.name], self._shape(b, call)) for b in self.function.results]
+        results += [call.returned.get(k, (None, ())) for k in range(self.function.returned)]
+        return results, self._failure(call) or failure
 
     def peak_bytes(self, sizes: Mapping[str, int]) -> int:
         """What the plan takes on the device: temporaries and results."""
@@ -187,6 +209,7 @@ class Executable:
         if not self.fails:
             return None
         record = np.zeros(1 + FAILURE_VALUES, np.int64)
+        self.on.progress.wait()
         self.cl.enqueue_copy(self.on.queue, record, call.failure)
         site = int(record[:1].view(np.int32)[0])
         return Failure(site - 1, tuple(map(int, record[1:]))) if site else None
@@ -322,6 +345,7 @@ class Executable:
             for index, extent in zip(indices, self._shape(buffer, call), strict=True):
                 place = place * extent + int(index(call))
             number = np.empty(1, dtype)
+            self.on.progress.wait()
             self.cl.enqueue_copy(self.on.queue, number, call.memory[buffer.name], src_offset=place * dtype.itemsize)
             return number[0]
 
@@ -351,6 +375,7 @@ class Executable:
                 values.append(call.failure)
             kernel.set_args(*values)
             event = self.cl.enqueue_nd_range_kernel(self.on.queue, kernel, (groups * group,), (group,))
+            self.on.progress.enqueued(event)
             if call.events is not None:
                 call.events.append((entry.name, event))
 

@@ -21,6 +21,7 @@ from ..specialisations import ALWAYS, COMPILED, Specialisation, purpose
 from ..stages import forms_of, loops_of
 from ..transformations import ALL, Transformations
 from .devices import Device, target_of
+from .interrupts import BRIEF
 from .run import Executable
 
 
@@ -51,14 +52,25 @@ class Version:
             for buffer, constant in zip(hidden, self.lowered.constants, strict=True)
         }
         self.seconds = time.perf_counter() - started
+        self._brief: list[Any] | None = None  # the sizes and numbers of the latest call, if it was brief
 
     def run(self, leaves: Sequence[Any], events: list[tuple[str, Any]] | None = None) -> Any:
         """Run on the leaves of a call's arguments.
 
         The results are NumPy's, unless an argument is an array on the device: then they stay there, too.
         """
+        started = time.perf_counter()
         arrays, sizes = convert(self.instance, leaves, self.on.context)
         stays = any(on_device(leaf) for leaf in leaves)
+        like = [*sizes.values(), *[array for array in arrays if array.ndim == 0]]
+        with self.on.progress.of_call(not stays and like == self._brief):
+            result = self._run(arrays, sizes, stays, events)
+        self._brief = like if not stays and time.perf_counter() - started < BRIEF else None
+        return result
+
+    def _run(
+        self, arrays: Sequence[Any], sizes: Mapping[str, int], stays: bool, events: list[tuple[str, Any]] | None
+    ) -> Any:
         parameters = self.lowered.function.arguments[: len(arrays)]
         memory = {buffer.name: self._placed(array) for buffer, array in zip(parameters, arrays, strict=True)}
         given, failure = self.executable.run({**memory, **self.constants}, sizes, events)
@@ -116,6 +128,7 @@ class Version:
         """A copy on the device; of an empty array, room for an element."""
         memory = self.on.pool.allocate(max(8, array.nbytes))
         if array.nbytes:
+            self.on.progress.wait()
             self.executable.cl.enqueue_copy(self.on.queue, memory, np.ascontiguousarray(array))
         return memory
 
@@ -126,6 +139,7 @@ class Version:
 
             return Array(self.on.queue, shape, dtype, data=memory, allocator=self.on.pool)
         result = np.empty(shape, dtype)
+        self.on.progress.wait()
         if result.nbytes:
             self.executable.cl.enqueue_copy(self.on.queue, result, memory)
         return result if result.ndim else result[()]
