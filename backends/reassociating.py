@@ -416,10 +416,15 @@ def _sources(node: Node) -> Iterator[Node]:
 
 
 def _nest(value: Value) -> tuple[tuple[Value, ...], Value]:
-    """The binders of perfectly nested generates, and their element."""
+    """The binders of perfectly nested generates, and their element.
+
+    What has effects stays where it is, and so do the elements of arrays that are made with it.
+    """
     loops = list[Value]()
     while (source := value.source) is not None and source.op == "generate":
         [body] = source.bodies
+        if body.statements:
+            break
         loops.append(body.binders[0])
         value = body.results[value.position]
     return tuple(loops), value

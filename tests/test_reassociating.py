@@ -213,6 +213,21 @@ def test_products_that_are_needed_stay(program: Any) -> None:
         np.testing.assert_allclose(made, wanted, rtol=1e-11, atol=1e-11)
 
 
+def test_what_may_fail_stays_in_its_loop() -> None:
+    """The inner sum is of what a loop gives, in which an index is checked."""
+
+    @az.program
+    def f(x: az.Array[az.f64, "n"], z: az.Array[az.f64, "p"], k: az.i64) -> az.f64:
+        last = lambda: az.fori_loop(0, k, lambda j, s: 0.5 * s + x[0], 1.0)  # noqa: E731
+        return summed(z.shape[0], lambda i: summed(i + 1, lambda j: last()))
+
+    x = np.array([2.0, -2.0, 0.5])
+    assert az.compile(f)(x, x, 2) == az.evaluate(f)(x, x, 2) == 6 * 3.25
+    assert az.compile(f)(x[:0], x[:0], 2) == 0.0 and az.compile(f)(x[:0], x, 0) == 6.0
+    with pytest.raises(IndexError, match="index 0"):
+        az.compile(f)(x[:0], x, 2)
+
+
 def test_infinities_stay_where_they_were() -> None:
     given = arguments(30000, 6, 6)
     given[0][3, 2], given[3][7], given[1][2, 4] = np.inf, np.nan, -np.inf
