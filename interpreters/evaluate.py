@@ -27,6 +27,7 @@ from ..core.source import ending_at_user
 from ..core.terms import Failure, Foreign
 from ..core.types import ArrayType, Scalar, Type, array_of, dims, element, i64, rank, scalar_of
 from .evaluating.batches import (
+    LARGEST_BATCH,
     ORDERED,
     PURE,
     Atom,
@@ -39,6 +40,8 @@ from .evaluating.batches import (
     around,
     extent_of,
     mesh,
+    repeated,
+    require_room,
 )
 from .evaluating.combining import Combining
 from .evaluating.functions import Functions, deeply, released, uses_functions
@@ -91,7 +94,7 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
         return Step(run, applies=(primitive, tuple(arg.index for arg in args)))
 
     def cond(self, test: Atom, then: Code, orelse: Code) -> Step:
-        effects = then.effects | orelse.effects
+        effects = (then.effects | orelse.effects).sometimes
 
         def run(env: Env[Any]) -> Sequence[Any]:
             chosen = test.run(env)
@@ -115,6 +118,10 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
             steps = extent_of(extent.run(env))
             for i in range(steps):
                 results = body.run(env, [np.int64(i), *state])
+                if self.once(body.effects, results):
+                    require_room(steps, results[count:])
+                    made = [np.empty((steps, *np.shape(value)), value.dtype) for value in results[count:]]
+                    return [*results[:count], *made]
                 state = results[:count]
                 outputs.append(results[count:])
             if len(body.ranks) == count:
@@ -126,7 +133,7 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
         return Step(run, around([extent], body))
 
     def while_loop(self, initials: Sequence[Atom], test: Code, body: Code) -> Step:
-        effects = test.effects | body.effects
+        effects = (test.effects | body.effects).sometimes
 
         def run(env: Env[Any]) -> Sequence[Any]:
             state, trips = [initial.run(env) for initial in initials], np.int64(0)
@@ -168,7 +175,11 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
 
     def generate(self, dim: Dim, extent: Atom, body: Code) -> Step:
         def run(env: Env[Any]) -> Sequence[Any]:
-            return self.for_all(extent_of(extent.run(env)), lambda i: body.run(env, [i]), body.effects, body.ranks)
+            count = extent_of(extent.run(env))
+            if body.fixed and count > LARGEST_BATCH:  # the same in each row
+                rows = body.run(env, [np.int64(0)])
+                return [repeated(row, count) for row in rows]
+            return self.for_all(count, lambda i: body.run(env, [i]), body.effects, body.ranks)
 
         return Step(run, around([extent], body))
 
@@ -242,16 +253,17 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
                 raise failure.error([int(self.filled(value.run(env), 0)[first]) for value in values])
             return ()
 
-        return Step(run)
+        return Step(run, Effects(tests=frozenset([test.index])) if test.index >= 0 else PURE)
 
     # Blocks
 
     def block(
         self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Atom], names: Sequence[str]
     ) -> Code:
-        effects = PURE
+        effects, bound = PURE, len(binders)
         for binding in bindings:
-            effects = effects | binding.operation.effects
+            effects = effects | binding.operation.effects.outside(bound)
+            bound += len(binding.types)
 
         def run(env: Env[Any], arguments: Sequence[Any]) -> list[Any]:
             env = env.enter(arguments)
@@ -262,11 +274,13 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
                     raise error.at(binding.origin) from None
             return [result.run(env) for result in results]
 
-        return Code(run, effects, tuple(rank(result.type) for result in results), ufunc_of(binders, bindings, results))
+        ranks = tuple(rank(result.type) for result in results)
+        fixed = not bindings and all([not 0 <= result.index < len(binders) for result in results])
+        return Code(run, effects, ranks, ufunc_of(binders, bindings, results), fixed)
 
 
 def _fixed(value: Any, type: Type) -> Atom:
-    return Atom(lambda env: value, -1, type)
+    return Atom(lambda env: value, -1, type, value if np.ndim(value) == 0 else None)
 
 
 def _actual(value: Any, type: Type) -> Type:
@@ -323,7 +337,21 @@ def evaluate_block(
             return code.run(Env(), arguments)
 
     results = deeply(run) if uses_functions(block) else run()
-    return [released(result, type, sizes) for result, type in zip(results, block.types, strict=True)]
+    try:
+        return [released(result, type, sizes) for result, type in zip(results, block.types, strict=True)]
+    except MemoryError:  # of one that is the same in each row
+        largest = max(range(len(results)), key=lambda k: np.size(results[k]))
+        shape = np.shape(results[largest])
+        error = Refused(MemoryError, f"no memory for an array of shape {shape}")
+    raise error.at(_origin(block, block.results[largest]))
+
+
+def _origin(block: terms.Block, atom: terms.Atom) -> terms.Origin:
+    """Where a value of a block was computed."""
+    origins = [binding.origin for binding in block.bindings for _ in binding.types]
+    if isinstance(atom, terms.Variable) and atom.index < len(origins):
+        return origins[-1 - atom.index]
+    return terms.NOWHERE
 
 
 def evaluate(

@@ -775,9 +775,79 @@ def test_arrays_beyond_memory_are_refused_at_once(large: Any) -> None:
         az.evaluate(large)(2**40)
 
 
-def test_empty_arrays_need_no_memory_for_their_other_axes() -> None:
-    made = az.evaluate(lambda n: az.generate((0, n), lambda i, j: 2.0 * (i + j)))(2**40)
-    assert made.shape == (0, 2**40) and made.dtype == np.float64
+def test_arrays_beyond_memory_are_refused_where_each_row_is_the_same() -> None:
+    with pytest.raises(
+        MemoryError, match=r"no memory for an array of shape \(1125899906842624,.*test_evaluate\.py:\d+"
+    ):
+        az.evaluate(lambda n: (az.sum(az.ones(n // n)), az.ones(n)))(2**50)
+
+
+LONG = 2**50
+EMPTY: dict[str, tuple[Callable[..., Any], tuple[Any, ...], tuple[int, ...]]] = {
+    "generate": (lambda n: az.generate((n, 0), lambda i, j: 2.0 * (i + j)), (LONG,), (LONG, 0)),
+    "generate across": (lambda n: az.generate((0, n), lambda i, j: 2.0 * (i + j)), (LONG,), (0, LONG)),
+    "the same rows": (lambda n: az.generate((0, n), lambda i, j: 2.0), (LONG,), (0, LONG)),
+    "booleans": (lambda n: az.generate((0, n), lambda i, j: True), (2**62,), (0, 2**62)),
+    "nested": (
+        lambda n, m: az.generate(n, lambda i: az.generate(m, lambda j: 1.0 * i * j)),
+        (LONG, 0),
+        (LONG, 0),
+    ),
+    "three axes": (lambda n: az.generate((n, 0, n), lambda i, j, k: i + j + k), (2**20,), (2**20, 0, 2**20)),
+    "map": (lambda x: az.map(lambda r: r + 1.0, x), (np.zeros((LONG, 0)),), (LONG, 0)),
+    "whole": (lambda x: az.exp(x) * 2.0, (np.zeros((0, LONG)),), (0, LONG)),
+    "reduce": (lambda x: az.reduce(lambda a, b: a + b + a * b, np.zeros(0), x), (np.zeros((LONG, 0)),), (0,)),
+    "sum": (lambda x: az.sum(x, axis=0), (np.zeros((LONG, 0)),), (0,)),
+    "scan": (lambda x: az.scan(lambda a, b: a + b + a * b, np.zeros(0), x), (np.zeros((LONG, 0)),), (LONG, 0)),
+    "cumsum": (lambda x: az.cumsum(x, axis=0), (np.zeros((LONG, 0)),), (LONG, 0)),
+    "cumsum of rows": (lambda x: az.cumsum(x, axis=1), (np.zeros((LONG, 0)),), (LONG, 0)),
+    "sort": (lambda x: az.sort(x, axis=0), (np.zeros((LONG, 0)),), (LONG, 0)),
+    "sort of rows": (lambda x: az.sort(x, axis=1), (np.zeros((LONG, 0)),), (LONG, 0)),
+    "histogram": (
+        lambda x: az.histogram(lambda a, b: a + b, 0.0, 3, az.map(lambda r: 0, x), x),
+        (np.zeros((LONG, 0)),),
+        (3, 0),
+    ),
+    "loop": (lambda n, x: az.fori_loop(0, n, lambda i, s: s * 2.0, x), (LONG, np.zeros(0)), (0,)),
+}
+
+
+@pytest.mark.parametrize("vectorize", [True, False])
+@pytest.mark.parametrize("name", EMPTY)
+def test_empty_arrays_are_made_at_once_however_long_they_are(name: str, vectorize: bool) -> None:
+    function, arguments, shape = EMPTY[name]
+    assert az.evaluate(function, vectorize=vectorize)(*arguments).shape == shape
+
+
+@pytest.mark.parametrize("name", [name for name in EMPTY if name != "loop"])
+def test_traces_make_empty_arrays_at_once(name: str) -> None:
+    function, arguments, shape = EMPTY[name]
+    assert az.evaluate(az.trace(function)(*arguments).program)(*arguments).shape == shape
+
+
+@pytest.mark.parametrize("vectorize", [True, False])
+def test_what_empty_rows_require_is_required_of_each(vectorize: bool) -> None:
+    def read(i: az.Array[az.i64, "n"], y: az.Array[az.f64, "m"]) -> Any:
+        return az.map(lambda k: az.ones(0) * y[k], i)
+
+    def chosen(i: az.Array[az.i64, "n"], y: az.Array[az.f64, "m"]) -> Any:
+        return az.map(lambda k: az.ones(0) * az.cond(k > 0, lambda: y[9], lambda: 1.0), i)
+
+    assert az.evaluate(read, vectorize=vectorize)([0, 1, 0], [3.0, 4.0]).shape == (3, 0)
+    for program, places in ((read, [0, 1, 9]), (chosen, [0, 0, 1])):
+        with pytest.raises(IndexError, match="index 9 is out of range"):
+            az.evaluate(program, vectorize=vectorize)(places, [3.0, 4.0])
+
+
+@pytest.mark.parametrize("keep", ["arrays", "reals"])
+def test_sizes_of_long_empty_arrays_in_traces(keep: str) -> None:
+    trace = az.trace(lambda x: x + az.sum(az.sum(az.generate((2**50, 0), lambda i, j: x * i), axis=0)), keep=keep)
+    assert az.evaluate(trace(2.0).program)(2.0) == 2.0
+
+
+def test_arrays_that_numpy_has_not_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"NumPy has no array of shape .*4611686018427387904.*test_evaluate\.py:\d+"):
+        az.evaluate(lambda n: az.generate((0, n), lambda i, j: 2.0 * (i + j)))(2**62)
 
 
 def test_arrays_have_as_many_axes_as_numpy_has() -> None:

@@ -15,7 +15,7 @@ import numpy as np
 from ...core.environment import Env
 from ...core.terms import Block, Operation
 from ..evaluate import Evaluate
-from ..evaluating.batches import Code, Step
+from ..evaluating.batches import Code, Effects, Step
 from ..evaluating.combining import Operator
 from ..evaluating.functions import deeply, uses_functions
 from ..in_place import InPlace
@@ -54,7 +54,7 @@ class Counting(Evaluate):
                 self.frames[-1].setdefault(id(block), []).append(self.cost)
                 self.cost = outer
 
-        return replace(code, run=run, ufunc=None)
+        return replace(code, run=run, ufunc=None, fixed=False)
 
     def meaning_of_operation(self, operation: Operation) -> Step:
         step, places = super().meaning_of_operation(operation), self.in_place.of(operation)
@@ -75,6 +75,10 @@ class Counting(Evaluate):
             return results
 
         return replace(step, run=run)
+
+    def once(self, effects: Effects, row: Sequence[Any]) -> bool:
+        """Every run counts."""
+        return False
 
     def check_neutral(self, construct: str, *rest: Any) -> None:
         """In a reduce or scan this stands for the combination with the neutral element; a histogram does its own."""

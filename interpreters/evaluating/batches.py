@@ -10,14 +10,15 @@ Where control flow differs along the batch, a *mask* says where updates and requ
 Python, in the batch around it, where running it at once is not possible: it has too many elements, something in it
 has an order (:class:`Effects`), or an extent differs along the batch (:class:`Irregular`).
 
-An empty loop runs once with a batch of no elements, which finds the shapes of what it makes.
+An empty loop runs once with a batch of no elements, which finds the shapes of what it makes. A loop that makes empty
+arrays runs once, too, if nothing else could come of its other steps; so such arrays may be longer than any run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,7 @@ class Atom:
     run: Meaning
     index: int
     type: Type
+    known: Any = None  # the value, if it is a number that does not change
 
 
 @dataclass(frozen=True)
@@ -65,9 +67,34 @@ class Effects:
     updates: bool = False  # adds to an accumulator: must not be tried twice
     irregular: bool = False  # an extent is computed, so running it at once may fail
     ordered: bool = False  # runs element by element: it shows values, or computes with more than numbers and arrays
+    requires: bool = False  # may refuse to go on, in some runs of a block
+    tests: frozenset[int] = frozenset()  # De Bruijn indices of what is required in every run: outside of a block, once
 
     def __or__(self, other: Effects) -> Effects:
-        return Effects(self.updates or other.updates, self.irregular or other.irregular, self.ordered or other.ordered)
+        return Effects(
+            self.updates or other.updates,
+            self.irregular or other.irregular,
+            self.ordered or other.ordered,
+            self.requires or other.requires,
+            self.tests | other.tests,
+        )
+
+    @property
+    def sometimes(self) -> Effects:
+        """The effects where not all runs of the code around come there."""
+        return replace(self, requires=True, tests=frozenset()) if self.tests else self
+
+    def outside(self, bound: int) -> Effects:
+        """The effects as they are outside of a scope that has bound so many values."""
+        if not self.tests:
+            return self
+        known = frozenset([test - bound for test in self.tests if test >= bound])
+        return replace(self, requires=self.requires or len(known) < len(self.tests), tests=known)
+
+    @property
+    def none(self) -> bool:
+        """Whether all that comes of the code is its results."""
+        return not (self.updates or self.ordered or self.requires)
 
 
 PURE = Effects()
@@ -91,6 +118,7 @@ class Code:
     effects: Effects
     ranks: tuple[int, ...]  # of the results
     ufunc: np.ufunc | None = None  # of a binary function that is one of NumPy's
+    fixed: bool = False  # nothing is computed in it, and no result is an argument
 
 
 class Batches:
@@ -126,6 +154,10 @@ class Batches:
         place: tuple[Any, ...] = tuple(np.argwhere(wrong.T)[0][::-1])
         return place
 
+    def once(self, effects: Effects, row: Sequence[Any]) -> bool:
+        """Whether one run of code, which gave this, stands for all of a loop: nothing comes of it but empty arrays."""
+        return effects.none and all([np.size(value) == 0 for value in row])
+
     # Loops
 
     def for_all(
@@ -142,7 +174,9 @@ class Batches:
             except Irregular:
                 pass
         rows = [body(np.int64(0))]
-        _require_room(extent, rows[0])
+        require_room(extent, rows[0])
+        if self.once(effects, rows[0]):
+            return [np.empty((extent, *np.shape(value)), value.dtype) for value in rows[0]]
         rows += [body(np.int64(i)) for i in range(1, extent)]
         return [self.stacked([row[k] for row in rows], r) for k, r in enumerate(ranks)]
 
@@ -160,6 +194,7 @@ class Batches:
     def all_at_once(self, extent: int, body: Callable[[Any], list[Any]], ranks: Sequence[int]) -> list[Any]:
         """The same, from one run with a vector of indices as a new first axis of the batch."""
         if self.nothing:  # so many indices may not have room
+            require_room(extent, [np.empty(self.batch, np.int64)])
             index = np.empty((extent, *self.batch), np.int64)
         else:
             index = np.arange(extent).reshape((extent,) + (1,) * len(self.batch))
@@ -189,14 +224,27 @@ class Batches:
         return np.where(test, a, b) if r == 0 else np.where(test, self.filled(a, r), self.filled(b, r))
 
 
-def _require_room(extent: int, row: Sequence[Any]) -> None:
+def require_room(extent: int, row: Sequence[Any]) -> None:
     """Refuse so many rows at once, if there is no memory for them."""
     for value in row:
         shape = (extent, *np.shape(value))
         try:
             np.empty(shape, np.asarray(value).dtype)  # of which no page is touched
-        except (MemoryError, ValueError):  # where the number of bytes is none of 64 bits
+        except MemoryError:
             raise Refused(MemoryError, f"no memory for an array of shape {shape}") from None
+        except ValueError:  # where the number of bytes is none of 64 bits
+            if 0 in shape:
+                raise Refused(ValueError, f"NumPy has no array of shape {shape}: it is empty, but too long") from None
+            raise Refused(MemoryError, f"no memory for an array of shape {shape}") from None
+
+
+def repeated(row: Any, extent: int) -> Any:
+    """So many times the same row, in the memory of one."""
+    shape = (extent, *np.shape(row))
+    try:
+        return np.broadcast_to(row, shape)
+    except ValueError:  # where the number of bytes is none of 64 bits
+        raise Refused(MemoryError, f"no memory for an array of shape {shape}") from None
 
 
 def extent_of(value: Any) -> int:
@@ -211,8 +259,12 @@ def extent_of(value: Any) -> int:
 
 
 def around(extents: Sequence[Atom], body: Code) -> Effects:
-    """The effects of a loop."""
-    return body.effects | Effects(irregular=any(extent.index >= 0 for extent in extents))
+    """The effects of a loop: none, if it is known to have no steps."""
+    if any([extent.known is not None and extent.known <= 0 for extent in extents]):
+        return PURE
+    steps = all([extent.known is not None for extent in extents])
+    effects = body.effects if steps else body.effects.sometimes
+    return effects | Effects(irregular=any(extent.index >= 0 for extent in extents))
 
 
 def mesh(shape: Sequence[int]) -> list[Any]:

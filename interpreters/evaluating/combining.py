@@ -40,11 +40,11 @@ class Combining(Batches):
                 if column.dtype == np.float32:  # NumPy adds in pairs where elements are neighbours
                     column = np.moveaxis(np.ascontiguousarray(np.moveaxis(column, 0, -1)), -1, 0)
                 return [operator.ufunc.reduce(column, axis=0, dtype=column.dtype)]
-            for k in range(1, count):
+            for k in range(1, 2 if self.once(operator.effects, total) else count):
                 total = combine(total, [column[k] for column in columns])
             return total
 
-        return Step(run, around([extent], element) | operator.effects)
+        return Step(run, around([extent], element) | operator.effects.sometimes)
 
     def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Code, operator: Code) -> Step:
         def run(env: Env[Any]) -> Sequence[Any]:
@@ -55,6 +55,8 @@ class Combining(Batches):
                 return columns
             total: Sequence[Any] = [column[0] for column in columns]
             self.check_neutral("scan", units, total, combine, operator)
+            if self.once(operator.effects, total):
+                return columns
             if operator.ufunc is not None:
                 return [operator.ufunc.accumulate(columns[0], axis=0, dtype=columns[0].dtype)]
             rows = [total]
@@ -63,12 +65,12 @@ class Combining(Batches):
                 rows.append(total)
             return [self.stacked([row[k] for row in rows], r) for k, r in enumerate(element.ranks)]
 
-        return Step(run, around([extent], element) | operator.effects)
+        return Step(run, around([extent], element) | operator.effects.sometimes)
 
     def histogram(
         self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Code, operator: Code
     ) -> Step:
-        effects = around([bins, extent], element) | operator.effects
+        effects = around([bins, extent], element) | operator.effects.sometimes
         ranks = element.ranks[1:]
 
         def run(env: Env[Any]) -> Sequence[Any]:

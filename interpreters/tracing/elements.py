@@ -15,7 +15,7 @@ import numpy as np
 from ...core.dims import Dim
 from ...core.environment import Env
 from ...core.primitive import lookup
-from ...core.terms import Constant, Foreign
+from ...core.terms import Block, Constant, Foreign
 from ...core.types import ArrayType, Scalar, Type, array_of, dims, element, i64, scalar_of
 from .control import Code, Control, Entry, Meaning, Step
 from .recording import Known
@@ -91,9 +91,25 @@ class Elements(Control):
     def generate(self, dim: Dim, extent: Meaning, body: Code) -> Step:
         def run(env: Env[Entry]) -> Sequence[Entry]:
             types, count = self.output_types, self.extent(extent(env))
-            return self.stacked([body.run(env, [self.fixed(i)]) for i in range(count)], types)
+            rows = [body.run(env, [self.fixed(i)]) for i in range(min(count, 1))]
+            if rows and self._is_empty(rows[0], body):
+                return [self._longer(entry, count) for entry in rows[0]]
+            rows += [body.run(env, [self.fixed(i)]) for i in range(1, count)]
+            return self.stacked(rows, types)
 
         return run
+
+    def _is_empty(self, entries: Sequence[Entry], code: Code) -> bool:
+        """Whether code has made empty arrays, and nothing else comes of it."""
+        assert code.block is not None
+        return all([np.size(self.raw(entry)) == 0 for entry in entries]) and _only_computes(code.block)
+
+    def _longer(self, row: Entry, count: int) -> Entry:
+        """So many of an empty row."""
+        if isinstance(row, np.ndarray):
+            return np.empty((count, *row.shape), object)
+        values = np.empty((count, *row.value.shape), row.value.dtype)
+        return Known(values, array_of(element(row.type), (Dim.of(count), *dims(row.type))))
 
     def reduce(self, extent: Meaning, neutrals: Sequence[Meaning], element: Code, operator: Code) -> Step:
         def run(env: Env[Entry]) -> Sequence[Entry]:
@@ -219,6 +235,12 @@ class Elements(Control):
             return ()
 
         return run
+
+
+def _only_computes(block: Block) -> bool:
+    """Whether all that comes of a block is its results."""
+    others = ("require", "probe", "foreign", "add_to", "apply")
+    return all([o.op not in others and all(map(_only_computes, o.blocks)) for o in block.bindings])
 
 
 def _scalar(value: Any) -> Scalar:

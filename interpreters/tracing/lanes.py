@@ -32,7 +32,7 @@ from ...core.placement import to_block
 from ...core.terms import Atom, Block, Constant, Literal, Operation, Variable
 from ...core.types import ArrayType, Type, array_of, dims, element, i64, rank
 from ..embed import accumulate
-from ..evaluating.batches import LARGEST_BATCH, Irregular
+from ..evaluating.batches import LARGEST_BATCH, Irregular, require_room
 from ..evaluating.functions import uses_functions
 from .control import Code, Control, Diverged, Entry, Meaning, Step
 from .joining import Part, join
@@ -114,6 +114,7 @@ class Lanes(Control):
         """The arrays of these types of a body's results for so many indices, at once or in order."""
         if count == 0:
             return [self._empty(type) for type in types]
+        require_room(count, [np.int64(0)])
         groups: list[tuple[Any, list[Known]]] = []
         most = 1 if ordered else max(1, LARGEST_BATCH // math.prod(self.numpy.batch))
         todo = deque([np.arange(k, min(k + most, count)) for k in range(0, count, most)])
