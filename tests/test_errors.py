@@ -498,9 +498,17 @@ HUGE = 2**62
         lambda n: az.tile(az.iota(n), n),
         lambda n: az.pad(az.iota(HUGE), HUGE),
         lambda n: az.ravel(az.generate((2**33, 2**32), lambda i, j: i)),
+        lambda n: az.reshape(az.zeros(0), (n, n)),
+        lambda n: az.reshape(az.zeros(0), (4, n)),
+        lambda n: az.reshape(az.zeros(0), (-1, n, n)),
     ],
 )
 def test_sizes_that_overflow(run: Any, f: Any) -> None:
     """Sums and products of sizes that no integer of 64 bits holds are errors, also of arrays that are never made."""
     with pytest.raises((ValueError, OverflowError), match=r"a size of .*does not fit i64.*test_errors\.py"):
         run(lambda n: az.size(f(n)))(HUGE)
+
+
+def test_sizes_that_overflow_on_a_device(opencl: Any) -> None:
+    with pytest.raises(ValueError, match=r"a size of 4 times 4611686018427387904 does not fit i64.*test_errors\.py"):
+        az.compile(lambda n: az.size(az.reshape(az.zeros(0), (4, n))), backend="opencl")(HUGE)

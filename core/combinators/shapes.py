@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -122,12 +123,17 @@ def _targets(x: Expr, sources: list[Value], shape: tuple[Any, ...]) -> list[Valu
             if equal is not None:
                 rest.remove(equal)
                 known.remove(target)
-        left, divisor = product(rest), product(known)
+        left, divisor = product(rest), _volume(known)
         targets[open[0]] = left if divisor.literal == 1 else builder.primitive("floor_divide", left, divisor)
         if divisor.literal == 1:
             return targets
-    equal_sizes(product(sources), product(targets), f"reshape of {x.type} to another number of elements")
+    equal_sizes(product(sources), _volume(targets), f"reshape of {x.type} to another number of elements")
     return targets
+
+
+def _volume(sizes: Sequence[Value]) -> Value:
+    """The product of sizes that a user has given, each step of which fits i64."""
+    return functools.reduce(scaled, sizes, current().literal(1, i64))
 
 
 def _common(sources: Sequence[Value], targets: Sequence[Value]) -> int:
