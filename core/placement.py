@@ -11,14 +11,14 @@ long as memory allows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
 
 from . import terms
 from .dims import Dim, DimAtom, Opaque
 from .graph import BRANCHES, LOOPS, Body, Node, Value, numbers
 from .terms import Block, Operation
-from .types import Scalar, Type, i64, map_dims
+from .types import Scalar, Type, dims, i64, map_dims
 
 
 class _Region:
@@ -72,8 +72,8 @@ def _is_computed_size(value: Value) -> bool:
 class _Layout:
     """Both walks over the graph from a root body."""
 
-    def __init__(self, root: Body) -> None:
-        self.root = _Region(None, root, "root")
+    def __init__(self, root: Body, sizes: Collection[int] = ()) -> None:
+        self.root, self.sizes = _Region(None, root, "root"), sizes
         self.homes: dict[int, set[_Region]] = {}
         self.captured: dict[int, Value] = {}
 
@@ -85,8 +85,11 @@ class _Layout:
         """A value of an outer scope: it has free binders, none of them bound here.
 
         A size that is computed from others is computed here again, from those: so types that mention it say the same.
+        One that nothing free is needed for is captured if the types of what is bound mention it, by its number.
         """
-        return bool(value.free) and value.free.isdisjoint(self._all_bound) and not _is_computed_size(value)
+        if not value.free:
+            return value.number in self.sizes
+        return value.free.isdisjoint(self._all_bound) and not _is_computed_size(value)
 
     def _collect(self) -> None:
         """Find all scopes that want a node, and keep the outermost ones.
@@ -166,6 +169,12 @@ class _Layout:
             push(node.sizes, home)
 
 
+def _opaque_sizes(values: Sequence[Value]) -> set[int]:
+    """The numbers of the integers that the types of values mention."""
+    atoms = [atom for value in values for dim in dims(value.type) for atom in dim.atoms()]
+    return {atom.number for atom in atoms if isinstance(atom, Opaque)}
+
+
 def to_block(
     binders: Sequence[Value], results: Sequence[Value], statements: Sequence[Node] = (), names: Sequence[str] = ()
 ) -> tuple[Block, list[Value]]:
@@ -174,10 +183,16 @@ def to_block(
     An opaque size in it is known by a number: the first numbers are those of the integers among all these, in order.
     """
     root = Body(0, tuple(binders), tuple(statements), tuple(results))
-    layout = _Layout(root)
-    layout.run()
-    captured = list(layout.captured.values())
-    bound = [*captured, *binders]
+    sizes = _opaque_sizes(binders)
+    while True:
+        layout = _Layout(root, sizes)
+        layout.run()
+        captured = list(layout.captured.values())
+        bound = [*captured, *binders]
+        mentioned = _opaque_sizes(captured)
+        if mentioned <= sizes:
+            break
+        sizes |= mentioned
     return _Writer([value.number for value in bound if value.type == i64]).block(layout.root, bound, names), captured
 
 
