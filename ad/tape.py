@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from ..core.builder import resting_collector
 from ..core.environment import Env
+from ..core.limits import lifted_limits
 from ..core.source import at_line
 from ..core.terms import Block
 from ..core.types import element, is_float
@@ -58,7 +58,7 @@ def reverse(
     moving = tuple([is_float(type) and moves for type, moves in zip(block.binders, wanted, strict=True)])
     seeds = [_typed(seed, result.type) for seed, result in zip(seeds, block.results, strict=True)]
     probes = _probes(block)
-    with np.errstate(all="ignore"), resting_collector():
+    with np.errstate(all="ignore"), lifted_limits():
         plan = make_plan(block, frozenset(), moving, tuple([seed is not None for seed in seeds]))
         scope = _scope(plan, inputs, values)
         sweeps = [Sweep(rule_of, show, probes) for _ in range(workers)]

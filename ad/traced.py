@@ -14,11 +14,12 @@ from typing import Any
 
 from ..core import trees
 from ..core.arguments import array_of_type
-from ..core.builder import building, resting_collector
+from ..core.builder import building
 from ..core.dims import Dim
 from ..core.expr import Expr
 from ..core.functions import shown
 from ..core.language import Unsupported
+from ..core.limits import lifted_limits
 from ..core.program import Instance, Program
 from ..core.source import at_line, ending_at_user
 from ..core.types import Type, array_of, element, is_float
@@ -81,7 +82,7 @@ class Run:
         trace = self.trace
         dynamic = [number for number, parameter in enumerate(self.program.parameters) if not parameter.static]
         chosen = [argnums is None or dynamic[owner] in argnums for owner in trace.given.owners]
-        with resting_collector():
+        with lifted_limits():
             found = reverse(trace.block, trace.inputs, trace.values, seeds, self.workers, chosen=chosen)
         cotangents = dict(zip(dynamic, trace.given.arguments(lambda k: found[k]), strict=True))
         floating = [number for number, cotangent in cotangents.items() if trees.flatten(cotangent)[0]]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ..core.builder import resting_collector
+from ..core.limits import lifted_limits
 from ..core.program import LEAVES, RUNNERS, Instance, Program, as_program, instance_of
 from ..core.source import at_line, ending_at_user, shorten
 from .constant_sizes import ConstantSizes, code_for, code_for_leaves, codes
@@ -364,7 +364,7 @@ V = TypeVar("V")
 def _kept(instance: Instance, key: tuple[Any, ...], make: Callable[[], V]) -> V:
     found: V | None = instance.compiled.get(key)
     if found is None:
-        with resting_collector():
+        with lifted_limits():
             found = instance.compiled[key] = make()
     return found
 

@@ -15,7 +15,6 @@ A builder may hold *rules*: they see each operation before it is made and may an
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -25,6 +24,7 @@ from typing import Any
 from . import terms
 from .dims import Dim, Opaque, arithmetic
 from .graph import NONE, PARTIAL, REQUIREMENT, Body, Node, Value, numbers, union
+from .limits import lifted_limits
 from .primitive import PRIMITIVES, Primitive
 from .source import at_line
 from .terms import NOWHERE, Failure, Origin
@@ -613,26 +613,10 @@ def build(rule: Rule | None = None) -> Iterator[Builder]:
     builder = Builder(rule)
     token = _current.set(builder)
     try:
-        with resting_collector():
+        with lifted_limits():
             yield builder
     finally:
         _current.reset(token)
-
-
-@contextmanager
-def resting_collector() -> Iterator[None]:
-    """Let Python's garbage collector rest while much is made that lives on.
-
-    Graphs, terms and their meanings are all live while they are made; walking them again and again took most of the
-    time of long programs.
-    """
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def current() -> Builder:

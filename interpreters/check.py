@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..core.builder import resting_collector
 from ..core.dims import Compound, Dim, DimAtom, Opaque, arithmetic
 from ..core.environment import Env
+from ..core.limits import lifted_limits
 from ..core.program import Instance, Program, instance_of
 from ..core.terms import Atom, Block, Literal, Operation, Size, Variable
 from ..core.type_rules import binder_types, block_count, result_types
@@ -44,7 +44,7 @@ def check(program: Program | Instance | Block) -> None:
     block = program if isinstance(program, Block) else instance_of(program).term
     checker = _Checker()
     try:
-        with resting_collector():
+        with lifted_limits():
             checker.block(block, Env(), block.binders, whole=True)
     except _IllTyped as error:
         raise TypeError(f"ill-typed term: {error}") from None

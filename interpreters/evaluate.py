@@ -16,11 +16,11 @@ import numpy as np
 
 from ..core import terms, trees
 from ..core.arguments import convert
-from ..core.builder import resting_collector
 from ..core.dims import Dim
 from ..core.environment import Env
 from ..core.host_arrays import as_array
 from ..core.language import Binding, Language
+from ..core.limits import lifted_limits
 from ..core.primitive import PRIMITIVES, Primitive
 from ..core.program import Instance, Program, as_program
 from ..core.source import ending_at_user
@@ -331,7 +331,7 @@ def evaluate_block(
     """The results of a block for arguments of its binders' types: new arrays, NumPy scalars, data and functions."""
 
     def run() -> list[Any]:
-        with resting_collector():
+        with lifted_limits():
             code = block.interpret(Evaluate(sizes, vectorize, show))
         with np.errstate(all="ignore"):
             return code.run(Env(), arguments)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..core import trees
-from ..core.builder import resting_collector
+from ..core.limits import lifted_limits
 from ..core.program import Instance, Program, instance_of
 from ..core.source import ending_at_user
 from ..core.terms import Block, Constant
@@ -60,7 +60,7 @@ def pretty(program: Program | Instance | Block, *, simplified: bool = True, styl
     """
     if style not in STYLES:
         raise ValueError(f"style is one of {', '.join(map(repr, STYLES))}, got {style!r}")
-    with resting_collector():
+    with lifted_limits():
         if isinstance(program, Block):
             return raw(program) if style == "de-bruijn" else _text("program", program, program.names, None, style)
         instance = instance_of(program)

@@ -17,11 +17,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core import terms
-from ..core.builder import Builder, build, current, resting_collector
+from ..core.builder import Builder, build, current
 from ..core.dims import Dim, DimAtom, Opaque
 from ..core.environment import Env
 from ..core.graph import Value
 from ..core.language import Binding, Language
+from ..core.limits import lifted_limits
 from ..core.placement import to_block
 from ..core.primitive import Primitive
 from ..core.program import Instance, Program, instance_of
@@ -60,7 +61,7 @@ def simplify(program: Program | Instance | terms.Block, fuse: bool = True) -> te
     Without ``fuse`` an array that is expensive to compute stays where it is made.
     """
     block = program if isinstance(program, terms.Block) else instance_of(program).term
-    with resting_collector():
+    with lifted_limits():
         for _ in range(ROUNDS):
             settled = _settled(block, fuse)
             block = _narrowed(settled)

@@ -24,10 +24,11 @@ from typing import Any
 import numpy as np
 
 from ..core import trees
-from ..core.builder import build, current, resting_collector
+from ..core.builder import build, current
 from ..core.environment import Env
 from ..core.expr import Expr, as_expr
 from ..core.functions import as_typed
+from ..core.limits import lifted_limits
 from ..core.placement import to_block
 from ..core.program import Instance, Program, as_program
 from ..core.source import at_line, ending_at_user
@@ -154,7 +155,7 @@ def traced(
     )
 
     def run() -> Block:
-        with np.errstate(all="ignore"), resting_collector():
+        with np.errstate(all="ignore"), lifted_limits():
             results = instance.term.interpret(tracer).run(Env(), entries)
             return recorder.block(tracer.atoms(results))
 

@@ -12,7 +12,7 @@ import pytest
 
 import adze as az
 from adze.backends.llvm import frames, jit
-from adze.core.builder import resting_collector
+from adze.core.limits import lifted_limits
 
 WIDTH = 512  # numbers in a state
 STATE = np.linspace(0.1, 0.9, WIDTH)
@@ -175,7 +175,7 @@ def test_evaluate_holds_as_many_states() -> None:
         run = az.evaluate(gradient(checkpoint))
         run(STATE, n)
         gc.collect()
-        with resting_collector():  # when it runs is a matter of luck, and worth some states
+        with lifted_limits():  # when it runs is a matter of luck, and worth some states
             tracemalloc.start()
             run(STATE, n)
             most = tracemalloc.get_traced_memory()[1]

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ...core.builder import resting_collector
+from ...core.limits import lifted_limits
 from ...core.source import at_line
 from .. import loops
 from ..runtime import Failure
@@ -72,7 +72,7 @@ class Later:
 
     def branch(self, name: str) -> Sequence[str]:
         """The modules of a branch, as text."""
-        with self._lock, resting_collector():
+        with self._lock, lifted_limits():
             module, self._module = self._module, None
             if module is None:
                 module = emit(self._load(), self._machine)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from ...core.builder import resting_collector
+from ...core.limits import lifted_limits
 from ...core.program import Instance
 from ..forms import Form, Head, chosen, where_taken
 from ..loops_text import text as loops_text
@@ -79,7 +79,7 @@ class Version:
     def lowered(self, number: int) -> Lowered:
         """A form in the loop IR, and what its failures say."""
         if number not in self._lowered:
-            with resting_collector():
+            with lifted_limits():
                 name = self.instance.program.name
                 self._lowered[number] = loops_of(self._forms[number], name, self._target, self._checks)
         return self._lowered[number]
@@ -87,7 +87,7 @@ class Version:
     def built(self, number: int) -> Built:
         """The machine code of a form."""
         if number not in self._built:
-            with resting_collector():
+            with lifted_limits():
                 self._built[number] = self._build(number, None)
         return self._built[number]
 

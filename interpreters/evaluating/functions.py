@@ -10,7 +10,6 @@ taken to have no end.
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
@@ -23,6 +22,7 @@ from ...core.arguments import value_of
 from ...core.data import fold, value_class
 from ...core.environment import Env
 from ...core.language import Language
+from ...core.limits import nested_calls
 from ...core.source import at_line
 from ...core.types import FunctionType, Named, Type, dims, element, is_data
 from .batches import ORDERED, PURE, Atom, Batches, Code, Refused, Step
@@ -150,18 +150,13 @@ def deeply(run: Callable[[], R]) -> R:
         except BaseException as error:
             outcome[1] = error
 
-    with _lock:
-        _running.append(sys.getrecursionlimit())
-        sys.setrecursionlimit(max(_running[0], DEEPEST * _FRAMES_OF_A_CALL))
-        size = threading.stack_size(_STACK)
-        thread = threading.Thread(target=copy_context().run, args=(work,), daemon=True)
-        thread.start()
-        threading.stack_size(size)
-    thread.join()
-    with _lock:
-        limit = _running.pop()
-        if not _running:
-            sys.setrecursionlimit(limit)
+    with nested_calls(DEEPEST * _FRAMES_OF_A_CALL):
+        with _lock:
+            size = threading.stack_size(_STACK)
+            thread = threading.Thread(target=copy_context().run, args=(work,), daemon=True)
+            thread.start()
+            threading.stack_size(size)
+        thread.join()
     if outcome[1] is not None:
         raise outcome[1].with_traceback(None)  # as deep as the recursion was, and all of it inside the interpreter
     result: R = outcome[0]

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...core.builder import resting_collector
+from ...core.limits import lifted_limits
 from ...core.types import Scalar, Type
 from .names import Names, is_name
 from .printer import LINE, Printer
@@ -37,7 +37,7 @@ COLUMN = 48  # values stand in one column, unless a step is longer than this
 
 def printed(trace: Trace) -> str:
     """The text of a trace (see the module)."""
-    with resting_collector():
+    with lifted_limits():
         printer = Printer(set())
         block = steps(trace, printer)
         for operation in block.operations:
