@@ -12,9 +12,12 @@ What only some sizes need is apart (``branches.py``): modules that are compiled 
 
 What runs side by side is decided before, so LLVM is asked for little: it inlines what is to be inlined, and in each
 function it simplifies, and moves out of loops what does not vary (the part of -O1 that looks at one function). Only a
-module with loops of scalars gets all that it has, since it may yet make vectors of these (-O3). Long functions that
-only prepare are not optimised at all (``optnone``, see ``unit.py``). With ``ADZE_DEBUG=unoptimised`` nothing is: that
-takes a fifth of the time, and tells mistakes in what is emitted from what LLVM makes of it.
+module with loops of scalars gets all that it has, since it may yet make vectors of these (-O3). In deep nests that is
+-O2, which leaves out one thing: to copy a loop for each condition that does not vary in it, here whether the loops
+inside have any iterations. The time for that grows with the cube of the depth: of 8 loops it is nothing, of 16 half of
+the time, of 32 nine tenths. Long functions that only prepare are not optimised at all (``optnone``, see ``unit.py``).
+With ``ADZE_DEBUG=unoptimised`` nothing is: that takes a fifth of the time, and tells mistakes in what is emitted from
+what LLVM makes of it.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from llvmlite.binding import ffi
 from llvmlite.binding.newpassmanagers import NewPassManager
 
 from .host import host
-from .text import SCALARS, UNOPTIMISED
+from .text import DEEP, SCALARS, UNOPTIMISED
 
 _LENGTH = struct.Struct("<q")
 
@@ -120,7 +123,8 @@ def _optimised(text: str, machine: Any) -> Any:
     if text.startswith(UNOPTIMISED):
         return module
     library, scalars = _unlocked(), SCALARS in text
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3 if scalars else 1))
+    level = 1 if not scalars else 2 if DEEP in text else 3
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=level))
     if scalars:
         with _freed(builder.getModulePassManager()) as passes:
             library.LLVMPY_RunNewModulePassManager(passes, module, builder)

@@ -41,6 +41,10 @@ SCALARS = "; loops of scalars"
 # The first line of a module that LLVM does not optimise.
 UNOPTIMISED = "; not optimised"
 
+# A line in functions with more than _NEST loops around each other.
+DEEP = "; a deep nest"
+_NEST = 8
+
 # The first metadata of each module: the name of loops that are not to be unrolled.
 _ROLLED = ["distinct !{!0, !1}", '!{!"llvm.loop.unroll.disable"}']
 
@@ -272,6 +276,7 @@ class Body:
         self._first: dict[Hashable, str] = {}  # what was computed in the first block
         self._known = self._first  # and in this one
         self.repeats = False  # some of it, in a loop
+        self._around, self._deepest = 0, 0  # how many loops, here and at most
 
     def name(self, stem: str = "v") -> str:
         """A new name, without the sign that makes it a value."""
@@ -338,6 +343,8 @@ class Body:
             self.label(after)
             return
         self.repeats = True
+        self._around += 1
+        self._deepest = max(self._deepest, self._around)
         before, head, inside, latch, after = (self.name(part) for part in ("pre", "head", "body", "latch", "end"))
         i, following = "%" + self.name(re.sub(r"\W", "_", stem.rstrip("0123456789")) + "."), "%" + self.name("next")
         self.branch(before)
@@ -349,6 +356,7 @@ class Body:
         self.line(f"br i1 {going}, label %{inside}, label %{after}")
         self.label(inside)
         yield i
+        self._around -= 1
         self.branch(latch)
         self.label(latch)
         self.line(f"{following} = add nsw i64 {i}, {step}")
@@ -357,7 +365,8 @@ class Body:
 
     def __str__(self) -> str:
         scratch = [f"  %scratch = alloca [{self._scratch} x i64]"] if self._scratch else []
-        return "\n".join(["entry:", *scratch, *self._slots, *self._lines])
+        deep = [f"  {DEEP}"] if self._deepest > _NEST else []
+        return "\n".join(["entry:", *deep, *scratch, *self._slots, *self._lines])
 
     @property
     def is_glue(self) -> bool:
