@@ -12,7 +12,9 @@ updates become matrix products. Each nest then has parallel loops outside and at
 ``lower.py`` chooses, nest by nest, which loop is parallel, which is the vector and which is unrolled.
 
 The decision here is one of memory for speed: what is stored has one element for each run of an inner loop of some
-length, so stores are few beside the work. Inner arrays of a small constant size stay where they are.
+length, so stores are few beside the work. Inner arrays of a small constant size stay where they are. In a deep nest
+what is stored inside would get an axis for each loop around, and code as many loops: from the loop on for which that is
+more than any memory holds, the loops outside stay as they are, and only those inside are distributed.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,6 +45,11 @@ from .transformations import ALL, Transformations
 # Inner arrays of at most this many elements are not stored for all iterations.
 SMALL = 64
 ROUNDS = 12
+# A loop is not distributed if more than this many elements would be stored: no memory holds them, or their axes are so
+# many that each is short, and its loop is all beginning and end. So an axis counts as at least SHORT, for which a loop
+# takes about as long as for one element, and one that is not known, too.
+MOST = 1 << 31
+SHORT = 16
 
 
 def schedule(
@@ -80,6 +88,7 @@ Cuts = dict[int, str]  # bindings of a block that are stored for all iterations,
 class _Atom:
     emit: Any
     free: Free = frozenset()
+    extent: int = SHORT  # of the axis whose size it is, if it is one
 
     def __call__(self, env: Any) -> Any:
         return self.emit(env)
@@ -93,6 +102,7 @@ class _Operation:
     loops: bool = False
     costly: bool = False
     heavy: bool = False  # it takes longer to compute than to read what was stored
+    stored: int = 0  # how many elements are stored when its loops are distributed
 
     def __call__(self, env: Any) -> Sequence[Value]:
         values: Sequence[Value] = self.emit(env)
@@ -122,6 +132,7 @@ class _Block:
         self.free, self.inner = frozenset(free), frozenset(inner)
         self.costly = any(binding.operation.costly for binding in bindings)
         self.heavy = any(binding.operation.heavy for binding in bindings)
+        self.stored = max([binding.operation.stored for binding in bindings], default=0)
 
     def __call__(self, env: Any, arguments: Sequence[Value]) -> list[Value]:
         values: list[Value] = self.run(env, arguments)
@@ -159,6 +170,10 @@ class _Block:
             if why and levels and all(_storable(type) for type in binding.types):
                 found[k] = why
         return found
+
+    def elements(self, cuts: Cuts) -> int:
+        """How many elements are stored for an iteration, when the loops inside are distributed as well."""
+        return sum([_elements(type) for k in cuts for type in self.bindings[k].types]) + self.stored
 
     def heavy_parts(self) -> Cuts:
         """The bindings to be stored for all elements that are combined in order.
@@ -215,6 +230,16 @@ def _storable(type: Type) -> bool:
     return True
 
 
+def _elements(type: Type) -> int:
+    """About how many elements a value has."""
+    return prod([_extent(dim) for dim in dims(type)])
+
+
+def _extent(dim: Dim) -> int:
+    """About how long an axis is."""
+    return max(SHORT, dim.constant or 0)
+
+
 def _free(*parts: Any) -> Free:
     return frozenset().union(*[part.free for part in parts])
 
@@ -227,18 +252,26 @@ class _Distribute(Embed):
         self.decisions, self.groups = decisions, groups
         self.parallel = False  # whether the nearest loop around is one whose iterations are independent
 
-    def distributed(self, env: Any, length: Value, body: _Block, cuts: Cuts) -> Callable[[Value], list[Value]]:
-        """The body of a loop, as a function of the loop's variable, after what is to be stored."""
-        if not cuts:
+    def distributed(
+        self, env: Any, length: Value, body: _Block, cuts: Cuts, stored: int
+    ) -> Callable[[Value], list[Value]]:
+        """The body of a loop, as a function of the loop's variable, after what is to be stored, all in all so much."""
+        if cuts and stored > MOST:
+            told = f"not distributed: {body.names[0] or 'i'} < {length.dim}, where 2^{stored.bit_length() - 1} and more"
+            self.decide(f"{told} elements would be stored")
+        if not cuts or stored > MOST:
             return lambda i: body(env, [i])
         for k, why in cuts.items():
             binding = body.bindings[k]
             name = binding.origin.name or " and ".join([str(type) for type in binding.types])
             place = f"{Path(binding.origin.file).name}:{binding.origin.line}"
-            told = f"stored for all {body.names[0] or 'i'} < {length.dim}: {name} of {place}, since {why}"
-            if told not in self.decisions:
-                self.decisions.append(told)
+            self.decide(f"stored for all {body.names[0] or 'i'} < {length.dim}: {name} of {place}, since {why}")
         return self.within(True, lambda: _Distributed(self.builder, env, length, body, cuts))
+
+    def decide(self, told: str) -> None:
+        """Tell what was decided, once."""
+        if told not in self.decisions:
+            self.decisions.append(told)
 
     def in_order(self, emit: Any) -> Any:
         """The loop with a body that runs iteration by iteration."""
@@ -262,7 +295,7 @@ class _Distribute(Embed):
         return _Atom(super().constant(array, type))
 
     def dim(self, dim: Dim) -> Any:
-        return _Atom(super().dim(dim))
+        return _Atom(super().dim(dim), extent=_extent(dim))
 
     def primitive(self, primitive: Primitive, args: Sequence[Any]) -> Any:
         costly = primitive.cost > COSTLY
@@ -278,20 +311,29 @@ class _Distribute(Embed):
         inner, costly = then.inner | orelse.inner, then.costly or orelse.costly
         heavy = then.heavy or orelse.heavy
         return _Operation(
-            super().cond(test, then, orelse), _free(test, then, orelse), inner, bool(inner), costly, heavy
+            super().cond(test, then, orelse),
+            _free(test, then, orelse),
+            inner,
+            bool(inner),
+            costly,
+            heavy,
+            max(then.stored, orelse.stored),
         )
 
     def loop(self, dim: Dim, extent: Any, initials: Sequence[Any], body: Any) -> Any:
         emit = self.in_order(super().loop(dim, extent, initials, body))
-        return _Operation(emit, _free(extent, *initials, body), body.free, loops=True, heavy=True)
+        free = _free(extent, *initials, body)
+        return _Operation(emit, free, body.free, loops=True, heavy=True, stored=body.stored)
 
     def while_loop(self, initials: Sequence[Any], test: Any, body: Any) -> Any:
         emit, inner = self.in_order(super().while_loop(initials, test, body)), test.free | body.free
-        return _Operation(emit, _free(*initials, test, body), inner, True, heavy=True)
+        stored = max(test.stored, body.stored)
+        return _Operation(emit, _free(*initials, test, body), inner, True, heavy=True, stored=stored)
 
     def scatter(self, unique: bool, extents: Sequence[Any], destinations: Sequence[Any], element: Any) -> Any:
         emit = super().scatter(unique, extents, destinations, element)
-        return _Operation(emit, _free(*extents, *destinations, element), element.free | _free(*destinations), True)
+        free, inner = _free(*extents, *destinations, element), element.free | _free(*destinations)
+        return _Operation(emit, free, inner, loops=True, stored=element.stored)
 
     def argsort(self, array: Any) -> Any:
         return _Operation(super().argsort(array), array.free, array.free, True, heavy=True)
@@ -299,11 +341,12 @@ class _Distribute(Embed):
     def custom(self, rules: tuple[str, ...], args: Sequence[Any], body: Any, blocks: Sequence[Any]) -> Any:
         """A checkpoint: what is inside is scheduled by itself."""
         free = _free(*args, body)
-        return _Operation(super().custom(rules, args, body, blocks), free, free, loops=True, heavy=True)
+        emit = super().custom(rules, args, body, blocks)
+        return _Operation(emit, free, free, loops=True, heavy=True, stored=body.stored)
 
     def accumulate(self, initials: Sequence[Any], body: Any) -> Any:
         emit = super().accumulate(initials, body)
-        return _Operation(emit, _free(*initials, body), body.free, loops=True, heavy=True)
+        return _Operation(emit, _free(*initials, body), body.free, loops=True, heavy=True, stored=body.stored)
 
     def add_to(self, accumulator: Any, value: Any, indices: Sequence[Any]) -> Any:
         emit = super().add_to(accumulator, value, indices)
@@ -318,28 +361,30 @@ class _Distribute(Embed):
 
     def generate(self, dim: Dim, extent: Any, body: Any) -> Any:
         cuts = body.cuts(reduction=False)
+        stored = extent.extent * body.elements(cuts)
 
         def emit(env: Any) -> Sequence[Value]:
             length = extent(env)
-            element = self.distributed(env, length, body, cuts)
+            element = self.distributed(env, length, body, cuts, stored)
             return self.builder.generate(length, lambda i: self.within(True, lambda: element(i)))
 
-        return _Operation(emit, _free(extent, body), body.free, loops=True, heavy=body.heavy)
+        return _Operation(emit, _free(extent, body), body.free, loops=True, heavy=body.heavy, stored=stored)
 
     def reduce(self, extent: Any, neutrals: Sequence[Any], element: Any, operator: Any) -> Any:
         along, alone = element.cuts(reduction=True, lanes=True), element.cuts(reduction=True)
         # Any other operator than one primitive combines in order, which leaves nothing to compute side by side.
         ordered = dict(sorted({**element.heavy_parts(), **alone}.items())) if len(operator.bindings) > 1 else alone
+        stored = extent.extent * element.elements(alone)
 
         def emit(env: Any) -> Sequence[Value]:
             cuts = along if self.parallel and not self.groups else alone if len(self.builder.scopes) > 1 else ordered
             length = extent(env)
-            at = self.distributed(env, length, element, cuts)
+            at = self.distributed(env, length, element, cuts, stored)
             units = [neutral(env) for neutral in neutrals]
             return self.builder.reduce(length, units, at, lambda *ab: operator(env, ab))
 
         free, inner = _free(extent, *neutrals, element, operator), element.free | operator.free
-        return _Operation(emit, free, inner, loops=True, heavy=True)
+        return _Operation(emit, free, inner, loops=True, heavy=True, stored=stored)
 
     def scan(self, dim: Dim, extent: Any, neutrals: Sequence[Any], element: Any, operator: Any) -> Any:
         return self._combined(Builder.scan, [extent], neutrals, element, operator)
@@ -352,17 +397,18 @@ class _Distribute(Embed):
     ) -> Any:
         """What combines elements in order; what is heavy in them is stored."""
         cuts = element.heavy_parts()
+        stored = sizes[-1].extent * element.elements(cuts)
 
         def emit(env: Any) -> Sequence[Value]:
             extents = [size(env) for size in sizes]
             length = extents[-1]
-            at = self.distributed(env, length, element, cuts)
+            at = self.distributed(env, length, element, cuts, stored)
             units = [neutral(env) for neutral in neutrals]
             values: Sequence[Value] = make(self.builder, *extents, units, at, lambda *ab: operator(env, ab))
             return values
 
         free, inner = _free(*sizes, *neutrals, element, operator), element.free | operator.free
-        return _Operation(emit, free, inner, loops=True, heavy=True)
+        return _Operation(emit, free, inner, loops=True, heavy=True, stored=stored)
 
     def block(
         self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Any], names: Sequence[str]
