@@ -170,12 +170,19 @@ class Checks:
         return Reference(program, arguments, self.case.large, result, finite)
 
     def compiled(
-        self, check: str, program: Any, name: str, arguments: Sequence[Any], reference: Any, how: Configuration
+        self,
+        check: str,
+        program: Any,
+        name: str,
+        arguments: Sequence[Any],
+        reference: Any,
+        how: Configuration,
+        lines: str = "",
     ) -> None:
         """Compiled code gives the reference's results, and the same bits on another number of threads."""
         threads = 1 if how.threads > 1 else 3
         calls = f'os.environ["ADZE_DEBUG"] = "{how.debug}"\n' if how.debug else ""
-        calls += f"print({name_of(name)}(*arguments))\nprint(az.compile({name}, {how.options()})(*arguments))\n"
+        calls += f"{lines}print({name_of(name)}(*arguments))\nprint(az.compile({name}, {how.options()})(*arguments))\n"
         with mock.patch.dict(os.environ, ADZE_DEBUG=how.debug):
             run = az.compile(program, threads=how.threads, schedule=dict(how.schedule))
             found = self.agree(check, calls, reference, lambda: run(*arguments))
@@ -234,7 +241,7 @@ class Checks:
             if isinstance(result, BaseException):
                 raise Wrong(check, f"errors: {result!r:.300}, and the program has none", calls)
         reference = self.reference(program, call, result, self.case.special)
-        self.compiled(f"compiled {check}", program, name, call, reference, self.configuration)
+        self.compiled(f"compiled {check}", program, name, call, reference, self.configuration, lines)
         return result
 
     def tangents(self, direction: Sequence[Any]) -> list[Any]:
