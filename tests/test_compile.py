@@ -409,3 +409,9 @@ def test_nests_of_many_loops_have_values(depth: int) -> None:
     found = az.compile(deep)(np.array([0.9]))
     assert found.shape == (1,) * depth
     np.testing.assert_allclose(found.item(), np.sin(0.9**depth), rtol=1e-14)
+
+
+@pytest.mark.parametrize("shape", [lambda n: (0, n), lambda n: (n, 0), lambda n: (0, n, 5)])
+def test_empty_results_may_be_longer_than_memory(shape: Any) -> None:
+    made = az.compile(lambda n: az.generate(shape(n), lambda *i: 1.0 * i[0] + i[1]))(2**50)
+    assert made.shape == shape(2**50) and made.dtype == np.float64

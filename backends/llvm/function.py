@@ -180,6 +180,10 @@ class Emitter(Checking):
         size = str(bytes_of(buffer.scalar))
         for extent in buffer.extents:
             size = multiply(size, self.room_along(self.scalar(extent)))
+        if buffer.name in self.unit.unread:  # no index is clamped into it, so that it may be longer than memory
+            some = [self.body.value(f"icmp sgt i64 {self.scalar(extent)}, 0") for extent in buffer.extents]
+            for test in some:
+                size = self.body.value(f"select i1 {test}, i64 {size}, i64 {bytes_of(buffer.scalar)}")
         return size
 
     def _room(self, buffer: Buffer) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..loops import For, Function
-from ..loops_walk import varying
+from ..loops import For, Function, Update, walk
+from ..loops_walk import read_in, varying
 from ..memory import plan
 from .bounds import Bounds
 from .branches import Branches
@@ -66,6 +66,8 @@ class Unit:
     def __init__(self, function: Function, machine: Machine) -> None:
         self.plan, self.machine = plan(function), machine
         self.branches = Branches(function, self.plan.dynamic)
+        updated = {each.buffer.name for each in walk(function.body) if isinstance(each, Update)}
+        self.unread = self.plan.dynamic - read_in(function.body) - updated  # what is stored to, and returned
         self.module = Module(machine.optimised)
         self.bounds = Bounds(function, self.module) if machine.bounds else None
         # an aligned stack: a vector that crosses two cache lines costs two accesses when it is spilled
