@@ -153,6 +153,8 @@ def choose(
     allowed = target.transformations
     if not (found.simple and allowed.vectorise):
         return [Choice(None, None)]
+    lanes = _lanes_of(found, target)
+    extents = {loop.variable.name: loop.extent for loop in loops} | {v: f.extent for v, f in found.inner.items()}
 
     def cost(variable: str, whole: bool = False) -> float:
         total = sum(a.weight * _load_cost(a, variable, loops, found.inner, whole) for a in found.loads)
@@ -160,6 +162,9 @@ def choose(
             if store.mentions(variable):
                 free = store.buffer.name in temporaries or contiguous(store, variable, len(store.indices) - 1)
                 total += 1.0 if free else 8.0
+        total *= _idle(extents[variable], lanes)
+        if variable in found.inner and isinstance(extents[variable], Constant):
+            total += found.once * (lanes - 1)  # a scalar, where other lanes compute several at once
         # Without copies a reduction waits for its own result: too few sums run side by side.
         return total * LATENCY if found.inner and _jam(loops, found, variable, temporaries) is None else total
 
@@ -192,6 +197,12 @@ def choose(
             wide = Choice(lane, _jam(loops, found, lane, temporaries), whole=True)
             return [_sized(wide, found, target), choices[0]]
     return choices or [Choice(None, None)]
+
+
+def _idle(extent: Expression, lanes: int) -> float:
+    """The lanes of registers that a loop takes, for each one that it needs: more than 1 if it is short, and known."""
+    needed = int(extent.value) if isinstance(extent, Constant) else 0
+    return -(-needed // lanes) * lanes / needed if needed > 0 else 1.0
 
 
 def _may_be_lanes(variable: str, found: Survey, reductions: dict[str, Reduction]) -> bool:

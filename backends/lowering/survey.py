@@ -71,6 +71,7 @@ class Survey:
     uniform: set[str] = field(default_factory=set)  # variables that extents inside mention
     operations: list[tuple[float, frozenset[str]]] = field(default_factory=list)  # weights, and what they mention
     work: float = 0.0
+    once: float = 0.0  # what is computed outside of the loops inside
     mutable: int = 0
     lets: int = 0
     bound: set[str] = field(default_factory=set)  # names bound in the body, and loop variables around it
@@ -111,6 +112,7 @@ def survey(body: Block, around: Iterable[str] = ()) -> Survey:
                 found.work += weight
             elif isinstance(each, Apply):
                 found.work += weight * each.primitive.cost
+                found.once += each.primitive.cost if weight == 1.0 else 0.0
             elif isinstance(each, Select | MultiplyAdd):
                 found.work += weight
 
