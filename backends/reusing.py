@@ -30,8 +30,8 @@ from ..interpreters.simplifying.computed import Alike, amount, operands, own_wor
 from ..interpreters.simplifying.holding import sources
 from ..interpreters.simplifying.leaves import is_costly
 
-# A reduction is worth an element of an array when it is about so many additions.
-WORTH = 64
+# What recurs is worth an element of an array when it is about so many additions: to write and read one takes as long.
+WORTH = 32
 # A reduction counts if it is this part of the program's largest; a size that is not known is 1000.
 PART = 100
 # The constructs that run their first body for each index, with the place of the extent among their arguments.
@@ -99,16 +99,17 @@ def _recurring(b: Builder, root: Body) -> list[_Recurring]:
     """What is worth to be stored; what others are made of comes first."""
     found = _in_loops(root)
     most = max([_work(node, loops) for node, loops in found], default=0)
-    sums = [(node, loops) for node, loops in found if _is_long(node) and _work(node, loops) * PART >= most]
-    costly = {node.number for each in _groups(b, sums) for node, _ in each.occurrences}
-    if not costly:
+    sums = [(node, loops) for node, loops in found if node.op == "reduce" and _work(node, loops) * PART >= most]
+    made_of_sums = {node.number for each in _groups(b, sums) for node, _ in each.occurrences}
+    if not made_of_sums:
         return []
-    made_of_sums, made = set(costly), list[tuple[Node, Loops]]()
+    made, costly, work = list[tuple[Node, Loops]](), set[int](), dict[int, int]()
     for node, loops in found:
         if node.number in made_of_sums or not made_of_sums.isdisjoint(_used(node)):
             made_of_sums.add(node.number)
             made.append((node, loops))
-            if _is_long(node) or (node.op == "primitive" and is_costly(node)):
+            work[node.number] = min(WORTH, own_work(node) + sum([work.get(used, 0) for used in _used(node)]))
+            if work[node.number] == WORTH and (node.op == "reduce" or (node.op == "primitive" and is_costly(node))):
                 costly.add(node.number)
     groups = sorted(_groups(b, made), key=lambda each: each.occurrences[0][0].number)
     return _widest(groups, costly, _users(root))
@@ -156,11 +157,6 @@ def _users(root: Body) -> dict[int, list[int]]:
 
 def _used(node: Node) -> set[int]:
     return {each.number for each in sources(operands(node))}
-
-
-def _is_long(node: Node) -> bool:
-    """Whether a node is a reduction that is worth an element of an array."""
-    return node.op == "reduce" and own_work(node) >= WORTH
 
 
 def _groups(b: Builder, found: Sequence[tuple[Node, Loops]]) -> list[_Recurring]:

@@ -131,6 +131,18 @@ def test_a_sum_in_more_loops_than_its_own_is_stored_by_itself() -> None:
     assert stored.strip() == "t1 = for i < n, j < h: sum(k < m: x[i, k] * w[k, j])"
 
 
+def test_a_short_sum_counts_with_the_function_of_it() -> None:
+    """Ten products are less than to write and to read a number; with their hyperbolic tangent they are more."""
+
+    @az.program
+    def short(x: az.Array[az.f64, "n 10"], w: az.Array[az.f64, "10 h"], v: Between) -> az.f64:
+        return az.sum((az.tanh(x @ w) @ v) ** 2)
+
+    gradient = az.simplify(az.value_and_grad(short, argnums=(0, 1, 2)))
+    assert _text(gradient).count("tanh") == 2
+    assert _text(reused(gradient)).count("tanh") == 1
+
+
 def test_what_is_small_or_in_a_branch_is_left_as_it_is() -> None:
     @az.program
     def small(x: Matrix, w: Weights, c: az.Array[az.f64, "n 3"]) -> Any:
