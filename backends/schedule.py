@@ -12,17 +12,19 @@ updates become matrix products. Each nest then has parallel loops outside and at
 ``lower.py`` chooses, nest by nest, which loop is parallel, which is the vector and which is unrolled.
 
 The decision here is one of memory for speed: what is stored has one element for each run of an inner loop of some
-length, so stores are few beside the work. Inner arrays of a small constant size stay where they are. In a deep nest
-what is stored inside would get an axis for each loop around, and code as many loops: from the loop on for which that is
-more than any memory holds, the loops outside stay as they are, and only those inside are distributed.
+length, so stores are few beside the work. Inner arrays of a small constant size stay where they are, in registers, if
+all loops beside them can be written out, but for those that let more updates become sums than they have elements
+(``shared_updates.py``). In a deep nest what is stored inside would get an axis for each loop around, and code as many
+loops: from the loop on for which that is more than any memory holds, the loops outside stay as they are, and only those
+inside are distributed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,15 +36,16 @@ from ..core.language import Binding
 from ..core.placement import to_block
 from ..core.primitive import Primitive
 from ..core.terms import Block
-from ..core.types import Accumulator, ArrayType, Type, dims
+from ..core.types import Accumulator, ArrayType, Type, dims, i64
 from ..interpreters.embed import Embed
 from ..interpreters.reads_first import reads_first
 from ..interpreters.simplify import fresh_binders, simplify
 from ..interpreters.simplifying.leaves import COSTLY
 from ..interpreters.simplifying.rules import rewrite
+from .shared_updates import MANY, Free, Place, Updates, outside, repeated, shared, together, updates_of
 from .transformations import ALL, Transformations
 
-# Inner arrays of at most this many elements are not stored for all iterations.
+# Inner arrays of at most this many elements are small, and loops of at most so many iterations can be written out.
 SMALL = 64
 ROUNDS = 12
 # A loop is not distributed if more than this many elements would be stored: no memory holds them, or their axes are so
@@ -80,7 +83,6 @@ def _round(block: Block, decisions: list[str], groups: bool) -> Block:
 
 
 T = TypeVar("T")
-Free = frozenset[int]  # De Bruijn indices, seen from the environment of an operation
 Cuts = dict[int, str]  # bindings of a block that are stored for all iterations, by their place in it, and why
 
 
@@ -89,6 +91,8 @@ class _Atom:
     emit: Any
     free: Free = frozenset()
     extent: int = SHORT  # of the axis whose size it is, if it is one
+    short: bool = False  # whether it is the number of iterations of a loop that can be written out
+    elements: float = 1
 
     def __call__(self, env: Any) -> Any:
         return self.emit(env)
@@ -103,6 +107,8 @@ class _Operation:
     costly: bool = False
     heavy: bool = False  # it takes longer to compute than to read what was stored
     stored: int = 0  # how many elements are stored when its loops are distributed
+    long: bool = False  # it has a loop that cannot be written out
+    updates: Updates = field(default_factory=dict)  # what updates inside it read
 
     def __call__(self, env: Any) -> Sequence[Value]:
         values: Sequence[Value] = self.emit(env)
@@ -133,16 +139,20 @@ class _Block:
         self.costly = any(binding.operation.costly for binding in bindings)
         self.heavy = any(binding.operation.heavy for binding in bindings)
         self.stored = max([binding.operation.stored for binding in bindings], default=0)
+        self.long = any(binding.operation.long for binding in bindings)
+        self.read = updates_of(len(binders), bindings)
+        self.updates = outside(self.read)
 
     def __call__(self, env: Any, arguments: Sequence[Value]) -> list[Value]:
         values: list[Value] = self.run(env, arguments)
         return values
 
-    def cuts(self, reduction: bool, lanes: bool = False) -> Cuts:
+    def cuts(self, reduction: bool, lanes: bool = False, wanted: Free = frozenset()) -> Cuts:
         """The bindings to be stored for all iterations of the loop around this block.
 
         In a reduction all loops are, but for one that it goes on combining; ``lanes`` says that a loop outside of it
-        can be lanes, which then run all of its loops, so that each of several results may come from a loop.
+        can be lanes, which then run all of its loops, so that each of several results may come from a loop. Small
+        arrays that would be kept in registers are stored if they are ``wanted``.
         """
         starts, position = [], len(self.binders)
         for binding in self.bindings:
@@ -167,13 +177,23 @@ class _Block:
                 why = "loops inside use it" if levels & used else "several updates use it" if levels & shared else ""
             if reduction and binding.operation.loops and merged.isdisjoint(levels):
                 why = "it is a loop inside of a reduction"
-            if why and levels and all(_storable(type) for type in binding.types):
+            stored = [_storable(type, self.long) or level in wanted for level, type in enumerate(binding.types, start)]
+            if why and levels and all(stored):
                 found[k] = why
         return found
 
     def elements(self, cuts: Cuts) -> int:
         """How many elements are stored for an iteration, when the loops inside are distributed as well."""
-        return sum([_elements(type) for k in cuts for type in self.bindings[k].types]) + self.stored
+        return sum([_room(type) for k in cuts for type in self.bindings[k].types]) + self.stored
+
+    def wanted(self, around: Callable[[int], bool | None]) -> Free:
+        """The levels of small arrays of which more updates become sums than they have elements, if they are stored."""
+        counts: dict[int, float] = {}
+        for read in shared(self.read, around):
+            for level, count in read.items():
+                counts[level] = counts.get(level, 0) + count
+        types = [*self.binders, *[type for binding in self.bindings for type in binding.types]]
+        return frozenset([level for level, count in counts.items() if level >= 0 and count > _elements(types[level])])
 
     def heavy_parts(self) -> Cuts:
         """The bindings to be stored for all elements that are combined in order.
@@ -196,7 +216,7 @@ class _Block:
     def _shared(self, starts: Sequence[int]) -> set[int]:
         """The levels of what is not cheap and of which several updates are made: stored, so that each goes its way."""
         made_of: dict[int, frozenset[int]] = {}  # by level: the levels, not cheap, from which a scalar is computed
-        counts: dict[int, int] = {}
+        counts: dict[int, float] = {}
         for start, binding in zip(starts, self.bindings, strict=True):
             operation = binding.operation
             sources = [made_of.get(start - 1 - index, frozenset[int]()) for index in operation.free]
@@ -218,21 +238,24 @@ class _Block:
         return {position - 1 - index for result in self.results if len(result.free) == 1 for index in result.free}
 
 
-def _storable(type: Type) -> bool:
-    """Whether a value is to be stored for all iterations: its size is known before them, and it is not small."""
-    if any(not dim.is_static() for dim in dims(type)):
-        return False
-    if isinstance(type, ArrayType):
-        size = Dim.of(1)
-        for dim in type.dims:
-            size = size * dim
-        return size.constant is None or size.constant > SMALL
-    return True
+def _storable(type: Type, long: bool = False) -> bool:
+    """Whether a value is to be stored for all iterations: its size is known before them, and it is not small.
+
+    Small arrays are kept in registers where the loop's body has only loops that can be written out: no ``long`` ones.
+    """
+    small = isinstance(type, ArrayType) and _elements(type) <= SMALL
+    return all(dim.is_static() for dim in dims(type)) and (long or not small)
 
 
-def _elements(type: Type) -> int:
-    """About how many elements a value has."""
-    return prod([_extent(dim) for dim in dims(type)])
+def _elements(type: Type) -> float:
+    """How many elements a value has; infinity for an array of unknown size."""
+    sizes = [dim.constant for dim in dims(type)]
+    return math.prod([math.inf if size is None else size for size in sizes])
+
+
+def _room(type: Type) -> int:
+    """About how many elements a value has, for what is stored."""
+    return math.prod([_extent(dim) for dim in dims(type)])
 
 
 def _extent(dim: Dim) -> int:
@@ -284,18 +307,31 @@ class _Distribute(Embed):
         self.parallel = outer
         return made
 
+    def wanted(self, env: Any, body: _Block) -> Free:
+        """The small arrays that updates want to be stored for all iterations of a loop with this body."""
+        anchor = self.builder.scopes[-1].anchor  # of the loop around, if there is one
+
+        def around(index: int) -> bool | None:
+            accumulator = env.get(index)
+            return None if accumulator is None else any(accumulator.number < number for number in anchor)
+
+        return body.wanted(around) if body.read else frozenset()
+
     def variable(self, index: int, type: Type) -> Any:
         found = (lambda env: env.get(index)) if isinstance(type, Accumulator) else super().variable(index, type)
-        return _Atom(found, frozenset([index]))  # None for an accumulator that does not exist in this part
+        # None for an accumulator that does not exist in this part.
+        return _Atom(found, frozenset([index]), elements=_elements(type))
 
     def literal(self, value: Any, type: Any) -> Any:
-        return _Atom(super().literal(value, type))
+        short = type is i64 and value <= SMALL
+        return _Atom(super().literal(value, type), short=short)
 
     def constant(self, array: Any, type: Any) -> Any:
         return _Atom(super().constant(array, type))
 
     def dim(self, dim: Dim) -> Any:
-        return _Atom(super().dim(dim), extent=_extent(dim))
+        short = dim.constant is not None and dim.constant <= SMALL
+        return _Atom(super().dim(dim), extent=_extent(dim), short=short)
 
     def primitive(self, primitive: Primitive, args: Sequence[Any]) -> Any:
         costly = primitive.cost > COSTLY
@@ -318,35 +354,39 @@ class _Distribute(Embed):
             costly,
             heavy,
             max(then.stored, orelse.stored),
+            then.long or orelse.long,
+            together([then.updates, orelse.updates]),
         )
 
     def loop(self, dim: Dim, extent: Any, initials: Sequence[Any], body: Any) -> Any:
         emit = self.in_order(super().loop(dim, extent, initials, body))
-        free = _free(extent, *initials, body)
-        return _Operation(emit, free, body.free, loops=True, heavy=True, stored=body.stored)
+        free, stored, updates = _free(extent, *initials, body), body.stored, repeated(body.updates)
+        long = body.long or not extent.short
+        return _Operation(emit, free, body.free, loops=True, heavy=True, stored=stored, long=long, updates=updates)
 
     def while_loop(self, initials: Sequence[Any], test: Any, body: Any) -> Any:
         emit, inner = self.in_order(super().while_loop(initials, test, body)), test.free | body.free
-        stored = max(test.stored, body.stored)
-        return _Operation(emit, _free(*initials, test, body), inner, True, heavy=True, stored=stored)
+        free, stored, updates = _free(*initials, test, body), max(test.stored, body.stored), repeated(body.updates)
+        return _Operation(emit, free, inner, loops=True, heavy=True, stored=stored, long=True, updates=updates)
 
     def scatter(self, unique: bool, extents: Sequence[Any], destinations: Sequence[Any], element: Any) -> Any:
         emit = super().scatter(unique, extents, destinations, element)
         free, inner = _free(*extents, *destinations, element), element.free | _free(*destinations)
-        return _Operation(emit, free, inner, loops=True, stored=element.stored)
+        return _Operation(emit, free, inner, loops=True, stored=element.stored, long=True)
 
     def argsort(self, array: Any) -> Any:
-        return _Operation(super().argsort(array), array.free, array.free, True, heavy=True)
+        return _Operation(super().argsort(array), array.free, array.free, True, heavy=True, long=True)
 
     def custom(self, rules: tuple[str, ...], args: Sequence[Any], body: Any, blocks: Sequence[Any]) -> Any:
         """A checkpoint: what is inside is scheduled by itself."""
         free = _free(*args, body)
         emit = super().custom(rules, args, body, blocks)
-        return _Operation(emit, free, free, loops=True, heavy=True, stored=body.stored)
+        return _Operation(emit, free, free, loops=True, heavy=True, stored=body.stored, long=True)
 
     def accumulate(self, initials: Sequence[Any], body: Any) -> Any:
-        emit = super().accumulate(initials, body)
-        return _Operation(emit, _free(*initials, body), body.free, loops=True, heavy=True, stored=body.stored)
+        emit, free = super().accumulate(initials, body), _free(*initials, body)
+        stored, long, updates = body.stored, body.long, body.updates
+        return _Operation(emit, free, body.free, loops=True, heavy=True, stored=stored, long=long, updates=updates)
 
     def add_to(self, accumulator: Any, value: Any, indices: Sequence[Any]) -> Any:
         emit = super().add_to(accumulator, value, indices)
@@ -354,21 +394,26 @@ class _Distribute(Embed):
         def update(env: Any) -> Sequence[Value]:
             return [] if accumulator(env) is None else emit(env)
 
-        return _Operation(update, _free(accumulator, value, *indices))
+        [added_to] = accumulator.free
+        reads = {Place(added_to, _free(*indices)): dict.fromkeys(value.free, min(value.elements, MANY))}
+        return _Operation(update, _free(accumulator, value, *indices), updates=reads)
 
     def require(self, test: Any, failure: Any, values: Sequence[Any]) -> Any:
         return _Operation(super().require(test, failure, values), _free(test, *values))
 
     def generate(self, dim: Dim, extent: Any, body: Any) -> Any:
-        cuts = body.cuts(reduction=False)
-        stored = extent.extent * body.elements(cuts)
+        fixed = body.cuts(reduction=False)
 
         def emit(env: Any) -> Sequence[Value]:
+            wanted = self.wanted(env, body)
+            cuts = body.cuts(reduction=False, wanted=wanted) if wanted else fixed
             length = extent(env)
-            element = self.distributed(env, length, body, cuts, stored)
+            element = self.distributed(env, length, body, cuts, extent.extent * body.elements(cuts))
             return self.builder.generate(length, lambda i: self.within(True, lambda: element(i)))
 
-        return _Operation(emit, _free(extent, body), body.free, loops=True, heavy=body.heavy, stored=stored)
+        stored, long = extent.extent * body.elements(fixed), body.long or not extent.short
+        free, updates = _free(extent, body), repeated(body.updates, dim)
+        return _Operation(emit, free, body.free, True, heavy=body.heavy, stored=stored, long=long, updates=updates)
 
     def reduce(self, extent: Any, neutrals: Sequence[Any], element: Any, operator: Any) -> Any:
         along, alone = element.cuts(reduction=True, lanes=True), element.cuts(reduction=True)
@@ -384,7 +429,8 @@ class _Distribute(Embed):
             return self.builder.reduce(length, units, at, lambda *ab: operator(env, ab))
 
         free, inner = _free(extent, *neutrals, element, operator), element.free | operator.free
-        return _Operation(emit, free, inner, loops=True, heavy=True, stored=stored)
+        long = element.long or not extent.short
+        return _Operation(emit, free, inner, loops=True, heavy=True, stored=stored, long=long)
 
     def scan(self, dim: Dim, extent: Any, neutrals: Sequence[Any], element: Any, operator: Any) -> Any:
         return self._combined(Builder.scan, [extent], neutrals, element, operator)
@@ -408,7 +454,7 @@ class _Distribute(Embed):
             return values
 
         free, inner = _free(*sizes, *neutrals, element, operator), element.free | operator.free
-        return _Operation(emit, free, inner, loops=True, heavy=True, stored=stored)
+        return _Operation(emit, free, inner, loops=True, heavy=True, stored=stored, long=True)
 
     def block(
         self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Any], names: Sequence[str]
