@@ -268,6 +268,7 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
         def run(env: Env[Any], arguments: Sequence[Any]) -> list[Any]:
             env = env.enter(arguments)
             for binding in bindings:
+                self.origin = binding.origin
                 try:
                     env = env.extend(binding.operation.run(env))
                 except Refused as error:

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -351,6 +352,7 @@ def test_neutral_elements_that_are_arrays(construct: str) -> None:
     def combine(b: Builder, x: Value) -> Sequence[Value]:
         count, n = b.size(x, 0), b.size(x, 1)
         one, operator = identity(b, n, beside=1), product_of(b, n)
+        b.origin = replace(b.origin, combines=True)  # as the user's reductions do
         if construct == "histogram":
             return b.histogram(count, count, [one], lambda i: [i, b.part(x, [i])], operator)
         make = b.reduce if construct == "reduce" else b.scan

@@ -160,6 +160,20 @@ def test_what_derivatives_reduce_is_not_verified() -> None:
         assert "reduce: the neutral" not in az.compile(verb(az.program(chained))).loops
 
 
+@pytest.mark.parametrize("run", [az.evaluate, az.compile, lambda f: lambda *args: az.trace(f)(*args).result])
+def test_derivatives_take_elements_without_a_derivative(run: Any) -> None:
+    """With the value and its tangent combined as a pair, 0 times infinity is no sign of a wrong neutral element."""
+
+    @az.program
+    def rows(m: Matrix) -> Vector:
+        return az.map(az.prod, m)
+
+    m, ones = np.array([[np.inf, 1.0, 2.0], [np.nan, 0.0, 2.0], [2.0, 3.0, 4.0]]), np.ones((3, 3))
+    value, tangent = run(az.jvp(rows))(m, ones)
+    np.testing.assert_array_equal(value, [np.inf, np.nan, 24.0])
+    np.testing.assert_array_equal(tangent[1:], [np.nan, 26.0])
+
+
 def test_one_application_is_made_outside_of_loops() -> None:
     """The loops are those of a program without the requirement."""
 

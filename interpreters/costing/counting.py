@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...core.environment import Env
-from ...core.terms import Block, Operation
+from ...core.terms import Block, Operation, Origin
 from ..evaluate import Evaluate
 from ..evaluating.batches import Code, Effects, Step
 from ..evaluating.combining import Operator
@@ -80,10 +80,23 @@ class Counting(Evaluate):
         """Every run counts."""
         return False
 
-    def check_neutral(self, construct: str, *rest: Any) -> None:
+    def check_neutral(
+        self,
+        construct: str,
+        origin: Origin,
+        units: Sequence[Any],
+        elements: Sequence[Any],
+        combine: Operator,
+        operator: Code,
+        inside: Any = np.True_,
+    ) -> None:
         """In a reduce or scan this stands for the combination with the neutral element; a histogram does its own."""
-        if construct != "histogram":
-            super().check_neutral(construct, *rest)
+        if construct == "histogram":
+            return
+        if origin.combines:
+            super().check_neutral(construct, origin, units, elements, combine, operator, inside)
+        elif not self.nothing and not operator.effects.ordered:
+            self.combined_with_neutral(units, elements, combine, operator)
 
     def combined_with_neutral(
         self, units: Sequence[Any], elements: Sequence[Any], combine: Operator, operator: Code

@@ -25,7 +25,7 @@ import numpy as np
 
 from ...core.environment import Env
 from ...core.primitive import Primitive
-from ...core.terms import Origin
+from ...core.terms import NOWHERE, Origin
 from ...core.types import Type
 
 Meaning = Callable[[Env[Any]], Any]
@@ -129,6 +129,7 @@ class Batches:
         self.largest = LARGEST_BATCH if vectorize else 0
         self.batch: tuple[int, ...] = ()
         self.mask: Any = np.True_
+        self.origin = NOWHERE  # of the operation that runs
 
     @property
     def nothing(self) -> bool:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...core.dims import Dim
 from ...core.environment import Env
-from ...core.terms import NOT_NEUTRAL
+from ...core.terms import NOT_NEUTRAL, Origin
 from ...core.types import rank
 from .batches import Atom, Batches, Code, Irregular, Refused, Step, around, extent_of, mesh
 
@@ -28,13 +28,14 @@ class Combining(Batches):
 
     def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Code, operator: Code) -> Step:
         def run(env: Env[Any]) -> Sequence[Any]:
+            origin = self.origin
             units, combine = self.prepared(env, neutrals, operator)
             count = extent_of(extent.run(env))
             if count == 0:
                 return units
             columns = self.for_all(count, lambda i: element.run(env, [i]), element.effects, element.ranks)
             total: Sequence[Any] = [column[0] for column in columns]
-            self.check_neutral("reduce", units, total, combine, operator)
+            self.check_neutral("reduce", origin, units, total, combine, operator)
             if operator.ufunc is not None:
                 column = columns[0]
                 if column.dtype == np.float32:  # NumPy adds in pairs where elements are neighbours
@@ -48,13 +49,14 @@ class Combining(Batches):
 
     def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Code, operator: Code) -> Step:
         def run(env: Env[Any]) -> Sequence[Any]:
+            origin = self.origin
             units, combine = self.prepared(env, neutrals, operator)
             count = extent_of(extent.run(env))
             columns = self.for_all(count, lambda i: element.run(env, [i]), element.effects, element.ranks)
             if count == 0:
                 return columns
             total: Sequence[Any] = [column[0] for column in columns]
-            self.check_neutral("scan", units, total, combine, operator)
+            self.check_neutral("scan", origin, units, total, combine, operator)
             if self.once(operator.effects, total):
                 return columns
             if operator.ufunc is not None:
@@ -74,6 +76,7 @@ class Combining(Batches):
         ranks = element.ranks[1:]
 
         def run(env: Env[Any]) -> Sequence[Any]:
+            origin = self.origin
             units, combine = self.prepared(env, neutrals, operator)
             size, count = extent_of(bins.run(env)), extent_of(extent.run(env))
             made = self.for_all(count, lambda i: element.run(env, [i]), element.effects, element.ranks)
@@ -88,7 +91,7 @@ class Combining(Batches):
                 np.take_along_axis(column, first.reshape(*[1] * (1 + r), *first.shape), 0)[0]
                 for column, r in zip(columns, ranks, strict=True)
             ]
-            self.check_neutral("histogram", units, values, combine, operator, inside.any(axis=0))
+            self.check_neutral("histogram", origin, units, values, combine, operator, inside.any(axis=0))
             if operator.ufunc is not None:
                 chosen = np.nonzero(inside)
                 operator.ufunc.at(totals[0], (places[chosen], *chosen[1:]), columns[0][chosen])
@@ -148,14 +151,18 @@ class Combining(Batches):
     def check_neutral(
         self,
         construct: str,
+        origin: Origin,
         units: Sequence[Any],
         elements: Sequence[Any],
         combine: Operator,
         operator: Code,
         inside: Any = np.True_,
     ) -> None:
-        """Refuse a neutral element that changes an element which is combined with it, by more than rounding."""
-        if self.nothing or operator.effects.ordered:
+        """Refuse a neutral element that changes an element which is combined with it, by more than rounding.
+
+        What derivatives and the functions of the language combine has neutral elements that are right.
+        """
+        if not origin.combines or self.nothing or operator.effects.ordered:
             return
         with self.inside(self.batch, self.mask & inside):
             results = self.combined_with_neutral(units, elements, combine, operator)

@@ -389,13 +389,19 @@ class Control(Language[Meaning, Step, Code]):
         return code
 
     def check_neutral(
-        self, construct: str, units: Sequence[Entry], first: Sequence[Entry], operator: Code, env: Env[Entry]
+        self,
+        construct: str,
+        origin: Origin,
+        units: Sequence[Entry],
+        first: Sequence[Entry],
+        operator: Code,
+        env: Env[Entry],
     ) -> None:
         """Refuse a neutral element that changes the first element, where evaluate does."""
         assert operator.block is not None
         code, inside = self.numpy.meaning_of_block(operator.block), env.mapped(self.raw)
         neutrals, elements = ([self.raw(entry) for entry in entries] for entries in (units, first))
-        self.numpy.check_neutral(construct, neutrals, elements, lambda a, b: code.run(inside, [*a, *b]), code)
+        self.numpy.check_neutral(construct, origin, neutrals, elements, lambda a, b: code.run(inside, [*a, *b]), code)
 
 
 def _alone(value: Any, type: Type) -> Any:

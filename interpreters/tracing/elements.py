@@ -130,11 +130,12 @@ class Elements(Control):
         self, construct: str, env: Env[Entry], count: int, units: Sequence[Entry], element: Code, operator: Code
     ) -> list[Sequence[Entry]]:
         """The reductions of the first elements, one after the other."""
+        origin = self.origin
         running: list[Sequence[Entry]] = []
         for i in range(count):
             x = element.run(env, [self.fixed(i)])
             if i == 0:
-                self.check_neutral(construct, units, x, operator, env)
+                self.check_neutral(construct, origin, units, x, operator, env)
             running.append(operator.run(env, [*running[-1], *x]) if running else x)
         return running
 
@@ -142,7 +143,7 @@ class Elements(Control):
         self, dim: Dim, bins: Meaning, extent: Meaning, neutrals: Sequence[Meaning], element: Code, operator: Code
     ) -> Step:
         def run(env: Env[Entry]) -> Sequence[Entry]:
-            types, count = self.output_types, self.extent(bins(env))
+            origin, types, count = self.origin, self.output_types, self.extent(bins(env))
             units = [neutral(env) for neutral in neutrals]
             rows: list[Sequence[Entry]] = [units] * count
             checked = False
@@ -151,7 +152,7 @@ class Elements(Control):
                 k = int(place.value)
                 if 0 <= k < count:
                     if not checked:
-                        self.check_neutral("histogram", units, values, operator, env)
+                        self.check_neutral("histogram", origin, units, values, operator, env)
                     checked, rows[k] = True, operator.run(env, [*rows[k], *values])
             return self.stacked(rows, types)
 

@@ -245,7 +245,7 @@ class Lanes(Control):
             found = [self.known(entry) for entry in columns(env)]
             if operator and not self.keeping.combines(operation):
                 given = [arg(env) for arg in args]
-                return self._sequential(operation.op, given, found, operator[0], env, types)
+                return self._sequential(operation, given, found, operator[0], env, types)
             bound = [*found, *self.indices]
             rest = Operation(
                 operation.op,
@@ -293,23 +293,29 @@ class Lanes(Control):
         return Block((i64,) * axes, tuple(bindings), tuple(found))
 
     def _sequential(
-        self, op: str, given: Sequence[Entry], columns: Sequence[Known], operator: Code, env: Env[Entry], types: Any
+        self,
+        operation: Operation,
+        given: Sequence[Entry],
+        columns: Sequence[Known],
+        operator: Code,
+        env: Env[Entry],
+        types: Any,
     ) -> Sequence[Entry]:
         """A reduction, scan or histogram whose operator branches: one application after the other."""
-        count = dims(columns[0].type)[0].constant or 0
+        op, origin, count = operation.op, operation.origin, dims(columns[0].type)[0].constant or 0
         elements = [[self.part(column, k) for column in columns] for k in range(count)]
         if op == "histogram":
             bins = self.extent(given[0])
             placed = [(int(self.uniform(place)), values) for place, *values in elements]
             placed = [(k, values) for k, values in placed if 0 <= k < bins]
             for _, values in placed[:1]:
-                self.check_neutral(op, given[2:], values, operator, env)
+                self.check_neutral(op, origin, given[2:], values, operator, env)
             totals: list[Sequence[Entry]] = [list(given[2:]) for _ in range(bins)]
             for k, values in placed:
                 totals[k] = operator.run(env, [*totals[k], *values])
             return self.stacked(totals, types)
         for x in elements[:1]:
-            self.check_neutral(op, given[1:], x, operator, env)
+            self.check_neutral(op, origin, given[1:], x, operator, env)
         running: list[Sequence[Entry]] = []
         for x in elements:
             running.append(operator.run(env, [*running[-1], *x]) if running else x)
