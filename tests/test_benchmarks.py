@@ -205,6 +205,16 @@ def test_all_contenders_agree_on_all_lines(tmp_path: Path) -> None:
     assert len(harness(tmp_path)) >= 20
 
 
+def test_two_packages_are_compared(tmp_path: Path) -> None:
+    """One with itself, so results have the same bits, and plans the same memory."""
+    done = run(str(ROOT), "lse", "--quick", "--threads", "1", "--output", str(tmp_path / "rows"), script="against.py")
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((tmp_path / "rows").read_text(encoding="utf-8"))
+    assert {(row["line"], row["function"]) for row in rows} >= {("lse", "primal"), ("lse", "gradient")}
+    assert all(row["same"] and row["peak"] == 1 and row["low"] <= row["ratio"] <= row["high"] for row in rows)
+    assert done.stdout.count("same bits") == len(rows)
+
+
 # Devices
 
 FEW = ("reduce",)
