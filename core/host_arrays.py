@@ -10,6 +10,7 @@ in the memory of a device is known by its attributes and fetched.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,11 @@ def as_array(leaf: Any) -> Array:
     if hasattr(leaf, "__dlpack__") and not isinstance(leaf, np.ndarray | np.generic):
         return np.from_dlpack(leaf)
     return np.asarray(leaf)
+
+
+def too_long(shape: Sequence[int]) -> ValueError:
+    """What is raised where NumPy has no array of this shape, although it is empty."""
+    return ValueError(at_line(f"NumPy has no array of shape {tuple(shape)}: it is empty, but too long"))
 
 
 def is_masked(leaf: Any) -> bool:

@@ -415,3 +415,14 @@ def test_nests_of_many_loops_have_values(depth: int) -> None:
 def test_empty_results_may_be_longer_than_memory(shape: Any) -> None:
     made = az.compile(lambda n: az.generate(shape(n), lambda *i: 1.0 * i[0] + i[1]))(2**50)
     assert made.shape == shape(2**50) and made.dtype == np.float64
+
+
+def test_empty_results_that_numpy_does_not_have_are_refused_at_the_line() -> None:
+    known = az.compile(lambda: az.generate((0, 2**62), lambda i, j: 1.0 * i))
+    given = az.compile(lambda n: az.generate((0, n), lambda i, j: 1.0 * i))
+    for call in (known, lambda: given(2**62)):
+        with pytest.raises(
+            ValueError, match=r"NumPy has no array of shape \(0, 4611686018427387904\).*test_compile\.py"
+        ):
+            call()
+    assert given(7).shape == (0, 7)

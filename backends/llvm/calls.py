@@ -25,7 +25,7 @@ import numpy as np
 from ...core import trees
 from ...core.arguments import Signature
 from ...core.dims import Dim, Name
-from ...core.host_arrays import MASKED, is_masked
+from ...core.host_arrays import MASKED, is_masked, too_long
 from ...core.source import at_line
 from ...core.terms import Constant, Failure
 from ...core.types import Scalar, Type, dims, element, rank
@@ -403,7 +403,10 @@ class _Returned(_Kind):
         memory = (ctypes.c_char * (math.prod(shape) * self.dtype.itemsize)).from_address(address)
         # not when the interpreter ends: what runs then may still look at the array
         weakref.finalize(memory, _free, ctypes.c_void_p(address)).atexit = False
-        return np.frombuffer(memoryview(memory), self.dtype).reshape(shape)
+        try:
+            return np.frombuffer(memoryview(memory), self.dtype).reshape(shape)
+        except ValueError:
+            raise too_long(shape) from None
 
     def abandon(self, place: Array) -> None:
         address = int(place[0])

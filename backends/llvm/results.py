@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from ...core.host_arrays import too_long
+
 LARGE = 1 << 19  # bytes from which this is worth its while
 MOST = 256 << 20
 _ALIGNMENT = 64  # a cache line: a vector then never crosses two
@@ -31,10 +33,13 @@ class _Lease(np.ndarray[Any, Any]):
 
 
 def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """As ``np.empty``."""
+    """As ``np.empty``; ValueError with the user's line where NumPy has no empty array of this shape."""
     size = math.prod(shape) * dtype.itemsize
     if size < LARGE:
-        return np.empty(shape, dtype)
+        try:
+            return np.empty(shape, dtype)
+        except ValueError:
+            raise too_long(shape) from None
     block = _found(size + _ALIGNMENT)
     lease = block.view(_Lease)
     weakref.finalize(lease, _came_back, block).atexit = False
