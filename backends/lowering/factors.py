@@ -137,7 +137,8 @@ def product_of(nest: Nest, found: Survey, loops: Sequence[Loop]) -> Product | No
     own, inner = {*nest.variables, *[each.variable for each in sum.loops]}, sum.loops[-1].variable
     if any(not factor.free & varying <= own or inner not in factor.free for factor in sum.factors):
         return None
-    first, second = _widest(loops, a.free - b.free), _widest(loops, b.free - a.free)
+    wide = [loop for loop in loops if found.may_widen(loop.variable.name)]
+    first, second = _widest(wide, a.free - b.free), _widest(wide, b.free - a.free)
     if first is None or second is None:
         return None
     operands = [

@@ -173,8 +173,7 @@ def choose(
     def in_sum(variable: str) -> list[float]:
         return [_load_cost(a, variable, loops, found.inner) for a in found.loads if a.weight == deepest]
 
-    candidates = [loop.variable.name for loop in loops if loop.variable.name not in found.uniform]
-    candidates = [name for name in candidates if all(store.mentions(name) for store in found.stores)]
+    candidates = [loop.variable.name for loop in loops if found.may_widen(loop.variable.name)]
     summing = [name for name in found.inner if _may_be_lanes(name, found, reductions)]
     costs = {name: cost(name) for name in (*candidates, *summing)}
     choices = []
@@ -220,7 +219,7 @@ def _jam(loops: Sequence[Loop], found: Survey, lane: str, temporaries: set[str])
     best, shared = None, 0
     for loop in loops:
         name = loop.variable.name
-        if name == lane or name in found.uniform:
+        if name == lane or not found.may_widen(name):
             continue
         count = sum(name not in mentioned for weight, mentioned in found.operations if weight == deepest)
         vectors = sum(not a.mentions(name) and a.mentions(lane) for a in found.loads if a.weight == deepest)
@@ -234,6 +233,7 @@ def _side(loops: Sequence[Loop], found: Survey, lane: str, temporaries: set[str]
     moved = [*found.loads, *[store for store in found.stores if store.buffer.name not in temporaries]]
     if found.lets > FEW or any(access.buffer.scalar.bits < LEAST_BITS for access in moved):
         return None
+    loops = [loop for loop in loops if found.may_widen(loop.variable.name)]
     names = [name for access in moved if not access.guarded for name in _across(access, lane, loops)]
     return max(names, key=names.count, default=None)
 

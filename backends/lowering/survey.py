@@ -76,6 +76,10 @@ class Survey:
     lets: int = 0
     bound: set[str] = field(default_factory=set)  # names bound in the body, and loop variables around it
 
+    def may_widen(self, variable: str) -> bool:
+        """Whether a loop around may be lanes or a jam: no extent inside varies with it, and every store does."""
+        return variable not in self.uniform and all(store.mentions(variable) for store in self.stores)
+
 
 def survey(body: Block, around: Iterable[str] = ()) -> Survey:
     """Look through a body once; ``around`` are the variables of the loops that it is the body of."""

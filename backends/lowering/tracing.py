@@ -20,9 +20,9 @@ becomes four operations without an array::
     y[i] = fma(b, b, fma(a, a, 0.0))
 
 Only equations that hold for all floats are used, so the results have the same bits. A load that ran in one branch
-alone runs always, with indices that are 0 where the branch is not taken. A store that one branch alone makes, a
-requirement, a loop of unknown extent and an index into a local array that is not known make the body
-:class:`Irregular`.
+alone runs always, with indices that are 0 where the branch is not taken. A store that one branch alone makes, or that
+all iterations make at one place, a requirement, a loop of unknown extent and an index into a local array that is not
+known make the body :class:`Irregular`.
 
 Several loops over one range may be traced one after the other, which makes them one loop: what an earlier one stored
 at an iteration's own place, a later one reads from a name. A store that nothing reads is left to others to remove.
@@ -57,6 +57,7 @@ from ..loops import (
     Store,
     Variable,
 )
+from ..loops_walk import operands
 from .context import zero
 
 LONGEST = 32  # a loop of more iterations is not unrolled
@@ -107,6 +108,7 @@ class Straight:
     _cells: dict[Cell, Atom] = field(default_factory=dict)
     _waiting: dict[Cell, Store] = field(default_factory=dict)  # stores in branches, to be made behind them
     _scattered: set[str] = field(default_factory=set)  # written buffers of which it is not known which elements
+    _varying: set[str] = field(default_factory=set)  # names of the body whose values vary with the iteration
     _earlier: frozenset[str] = frozenset()  # buffers that earlier loops wrote
     _made: dict[Key, Variable] = field(default_factory=dict)
     _path: Atom | None = None  # what holds where the statement is reached, if not always
@@ -230,6 +232,8 @@ class Straight:
             return
         if buffer.name in self._earlier or buffer.name in self.read:
             raise Irregular("it writes what was read or written")
+        if not self._varies(indices):  # of such a scatter at most one iteration writes, or none where that is outside
+            raise Irregular("all its iterations store at one place")
         made = Store(buffer, tuple(indices), value, store.guarded)
         if self._path is None:
             self.body.append(made)
@@ -271,8 +275,8 @@ class Straight:
         match expression:
             case Constant() | Variable():
                 return expression
-            case Apply(primitive, operands):
-                key: Key = (primitive.name, *map(_key, operands))
+            case Apply(primitive, arguments):
+                key: Key = (primitive.name, *map(_key, arguments))
             case Select(test, then, orelse):
                 key = ("select", _key(test), _key(then), _key(orelse))
             case MultiplyAdd(a, b, c):
@@ -283,7 +287,14 @@ class Straight:
         if found is None:
             found = self._made[key] = Variable(self.fresh("t"), expression.type)
             self.body.append(Let(found.name, expression))
+            if self._varies(operands(expression)):
+                self._varying.add(found.name)
         return found
+
+    def _varies(self, atoms: Sequence[Expression]) -> bool:
+        """Whether one of some atoms varies with the iteration."""
+        names = [atom.name for atom in atoms if isinstance(atom, Variable)]
+        return self.variable.name in names or not self._varying.isdisjoint(names)
 
     def _load(self, load: Load) -> Atom:
         buffer, indices = load.buffer, [self.value(index) for index in load.indices]
