@@ -1,6 +1,7 @@
 """The reference interpreter against NumPy."""
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -825,6 +826,40 @@ def test_empty_arrays_are_made_at_once_however_long_they_are(name: str, vectoriz
 def test_traces_make_empty_arrays_at_once(name: str) -> None:
     function, arguments, shape = EMPTY[name]
     assert az.evaluate(az.trace(function)(*arguments).program)(*arguments).shape == shape
+
+
+def joined(a: Any, b: Any) -> Any:
+    return a + b + a * b
+
+
+# What combines elements, with what NumPy makes of them: (1 + a)(1 + b) - 1 = a + b + ab.
+COMBINED: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "reduce": (lambda x: az.map(lambda r: az.reduce(joined, 0.0, r), x), lambda x: np.prod(1 + x, axis=1) - 1),
+    "reduce of rows": (lambda x: az.reduce(joined, az.zeros(x.shape[1]), x), lambda x: np.prod(1 + x, axis=0) - 1),
+    "scan": (lambda x: az.map(lambda r: az.scan(joined, 0.0, r), x), lambda x: np.cumprod(1 + x, axis=1) - 1),
+    "scan of rows": (lambda x: az.scan(joined, az.zeros(x.shape[1]), x), lambda x: np.cumprod(1 + x, axis=0) - 1),
+    "loop": (
+        lambda x: az.map(lambda r: az.fori_loop(0, r.shape[0], lambda j, s: joined(s, r[j]), 0.0), x),
+        lambda x: np.prod(1 + x, axis=1) - 1,
+    ),
+    "loop over rows": (
+        lambda x: az.fori_loop(0, x.shape[0], lambda i, s: joined(s, x[i]), az.zeros(x.shape[1])),
+        lambda x: np.prod(1 + x, axis=0) - 1,
+    ),
+    "least": (
+        lambda x: az.map(lambda r: az.argmin(az.concatenate([r, az.ones(1)])), x),
+        lambda x: np.argmin(np.pad(x, ((0, 0), (0, 1)), constant_values=1.0), axis=1),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMBINED)
+def test_few_rows_of_few_elements(name: str) -> None:
+    function, expected = COMBINED[name]
+    for shape in itertools.product(range(4), repeat=2):
+        x = np.random.default_rng(0).uniform(size=shape)
+        for run in (az.evaluate(function), az.evaluate(function, vectorize=False), az.compile(function)):
+            np.testing.assert_allclose(run(x), expected(x), rtol=1e-14, atol=1e-15, err_msg=str(shape))
 
 
 @pytest.mark.parametrize("vectorize", [True, False])

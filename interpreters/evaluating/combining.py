@@ -41,7 +41,7 @@ class Combining(Batches):
                 if column.dtype == np.float32:  # NumPy adds in pairs where elements are neighbours
                     column = np.moveaxis(np.ascontiguousarray(np.moveaxis(column, 0, -1)), -1, 0)
                 return [operator.ufunc.reduce(column, axis=0, dtype=column.dtype)]
-            for k in range(1, 2 if self.once(operator.effects, total) else count):
+            for k in range(1, min(count, 2) if self.once(operator.effects, total) else count):
                 total = combine(total, [column[k] for column in columns])
             return total
 
