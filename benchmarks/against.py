@@ -1,6 +1,7 @@
 """Two commits side by side: what a change did to the times of all lines, to compile times, memory and results.
 
     python benchmarks/against.py COMMIT [NAME ...] [--quick | --main] [--threads 1 2] [--seconds 0.7] [--output FILE]
+    python benchmarks/against.py . --bare    # the other one is this tree: what programs lose without annotations
 
 COMMIT is what git knows as one, or a folder with another copy of Adze; NAMEs are modules of lines/. Here are the
 programs and the sizes, there is the package they are run with: what this commit asks of the other one must be in it.
@@ -37,12 +38,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from contenders import Adze, Line, shown, started
+from contenders import Adze, Call, Line, shown, started
 from measure import REST, ROUNDS, TURN, WARMED, confine, error, leaves
 from run import QUICK, SECONDS, line_called, lines_of, modules
 
 import adze
 from adze.backends.compile import Compiled
+from adze.core.program import as_program
 
 HERE = Path(__file__).resolve()
 HEADER = f"{'line, size, function':60} threads   old ms   new ms  new/old  quartiles   compile    peak  results"
@@ -83,9 +85,10 @@ def serve(folder: Path) -> None:
     asked: dict[str, Any] = {}
     for question in sys.stdin:
         match json.loads(question):
-            case {"line": name, "size": size, "function": function, "threads": threads, "file": file}:
+            case {"line": name, "size": size, "function": function, "threads": threads, "file": file, "bare": bare}:
+                tool = (Bare if bare else Adze)(threads=threads)
                 try:
-                    asked, answer = prepared(line_called(name), size, function, threads, Path(file))
+                    asked, answer = prepared(line_called(name), size, function, tool, Path(file))
                 except Exception as failure:
                     answer = {"failed": f"{type(failure).__name__}: {str(failure).strip().splitlines()[0]}"}
             case {"calls": calls, "warm": warm}:
@@ -94,11 +97,21 @@ def serve(folder: Path) -> None:
         answers.flush()
 
 
+class Bare(Adze):
+    """Adze with programs whose parameters have no annotations."""
+
+    def build(self, program: Any) -> Call:
+        sys.path.append(str(HERE.parents[1] / "tests"))
+        from stripped import without_annotations
+
+        return super().build(without_annotations(as_program(program)))
+
+
 def prepared(
-    line: Line, size: dict[str, int], function: str, threads: int, file: Path
+    line: Line, size: dict[str, int], function: str, tool: Adze, file: Path
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is to be called, and what the first call has told; its results go to a file."""
-    contender = replace(next(c for c in line.contenders if isinstance(c.tool, Adze)), tool=Adze(threads=threads))
+    contender = replace(next(c for c in line.contenders if isinstance(c.tool, Adze)), tool=tool)
     started(contender.tool)
     given = line.given(function, line.arguments(**size))
     start = time.perf_counter()
@@ -133,7 +146,8 @@ def compared(
     """What two packages make of one program: medians, ratios of neighbouring turns, and the rest."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder) / "old.npz", Path(folder) / "new.npz"]
-        first = [side.ask(**question, file=str(file)) for side, file in zip((old, new), files, strict=True)]
+        asked = [question | {"bare": False}, question]
+        first = [side.ask(**each, file=str(file)) for side, each, file in zip((old, new), asked, files, strict=True)]
         sides = zip(("old", "new"), first, strict=True)
         if failed := [f"{side}: {told['failed']}" for side, told in sides if "failed" in told]:
             return {"failed": "; ".join(failed)}
@@ -209,7 +223,8 @@ def main() -> int:
                 for size in [line.main] if options.quick or options.main else line.sizes:
                     for function in line.functions:
                         for threads in options.threads:
-                            question = {"line": line.name, "size": size, "function": function, "threads": threads}
+                            question = {"line": line.name, "size": size, "function": function}
+                            question |= {"threads": threads, "bare": options.bare}
                             rounds = (3, 5) if options.quick else ROUNDS
                             found = compared(old, new, question, options.seconds, rounds)
                             print(text(f"{line.name}, {shown(size)}, {function}", threads, found), flush=True)
@@ -233,6 +248,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", choices=[[], *modules()], help="modules of lines/")
     parser.add_argument("--quick", action="store_true", help="the main size of each line, in few turns")
     parser.add_argument("--main", action="store_true", help="the main size of each line alone")
+    parser.add_argument("--bare", action="store_true", help="leave out this side's annotations")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--seconds", type=float, help="for each program and side")
     parser.add_argument("--output", type=Path, help="a file for all numbers, as JSON")

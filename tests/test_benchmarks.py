@@ -206,8 +206,9 @@ def test_all_contenders_agree_on_all_lines(tmp_path: Path) -> None:
 
 
 def test_two_packages_are_compared(tmp_path: Path) -> None:
-    """One with itself, so results have the same bits, and plans the same memory."""
-    done = run(str(ROOT), "lse", "--quick", "--threads", "1", "--output", str(tmp_path / "rows"), script="against.py")
+    """One with itself, with annotations and without, so results have the same bits, and plans the same memory."""
+    options = ("--bare", "--quick", "--threads", "1", "--output", str(tmp_path / "rows"))
+    done = run(str(ROOT), "lse", *options, script="against.py")
     assert done.returncode == 0, done.stderr
     rows = json.loads((tmp_path / "rows").read_text(encoding="utf-8"))
     assert {(row["line"], row["function"]) for row in rows} >= {("lse", "primal"), ("lse", "gradient")}
