@@ -858,7 +858,7 @@ def test_few_rows_of_few_elements(name: str) -> None:
     function, expected = COMBINED[name]
     for shape in itertools.product(range(4), repeat=2):
         x = np.random.default_rng(0).uniform(size=shape)
-        for run in (az.evaluate(function), az.evaluate(function, vectorize=False), az.compile(function)):
+        for run in (az.evaluate(function), az.evaluate(function, vectorize=False)):
             np.testing.assert_allclose(run(x), expected(x), rtol=1e-14, atol=1e-15, err_msg=str(shape))
 
 
