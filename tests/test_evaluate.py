@@ -856,10 +856,10 @@ COMBINED: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 @pytest.mark.parametrize("name", COMBINED)
 def test_few_rows_of_few_elements(name: str) -> None:
     function, expected = COMBINED[name]
-    for shape in itertools.product(range(4), repeat=2):
-        x = np.random.default_rng(0).uniform(size=shape)
-        for run in (az.evaluate(function), az.evaluate(function, vectorize=False)):
-            np.testing.assert_allclose(run(x), expected(x), rtol=1e-14, atol=1e-15, err_msg=str(shape))
+    program = az.program(function)
+    for vectorize, *shape in itertools.product([True, False], range(4), range(4)):
+        x, run = np.random.default_rng(0).uniform(size=shape), az.evaluate(program, vectorize=vectorize)
+        np.testing.assert_allclose(run(x), expected(x), rtol=1e-14, atol=1e-15, err_msg=str(shape))
 
 
 @pytest.mark.parametrize("vectorize", [True, False])
