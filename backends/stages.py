@@ -66,7 +66,7 @@ def loops_of(form: Form, name: str, target: Target, checks: bool, deterministic:
         for transformation, rewritten in PASSES:
             if getattr(target.transformations, transformation):
                 lowered = replace(lowered, function=rewritten(lowered.function, target))
-        lowered = replace(lowered, function=summed_pairwise(lowered.function))
+    lowered = replace(lowered, function=summed_pairwise(lowered.function, target))
     lowered.decisions[:0] = form.decisions
     check(lowered.function, groups=target.group > 0)
     return lowered

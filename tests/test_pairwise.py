@@ -24,6 +24,11 @@ def rows(x: Matrix) -> Any:
 
 
 @az.program
+def columns(x: Matrix) -> Any:
+    return az.sum(x, 0)
+
+
+@az.program
 def several(x: Vector) -> Any:
     return az.sum(x), az.sum(x * x), az.max(x)
 
@@ -50,6 +55,33 @@ def test_all_elements_are_summed(n: int) -> None:
         np.testing.assert_allclose(values, exact[:2] if program is several else exact, rtol=32 * EPS)
     if n:
         assert az.compile(several)(x)[2] == x.max()
+
+
+@pytest.mark.usefixtures("opencl")
+def test_ten_million_tenths_where_threads_come_in_groups() -> None:
+    x = np.full(10**7, 0.1, np.float32)
+    exact = x.sum(dtype=np.float64)
+    assert abs(float(az.compile(total, backend="opencl")(x)) - exact) < 16 * EPS * exact
+    for program, matrix in ((rows, x.reshape(4, -1)), (columns, x.reshape(-1, 4))):
+        for value in az.compile(program, backend="opencl")(matrix):
+            assert abs(float(value) - exact / 4) < 32 * EPS * exact / 4
+
+
+@pytest.mark.usefixtures("opencl")
+def test_all_elements_are_summed_where_threads_come_in_groups() -> None:
+    """Around the lengths of a group's row, of a block, and of a block of blocks, of a thread and of a group."""
+    programs = {program: az.compile(program, backend="opencl") for program in (total, rows, columns, several)}
+    for n in (0, 1, 63, 64, 65, 4095, 4096, 4097, 64 * 4096 - 1, 64 * 4096 + 65):
+        x = np.random.default_rng(n).uniform(0.5, 1.5, n).astype(np.float32)
+        y, pair = x.astype(np.float64), np.stack([x, x[::-1]])
+        sums = [y.sum(), y.sum()]
+        wanted = [(total, x, y.sum()), (rows, pair, sums), (columns, pair.T, sums), (several, x, [y.sum(), y @ y])]
+        for program, argument, exact in wanted:
+            np.testing.assert_allclose(
+                programs[program](argument)[:2] if program is several else programs[program](argument),
+                exact,
+                rtol=32 * EPS,
+            )
 
 
 def test_sums_of_rows_are_evaluated_in_pairs() -> None:
