@@ -27,6 +27,7 @@ LEAVES = (
     "xp.tril(a, -1)",
     "xp.triu(b)",
     "xp.outer(v, v)",
+    "a[xp.argsort(v)]",
 )
 PRODUCTS = ("({} @ {})",) * 3 + ("({} @ {}).T", "xp.tril({} @ {})", "xp.triu({}, 1) @ {}", "({} + {})", "({} * {})")
 REDUCTIONS = (
@@ -90,6 +91,7 @@ def compare(text: str, sizes: str, n: int) -> None:
         "xp.sum(xp.diag(v) @ b)",
         "(xp.tril(a) @ xp.tril(a)).sum(1)",
         "xp.sum(v @ ((a * a.T) * xp.triu(xp.eye(n), 1) @ a))",
+        "xp.sum(xp.diagonal(a[xp.argsort(v)].T @ a[xp.argsort(v)] @ xp.ones((n, n))))",
         "xp.sum(xp.sum((xp.diag(v) @ xp.outer(v, v)).T, 0) * xp.sum(xp.tril(a) @ xp.diag(v) @ xp.diag(v), 1))",
     ],
 )

@@ -16,11 +16,12 @@ loops must not come to stand inside loops that would then run in vain. After Sch
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from ...core.builder import Builder
 from ...core.graph import Body, Node, Value
-from ...core.types import element
+from ...core.types import element, i64
 from .leaves import Leaf, Path, Tree, guarded, recorded, with_statements, without, zero
 from .realigning import realigned
 
@@ -147,18 +148,30 @@ class _Accumulate:
 
 
 # New forms of a leaf
+#
+# Their loops have binders of their own: those of the statement may still run around other leaves, and a sum over one of
+# them, which an equal sum over another stands for, would come to stand inside it.
+
+At = dict[Value, Value]  # loop variables of the leaf, and the new ones
 
 
-def _summed(b: Builder, leaf: Leaf) -> Value:
-    """The value summed over the loops that the indices do not mention."""
-    value = guarded(b, leaf.guards(len(leaf.order)), leaf.value)
-    for depth in range(len(leaf.order) - 1, len(leaf.used) - 1, -1):
+def _renamed(b: Builder, value: Value, at: At) -> Value:
+    return b.substitute([value], at)[0]
+
+
+def _summed(b: Builder, leaf: Leaf, at: At, depth: int) -> Value:
+    """The value summed over the loops that the indices do not mention, from the one at this depth on."""
+    if depth == len(leaf.order):
+        value = _renamed(b, leaf.value, at)
+    else:
         binder, extent = leaf.order[depth]
-        operator = b.body([value.type] * 2, lambda x, y: [b.primitive("add", x, y)])
-        bodies = [b.close((binder,), (), (value,)), operator]
-        value = b.emit("reduce", (), [extent, zero(b, value)], bodies)[0]
-        value = guarded(b, leaf.guards(depth), value)
-    return value
+        count = _renamed(b, extent, at)
+        extents = [] if count.dim is None else [count.dim]
+        added = b.body([i64], lambda i: [_summed(b, leaf, {**at, binder: i}, depth + 1)], [binder.name], extents)
+        operator = b.body([leaf.value.type] * 2, lambda x, y: [b.primitive("add", x, y)])
+        value = b.emit("reduce", (), [count, zero(b, leaf.value)], [added, operator])[0]
+    guards = [replace(guard, test=_renamed(b, guard.test, at)) for guard in leaf.guards(depth)]
+    return guarded(b, guards, value)
 
 
 def _array(b: Builder, leaf: Leaf, as_indexed: bool) -> Value:
@@ -168,10 +181,15 @@ def _array(b: Builder, leaf: Leaf, as_indexed: bool) -> Value:
     """
     extents = {binder.number: extent for binder, extent in leaf.path.loops}
     loops = list(leaf.indices) if as_indexed else [binder for binder, _ in leaf.order[: len(leaf.used)]]
-    value = _summed(b, leaf)
-    for index in reversed(loops):
-        extent = extents[index.number]
-        value = b.emit("generate", (extent.dim,), [extent], [b.close((index,), (), (value,))])[0]
+
+    def elements(at: At) -> Value:
+        if len(at) == len(loops):
+            return _summed(b, leaf, at, len(loops))
+        binder = loops[len(at)]
+        count = _renamed(b, extents[binder.number], at)
+        return b.generate(count, lambda i: [elements({**at, binder: i})], binder.name)[0]
+
+    value = elements({})
     if as_indexed:
         return value
     places = [leaf.indices.index(binder) for binder in loops]
@@ -181,11 +199,17 @@ def _array(b: Builder, leaf: Leaf, as_indexed: bool) -> Value:
 
 def _update(b: Builder, leaf: Leaf) -> list[Node]:
     """The leaf as a statement, with a sum in place of the loops that its indices do not mention."""
-    statements = recorded(b, lambda: b.emit("add_to", (), [leaf.accumulator, _summed(b, leaf), *leaf.indices]))
-    for binder, extent in reversed(leaf.order[: len(leaf.used)]):
-        body = b.close((binder,), tuple(statements), ())
-        statements = recorded(b, partial(b.emit, "generate", (extent.dim,), [extent], [body]))
-    return statements
+
+    def statements(at: At) -> Sequence[Value]:
+        if len(at) == len(leaf.used):
+            indices = b.substitute(leaf.indices, at)
+            b.emit("add_to", (), [leaf.accumulator, _summed(b, leaf, at, len(at)), *indices])
+        else:
+            binder, extent = leaf.order[len(at)]
+            b.generate(_renamed(b, extent, at), lambda i: statements({**at, binder: i}), binder.name)
+        return []
+
+    return recorded(b, lambda: statements({}))
 
 
 # Sums with absent terms
