@@ -30,13 +30,12 @@ import scipy
 
 from ..core import trees
 from ..core.annotations import Parameter
-from ..core.arguments import convert
 from ..core.builder import current
 from ..core.environment import Env
 from ..core.expr import Expr
 from ..core.functions import shown
 from ..core.graph import Value
-from ..core.program import Instance, Program
+from ..core.program import Instance, Program, convert
 from ..core.source import at_line
 from ..core.types import dims, element, is_float
 from ..interpreters.dependence import dependence

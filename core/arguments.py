@@ -21,7 +21,7 @@ ValueError: f: n is 2 in argument 'x' (axis 0 of shape (2,)), but 3 in argument 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -32,9 +32,6 @@ from .host_arrays import MASKED, advice, as_array, is_masked, on_device, scalar_
 from .source import at_line
 from .types import ArrayType, FunctionType, Named, Scalar, Type, all_dims, dims, element, is_data, rank
 from .unification import Equality
-
-if TYPE_CHECKING:
-    from .program import Instance
 
 _KINDS = ("bool", "int", "float")
 
@@ -147,11 +144,6 @@ class Signature:
 
     def _argument(self, position: int) -> str:
         return f"{self.program}: argument {self.names[position]!r}"
-
-
-def convert(instance: Instance, leaves: Sequence[Any], context: Any = None) -> tuple[list[Any], dict[str, int]]:
-    """The arguments of a call of an instance as arrays, and the sizes they bind (see :meth:`Signature.convert`)."""
-    return instance.signature.convert(leaves, context)
 
 
 # Values

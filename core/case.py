@@ -32,6 +32,7 @@ from .data import natural_type, wider
 from .expr import Expr, as_expr, is_number, is_weak, met
 from .functions import Definition, as_typed, shown, wrapped
 from .graph import Body, Value
+from .methods import METHODS
 from .source import at_line, user_line
 from .trees import Shape, Structure
 from .types import Named, Scalar, Type, element, is_data, rank
@@ -83,6 +84,8 @@ def field(x: Expr, name: str) -> Any:
     said = f"an expression of type {named} has no attribute {name!r}"
     raise AttributeError(at_line(f"{said}; {instead}" if instead else said))
 
+
+METHODS["field"] = field
 
 # What to write instead of attributes that arrays of other libraries have
 _INSTEAD = {

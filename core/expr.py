@@ -8,20 +8,19 @@ and names the combinator to use.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from . import indexing, trees
+from . import trees
 from .builder import Builder, building, current
 from .dims import Dim
 from .graph import Value
 from .host_arrays import advice, as_array, refusal, scalar_in
-from .methods import ArrayMethods
-from .numpy_calls import called
-from .primitive import MEANINGS, PRIMITIVES, Guard, Primitive
+from .methods import ArrayMethods, method
+from .numpy_calls import called, meaning
+from .primitive import PRIMITIVES, Guard, Primitive
 from .source import at_line, user_line
 from .terms import Constant, Failure
 from .types import SCALARS, Scalar, Type, bool_, dims, element, f64, i64, rank, scalar_of
@@ -77,6 +76,14 @@ class Expr(ArrayMethods):
         """One entry an axis: an int where the size is known, an i64 expression elsewhere."""
         return tuple([self.axis_size(axis) for axis in range(self.ndim)])
 
+    @property
+    def size(self) -> Any:
+        """The number of elements: an int where it is known, an i64 expression elsewhere."""
+        count: Any = 1
+        for n in self.shape:
+            count = n * count
+        return count
+
     def axis_size(self, axis: int) -> Any:
         size = self.builder.size(self.value, axis)
         return size.literal if size.literal is not None else Expr(size, self.builder)
@@ -88,16 +95,12 @@ class Expr(ArrayMethods):
 
     def __call__(self, *arguments: Any) -> Any:
         """The results of a function that is a value."""
-        from .functions import apply
-
-        return apply(self, arguments)
+        return method("apply")(self, arguments)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        from .case import field
-
-        return field(self, name)
+        return method("field")(self, name)
 
     # Elementwise operators
 
@@ -153,14 +156,10 @@ class Expr(ArrayMethods):
         return _operator("power", other, self)
 
     def __matmul__(self, other: Any) -> Expr:
-        from .combinators import matmul
-
-        return matmul(self, other)
+        return method("matmul")(self, other)
 
     def __rmatmul__(self, other: Any) -> Expr:
-        from .combinators import matmul
-
-        return matmul(other, self)
+        return method("matmul")(other, self)
 
     def __pos__(self) -> Expr:
         return self
@@ -241,7 +240,7 @@ class Expr(ArrayMethods):
     # Indexing
 
     def __getitem__(self, key: Any) -> Expr:
-        return indexing.getitem(self, key)
+        return method("getitem")(self, key)
 
     def __iter__(self) -> Iterator[Expr]:
         length = self.axis_size(0) if self.ndim else None
@@ -290,38 +289,10 @@ class Expr(ArrayMethods):
         if method != "__call__" or options:
             how = f".{method}" if method != "__call__" else f" with {', '.join(options)}"
             raise TypeError(at_line(f"np.{ufunc.__name__}{how} is not an operation of the language"))
-        return _function_of_numpy(ufunc)(*inputs)
+        return meaning(ufunc)(*inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        return called(function, _function_of_numpy(function), args, options)
-
-
-def _function_of_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What a function of NumPy means on expressions: the primitive with that meaning, or our function in its place."""
-    from . import combinators, special
-
-    ours = special.NUMPY.get(function) or MEANINGS.get(function) or combinators.NUMPY.get(function)
-    if ours is None:
-        raise TypeError(at_line(f"{_name_in_numpy(function)} is not an operation of the language; {_near(function)}"))
-    return ours
-
-
-def _name_in_numpy(function: Any) -> str:
-    """The whole name of a function of NumPy, or of a universal function of another library."""
-    name = function.__name__
-    if isinstance(function, np.ufunc) and getattr(np, name, None) is not function:
-        return f"the universal function {name}"
-    return f"{getattr(function, '__module__', None) or 'numpy'}.{name}".replace("numpy", "np", 1)
-
-
-def _near(function: Any) -> str:
-    """What there is in the place of a function of NumPy."""
-    from . import combinators, special
-
-    ours = [known.__name__ for table in (MEANINGS, special.NUMPY, combinators.NUMPY) for known in table]
-    near = difflib.get_close_matches(function.__name__, {name for name in ours if hasattr(np, name)}, 3)
-    there = f"there are {', '.join([f'np.{name}' for name in near])}, and " if near else "write it with loops, or "
-    return f"{there}az.foreign brings in a function on arrays"
+        return called(function, args, options)
 
 
 # Conversion to expressions

@@ -33,6 +33,7 @@ from .builder import Builder, building, current
 from .dims import Dim
 from .expr import Expr, as_expr
 from .graph import Value
+from .methods import METHODS
 from .source import at_line, user_line
 from .terms import Failure, Origin
 from .trees import Shape, Structure
@@ -170,6 +171,9 @@ def apply(function: Expr, arguments: Sequence[Any]) -> Structure:
     if isinstance(function, FunctionExpr):
         return trees.unflatten(function.outputs, results)
     return trees.structure(results[0] if len(results) == 1 else tuple(results))
+
+
+METHODS["apply"] = apply
 
 
 @dataclass(frozen=True)

@@ -10,20 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .builder import Builder, current
 from .dims import Dim, DimAtom, Opaque, index_in_range
+from .expr import Expr, as_expr, broadcast_element, broadcast_sizes
 from .graph import Value
 from .host_arrays import as_array, is_masked
+from .methods import METHODS
 from .source import at_line, user_line
 from .terms import Failure
 from .types import i64, rank
-
-if TYPE_CHECKING:
-    from .expr import Expr
 
 # The index read on an axis of the array, for the indices of the result.
 Reader = Callable[[tuple[Value, ...]], Value]
@@ -45,8 +44,6 @@ class Selection:
 
 def getitem(x: Expr, key: Any) -> Expr:
     """``x[key]``; IndexError or TypeError, with the user's line, when the key does not fit the type."""
-    from .expr import Expr
-
     selection = select(x, key)
     builder, readers = current(), selection.readers
     return Expr(
@@ -54,10 +51,11 @@ def getitem(x: Expr, key: Any) -> Expr:
     )
 
 
+METHODS["getitem"] = getitem
+
+
 def select(x: Expr, key: Any) -> Selection:
     """The places that a key selects (see :class:`Selection`)."""
-    from .expr import broadcast_sizes
-
     keys = _expand_ellipsis(x, list(key) if isinstance(key, tuple) else [key])
     builder = current()
     builder.origin = user_line()
@@ -105,8 +103,6 @@ def is_whole(part: Any) -> bool:
 
 def element_reader(value: Value, first: int, count: int) -> Reader:
     """An index, or the element of an array of indices for the indices of the result that stand from ``first`` on."""
-    from .expr import broadcast_element
-
     return lambda indices: broadcast_element(value, indices[first : first + count])
 
 
@@ -126,8 +122,6 @@ def _expand_ellipsis(x: Expr, keys: list[Any]) -> list[Any]:
 
 def _slice(builder: Builder, part: slice, size: Value) -> tuple[Value, Callable[[Value], Value]]:
     """The length of a slice, and the index read for each index of the result."""
-    from .expr import as_expr
-
     step = 1 if part.step is None else _plain(part.step)
     if not isinstance(step, int) or isinstance(step, bool) or step == 0:
         raise TypeError(at_line("the step of a slice is a Python integer other than zero"))
@@ -178,8 +172,6 @@ def _plain(part: Any) -> Any:
 
 def _index(x: Expr, axis: int, part: Any) -> Value:
     """An index, or an array of indices, into an axis: made sure to be in range, counted from the front."""
-    from .expr import as_expr
-
     part = _plain(part)
     if isinstance(part, list):
         part = as_array(part) if part else np.zeros(0, np.int64)
@@ -201,8 +193,6 @@ def _index(x: Expr, axis: int, part: Any) -> Value:
 
 def _captured(x: Expr, axis: int, size: Value, indices: np.ndarray[Any, Any]) -> Value:
     """Indices known when the program is built: what is left to the run is whether the axis is long enough."""
-    from .expr import as_expr
-
     builder = current()
     if not indices.size:
         return as_expr(indices).value
@@ -222,8 +212,6 @@ def _captured(x: Expr, axis: int, size: Value, indices: np.ndarray[Any, Any]) ->
 
 def gathered(x: Expr, axis: int, indices: Expr) -> Expr:
     """The elements of x at indices given for each place, which has the other indices of x."""
-    from .expr import Expr
-
     builder = current()
     value = _integer(indices, "an index of take_along_axis")
     guard_indices(builder, value, builder.size(x.value, axis), x, axis)

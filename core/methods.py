@@ -1,11 +1,23 @@
-"""The methods of arrays that users of NumPy expect on expressions: each is the combinator of the same name."""
+"""The methods of arrays that users of NumPy expect on expressions: each is the combinator of the same name.
+
+Combinators are made of expressions, and expressions have them as methods. So the modules that define what an operator
+or a method means enter it here, by name, and ``Expr`` looks it up.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import Any, Self
 
-if TYPE_CHECKING:
-    from .expr import Expr
+from .trees import Structure
+
+# What a method means, by its name; and three operators: "apply" for f(x), "field" for x.name, "getitem" for x[i].
+METHODS: dict[str, Callable[..., Any]] = {}
+
+
+def method(name: str) -> Callable[..., Structure]:
+    """What has been entered under a name."""
+    return METHODS[name]
 
 
 class ArrayMethods:
@@ -14,137 +26,82 @@ class ArrayMethods:
     __slots__ = ()
 
     @property
-    def T(self) -> Expr:
+    def T(self) -> Self:
         """The axes in reversed order."""
         return self.transpose()
 
-    @property
-    def size(self) -> Any:
-        """The number of elements: an int where it is known, an i64 expression elsewhere."""
-        count: Any = 1
-        for n in cast("Expr", self).shape:
-            count = n * count
-        return count
+    def transpose(self, *axes: Any) -> Self:
+        given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        return method("transpose")(self, given or None)
 
-    def transpose(self, *axes: Any) -> Expr:
-        from .combinators import transpose
+    def reshape(self, *shape: Any) -> Self:
+        return method("reshape")(self, shape[0] if len(shape) == 1 else shape)
 
-        return transpose(self, (axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes) or None)
-
-    def reshape(self, *shape: Any) -> Expr:
-        from .combinators import reshape
-
-        return reshape(self, shape[0] if len(shape) == 1 else shape)
-
-    def ravel(self) -> Expr:
-        from .combinators import ravel
-
-        return ravel(self)
+    def ravel(self) -> Self:
+        return method("ravel")(self)
 
     flatten = ravel
 
-    def squeeze(self, axis: Any = None) -> Expr:
-        from .combinators import squeeze
+    def squeeze(self, axis: Any = None) -> Self:
+        return method("squeeze")(self, axis)
 
-        return squeeze(self, axis)
+    def swapaxes(self, axis1: Any, axis2: Any) -> Self:
+        return method("swapaxes")(self, axis1, axis2)
 
-    def swapaxes(self, axis1: Any, axis2: Any) -> Expr:
-        from .combinators import swapaxes
+    def sum(self, axis: Any = None, keepdims: bool = False, *, dtype: Any = None) -> Self:
+        return method("sum")(self, axis, keepdims, dtype=dtype)
 
-        return swapaxes(self, axis1, axis2)
+    def prod(self, axis: Any = None, keepdims: bool = False, *, dtype: Any = None) -> Self:
+        return method("prod")(self, axis, keepdims, dtype=dtype)
 
-    def sum(self, axis: Any = None, keepdims: bool = False, *, dtype: Any = None) -> Expr:
-        from .combinators import sum
+    def max(self, axis: Any = None, keepdims: bool = False) -> Self:
+        return method("max")(self, axis, keepdims)
 
-        return sum(self, axis, keepdims, dtype=dtype)
+    def min(self, axis: Any = None, keepdims: bool = False) -> Self:
+        return method("min")(self, axis, keepdims)
 
-    def prod(self, axis: Any = None, keepdims: bool = False, *, dtype: Any = None) -> Expr:
-        from .combinators import prod
+    def any(self, axis: Any = None, keepdims: bool = False) -> Self:
+        return method("any")(self, axis, keepdims)
 
-        return prod(self, axis, keepdims, dtype=dtype)
+    def all(self, axis: Any = None, keepdims: bool = False) -> Self:
+        return method("all")(self, axis, keepdims)
 
-    def max(self, axis: Any = None, keepdims: bool = False) -> Expr:
-        from .combinators import max
+    def mean(self, axis: Any = None, keepdims: bool = False, *, dtype: Any = None) -> Self:
+        return method("mean")(self, axis, keepdims, dtype=dtype)
 
-        return max(self, axis, keepdims)
+    def var(self, axis: Any = None, ddof: Any = 0, keepdims: bool = False, *, dtype: Any = None) -> Self:
+        return method("var")(self, axis, ddof, keepdims, dtype=dtype)
 
-    def min(self, axis: Any = None, keepdims: bool = False) -> Expr:
-        from .combinators import min
+    def std(self, axis: Any = None, ddof: Any = 0, keepdims: bool = False, *, dtype: Any = None) -> Self:
+        return method("std")(self, axis, ddof, keepdims, dtype=dtype)
 
-        return min(self, axis, keepdims)
+    def argmax(self, axis: Any = None, keepdims: bool = False) -> Self:
+        return method("argmax")(self, axis, keepdims)
 
-    def any(self, axis: Any = None, keepdims: bool = False) -> Expr:
-        from .combinators import any
+    def argmin(self, axis: Any = None, keepdims: bool = False) -> Self:
+        return method("argmin")(self, axis, keepdims)
 
-        return any(self, axis, keepdims)
+    def argsort(self, axis: Any = -1, descending: bool = False) -> Self:
+        return method("argsort")(self, axis, descending)
 
-    def all(self, axis: Any = None, keepdims: bool = False) -> Expr:
-        from .combinators import all
+    def cumsum(self, axis: Any = None, *, dtype: Any = None) -> Self:
+        return method("cumsum")(self, axis, dtype=dtype)
 
-        return all(self, axis, keepdims)
+    def cumprod(self, axis: Any = None, *, dtype: Any = None) -> Self:
+        return method("cumprod")(self, axis, dtype=dtype)
 
-    def mean(self, axis: Any = None, keepdims: bool = False, *, dtype: Any = None) -> Expr:
-        from .combinators import mean
+    def dot(self, other: Any) -> Self:
+        return method("dot")(self, other)
 
-        return mean(self, axis, keepdims, dtype=dtype)
-
-    def var(self, axis: Any = None, ddof: Any = 0, keepdims: bool = False, *, dtype: Any = None) -> Expr:
-        from .combinators import var
-
-        return var(self, axis, ddof, keepdims, dtype=dtype)
-
-    def std(self, axis: Any = None, ddof: Any = 0, keepdims: bool = False, *, dtype: Any = None) -> Expr:
-        from .combinators import std
-
-        return std(self, axis, ddof, keepdims, dtype=dtype)
-
-    def argmax(self, axis: Any = None, keepdims: bool = False) -> Expr:
-        from .combinators import argmax
-
-        return argmax(self, axis, keepdims)
-
-    def argmin(self, axis: Any = None, keepdims: bool = False) -> Expr:
-        from .combinators import argmin
-
-        return argmin(self, axis, keepdims)
-
-    def argsort(self, axis: Any = -1, descending: bool = False) -> Expr:
-        from .combinators import argsort
-
-        return argsort(self, axis, descending)
-
-    def cumsum(self, axis: Any = None, *, dtype: Any = None) -> Expr:
-        from .combinators import cumsum
-
-        return cumsum(self, axis, dtype=dtype)
-
-    def cumprod(self, axis: Any = None, *, dtype: Any = None) -> Expr:
-        from .combinators import cumprod
-
-        return cumprod(self, axis, dtype=dtype)
-
-    def dot(self, other: Any) -> Expr:
-        from .combinators import dot
-
-        return dot(self, other)
-
-    def trace(self, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, *, dtype: Any = None) -> Expr:
+    def trace(self, offset: Any = 0, axis1: Any = 0, axis2: Any = 1, *, dtype: Any = None) -> Self:
         """The sum of a diagonal of a matrix; of more axes, that of two of them."""
-        from .combinators import diagonal, sum
+        return method("sum")(method("diagonal")(self, offset, axis1, axis2), -1, dtype=dtype)
 
-        return sum(diagonal(self, offset, axis1, axis2), -1, dtype=dtype)
+    def diagonal(self, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Self:
+        return method("diagonal")(self, offset, axis1, axis2)
 
-    def diagonal(self, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Expr:
-        from .combinators import diagonal
+    def repeat(self, repeats: Any, axis: Any = None) -> Self:
+        return method("repeat")(self, repeats, axis)
 
-        return diagonal(self, offset, axis1, axis2)
-
-    def repeat(self, repeats: Any, axis: Any = None) -> Expr:
-        from .combinators import repeat
-
-        return repeat(self, repeats, axis)
-
-    def take(self, indices: Any, axis: Any = None) -> Expr:
-        from .combinators import take
-
-        return take(self, indices, axis)
+    def take(self, indices: Any, axis: Any = None) -> Self:
+        return method("take")(self, indices, axis)

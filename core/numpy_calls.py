@@ -1,5 +1,8 @@
 """Calls of NumPy's functions on expressions: NumPy's arguments, in NumPy's order, for the functions of the language.
 
+A function of NumPy that is the meaning of a primitive is that primitive; ``NUMPY`` has our functions in the place of
+others, entered by the modules that define them.
+
 A function of ours that stands for one of NumPy has its own parameters: it may have more of them, and lack some. So
 the arguments of a call are bound by NumPy's signature, and go to ours by name. The arrays in front, which have no
 default, go by their places, as they are named in many ways. What ours has no parameter for may only be what NumPy's
@@ -11,6 +14,7 @@ default says:
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -18,7 +22,11 @@ from typing import Any
 
 import numpy as np
 
+from .primitive import MEANINGS
 from .source import at_line
+
+# What functions of NumPy mean on expressions: those of our functions that have the same arguments.
+NUMPY: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 # Arguments that choose between ways to the same result.
 _WAYS = frozenset({"kind", "stable", "optimize", "subok", "copy", "casting", "device"})
@@ -31,9 +39,33 @@ _ARRAYS: dict[Callable[..., Any], Sequence[str]] = {np.where: ("x", "y")}
 Given = Mapping[str, Any]
 
 
-def called(function: Callable[..., Any], ours: Callable[..., Any], args: Sequence[Any], options: Given) -> Any:
-    """What ``function`` of NumPy, called so, is with our function in its place. TypeError for what that has not."""
-    signature = _signature(function)
+def meaning(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What a function of NumPy means on expressions: the primitive with that meaning, or our function in its place."""
+    ours = NUMPY.get(function) or MEANINGS.get(function)
+    if ours is None:
+        raise TypeError(at_line(f"{_name_in_numpy(function)} is not an operation of the language; {_near(function)}"))
+    return ours
+
+
+def _name_in_numpy(function: Any) -> str:
+    """The whole name of a function of NumPy, or of a universal function of another library."""
+    name = function.__name__
+    if isinstance(function, np.ufunc) and getattr(np, name, None) is not function:
+        return f"the universal function {name}"
+    return f"{getattr(function, '__module__', None) or 'numpy'}.{name}".replace("numpy", "np", 1)
+
+
+def _near(function: Any) -> str:
+    """What there is in the place of a function of NumPy."""
+    ours = {known.__name__ for known in [*MEANINGS, *NUMPY] if hasattr(np, known.__name__)}
+    near = difflib.get_close_matches(function.__name__, ours, 3)
+    there = f"there are {', '.join([f'np.{name}' for name in near])}, and " if near else "write it with loops, or "
+    return f"{there}az.foreign brings in a function on arrays"
+
+
+def called(function: Callable[..., Any], args: Sequence[Any], options: Given) -> Any:
+    """What ``function`` of NumPy, called so, is with ours in its place. TypeError where ours has not all of that."""
+    ours, signature = meaning(function), _signature(function)
     if signature is None:
         return ours(*args, **options)
     try:

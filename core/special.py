@@ -1,19 +1,19 @@
 """Functions written in the language from the primitives: every interpretation, and every derivative, has them for free.
 
-``NUMPY`` says which functions of NumPy they are when one of these is applied to an expression: ``np.clip(x, 0, 1)``.
-(A function of NumPy that is the meaning of a primitive needs no entry, but where it takes other operands.)
+The table at the end says which functions of NumPy they are when one of these is applied to an expression:
+``np.clip(x, 0, 1)``. (A function that is the meaning of a primitive needs no entry, but where it takes other operands.)
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .expr import as_expr
+from .numpy_calls import NUMPY
 from .primitives import abs_, floor_divide, logaddexp, maximum, minimum, remainder, round_, trunc
 from .source import at_line
 from .types import f64
@@ -90,7 +90,7 @@ def _reciprocal(x: Any) -> Any:
     return reciprocal(x)
 
 
-NUMPY: dict[Callable[..., Any], Callable[..., Any]] = {
+NUMPY |= {
     np.around: _round,
     np.clip: clip,
     np.deg2rad: lambda x: x * (math.pi / 180),

@@ -24,19 +24,15 @@ import hashlib
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from .dims import Dim
 from .types import ArrayType, Scalar, Type, i64, scalar_of
 
-if TYPE_CHECKING:
-    from .language import Language
-
-A = TypeVar("A")
-O = TypeVar("O")
 B = TypeVar("B")
+B_co = TypeVar("B_co", covariant=True)
 
 
 @dataclass(frozen=True)
@@ -202,6 +198,12 @@ class Operation:
         return Operation, (self.op, self.static, self.args, self.blocks, self.types, self.origin)
 
 
+class Meaning(Protocol[B_co]):
+    """What gives terms a meaning."""
+
+    def meaning_of_block(self, block: Block) -> B_co: ...
+
+
 class Block:
     """Parameters, operations in order, and the atoms given back."""
 
@@ -261,8 +263,8 @@ class Block:
             self._free = tuple([found[index] for index in sorted(found)])
         return self._free
 
-    def interpret(self, language: Language[A, O, B]) -> B:
-        """The meaning of this block in a language: a fold, one method a construct."""
+    def interpret(self, language: Meaning[B]) -> B:
+        """The meaning of this block in a language (``language.Language``): a fold, one method a construct."""
         return language.meaning_of_block(self)
 
     def count(self) -> int:

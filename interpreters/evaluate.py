@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 
 from ..core import terms, trees
-from ..core.arguments import convert
 from ..core.dims import Dim
 from ..core.environment import Env
 from ..core.host_arrays import as_array
 from ..core.language import Binding, Language
 from ..core.limits import lifted_limits
 from ..core.primitive import PRIMITIVES, Primitive
-from ..core.program import Instance, Program, as_program
+from ..core.program import Instance, Program, as_program, convert
 from ..core.source import ending_at_user
 from ..core.terms import Failure, Foreign
 from ..core.types import ArrayType, Scalar, Type, array_of, dims, element, i64, rank, scalar_of

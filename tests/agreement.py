@@ -16,9 +16,9 @@ import numpy as np
 
 import adze as az
 from adze.core import terms, trees
-from adze.core.arguments import convert
 from adze.core.environment import Env
 from adze.core.primitive import Primitive
+from adze.core.program import convert
 from adze.interpreters.evaluate import Evaluate
 
 # Roundings between two orders of the same operations, in units of eps times the largest magnitude.

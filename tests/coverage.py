@@ -18,8 +18,8 @@ import numpy as np
 
 import adze as az
 from adze.core import terms
-from adze.core.arguments import convert
 from adze.core.environment import Env
+from adze.core.program import convert
 from adze.interpreters.evaluate import Evaluate
 
 CLASSES = ("empty", "one", "odd")

@@ -61,9 +61,8 @@ from adze.backends.loops import (
 from adze.backends.lowering import Lowered
 from adze.backends.target import Target
 from adze.core import trees
-from adze.core.arguments import convert
 from adze.core.primitive import lookup
-from adze.core.program import Instance, Program, as_program
+from adze.core.program import Instance, Program, as_program, convert
 from adze.core.types import Scalar, dims, element, f64, i64
 
 Array = np.ndarray[Any, Any]

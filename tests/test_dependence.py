@@ -6,7 +6,7 @@ from programs import CASES, Case
 
 import adze as az
 from adze.core import trees
-from adze.core.arguments import convert
+from adze.core.program import convert
 from adze.core.types import is_float
 from adze.interpreters.dependence import Found, dependence
 

@@ -15,8 +15,7 @@ from programs import CASES, Case, numbers, sampled
 import adze as az
 from adze.backends.loops import Allocate, Barrier, For, Function, Update, walk
 from adze.backends.target import Target
-from adze.core.arguments import convert
-from adze.core.program import as_program
+from adze.core.program import as_program, convert
 from adze.core.terms import Block
 
 pytestmark = pytest.mark.unguarded

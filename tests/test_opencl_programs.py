@@ -39,7 +39,7 @@ from test_random_programs import squares
 
 import adze as az
 from adze.backends.opencl.devices import Device
-from adze.core.arguments import convert
+from adze.core.program import convert
 from adze.core.types import f32, f64
 
 pytestmark = [pytest.mark.unguarded, pytest.mark.usefixtures("opencl")]

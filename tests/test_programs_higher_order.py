@@ -11,9 +11,8 @@ from programs.functions import HIGHER_ORDER
 
 import adze as az
 from adze.core import trees
-from adze.core.arguments import convert
 from adze.core.language import Unsupported
-from adze.core.program import Instance
+from adze.core.program import Instance, convert
 from adze.core.terms import Block, Origin
 from adze.interpreters.evaluate import evaluate_block
 

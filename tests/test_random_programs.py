@@ -16,7 +16,7 @@ from richardson import along
 
 import adze as az
 from adze.core import trees
-from adze.core.arguments import convert
+from adze.core.program import convert
 
 pytestmark = pytest.mark.unguarded
 

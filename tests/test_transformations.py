@@ -24,8 +24,7 @@ from test_random_programs import squares
 import adze as az
 from adze.backends.target import Target
 from adze.backends.transformations import ALL, Transformations
-from adze.core.arguments import convert
-from adze.core.program import as_program
+from adze.core.program import as_program, convert
 
 pytestmark = pytest.mark.unguarded
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-from ...core.arguments import convert
-from ...core.program import Instance
+from ...core.program import Instance, convert
 from ...core.source import at_line
 from ..loops import Function
 from ..lowering import Lowered

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...core import trees
-from ...core.arguments import convert
 from ...core.host_arrays import on_device
-from ...core.program import Instance
+from ...core.program import Instance, convert
 from ...core.types import Type, element
 from ..loops_text import text as loops_text
 from ..lowering import returned

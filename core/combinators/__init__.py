@@ -11,12 +11,11 @@ Python functions; they are entered once, with fresh variables. Axis defaults are
     accelerate.py   replicate, slice, backpermute, permute, stencil
 """
 
-from collections.abc import Callable as _Callable
-from typing import Any as _Any
-
 import numpy as _np
 
+from ..methods import METHODS as _METHODS
 from ..methods import ArrayMethods as _ArrayMethods
+from ..numpy_calls import NUMPY as _NUMPY
 from .accelerate import All, Window, backpermute, fold1, permute, replicate, slice, stencil
 from .arrays import full, full_like, generate, iota, map, ones, ones_like, size, zeros, zeros_like
 from .control import cond, fori_loop, scan_loop, where, while_loop
@@ -65,8 +64,8 @@ from .sorting import argsort, searchsorted, sort
 
 broadcast = broadcast_to
 
-# What functions of NumPy mean on expressions: those of our functions that have the same arguments.
-NUMPY: dict[_Any, _Callable[..., _Any]] = {
+# Those that have the arguments of NumPy's functions of the same name
+_NUMPY |= {
     getattr(_np, function.__name__): function
     for function in (
         all, any, argmax, argmin, argsort, bincount, broadcast_to, concatenate, count_nonzero, cumprod, cumsum, diag,
@@ -75,10 +74,18 @@ NUMPY: dict[_Any, _Callable[..., _Any]] = {
         take_along_axis, tile, transpose, tril, triu, var, where, zeros_like,
     )
 }  # fmt: skip
-NUMPY[_np.trace] = _ArrayMethods.trace
+_NUMPY[_np.trace] = _ArrayMethods.trace
+
+# Those that are methods of expressions, or an operator
+_METHODS |= {
+    function.__name__: function
+    for function in (
+        all, any, argmax, argmin, argsort, cumprod, cumsum, diagonal, dot, matmul, max, mean, min, prod, ravel, repeat,
+        reshape, squeeze, std, sum, swapaxes, take, transpose, var,
+    )
+}  # fmt: skip
 
 __all__ = [
-    "NUMPY",
     "All",
     "Window",
     "all",
