@@ -22,28 +22,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import TYPE_CHECKING
 
 from ..core.builder import Builder
 from ..core.environment import Env
 from ..core.graph import Body, Value
 from ..core.types import Scalar, i64, is_float
 from ..interpreters.simplifying.accumulators import plus
+from .cells import Entry
+from .meanings import Block, Emission
 from .operators import At, Cotangents, CotangentsAt, Element, Operator
 from .recurrences import Recurrence
 from .reductions import Choice, chosen_places, first_places, rule_of
-
-if TYPE_CHECKING:
-    from .cells import Entry
-    from .meanings import Block
-    from .reverse import Reverse
 
 
 @dataclass
 class Reduction:
     """The return sweep of a reduce; ``values`` are its results."""
 
-    reverse: Reverse
+    reverse: Emission
     env: Env[Entry]
     length: Value
     neutrals: Sequence[Value]

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count
-from typing import TYPE_CHECKING
 
 from ..core.environment import Env
 from ..core.graph import Value
@@ -25,25 +24,23 @@ from ..interpreters.embed import Known, entered
 from ..interpreters.simplify import simplify
 from ..interpreters.simplifying.accumulators import plus, zeros_like
 from .cells import Entry
+from .duals import Block as DualBlock
+from .duals import Dual
+from .duals import Emission as DualEmission
 from .linearity import nonlinear
-
-if TYPE_CHECKING:
-    from .forward import Block as ForwardBlock
-    from .forward import Dual, Forward
-    from .meanings import Block as ReverseBlock
-    from .reverse import Reverse
+from .meanings import Block, Emission
 
 
 @dataclass(frozen=True)
 class Pulled:
     """The return sweep of a custom operation with these ``results``."""
 
-    reverse: Reverse
+    reverse: Emission
     env: Env[Entry]
     rules: tuple[str, ...]
     args: Sequence[Entry]
-    body: ReverseBlock
-    blocks: Sequence[ReverseBlock]
+    body: Block
+    blocks: Sequence[Block]
     results: Sequence[Value]
 
     def pull(self, cotangents: Sequence[Value | None]) -> None:
@@ -122,12 +119,12 @@ class Pulled:
 class Pushed:
     """A custom operation in forward mode."""
 
-    forward: Forward
+    forward: DualEmission
     env: Env[Dual]
     rules: tuple[str, ...]
     args: Sequence[Dual]
-    body: ForwardBlock
-    blocks: Sequence[ForwardBlock]
+    body: DualBlock
+    blocks: Sequence[DualBlock]
 
     def push(self, active: Sequence[bool]) -> Sequence[Dual]:
         """The results, with the tangents of the active ones."""
@@ -189,7 +186,7 @@ _MODE = {"jvp": "forward", "vjp": "reverse"}
 
 
 def transposed(
-    reverse: Reverse, name: str, likes: Sequence[Value], rule: Callable[..., Sequence[Value]], given: Sequence[Value]
+    reverse: Emission, name: str, likes: Sequence[Value], rule: Callable[..., Sequence[Value]], given: Sequence[Value]
 ) -> Sequence[Value]:
     """The transpose of a rule in what moves, which is like these values: the return sweep of the rule, at zeros.
 

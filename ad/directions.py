@@ -22,7 +22,8 @@ from ..core.indexing import extents_of
 from ..core.types import Scalar, element
 from ..interpreters.simplifying.rules import nodes_within
 from .combining import in_range
-from .forward import Forward, Linear
+from .duals import Linear
+from .forward import Forward
 
 
 class Directions(Forward):

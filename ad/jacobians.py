@@ -30,7 +30,7 @@ from ..core.source import at_line, ending_at_user
 from ..core.types import Type, dims, element, is_float
 from .differentiating import Argnums, Differentiable, Differentiated, Pullback, chosen, is_single, program_of
 from .directions import Directions, along
-from .forward import Dual
+from .duals import Dual
 from .invariants import generate
 
 MODES = ("forward", "reverse")

@@ -6,11 +6,13 @@ number of times: that is how a return sweep runs code again.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from ..core import terms
 from ..core.environment import Env
 from ..core.graph import Value
 from ..core.types import Accumulator, Type, is_float
@@ -73,7 +75,7 @@ class Primal(Embed):
         return lambda env: [] if accumulator(env) is None else emit(env)
 
 
-class Emission:
+class Emission(ABC):
     """Where a return sweep is emitted to, and what is emitted meanwhile.
 
     While ``checks`` is false, requirements are left out: they belong to the forward sweep; all else runs code again.
@@ -86,6 +88,10 @@ class Emission:
         self.transposing = False  # a rule, of which all that moves is linear
         self.probes: set[str] = set()  # the names in the program
         self.showing = True  # cotangents of probes
+
+    @abstractmethod
+    def meaning(self, block: terms.Block) -> Block:
+        """The meaning of a whole term."""
 
     @property
     def checks(self) -> bool:

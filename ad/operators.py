@@ -10,17 +10,13 @@ from the pull of the right operand, which each element is once (Schenck et al. 2
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from ..core.environment import Env
 from ..core.graph import Value
 from ..core.types import bool_, i64
 from ..interpreters.simplifying.accumulators import zeros_like
-
-if TYPE_CHECKING:
-    from .cells import Entry
-    from .meanings import Block
-    from .reverse import Reverse
+from .cells import Entry
+from .meanings import Block, Emission
 
 Element = list[Value]
 At = Callable[[Value], Element]
@@ -31,7 +27,7 @@ CotangentsAt = Callable[[Value], Cotangents]
 class Operator:
     """An operator with its neutral element, in the environment of its free variables."""
 
-    def __init__(self, reverse: Reverse, env: Env[Entry], block: Block, neutrals: Sequence[Value]) -> None:
+    def __init__(self, reverse: Emission, env: Env[Entry], block: Block, neutrals: Sequence[Value]) -> None:
         self.reverse, self.builder = reverse, reverse.builder
         self.env, self.block, self.neutrals = env, block, list(neutrals)
         self.fixed = _without_cells(env)

@@ -53,7 +53,6 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
         self.before_branch = False  # of the operation whose meaning is found
 
     def meaning(self, block: terms.Block) -> Block:
-        """The meaning of a whole term."""
         self.before_branches = before_branches(block)
         return block.interpret(self)
 

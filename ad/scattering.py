@@ -12,18 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
 
 from ..core.environment import Env
 from ..core.graph import Value
 from ..core.types import bool_, i64
 from ..interpreters.simplifying.accumulators import zeros_like
+from .cells import Cell, Entry
 from .combining import in_range
-
-if TYPE_CHECKING:
-    from .cells import Cell, Entry
-    from .meanings import Block
-    from .reverse import Reverse
+from .meanings import Block, Emission
 
 # Of at most so many writes, which may meet, each is compared with all others.
 FEW = 8
@@ -33,7 +29,7 @@ FEW = 8
 class Scatter:
     """The return sweep of a scatter into ``arrays``, whose cells are given."""
 
-    reverse: Reverse
+    reverse: Emission
     env: Env[Entry]
     unique: bool
     lengths: Sequence[Value]

@@ -44,7 +44,7 @@ from ..interpreters.simplify import simplify
 from .colouring import coloured, readable, star_coloured
 from .differentiating import Argnums, Differentiated, Pullback, chosen, fresh, program_of
 from .directions import Directions
-from .forward import Dual
+from .duals import Dual
 from .invariants import generate
 from .jacobians import MODES
 from .verbs import grad

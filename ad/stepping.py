@@ -13,16 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ..core.graph import Value
 from ..core.types import i64
 from ..interpreters.simplifying.accumulators import zeros_like
-
-if TYPE_CHECKING:
-    from .cells import Cell, Entry
-    from .meanings import Pull
-    from .reverse import Reverse
+from .cells import Cell, Entry
+from .meanings import Emission, Pull
 
 
 @dataclass
@@ -32,7 +28,7 @@ class Steps:
     ``run`` emits the forward part of step i at a state and gives its pull.
     """
 
-    reverse: Reverse
+    reverse: Emission
     length: Value
     starts: Sequence[Value]
     cells: Sequence[Cell | None]

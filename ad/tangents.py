@@ -19,24 +19,22 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from ..core.dims import Dim
 from ..core.graph import Body, Node, Value, numbers
 from ..core.types import Scalar, i64
 from ..core.types import element as scalar_of
 from ..interpreters.simplifying.accumulators import plus, zeros_like
+from .duals import Block, Dual, Duals, Emission, Pick
 from .reductions import EXTREMES, Choice, chosen_places, first_places, rule_of
-
-if TYPE_CHECKING:
-    from .forward import Block, Dual, Duals, Forward, Pick
 
 
 @dataclass
 class Combination(ABC):
     """A construct of so many elements over duals; ``active`` says which components have tangents."""
 
-    forward: Forward
+    forward: Emission
     env: Duals
     length: Value
     units: Sequence[Dual]

@@ -37,7 +37,8 @@ from .differentiating import (
     may_hold_floating,
     program_of,
 )
-from .forward import Dual, Forward
+from .duals import Dual
+from .forward import Forward
 from .invariants import moved
 from .traced import goes_via_trace, gradient, pull, pulled
 
