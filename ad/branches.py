@@ -28,7 +28,7 @@ from ..core.environment import Env
 from ..core.expr import Expr
 from ..core.terms import Atom, Block, Literal, Operation, Size, Variable
 from ..core.types import Accumulator, Type, dims, i64, rank
-from ..interpreters.simplifying.implied import DIFFERENCES
+from ..interpreters.simplify.implied import DIFFERENCES
 
 _BRANCHING = frozenset({"cond", "case"})
 

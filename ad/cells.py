@@ -23,7 +23,7 @@ from functools import partial
 from ..core.builder import Builder, Scope
 from ..core.graph import Node, Value
 from ..core.types import accumulator_of
-from ..interpreters.simplifying.accumulators import plus, zeros_like
+from ..interpreters.simplify.accumulators import plus, zeros_like
 
 
 class Cell:

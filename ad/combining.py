@@ -27,7 +27,7 @@ from ..core.builder import Builder
 from ..core.environment import Env
 from ..core.graph import Body, Value
 from ..core.types import Scalar, i64, is_float
-from ..interpreters.simplifying.accumulators import plus
+from ..interpreters.simplify.accumulators import plus
 from .cells import Entry
 from .meanings import Block, Emission
 from .operators import At, Cotangents, CotangentsAt, Element, Operator

@@ -22,7 +22,7 @@ from ..core.placement import to_block
 from ..core.types import Itself, Type, is_float
 from ..interpreters.embed import Known, entered
 from ..interpreters.simplify import simplify
-from ..interpreters.simplifying.accumulators import plus, zeros_like
+from ..interpreters.simplify.accumulators import plus, zeros_like
 from .cells import Entry
 from .duals import Block as DualBlock
 from .duals import Dual

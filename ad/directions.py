@@ -20,7 +20,7 @@ from ..core.expr import Expr
 from ..core.graph import Body, Value
 from ..core.indexing import extents_of
 from ..core.types import Scalar, element
-from ..interpreters.simplifying.rules import nodes_within
+from ..interpreters.simplify.rules import nodes_within
 from .combining import in_range
 from .duals import Linear
 from .forward import Forward

@@ -15,7 +15,7 @@ from ..core.environment import Env
 from ..core.expr import Expr
 from ..core.graph import Body, Value
 from ..core.types import Scalar
-from ..interpreters.simplifying.accumulators import plus, zeros_like
+from ..interpreters.simplify.accumulators import plus, zeros_like
 from .activity import Activity
 from .activity import Block as ActivityBlock
 from .activity import Operation as ActivityOperation

@@ -27,7 +27,7 @@ from typing import Any
 from ..core.builder import Builder, Replacement, Substitution
 from ..core.graph import Body, Node, Value, union
 from ..core.types import dims, i64
-from ..interpreters.simplifying.leaves import is_costly
+from ..interpreters.simplify.leaves import is_costly
 
 # The constructs whose elements are computed in a loop without a state.
 _INNER = frozenset({"generate", "reduce", "scan"})

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from ..core.environment import Env
 from ..core.graph import Value
 from ..core.types import bool_, i64
-from ..interpreters.simplifying.accumulators import zeros_like
+from ..interpreters.simplify.accumulators import zeros_like
 from .cells import Entry
 from .meanings import Block, Emission
 

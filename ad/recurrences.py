@@ -30,7 +30,7 @@ from ..core.graph import Value
 from ..core.primitive import PRIMITIVES
 from ..core.terms import Constant
 from ..core.types import Scalar, Type, dims, element, i64
-from ..interpreters.simplifying.accumulators import plus, zeros_like
+from ..interpreters.simplify.accumulators import plus, zeros_like
 from .operators import At, Cotangents, CotangentsAt, Operator
 
 NUMBERS = 3

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ..core.builder import Builder
 from ..core.graph import Body, Value
 from ..core.types import Type, element
-from ..interpreters.simplifying.rules import component_operator
+from ..interpreters.simplify.rules import component_operator
 
 EXTREMES = ("minimum", "maximum")
 

@@ -16,7 +16,7 @@ from math import prod
 from ..core.environment import Env
 from ..core.graph import Value
 from ..core.types import bool_, i64
-from ..interpreters.simplifying.accumulators import zeros_like
+from ..interpreters.simplify.accumulators import zeros_like
 from .cells import Cell, Entry
 from .combining import in_range
 from .meanings import Block, Emission

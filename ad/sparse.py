@@ -2,7 +2,7 @@
 
 Columns of a Jacobian that have no row in common can share one direction: forward mode along the sum of such columns
 gives each of their entries by itself. The same holds for rows and reverse mode. So the pattern is found (once for the
-sizes and integers of a call, ``interpreters/dependence.py``), columns or rows are coloured (``colouring.py``), and one
+sizes and integers of a call, ``interpreters/sparsity/``), columns or rows are coloured (``colouring.py``), and one
 program computes the derivatives along all colours: a loop over the directions, with the primal outside of it.
 
     1 1 . . .        colours of the columns: 0 1 2 0 1
@@ -38,9 +38,9 @@ from ..core.graph import Value
 from ..core.program import Instance, Program, convert
 from ..core.source import at_line
 from ..core.types import dims, element, is_float
-from ..interpreters.dependence import dependence
 from ..interpreters.evaluate import evaluate_block
 from ..interpreters.simplify import simplify
+from ..interpreters.sparsity import dependence
 from .colouring import coloured, readable, star_coloured
 from .differentiating import Argnums, Differentiated, Pullback, chosen, fresh, program_of
 from .directions import Directions

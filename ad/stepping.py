@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from ..core.graph import Value
 from ..core.types import i64
-from ..interpreters.simplifying.accumulators import zeros_like
+from ..interpreters.simplify.accumulators import zeros_like
 from .cells import Cell, Entry
 from .meanings import Emission, Pull
 

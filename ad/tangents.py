@@ -25,7 +25,7 @@ from ..core.dims import Dim
 from ..core.graph import Body, Node, Value, numbers
 from ..core.types import Scalar, i64
 from ..core.types import element as scalar_of
-from ..interpreters.simplifying.accumulators import plus, zeros_like
+from ..interpreters.simplify.accumulators import plus, zeros_like
 from .duals import Block, Dual, Duals, Emission, Pick
 from .reductions import EXTREMES, Choice, chosen_places, first_places, rule_of
 

@@ -25,7 +25,7 @@ from ..core.source import at_line, ending_at_user
 from ..core.types import Type, array_of, element, is_float
 from ..interpreters.evaluate import call
 from ..interpreters.trace import Trace, traced
-from ..interpreters.tracing.keeping import Keeping
+from ..interpreters.trace.keeping import Keeping
 from .differentiating import fresh
 from .tape import reverse
 

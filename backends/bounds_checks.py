@@ -27,7 +27,7 @@ from ..core.terms import Block
 from ..core.types import bool_, i64
 from ..interpreters.embed import Embed
 from ..interpreters.simplify import fresh_binders
-from ..interpreters.simplifying.implied import DIFFERENCES, is_exact
+from ..interpreters.simplify.implied import DIFFERENCES, is_exact
 
 # So many comparisons before a loop are worth it.
 FEW = 8

@@ -38,9 +38,9 @@ from ..core.types import dims, element
 from ..interpreters.embed import Embed
 from ..interpreters.reads_first import reads_first
 from ..interpreters.simplify import fresh_binders
-from ..interpreters.simplifying.computed import operands
-from ..interpreters.simplifying.holding import sources
-from ..interpreters.simplifying.rules import component_operator, rewrite
+from ..interpreters.simplify.computed import operands
+from ..interpreters.simplify.holding import sources
+from ..interpreters.simplify.rules import component_operator, rewrite
 from .forms import Condition, Form
 
 # What it costs to store and read again an element of an array that caches do not hold, in multiplications.

@@ -40,8 +40,8 @@ from ..core.types import Accumulator, ArrayType, Type, dims, i64
 from ..interpreters.embed import Embed
 from ..interpreters.reads_first import reads_first
 from ..interpreters.simplify import fresh_binders, simplify
-from ..interpreters.simplifying.leaves import COSTLY
-from ..interpreters.simplifying.rules import rewrite
+from ..interpreters.simplify.leaves import COSTLY
+from ..interpreters.simplify.rules import rewrite
 from .shared_updates import MANY, Free, Place, Updates, outside, repeated, shared, together, updates_of
 from .transformations import ALL, Transformations
 

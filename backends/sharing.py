@@ -29,7 +29,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ..core.types import Scalar
-from ..interpreters.simplifying.leaves import COSTLY
+from ..interpreters.simplify.leaves import COSTLY
 from .loops import (
     Allocate,
     Apply,

@@ -10,7 +10,7 @@ thread; ``build`` makes it current, and ``placement.to_block`` turns the finishe
         assert b.primitive(add, x, x) is y
 
 A builder may hold *rules*: they see each operation before it is made and may answer with other values. This is how
-``simplify`` works (``interpreters/simplify.py``); programs are built without rules, as they were written.
+``simplify`` works (``interpreters/simplify/``); programs are built without rules, as they were written.
 """
 
 from __future__ import annotations

@@ -25,10 +25,11 @@ from typing import Any
 from ..core.program import Instance, Program, instance_of
 from ..core.terms import Block, Constant, Literal, Size
 from ..core.types import all_dims
-from .printing.expressions import RUNNING
-from .printing.names import Names
-from .printing.resolved import Argument, Bound, ResolvedBlock, ResolvedOperation, reduction_name, resolve
-from .printing.steps import input_text, steps, typed_text
+from .pretty.expressions import RUNNING
+from .pretty.names import Names
+from .pretty.resolved import Argument, Bound, ResolvedBlock, ResolvedOperation, reduction_name, resolve
+from .pretty.steps import input_text, steps, typed_text
+from .simplify import simplify
 from .trace import Trace
 
 _ROLES: dict[str, Sequence[str]] = {
@@ -107,8 +108,6 @@ def draw(program: Program | Instance | Block | Trace, *, simplified: bool = True
     instance = instance_of(program)
     term = instance.term
     if simplified:
-        from .simplify import simplify
-
         term = simplify(term)
     return Drawing(_Drawer(instance.program.name).source(resolve(term), instance.names))
 
@@ -134,7 +133,7 @@ class _Drawer:
 
     def graph(self, trace: Trace) -> str:
         """The source of a trace."""
-        block = steps(trace, self.names)
+        block = steps(trace.block, self.names)
         self.values.update(zip(block.binders, trace.inputs, strict=True))
         for operation, values in zip(block.operations, trace.values, strict=True):
             self.values.update(zip(operation.results, values, strict=True))

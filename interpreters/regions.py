@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from ..core.dims import Dim, Monomial, Name, Opaque
 from ..core.terms import Atom, Block, Literal, Operation, Size, Variable
 from ..core.types import Type, i64, rank
-from .simplifying.implied import DIFFERENCES, FEW
+from .simplify.implied import DIFFERENCES, FEW
 
 # Least differences of two variables: loop variables by level, axes of an array as -1, -2... None where nothing is.
 Facts = dict[tuple[int, int], int]

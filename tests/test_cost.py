@@ -19,8 +19,8 @@ from adze.core.placement import to_block
 from adze.core.terms import Block, Foreign, Variable
 from adze.core.types import ArrayType, FunctionType, f64, i64, rank
 from adze.interpreters.cost import ProgramCost
-from adze.interpreters.costing.amounts import Amount, Log2, larger, log2
-from adze.interpreters.costing.costs import Cost
+from adze.interpreters.cost.amounts import Amount, Log2, larger, log2
+from adze.interpreters.cost.costs import Cost
 
 Vector = az.Array[az.f64, "n"]
 Matrix = az.Array[az.f64, "n m"]

@@ -8,7 +8,7 @@ import adze as az
 from adze.core import trees
 from adze.core.program import convert
 from adze.core.types import is_float
-from adze.interpreters.dependence import Found, dependence
+from adze.interpreters.sparsity import Found, dependence
 
 
 def found(program: az.Program, *arguments: object, simplified: bool = True) -> Found:

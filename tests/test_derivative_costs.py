@@ -20,7 +20,7 @@ import adze as az
 from adze.core import trees
 from adze.core.terms import Block, Operation
 from adze.core.types import dims, is_float
-from adze.interpreters.costing.costs import Cost
+from adze.interpreters.cost.costs import Cost
 from adze.interpreters.simplify import simplify
 
 pytestmark = pytest.mark.unguarded

@@ -140,7 +140,7 @@ def test_loops_at_once_mean_loops_in_python(name: str, size: int) -> None:
 
 
 def test_batches_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("adze.interpreters.evaluating.batches.LARGEST_BATCH", 20)
+    monkeypatch.setattr("adze.interpreters.evaluate.batches.LARGEST_BATCH", 20)
 
     @az.program
     def f(a: Matrix, b: az.Array[az.f64, "m k"]) -> az.Array[az.f64, "n k"]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import adze as az
-from adze.interpreters.evaluating import functions as evaluate_functions
+from adze.interpreters.evaluate import functions as evaluate_functions
 
 HERE = r"\(at .*test_functions\.py:\d+\)"
 

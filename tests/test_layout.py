@@ -1,6 +1,7 @@
 """The shape of the repository: the linked folders, the direction of imports, the checks at run time."""
 
 import ast
+import graphlib
 import importlib
 import subprocess
 import sys
@@ -66,6 +67,19 @@ def test_imports_never_point_up(folder: str) -> None:
             if parts[0] in MAY_IMPORT or (parts[0] == "adze" and parts[1:2] not in [[f] for f in MAY_IMPORT[folder]]):
                 wrong.append(f"{file.relative_to(ROOT)}:{line}: {name}")
     assert not wrong, f"{folder} may import only {sorted(MAY_IMPORT[folder])} of adze: " + ", ".join(wrong)
+
+
+def test_imports_have_no_circle() -> None:
+    """Between files, also inside functions and for type checkers."""
+    files = {}
+    for file in [file for folder in MAY_IMPORT for file in (ROOT / folder).rglob("*.py")]:
+        parts = file.relative_to(ROOT).with_suffix("").parts
+        files[".".join(["adze", *parts]).removesuffix(".__init__")] = file
+    graph: dict[str, set[str]] = {}
+    for module, file in files.items():
+        named = [name if name in files else name.rpartition(".")[0] for _, name in imported(file)]
+        graph[module] = {name for name in named if name in files} - {module}
+    graphlib.TopologicalSorter(graph).prepare()
 
 
 def test_the_package_is_checked_at_run_time(request: pytest.FixtureRequest) -> None:

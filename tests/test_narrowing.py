@@ -17,7 +17,7 @@ from adze.core.environment import Env
 from adze.core.program import Program
 from adze.core.types import rank
 from adze.interpreters.simplify import simplify
-from adze.interpreters.simplifying.cuts import lightest_cut
+from adze.interpreters.simplify.cuts import lightest_cut
 
 pytestmark = pytest.mark.unguarded
 

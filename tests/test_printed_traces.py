@@ -19,7 +19,7 @@ from adze.core.dims import Dim
 from adze.core.primitive import PRIMITIVES
 from adze.core.terms import Block, Operation, Origin, Variable
 from adze.core.types import ArrayType, Scalar, Type, bool_, f32, f64, i32, i64
-from adze.interpreters.printing.steps import input_text, typed_text, value_text
+from adze.interpreters.pretty.steps import input_text, typed_text, value_text
 from adze.interpreters.trace import Trace
 
 Vector = az.Array[az.f64, "n"]

@@ -1,4 +1,4 @@
-"""Updates at shifted places become maps; what tests imply is not required (``simplifying/realigning``, ``implied``)."""
+"""Updates at shifted places become maps; what tests imply is not required (``simplify/realigning``, ``implied``)."""
 
 from typing import Any
 

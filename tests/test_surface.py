@@ -17,7 +17,7 @@ from adze.core import trees
 from adze.core.dims import Dim
 from adze.core.primitive import PRIMITIVES
 from adze.core.types import dims
-from adze.interpreters.printing.lifting import slice_text
+from adze.interpreters.pretty.lifting import slice_text
 
 # NumPy's meaning of printed text
 

@@ -10,10 +10,9 @@ import pytest
 from programs import CASES, Case, numbers
 
 import adze as az
-from adze.ad.tape import reverse
-from adze.ad.taping import plan as plans
-from adze.ad.taping import sweeps
-from adze.ad.taping.folds import known_operator
+from adze.ad.tape import plan as plans
+from adze.ad.tape import reverse, sweeps
+from adze.ad.tape.folds import known_operator
 from adze.core import trees
 from adze.core.builder import current
 from adze.core.dims import Dim
@@ -24,8 +23,7 @@ from adze.core.language import Unsupported
 from adze.core.primitive import PRIMITIVES
 from adze.core.terms import Atom, Block, Literal, Operation, Size, Variable
 from adze.core.types import ArrayType, Type, f32, f64, i64, is_float, map_dims
-from adze.interpreters.evaluate import Evaluate, call
-from adze.interpreters.evaluating import batches
+from adze.interpreters.evaluate import Evaluate, batches, call
 from adze.interpreters.simplify import simplify
 
 Vector = az.Array[az.f64, "n"]
@@ -372,7 +370,7 @@ def test_special_folds_equal_the_general_one(name: str, monkeypatch: pytest.Monk
         _, block, inputs = straight(f, (x,))
         (special,) = pulled(block, *inputs, seeds=[0.75])
         with monkeypatch.context() as patched:
-            patched.setattr("adze.ad.taping.folds.known_operator", lambda operator, component: None)
+            patched.setattr("adze.ad.tape.folds.known_operator", lambda operator, component: None)
             (general,) = pulled(block, *inputs, seeds=[0.75])
         np.testing.assert_array_equal(special, general)
 

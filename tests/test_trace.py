@@ -1,6 +1,8 @@
 """What a trace is made of: its steps, sub-traces and values, construct by construct, for each choice of kept types."""
 
+import pickle
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -740,3 +742,15 @@ def test_the_errors_of_a_run_are_those_of_evaluate() -> None:
 def test_results_are_those_of_numpy() -> None:
     """The leaves of data, booleans included."""
     assert leaves(az.trace(az.program(lambda b: ~b))(X > 0).result)[0].dtype == np.bool_
+
+
+# Pickles
+
+
+def test_pickles_from_before_modules_moved_load() -> None:
+    trace, program, cost = pickle.loads((Path(__file__).parent / "data" / "moved.pickle").read_bytes())
+    x = np.array([1.0, -2.0, 3.0])
+    again = az.trace(lambda x: az.sum(az.where(x > 0, x * x, az.sin(x))))(x)
+    assert str(trace).partition("\n")[2] == str(again).partition("\n")[2]
+    assert program(x) == again.result == trace.result
+    assert "operations: 33" in str(cost) and pickle.loads(pickle.dumps(again)).block == trace.block

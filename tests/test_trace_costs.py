@@ -22,7 +22,7 @@ from programs.functions import List, folded, linked
 
 import adze as az
 from adze.ad.tape import reverse
-from adze.interpreters.evaluating.functions import deeply
+from adze.interpreters.evaluate.functions import deeply
 
 Vector = az.Array[az.f64, "m"]
 

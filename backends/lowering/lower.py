@@ -24,7 +24,7 @@ from ...core.primitive import Expansion, Primitive
 from ...core.types import Type, dims, i64, rank
 from ...interpreters.in_place import InPlace
 from ...interpreters.regions import Regions
-from ...interpreters.simplifying.rules import rewrite
+from ...interpreters.simplify.rules import rewrite
 from ..loops import (
     Allocate,
     Assign,

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # The other modules of ad/: analyses, verbs, passes that change what a derivative costs, the machinery of return sweeps.
 NO_RULES = (
     "__init__", "activity", "branches", "colouring", "differentiating", "directions", "fragment", "interchange",
-    "invariants", "jacobians", "linearity", "plan", "sparse", "sweeps", "tape", "traced", "verbs",
+    "invariants", "jacobians", "linearity", "plan", "sparse", "sweeps", "traced", "verbs",
 )  # fmt: skip
 
 

@@ -55,32 +55,32 @@ EQUIVALENT: dict[object, str] = {
         "the operator on duals gives each component that moves a tangent"
     ),
     (
-        "ad/taping/constructs.py", "custom", "left only",
+        "ad/tape/constructs.py", "custom", "left only",
         "sweep.evaluate.filled(contribution, rank(arg.type)) if rank(arg.type) else contribution",
     ): "a number broadcasts to the batch in any case",
     (
-        "ad/taping/constructs.py", "derived", "left only",
+        "ad/tape/constructs.py", "derived", "left only",
         "visit.sweep.evaluate.filled(contribution, r) if r else contribution",
     ): "a number broadcasts to the batch in any case",
-    ("ad/taping/cotangents.py", "combined", "left only", "parts.dense(shape, batch, whole) if sparse else whole"): (
+    ("ad/tape/cotangents.py", "combined", "left only", "parts.dense(shape, batch, whole) if sparse else whole"): (
         "no elements are added to a copy, at more cost"
     ),
     (
-        "ad/taping/cotangents.py", "picked", "left only",
+        "ad/tape/cotangents.py", "picked", "left only",
         "cotangent[*rows, *mesh(rest)] if len(rest) else cotangent[tuple(rows)]",
     ): "the mesh of no axes has no arrays",
-    ("ad/taping/folds.py", "_combination", "left only", "bound + k"): (
+    ("ad/tape/folds.py", "_combination", "left only", "bound + k"): (
         "only operations with one result are looked for, and any other one is none of them"
     ),
     (
-        "ad/taping/folds.py", "reduce", "right only",
+        "ad/tape/folds.py", "reduce", "right only",
         "_shapes(visit, element, count) if only_sums else _columns(visit, element, count)",
     ): "elements are computed of which only the shape counts: a matter of cost",
-    ("ad/taping/partials.py", "_used.walk", "right only", "outside + len(inner.binders)"): (
+    ("ad/tape/partials.py", "_used.walk", "right only", "outside + len(inner.binders)"): (
         "rules that read an operand in a branch alone count as reading the result, too, which is made of the operands"
     ),
     (
-        "ad/taping/partials.py", "_used.walk", "dropped",
+        "ad/tape/partials.py", "_used.walk", "dropped",
         "found.update([bound - 1 - atom.index for atom in inner.results if isinstance(atom, Variable)])",
     ): "a rule gives no operand back but from a branch, whose condition reads it",
 }  # fmt: skip

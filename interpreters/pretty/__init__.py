@@ -14,17 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..core import trees
-from ..core.limits import lifted_limits
-from ..core.program import Instance, Program, instance_of
-from ..core.source import ending_at_user
-from ..core.terms import Block, Constant
-from ..core.types import ArrayType, all_dims
-from .printing.printer import LINE, Printer
-from .printing.raw import raw
-from .printing.resolved import count_uses, resolve
-from .printing.structures import give, structured
-from .printing.surface import recognise
+from ...core import trees
+from ...core.limits import lifted_limits
+from ...core.program import Instance, Program, instance_of
+from ...core.source import ending_at_user
+from ...core.terms import Block, Constant
+from ...core.types import ArrayType, all_dims
+from ..simplify import simplify
+from .printer import LINE, Printer
+from .raw import raw
+from .resolved import count_uses, resolve
+from .structures import give, structured
+from .surface import recognise
 
 STYLES = ("surface", "loops", "de-bruijn")
 
@@ -66,8 +67,6 @@ def pretty(program: Program | Instance | Block, *, simplified: bool = True, styl
         instance = instance_of(program)
         term = instance.term
         if simplified:
-            from .simplify import simplify
-
             term = simplify(term)
         if style == "de-bruijn":
             return raw(term)

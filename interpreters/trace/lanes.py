@@ -1,7 +1,7 @@
 """Arrays kept: a map is one sub-trace, on a vector of indices, or one for each way that its elements take.
 
 Where nothing branches, a construct stays one step. Otherwise a ``generate`` runs its body once in the batch of all its
-elements (``evaluating/batches.py``). If what is run next differs among them, they are parted, and each part is run by
+elements (``evaluate/batches.py``). If what is run next differs among them, they are parted, and each part is run by
 itself; so there is a sub-trace for each branch pattern, over the elements that took it:
 
     [x * a if x > 0 else 0 for x in xs]        positives = [xs[at[j]] * a for j < 3], at = [0, 2, 5]
@@ -32,8 +32,8 @@ from ...core.placement import to_block
 from ...core.terms import Atom, Block, Constant, Literal, Operation, Variable
 from ...core.types import ArrayType, Type, array_of, dims, element, i64, rank
 from ..embed import accumulate
-from ..evaluating.batches import LARGEST_BATCH, Irregular, require_room
-from ..evaluating.functions import uses_functions
+from ..evaluate.batches import LARGEST_BATCH, Irregular, require_room
+from ..evaluate.functions import uses_functions
 from .control import Code, Control, Diverged, Entry, Meaning, Step
 from .joining import Part, join
 from .keeping import has_effect, has_order

@@ -21,7 +21,7 @@ import numpy as np
 
 from ...core.terms import Atom, Block, Operation, Variable
 from ...core.types import is_float, rank
-from ...interpreters.evaluating.batches import Irregular, mesh
+from ...interpreters.evaluate.batches import Irregular, mesh
 from .cotangents import picked
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import numpy as np
 from ...core.dims import Dim
 from ...core.environment import Env
 from ...core.types import rank
-from ..evaluating.batches import Atom, Code, Effects, Step, around, mesh
+from ..evaluate.batches import Atom, Code, Effects, Step, around, mesh
 from .sets import Array, once
 from .shadows import Shadow, Shadows
 

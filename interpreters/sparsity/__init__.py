@@ -2,8 +2,8 @@
 
 A result depends on an input when a derivative may be other than zero: what goes through integers, comparisons or
 rounding has none, and ``stop_gradient`` cuts. Products with known zeros count. Programs run on concrete arguments, so
-that sizes and indices are known, whole loops at once like in evaluate (``evaluating/batches.py``), and every value has
-the sets of inputs of its elements beside it (``depending/shadows.py``, ``depending/sets.py``).
+that sizes and indices are known, whole loops at once like in evaluate (``evaluate/batches.py``), and every value has
+the sets of inputs of its elements beside it (``shadows.py``, ``sets.py``).
 
     y[i] = x[i + 1] - x[i]      inputs x[0], x[1], x[2]      y[0]: {x[0], x[1]}   y[1]: {x[1], x[2]}
 
@@ -22,19 +22,19 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy
 
-from ..core import terms
-from ..core.dims import Dim
-from ..core.environment import Env
-from ..core.language import Binding, Language
-from ..core.moving import moving_operands
-from ..core.primitive import Primitive
-from ..core.terms import Failure, Foreign
-from ..core.types import ArrayType, Scalar, Type, element, i64, is_float, rank
-from .depending.combining import Combining
-from .depending.sets import NUMBER, Array, Sets
-from .depending.shadows import Shadow, merged
-from .evaluate import Evaluate, ufunc_of
-from .evaluating.batches import ORDERED, PURE, Atom, Code, Irregular, Step, around, mesh
+from ...core import terms
+from ...core.dims import Dim
+from ...core.environment import Env
+from ...core.language import Binding, Language
+from ...core.moving import moving_operands
+from ...core.primitive import Primitive
+from ...core.terms import Failure, Foreign
+from ...core.types import ArrayType, Scalar, Type, element, i64, is_float, rank
+from ..evaluate import Evaluate, ufunc_of
+from ..evaluate.batches import ORDERED, PURE, Atom, Code, Irregular, Step, around, mesh
+from .combining import Combining
+from .sets import NUMBER, Array, Sets
+from .shadows import Shadow, merged
 
 
 class Dependence(Combining, Language[Atom, Step, Code]):

@@ -6,7 +6,7 @@
 
 A trace keeps some types and traces the others away: functions, tuples and declared types always, and what ``keep``
 leaves out. An operation whose result is kept is a step; of a branch only what was chosen is seen, of a loop every
-turn, of a function its body where it is applied. ``tracing/keeping.py`` says what stays as it is, ``control.py`` what
+turn, of a function its body where it is applied. ``keeping.py`` says what stays as it is, ``control.py`` what
 becomes of control flow, ``lanes.py`` and ``elements.py`` of the array constructs, with arrays kept and without.
 
 Two laws hold, and are tested over all programs. Evaluating the trace's program on the same input gives the same
@@ -23,25 +23,26 @@ from typing import Any
 
 import numpy as np
 
-from ..core import trees
-from ..core.builder import build, current
-from ..core.environment import Env
-from ..core.expr import Expr, as_expr
-from ..core.functions import as_typed
-from ..core.limits import lifted_limits
-from ..core.placement import to_block
-from ..core.program import Instance, Program, as_program
-from ..core.source import at_line, ending_at_user
-from ..core.terms import Block, Literal, Operation, Origin, Variable
-from ..core.types import FunctionType, element, i64
-from .embed import Embed
-from .evaluate import Show, call, print_probe
-from .evaluating.functions import deeply, uses_functions
-from .tracing.elements import Elements
-from .tracing.inputs import Inputs
-from .tracing.keeping import Keeping, has_order
-from .tracing.lanes import Lanes
-from .tracing.recording import Known, Recorder
+from ...core import trees
+from ...core.builder import build, current
+from ...core.environment import Env
+from ...core.expr import Expr, as_expr
+from ...core.functions import as_typed
+from ...core.limits import lifted_limits
+from ...core.placement import to_block
+from ...core.program import Instance, Program, as_program
+from ...core.source import at_line, ending_at_user
+from ...core.terms import Block, Literal, Operation, Origin, Variable
+from ...core.types import FunctionType, element, i64
+from ..embed import Embed
+from ..evaluate import Show, call, print_probe
+from ..evaluate.functions import deeply, uses_functions
+from ..pretty.steps import printed
+from .elements import Elements
+from .inputs import Inputs
+from .keeping import Keeping, has_order
+from .lanes import Lanes
+from .recording import Known, Recorder
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,9 +99,7 @@ class Trace:
         return f"<trace of {self.name}: {len(self)} step{'' if len(self) == 1 else 's'}>"
 
     def __str__(self) -> str:
-        from .printing.steps import printed
-
-        return printed(self)
+        return printed(self.name, self.block, self.inputs, self.values, self.outputs)
 
 
 def trace(

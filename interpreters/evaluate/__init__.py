@@ -14,18 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from ..core import terms, trees
-from ..core.dims import Dim
-from ..core.environment import Env
-from ..core.host_arrays import as_array
-from ..core.language import Binding, Language
-from ..core.limits import lifted_limits
-from ..core.primitive import PRIMITIVES, Primitive
-from ..core.program import Instance, Program, as_program, convert
-from ..core.source import ending_at_user
-from ..core.terms import Failure, Foreign
-from ..core.types import ArrayType, Scalar, Type, array_of, dims, element, i64, rank, scalar_of
-from .evaluating.batches import (
+from ...core import terms, trees
+from ...core.dims import Dim
+from ...core.environment import Env
+from ...core.host_arrays import as_array
+from ...core.language import Binding, Language
+from ...core.limits import lifted_limits
+from ...core.primitive import PRIMITIVES, Primitive
+from ...core.program import Instance, Program, as_program, convert
+from ...core.source import ending_at_user
+from ...core.terms import Failure, Foreign
+from ...core.types import ArrayType, Scalar, Type, array_of, dims, element, i64, rank, scalar_of
+from .batches import (
     LARGEST_BATCH,
     ORDERED,
     PURE,
@@ -42,8 +42,8 @@ from .evaluating.batches import (
     repeated,
     require_room,
 )
-from .evaluating.combining import Combining
-from .evaluating.functions import Functions, deeply, released, uses_functions
+from .combining import Combining
+from .functions import Functions, deeply, released, uses_functions
 
 # Operators whose reduction NumPy has.
 _NAMES = ("add", "multiply", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor")

@@ -1,4 +1,4 @@
-"""What each construct costs: the one table behind counting by symbols (``cost.py``) and by running (``counting.py``).
+"""What each construct costs: the one table behind counting by symbols and by running (``counting.py``).
 
 A cost is four numbers. *Operations* are those on scalars, each as many as the additions it is worth. *Reads* and
 *writes* are of single elements in memory. The *span* is the time with unboundedly many processors: the elements of a

@@ -19,21 +19,21 @@ from functools import cached_property
 from itertools import count
 from typing import Any, NoReturn
 
-from ..core import terms
-from ..core.dims import Compound, Dim, DimAtom, Opaque, arithmetic, bounds
-from ..core.environment import Env
-from ..core.language import Binding, Language, Unsupported
-from ..core.primitive import Primitive
-from ..core.program import Instance, Program, instance_of
-from ..core.terms import Block, Failure, Foreign, Operation
-from ..core.types import ArrayType, FunctionType, Named, Scalar, Type, array_of, dims, element, i64
-from .costing.amounts import Amount, Number
-from .costing.costs import FREE, Cost, Runs, cost_of, returned
-from .costing.counting import Counting
-from .evaluate import call
-from .in_place import InPlace
-from .reads_first import reads_first
-from .simplify import simplify
+from ...core import terms
+from ...core.dims import Compound, Dim, DimAtom, Opaque, arithmetic, bounds
+from ...core.environment import Env
+from ...core.language import Binding, Language, Unsupported
+from ...core.primitive import Primitive
+from ...core.program import Instance, Program, instance_of
+from ...core.terms import Block, Failure, Foreign, Operation
+from ...core.types import ArrayType, FunctionType, Named, Scalar, Type, array_of, dims, element, i64
+from ..evaluate import call
+from ..in_place import InPlace
+from ..reads_first import reads_first
+from ..simplify import simplify
+from .amounts import Amount, Number
+from .costs import FREE, Cost, Runs, cost_of, returned
+from .counting import Counting
 
 
 @dataclass(frozen=True)

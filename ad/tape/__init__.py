@@ -1,6 +1,6 @@
 """The reverse pass over a trace: cotangents of what a run started from, out of the values it went through.
 
-A trace (``interpreters/trace.py``) is straight-line: no control flow is left, and every value is known. So the return
+A trace (``interpreters/trace/``) is straight-line: no control flow is left, and every value is known. So the return
 sweep needs no program of its own. It counts how often each value is used, gives the results their cotangents, and
 resolves a step as soon as all that it waits for has arrived:
 
@@ -9,7 +9,7 @@ resolves a step as soon as all that it waits for has arrived:
 
 No order is fixed beforehand, so steps that do not depend on each other may be resolved by several threads at once. A
 step keeps its contributions in slots and sums them in the order of the slots: results are the same bits for any order
-and any number of threads. Constructs over arrays are swept for all elements at once (``taping/sweeps.py``).
+and any number of threads. Constructs over arrays are swept for all elements at once (``sweeps.py``).
 
 (van Hus: Maintaining parallelism in reverse-mode automatic differentiation on functional parallel array languages,
 section 4.)
@@ -23,16 +23,16 @@ from typing import Any
 
 import numpy as np
 
-from ..core.environment import Env
-from ..core.limits import lifted_limits
-from ..core.source import at_line
-from ..core.terms import Block
-from ..core.types import element, is_float
-from ..interpreters.evaluate import Show, print_probe
-from .custom import beside
-from .taping.constructs import rule_of
-from .taping.plan import Plan, Use, make_plan, shape_of
-from .taping.sweeps import Scope, State, Sweep
+from ...core.environment import Env
+from ...core.limits import lifted_limits
+from ...core.source import at_line
+from ...core.terms import Block
+from ...core.types import element, is_float
+from ...interpreters.evaluate import Show, print_probe
+from ..custom import beside
+from .constructs import rule_of
+from .plan import Plan, Use, make_plan, shape_of
+from .sweeps import Scope, State, Sweep
 
 
 def reverse(

@@ -26,7 +26,7 @@ from ...core.placement import to_block
 from ...core.primitive import Primitive
 from ...core.terms import Block, Literal, Variable
 from ...core.types import Scalar, is_float
-from ...interpreters.evaluating.batches import Code
+from ...interpreters.evaluate.batches import Code
 from ...interpreters.simplify import simplify
 
 Types = tuple[Scalar, ...]

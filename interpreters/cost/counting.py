@@ -15,9 +15,9 @@ import numpy as np
 from ...core.environment import Env
 from ...core.terms import Block, Operation, Origin
 from ..evaluate import Evaluate
-from ..evaluating.batches import Code, Effects, Step
-from ..evaluating.combining import Operator
-from ..evaluating.functions import deeply, uses_functions
+from ..evaluate.batches import Code, Effects, Step
+from ..evaluate.combining import Operator
+from ..evaluate.functions import deeply, uses_functions
 from ..in_place import InPlace
 from .costs import FREE, Cost, Runs, cost_of, returned
 

@@ -16,21 +16,21 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ..core import terms
-from ..core.builder import Builder, build, current
-from ..core.dims import Dim, DimAtom, Opaque
-from ..core.environment import Env
-from ..core.graph import Value
-from ..core.language import Binding, Language
-from ..core.limits import lifted_limits
-from ..core.placement import to_block
-from ..core.primitive import Primitive
-from ..core.program import Instance, Program, instance_of
-from ..core.terms import Constant, Failure, Foreign
-from ..core.types import ArrayType, FunctionType, Named, Scalar, Type, i64, map_dims
-from .simplifying.merging import Merge
-from .simplifying.narrowing import Narrow, stores_arrays
-from .simplifying.pruning import (
+from ...core import terms
+from ...core.builder import Builder, build, current
+from ...core.dims import Dim, DimAtom, Opaque
+from ...core.environment import Env
+from ...core.graph import Value
+from ...core.language import Binding, Language
+from ...core.limits import lifted_limits
+from ...core.placement import to_block
+from ...core.primitive import Primitive
+from ...core.program import Instance, Program, instance_of
+from ...core.terms import Constant, Failure, Foreign
+from ...core.types import ArrayType, FunctionType, Named, Scalar, Type, i64, map_dims
+from .merging import Merge
+from .narrowing import Narrow, stores_arrays
+from .pruning import (
     Accumulate,
     AddTo,
     Atom,
@@ -50,7 +50,7 @@ from .simplifying.pruning import (
     While,
     Whole,
 )
-from .simplifying.rules import rewrite
+from .rules import rewrite
 
 ROUNDS = 8
 

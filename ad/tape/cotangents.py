@@ -1,6 +1,6 @@
 """Cotangents of arrays as they arrive: whole, or a few elements of them; and how they leave a loop that runs at once.
 
-In a batch (``interpreters/evaluating/batches.py``) the cotangent of a scalar broadcasts to the batch, and that of an
+In a batch (``interpreters/evaluate/batches.py``) the cotangent of a scalar broadcasts to the batch, and that of an
 array of rank r is filled: its own axes, then all axes of the batch. What reads single elements gives a *sparse*
 cotangent, of places and the values there, which broadcast to the batch and to further axes before it:
 
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ...interpreters.evaluating.batches import mesh
+from ...interpreters.evaluate.batches import mesh
 
 Batch = tuple[int, ...]
 Part = tuple[tuple[Any, ...], Any]  # places, one an axis of the array, and the values there

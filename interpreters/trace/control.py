@@ -24,8 +24,8 @@ from ...core.primitive import Primitive
 from ...core.terms import NOWHERE, Block, Constant, Failure, Foreign, Literal, Operation, Origin, Size, Variable
 from ...core.types import ArrayType, FunctionType, Named, Scalar, Type, array_of, dims, element, i64, map_dims, rank
 from ..evaluate import Evaluate, Show
-from ..evaluating.batches import Refused
-from ..evaluating.functions import DEEPEST
+from ..evaluate.batches import Refused
+from ..evaluate.functions import DEEPEST
 from .keeping import Keeping, has_effect
 from .recording import Known, Recorder, constant_atom, free_variables, rebuilt, sized, sized_from_outside
 

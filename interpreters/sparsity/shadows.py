@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ..evaluating.batches import Batches, extent_of
+from ..evaluate.batches import Batches, extent_of
 from .sets import NUMBER, Array, Sets, once
 
 # So many layers are kept side by side.

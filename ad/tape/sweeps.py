@@ -27,8 +27,8 @@ from ...core.language import Unsupported
 from ...core.terms import Atom, Block, Failure, Operation, Variable
 from ...core.types import Type, element, rank
 from ...interpreters.evaluate import Evaluate, Show
-from ...interpreters.evaluating.batches import Atom as AtomMeaning
-from ...interpreters.evaluating.batches import Code, Irregular, Step, extent_of
+from ...interpreters.evaluate.batches import Atom as AtomMeaning
+from ...interpreters.evaluate.batches import Code, Irregular, Step, extent_of
 from .cotangents import Sparse, combined
 from .plan import Plan, Use, make_plan, shape_of, variables
 

@@ -16,11 +16,14 @@ section 3: a trace is a list of named operations.)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from ...core import trees
 from ...core.limits import lifted_limits
+from ...core.terms import Block
 from ...core.types import Scalar, Type
 from .names import Names, is_name
 from .printer import LINE, Printer
@@ -28,43 +31,40 @@ from .resolved import Argument, ResolvedBlock, ResolvedOperation, count_uses, re
 from .structures import give
 from .surface import recognise
 
-if TYPE_CHECKING:
-    from ..trace import Trace
-
 SHOWN = 6  # the most elements of an array that are all shown
 COLUMN = 48  # values stand in one column, unless a step is longer than this
 
 
-def printed(trace: Trace) -> str:
-    """The text of a trace (see the module)."""
+def printed(
+    name: str, term: Block, inputs: Sequence[Any], values: Sequence[tuple[Any, ...]], outputs: trees.Shape
+) -> str:
+    """The text of a trace (see the module): of the program with this name, whose steps had these values."""
     with lifted_limits():
         printer = Printer(set())
-        block = steps(trace, printer)
+        block = steps(term, printer)
         for operation in block.operations:
             for inner in operation.blocks:
                 _leave_out_unused(inner, set())
         recognise(block, loops=True)
         count_uses(block)
-        inputs = [
-            input_text(printer.bind(value), value.type, given)
-            for value, given in zip(block.binders, trace.inputs, strict=True)
+        given = [
+            input_text(printer.bind(binder), binder.type, value)
+            for binder, value in zip(block.binders, inputs, strict=True)
         ]
         remarks: dict[int, str] = {}
-        for operation, values in zip(block.operations, trace.values, strict=True):
+        for operation, had in zip(block.operations, values, strict=True):
             if operation.results:
-                shown = [
-                    value_text(result.type, value) for result, value in zip(operation.results, values, strict=True)
-                ]
+                shown = [value_text(result.type, value) for result, value in zip(operation.results, had, strict=True)]
                 remarks[len(printer.lines)] = ", ".join(shown)
             _step(printer, operation)
-        give(printer, trace.outputs, [printer.atom(result) for result in block.results])
+        give(printer, outputs, [printer.atom(result) for result in block.results])
         constants = [f"  {name} = {value_text(c.type, c.array)}" for c, name in printer.constants.items()]
-        return "\n".join([*_header(trace.name, inputs), *constants, *_with_remarks(printer.lines, remarks)])
+        return "\n".join([*_header(name, given), *constants, *_with_remarks(printer.lines, remarks)])
 
 
-def steps(trace: Trace, names: Names) -> ResolvedBlock:
+def steps(term: Block, names: Names) -> ResolvedBlock:
     """The steps as records. Those without a name are ``t1``, ``t2``...: the values in sub-traces come after them."""
-    block = resolve(trace.block)
+    block = resolve(term)
     for number, value in enumerate(block.binders, 1):
         value.hint = value.hint or f"x{number}"
     for operation in block.operations:

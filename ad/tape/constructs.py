@@ -19,9 +19,9 @@ from ...core.graph import Value
 from ...core.placement import to_block
 from ...core.terms import Atom, Block, Operation, Variable
 from ...core.types import Accumulator, element, is_float, rank
-from ...interpreters.evaluating.batches import mesh
+from ...interpreters.evaluate.batches import mesh
 from ...interpreters.simplify import simplify
-from ...interpreters.tracing.recording import rebuilt
+from ...interpreters.trace.recording import rebuilt
 from .. import cells
 from ..reverse import Reverse
 from .cotangents import Sparse, picked

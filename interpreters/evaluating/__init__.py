@@ -1,1 +1,0 @@
-"""The parts of evaluate: batches of iterations, reductions and writes, functions as values."""

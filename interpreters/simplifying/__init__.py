@@ -1,1 +1,0 @@
-"""The parts of simplify: what is needed, local rules, accumulators that become reductions."""
