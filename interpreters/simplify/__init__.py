@@ -1,8 +1,8 @@
 """Simplify: the same program with less work in it.
 
-One round folds a term into a meaning with two parts (``pruning.py``): what is needed is found, then emitted again
-through a builder whose rules fold constants, apply algebra, share common subexpressions and compute cheap array
-elements where they are read (``rules.py``), and turn accumulators into reductions (``accumulators.py``). An array
+One round folds a term into a meaning with two parts (``constructs.py``): what is live is found (``liveness.py``), then
+emitted again through a builder whose rules fold constants, apply algebra, share common subexpressions and compute cheap
+array elements where they are read (``rules.py``), and turn accumulators into reductions (``accumulators.py``). An array
 that is expensive to compute and read exactly once, in the loops it was made in, is computed there (fusion without
 duplicated work). Rounds repeat until nothing changes.
 
@@ -28,28 +28,23 @@ from ...core.primitive import Primitive
 from ...core.program import Instance, Program, instance_of
 from ...core.terms import Constant, Failure, Foreign
 from ...core.types import ArrayType, FunctionType, Named, Scalar, Type, i64, map_dims
-from .merging import Merge
-from .narrowing import Narrow, stores_arrays
-from .pruning import (
+from .constructs import (
     Accumulate,
     AddTo,
-    Atom,
-    Block,
     Choice,
-    Closed,
     Combine,
     Generate,
     Index,
     Loop,
-    Nesting,
-    Operation,
     Par,
     Scatter,
     Statement,
-    Use,
     While,
     Whole,
 )
+from .liveness import Atom, Block, Closed, Nesting, Operation, Use
+from .merging import Merge
+from .narrowing import Narrow, stores_arrays
 from .rules import rewrite
 
 ROUNDS = 8
