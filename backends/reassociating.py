@@ -39,7 +39,7 @@ from ..interpreters.embed import Embed
 from ..interpreters.reads_first import reads_first
 from ..interpreters.simplify import fresh_binders
 from ..interpreters.simplify.computed import operands
-from ..interpreters.simplify.holding import sources
+from ..interpreters.simplify.loop_rewriting import sources
 from ..interpreters.simplify.rules import component_operator, rewrite
 from .forms import Condition, Form
 

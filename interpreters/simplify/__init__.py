@@ -43,8 +43,8 @@ from .constructs import (
     Whole,
 )
 from .liveness import Atom, Block, Closed, Nesting, Operation, Use
-from .merging import Merge
-from .narrowing import Narrow, stores_arrays
+from .redundant_loops import RedundantLoops
+from .rematerialisation import Rematerialisation, stores_arrays
 from .rules import rewrite
 
 ROUNDS = 8
@@ -59,7 +59,7 @@ def simplify(program: Program | Instance | terms.Block, fuse: bool = True) -> te
     with lifted_limits():
         for _ in range(ROUNDS):
             settled = _settled(block, fuse)
-            block = _narrowed(settled)
+            block = _rewritten(settled)
             if block is settled:
                 break
         return block
@@ -85,11 +85,11 @@ def _round(block: terms.Block, fuse: bool) -> terms.Block:
         return simplified
 
 
-def _narrowed(block: terms.Block) -> terms.Block:
-    """The term with fewer or narrower loops; the same object when there are none."""
+def _rewritten(block: terms.Block) -> terms.Block:
+    """The term with fewer loops, or loops that store less; the same object when there are none."""
     if not stores_arrays(block):
         return block
-    for change in (Merge, Narrow):
+    for change in (RedundantLoops, Rematerialisation):
         with build() as builder:
             binders, loops = fresh_binders(builder, block), change(builder)
             results = block.interpret(loops)(Env(), binders)

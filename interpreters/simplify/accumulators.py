@@ -22,8 +22,8 @@ from functools import partial
 from ...core.builder import Builder
 from ...core.graph import Body, Node, Value
 from ...core.types import element, i64
+from .index_set_shifting import shifted_index_sets
 from .leaves import Leaf, Path, Tree, guarded, recorded, with_statements, without, zero
-from .realigning import realigned
 
 # A test around at most so many updates becomes a choice of what they add.
 CHOSEN = 8
@@ -64,7 +64,7 @@ class _Accumulate:
 
     def rewritten(self, statement: Node) -> list[Node]:
         """What is left of a statement; the rest is added to ``values`` or is among the nodes in another form."""
-        aligned = realigned(self.b, statement, self.statements)
+        aligned = shifted_index_sets(self.b, statement, self.statements)
         chosen = [one for each in aligned for one in self.chosen(each, Path())]
         return [node for one in chosen for node in self.split(one)]
 

@@ -1,4 +1,4 @@
-"""The lightest set of vertices that separates sources from sinks in a graph.
+"""Minimum cut: the lightest set of vertices that separates sources from sinks in a graph.
 
 It is as heavy as the largest flow that the vertices let through (Ford and Fulkerson 1956). Flow is sent along
 shortest ways that still have room (Edmonds and Karp 1972); in the end, what can be reached from the sources stops at
@@ -20,7 +20,7 @@ from typing import TypeVar
 Vertex = TypeVar("Vertex", bound=Hashable)
 
 
-def lightest_cut(
+def minimum_cut(
     weights: Mapping[Vertex, int],
     before: Mapping[Vertex, Collection[Vertex]],
     sinks: Collection[Vertex],
@@ -30,13 +30,13 @@ def lightest_cut(
 
     ``behind`` are the prices of vertices that are behind the cut.
 
-    >>> lightest_cut({"a": 4, "b": 1, "c": 9, "d": 9}, {"b": "a", "c": "b", "d": "b"}, "cd")
+    >>> minimum_cut({"a": 4, "b": 1, "c": 9, "d": 9}, {"b": "a", "c": "b", "d": "b"}, "cd")
     {'b'}
-    >>> sorted(lightest_cut({"a": 4, "b": 1, "c": 2}, {"b": "a", "c": "a"}, "bc"))
+    >>> sorted(minimum_cut({"a": 4, "b": 1, "c": 2}, {"b": "a", "c": "a"}, "bc"))
     ['b', 'c']
-    >>> lightest_cut({"a": 1, "b": 1}, {"b": "a"}, "b"), lightest_cut({"a": 1}, {}, "")
+    >>> minimum_cut({"a": 1, "b": 1}, {"b": "a"}, "b"), minimum_cut({"a": 1}, {}, "")
     ({'a'}, set())
-    >>> [lightest_cut({"a": 1, "b": 3}, {"b": "a"}, "b", {"b": price}) for price in (1, 4)]
+    >>> [minimum_cut({"a": 1, "b": 3}, {"b": "a"}, "b", {"b": price}) for price in (1, 4)]
     [{'a'}, {'b'}]
     """
     endless = 1 + sum(weights.values()) + sum(behind.values())

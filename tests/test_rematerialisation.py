@@ -17,7 +17,7 @@ from adze.core.environment import Env
 from adze.core.program import Program
 from adze.core.types import rank
 from adze.interpreters.simplify import simplify
-from adze.interpreters.simplify.cuts import lightest_cut
+from adze.interpreters.simplify.minimum_cut import minimum_cut
 
 pytestmark = pytest.mark.unguarded
 
@@ -273,7 +273,7 @@ def test_the_cut_is_the_lightest() -> None:
                 waiting.extend(new)
             return True
 
-        cut = lightest_cut(weights, before, sinks)
+        cut = minimum_cut(weights, before, sinks)
         sets = itertools.chain.from_iterable(itertools.combinations(vertices, k) for k in range(len(vertices) + 1))
         assert separates(cut)
         assert sum(weights[v] for v in cut) == min(sum(weights[v] for v in s) for s in sets if separates(set(s)))
@@ -299,7 +299,7 @@ def test_the_cut_and_what_is_behind_it_cost_least() -> None:
                     stack.extend(before[v] if v in behind else ())
             return sum(weights[v] for v in needed) + sum(given[1][v] for v in computed)
 
-        cut = lightest_cut(weights, before, sinks, prices)
+        cut = minimum_cut(weights, before, sinks, prices)
         inner = itertools.chain.from_iterable(itertools.combinations(before, k) for k in range(len(before) + 1))
         assert cost(set(before) - cut) == min(cost(set(behind)) for behind in inner)
 

@@ -1,10 +1,10 @@
-"""Narrowing: a loop that stores arrays for other loops stores what these compute of them instead, where that is less.
+"""Rematerialisation by a minimum cut: loops store for other loops what these compute of arrays, where that is less.
 
 The return sweep of a loop reads the states that its forward sweep has stored, one a step. When the state is an array
 of which each step touches a few elements, storing it costs the whole array a step. But the return sweep knows at
 step p what the forward sweep knew: a value made from p, from what was stored at p and from what is constant can be
 computed in the forward sweep as well, and be stored there. A *cut* through these values, between what is stored now
-and what the return sweep does with it, is all that must be stored; the lightest one is (``cuts.py``).
+and what the return sweep does with it, is all that must be stored; the lightest one is (``minimum_cut.py``).
 
     y, s = loop i < n with s = x:                 y, c = loop i < n with s = x:
       next update(s, i, sin(s[i - 1]))              next update(s, i, sin(s[i - 1]))
@@ -41,9 +41,9 @@ from ...core.graph import BRANCHES, Node, Value
 from ...core.terms import Block, Operation
 from ...core.types import ArrayType, dims, i64, is_float, rank
 from .computed import Alike, amount, made_together, operands, own_work
-from .cuts import lightest_cut
-from .holding import Held, Holding, source, sources
 from .leaves import is_costly
+from .loop_rewriting import LoopRewriting, Loops, Pending, source, sources
+from .minimum_cut import minimum_cut
 from .rules import nodes_within
 
 # To store an element, and to read it again, takes about as long as so many additions.
@@ -72,18 +72,18 @@ def stores_arrays(block: Block) -> bool:
     return any(map(stores, block.bindings))
 
 
-class Narrow(Holding):
-    """Rebuilds a term with narrower loops."""
+class Rematerialisation(LoopRewriting):
+    """Rebuilds a term with loops that store less."""
 
-    def holds(self, node: Node) -> bool:
+    def rewrites(self, node: Node) -> bool:
         return any(rank(output.type) > 1 for output in node.results[len(node.args) - 1 :])
 
-    def change(self, loops: Sequence[Held], results: Sequence[Value], statements: list[Node]) -> dict[int, Replacement]:
+    def change(self, loops: Loops, results: Sequence[Value], statements: list[Node]) -> dict[int, Replacement]:
         scope = self.builder.scopes[-1]
         readers = _Readers(loops[0].known, results, statements)
         replaced: dict[int, Replacement] = {}
         for loop in loops:
-            if narrowed(self.builder, loop, readers, replaced):
+            if stores_less(self.builder, loop, readers, replaced):
                 self.changed = True
                 if loop.node.effects:
                     statements[loop.position - loops[0].position] = scope.statements.pop()
@@ -160,7 +160,7 @@ class _Known:
 class _Flow:
     """What is computed from what one loop has stored. Unless ``costly``, only what is cheap is moved."""
 
-    def __init__(self, loop: Held, readers: _Readers, costly: bool) -> None:
+    def __init__(self, loop: Pending, readers: _Readers, costly: bool) -> None:
         self.loop, self.readers, self.costly = loop, readers, costly
         self.count = loop.node.args[0]
         self.outputs = {output.number for output in loop.outputs}
@@ -325,7 +325,7 @@ class _Flow:
         most, behind = sum(weights.values()) + sum(prices.values()), dict[Value | Node, int]()
         for number, price in prices.items():
             weights[self.readers.nodes[number]], behind[self.readers.nodes[number]] = most + 1, price
-        lightest = lightest_cut(weights, before, sinks, behind)
+        lightest = minimum_cut(weights, before, sinks, behind)
         chosen, again = {value for value in lightest if isinstance(value, Value)}, set[Value]()
         while more := self._repeated(chosen, prices) - again:
             chosen |= more & weights.keys()
@@ -404,7 +404,7 @@ def _dims(value: Value) -> tuple[Dim, ...]:
 # The new loop
 
 
-def narrowed(b: Builder, loop: Held, readers: _Readers, replaced: dict[int, Replacement]) -> bool:
+def stores_less(b: Builder, loop: Pending, readers: _Readers, replaced: dict[int, Replacement]) -> bool:
     """Let a loop store less, if it can, and note what its readers read then; whether it could."""
     for costly, twice, priced in (
         (True, False, True),
@@ -449,7 +449,7 @@ def narrowed(b: Builder, loop: Held, readers: _Readers, replaced: dict[int, Repl
     return True
 
 
-def _reading(loop: Held, flow: _Flow, values: Sequence[tuple[Value, int]]) -> Replacement:
+def _reading(loop: Pending, flow: _Flow, values: Sequence[tuple[Value, int]]) -> Replacement:
     """Reads of values of one node, given with the positions of the results that they are stored in."""
     node = source(values[0][0])
     step = flow.reads[next(iter(flow.known[node.number].steps))]

@@ -1,4 +1,4 @@
-"""Updates at shifted places are renumbered, so that their loops run over the array that they update.
+"""Index-set shifting: updates at shifted places are renumbered, so that loops run over the array that they update.
 
 The derivative of reading ``y[i - 1]`` adds to the place ``i - 1``. Neighbours then add to one place, and their loops
 would have to wait for each other. Where an index is ``i + c`` or ``c - i``, the loop over ``i`` becomes one over the
@@ -54,7 +54,7 @@ class _Aligned:
         return [loop for loop in self.leaf.path.loops if loop[0] not in self.loops]
 
 
-def realigned(b: Builder, statement: Node, beside: frozenset[int]) -> list[Node]:
+def shifted_index_sets(b: Builder, statement: Node, beside: frozenset[int]) -> list[Node]:
     """The statement with the updates at shifted places in loops of their own, renumbered.
 
     ``beside`` are the statements of the block, whose results must not be needed.

@@ -1,4 +1,4 @@
-"""Updates at shifted places become maps; what tests imply is not required (``simplify/realigning``, ``implied``)."""
+"""Updates at shifted places become maps; what tests imply is not required (``index_set_shifting``, ``implied``)."""
 
 from typing import Any
 

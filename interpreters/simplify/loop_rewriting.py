@@ -1,7 +1,7 @@
-"""Holding: a rebuilding of a term in which loops wait until their block has been emitted, and may be changed then.
+"""Loop rewriting: a term is rebuilt with loops that wait until their block has been emitted, and may be changed then.
 
-Code behind a loop that is held is built on binders in the place of the loop's results: so it is known what depends on
-these, and it can be given the results of another loop. ``narrowing.py`` and ``merging.py`` change loops so.
+Code behind a pending loop is built on binders in the place of the loop's results. So it is known what depends on these,
+and it can be given the results of another loop, as in ``rematerialisation.py`` and ``redundant_loops.py``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .. import embed
 
 
 @dataclass
-class Held:
+class Pending:
     """A loop, and the binders that stand for its results in the code behind it."""
 
     node: Node
@@ -35,20 +35,23 @@ class Held:
         return self.results[len(self.node.args) - 1 :]
 
 
-class Holding(embed.Embed):
+Loops = Sequence[Pending]
+
+
+class LoopRewriting(embed.Embed):
     """Rebuilds a term with other loops; ``changed`` says whether there was one."""
 
     def __init__(self, builder: Builder) -> None:
         super().__init__(builder)
         self.changed = False
-        self.held: list[list[Held]] = []  # of the blocks that are open
+        self.pending: list[list[Pending]] = []  # of the blocks that are open
 
     @abstractmethod
-    def holds(self, node: Node) -> bool:
-        """Whether a loop is held."""
+    def rewrites(self, node: Node) -> bool:
+        """Whether a loop may be changed."""
 
     @abstractmethod
-    def change(self, loops: Sequence[Held], results: Sequence[Value], statements: list[Node]) -> dict[int, Replacement]:
+    def change(self, loops: Loops, results: Sequence[Value], statements: list[Node]) -> dict[int, Replacement]:
         """Give loops of a block, in their order, other nodes; what is read of these then, by the number of a node.
 
         The results of the block and its statements from the first loop on are on the loops' binders.
@@ -61,10 +64,10 @@ class Holding(embed.Embed):
             b = self.builder
             known, position = frozenset(b.open), len(b.scopes[-1].statements)
             values = emit(env)
-            if not values or not self.holds(source(values[0])):
+            if not values or not self.rewrites(source(values[0])):
                 return values
             results = [b.variable(value.type, value.name) for value in values]
-            self.held[-1].append(Held(source(values[0]), results, known, position, range(len(values))))
+            self.pending[-1].append(Pending(source(values[0]), results, known, position, range(len(values))))
             return results
 
         return run
@@ -75,14 +78,14 @@ class Holding(embed.Embed):
         rebuild = super().block(binders, bindings, results, names)
 
         def run(env: Env[Value], arguments: Sequence[Value]) -> list[Value]:
-            self.held.append([])
+            self.pending.append([])
             values = rebuild(env, arguments)
-            held = self.held.pop()
-            return self._settled(held, values) if held else values
+            loops = self.pending.pop()
+            return self._settled(loops, values) if loops else values
 
         return run
 
-    def _settled(self, loops: Sequence[Held], results: Sequence[Value]) -> list[Value]:
+    def _settled(self, loops: Sequence[Pending], results: Sequence[Value]) -> list[Value]:
         """The results of the open block, with its loops as they should be in the place of the binders for them."""
         b, scope = self.builder, self.builder.scopes[-1]
         first = loops[0].position
@@ -96,7 +99,7 @@ class Holding(embed.Embed):
 
 def _rewritten(
     b: Builder,
-    loops: Sequence[Held],
+    loops: Sequence[Pending],
     statements: Sequence[Node],
     results: Sequence[Value],
     replaced: Mapping[int, Replacement],

@@ -1,4 +1,4 @@
-"""Merging: loops of a block that go through the same states are one loop, which stores what all of them store.
+"""Redundant-loop elimination: loops of a block that go through the same states are one, which stores for all of them.
 
 The return sweep of a nest runs inner loops again: to reach the next state, and to store what it reads. Loops are the
 same when they begin with the same values and make the same next states of them (``computed.py``); what they store may
@@ -16,16 +16,16 @@ from collections.abc import Hashable, Sequence
 from ...core.builder import Builder, Replacement
 from ...core.graph import Node, Value
 from .computed import Alike, made_together
-from .holding import Held, Holding, source
+from .loop_rewriting import LoopRewriting, Loops, Pending, source
 
 
-class Merge(Holding):
+class RedundantLoops(LoopRewriting):
     """Rebuilds a term with one loop in the place of equal ones of a block."""
 
-    def holds(self, node: Node) -> bool:
+    def rewrites(self, node: Node) -> bool:
         return not node.effects and not node.partial
 
-    def change(self, loops: Sequence[Held], results: Sequence[Value], statements: list[Node]) -> dict[int, Replacement]:
+    def change(self, loops: Loops, results: Sequence[Value], statements: list[Node]) -> dict[int, Replacement]:
         """What a later loop stores may depend on nothing that comes after the first."""
         known: dict[Hashable, int] = {}
         alike = Alike(self.builder)
@@ -40,7 +40,7 @@ class Merge(Holding):
         return {}
 
 
-def _merge(b: Builder, first: Held, second: Held) -> None:
+def _merge(b: Builder, first: Pending, second: Pending) -> None:
     """Let the first loop store what the second does, too, and the second be the first."""
     body, other, count = first.node.bodies[0], second.node.bodies[0], len(first.node.args) - 1
     outputs = b.substitute(other.results[count:], dict(zip(other.binders, body.binders, strict=True)))
