@@ -12,8 +12,9 @@ from ...core.environment import Env
 from ...core.language import Unsupported
 from ...core.primitive import lookup
 from ...core.types import Scalar, Type, dims, element, i64
+from ...interpreters.domains import Domain as Region
+from ...interpreters.domains import Domains as Regions
 from ...interpreters.in_place import InPlace
-from ...interpreters.regions import Region, Regions
 from ..loops import Allocate, Apply, Buffer, Constant, Expression, Let, Reduction, Statement, Variable
 from ..target import Target
 

@@ -22,8 +22,8 @@ from ...core.language import Unsupported
 from ...core.placement import to_block
 from ...core.primitive import Expansion, Primitive
 from ...core.types import Type, dims, i64, rank
+from ...interpreters.domains import Domains as Regions
 from ...interpreters.in_place import InPlace
-from ...interpreters.regions import Regions
 from ...interpreters.simplify.rules import rewrite
 from ..loops import (
     Allocate,

@@ -1,6 +1,6 @@
 """Triangles in products: the steps of a tile that multiply by 0 are left out, and the tiles that nobody reads.
 
-What is known of arrays (``interpreters/regions.py``) bounds the tiles of a product (``contractions.py``). Where a
+What is known of arrays (``interpreters/domains.py``) bounds the tiles of a product (``contractions.py``). Where a
 factor is 0 but for ``row - k >= 0``, a tile whose last row is r runs over k <= r only, and of a product that is read
 where ``row - column >= 0`` a tile beyond the diagonal stays 0. ::
 

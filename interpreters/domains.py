@@ -1,8 +1,8 @@
-"""Regions of arrays: where an array can be other than 0, and where it is read at all.
+"""Zero and read domains: where an array can be other than 0, and where it is read at all.
 
 A program that makes a triangular matrix writes 0 in one branch of a test on the indices, and one that wants a
 triangle of a matrix reads it under such a test. Both are facts about the array, for who computes with it or makes
-it. A *region* is a set of least differences between the axes of an array: outside of it, some difference is less.
+it. A *domain* is a set of least differences between the axes of an array: outside of it, some difference is less.
 
     q = for r < d: for c < d: if r > c: l[r, c] else (if r == c: 1 else 0)        q is 0 but where r - c >= 0
     g = for r < d: for c < d: sum(i: y[i, r] * x[i, c])                           g is read where r - c >= 1
@@ -12,7 +12,7 @@ The idea: a walk that knows, at each place, which differences of indices the tes
 scalar, which ones hold where it is not 0. What two branches say is joined: the lesser of two differences holds for
 both. A 0 is a literal that a test chooses, and never a product: 0 * x is not 0 for all x.
 
-Only arrays that are read element by element have regions: others may be overwritten in place, or handed out.
+Only arrays that are read element by element have domains: others may be overwritten in place, or handed out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .simplify.implied import DIFFERENCES, FEW
 # Least differences of two variables: loop variables by level, axes of an array as -1, -2... None where nothing is.
 Facts = dict[tuple[int, int], int]
 # Least differences of two axes.
-Region = dict[tuple[int, int], int]
+Domain = dict[tuple[int, int], int]
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class _Value:
     array: tuple[int, int] | None = None  # a result of a generate
 
 
-class Regions:
-    """The regions of the arrays that the generates of a term make, by the operation itself.
+class Domains:
+    """The domains of the arrays that the generates of a term make, by the operation itself.
 
     >>> import adze as az
     >>> @az.program
@@ -50,8 +50,8 @@ class Regions:
     ...     lower = az.generate(l.shape, lambda i, j: az.cond(i >= j, lambda: az.exp(l[i, j]), lambda: 0.0))
     ...     return az.sum(lower), az.sum(lower, axis=0)
     >>> block = az.simplify(trace)
-    >>> regions = Regions(block)
-    >>> [regions.nonzero(operation, 0) for operation in block.bindings if operation.op == "generate"][0]
+    >>> domains = Domains(block)
+    >>> [domains.nonzero(operation, 0) for operation in block.bindings if operation.op == "generate"][0]
     {(0, 1): 0}
     """
 
@@ -63,15 +63,15 @@ class Regions:
         self._escaped: set[tuple[int, int]] = set()
         self._block(block, {})
 
-    def nonzero(self, operation: Operation, position: int) -> Region:
+    def nonzero(self, operation: Operation, position: int) -> Domain:
         """Where a result of a generate can be other than 0."""
-        return self._region(self._nonzero, operation, position)
+        return self._domain(self._nonzero, operation, position)
 
-    def needed(self, operation: Operation, position: int) -> Region:
+    def needed(self, operation: Operation, position: int) -> Domain:
         """Where a result of a generate is read."""
-        return self._region(self._needed, operation, position)
+        return self._domain(self._needed, operation, position)
 
-    def _region(self, known: dict[tuple[int, int], Facts | None], operation: Operation, position: int) -> Region:
+    def _domain(self, known: dict[tuple[int, int], Facts | None], operation: Operation, position: int) -> Domain:
         array = id(operation), position
         facts = None if array in self._escaped else known.get(array)
         return {(-1 - u, -1 - v): least for (u, v), least in (facts or {}).items() if u < 0 and v < 0}

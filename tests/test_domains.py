@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 import adze as az
-from adze.interpreters.regions import Region, Regions
+from adze.interpreters.domains import Domain, Domains
 
 pytestmark = pytest.mark.unguarded
 
 Square = az.Array[az.f64, "d d"]
 
 
-def regions(program: az.Program) -> list[tuple[Region, Region]]:
+def domains(program: az.Program) -> list[tuple[Domain, Domain]]:
     """For each array that a program makes at its top, where it is not 0 and where it is read."""
     block = az.simplify(program)
-    found = Regions(block)
+    found = Domains(block)
     made = [operation for operation in block.bindings if operation.op == "generate" and operation.types]
     return [(found.nonzero(operation, 0), found.needed(operation, 0)) for operation in made]
 
@@ -32,7 +32,7 @@ def total(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("test", "region"),
+    ("test", "domain"),
     [
         (lambda i, j: i >= j, {(0, 1): 0}),
         (lambda i, j: j > i, {(1, 0): 1}),
@@ -44,12 +44,12 @@ def total(x: Any) -> Any:
         (lambda i, j: i > 5, {}),
     ],
 )
-def test_zeros_are_where_tests_put_them(test: Callable[[Any, Any], Any], region: Region) -> None:
+def test_zeros_are_where_tests_put_them(test: Callable[[Any, Any], Any], domain: Domain) -> None:
     @az.program
     def program(x: Square) -> Any:
         return total(where(test, x))
 
-    assert regions(program)[0][0] == region
+    assert domains(program)[0][0] == domain
 
 
 def test_branches_are_joined() -> None:
@@ -63,7 +63,7 @@ def test_branches_are_joined() -> None:
 
         return total(az.generate(x.shape, entry))
 
-    assert regions(program)[0][0] == {(0, 1): 0}
+    assert domains(program)[0][0] == {(0, 1): 0}
 
 
 def test_an_array_of_matrices_and_a_transposed_copy() -> None:
@@ -72,7 +72,7 @@ def test_an_array_of_matrices_and_a_transposed_copy() -> None:
         lower = az.map(lambda one: where(lambda i, j: i >= j, one), x)
         return total(az.map(lambda one: az.sort(-one.T), lower)), total(lower)
 
-    found = [nonzero for nonzero, _ in regions(program)]
+    found = [nonzero for nonzero, _ in domains(program)]
     assert {(1, 2): 0} in found
 
 
@@ -81,7 +81,7 @@ def test_what_is_multiplied_by_0_is_not_0() -> None:
     def program(x: Square) -> Any:
         return total(az.generate(x.shape, lambda i, j: az.cond(i >= j, lambda: 1.0, lambda: 0.0) * az.exp(x[i, j])))
 
-    assert regions(program)[0][0] == {}
+    assert domains(program)[0][0] == {}
 
 
 def test_negative_zero_is_no_zero() -> None:
@@ -89,7 +89,7 @@ def test_negative_zero_is_no_zero() -> None:
     def program(x: Square) -> Any:
         return total(az.generate(x.shape, lambda i, j: az.cond(i >= j, lambda: az.exp(x[i, j]), lambda: -0.0)))
 
-    assert regions(program)[0][0] == {}
+    assert domains(program)[0][0] == {}
 
 
 def test_reads_under_a_test_are_where_it_holds() -> None:
@@ -99,10 +99,10 @@ def test_reads_under_a_test_are_where_it_holds() -> None:
         first = az.generate(x.shape, lambda i, j: az.cond(i > j, lambda: az.exp(y[i, j]), lambda: 0.0))
         return first, az.generate(x.shape, lambda i, j: az.cond(i > j, lambda: y[i - 1, j], lambda: 1.0))
 
-    assert ({}, {(0, 1): 0}) in regions(program)
+    assert ({}, {(0, 1): 0}) in domains(program)
 
 
-def test_arrays_that_are_handed_out_or_passed_on_have_no_regions() -> None:
+def test_arrays_that_are_handed_out_or_passed_on_have_no_domains() -> None:
     @az.program
     def result(x: Square) -> Any:
         lower = where(lambda i, j: i >= j, x)
@@ -114,4 +114,4 @@ def test_arrays_that_are_handed_out_or_passed_on_have_no_regions() -> None:
         return az.sum(az.update(lower, (0, 1), 5.0), axis=0)
 
     for program in (result, updated):
-        assert all(nonzero == {} for nonzero, _ in regions(program))
+        assert all(nonzero == {} for nonzero, _ in domains(program))
