@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, NamedTuple
 
+from ..core.active_operands import active_operands
 from ..core.dims import Dim
 from ..core.environment import Env
 from ..core.language import Binding
-from ..core.moving import moving_operands
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure
 from ..core.types import ArrayType, Scalar, Type, is_data, is_float
@@ -82,7 +82,7 @@ class Activity(Fragment[Atom, Operation, Block]):
     # Scalars and control
 
     def primitive(self, primitive: Primitive, args: Sequence[Atom]) -> Operation:
-        moving = [arg for arg, moves in zip(args, moving_operands(primitive), strict=True) if moves]
+        moving = [arg for arg, moves in zip(args, active_operands(primitive), strict=True) if moves]
         return lambda env: Active([any([self.is_active(arg(env)) for arg in moving])])
 
     def cond(self, test: Atom, then: Block, orelse: Block) -> Operation:

@@ -31,7 +31,7 @@ from ..core.types import Type, dims, element, is_float
 from .differentiating import Argnums, Differentiable, Differentiated, Pullback, chosen, is_single, program_of
 from .directions import Directions, along
 from .duals import Dual
-from .invariants import generate
+from .scalar_expansion import generate
 
 MODES = ("forward", "reverse")
 

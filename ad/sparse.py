@@ -45,8 +45,8 @@ from .colouring import coloured, readable, star_coloured
 from .differentiating import Argnums, Differentiated, Pullback, chosen, fresh, program_of
 from .directions import Directions
 from .duals import Dual
-from .invariants import generate
 from .jacobians import MODES
+from .scalar_expansion import generate
 from .verbs import grad
 
 Array = np.ndarray[Any, Any]

@@ -39,7 +39,7 @@ from .differentiating import (
 )
 from .duals import Dual
 from .forward import Forward
-from .invariants import moved
+from .scalar_expansion import moved
 from .traced import goes_via_trace, gradient, pull, pulled
 
 

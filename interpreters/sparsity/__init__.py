@@ -23,10 +23,10 @@ import numpy as np
 import scipy
 
 from ...core import terms
+from ...core.active_operands import active_operands
 from ...core.dims import Dim
 from ...core.environment import Env
 from ...core.language import Binding, Language
-from ...core.moving import moving_operands
 from ...core.primitive import Primitive
 from ...core.terms import Failure, Foreign
 from ...core.types import ArrayType, Scalar, Type, element, i64, is_float, rank
@@ -63,7 +63,7 @@ class Dependence(Combining, Language[Atom, Step, Code]):
     def primitive(self, primitive: Primitive, args: Sequence[Atom]) -> Step:
         """The union over the operands whose tangents count."""
         step = self.evaluate.primitive(primitive, [_value_of(arg) for arg in args])
-        moving = [moves and is_float(arg.type) for arg, moves in zip(args, moving_operands(primitive), strict=True)]
+        moving = [moves and is_float(arg.type) for arg, moves in zip(args, active_operands(primitive), strict=True)]
         floating = primitive.result_type([element(arg.type) for arg in args]).kind == "float"
 
         def run(env: Env[Any]) -> Sequence[Any]:

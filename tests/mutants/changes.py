@@ -14,14 +14,14 @@ import compiler
 from living import Living
 from mutations import Mutation, mutated, mutations, of_rules
 
-from adze.ad.activity import moving_operands
+from adze.ad.activity import active_operands
 from adze.core.primitive import PRIMITIVES
 
 ROOT = Path(__file__).resolve().parents[2]
 # The other modules of ad/: analyses, verbs, passes that change what a derivative costs, the machinery of return sweeps.
 NO_RULES = (
     "__init__", "activity", "branches", "colouring", "differentiating", "directions", "fragment", "interchange",
-    "invariants", "jacobians", "linearity", "plan", "sparse", "sweeps", "traced", "verbs",
+    "jacobians", "linearity", "plan", "scalar_expansion", "sparse", "sweeps", "traced", "verbs",
 )  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def of_the_rules() -> list[Mutant]:
     """All mutants of derivatives."""
     found: list[Mutant] = []
     for row in PRIMITIVES.values():
-        found += [Partial(row.name, k) for k, moves in enumerate(moving_operands(row)) if moves]
+        found += [Partial(row.name, k) for k, moves in enumerate(active_operands(row)) if moves]
     for file in files_of_rules():
         found += [Source(mutation) for mutation in mutations(ROOT, file, of_rules)]
     return found

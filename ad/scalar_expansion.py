@@ -1,8 +1,8 @@
-"""Loops over directions: what does not depend on the direction is computed once, and stored for inner loops.
+"""Scalar expansion in loops over directions: what does not depend on the direction is computed once, and stored.
 
 The builder moves what a loop does not change out of it. Inside of an inner loop this is not enough: the primal of an
 element depends on the inner index, though not on the direction. It is computed for all elements before the loop over
-the directions (*scalar expansion*), if it is worth an array: with a function like ``tanh``, a quotient, a reduction.
+the directions, if it is worth an array: with a function like ``tanh``, a quotient, a reduction.
 
     for d < n:                                      t = for i < m: tanh(v[i])
       for i < m: (1 - tanh(v[i]) ** 2) * a[i, d]    for d < n: for i < m: (1 - t[i] ** 2) * a[i, d]

@@ -11,7 +11,7 @@ from .types import f64
 
 
 @cache
-def moving_operands(primitive: Primitive) -> tuple[bool, ...]:
+def active_operands(primitive: Primitive) -> tuple[bool, ...]:
     """Whether each operand's tangent has a share in the result's (``stop_gradient`` and ``sign`` have none)."""
     if primitive.derivative is None:
         return (False,) * primitive.arity
