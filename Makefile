@@ -1,5 +1,5 @@
 # make demo   run the example                  make test      lint, types and the fast tests
-# make bench  measure against other tools      make test-all  the longer sweep, and the mutants
+# make bench  measure against other tools      make test-all  the long run, and the mutants
 # make bench-trace, make bench-gpu  traces; programs on an OpenCL device
 # make mutants  wrong derivatives, each of which a test must notice (part of test-all)
 # make fuzz SECONDS=600  more random programs, each in a process of its own; .fuzz/log has those that were run
@@ -48,7 +48,7 @@ test-all: slow
 	$(MAKE) mutants
 
 slow: $(VENV)/.installed-dev
-	@$(PLAIN) -m slow --hypothesis-profile=sweep $(OR_NONE)
+	@$(PLAIN) -m slow --hypothesis-profile=long $(OR_NONE)
 
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python tests/mutants

@@ -1,11 +1,11 @@
 """Settings of the test suite.
 
 Hypothesis runs under one of two profiles: ``fast``, the default, draws the same few examples each time, so
-that a failure is a change in the code; ``sweep`` (``make test-all``) draws many, and new ones each time.
+that a failure is a change in the code; ``long`` (``make test-all``) draws many, and new ones each time.
 Neither has a deadline, because the first call of a program compiles it.
 
-Typeguard checks every call of the package, which takes most of the time of a test. Sweeps that make the same calls on
-more programs or inputs, which are marked ``slow`` or ``unguarded``, run without; ``make`` runs them in processes of
+Typeguard checks every call of the package, which takes most of the time of a test. Long runs that make the same calls
+on more programs or inputs, which are marked ``slow`` or ``unguarded``, run without; ``make`` runs them in processes of
 their own, where modules do not even call it (``--typeguard-packages=``).
 
 Modules with these checks have bytecode of their own, apart from that of other processes, which would run it: a module
@@ -39,7 +39,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.register_profile(
-    "sweep",
+    "long",
     deadline=None,
     max_examples=500,
     print_blob=True,

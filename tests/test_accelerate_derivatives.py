@@ -33,7 +33,7 @@ EACH = pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
 
 
 def inputs(few: int, many: int) -> Any:
-    """How many inputs a test runs on, each time and in the sweep; with few = 0 in the sweep only."""
+    """How many inputs a test runs on, each time and in the long run; with few = 0 in that only."""
     return pytest.mark.parametrize("count", [few] * bool(few) + [pytest.param(many, marks=pytest.mark.slow)])
 
 

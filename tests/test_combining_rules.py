@@ -325,7 +325,7 @@ def floating(tree: Any) -> Any:
     ],
 )
 def test_scans_in_all_directions(rule: str, direction: int) -> None:
-    """Of some elements, of one and of none; compiled in the longer sweep."""
+    """Of some elements, of one and of none; compiled in the long run."""
     operator, neutral, elements = RULES[rule]
 
     @az.program

@@ -17,7 +17,7 @@ PROGRAMS = ("kmeans", "ba", "ht", "lstm", "lse", "llsq", "ode")
 
 CASES = [case for name in PROGRAMS for case in benchmark("cases").read_cases(name)]
 
-# What is left to the longer sweep: sequences of a thousand steps, hands, and derivatives that are long to compile.
+# What is left to the long run: sequences of a thousand steps, hands, and derivatives that are long to compile.
 LONG_TO_EVALUATE = {("lstm", "objective"), ("lstm", "jacobian"), ("ht", "surface jacobian")}
 LONG_TO_COMPILE = {("ba", "jacobian"), ("ode", "gradient")}
 LONG_TO_COMPILE |= {(program, function) for program in ("ht", "lstm") for function in benchmark(program).FUNCTIONS}

@@ -15,7 +15,7 @@ import adze as az
 Vector, Matrix = az.Array[az.f64, "n"], az.Array[az.f64, "m n"]
 MODES = ("forward", "reverse")
 
-# Compiling takes longer: some of it is for the longer sweep.
+# Compiling takes longer: some of it is for the long run.
 RUNS = [az.evaluate, pytest.param(az.compile, marks=pytest.mark.slow)]
 
 

@@ -1,7 +1,7 @@
 """Programs on an OpenCL device: equal to evaluate, as are their derivatives, of first and of second order.
 
 Each kernel of a program is built when it first runs, which takes longer than the rest. So the fast tests run every
-program, and the gradients that need every construct; the sweeps run all derivatives in both precisions, the property
+program, and the gradients that need every construct; the long run has all derivatives in both precisions, the property
 suite, compositions and random programs. Some run with groups that are small and few: then small inputs, too, come to
 what several groups do together. (``test_opencl_oclgrind.py`` runs all programs so.)
 """

@@ -20,7 +20,7 @@ from adze.core.program import convert
 
 pytestmark = pytest.mark.unguarded
 
-SWEEP = 100
+EXAMPLES = 100
 
 
 @given(program_texts(polynomial=True), argument_lists())
@@ -53,7 +53,7 @@ def test_empty_arrays_give_the_same_or_fail_in_the_same_way(text: str, arguments
 
 
 @pytest.mark.slow
-@settings(max_examples=SWEEP)
+@settings(max_examples=EXAMPLES)
 @given(program_texts(polynomial=True, depth=5), argument_lists())
 def test_larger_polynomial_programs_agree_exactly(text: str, arguments: tuple[Any, ...]) -> None:
     everywhere(made(text), arguments, exact)
@@ -118,14 +118,14 @@ def test_derivatives_agree_with_each_other_and_with_differences(text: str, argum
 
 
 @pytest.mark.slow
-@settings(max_examples=SWEEP)
+@settings(max_examples=EXAMPLES)
 @given(program_texts(depth=4), argument_lists(), st.integers(0, 99))
 def test_derivatives_of_larger_programs(text: str, arguments: Any, seed: int) -> None:
     differentiated(text, arguments, seed)
 
 
 @pytest.mark.slow
-@settings(max_examples=SWEEP)
+@settings(max_examples=EXAMPLES)
 @given(program_texts(depth=3), argument_lists(), st.integers(0, 99))
 def test_second_derivatives_agree(text: str, arguments: Any, seed: int) -> None:
     gradient = az.grad(squares(made(text)), argnums=tuple(range(FLOATING)))
@@ -133,7 +133,7 @@ def test_second_derivatives_agree(text: str, arguments: Any, seed: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=SWEEP // 4)
+@settings(max_examples=EXAMPLES // 4)
 @given(program_texts(polynomial=True, depth=3), argument_lists())
 def test_gradients_agree_in_every_interpretation(text: str, arguments: Any) -> None:
     everywhere(az.grad(squares(made(text)), argnums=tuple(range(FLOATING))), arguments, rounded)
