@@ -38,9 +38,9 @@ from ..core.types import dims, element
 from ..interpreters.embed import Embed
 from ..interpreters.reads_first import reads_first
 from ..interpreters.simplify import fresh_binders
-from ..interpreters.simplify.computed import operands
 from ..interpreters.simplify.loop_rewriting import sources
 from ..interpreters.simplify.rules import component_operator, rewrite
+from ..interpreters.simplify.value_numbering import operands
 from .forms import Condition, Form
 
 # What it costs to store and read again an element of an array that caches do not hold, in multiplications.

@@ -26,9 +26,10 @@ from ..core.terms import Block
 from ..core.types import dims
 from ..interpreters.embed import Embed
 from ..interpreters.simplify import fresh_binders, simplify
-from ..interpreters.simplify.computed import Alike, amount, operands, own_work
 from ..interpreters.simplify.leaves import is_costly
 from ..interpreters.simplify.loop_rewriting import sources
+from ..interpreters.simplify.value_numbering import ValueNumbering as Alike
+from ..interpreters.simplify.value_numbering import amount, operands, own_work
 
 # What recurs is worth an element of an array when it is about so many additions: to write and read one takes as long.
 WORTH = 32

@@ -1,8 +1,8 @@
 """Redundant-loop elimination: loops of a block that go through the same states are one, which stores for all of them.
 
 The return sweep of a nest runs inner loops again: to reach the next state, and to store what it reads. Loops are the
-same when they begin with the same values and make the same next states of them (``computed.py``); what they store may
-differ.
+same when they begin with the same values and make the same next states of them (``value_numbering.py``); what they
+store may differ.
 
     s = loop j < m with s = x: next f(s, j)                s, y = loop j < m with s = x: next f(s, j)
     t, y = loop j < m with t = x: next f(t, j)                                           yield g(s)
@@ -15,8 +15,8 @@ from collections.abc import Hashable, Sequence
 
 from ...core.builder import Builder, Replacement
 from ...core.graph import Node, Value
-from .computed import Alike, made_together
 from .loop_rewriting import LoopRewriting, Loops, Pending, source
+from .value_numbering import ValueNumbering, made_together
 
 
 class RedundantLoops(LoopRewriting):
@@ -28,9 +28,9 @@ class RedundantLoops(LoopRewriting):
     def change(self, loops: Loops, results: Sequence[Value], statements: list[Node]) -> dict[int, Replacement]:
         """What a later loop stores may depend on nothing that comes after the first."""
         known: dict[Hashable, int] = {}
-        alike = Alike(self.builder)
-        with alike.comparing():
-            keys = [alike.key(loop.node) for loop in loops]
+        numbering = ValueNumbering(self.builder)
+        with numbering.comparing():
+            keys = [numbering.key(loop.node) for loop in loops]
         for position, (loop, key) in enumerate(zip(loops, keys, strict=True)):
             first = known.setdefault(key, position)
             later = {binder.number for other in loops[first:] for binder in other.results}

@@ -17,10 +17,10 @@ A value inside inner loops, whose extents do not change, is an array over these.
 is moved is not computed twice if it is costly (where it is needed as before, it is stored as well), nor where it was
 not computed before, and only what is cheap leaves a parallel loop.
 
-What is costly and computed in the forward sweep anyway (``computed.py``) has a price where it is computed again: an
-exponential, a sum, an inner loop. So more may be stored than before, if that is less work altogether; but at most some
-times as much, and nothing of an inner loop that goes on from the state: it is a segment of the steps, which is there
-to be run again (``core/combinators/segments.py``).
+What is costly and computed in the forward sweep anyway (``value_numbering.py``) has a price where it is computed again:
+an exponential, a sum, an inner loop. So more may be stored than before, if that is less work altogether; but at most
+some times as much, and nothing of an inner loop that goes on from the state: it is a segment of the steps, which is
+there to be run again (``core/combinators/segments.py``).
 
     s' = tanh(w * s), yield s                     s' = tanh(w * s), yield s, s'
     t' = t[p] * (1 - tanh(w * s[p]) ** 2)         t' = t[p] * (1 - s'[p] ** 2)
@@ -40,11 +40,11 @@ from ...core.dims import Dim, Opaque
 from ...core.graph import BRANCHES, Node, Value
 from ...core.terms import Block, Operation
 from ...core.types import ArrayType, dims, i64, is_float, rank
-from .computed import Alike, amount, made_together, operands, own_work
 from .leaves import is_costly
 from .loop_rewriting import LoopRewriting, Loops, Pending, source, sources
 from .minimum_cut import minimum_cut
 from .rules import nodes_within
+from .value_numbering import ValueNumbering, amount, made_together, operands, own_work
 
 # To store an element, and to read it again, takes about as long as so many additions.
 STORED = 12
@@ -267,7 +267,7 @@ class _Flow:
         nodes = [node for node in nodes if node.number in costs]
         if not any(costs.values()) or len(self.known) > LARGEST:
             return {}
-        alike, body = Alike(b), self.loop.node.bodies[0]
+        numbering, body = ValueNumbering(b), self.loop.node.bodies[0]
         states = dict(zip(self.loop.outputs, body.results[len(self.loop.node.args) - 1 :], strict=True))
         mapping: dict[Value, Value] = {}
         replaced: dict[int, Replacement] = {}
@@ -280,22 +280,23 @@ class _Flow:
             if self._step(node) is not None:
                 replaced[number] = partial(_read_state, states[node.args[0]], node.args[2:])
         found: dict[int, int] = {}
-        with alike.comparing():
+        with numbering.comparing():
             for node in nodes:
                 around: list[Dim] = []
                 for index in self.inner(node.results[0]):
-                    assert index.extent.dim is not None
-                    mapping.setdefault(index.variable, alike.variable(index.extent.dim, around.count(index.extent.dim)))
-                    around.append(index.extent.dim)
+                    extent = index.extent.dim
+                    assert extent is not None
+                    mapping.setdefault(index.variable, numbering.variable(extent, around.count(extent)))
+                    around.append(extent)
                 found[node.number] = costs[node.number] * amount(around)
-            computed = alike.computed(body)
-            images = alike.images([node.results[0] for node in nodes], mapping, replaced)
+            computed = numbering.computed(body)
+            images = numbering.images([node.results[0] for node in nodes], mapping, replaced)
             for node, image in zip(nodes, images, strict=True):
                 again = image.source
                 segment = (
                     again is not None and again.op == "loop" and not set(again.args[1:]).isdisjoint(body.binders[1:])
                 )
-                if again is None or segment or alike.key(again) not in computed:
+                if again is None or segment or numbering.key(again) not in computed:
                     del found[node.number]
         return found
 

@@ -1,4 +1,4 @@
-"""What a loop computes anyway: values of the code behind it that are values of its own.
+"""Value numbering across loops: what the code behind a loop computes that the loop computes anyway.
 
 The return sweep of a loop computes a step again. What of this the forward sweep has computed as well could have been
 stored there; to see it, values of both are made alike. An element of an array is computed where it is read, and loop
@@ -37,8 +37,8 @@ def amount(extents: Iterable[Dim]) -> int:
     return prod([max(1, sum([c * MANY ** len(monomial) for monomial, c in extent.terms])) for extent in extents])
 
 
-class Alike:
-    """Values of different places, made comparable.
+class ValueNumbering:
+    """Equal numbers for equal values of different places.
 
     Elements are computed where they are read, of all arrays or only of those that nodes of these numbers give.
     """
@@ -153,7 +153,7 @@ def made_together(b: Builder, results: Sequence[Value]) -> list[Value]:
 
         numbers = {source.number for k in group if (source := results[k].source) is not None}
         wider = [*made]
-        with Alike(b, numbers).comparing():
+        with ValueNumbering(b, numbers).comparing():
             for k, array in zip(group, build(), strict=True):
                 wider[k] = array
         if not _mentioned(wider) & numbers:
