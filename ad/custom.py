@@ -28,7 +28,7 @@ from .duals import Block as DualBlock
 from .duals import Dual
 from .duals import Emission as DualEmission
 from .linearity import nonlinear
-from .meanings import Block, Emission
+from .reverse_meanings import Block, Emission
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from ..core.graph import Body, Value
 from ..core.indexing import extents_of
 from ..core.types import Scalar, element
 from ..interpreters.simplify.rules import nodes_within
-from .combining import in_range
 from .duals import Linear
 from .forward import Forward
+from .reverse_reductions import in_range
 
 
 class Directions(Forward):

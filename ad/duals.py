@@ -1,6 +1,6 @@
 """Dual numbers, and what atoms, operations and blocks mean in forward mode: how duals are emitted.
 
-A meaning is a function of an environment of duals. ``meanings.py`` has the same for reverse mode.
+A meaning is a function of an environment of duals. ``reverse_meanings.py`` has the same for reverse mode.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..interpreters.simplify.accumulators import plus, zeros_like
 from .activity import Activity
 from .activity import Block as ActivityBlock
 from .activity import Operation as ActivityOperation
-from .meanings import Emission as ReverseEmission
+from .reverse_meanings import Emission as ReverseEmission
 
 
 @dataclass(frozen=True)

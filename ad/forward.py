@@ -27,9 +27,9 @@ from .activity import found
 from .cells import Sweep
 from .custom import Pushed, beside
 from .duals import Atom, Block, Dual, Duals, Emission, Operation, Pick
+from .forward_reductions import Histogram, Reduction, Scan
 from .fragment import Fragment, refused
 from .reverse import Reverse
-from .tangents import Histogram, Reduction, Scan
 
 
 class Forward(Emission, Fragment[Atom, Operation, Block]):
@@ -132,7 +132,7 @@ class Forward(Emission, Fragment[Atom, Operation, Block]):
         return Operation(run, self.activity.generate(dim, extent, body.activity))
 
     def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
-        """Sums of tangents, the operator on duals, or the tangent of the extremal element: ``tangents.py``."""
+        """Sums of tangents, the operator on duals, or the extremal element's tangent (``forward_reductions.py``)."""
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             units = [a(env) for a in neutrals]
@@ -141,7 +141,7 @@ class Forward(Emission, Fragment[Atom, Operation, Block]):
         return Operation(run, self.activity.reduce(extent, neutrals, element.activity, operator.activity))
 
     def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
-        """The operator on duals; running extrema move with the first element that attains them: ``tangents.py``."""
+        """The operator on duals; running extrema move with the first element that attains them."""
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             units = [a(env) for a in neutrals]
@@ -152,7 +152,7 @@ class Forward(Emission, Fragment[Atom, Operation, Block]):
     def histogram(
         self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block
     ) -> Operation:
-        """The operator on duals, bin by bin; extrema as in a scan: ``tangents.py``."""
+        """The operator on duals, bin by bin; extrema as in a scan."""
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             count, length, units = bins(env).primal, extent(env).primal, [a(env) for a in neutrals]

@@ -2,7 +2,7 @@
 
 An operator may combine arrays, such as rows, element by element: its results are generates that read their operands at
 their own index alone. Then the elements at each index are combined by themselves, and the rules of single numbers
-hold for them (``combining.py``): affine maps in place of a loop from the end, one place for an extremum.
+hold for them (``reverse_reductions.py``): affine maps in place of a loop from the end, one place for an extremum.
 
     scan(lambda p, q: p * q, ones(m), a)       is, for i < m: scan(lambda p, q: p * q, 1.0, a[:, i]), transposed
 

@@ -16,7 +16,7 @@ from ..core.graph import Value
 from ..core.types import bool_, i64
 from ..interpreters.simplify.accumulators import zeros_like
 from .cells import Entry
-from .meanings import Block, Emission
+from .reverse_meanings import Block, Emission
 
 Element = list[Value]
 At = Callable[[Value], Element]

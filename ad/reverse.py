@@ -11,7 +11,7 @@ the thesis of Smeding on reverse AD for Accelerate (2021); V is Smeding and Vaka
 (2025). What has no mark is ours.
 
 Where cotangents are kept is the matter of ``cells.py``. The rules of longer constructs have modules of their own:
-``stepping.py`` (loop, while), ``combining.py`` (reduce, scan, histogram), ``scattering.py`` (scatter).
+``reverse_loops.py`` (loop, while), ``reverse_reductions.py`` (reduce, scan, histogram), ``reverse_scatter.py``.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from ..interpreters.embed import entered, name_arguments
 from .activity import found
 from .branches import before_branches, share
 from .cells import Cell, Entry, Sweep
-from .combining import Histogram, Reduction, Scan
 from .custom import Pulled, beside
 from .fragment import Fragment, refused
-from .meanings import Atom, Block, Cotangents, Emission, Operation, Pull
-from .scattering import Scatter
-from .stepping import Steps
+from .reverse_loops import Steps
+from .reverse_meanings import Atom, Block, Cotangents, Emission, Operation, Pull
+from .reverse_reductions import Histogram, Reduction, Scan
+from .reverse_scatter import Scatter
 
 
 class Reverse(Emission, Fragment[Atom, Operation, Block]):
@@ -126,7 +126,7 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
     def loop(self, dim: Dim, extent: Atom, initials: Sequence[Atom], body: Block) -> Operation:
         """``s_(i+1) = f(i, s_i)``:  from the last step back, ``s_i_bar = (df/ds_i)^T s_(i+1)_bar`` (S figure 3).
 
-        The forward loop stores the states; the return loop runs each step again and back (``stepping.py``).
+        The forward loop stores the states; the return loop runs each step again and back (``reverse_loops.py``).
         """
         primal = self.embed.loop(dim, extent.primal, [a.primal for a in initials], body.primal)
         b, count = self.builder, len(initials)
@@ -197,7 +197,7 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
     def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
         """``y = l_i op a_i op r_i``:  ``a_i_bar = (d(l_i op a_i op r_i) / da_i)^T y_bar`` for all i (S 5.1).
 
-        Sums, extrema and single numbers have shorter rules: ``combining.py``.
+        Sums, extrema and single numbers have shorter rules: ``reverse_reductions.py``.
         """
         units = [a.primal for a in neutrals]
         primal = self.embed.reduce(extent.primal, units, element.primal, operator.primal)
@@ -242,7 +242,7 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
     def scatter(self, unique: bool, extents: Sequence[Atom], destinations: Sequence[Atom], element: Block) -> Operation:
         """``y = x with y[k_i] = v_i``:  ``v_i_bar = y_bar[k_i]``, ``x_bar = y_bar with x_bar[k_i] = 0`` (S 5.3).
 
-        Of several values for one place, the last one is there, and has its cotangent (``scattering.py``).
+        Of several values for one place, the last one is there, and has its cotangent (``reverse_scatter.py``).
         """
         primal = self.embed.scatter(
             unique, [a.primal for a in extents], [a.primal for a in destinations], element.primal

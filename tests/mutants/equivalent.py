@@ -15,7 +15,7 @@ EQUIVALENT: dict[object, str] = {
         "cotangents added in a branch go through an accumulator outside of it instead: a matter of cost"
     ),
     ("ad/cells.py", "Cell.add_at", "dropped", "self._follow()"): "as in Cell.add",
-    ("ad/combining.py", "Reduction.pull", "left only", "[lambda i: added] if _any(added) else []"): (
+    ("ad/reverse_reductions.py", "Reduction.pull", "left only", "[lambda i: added] if _any(added) else []"): (
         "a way in which no cotangent comes adds nothing"
     ),
     (
@@ -45,15 +45,16 @@ EQUIVALENT: dict[object, str] = {
     ("ad/reductions.py", "first_places.choose", "other", "b.primitive('less_equal', i, j)"): (
         "places are different, or both operands are the neutral element"
     ),
-    ("ad/scattering.py", "Scatter.pull", "none", "None if self.unique or few else self._last_writes()"): (
+    ("ad/reverse_scatter.py", "Scatter.pull", "none", "None if self.unique or few else self._last_writes()"): (
         "many writes, too, can be compared with each other, at more cost"
     ),
-    ("ad/tangents.py", "Scan.extreme.at", "other", "b.primitive('less', first, self.length)"): (
+    ("ad/forward_reductions.py", "Scan.extreme.at", "other", "b.primitive('less', first, self.length)"): (
         "behind its last element an array reads as zero, which is what is chosen there"
     ),
-    ("ad/tangents.py", "Combination.push", "right only", "self.forward.tangent(made[k]) if t is None else t"): (
-        "the operator on duals gives each component that moves a tangent"
-    ),
+    (
+        "ad/forward_reductions.py", "Combination.push", "right only",
+        "self.forward.tangent(made[k]) if t is None else t",
+    ): "the operator on duals gives each component that moves a tangent",
     (
         "ad/tape/constructs.py", "custom", "left only",
         "sweep.evaluate.filled(contribution, rank(arg.type)) if rank(arg.type) else contribution",

@@ -18,8 +18,8 @@ from ..core.graph import Value
 from ..core.types import bool_, i64
 from ..interpreters.simplify.accumulators import zeros_like
 from .cells import Cell, Entry
-from .combining import in_range
-from .meanings import Block, Emission
+from .reverse_meanings import Block, Emission
+from .reverse_reductions import in_range
 
 # Of at most so many writes, which may meet, each is compared with all others.
 FEW = 8

@@ -18,7 +18,7 @@ from ..core.graph import Value
 from ..core.types import i64
 from ..interpreters.simplify.accumulators import zeros_like
 from .cells import Cell, Entry
-from .meanings import Emission, Pull
+from .reverse_meanings import Emission, Pull
 
 
 @dataclass

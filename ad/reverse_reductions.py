@@ -29,10 +29,10 @@ from ..core.graph import Body, Value
 from ..core.types import Scalar, i64, is_float
 from ..interpreters.simplify.accumulators import plus
 from .cells import Entry
-from .meanings import Block, Emission
 from .operators import At, Cotangents, CotangentsAt, Element, Operator
 from .recurrences import Recurrence
 from .reductions import Choice, chosen_places, first_places, rule_of
+from .reverse_meanings import Block, Emission
 
 
 @dataclass
