@@ -1,4 +1,4 @@
-"""Which values depend on what is differentiated: an interpretation of programs over truth values.
+"""Activity analysis: which values depend on what is differentiated, by an interpretation over truth values.
 
 Both modes ask before they enter a construct: what is not active has no tangent and no cotangent, costs nothing and
 can cause no NaN. The environment is the one of the language that asks; its entries stand for the values bound

@@ -1,4 +1,4 @@
-"""Colours for the columns of a sparse matrix: columns of one colour have no row in common.
+"""Graph colouring of the columns of a sparse matrix: columns of one colour have no row in common.
 
 Then one directional derivative along the sum of a colour's columns gives all their entries at once (Curtis, Powell
 and Reid, *On the estimation of sparse Jacobian matrices*, 1974). Columns are coloured one after the other, those that

@@ -1,4 +1,4 @@
-"""Forward mode along the axes: tangents that are zero but at one place, and known to be.
+"""Forward mode along unit vectors: tangents that are zero but at one place, and known to be.
 
 A column of a Jacobian is the tangent along one axis, ``x_bar[i] = 1 if i = j else 0``. What such a tangent is
 multiplied with matters at one place only. So a tangent of the form ``t if test else 0`` keeps it: a linear function

@@ -1,4 +1,4 @@
-"""Reductions, scans and histograms of rows become rows of reductions, scans and histograms, before they are derived.
+"""Loop interchange: reductions, scans and histograms of rows become rows of such, before they are derived.
 
 An operator may combine arrays, such as rows, element by element: its results are generates that read their operands at
 their own index alone. Then the elements at each index are combined by themselves, and the rules of single numbers

@@ -1,4 +1,4 @@
-"""Whether a block is linear in its last parameters: an interpretation of programs over three kinds of values.
+"""Linearity analysis: whether a block is linear in its last parameters, by an interpretation over kinds of values.
 
 A value is *constant* (it does not depend on these parameters), *linear* in them, or neither; a zero that is written
 out is both constant and linear. The rule of a custom function is derived for the other mode by transposing it, and only

@@ -1,4 +1,4 @@
-"""The cotangents of running results: a linear recurrence from the end, which is itself a scan.
+"""Linear recurrences as scans: the cotangents of running results, from the end.
 
 With ``r[i] = r[i-1] op a[i]``, the cotangent of the running result at i is what arrives there, and what the next one
 gives back through the operator's left operand:

@@ -1,4 +1,4 @@
-"""Where a new array may take the memory of an old one: which updates happen in place.
+"""In-place update analysis: where a new array may take the memory of an old one.
 
 Arrays are values, and an update makes a new one. When nothing reads the old array afterwards, the new one may be made
 by writing into the old one's memory, and costs what is written instead of the whole. Whether it may is decided here,

@@ -1,4 +1,4 @@
-"""Reads before writes: operations in an order in which arrays are dead when they are updated.
+"""Anti-dependences: operations in an order with reads before writes, so that arrays are dead when they are updated.
 
 The order of a block is one of many in which arguments precede their users. An array that is read after its update has
 to be copied (``in_place.py``); what does not need the update may as well come before it:

@@ -1,4 +1,4 @@
-"""Who counts: which steps of a block a return sweep visits, and how many cotangents each of them waits for.
+"""Liveness of steps: which of a block a return sweep visits, and how many cotangents each of them waits for.
 
 One walk from the last step to the first finds the live steps (those whose results are seeded, used by a live step, or
 that add to an accumulator with a cotangent) and gives each of their uses a *slot*: one an operand of a primitive, so

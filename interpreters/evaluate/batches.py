@@ -1,4 +1,4 @@
-"""Loops at once: the values that evaluate computes with, and how a loop runs without running element by element.
+"""Vectorisation: the values that evaluate computes with, and how a loop runs at once, not element by element.
 
 A loop's body can run once, with a vector of all its indices in the place of the index. Inside there is a *batch*: the
 extents of the loops run this way, innermost first. A scalar is then an array that broadcasts to the batch, and an

@@ -1,4 +1,4 @@
-"""Terms as people read them: shared records instead of De Bruijn indices, for printing and drawing.
+"""Name resolution: terms with shared records instead of De Bruijn indices, for printing and drawing.
 
 A bound value becomes one record, which knows its type and the operation that makes it. The printer also wants to know
 how often a value is used, and whether it is used in a block inside the one that binds it: :func:`count_uses` finds

@@ -1,4 +1,4 @@
-"""Accumulators become arrays, reductions and single updates where their indices allow it.
+"""Reduction recognition: accumulators become arrays, reductions and single updates where their indices allow it.
 
 The statements of an accumulate are trees of loops and tests whose *leaves* are updates. A statement all of whose
 leaves run exactly over the arrays that they update is a generate with several results; so is a single leaf whose

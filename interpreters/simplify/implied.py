@@ -1,4 +1,4 @@
-"""Requirements that are implied by the tests around them are dropped.
+"""Redundant-check elimination: requirements that are implied by the tests around them are dropped.
 
 A test that compares integers says, in either branch, that certain differences are not negative. A requirement whose
 own comparisons follow from these, and from the ranges of loop variables, always holds:

@@ -1,4 +1,4 @@
-"""The simplifier's local rules: what an operation becomes when it is about to be emitted.
+"""Constant folding and algebraic simplification: what an operation becomes when it is about to be emitted.
 
 Every rule holds for IEEE numbers to the bit: ``x * 0.0`` stays, since x may be infinite; ``x + 0.0`` stays, since x
 may be -0.0; ``x * 1.0`` and ``x - 0.0`` go. Reading an array that is cheap to compute computes it (``index(generate f,

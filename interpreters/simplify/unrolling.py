@@ -1,4 +1,4 @@
-"""Unrolling: a loop of a few iterations that chooses by its index is its iterations, one after another.
+"""Full unrolling: a loop of a few iterations that chooses by its index is its iterations, one after another.
 
 An array that is written out, ``az.array([a, b, c])``, is a ``generate`` that chooses by its index; its cotangent comes
 to the elements in a loop that chooses again. With the index known in each iteration nothing is left to choose:

@@ -1,4 +1,4 @@
-"""Which inputs each result of a program depends on: an interpretation that propagates sets.
+"""Sparsity patterns: which inputs each result of a program depends on, by propagating sets.
 
 A result depends on an input when a derivative may be other than zero: what goes through integers, comparisons or
 rounding has none, and ``stop_gradient`` cuts. Products with known zeros count. Programs run on concrete arguments, so
