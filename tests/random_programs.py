@@ -208,7 +208,7 @@ class Writer:
 
     def _pair(self, scope: Scope, depth: int) -> str:
         operator = "lambda p, q: (p[0] + q[0], az.maximum(p[1], q[1]))"
-        arrays = f"({self.vector(scope, 'n', depth)}, {self.vector(scope, 'n', depth // 2)})"
+        arrays = f"({self.vector(scope, 'n', depth)}, az.maximum({self.vector(scope, 'n', depth // 2)}, -8.0))"
         return f"az.reduce({operator}, (0.0, -8.0), {arrays})[{self.pick(2)}]"
 
     def _triangle(self, scope: Scope, depth: int) -> str:
