@@ -35,126 +35,104 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ..core.types import i64
-from .loops import (
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Buffer,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Require,
-    Statement,
-    Store,
-    Update,
-    Variable,
-    While,
-    walk,
-)
-from .loops_walk import assigned_in, bound_in, loads, mentioned, names_in, read_in, written_in
-from .lowering.arithmetic import folded
+from . import ir
 from .lowering.nests import strip_of
-from .lowering.rewriting import map_block, map_operands, substituted, substituted_in, without_unread
 from .lowering.survey import survey
 from .target import Target
 
 # Fused nests have at most so many bindings together: more values do not fit into the registers.
 LARGEST = 160
 
-Access = tuple[Buffer, tuple[Expression, ...]]
+Access = tuple[ir.Buffer, tuple[ir.Expression, ...]]
 
 
-def fused(function: Function, target: Target) -> Function:
+def fused(function: ir.Function, target: Target) -> ir.Function:
     """A function with its neighbouring nests fused."""
-    return replace(function, body=without_unread(_fused(function.body, target)))
+    return replace(function, body=ir.without_unread(_fused(function.body, target)))
 
 
-def _fused(block: Block, target: Target) -> Block:
+def _fused(block: ir.Block, target: Target) -> ir.Block:
     """A block with the nests in it fused, innermost blocks first."""
-    made: list[Statement] = []
+    made: list[ir.Statement] = []
     for statement in block:
         match statement:
-            case If(test, then, orelse):
-                statement = If(test, _fused(then, target), _fused(orelse, target))
-            case While(head, test, body):
-                statement = While(_fused(head, target), test, _fused(body, target))
-            case For() if _Nest.of(statement) is None:
+            case ir.If(test, then, orelse):
+                statement = ir.If(test, _fused(then, target), _fused(orelse, target))
+            case ir.While(head, test, body):
+                statement = ir.While(_fused(head, target), test, _fused(body, target))
+            case ir.For() if _Nest.of(statement) is None:
                 statement = replace(statement, body=_fused(statement.body, target))
         _append(made, statement, target)
     return _with_checks(made, target)
 
 
-def _with_checks(block: Sequence[Statement], target: Target) -> Block:
+def _with_checks(block: Sequence[ir.Statement], target: Target) -> ir.Block:
     """A block in which parallel loops that only require something are run together with those behind them."""
-    made: list[Statement] = []
+    made: list[ir.Statement] = []
     last = -1  # the position of the last statement that is more than a binding or an allocation
     for statement in block:
         check = made[last] if last >= 0 else None
-        if isinstance(check, For) and isinstance(statement, For):
+        if isinstance(check, ir.For) and isinstance(statement, ir.For):
             both = _checked(check, statement, target)
             if both is not None:
                 del made[last]
                 statement = both
-        if not isinstance(statement, Let | Allocate):
+        if not isinstance(statement, ir.Let | ir.Allocate):
             last = len(made)
         made.append(statement)
     return tuple(made)
 
 
-def _checked(check: For, other: For, target: Target) -> For | None:
+def _checked(check: ir.For, other: ir.For, target: Target) -> ir.For | None:
     """A loop that only requires something and a loop that requires nothing as one, if that makes no difference."""
     extents = check.extent == other.extent and check.kind == other.kind == "parallel"
-    effects = (Store, Update, Allocate, While)
-    only_requires = not any(isinstance(each, effects) for each in walk(check.body))
-    last = not any(isinstance(each, Require | Allocate) for each in walk(other.body))
-    apart = written_in(other.body).isdisjoint(read_in(check.body)) and bound_in((check,)).isdisjoint(
-        bound_in(other.body)
+    effects = (ir.Store, ir.Update, ir.Allocate, ir.While)
+    only_requires = not any(isinstance(each, effects) for each in ir.walk(check.body))
+    last = not any(isinstance(each, ir.Require | ir.Allocate) for each in ir.walk(other.body))
+    apart = ir.written_in(other.body).isdisjoint(ir.read_in(check.body)) and ir.bound_in((check,)).isdisjoint(
+        ir.bound_in(other.body)
     )
     if not (extents and only_requires and last and apart):
         return None
-    names: dict[str, Expression] = {other.variable: Variable(check.variable, i64)}
-    body = (*check.body, *substituted_in(other.body, names))
+    names: dict[str, ir.Expression] = {other.variable: ir.Variable(check.variable, i64)}
+    body = (*check.body, *ir.substituted_in(other.body, names))
     match body:
-        case (Declare() as failed, For() as tests, If() as found, For() as work) if _same_lanes(tests, work):
+        case (ir.Declare() as failed, ir.For() as tests, ir.If() as found, ir.For() as work) if _same_lanes(
+            tests, work
+        ):
             both = _Nest((check, tests), tests.body).followed_by(work)
             strip = min(tests.factor, work.factor, strip_of(survey(both), target))
             body = (failed, replace(tests, body=both, factor=strip), found)
     return replace(check, body=body, grain=_smaller(check.grain, other.grain))
 
 
-def _same_lanes(first: For, second: For) -> bool:
+def _same_lanes(first: ir.For, second: ir.For) -> bool:
     """Whether two loops are lanes over the same extent, and the second one combines nothing."""
     return first.kind == second.kind == "lanes" and first.extent == second.extent and not second.reductions
 
 
-def _before(made: Sequence[Statement]) -> int:
+def _before(made: Sequence[ir.Statement]) -> int:
     """The position of the last statement of a block that is more than a binding or an allocation; -1 without one."""
     position = len(made) - 1
-    while position >= 0 and isinstance(made[position], Let | Allocate):
+    while position >= 0 and isinstance(made[position], ir.Let | ir.Allocate):
         position -= 1
     return position
 
 
-def _smaller(a: Expression | None, b: Expression | None) -> Expression | None:
+def _smaller(a: ir.Expression | None, b: ir.Expression | None) -> ir.Expression | None:
     """The smaller one of two grains, the first if one is not known."""
-    return a if a is None or b is None or a == b else folded("minimum", a, b)
+    return a if a is None or b is None or a == b else ir.apply("minimum", a, b)
 
 
-def _append(made: list[Statement], statement: Statement, target: Target) -> None:
+def _append(made: list[ir.Statement], statement: ir.Statement, target: Target) -> None:
     """Add a statement to a block; a nest is fused with the last one before it if it can be."""
-    second = _Nest.of(statement) if isinstance(statement, For) else None
+    second = _Nest.of(statement) if isinstance(statement, ir.For) else None
     if second is None:
         made.append(statement)
         return
     position = _before(made)
     before = made[position] if position >= 0 else None
-    first = _Nest.of(before) if isinstance(before, For) else None
+    first = _Nest.of(before) if isinstance(before, ir.For) else None
     if first is not None and not _read(made[position + 1 :], first):
         both = first.with_next(second, target)
         if both is not None:
@@ -164,87 +142,89 @@ def _append(made: list[Statement], statement: Statement, target: Target) -> None
     made.append(statement)
 
 
-def _read(statements: Sequence[Statement], nest: _Nest) -> bool:
+def _read(statements: Sequence[ir.Statement], nest: _Nest) -> bool:
     """Whether statements between two nests read what the first one writes."""
     written = {buffer for buffer, _ in _writes(nest.body)}
-    return any(load.buffer in written for statement in statements for load in loads(statement))
+    return any(load.buffer in written for statement in statements for load in ir.loads(statement))
 
 
 @dataclass(frozen=True)
 class _Nest:
     """Loops one inside the other, the last one lanes, around bindings and stores, and at most one loop of these."""
 
-    loops: tuple[For, ...]
-    body: Block
+    loops: tuple[ir.For, ...]
+    body: ir.Block
 
     @staticmethod
-    def of(loop: For) -> _Nest | None:
+    def of(loop: ir.For) -> _Nest | None:
         """The nest that a loop is the outermost one of, if it is one."""
         loops = [loop]
-        while len(loops[-1].body) == 1 and isinstance(inner := loops[-1].body[0], For):
+        while len(loops[-1].body) == 1 and isinstance(inner := loops[-1].body[0], ir.For):
             loops.append(inner)
         body = loops[-1].body
         plain = all(each.kind in ("parallel", "sequential") for each in loops[:-1])
         fits = plain and loops[-1].kind == "lanes" and not any(each.reductions for each in loops)
         return _Nest(tuple(loops), body) if fits and _is_simple(body) else None
 
-    def with_next(self, other: _Nest, target: Target) -> For | None:
+    def with_next(self, other: _Nest, target: Target) -> ir.For | None:
         """The two nests as one, if their loops are the same and no iteration needs another one of the other nest."""
         if len(self.loops) != len(other.loops):
             return None
-        names: dict[str, Expression] = {}
+        names: dict[str, ir.Expression] = {}
         for mine, its in zip(self.loops, other.loops, strict=True):
-            if mine.kind != its.kind or mine.extent != substituted(its.extent, names):
+            if mine.kind != its.kind or mine.extent != ir.substituted(its.extent, names):
                 return None
-            names[its.variable] = Variable(mine.variable, i64)
+            names[its.variable] = ir.Variable(mine.variable, i64)
         second = tuple(self._next(other.body, names))
         if not self._apart(self.body, second, [loop.variable for loop in self.loops]):
             return None
         body = self._with_loops_joined((*self.body, *second))
         if body is None:
             return None
-        bound = [s.name for s in walk(body) if isinstance(s, Let | Declare)]
-        variables = [loop.variable for loop in (*self.loops, *walk(body)) if isinstance(loop, For)]
+        bound = [s.name for s in ir.walk(body) if isinstance(s, ir.Let | ir.Declare)]
+        variables = [loop.variable for loop in (*self.loops, *ir.walk(body)) if isinstance(loop, ir.For)]
         if len(bound) > LARGEST or len({*bound, *variables}) < len(bound) + len(variables):
             return None
         return self._around(_passed_on(body), other, target)
 
-    def _next(self, body: Block, names: dict[str, Expression]) -> Iterator[Statement]:
+    def _next(self, body: ir.Block, names: dict[str, ir.Expression]) -> Iterator[ir.Statement]:
         """The body of the other nest on this one's variables; indices that are computed in both are computed once."""
-        mutable = {statement.name for statement in self.body if isinstance(statement, Declare)}
-        known = {s.value: s.name for s in self.body if isinstance(s, Let) and mutable.isdisjoint(names_in([s.value]))}
+        mutable = {statement.name for statement in self.body if isinstance(statement, ir.Declare)}
+        known = {
+            s.value: s.name for s in self.body if isinstance(s, ir.Let) and mutable.isdisjoint(ir.names_in([s.value]))
+        }
         for statement in body:
-            (statement,) = substituted_in((statement,), names)
-            if isinstance(statement, Let) and statement.value in known and not any(loads(statement)):
-                names[statement.name] = Variable(known[statement.value], statement.value.type)
+            (statement,) = ir.substituted_in((statement,), names)
+            if isinstance(statement, ir.Let) and statement.value in known and not any(ir.loads(statement)):
+                names[statement.name] = ir.Variable(known[statement.value], statement.value.type)
             else:
                 yield statement
 
-    def followed_by(self, lanes: For) -> Block:
+    def followed_by(self, lanes: ir.For) -> ir.Block:
         """The body, and behind it that of other lanes on this one's variable."""
-        return (*self.body, *self._next(lanes.body, {lanes.variable: Variable(self.loops[-1].variable, i64)}))
+        return (*self.body, *self._next(lanes.body, {lanes.variable: ir.Variable(self.loops[-1].variable, i64)}))
 
-    def _with_loops_joined(self, body: Block) -> Block | None:
+    def _with_loops_joined(self, body: ir.Block) -> ir.Block | None:
         """A body with its two loops as one, if it has two and they can be one; none if they cannot."""
-        first, *more = [k for k, statement in enumerate(body) if isinstance(statement, For)] or [len(body)]
+        first, *more = [k for k, statement in enumerate(body) if isinstance(statement, ir.For)] or [len(body)]
         if not more:
             return body
         (second,) = more
         mine, its = body[first], body[second]
-        assert isinstance(mine, For) and isinstance(its, For)
-        changed, written = assigned_in((mine,)), written_in((mine,))
+        assert isinstance(mine, ir.For) and isinstance(its, ir.For)
+        changed, written = ir.assigned_in((mine,)), ir.written_in((mine,))
         between = body[first + 1 : second]
-        moves = all(isinstance(s, Let | Declare) and written.isdisjoint(read_in((s,))) for s in between)
-        if mine.extent != its.extent or not moves or changed & mentioned((*between, its))[0]:
+        moves = all(isinstance(s, ir.Let | ir.Declare) and written.isdisjoint(ir.read_in((s,))) for s in between)
+        if mine.extent != its.extent or not moves or changed & ir.mentioned((*between, its))[0]:
             return None
-        inner = {its.variable: Variable(mine.variable, i64)}
-        added = substituted_in(its.body, inner)
+        inner = {its.variable: ir.Variable(mine.variable, i64)}
+        added = ir.substituted_in(its.body, inner)
         if not self._apart(mine.body, added, [mine.variable]):
             return None
         loop = replace(mine, body=(*mine.body, *added))
         return (*body[:first], *between, loop, *body[second + 1 :])
 
-    def _apart(self, mine: Block, its: Block, variables: Sequence[str]) -> bool:
+    def _apart(self, mine: ir.Block, its: ir.Block, variables: Sequence[str]) -> bool:
         """Whether what one block writes and the other touches is touched in the same iteration of some loops."""
         pairs = [(a, b) for a in _writes(mine) for b in (*_reads(its), *_writes(its))]
         pairs += [(a, b) for a in _reads(mine) for b in _writes(its)]
@@ -252,23 +232,23 @@ class _Nest:
 
     def _same(self, mine: Access, its: Access, variables: Sequence[str]) -> bool:
         """Whether two accesses can meet in the same iteration alone."""
-        common = {a.name for a, b in zip(mine[1], its[1], strict=True) if a == b and isinstance(a, Variable)}
+        common = {a.name for a, b in zip(mine[1], its[1], strict=True) if a == b and isinstance(a, ir.Variable)}
         return set(variables) <= common.union(*[self._determines(name) for name in common])
 
     def _determines(self, name: str) -> set[str]:
         """The loop variables that a variable tells: a number counted through chunks tells chunk and lane."""
         for statement in self.body:
             match statement:
-                case Let(found, Apply(add, (Apply(times, (Variable(chunk), Constant())), Variable(lane)))) if (
-                    found == name
-                ):
+                case ir.Let(
+                    found, ir.Apply(add, (ir.Apply(times, (ir.Variable(chunk), ir.Constant())), ir.Variable(lane)))
+                ) if found == name:
                     outer, inner = self.loops[-2:] if len(self.loops) > 1 else (None, self.loops[-1])
                     chunked = outer is not None and (chunk, lane) == (outer.variable, inner.variable)
                     if chunked and (add.name, times.name) == ("add", "multiply"):
                         return {chunk, lane}
         return set()
 
-    def _around(self, body: Block, other: _Nest, target: Target) -> For:
+    def _around(self, body: ir.Block, other: _Nest, target: Target) -> ir.For:
         """The loops around the body of both."""
         strip = min(self.loops[-1].factor, other.loops[-1].factor, strip_of(survey(body), target))
         for k, (mine, its) in reversed(list(enumerate(zip(self.loops, other.loops, strict=True)))):
@@ -276,61 +256,61 @@ class _Nest:
             factor = strip if k == len(self.loops) - 1 else mine.factor
             body = (replace(mine, body=body, factor=factor, grain=grain),)
         (loop,) = body
-        assert isinstance(loop, For)
+        assert isinstance(loop, ir.For)
         return loop
 
 
-def _is_simple(body: Block) -> bool:
+def _is_simple(body: ir.Block) -> bool:
     """Whether a body is bindings and stores, and at most one loop of these that runs in order."""
-    loops = [statement for statement in body if isinstance(statement, For)]
+    loops = [statement for statement in body if isinstance(statement, ir.For)]
     inside = [each for loop in loops for each in loop.body]
-    plain = all(isinstance(s, Let | Declare | Assign | Store | For) for s in body) and len(loops) <= 1
+    plain = all(isinstance(s, ir.Let | ir.Declare | ir.Assign | ir.Store | ir.For) for s in body) and len(loops) <= 1
     return (
         plain
         and all(loop.kind == "sequential" for loop in loops)
-        and all(isinstance(s, Let | Assign | Store) for s in inside)
+        and all(isinstance(s, ir.Let | ir.Assign | ir.Store) for s in inside)
     )
 
 
-def _writes(block: Block) -> list[Access]:
-    return [(statement.buffer, statement.indices) for statement in walk(block) if isinstance(statement, Store)]
+def _writes(block: ir.Block) -> list[Access]:
+    return [(statement.buffer, statement.indices) for statement in ir.walk(block) if isinstance(statement, ir.Store)]
 
 
-def _reads(block: Block) -> list[Access]:
-    return [_place(load) for statement in walk(block) for load in loads(statement)]
+def _reads(block: ir.Block) -> list[Access]:
+    return [_place(load) for statement in ir.walk(block) for load in ir.loads(statement)]
 
 
-def _place(load: Load) -> Access:
+def _place(load: ir.Load) -> Access:
     """What a load reads: an index that is clamped may be any other."""
-    anywhere = Constant(-1, i64)
+    anywhere = ir.Constant(-1, i64)
     return load.buffer, tuple([anywhere if k in load.guarded else index for k, index in enumerate(load.indices)])
 
 
 # What is stored and read again
 
 
-def _passed_on(body: Block) -> Block:
+def _passed_on(body: ir.Block) -> ir.Block:
     """A body in which what was stored at a place is not read again from there."""
-    mutable = {statement.name for statement in walk(body) if isinstance(statement, Declare)}
+    mutable = {statement.name for statement in ir.walk(body) if isinstance(statement, ir.Declare)}
 
-    def passed_on(block: Block, known: dict[Access, Expression]) -> Block:
-        made: list[Statement] = []
+    def passed_on(block: ir.Block, known: dict[Access, ir.Expression]) -> ir.Block:
+        made: list[ir.Statement] = []
 
-        def value(e: Expression) -> Expression:
-            if isinstance(e, Load) and (e.buffer, e.indices) in known:
+        def value(e: ir.Expression) -> ir.Expression:
+            if isinstance(e, ir.Load) and (e.buffer, e.indices) in known:
                 return known[e.buffer, e.indices]
-            return map_operands(e, value)
+            return ir.map_operands(e, value)
 
         for statement in block:
             written = {buffer.name for buffer, _ in _writes((statement,))}
-            if isinstance(statement, For):
+            if isinstance(statement, ir.For):
                 known = _without(known, written)  # an iteration may read what the one before wrote
                 made.append(replace(statement, body=passed_on(statement.body, known)))
                 continue
-            (new,) = map_block((statement,), value, lambda store: store)
+            (new,) = ir.map_block((statement,), value, lambda store: store)
             made.append(new)
             known = _without(known, written)
-            if isinstance(new, Store) and not new.guarded and isinstance(new.value, Variable | Constant):
+            if isinstance(new, ir.Store) and not new.guarded and isinstance(new.value, ir.Variable | ir.Constant):
                 if getattr(new.value, "name", "") not in mutable:
                     known[new.buffer, new.indices] = new.value
         return tuple(made)
@@ -338,5 +318,5 @@ def _passed_on(body: Block) -> Block:
     return passed_on(body, {})
 
 
-def _without(known: dict[Access, Expression], written: set[str]) -> dict[Access, Expression]:
+def _without(known: dict[Access, ir.Expression], written: set[str]) -> dict[Access, ir.Expression]:
     return {place: stored for place, stored in known.items() if place[0].name not in written}

@@ -25,69 +25,44 @@ from dataclasses import dataclass, replace
 
 from ..core.language import Unsupported
 from ..core.types import i64
-from .loops import (
-    Allocate,
-    Assign,
-    Barrier,
-    Block,
-    Buffer,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    Function,
-    If,
-    Kernel,
-    Let,
-    Load,
-    Require,
-    Select,
-    Statement,
-    Store,
-    Variable,
-    While,
-    walk,
-)
-from .loops_walk import blocks_of, bound_in, expressions, grid, inside, mentioned, written_in
-from .lowering.arithmetic import folded, product
-from .lowering.rewriting import map_block, map_operands, without
+from . import ir
 
-ZERO, ONE = Constant(0, i64), Constant(1, i64)
+ZERO, ONE = ir.Constant(0, i64), ir.Constant(1, i64)
 
 
-def with_heaps(function: Function, group: int) -> Function:
+def with_heaps(function: ir.Function, group: int) -> ir.Function:
     """A split function in which no kernel allocates what its iterations decide; groups are of so many threads."""
     return replace(function, body=_Heaps(function, group).host(function.body))
 
 
 class _Heaps:
-    def __init__(self, function: Function, group: int) -> None:
+    def __init__(self, function: ir.Function, group: int) -> None:
         self.group = group
-        self.taken = set(function.sizes).union(*mentioned(function.body))
+        self.taken = set(function.sizes).union(*ir.mentioned(function.body))
         self.number = 0
         self.heaps: set[str] = set()  # which iterations have their own parts of
 
-    def host(self, block: Block) -> Block:
-        made: list[Statement] = []
+    def host(self, block: ir.Block) -> ir.Block:
+        made: list[ir.Statement] = []
         for statement in block:
             match statement:
-                case Kernel():
+                case ir.Kernel():
                     made.extend(self.kernel(statement))
-                case For():
+                case ir.For():
                     made.append(replace(statement, body=self.host(statement.body)))
-                case If(test, then, orelse):
-                    made.append(If(test, self.host(then), self.host(orelse)))
-                case While(head, test, body):
-                    made.append(While(self.host(head), test, self.host(body)))
+                case ir.If(test, then, orelse):
+                    made.append(ir.If(test, self.host(then), self.host(orelse)))
+                case ir.While(head, test, body):
+                    made.append(ir.While(self.host(head), test, self.host(body)))
                 case _:
                     made.append(statement)
         return tuple(made)
 
-    def kernel(self, kernel: Kernel) -> list[Statement]:
+    def kernel(self, kernel: ir.Kernel) -> list[ir.Statement]:
         """The kernel, behind what counts and places its temporaries."""
         waiting = [each for each in _allocations(kernel.body) if decided_inside(each.buffer, kernel.body)]
         _refuse_in_lanes(kernel.body, waiting)
-        made: list[Statement] = []
+        made: list[ir.Statement] = []
         while waiting:
             later = {each.buffer.name for each in waiting}
             ready = [each for each in waiting if later.isdisjoint(_Slice(each, kernel.body, self.heaps).buffers)]
@@ -101,21 +76,21 @@ class _Heaps:
             ]
         return [*made, kernel]
 
-    def place(self, allocation: Allocate, kernel: Kernel, made: list[Statement]) -> _Placed:
+    def place(self, allocation: ir.Allocate, kernel: ir.Kernel, made: list[ir.Statement]) -> _Placed:
         """Emit what counts one temporary in all iterations, and what finds its places."""
         self.number = self.free_number()
         buffer, k = allocation.buffer, self.number
-        loops = grid(kernel.body)[1]
-        count = product([loop.extent for loop in loops])
-        sizes, starts = (Buffer(f"{stem}{k}_{buffer.name}", i64, (count,)) for stem in ("sizes", "starts"))
-        ends = Buffer(f"ends{k}_{buffer.name}", i64, (Constant(self.group, i64),))
-        made.extend([Allocate(sizes), Allocate(starts), Allocate(ends)])
-        made.append(Kernel(f"count{k}_{buffer.name}", _counting(kernel.body, allocation, sizes, self.heaps)))
+        loops = ir.grid(kernel.body)[1]
+        count = ir.product([loop.extent for loop in loops])
+        sizes, starts = (ir.Buffer(f"{stem}{k}_{buffer.name}", i64, (count,)) for stem in ("sizes", "starts"))
+        ends = ir.Buffer(f"ends{k}_{buffer.name}", i64, (ir.Constant(self.group, i64),))
+        made.extend([ir.Allocate(sizes), ir.Allocate(starts), ir.Allocate(ends)])
+        made.append(ir.Kernel(f"count{k}_{buffer.name}", _counting(kernel.body, allocation, sizes, self.heaps)))
         made.extend(self.placing(k, sizes, starts, ends, count))
-        whole = Variable(f"whole{k}_{buffer.name}", i64)
-        made.append(Let(whole.name, Load(ends, (Constant(self.group - 1, i64),))))
-        heap = Buffer(f"heap{k}_{buffer.name}", buffer.scalar, (whole,))
-        made.append(Allocate(heap))
+        whole = ir.Variable(f"whole{k}_{buffer.name}", i64)
+        made.append(ir.Let(whole.name, ir.Load(ends, (ir.Constant(self.group - 1, i64),))))
+        heap = ir.Buffer(f"heap{k}_{buffer.name}", buffer.scalar, (whole,))
+        made.append(ir.Allocate(heap))
         return _Placed(heap, starts, f"start{k}_{buffer.name}", _iteration(loops))
 
     def free_number(self) -> int:
@@ -124,116 +99,120 @@ class _Heaps:
         numbers = itertools.count(self.number + 1)
         return next(k for k in numbers if self.taken.isdisjoint(f"{stem}{k}" for stem in stems))
 
-    def placing(self, k: int, sizes: Buffer, starts: Buffer, ends: Buffer, count: Expression) -> Iterator[Statement]:
+    def placing(
+        self, k: int, sizes: ir.Buffer, starts: ir.Buffer, ends: ir.Buffer, count: ir.Expression
+    ) -> Iterator[ir.Statement]:
         """The sums of the sizes before each: a group, each thread with a stretch; the last ends with all."""
-        lane, at, place = (Variable(f"{stem}{k}", i64) for stem in ("lane", "at", "place"))
-        summed, start = Variable(f"sum{k}", i64), Variable(f"start{k}", i64)
-        sums = Buffer(f"sums{k}", i64, (Constant(self.group, i64),))
-        stretch = folded("floor_divide", folded("add", count, Constant(self.group - 1, i64)), Constant(self.group, i64))
-        where = Let(place.name, folded("add", folded("multiply", lane, stretch), at))
-        size = Load(sizes, (place,), (0,))
-        add = (where, Assign(summed.name, folded("add", summed, size)))
-        move = (where, Store(starts, (place,), start, (0,)), Assign(start.name, folded("add", start, size)))
-        before = (Assign(start.name, folded("add", start, Load(sums, (at,)))),)
-        body: Block = (
-            Declare(summed.name, ZERO),
-            For(at.name, stretch, "sequential", add),
-            Store(sums, (lane,), summed),
-            Barrier(),
-            Declare(start.name, ZERO),
-            For(at.name, lane, "sequential", before),
-            For(at.name, stretch, "sequential", move),
-            Store(ends, (lane,), start),
+        lane, at, place = (ir.Variable(f"{stem}{k}", i64) for stem in ("lane", "at", "place"))
+        summed, start = ir.Variable(f"sum{k}", i64), ir.Variable(f"start{k}", i64)
+        sums = ir.Buffer(f"sums{k}", i64, (ir.Constant(self.group, i64),))
+        stretch = ir.apply(
+            "floor_divide", ir.apply("add", count, ir.Constant(self.group - 1, i64)), ir.Constant(self.group, i64)
         )
-        yield Allocate(sums)
-        loop = For(lane.name, Constant(self.group, i64), "lanes", body, self.group)
-        yield Kernel(f"place{k}_{starts.name}", (loop,))
+        where = ir.Let(place.name, ir.apply("add", ir.apply("multiply", lane, stretch), at))
+        size = ir.Load(sizes, (place,), (0,))
+        add = (where, ir.Assign(summed.name, ir.apply("add", summed, size)))
+        move = (where, ir.Store(starts, (place,), start, (0,)), ir.Assign(start.name, ir.apply("add", start, size)))
+        before = (ir.Assign(start.name, ir.apply("add", start, ir.Load(sums, (at,)))),)
+        body: ir.Block = (
+            ir.Declare(summed.name, ZERO),
+            ir.For(at.name, stretch, "sequential", add),
+            ir.Store(sums, (lane,), summed),
+            ir.Barrier(),
+            ir.Declare(start.name, ZERO),
+            ir.For(at.name, lane, "sequential", before),
+            ir.For(at.name, stretch, "sequential", move),
+            ir.Store(ends, (lane,), start),
+        )
+        yield ir.Allocate(sums)
+        loop = ir.For(lane.name, ir.Constant(self.group, i64), "lanes", body, self.group)
+        yield ir.Kernel(f"place{k}_{starts.name}", (loop,))
 
 
 @dataclass(frozen=True)
 class _Placed:
     """A temporary in a heap: where each iteration's begins."""
 
-    heap: Buffer
-    starts: Buffer
+    heap: ir.Buffer
+    starts: ir.Buffer
     name: str  # of the start of this iteration
-    iteration: Expression
+    iteration: ir.Expression
 
-    def let(self) -> Let:
-        return Let(self.name, Load(self.starts, (self.iteration,)))
+    def let(self) -> ir.Let:
+        return ir.Let(self.name, ir.Load(self.starts, (self.iteration,)))
 
-    def at(self, buffer: Buffer, indices: Sequence[Expression], guarded: Sequence[int]) -> Expression:
+    def at(self, buffer: ir.Buffer, indices: Sequence[ir.Expression], guarded: Sequence[int]) -> ir.Expression:
         """The place of an element; outside of the heap where it is outside of the temporary, along guarded axes."""
-        place: Expression = ZERO
+        place: ir.Expression = ZERO
         for k, (index, extent) in enumerate(zip(indices, buffer.extents, strict=True)):
-            place = index if k == 0 else folded("add", folded("multiply", place, extent), index)
-        place = folded("add", Variable(self.name, i64), place)
+            place = index if k == 0 else ir.apply("add", ir.apply("multiply", place, extent), index)
+        place = ir.apply("add", ir.Variable(self.name, i64), place)
         for axis in guarded:
             index = indices[axis]
-            within = folded(
-                "logical_and", folded("less_equal", ZERO, index), folded("less", index, buffer.extents[axis])
+            within = ir.apply(
+                "logical_and", ir.apply("less_equal", ZERO, index), ir.apply("less", index, buffer.extents[axis])
             )
-            place = Select(within, place, Constant(-1, i64), i64)
+            place = ir.Select(within, place, ir.Constant(-1, i64), i64)
         return place
 
 
 # What a kernel consists of
 
 
-def _allocations(body: Block) -> list[Allocate]:
-    return [each for each in walk(body) if isinstance(each, Allocate)]
+def _allocations(body: ir.Block) -> list[ir.Allocate]:
+    return [each for each in ir.walk(body) if isinstance(each, ir.Allocate)]
 
 
-def decided_inside(buffer: Buffer, body: Block) -> bool:
+def decided_inside(buffer: ir.Buffer, body: ir.Block) -> bool:
     """Whether the extents of a kernel's temporary mention what the kernel itself binds."""
-    bound = bound_in(body)
+    bound = ir.bound_in(body)
     return any(
-        isinstance(part, Load) or (isinstance(part, Variable) and part.name in bound)
+        isinstance(part, ir.Load) or (isinstance(part, ir.Variable) and part.name in bound)
         for extent in buffer.extents
-        for part in inside(extent)
+        for part in ir.inside(extent)
     )
 
 
-def _in_grid(body: Block, change: Callable[[Block], Block]) -> Block:
+def _in_grid(body: ir.Block, change: Callable[[ir.Block], ir.Block]) -> ir.Block:
     """A kernel's body with that of its grid changed."""
     last = body[-1] if body else None
-    if isinstance(last, For) and last.kind == "parallel":
+    if isinstance(last, ir.For) and last.kind == "parallel":
         return (*body[:-1], replace(last, body=_in_grid(last.body, change)))
     return change(body)
 
 
-def _iteration(loops: Sequence[For]) -> Expression:
+def _iteration(loops: Sequence[ir.For]) -> ir.Expression:
     """The number of an iteration of a grid."""
-    number: Expression = ZERO
+    number: ir.Expression = ZERO
     for k, loop in enumerate(loops):
-        variable = Variable(loop.variable, i64)
-        number = variable if k == 0 else folded("add", folded("multiply", number, loop.extent), variable)
+        variable = ir.Variable(loop.variable, i64)
+        number = variable if k == 0 else ir.apply("add", ir.apply("multiply", number, loop.extent), variable)
     return number
 
 
 # Counting
 
 
-def _counting(body: Block, allocation: Allocate, sizes: Buffer, heaps: set[str]) -> Block:
+def _counting(body: ir.Block, allocation: ir.Allocate, sizes: ir.Buffer, heaps: set[str]) -> ir.Block:
     """A kernel that stores how much each iteration needs for a temporary: the most, where it is made several times."""
-    needed = Variable(f"needed_{allocation.buffer.name}", i64)
+    needed = ir.Variable(f"needed_{allocation.buffer.name}", i64)
     sliced = _Slice(allocation, body, heaps).block
-    size = product([folded("maximum", extent, ONE) for extent in allocation.buffer.extents])
-    count = Assign(needed.name, folded("maximum", needed, size))
-    store = Store(sizes, (_iteration(grid(body)[1]),), needed)
-    return _in_grid(body, lambda inner: (Declare(needed.name, ONE), *sliced(inner, count), store))
+    size = ir.product([ir.apply("maximum", extent, ONE) for extent in allocation.buffer.extents])
+    count = ir.Assign(needed.name, ir.apply("maximum", needed, size))
+    store = ir.Store(sizes, (_iteration(ir.grid(body)[1]),), needed)
+    return _in_grid(body, lambda inner: (ir.Declare(needed.name, ONE), *sliced(inner, count), store))
 
 
 class _Slice:
     """The statements of a kernel on which the extents of one of its temporaries depend."""
 
-    def __init__(self, target: Allocate, body: Block, heaps: set[str]) -> None:
+    def __init__(self, target: ir.Allocate, body: ir.Block, heaps: set[str]) -> None:
         self.target = target
         self.names: set[str] = set()
         self.buffers: set[str] = set()
         self.required: set[int] = set()  # requirements, by ``id``
         own = {each.buffer.name for each in _allocations(body)} | heaps
-        written = written_in(body)
+        written = ir.written_in(body)
         self.use(target.buffer.extents)
         before = -1
         while before != len(self.names) + len(self.buffers):
@@ -245,104 +224,104 @@ class _Slice:
                 'beforehand how much memory it takes; backend="llvm" runs this program'
             )
 
-    def use(self, wholes: Sequence[Expression]) -> None:
+    def use(self, wholes: Sequence[ir.Expression]) -> None:
         for whole in wholes:
-            for part in inside(whole):
-                if isinstance(part, Variable):
+            for part in ir.inside(whole):
+                if isinstance(part, ir.Variable):
                     self.names.add(part.name)
-                elif isinstance(part, Load):
+                elif isinstance(part, ir.Load):
                     self.buffers.add(part.buffer.name)
                     self.use([extent for extent in part.buffer.extents])
 
-    def look(self, block: Block) -> bool:
+    def look(self, block: ir.Block) -> bool:
         """Add what is needed by what is kept; whether something is."""
         kept = False
         for statement in block:
-            inner = [self.look(each) for each in blocks_of(statement)]
+            inner = [self.look(each) for each in ir.blocks_of(statement)]
             if self.keeps(statement) or any(inner):
                 kept = True
-                self.use(expressions(statement))
-                if isinstance(statement, While):  # a failure ends it
-                    self.required.update(id(each) for each in walk((statement,)) if isinstance(each, Require))
-                if isinstance(statement, For):
+                self.use(ir.expressions_of(statement))
+                if isinstance(statement, ir.While):  # a failure ends it
+                    self.required.update(id(each) for each in ir.walk((statement,)) if isinstance(each, ir.Require))
+                if isinstance(statement, ir.For):
                     self.names.update(reduction.name for reduction in statement.reductions)
         return kept
 
-    def keeps(self, statement: Statement) -> bool:
+    def keeps(self, statement: ir.Statement) -> bool:
         match statement:
-            case Let(name) | Declare(name) | Assign(name):
+            case ir.Let(name) | ir.Declare(name) | ir.Assign(name):
                 return name in self.names
-            case Store(buffer):
+            case ir.Store(buffer):
                 return buffer.name in self.buffers
-            case Allocate(buffer):
+            case ir.Allocate(buffer):
                 return buffer.name in self.buffers or statement == self.target
-            case For():
+            case ir.For():
                 return any(reduction.name in self.names for reduction in statement.reductions)
-            case Require():
+            case ir.Require():
                 return id(statement) in self.required
         return False
 
-    def block(self, block: Block, count: Statement) -> Block:
+    def block(self, block: ir.Block, count: ir.Statement) -> ir.Block:
         """What is kept of a block, with a statement for each of the temporaries."""
-        made: list[Statement] = []
+        made: list[ir.Statement] = []
         for statement in block:
-            if isinstance(statement, Allocate) and statement == self.target:
+            if isinstance(statement, ir.Allocate) and statement == self.target:
                 made.append(count)
                 continue
             match statement:
-                case For():
+                case ir.For():
                     inner = self.block(statement.body, count)
                     if inner or self.keeps(statement):
                         made.append(replace(statement, body=inner))
-                case If(test, then, orelse):
+                case ir.If(test, then, orelse):
                     branches = self.block(then, count), self.block(orelse, count)
                     if any(branches):
-                        made.append(If(test, *branches))
-                case While(head, test, body):
+                        made.append(ir.If(test, *branches))
+                case ir.While(head, test, body):
                     head, body = self.block(head, count), self.block(body, count)
                     if head or body:
-                        made.append(While(head, test, body))
+                        made.append(ir.While(head, test, body))
                 case _:
                     if self.keeps(statement):
                         made.append(statement)
         return tuple(made)
 
 
-def _with_starts(body: Block, placed: dict[Buffer, _Placed]) -> Block:
+def _with_starts(body: ir.Block, placed: dict[ir.Buffer, _Placed]) -> ir.Block:
     """A kernel's body with temporaries in their heaps."""
 
-    def expression(e: Expression) -> Expression:
-        e = map_operands(e, expression)
-        if isinstance(e, Load) and e.buffer in placed:
+    def expression(e: ir.Expression) -> ir.Expression:
+        e = ir.map_operands(e, expression)
+        if isinstance(e, ir.Load) and e.buffer in placed:
             where = placed[e.buffer]
-            return Load(where.heap, (where.at(e.buffer, e.indices, e.guarded),), (0,) if e.guarded else ())
+            return ir.Load(where.heap, (where.at(e.buffer, e.indices, e.guarded),), (0,) if e.guarded else ())
         return e
 
-    def store(s: Store) -> Store:
+    def store(s: ir.Store) -> ir.Store:
         if s.buffer not in placed:
             return s
         where = placed[s.buffer]
         place = where.at(s.buffer, s.indices, s.guarded)
-        return Store(where.heap, (place,), s.value, (0,) if s.guarded else ())
+        return ir.Store(where.heap, (place,), s.value, (0,) if s.guarded else ())
 
-    def change(inner: Block) -> Block:
+    def change(inner: ir.Block) -> ir.Block:
         lets = [where.let() for where in placed.values()]
-        kept = without(inner, lambda s: isinstance(s, Allocate) and s.buffer in placed)
-        return (*lets, *map_block(kept, expression, store))
+        kept = ir.without(inner, lambda s: isinstance(s, ir.Allocate) and s.buffer in placed)
+        return (*lets, *ir.map_block(kept, expression, store))
 
     return _in_grid(body, change)
 
 
-def _refuse(buffer: Buffer) -> None:
+def _refuse(buffer: ir.Buffer) -> None:
     raise Unsupported(
         f"the size of the temporary {buffer.name} depends on what is in it: a device cannot tell beforehand how much "
         'memory it takes; backend="llvm" runs this program'
     )
 
 
-def _refuse_in_lanes(body: Block, waiting: Sequence[Allocate]) -> None:
+def _refuse_in_lanes(body: ir.Block, waiting: Sequence[ir.Allocate]) -> None:
     """A group has one part of a heap, and not one for each of its lanes."""
-    loops = [each for each in walk(body) if isinstance(each, For) and each.kind == "lanes"]
+    loops = [each for each in ir.walk(body) if isinstance(each, ir.For) and each.kind == "lanes"]
     for allocation in [each for loop in loops for each in _allocations(loop.body)]:
         if allocation in waiting:
             raise Unsupported(

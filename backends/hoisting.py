@@ -24,49 +24,27 @@ from dataclasses import replace
 
 from ..core.primitive import lookup
 from ..core.types import bool_, i64
-from .loops import (
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Buffer,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Prefetch,
-    Statement,
-    Store,
-    Update,
-    While,
-    walk,
-)
-from .loops_walk import assigned_in, bound_in, inside, names_in, read_in, variables_of
-from .lowering.arithmetic import both, chosen, folded
+from . import ir
 
 # What does nothing but compute, and write to buffers
-_PURE = For | If | Let | Declare | Assign | Store | Prefetch
+_PURE = ir.For | ir.If | ir.Let | ir.Declare | ir.Assign | ir.Store | ir.Prefetch
 
 
-def hoisted(function: Function) -> Function:
+def hoisted(function: ir.Function) -> ir.Function:
     """A function whose loops fill no temporary again with what is in it already."""
     return replace(function, body=_block(function.body))
 
 
-def _block(block: Block) -> Block:
-    made: list[Statement] = []
+def _block(block: ir.Block) -> ir.Block:
+    made: list[ir.Statement] = []
     for statement in block:
         match statement:
-            case For(kind="sequential"):
+            case ir.For(kind="sequential"):
                 made += _Hoisting(replace(statement, body=_block(statement.body))).statements()
-            case If(test, then, orelse):
-                made.append(If(test, _block(then), _block(orelse)))
-            case While(head, test, body):
-                made.append(While(head, test, _block(body)))
+            case ir.If(test, then, orelse):
+                made.append(ir.If(test, _block(then), _block(orelse)))
+            case ir.While(head, test, body):
+                made.append(ir.While(head, test, _block(body)))
             case _:
                 made.append(statement)
     return tuple(made)
@@ -75,50 +53,50 @@ def _block(block: Block) -> Block:
 class _Hoisting:
     """A loop, and what stands before it."""
 
-    def __init__(self, loop: For) -> None:
+    def __init__(self, loop: ir.For) -> None:
         self.loop = loop
         self.changing = _changing(loop)
         self.stores = _stores(loop.body)
-        self.own = {each.buffer.name for each in walk(loop.body) if isinstance(each, Allocate)}
-        self.allocated: list[Allocate] = []
-        self.filled: list[tuple[Expression, Block]] = []  # and when
+        self.own = {each.buffer.name for each in ir.walk(loop.body) if isinstance(each, ir.Allocate)}
+        self.allocated: list[ir.Allocate] = []
+        self.filled: list[tuple[ir.Expression, ir.Block]] = []  # and when
 
-    def statements(self) -> list[Statement]:
+    def statements(self) -> list[ir.Statement]:
         """The loop, after what it does not have to do itself."""
-        some = folded("less_equal", Constant(1, i64), self.loop.extent)
+        some = ir.apply("less_equal", ir.Constant(1, i64), self.loop.extent)
         body = self.block(self.loop.body, some)
-        before = [each for test, statements in self.filled for each in chosen(test, statements, ())]
+        before = [each for test, statements in self.filled for each in ir.branch(test, statements, ())]
         return [*self.allocated, *before, replace(self.loop, body=body)]
 
-    def block(self, block: Block, test: Expression) -> Block:
+    def block(self, block: ir.Block, test: ir.Expression) -> ir.Block:
         """A block of the loop, which runs if a test holds, without what is moved."""
-        filling: dict[str, list[Statement]] = {}
+        filling: dict[str, list[ir.Statement]] = {}
         read: set[str] = set()
         again: set[str] = set()  # what is filled with something else after it was read
         for statement in block:
             written = set(_stores((statement,)))
             again |= written & read
-            read |= read_in((statement,)) - written
+            read |= ir.read_in((statement,)) - written
             for name in written:
                 filling.setdefault(name, []).append(statement)
         moved: set[int] = set()
-        made: list[Statement] = []
+        made: list[ir.Statement] = []
         for statement in block:
             match statement:
-                case Allocate(buffer) if buffer.name not in again and self.movable(
+                case ir.Allocate(buffer) if buffer.name not in again and self.movable(
                     buffer, statements := filling.get(buffer.name, [])
                 ):
                     self.move(statement, test, tuple(statements))
                     moved |= {id(each) for each in statements}
-                case If(other, then, orelse) if id(statement) not in moved and self.invariant(other):
-                    ways = other, Apply(lookup("logical_not"), (other,), bool_)
-                    branches = [self.block(each, both(test, way)) for each, way in zip((then, orelse), ways)]
-                    made.append(If(other, branches[0], branches[1]))
+                case ir.If(other, then, orelse) if id(statement) not in moved and self.invariant(other):
+                    ways = other, ir.Apply(lookup("logical_not"), (other,), bool_)
+                    branches = [self.block(each, test & way) for each, way in zip((then, orelse), ways)]
+                    made.append(ir.If(other, branches[0], branches[1]))
                 case _ if id(statement) not in moved:
                     made.append(statement)
         return tuple(made)
 
-    def move(self, allocate: Allocate, test: Expression, statements: Block) -> None:
+    def move(self, allocate: ir.Allocate, test: ir.Expression, statements: ir.Block) -> None:
         """Have a temporary before the loop, filled by these statements."""
         name = allocate.buffer.name
         self.allocated.append(allocate)
@@ -128,23 +106,23 @@ class _Hoisting:
             statements = (*self.filled.pop()[1], *statements)
         self.filled.append((test, statements))
 
-    def movable(self, buffer: Buffer, statements: Sequence[Statement]) -> bool:
+    def movable(self, buffer: ir.Buffer, statements: Sequence[ir.Statement]) -> bool:
         """Whether some statements fill a temporary with the same in each iteration, and they alone."""
         if not statements or _stores(statements) != {buffer.name: self.stores[buffer.name]}:
             return False
-        return self.changing.isdisjoint(names_in(buffer.extents)) and all(
+        return self.changing.isdisjoint(ir.names_in(buffer.extents)) and all(
             self.repeated(statement, buffer) for statement in statements
         )
 
-    def repeated(self, statement: Statement, buffer: Buffer) -> bool:
+    def repeated(self, statement: ir.Statement, buffer: ir.Buffer) -> bool:
         """Whether a statement does the same in each iteration, and nothing but writing to a buffer."""
-        parts = list(walk((statement,)))
-        bound = bound_in((statement,))
-        assigned = assigned_in((statement,))
-        outer = {variable.name for variable in variables_of((statement,))} - bound
-        read = read_in((statement,)) - {buffer.name}
+        parts = list(ir.walk((statement,)))
+        bound = ir.bound_in((statement,))
+        assigned = ir.assigned_in((statement,))
+        outer = {variable.name for variable in ir.variables_of((statement,))} - bound
+        read = ir.read_in((statement,)) - {buffer.name}
         return (
-            isinstance(statement, For | If)
+            isinstance(statement, ir.For | ir.If)
             and all(isinstance(each, _PURE) for each in parts)
             and assigned <= bound
             and self.changing.isdisjoint(outer)
@@ -152,16 +130,18 @@ class _Hoisting:
             and read.isdisjoint(self.own)
         )
 
-    def invariant(self, test: Expression) -> bool:
+    def invariant(self, test: ir.Expression) -> bool:
         """Whether a test has the same answer in each iteration, and may be asked without any: it reads nothing."""
-        return self.changing.isdisjoint(names_in([test])) and not any(isinstance(part, Load) for part in inside(test))
+        return self.changing.isdisjoint(ir.names_in([test])) and not any(
+            isinstance(part, ir.Load) for part in ir.inside(test)
+        )
 
 
-def _changing(loop: For) -> set[str]:
+def _changing(loop: ir.For) -> set[str]:
     """The names that a loop binds or assigns to."""
-    return {loop.variable, *bound_in(loop.body), *assigned_in(loop.body)}
+    return {loop.variable, *ir.bound_in(loop.body), *ir.assigned_in(loop.body)}
 
 
-def _stores(block: Sequence[Statement]) -> Counter[str]:
+def _stores(block: Sequence[ir.Statement]) -> Counter[str]:
     """How many statements in a block write to each buffer."""
-    return Counter(each.buffer.name for each in walk(tuple(block)) if isinstance(each, Store | Update))
+    return Counter(each.buffer.name for each in ir.walk(tuple(block)) if isinstance(each, ir.Store | ir.Update))

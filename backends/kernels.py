@@ -31,42 +31,17 @@ from itertools import count
 
 from ..core.primitive import lookup
 from ..core.types import Scalar, bool_, i64
+from . import ir
 from .heaps import decided_inside
-from .loops import (
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Buffer,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    Function,
-    If,
-    Kernel,
-    Let,
-    Load,
-    Require,
-    Return,
-    Statement,
-    Store,
-    Update,
-    Variable,
-    While,
-    walk,
-)
-from .loops_walk import blocks_of, expressions, inside, mentioned, names_in, variables_of
-from .lowering.rewriting import map_block, map_operands
 
 # A kernel for one thread holds about so many statements: compilers are slow on very long functions.
 LONG = 400
 # The most turns of a while between two looks at its test.
 TURNS = 32
-_TRUE = Constant(True, bool_)
+_TRUE = ir.Constant(True, bool_)
 
 
-def split(function: Function) -> Function:
+def split(function: ir.Function) -> ir.Function:
     """The function with all that touches arrays in kernels; on the host, a load is a read-back."""
     placed = _placed(function)
     splitter = _Splitter(function, placed)
@@ -81,7 +56,7 @@ def split(function: Function) -> Function:
 class _Placed:
     """The scalars that the device computes, and the whiles that run ahead of their tests."""
 
-    function: Function
+    function: ir.Function
     device: dict[str, Scalar] = field(default_factory=dict)
     mutable: set[str] = field(default_factory=set)
     speculated: set[int] = field(default_factory=set)  # by the ``id`` of the statement
@@ -89,74 +64,74 @@ class _Placed:
     def __post_init__(self) -> None:
         self.scalar_arguments = {buffer.name for buffer in self.function.arguments if not buffer.extents}
 
-    def on_device(self, expression: Expression) -> bool:
+    def on_device(self, expression: ir.Expression) -> bool:
         """Whether the host would have to read something back to know a value."""
-        for part in inside(expression):
-            if isinstance(part, Load) and part.buffer.name not in self.scalar_arguments:
+        for part in ir.inside(expression):
+            if isinstance(part, ir.Load) and part.buffer.name not in self.scalar_arguments:
                 return True
-            if isinstance(part, Variable) and part.name in self.device:
+            if isinstance(part, ir.Variable) and part.name in self.device:
                 return True
         return False
 
-    def reads_back(self, block: Block) -> bool:
+    def reads_back(self, block: ir.Block) -> bool:
         """Whether the host needs something from the device, or gives something away, in a block that it drives."""
         for statement in block:
             match statement:
-                case Return():
+                case ir.Return():
                     return True
-                case Require() | Let() | Declare() | Assign():
+                case ir.Require() | ir.Let() | ir.Declare() | ir.Assign():
                     pass
-                case For() | If() | While() if self.measures_on_device(statement):
+                case ir.For() | ir.If() | ir.While() if self.measures_on_device(statement):
                     return True
-                case For(kind="parallel"):
+                case ir.For(kind="parallel"):
                     pass
-                case For() | If() | While() if not driven(statement):
+                case ir.For() | ir.If() | ir.While() if not driven(statement):
                     pass
                 case _:
-                    if any(map(self.on_device, expressions(statement))):
+                    if any(map(self.on_device, ir.expressions_of(statement))):
                         return True
-                    if any(map(self.reads_back, blocks_of(statement))):
+                    if any(map(self.reads_back, ir.blocks_of(statement))):
                         return True
         return False
 
-    def measures_on_device(self, statement: Statement) -> bool:
+    def measures_on_device(self, statement: ir.Statement) -> bool:
         """Whether the device computes how many threads a kernel has, or how much memory each."""
-        own = [each.buffer for each in walk((statement,)) if isinstance(each, Allocate)]
+        own = [each.buffer for each in ir.walk((statement,)) if isinstance(each, ir.Allocate)]
         memory = [extent for buffer in own for extent in buffer.extents]
         decided = any(decided_inside(buffer, (statement,)) for buffer in own)
         return decided or any(map(self.on_device, [*memory, *_extents(statement)]))
 
-    def visit(self, block: Block, speculated: bool) -> None:
+    def visit(self, block: ir.Block, speculated: bool) -> None:
         for statement in block:
             match statement:
-                case Let(name, value) | Declare(name, value):
-                    if isinstance(statement, Declare):
+                case ir.Let(name, value) | ir.Declare(name, value):
+                    if isinstance(statement, ir.Declare):
                         self.mutable.add(name)
                     if self.on_device(value):
                         self.device[name] = value.type
-                case Assign(name, value):
+                case ir.Assign(name, value):
                     if speculated or self.on_device(value):
                         self.device[name] = value.type
-                case For(kind="parallel"):
+                case ir.For(kind="parallel"):
                     pass
-                case For() | If() | While() if not driven(statement):
+                case ir.For() | ir.If() | ir.While() if not driven(statement):
                     self.device.update(
                         {name: each for name, each in changed((statement,)).items() if name in self.mutable}
                     )
-                case While(head, test, body):
+                case ir.While(head, test, body):
                     ahead = self.on_device(test) and not self.reads_back((*head, *body))
                     self.speculated -= {id(statement)}
                     self.speculated |= {id(statement)} if ahead else set()
                     self.visit(head, speculated or ahead)
                     self.visit(body, speculated or ahead)
-                case For() | If():
-                    for inner in blocks_of(statement):
+                case ir.For() | ir.If():
+                    for inner in ir.blocks_of(statement):
                         self.visit(inner, speculated)
                 case _:
                     pass
 
 
-def _placed(function: Function) -> _Placed:
+def _placed(function: ir.Function) -> _Placed:
     """Where scalars live: on the host as long as nothing says otherwise."""
     placed = _Placed(function)
     while True:
@@ -166,24 +141,24 @@ def _placed(function: Function) -> _Placed:
             return placed
 
 
-def driven(statement: Statement) -> bool:
+def driven(statement: ir.Statement) -> bool:
     """Whether a loop or a branch is the host's: there are parallel loops inside, which are kernels of their own."""
-    inner = (each for block in blocks_of(statement) for each in walk(block))
-    return any(isinstance(each, For) and each.kind == "parallel" for each in inner)
+    inner = (each for block in ir.blocks_of(statement) for each in ir.walk(block))
+    return any(isinstance(each, ir.For) and each.kind == "parallel" for each in inner)
 
 
-def _extents(statement: Statement) -> list[Expression]:
+def _extents(statement: ir.Statement) -> list[ir.Expression]:
     """Those of the parallel loops in a statement."""
-    return [each.extent for each in walk((statement,)) if isinstance(each, For) and each.kind == "parallel"]
+    return [each.extent for each in ir.walk((statement,)) if isinstance(each, ir.For) and each.kind == "parallel"]
 
 
-def changed(block: Block) -> dict[str, Scalar]:
+def changed(block: ir.Block) -> dict[str, Scalar]:
     """The variables that a block assigns to, or combines into."""
     names: dict[str, Scalar] = {}
-    for statement in walk(block):
-        if isinstance(statement, Assign):
+    for statement in ir.walk(block):
+        if isinstance(statement, ir.Assign):
             names[statement.name] = statement.value.type
-        elif isinstance(statement, For):
+        elif isinstance(statement, ir.For):
             names.update({reduction.name: reduction.neutral.type for reduction in statement.reductions})
     return names
 
@@ -194,15 +169,15 @@ def changed(block: Block) -> dict[str, Scalar]:
 class _Splitter:
     """Puts statements into kernels; those for one thread are gathered as long as nothing has to come between."""
 
-    def __init__(self, function: Function, placed: _Placed) -> None:
+    def __init__(self, function: ir.Function, placed: _Placed) -> None:
         self.placed = placed
         self.taken = {function.name, *(buffer.name for buffer in (*function.arguments, *function.results))}
-        self.names = set(function.sizes).union(*mentioned(function.body))
+        self.names = set(function.sizes).union(*ir.mentioned(function.body))
 
-    def block(self, block: Block, active: Expression | None) -> Block:
+    def block(self, block: ir.Block, active: ir.Expression | None) -> ir.Block:
         """A block of the host's; its kernels do nothing unless ``active`` holds."""
-        made: list[Statement] = []
-        waiting: list[Statement] = []
+        made: list[ir.Statement] = []
+        waiting: list[ir.Statement] = []
         length = 0
 
         def flush() -> None:
@@ -214,60 +189,62 @@ class _Splitter:
 
         for statement in block:
             match statement:
-                case Let(name) | Declare(name) if name not in self.placed.device:
+                case ir.Let(name) | ir.Declare(name) if name not in self.placed.device:
                     made.append(statement)
-                case Assign(name) if name not in self.placed.device:
+                case ir.Assign(name) if name not in self.placed.device:
                     flush()
                     made.append(statement)
-                case Allocate():
+                case ir.Allocate():
                     if any(map(self.placed.on_device, statement.buffer.extents)):
                         flush()
                     made.append(statement)
-                case Require(test) if not self.placed.on_device(test) and active is None:
+                case ir.Require(test) if not self.placed.on_device(test) and active is None:
                     flush()
                     made.append(statement)
-                case For(kind="parallel"):
+                case ir.For(kind="parallel"):
                     flush()
                     made.append(self.kernel((statement,), active))
-                case Return():
+                case ir.Return():
                     flush()
                     made.append(statement)
-                case For() | If() | While() if driven(statement):
+                case ir.For() | ir.If() | ir.While() if driven(statement):
                     flush()
                     made.extend(self.drive(statement, active))
                 case _:
                     waiting.append(statement)
-                    length += sum(1 for _ in walk((statement,)))
+                    length += sum(1 for _ in ir.walk((statement,)))
                     if length >= LONG:
                         flush()
         flush()
         return tuple(made)
 
-    def drive(self, statement: Statement, active: Expression | None) -> list[Statement]:
+    def drive(self, statement: ir.Statement, active: ir.Expression | None) -> list[ir.Statement]:
         """A loop or a branch of the host's."""
         match statement:
-            case For(variable, extent):
-                return [For(variable, extent, "sequential", self.block(statement.body, active))]
-            case If(test, then, orelse):
-                return [If(test, self.block(then, active), self.block(orelse, active))]
-            case While(head, test, body) if id(statement) in self.placed.speculated:
+            case ir.For(variable, extent):
+                return [ir.For(variable, extent, "sequential", self.block(statement.body, active))]
+            case ir.If(test, then, orelse):
+                return [ir.If(test, self.block(then, active), self.block(orelse, active))]
+            case ir.While(head, test, body) if id(statement) in self.placed.speculated:
                 return self.ahead(head, test, body, active)
-            case While(head, test, body):
-                return [While(self.block(head, active), test, self.block(body, active))]
+            case ir.While(head, test, body):
+                return [ir.While(self.block(head, active), test, self.block(body, active))]
         raise AssertionError(statement)
 
-    def ahead(self, head: Block, test: Expression, body: Block, active: Expression | None) -> list[Statement]:
+    def ahead(
+        self, head: ir.Block, test: ir.Expression, body: ir.Block, active: ir.Expression | None
+    ) -> list[ir.Statement]:
         """A while that the host runs for several turns at a time, without knowing whether they are still to be run."""
-        own, turns = Variable(self.fresh("active"), bool_), Variable(self.fresh("turns"), i64)
+        own, turns = ir.Variable(self.fresh("active"), bool_), ir.Variable(self.fresh("turns"), i64)
         self.placed.device[own.name] = bool_
         self.placed.mutable.add(own.name)
-        start = self.kernel((Declare(own.name, _TRUE if active is None else active),), None)
-        look = self.block((*head, Assign(own.name, test)), own)
-        turn = For(self.fresh("turn"), turns, "sequential", (*self.block(body, own), *look))
-        double = Apply(lookup("add"), (turns, turns), i64)
-        more = Assign(turns.name, Apply(lookup("minimum"), (double, Constant(TURNS, i64)), i64))
-        first = Declare(turns.name, Constant(1, i64))
-        return [start, *look, first, While((), own, (turn, more))]
+        start = self.kernel((ir.Declare(own.name, _TRUE if active is None else active),), None)
+        look = self.block((*head, ir.Assign(own.name, test)), own)
+        turn = ir.For(self.fresh("turn"), turns, "sequential", (*self.block(body, own), *look))
+        double = ir.Apply(lookup("add"), (turns, turns), i64)
+        more = ir.Assign(turns.name, ir.Apply(lookup("minimum"), (double, ir.Constant(TURNS, i64)), i64))
+        first = ir.Declare(turns.name, ir.Constant(1, i64))
+        return [start, *look, first, ir.While((), own, (turn, more))]
 
     def fresh(self, stem: str) -> str:
         """A name that the function does not have yet."""
@@ -275,17 +252,17 @@ class _Splitter:
         self.names.add(name)
         return name
 
-    def kernel(self, body: Block, active: Expression | None) -> Kernel:
+    def kernel(self, body: ir.Block, active: ir.Expression | None) -> ir.Kernel:
         if active is not None:
-            body = (If(active, body, ()),)
-        return Kernel(self.name(body), body)
+            body = (ir.If(active, body, ()),)
+        return ir.Kernel(self.name(body), body)
 
-    def name(self, body: Block) -> str:
+    def name(self, body: ir.Block) -> str:
         """A name that says what a kernel computes: the first array that it writes, or scalar that it binds."""
-        own = {each.buffer.name for each in walk(body) if isinstance(each, Allocate)}
-        written = [each.buffer.name for each in walk(body) if isinstance(each, Store | Update)]
+        own = {each.buffer.name for each in ir.walk(body) if isinstance(each, ir.Allocate)}
+        written = [each.buffer.name for each in ir.walk(body) if isinstance(each, ir.Store | ir.Update)]
         written = [name for name in written if name not in own]
-        bound = [each.name for each in walk(body) if isinstance(each, Let | Declare | Assign)]
+        bound = [each.name for each in ir.walk(body) if isinstance(each, ir.Let | ir.Declare | ir.Assign)]
         stem = f"compute_{[*written, *bound, 'nothing'][0]}"
         name, k = stem, 1
         while name in self.taken:
@@ -303,101 +280,101 @@ class _Cells:
 
     def __init__(self, scalars: dict[str, Scalar], mutable: set[str]) -> None:
         self.mutable = mutable
-        self.places: dict[str, Load] = {}
+        self.places: dict[str, ir.Load] = {}
         numbers: dict[Scalar, int] = {}
         for scalar in scalars.values():
             numbers[scalar] = numbers.get(scalar, 0) + 1
-        self.buffers = {s: Buffer(f"{s}_scalars", s, (Constant(count, i64),)) for s, count in numbers.items()}
+        self.buffers = {s: ir.Buffer(f"{s}_scalars", s, (ir.Constant(count, i64),)) for s, count in numbers.items()}
         for name, scalar in scalars.items():
             numbers[scalar] -= 1
-            self.places[name] = Load(self.buffers[scalar], (Constant(numbers[scalar], i64),))
+            self.places[name] = ir.Load(self.buffers[scalar], (ir.Constant(numbers[scalar], i64),))
 
-    def host(self, block: Block, known: frozenset[str]) -> Block:
+    def host(self, block: ir.Block, known: frozenset[str]) -> ir.Block:
         """A block of the host's, which reads back what the device has: what does not change, once."""
-        made: list[Statement] = []
+        made: list[ir.Statement] = []
         for statement in block:
             for name in sorted(self._needed(statement) - self.mutable - known):
-                made.append(Let(name, self.places[name]))
+                made.append(ir.Let(name, self.places[name]))
                 known |= {name}
             match statement:
-                case Kernel(name, body):
-                    made.append(Kernel(name, self.guarded(body, known)))
-                case For():
+                case ir.Kernel(name, body):
+                    made.append(ir.Kernel(name, self.guarded(body, known)))
+                case ir.For():
                     made.append(
                         replace(statement, extent=self.read(statement.extent), body=self.host(statement.body, known))
                     )
-                case If(test, then, orelse):
-                    made.append(If(self.read(test), self.host(then, known), self.host(orelse, known)))
-                case While(head, test, body):
+                case ir.If(test, then, orelse):
+                    made.append(ir.If(self.read(test), self.host(then, known), self.host(orelse, known)))
+                case ir.While(head, test, body):
                     looked = self._needed_in(test) - self.mutable - known
-                    read = [Let(name, self.places[name]) for name in sorted(looked)]
+                    read = [ir.Let(name, self.places[name]) for name in sorted(looked)]
                     first = (*self.host(head, known), *read)
-                    made.append(While(first, self.read(test), self.host(body, known | looked)))
+                    made.append(ir.While(first, self.read(test), self.host(body, known | looked)))
                 case _:
-                    made.extend(map_block((statement,), self.read, lambda store: store))
+                    made.extend(ir.map_block((statement,), self.read, lambda store: store))
         return tuple(made)
 
-    def _needed(self, statement: Statement) -> set[str]:
+    def _needed(self, statement: ir.Statement) -> set[str]:
         """The device's scalars that the host needs for a statement, before it begins.
 
         For a kernel, they are those that say how many threads it has, and how much memory each.
         """
         match statement:
-            case Kernel(_, body):
-                own = [each.buffer for each in walk(body) if isinstance(each, Allocate)]
-                bound = {each.name for each in walk(body) if isinstance(each, Let | Declare)}
+            case ir.Kernel(_, body):
+                own = [each.buffer for each in ir.walk(body) if isinstance(each, ir.Allocate)]
+                bound = {each.name for each in ir.walk(body) if isinstance(each, ir.Let | ir.Declare)}
                 memory = [extent for buffer in own for extent in buffer.extents]
                 return self._needed_in(*memory, *[each for inner in body for each in _extents(inner)]) - bound
-            case While():
+            case ir.While():
                 return set()
-        return self._needed_in(*expressions(statement))
+        return self._needed_in(*ir.expressions_of(statement))
 
-    def _needed_in(self, *wholes: Expression) -> set[str]:
-        return names_in(wholes) & self.places.keys()
+    def _needed_in(self, *wholes: ir.Expression) -> set[str]:
+        return ir.names_in(wholes) & self.places.keys()
 
-    def read(self, expression: Expression) -> Expression:
-        if isinstance(expression, Variable) and expression.name in self.mutable & self.places.keys():
+    def read(self, expression: ir.Expression) -> ir.Expression:
+        if isinstance(expression, ir.Variable) and expression.name in self.mutable & self.places.keys():
             return self.places[expression.name]
-        return map_operands(expression, self.read)
+        return ir.map_operands(expression, self.read)
 
-    def guarded(self, body: Block, known: frozenset[str]) -> Block:
+    def guarded(self, body: ir.Block, known: frozenset[str]) -> ir.Block:
         """A kernel's body; what it waits for, in a while that runs ahead, is read first."""
         match body:
-            case (If(Variable(name), inner, ()),) if name in self.places:
-                return (If(self.places[name], self.kernel(inner, known), ()),)
+            case (ir.If(ir.Variable(name), inner, ()),) if name in self.places:
+                return (ir.If(self.places[name], self.kernel(inner, known), ()),)
         return self.kernel(body, known)
 
-    def kernel(self, body: Block, known: frozenset[str]) -> Block:
+    def kernel(self, body: ir.Block, known: frozenset[str]) -> ir.Block:
         """A kernel's body, with the scalars of other kernels read before it and its own stored behind it."""
-        bound = {each.name for each in body if isinstance(each, Let | Declare)}
+        bound = {each.name for each in body if isinstance(each, ir.Let | ir.Declare)}
         assigned = changed(body)
-        before: list[Statement] = []
-        after: list[Statement] = []
+        before: list[ir.Statement] = []
+        after: list[ir.Statement] = []
         for name in sorted(used(body) & self.places.keys() - known):
             place = self.places[name]
             if name not in bound:
-                before.append(Declare(name, place) if name in assigned else Let(name, place))
+                before.append(ir.Declare(name, place) if name in assigned else ir.Let(name, place))
             if name in bound or name in assigned:
-                after.append(Store(place.buffer, place.indices, Variable(name, place.type)))
+                after.append(ir.Store(place.buffer, place.indices, ir.Variable(name, place.type)))
         return (*before, *body, *after)
 
 
-def used(body: Block) -> set[str]:
+def used(body: ir.Block) -> set[str]:
     """The variables that a kernel needs or binds; those that say how large its arrays are, too."""
-    return mentioned(body)[0] | {part.name for part in variables_of(body)}
+    return ir.mentioned(body)[0] | {part.name for part in ir.variables_of(body)}
 
 
-def _with_cells(function: Function, placed: _Placed) -> Function:
+def _with_cells(function: ir.Function, placed: _Placed) -> ir.Function:
     """The function with the scalars that cross the borders of kernels in memory."""
     crossing = {name: placed.device[name] for name in sorted(_crossing(function.body) & placed.device.keys())}
     if not crossing:
         return function
     cells = _Cells(crossing, placed.mutable)
-    body = (*[Allocate(buffer) for buffer in cells.buffers.values()], *cells.host(function.body, frozenset()))
+    body = (*[ir.Allocate(buffer) for buffer in cells.buffers.values()], *cells.host(function.body, frozenset()))
     return replace(function, body=body)
 
 
-def _crossing(body: Block) -> set[str]:
+def _crossing(body: ir.Block) -> set[str]:
     """The names that are mentioned in more than one kernel, or in a kernel and on the host."""
     seen: set[str] = set()
     crossing: set[str] = set()
@@ -407,14 +384,14 @@ def _crossing(body: Block) -> set[str]:
     return crossing
 
 
-def _mentions(block: Block, kernels: set[str]) -> Iterator[set[str]]:
+def _mentions(block: ir.Block, kernels: set[str]) -> Iterator[set[str]]:
     """The variables of each kernel, which may stand in two places, and of each statement of the host's."""
     for statement in block:
-        if isinstance(statement, Kernel):
+        if isinstance(statement, ir.Kernel):
             if statement.name not in kernels:
                 kernels.add(statement.name)
                 yield used(statement.body)
             continue
-        yield names_in(expressions(statement))
-        for inner in blocks_of(statement):
+        yield ir.names_in(ir.expressions_of(statement))
+        for inner in ir.blocks_of(statement):
             yield from _mentions(inner, kernels)

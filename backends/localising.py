@@ -24,35 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..core.types import i64
-from .loops import (
-    Allocate,
-    Block,
-    Buffer,
-    Expression,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Require,
-    Statement,
-    Store,
-    Update,
-    Variable,
-    While,
-    walk,
-)
-from .loops_walk import assigned_in, bound_in, loads, mentioned, names_in, unused_names, written_in
-from .lowering.arithmetic import folded
-from .lowering.rewriting import (
-    map_block,
-    map_operands,
-    substituted,
-    substituted_in,
-    with_buffers,
-    with_own_buffers,
-    with_own_names,
-)
+from . import ir
 
 # Loops of more statements together are not joined.
 LARGEST = 1000
@@ -60,9 +32,9 @@ LARGEST = 1000
 PASSED = 2
 
 
-def localised(function: Function) -> Function:
+def localised(function: ir.Function) -> ir.Function:
     """A function whose neighbouring parallel loops over the same range are one."""
-    unused = unused_names(function)
+    unused = ir.unused_names(function)
 
     def fresh(name: str) -> str:
         return unused(name.rstrip("0123456789"))
@@ -77,28 +49,28 @@ class _Localising:
     sizes: frozenset[str]
     fresh: Callable[[str], str]
 
-    def block(self, block: Block) -> Block:
+    def block(self, block: ir.Block) -> ir.Block:
         """A block with its neighbouring loops joined, and their temporaries inside of them."""
-        made: list[Statement] = []
+        made: list[ir.Statement] = []
         for statement in block:
             match statement:
-                case If(test, then, orelse):
-                    statement = If(test, self.block(then), self.block(orelse))
-                case While(head, test, body):
-                    statement = While(self.block(head), test, self.block(body))
-                case For(kind="sequential"):
+                case ir.If(test, then, orelse):
+                    statement = ir.If(test, self.block(then), self.block(orelse))
+                case ir.While(head, test, body):
+                    statement = ir.While(self.block(head), test, self.block(body))
+                case ir.For(kind="sequential"):
                     statement = replace(statement, body=self.block(statement.body))
             self.append(made, statement)
         return self.with_own_temporaries(made)
 
     # Joining
 
-    def append(self, made: list[Statement], second: Statement) -> bool:
+    def append(self, made: list[ir.Statement], second: ir.Statement) -> bool:
         """Add a statement to a block, joined with the last one before it if it can be: whether it was."""
         passed = 0
-        for position in range(len(made) - 1, -1, -1) if isinstance(second, For | If) else ():
+        for position in range(len(made) - 1, -1, -1) if isinstance(second, ir.For | ir.If) else ():
             first = made[position]
-            if isinstance(first, Let | Allocate):
+            if isinstance(first, ir.Let | ir.Allocate):
                 continue
             both = None if _meet(first, made[position + 1 :]) else self.joined(first, second)
             if both is not None:
@@ -111,67 +83,67 @@ class _Localising:
         made.append(second)
         return False
 
-    def joined(self, first: Statement, second: Statement) -> Statement | None:
+    def joined(self, first: ir.Statement, second: ir.Statement) -> ir.Statement | None:
         """Two statements as one, if both are parallel loops that can be, or one of them is a choice of such loops."""
         match first, second:
-            case For(kind="parallel"), For(kind="parallel"):
+            case ir.For(kind="parallel"), ir.For(kind="parallel"):
                 return self.one(first, second)
-            case If(test, then, orelse), For(kind="parallel"):
+            case ir.If(test, then, orelse), ir.For(kind="parallel"):
                 ways = list(then), list(orelse)
                 found = [self.append(ways[0], second), self.append(ways[1], self.copied(second))]
-                return If(test, tuple(ways[0]), tuple(ways[1])) if any(found) else None
-            case For(kind="parallel"), If(test, then, orelse) if not any(loads(second)):
+                return ir.If(test, tuple(ways[0]), tuple(ways[1])) if any(found) else None
+            case ir.For(kind="parallel"), ir.If(test, then, orelse) if not any(ir.loads(second)):
                 copy = self.copied(first)
                 before, instead = self.before(first, then), self.before(copy, orelse)
                 if before is not None or instead is not None:
-                    return If(test, before or (first, *then), instead or (copy, *orelse))
+                    return ir.If(test, before or (first, *then), instead or (copy, *orelse))
         return None
 
-    def one(self, first: For, second: For) -> For | None:
+    def one(self, first: ir.For, second: ir.For) -> ir.For | None:
         """Two parallel loops as one, if each iteration of the second needs of the first what its own has written."""
-        if first.extent != second.extent or any(loads(second)):
+        if first.extent != second.extent or any(ir.loads(second)):
             return None
-        both = [*walk((first,)), *walk((second,))]
-        if len(both) > LARGEST or any(isinstance(each, Require | Update) for each in both):
+        both = [*ir.walk((first,)), *ir.walk((second,))]
+        if len(both) > LARGEST or any(isinstance(each, ir.Require | ir.Update) for each in both):
             return None
-        body = with_own_names(second.body, bound_in((first,)), self.fresh)
-        names: dict[str, Expression] = {second.variable: Variable(first.variable, i64)}
-        added = with_buffers(body, lambda buffer: _renamed(buffer, names))
-        added = substituted_in(added, names)
-        common = mentioned(first.body)[1] & mentioned(added)[1]
+        body = ir.with_own_names(second.body, ir.bound_in((first,)), self.fresh)
+        names: dict[str, ir.Expression] = {second.variable: ir.Variable(first.variable, i64)}
+        added = ir.with_buffers(body, lambda buffer: _renamed(buffer, names))
+        added = ir.substituted_in(added, names)
+        common = ir.mentioned(first.body)[1] & ir.mentioned(added)[1]
         own = {name for name in common if _own_axes(name, (*first.body, *added), first.variable)}
-        if not own or not common & (written_in(first.body) | written_in(added)) <= own:
+        if not own or not common & (ir.written_in(first.body) | ir.written_in(added)) <= own:
             return None
         grain = first.grain
         if grain is not None and second.grain is not None and grain != second.grain:
-            grain = folded("minimum", grain, second.grain)
+            grain = ir.apply("minimum", grain, second.grain)
         return replace(first, body=(*first.body, *added), grain=grain)
 
-    def before(self, first: For, block: Block) -> Block | None:
+    def before(self, first: ir.For, block: ir.Block) -> ir.Block | None:
         """A loop and a block after it, if the loop can be joined with the last statement of the block."""
         if not block or _meet(first, block[:-1]):
             return None
         last = self.joined(first, block[-1])
         return None if last is None else (*block[:-1], last)
 
-    def copied(self, loop: For) -> For:
+    def copied(self, loop: ir.For) -> ir.For:
         """A copy of a loop, with temporaries of its own."""
-        (copy,) = with_own_buffers((loop,), self.fresh)
-        assert isinstance(copy, For)
+        (copy,) = ir.with_own_buffers((loop,), self.fresh)
+        assert isinstance(copy, ir.For)
         return copy
 
     # Temporaries
 
-    def with_own_temporaries(self, block: Sequence[Statement]) -> Block:
+    def with_own_temporaries(self, block: Sequence[ir.Statement]) -> ir.Block:
         """A block whose temporaries are inside of the only loop that uses them, or of branches with such loops."""
-        made: list[Statement | None] = list(block)
+        made: list[ir.Statement | None] = list(block)
         users: defaultdict[str, list[int]] = defaultdict(list)
         for position, statement in enumerate(block):
-            if not isinstance(statement, Allocate):
-                for name in mentioned((statement,))[1]:
+            if not isinstance(statement, ir.Allocate):
+                for name in ir.mentioned((statement,))[1]:
                     users[name].append(position)
         for position, statement in enumerate(block):
-            if isinstance(statement, Allocate) and len(users[statement.buffer.name]) == 1:
+            if isinstance(statement, ir.Allocate) and len(users[statement.buffer.name]) == 1:
                 (only,) = users[statement.buffer.name]
                 user = made[only]
                 inside = None if user is None else self.inside(statement, user)
@@ -179,70 +151,70 @@ class _Localising:
                     made[position], made[only] = None, inside
         return tuple([statement for statement in made if statement is not None])
 
-    def inside(self, allocation: Allocate, user: Statement) -> Statement | None:
+    def inside(self, allocation: ir.Allocate, user: ir.Statement) -> ir.Statement | None:
         """The only user of a temporary with the allocation in it; none where that cannot be."""
         buffer = allocation.buffer
-        if names_in(buffer.extents) - self.sizes:
+        if ir.names_in(buffer.extents) - self.sizes:
             return None
         match user:
-            case For(kind="parallel"):
+            case ir.For(kind="parallel"):
                 return _with_part(buffer, user)
-            case If(test, then, orelse):
+            case ir.If(test, then, orelse):
                 first, second = [
-                    (allocation, *way) if buffer.name in mentioned(way)[1] else way for way in (then, orelse)
+                    (allocation, *way) if buffer.name in ir.mentioned(way)[1] else way for way in (then, orelse)
                 ]
                 if first is not then and second is not orelse:
-                    second = with_own_buffers(second, self.fresh)
-                return If(test, self.with_own_temporaries(first), self.with_own_temporaries(second))
+                    second = ir.with_own_buffers(second, self.fresh)
+                return ir.If(test, self.with_own_temporaries(first), self.with_own_temporaries(second))
         return None
 
 
-def _renamed(buffer: Buffer, names: Mapping[str, Expression]) -> Buffer:
+def _renamed(buffer: ir.Buffer, names: Mapping[str, ir.Expression]) -> ir.Buffer:
     """A buffer whose extents are expressions of other names."""
-    return replace(buffer, extents=tuple([substituted(extent, names) for extent in buffer.extents]))
+    return replace(buffer, extents=tuple([ir.substituted(extent, names) for extent in buffer.extents]))
 
 
-def _meet(first: Statement, others: Sequence[Statement]) -> bool:
+def _meet(first: ir.Statement, others: Sequence[ir.Statement]) -> bool:
     """Whether a statement writes or assigns what one of some others mentions, or mentions what one of them does."""
     mine, its = (first,), tuple(others)
     for block, other in ((mine, its), (its, mine)):
-        variables, buffers = mentioned(other)
-        if not (assigned_in(block).isdisjoint(variables) and written_in(block).isdisjoint(buffers)):
+        variables, buffers = ir.mentioned(other)
+        if not (ir.assigned_in(block).isdisjoint(variables) and ir.written_in(block).isdisjoint(buffers)):
             return True
     return False
 
 
-def _own_axes(name: str, block: Block, variable: str) -> list[int]:
+def _own_axes(name: str, block: ir.Block, variable: str) -> list[int]:
     """The axes along which a block touches a buffer at a variable alone."""
-    places = [(s.indices, s.guarded) for s in walk(block) if isinstance(s, Store) and s.buffer.name == name]
-    reads = [load for statement in walk(block) for load in loads(statement) if load.buffer.name == name]
+    places = [(s.indices, s.guarded) for s in ir.walk(block) if isinstance(s, ir.Store) and s.buffer.name == name]
+    reads = [load for statement in ir.walk(block) for load in ir.loads(statement) if load.buffer.name == name]
     places += [(load.indices, load.guarded) for load in reads]
     own = [
-        {axis for axis, index in enumerate(indices) if index == Variable(variable, i64) and axis not in guarded}
+        {axis for axis, index in enumerate(indices) if index == ir.Variable(variable, i64) and axis not in guarded}
         for indices, guarded in places
     ]
     return sorted(set.intersection(*own))
 
 
-def _with_part(buffer: Buffer, loop: For) -> For | None:
+def _with_part(buffer: ir.Buffer, loop: ir.For) -> ir.For | None:
     """A loop that allocates, in each iteration, what the iteration needs of a buffer that nothing else uses."""
     axes = _own_axes(buffer.name, loop.body, loop.variable)
     if not axes:
         return None
     axis = axes[0]
 
-    def rest(indices: tuple[Expression, ...]) -> tuple[Expression, ...]:
+    def rest(indices: tuple[ir.Expression, ...]) -> tuple[ir.Expression, ...]:
         return (*indices[:axis], *indices[axis + 1 :])
 
     def moved(guarded: tuple[int, ...]) -> tuple[int, ...]:
         return tuple([each - (each > axis) for each in guarded])
 
-    def expression(e: Expression) -> Expression:
-        e = map_operands(e, expression)
-        return Load(part, rest(e.indices), moved(e.guarded)) if isinstance(e, Load) and e.buffer == buffer else e
+    def expression(e: ir.Expression) -> ir.Expression:
+        e = ir.map_operands(e, expression)
+        return ir.Load(part, rest(e.indices), moved(e.guarded)) if isinstance(e, ir.Load) and e.buffer == buffer else e
 
-    def store(s: Store) -> Store:
-        return Store(part, rest(s.indices), s.value, moved(s.guarded)) if s.buffer == buffer else s
+    def store(s: ir.Store) -> ir.Store:
+        return ir.Store(part, rest(s.indices), s.value, moved(s.guarded)) if s.buffer == buffer else s
 
-    part = Buffer(buffer.name, buffer.scalar, rest(buffer.extents))
-    return replace(loop, body=(Allocate(part), *map_block(loop.body, expression, store)))
+    part = ir.Buffer(buffer.name, buffer.scalar, rest(buffer.extents))
+    return replace(loop, body=(ir.Allocate(part), *ir.map_block(loop.body, expression, store)))

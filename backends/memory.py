@@ -15,33 +15,13 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
 from ..core.types import bool_, i64
-from .loops import (
-    Allocate,
-    Apply,
-    Block,
-    Buffer,
-    Constant,
-    Expression,
-    For,
-    Function,
-    If,
-    Kernel,
-    Let,
-    Return,
-    Select,
-    Store,
-    Variable,
-    While,
-)
-from .loops_walk import bindings_of, decided_by, decided_by_sizes, loads, mentioned
-from .lowering.arithmetic import both, either, folded
-from .lowering.arithmetic import product as product_of_sizes
+from . import ir
 
 # A sum of products of variables, by their sorted names, with integer coefficients; what is no sum or product
 # stands in it under its printed form
 Polynomial = dict[tuple[str, ...], int]
 # The path to what every call needs
-ALWAYS = Constant(True, bool_)
+ALWAYS = ir.Constant(True, bool_)
 _TERMS = 32  # a polynomial of more terms is not expanded
 
 
@@ -49,7 +29,7 @@ _TERMS = 32  # a polynomial of more terms is not expanded
 class Slot:
     """A piece of the arena, of the size of any of the buffers in it, or empty where none of them is needed."""
 
-    like: Buffer
+    like: ir.Buffer
     private: bool
 
 
@@ -57,7 +37,7 @@ class Slot:
 class Plan:
     """Where every temporary lives. ``prelude`` binds, from sizes, the names that the extents of slots mention."""
 
-    prelude: tuple[Let, ...]
+    prelude: tuple[ir.Let, ...]
     slots: tuple[Slot, ...]
     slot_of: dict[str, int]
     dynamic: frozenset[str]
@@ -70,27 +50,27 @@ class _Life:
     It is needed where ``path`` holds, the tests of sizes on the way to it.
     """
 
-    buffer: Buffer
+    buffer: ir.Buffer
     private: bool
     first: int
     last: int
-    path: Expression
+    path: ir.Expression
 
 
-def plan(function: Function) -> Plan:
+def plan(function: ir.Function) -> Plan:
     """The places of all temporaries of a function."""
     known: dict[str, Polynomial] = {name: {(name,): 1} for name in function.sizes}
-    prelude = decided_by_sizes(function)
+    prelude = ir.decided_by_sizes(function)
     for let in prelude:
         known[let.name] = polynomial(let.value, known)
     lives: list[_Life] = []
     _Lives(lives, known).block(function.body, 0, False, ALWAYS)
-    returned = {statement.buffer.name for statement in function.body if isinstance(statement, Return)}
+    returned = {statement.buffer.name for statement in function.body if isinstance(statement, ir.Return)}
     planned = [life for life in lives if life.buffer.name not in returned]
-    fixed = [life for life in planned if all(decided_by(known, extent) for extent in life.buffer.extents)]
+    fixed = [life for life in planned if all(ir.decided_by(known, extent) for extent in life.buffer.extents)]
     slots, slot_of = _assign(fixed, known)
     return Plan(
-        bindings_of([extent for slot in slots for extent in slot.like.extents], prelude),
+        ir.bindings_of([extent for slot in slots for extent in slot.like.extents], prelude),
         slots,
         slot_of,
         frozenset(life.buffer.name for life in lives) - slot_of.keys(),
@@ -100,7 +80,7 @@ def plan(function: Function) -> Plan:
 def _assign(lives: list[_Life], known: dict[str, Polynomial]) -> tuple[tuple[Slot, ...], dict[str, int]]:
     """Give each buffer, in the order of their first mention, a slot of its size that is free by then, or a new one."""
     slots: list[Slot] = []
-    needed: list[Expression] = []  # by slot
+    needed: list[ir.Expression] = []  # by slot
     slot_of: dict[str, int] = {}
     free: defaultdict[object, list[int]] = defaultdict(list)
     busy: list[tuple[int, int, object]] = []  # last statement, slot, its key
@@ -113,7 +93,7 @@ def _assign(lives: list[_Life], known: dict[str, Polynomial]) -> tuple[tuple[Slo
             free[other].append(slot)
         if free[key]:
             slot = free[key].pop()
-            needed[slot] = either(needed[slot], life.path)
+            needed[slot] = needed[slot] | life.path
         else:
             slot = len(slots)
             slots.append(Slot(life.buffer, life.private))
@@ -123,11 +103,11 @@ def _assign(lives: list[_Life], known: dict[str, Polynomial]) -> tuple[tuple[Slo
     return tuple([_where(*each) for each in zip(slots, needed, strict=True)]), slot_of
 
 
-def _where(slot: Slot, needed: Expression) -> Slot:
+def _where(slot: Slot, needed: ir.Expression) -> Slot:
     """A slot that is empty where it is not needed."""
     if needed == ALWAYS:
         return slot
-    count = Select(needed, product_of_sizes(slot.like.extents), Constant(0, i64), i64)
+    count = ir.Select(needed, ir.product(slot.like.extents), ir.Constant(0, i64), i64)
     return replace(slot, like=replace(slot.like, extents=(count,)))
 
 
@@ -137,30 +117,32 @@ class _Lives:
     def __init__(self, lives: list[_Life], known: dict[str, Polynomial]) -> None:
         self.lives, self.known = lives, known
 
-    def block(self, block: Block, number: int, private: bool, path: Expression) -> tuple[int, set[str]]:
+    def block(self, block: ir.Block, number: int, private: bool, path: ir.Expression) -> tuple[int, set[str]]:
         """Go through a block whose first statement has this number: the next number, and the buffers it mentions."""
         own: dict[str, _Life] = {}
         seen: set[str] = set()
         for statement in block:
             start, number = number, number + 1
-            names = {load.buffer.name for load in loads(statement)}
+            names = {load.buffer.name for load in ir.loads(statement)}
             match statement:
-                case Allocate(buffer):
+                case ir.Allocate(buffer):
                     own[buffer.name] = _Life(buffer, private, -1, start, path)
-                case Store(buffer):
+                case ir.Store(buffer):
                     names.add(buffer.name)
-                case For():
+                case ir.For():
                     number, more = self.block(statement.body, number, private or statement.kind == "parallel", path)
                     names |= more
-                case If(test, then, orelse):
-                    tests = (test, folded("logical_not", test)) if decided_by(self.known, test) else (ALWAYS, ALWAYS)
+                case ir.If(test, then, orelse):
+                    tests = (
+                        (test, ir.apply("logical_not", test)) if ir.decided_by(self.known, test) else (ALWAYS, ALWAYS)
+                    )
                     for branch, taken in zip((then, orelse), tests, strict=True):
-                        number, more = self.block(branch, number, private, both(path, taken))
+                        number, more = self.block(branch, number, private, path & taken)
                         names |= more
-                case Kernel(_, body):  # its own temporaries are places of its threads
-                    names |= mentioned(body)[1]
-                case While(head, test, body):
-                    number, more = self.block((*head, If(test, (), ()), *body), number, private, path)
+                case ir.Kernel(_, body):  # its own temporaries are places of its threads
+                    names |= ir.mentioned(body)[1]
+                case ir.While(head, test, body):
+                    number, more = self.block((*head, ir.If(test, (), ()), *body), number, private, path)
                     names |= more
                 case _:
                     pass
@@ -178,15 +160,15 @@ class _Lives:
 # Sizes
 
 
-def polynomial(expression: Expression, known: dict[str, Polynomial]) -> Polynomial:
+def polynomial(expression: ir.Expression, known: dict[str, Polynomial]) -> Polynomial:
     """The normal form of an expression of sizes: equal normal forms are equal values."""
     result: Polynomial | None = None
     match expression:
-        case Variable(name):
+        case ir.Variable(name):
             result = known.get(name)
-        case Constant(value) if expression.type == i64:
+        case ir.Constant(value) if expression.type == i64:
             result = {(): int(value)}
-        case Apply(primitive, arguments) if expression.type == i64:
+        case ir.Apply(primitive, arguments) if expression.type == i64:
             parts = [polynomial(argument, known) for argument in arguments]
             match primitive.name:
                 case "add":
@@ -205,7 +187,7 @@ def polynomial(expression: Expression, known: dict[str, Polynomial]) -> Polynomi
     return {product: factor for product, factor in result.items() if factor}
 
 
-def bytes_of(buffer: Buffer, known: dict[str, Polynomial]) -> Polynomial:
+def bytes_of(buffer: ir.Buffer, known: dict[str, Polynomial]) -> Polynomial:
     """The size of a buffer."""
     size: Polynomial = {(): buffer.scalar.bits // 8}
     for extent in buffer.extents:

@@ -15,27 +15,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from .loops import Allocate, Assign, Block, For, Function, If, Kernel, Store, Update, While
-from .loops_text import statement_text
+from . import ir
 from .lowering.private import adds
 
 
-def schedule_text(decisions: Sequence[str], function: Function) -> str:
+def schedule_text(decisions: Sequence[str], function: ir.Function) -> str:
     """The decisions, one a line, and the loops of a function."""
     return "\n".join([*decisions, *_outline(function.body)])
 
 
-def _outline(block: Block) -> Iterator[str]:
+def _outline(block: ir.Block) -> Iterator[str]:
     done: dict[str, None] = {}  # what the block itself does, each thing once
     for statement in block:
         match statement:
-            case Store(buffer):
+            case ir.Store(buffer):
                 done[f"{'adds to' if adds(statement) else 'writes'} {buffer.name}"] = None
                 continue
-            case Update(buffer):
+            case ir.Update(buffer):
                 done[f"adds to {buffer.name}"] = None
                 continue
-            case Assign(name):
+            case ir.Assign(name):
                 done[f"combines into {name}"] = None
                 continue
         inner = list(_inside(statement))
@@ -49,25 +48,25 @@ def _outline(block: Block) -> Iterator[str]:
 def _inside(statement: object) -> Iterator[str]:
     """The lines of a statement that holds others, or that is a temporary."""
     match statement:
-        case Allocate():
-            yield statement_text(statement)
-        case For():
-            yield statement_text(replace(statement, grain=None))
+        case ir.Allocate():
+            yield ir.statement_text(statement)
+        case ir.For():
+            yield ir.statement_text(replace(statement, grain=None))
             yield from _indented(statement.body)
-        case If(_, then, orelse):
-            yield statement_text(statement)
+        case ir.If(_, then, orelse):
+            yield ir.statement_text(statement)
             yield from _indented(then)
             if orelse:
                 yield "else"
                 yield from _indented(orelse)
-        case While(head, _, body):
-            yield statement_text(statement)
+        case ir.While(head, _, body):
+            yield ir.statement_text(statement)
             yield from _indented((*head, *body))
-        case Kernel(_, body):
-            yield statement_text(statement)
+        case ir.Kernel(_, body):
+            yield ir.statement_text(statement)
             yield from _indented(body)
 
 
-def _indented(block: Block) -> Iterator[str]:
+def _indented(block: ir.Block) -> Iterator[str]:
     for line in _outline(block):
         yield "  " + line

@@ -38,28 +38,7 @@ from dataclasses import replace
 
 from ..core.primitive import lookup
 from ..core.types import bool_, f32, i64
-from .loops import (
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Reduction,
-    Statement,
-    Variable,
-    While,
-    walk,
-)
-from .loops_walk import names_in, unused_names
-from .lowering.arithmetic import both, chosen, folded
-from .lowering.rewriting import renamed
+from . import ir
 from .target import Target
 
 # So many elements or partial sums are added one by one, on so many levels; on the last one, as many as there are.
@@ -69,178 +48,182 @@ FEW_OF_A_THREAD = 64
 LEVELS_OF_A_THREAD = 2
 
 
-def summed_pairwise(function: Function, target: Target) -> Function:
+def summed_pairwise(function: ir.Function, target: Target) -> ir.Function:
     """The function with long sums of f32 along lanes made in blocks."""
-    fresh, sizes = unused_names(function), frozenset(function.sizes)
+    fresh, sizes = ir.unused_names(function), frozenset(function.sizes)
     if target.group:
         return replace(function, body=_by_threads(function.body, fresh))
     return replace(function, body=tuple([made for s in function.body for made in _unswitched(s, sizes, fresh)]))
 
 
-def _unswitched(statement: Statement, sizes: frozenset[str], fresh: Callable[[str], str]) -> Block:
+def _unswitched(statement: ir.Statement, sizes: frozenset[str], fresh: Callable[[str], str]) -> ir.Block:
     """A nest with sums in blocks, unless its sizes say that all are short: that is asked outside of its loops."""
-    inside = list(walk((statement,)))
-    if not isinstance(statement, For) or any(isinstance(each, Allocate) for each in inside):
+    inside = list(ir.walk((statement,)))
+    if not isinstance(statement, ir.For) or any(isinstance(each, ir.Allocate) for each in inside):
         return _statement(statement, frozenset(), fresh)
-    sums = [each for each in inside if isinstance(each, For) and each.kind == "lanes" and _sums(each)]
-    known = [each for each in sums if names_in([each.extent]) <= sizes]
-    few: Expression = Constant(True, bool_)
+    sums = [each for each in inside if isinstance(each, ir.For) and each.kind == "lanes" and _sums(each)]
+    known = [each for each in sums if ir.names_in([each.extent]) <= sizes]
+    few: ir.Expression = ir.Constant(True, bool_)
     for each in known:
-        few = both(few, _is_short(each))
+        few = few & _is_short(each)
     blocks = _statement(statement, sizes, fresh)
-    return blocks if not known else chosen(few, (statement,), blocks)
+    return blocks if not known else ir.branch(few, (statement,), blocks)
 
 
-def _is_short(loop: For, few: int = FEW) -> Expression:
-    return folded("less_equal", loop.extent, Constant(few * loop.factor, i64))
+def _is_short(loop: ir.For, few: int = FEW) -> ir.Expression:
+    return ir.apply("less_equal", loop.extent, ir.Constant(few * loop.factor, i64))
 
 
-def _block(block: Block, asked: frozenset[str], fresh: Callable[[str], str]) -> Block:
+def _block(block: ir.Block, asked: frozenset[str], fresh: Callable[[str], str]) -> ir.Block:
     return tuple([made for statement in block for made in _statement(statement, asked, fresh)])
 
 
-def _statement(statement: Statement, asked: frozenset[str], fresh: Callable[[str], str]) -> Block:
+def _statement(statement: ir.Statement, asked: frozenset[str], fresh: Callable[[str], str]) -> ir.Block:
     """A statement with sums in blocks; where an extent mentions no others than these sizes, it is known to be long."""
     match statement:
-        case For(kind="lanes") if _sums(statement):
+        case ir.For(kind="lanes") if _sums(statement):
             blocks = _in_blocks(statement, fresh)
             return (
-                blocks if names_in([statement.extent]) <= asked else chosen(_is_short(statement), (statement,), blocks)
+                blocks
+                if ir.names_in([statement.extent]) <= asked
+                else ir.branch(_is_short(statement), (statement,), blocks)
             )
-        case For(kind="sequential") if total := _summed(statement):
+        case ir.For(kind="sequential") if total := _summed(statement):
             # the partial sums of chunks, for instance
             return _in_blocks(replace(statement, reductions=(_sum(total),)), fresh)
-        case For(kind="parallel" | "sequential"):
+        case ir.For(kind="parallel" | "sequential"):
             return (replace(statement, body=_block(statement.body, asked, fresh)),)
-        case If(test, then, orelse):
-            return (If(test, _block(then, asked, fresh), _block(orelse, asked, fresh)),)
-        case While(head, test, body):
-            return (While(head, test, _block(body, asked, fresh)),)
+        case ir.If(test, then, orelse):
+            return (ir.If(test, _block(then, asked, fresh), _block(orelse, asked, fresh)),)
+        case ir.While(head, test, body):
+            return (ir.While(head, test, _block(body, asked, fresh)),)
     return (statement,)
 
 
-def _by_threads(block: Block, fresh: Callable[[str], str]) -> Block:
+def _by_threads(block: ir.Block, fresh: Callable[[str], str]) -> ir.Block:
     """A block where threads come in groups, with the sums of each thread in blocks."""
-    made: list[Statement] = []
+    made: list[ir.Statement] = []
     for statement in block:
         match statement:
-            case For(kind="lanes") if _sums(statement):
-                made += chosen(_is_short(statement, FEW_OF_A_THREAD), (statement,), (_own_sums(statement, fresh),))
+            case ir.For(kind="lanes") if _sums(statement):
+                made += ir.branch(_is_short(statement, FEW_OF_A_THREAD), (statement,), (_own_sums(statement, fresh),))
                 continue
-            case For(kind="sequential") if total := _added(statement):
+            case ir.For(kind="sequential") if total := _added(statement):
                 blocks = _of_a_thread(replace(statement, reductions=(_sum(total),)), fresh)
-                made += chosen(_is_short(statement, FEW_OF_A_THREAD), (statement,), blocks)
+                made += ir.branch(_is_short(statement, FEW_OF_A_THREAD), (statement,), blocks)
                 continue
-            case For():
+            case ir.For():
                 statement = replace(statement, body=_by_threads(statement.body, fresh))
-            case If(test, then, orelse):
-                statement = If(test, _by_threads(then, fresh), _by_threads(orelse, fresh))
-            case While(head, test, body):
-                statement = While(head, test, _by_threads(body, fresh))
+            case ir.If(test, then, orelse):
+                statement = ir.If(test, _by_threads(then, fresh), _by_threads(orelse, fresh))
+            case ir.While(head, test, body):
+                statement = ir.While(head, test, _by_threads(body, fresh))
         made.append(statement)
     return tuple(made)
 
 
-def _own_sums(loop: For, fresh: Callable[[str], str]) -> For:
+def _own_sums(loop: ir.For, fresh: Callable[[str], str]) -> ir.For:
     """A loop over the threads of a group, each of which adds to variables of its own in blocks."""
-    thread, step, index = (Variable(name, i64) for name in (fresh("thread"), fresh("step"), loop.variable))
+    thread, step, index = (ir.Variable(name, i64) for name in (fresh("thread"), fresh("step"), loop.variable))
     own = {each.name: fresh("own") for each in loop.reductions}
-    width = Constant(loop.factor, i64)
-    rounds = folded("floor_divide", folded("add", loop.extent, Constant(loop.factor - 1, i64)), width)
+    width = ir.Constant(loop.factor, i64)
+    rounds = ir.apply("floor_divide", ir.apply("add", loop.extent, ir.Constant(loop.factor - 1, i64)), width)
     turn = (
-        Let(index.name, folded("add", folded("multiply", step, width), thread)),
-        If(folded("less", index, loop.extent), renamed(loop.body, own), ()),
+        ir.Let(index.name, ir.apply("add", ir.apply("multiply", step, width), thread)),
+        ir.If(ir.apply("less", index, loop.extent), ir.renamed(loop.body, own), ()),
     )
     sums = tuple([_sum(name) for name in own.values()])
     body = (
-        *[Declare(name, Constant(0.0, f32)) for name in own.values()],
-        *_of_a_thread(For(step.name, rounds, "sequential", turn, reductions=sums), fresh),
-        *[Assign(name, _added_to(name, Variable(mine, f32))) for name, mine in own.items()],
+        *[ir.Declare(name, ir.Constant(0.0, f32)) for name in own.values()],
+        *_of_a_thread(ir.For(step.name, rounds, "sequential", turn, reductions=sums), fresh),
+        *[ir.Assign(name, _added_to(name, ir.Variable(mine, f32))) for name, mine in own.items()],
     )
     return replace(loop, variable=thread.name, extent=width, body=body)
 
 
-def _of_a_thread(loop: For, fresh: Callable[[str], str]) -> Block:
+def _of_a_thread(loop: ir.For, fresh: Callable[[str], str]) -> ir.Block:
     return _in_blocks(loop, fresh, FEW_OF_A_THREAD, LEVELS_OF_A_THREAD)
 
 
-def _added(loop: For) -> str | None:
+def _added(loop: ir.For) -> str | None:
     """The variable to which a loop adds an f32 each time, and does nothing else, unless these are products."""
     *before, last = loop.body or (None,)
     match last:
-        case Assign(name, Apply(primitive, (Variable(same), value), scalar)):
-            product = isinstance(value, Apply) and value.primitive.name == "multiply"
-            plain = all(isinstance(each, Let) for each in before) and name not in names_in(
-                [value, *[each.value for each in before if isinstance(each, Let)]]
+        case ir.Assign(name, ir.Apply(primitive, (ir.Variable(same), value), scalar)):
+            product = isinstance(value, ir.Apply) and value.primitive.name == "multiply"
+            plain = all(isinstance(each, ir.Let) for each in before) and name not in ir.names_in(
+                [value, *[each.value for each in before if isinstance(each, ir.Let)]]
             )
             if primitive.name == "add" and scalar is f32 and name == same and plain and not product:
                 return name
     return None
 
 
-def _sum(name: str) -> Reduction:
-    return Reduction(name, lookup("add"), Constant(0.0, f32))
+def _sum(name: str) -> ir.Reduction:
+    return ir.Reduction(name, lookup("add"), ir.Constant(0.0, f32))
 
 
-def _added_to(name: str, value: Expression) -> Expression:
-    return Apply(lookup("add"), (Variable(name, f32), value), f32)
+def _added_to(name: str, value: ir.Expression) -> ir.Expression:
+    return ir.Apply(lookup("add"), (ir.Variable(name, f32), value), f32)
 
 
-def _sums(loop: For) -> bool:
+def _sums(loop: ir.For) -> bool:
     """Whether all that a loop combines are sums of f32."""
     return bool(loop.reductions) and all(
         [each.primitive.name == "add" and each.neutral.type is f32 for each in loop.reductions]
     )
 
 
-def _summed(loop: For) -> str | None:
+def _summed(loop: ir.For) -> str | None:
     """The variable to which a loop adds one stored f32 after the other, and does nothing else."""
     match loop.body:
-        case (Assign(name, Apply(primitive, (Variable(same), Load()), scalar)),):
+        case (ir.Assign(name, ir.Apply(primitive, (ir.Variable(same), ir.Load()), scalar)),):
             return name if primitive.name == "add" and scalar is f32 and name == same else None
     return None
 
 
-def _in_blocks(loop: For, fresh: Callable[[str], str], few: int = FEW, levels: int = LEVELS) -> Block:
+def _in_blocks(loop: ir.For, fresh: Callable[[str], str], few: int = FEW, levels: int = LEVELS) -> ir.Block:
     """The loop over blocks of blocks. Its own variables hold the sum of a block meanwhile, and the total at last."""
     names = [each.name for each in loop.reductions]
     totals = [fresh("total") for _ in names]
-    length: Expression = loop.extent
-    before: list[Statement] = [Declare(t, Variable(n, f32)) for t, n in zip(totals, names, strict=True)]
-    if not isinstance(length, Constant | Variable):
+    length: ir.Expression = loop.extent
+    before: list[ir.Statement] = [ir.Declare(t, ir.Variable(n, f32)) for t, n in zip(totals, names, strict=True)]
+    if not isinstance(length, ir.Constant | ir.Variable):
         extent = fresh("extent")
-        before.append(Let(extent, length))
-        length = Variable(extent, i64)
-    after = [Assign(n, Variable(t, f32)) for t, n in zip(totals, names, strict=True)]
+        before.append(ir.Let(extent, length))
+        length = ir.Variable(extent, i64)
+    after = [ir.Assign(n, ir.Variable(t, f32)) for t, n in zip(totals, names, strict=True)]
     blocks = _level(replace(loop, extent=length), few, levels - 1, None, totals, fresh)
     return (*before, blocks, *after)
 
 
 def _level(
-    loop: For, few: int, level: int, around: Expression | None, totals: list[str], fresh: Callable[[str], str]
-) -> For:
+    loop: ir.For, few: int, level: int, around: ir.Expression | None, totals: list[str], fresh: Callable[[str], str]
+) -> ir.For:
     """The loop over the blocks of a level, in a block of the level around, whose sums are added to totals."""
     size = few * loop.factor * few**level
-    turn = block = Variable(fresh("block"), i64)
-    count = folded("floor_divide", folded("add", loop.extent, Constant(size - 1, i64)), Constant(size, i64))
-    steps: list[Statement] = []
+    turn = block = ir.Variable(fresh("block"), i64)
+    count = ir.apply("floor_divide", ir.apply("add", loop.extent, ir.Constant(size - 1, i64)), ir.Constant(size, i64))
+    steps: list[ir.Statement] = []
     if around is not None:
-        block = Variable(fresh("block"), i64)
-        before = folded("multiply", around, Constant(few, i64))
-        steps.append(Let(block.name, folded("add", before, turn)))
-        count = folded("minimum", folded("subtract", count, before), Constant(few, i64))
+        block = ir.Variable(fresh("block"), i64)
+        before = ir.apply("multiply", around, ir.Constant(few, i64))
+        steps.append(ir.Let(block.name, ir.apply("add", before, turn)))
+        count = ir.apply("minimum", ir.apply("subtract", count, before), ir.Constant(few, i64))
     if level:
         parts = [fresh("part") for _ in totals]
-        steps += [Declare(part, Constant(0.0, f32)) for part in parts]
+        steps += [ir.Declare(part, ir.Constant(0.0, f32)) for part in parts]
         steps.append(_level(loop, few, level - 1, block, parts, fresh))
     else:
-        start, lane = Variable(fresh("start"), i64), Variable(fresh("lane"), i64)
+        start, lane = ir.Variable(fresh("start"), i64), ir.Variable(fresh("lane"), i64)
         parts = [each.name for each in loop.reductions]
-        steps += [Assign(each.name, each.neutral) for each in loop.reductions]
-        steps.append(Let(start.name, folded("multiply", block, Constant(size, i64))))
-        extent = folded("minimum", folded("subtract", loop.extent, start), Constant(size, i64))
-        body = (Let(loop.variable, folded("add", start, lane)), *loop.body)
+        steps += [ir.Assign(each.name, each.neutral) for each in loop.reductions]
+        steps.append(ir.Let(start.name, ir.apply("multiply", block, ir.Constant(size, i64))))
+        extent = ir.apply("minimum", ir.apply("subtract", loop.extent, start), ir.Constant(size, i64))
+        body = (ir.Let(loop.variable, ir.apply("add", start, lane)), *loop.body)
         reductions = loop.reductions if loop.kind == "lanes" else ()
         steps.append(replace(loop, variable=lane.name, extent=extent, body=body, reductions=reductions))
-    steps += [Assign(total, _added_to(total, Variable(part, f32))) for total, part in zip(totals, parts, strict=True)]
-    return For(turn.name, count, "sequential", tuple(steps))
+    steps += [
+        ir.Assign(total, _added_to(total, ir.Variable(part, f32))) for total, part in zip(totals, parts, strict=True)
+    ]
+    return ir.For(turn.name, count, "sequential", tuple(steps))

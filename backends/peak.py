@@ -25,27 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..core.primitive import Conversion, Primitive
-from .loops import (
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Buffer,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    MultiplyAdd,
-    Select,
-    Statement,
-    Variable,
-    While,
-    walk,
-)
+from . import ir
 from .memory import plan
 
 # The least and the greatest value that an expression may have; None where the run decides
@@ -62,12 +42,12 @@ _MONOTONE = frozenset((
 class Peak:
     """The dynamic temporaries of a function, ready to be measured."""
 
-    def __init__(self, function: Function) -> None:
+    def __init__(self, function: ir.Function) -> None:
         self.function = function
         self.dynamic = plan(function).dynamic
-        statements = list(walk(function.body))
-        self.assigned = {statement.name for statement in statements if isinstance(statement, Assign)}
-        self.assigned |= {one.name for each in statements if isinstance(each, For) for one in each.reductions}
+        statements = list(ir.walk(function.body))
+        self.assigned = {statement.name for statement in statements if isinstance(statement, ir.Assign)}
+        self.assigned |= {one.name for each in statements if isinstance(each, ir.For) for one in each.reductions}
 
     def bytes(self, arrays: Mapping[str, Any], sizes: Mapping[str, int], threads: int, alignment: int) -> int:
         """What they take at most, for the arguments (by the names of their buffers) and sizes of a call.
@@ -108,19 +88,19 @@ class _Measure:
         self.peak, self.arrays, self.names = peak, arrays, names
         self.threads, self.alignment = threads, alignment
 
-    def block(self, block: Block) -> _Bytes:
+    def block(self, block: ir.Block) -> _Bytes:
         return reduce(_Bytes.then, map(self.statement, block), _Bytes())
 
-    def statement(self, statement: Statement) -> _Bytes:
+    def statement(self, statement: ir.Statement) -> _Bytes:
         match statement:
-            case Let(name, value):
+            case ir.Let(name, value):
                 self.names[name] = self.range(value)
-            case Declare(name, value):
+            case ir.Declare(name, value):
                 self.names[name] = None if name in self.peak.assigned else self.range(value)
-            case Allocate(buffer) if buffer.name in self.peak.dynamic:
+            case ir.Allocate(buffer) if buffer.name in self.peak.dynamic:
                 size = self.size(buffer)
                 return _Bytes(own=size, peak=size)
-            case For(variable, extent, kind, body):
+            case ir.For(variable, extent, kind, body):
                 count = self.range(extent)
                 if count is not None and count[1] <= 0:
                     return _Bytes()
@@ -129,15 +109,15 @@ class _Measure:
                 if kind != "parallel":
                     return inner
                 return _Bytes(passing=self.threads * inner.peak, peak=self.threads * inner.peak)
-            case If(test, then, orelse):
+            case ir.If(test, then, orelse):
                 return self.block(tuple(each for branch in self.branches(test, then, orelse) for each in branch))
-            case While(head, test, body):
+            case ir.While(head, test, body):
                 return self.block((*head, *(body if self.range(test) != (False, False) else ()))).again()
             case _:
                 pass
         return _Bytes()
 
-    def branches(self, test: Expression, then: Block, orelse: Block) -> Iterator[Block]:
+    def branches(self, test: ir.Expression, then: ir.Block, orelse: ir.Block) -> Iterator[ir.Block]:
         """The branches that may be taken."""
         truth = self.range(test)
         if truth is None or truth[1]:
@@ -145,7 +125,7 @@ class _Measure:
         if truth is None or not truth[0]:
             yield orelse
 
-    def size(self, buffer: Buffer) -> int:
+    def size(self, buffer: ir.Buffer) -> int:
         """The bytes that a temporary takes at most."""
         count = buffer.scalar.bits // 8
         for extent in buffer.extents:
@@ -155,24 +135,24 @@ class _Measure:
             count *= max(1, int(length[1]))
         return -(-count // self.alignment) * self.alignment
 
-    def range(self, expression: Expression) -> Range:
+    def range(self, expression: ir.Expression) -> Range:
         match expression:
-            case Constant(value, type):
+            case ir.Constant(value, type):
                 number = type.dtype.type(value)
                 return number, number
-            case Variable(name):
+            case ir.Variable(name):
                 return self.names.get(name)
-            case Apply(primitive, arguments, type):
+            case ir.Apply(primitive, arguments, type):
                 ranges = [self.range(argument) for argument in arguments]
                 return _applied(primitive, [r for r in ranges if r is not None], type.dtype.type, len(ranges))
-            case Select(test, then, orelse):
+            case ir.Select(test, then, orelse):
                 truth, first, second = (self.range(each) for each in (test, then, orelse))
                 if truth is not None and truth[0] == truth[1]:
                     return first if truth[0] else second
                 return None if first is None or second is None else (min(first[0], second[0]), max(first[1], second[1]))
-            case Load(buffer, indices) if buffer.name in self.arrays:
+            case ir.Load(buffer, indices) if buffer.name in self.arrays:
                 return self.element(self.arrays[buffer.name], [self.range(index) for index in indices])
-            case Load() | MultiplyAdd():
+            case ir.Load() | ir.MultiplyAdd():
                 return None
 
     def element(self, array: Any, indices: list[Range]) -> Range:

@@ -19,28 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ..core.types import i64
-from .loops import (
-    Allocate,
-    Apply,
-    Block,
-    Buffer,
-    Constant,
-    Expression,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Prefetch,
-    Statement,
-    Store,
-    Variable,
-    While,
-    walk,
-)
-from .loops_walk import bound_in, expressions, inside
-from .lowering.arithmetic import bytes_of, chosen, folded
-from .lowering.rewriting import map_operands
+from . import ir
 from .target import Target
 
 # So many iterations further on: enough for the memory to answer.
@@ -49,97 +28,97 @@ AHEAD = 128
 SHORT, SIMPLE = 24, 8
 
 
-def prefetched(function: Function, target: Target) -> Function:
+def prefetched(function: ir.Function, target: Target) -> ir.Function:
     """A function whose short loops look ahead."""
     return replace(function, body=_block(function.body, target))
 
 
-def _block(block: Block, target: Target) -> Block:
+def _block(block: ir.Block, target: Target) -> ir.Block:
     return tuple([_statement(statement, target) for statement in block])
 
 
-def _statement(statement: Statement, target: Target) -> Statement:
+def _statement(statement: ir.Statement, target: Target) -> ir.Statement:
     match statement:
-        case For(kind="lanes" | "sequential") if not any(
-            isinstance(each, For | While) for each in walk(statement.body)
+        case ir.For(kind="lanes" | "sequential") if not any(
+            isinstance(each, ir.For | ir.While) for each in ir.walk(statement.body)
         ):
             return replace(statement, body=(*_ahead(statement, target), *statement.body))
-        case For():
+        case ir.For():
             return replace(statement, body=_block(statement.body, target))
-        case If(test, then, orelse):
-            return If(test, _block(then, target), _block(orelse, target))
-        case While(head, test, body):
-            return While(head, test, _block(body, target))
+        case ir.If(test, then, orelse):
+            return ir.If(test, _block(then, target), _block(orelse, target))
+        case ir.While(head, test, body):
+            return ir.While(head, test, _block(body, target))
     return statement
 
 
-def _ahead(loop: For, target: Target) -> Iterator[Statement]:
+def _ahead(loop: ir.For, target: Target) -> Iterator[ir.Statement]:
     """What a loop asks for."""
-    if sum(1 for _ in walk(loop.body)) > SHORT:
+    if sum(1 for _ in ir.walk(loop.body)) > SHORT:
         return
-    allocated = {each.buffer for each in walk(loop.body) if isinstance(each, Allocate)}
-    written = {each.buffer for each in walk(loop.body) if isinstance(each, Store)}
-    bound = bound_in(loop.body) | {reduction.name for reduction in loop.reductions}
-    lets = {statement.name: statement.value for statement in loop.body if isinstance(statement, Let)}
-    done: set[tuple[Buffer, tuple[Expression, ...]]] = set()
+    allocated = {each.buffer for each in ir.walk(loop.body) if isinstance(each, ir.Allocate)}
+    written = {each.buffer for each in ir.walk(loop.body) if isinstance(each, ir.Store)}
+    bound = ir.bound_in(loop.body) | {reduction.name for reduction in loop.reductions}
+    lets = {statement.name: statement.value for statement in loop.body if isinstance(statement, ir.Let)}
+    done: set[tuple[ir.Buffer, tuple[ir.Expression, ...]]] = set()
     for buffer, indices, write in _accesses(loop.body):
         found = tuple([_resolved(index, lets) for index in indices])
-        parts = [part for index in found for part in inside(index)]
-        told_by = {part.buffer for part in parts if isinstance(part, Load)}
-        outside = bound.isdisjoint(part.name for part in parts if isinstance(part, Variable))
+        parts = [part for index in found for part in ir.inside(index)]
+        told_by = {part.buffer for part in parts if isinstance(part, ir.Load)}
+        outside = bound.isdisjoint(part.name for part in parts if isinstance(part, ir.Variable))
         there = allocated.isdisjoint({buffer, *told_by}) and written.isdisjoint(told_by)
         simple = told_by and outside and there and all(_simple(index, loop.variable) for index in found)
         if not simple or (buffer, found) in done:
             continue
         done.add((buffer, found))
-        large = folded("less", Constant(target.l2_bytes, i64), bytes_of(buffer))
+        large = ir.apply("less", ir.Constant(target.l2_bytes, i64), ir.bytes_of(buffer))
         later = tuple([_later(index, loop.variable) for index in found])
-        yield from chosen(large, (Prefetch(buffer, later, write),), ())
+        yield from ir.branch(large, (ir.Prefetch(buffer, later, write),), ())
 
 
-def _accesses(block: Block) -> Iterator[tuple[Buffer, tuple[Expression, ...], bool]]:
+def _accesses(block: ir.Block) -> Iterator[tuple[ir.Buffer, tuple[ir.Expression, ...], bool]]:
     """The places that a block writes, and those that it reads."""
-    statements = list(walk(block))
-    stores = [statement for statement in statements if isinstance(statement, Store)]
+    statements = list(ir.walk(block))
+    stores = [statement for statement in statements if isinstance(statement, ir.Store)]
     yield from ((store.buffer, store.indices, True) for store in stores)
     written = {(store.buffer, store.indices) for store in stores}
-    parts = [part for statement in statements for whole in expressions(statement) for part in inside(whole)]
+    parts = [part for statement in statements for whole in ir.expressions_of(statement) for part in ir.inside(whole)]
     for load in parts:
-        if isinstance(load, Load) and (load.buffer, load.indices) not in written:
+        if isinstance(load, ir.Load) and (load.buffer, load.indices) not in written:
             yield load.buffer, load.indices, False
 
 
-def _resolved(index: Expression, lets: Mapping[str, Expression]) -> Expression:
+def _resolved(index: ir.Expression, lets: Mapping[str, ir.Expression]) -> ir.Expression:
     """An index in terms of what is bound outside of the loop, and its variable."""
-    if isinstance(index, Variable) and index.name in lets:
+    if isinstance(index, ir.Variable) and index.name in lets:
         return _resolved(lets[index.name], lets)
-    return map_operands(index, lambda each: _resolved(each, lets))
+    return ir.map_operands(index, lambda each: _resolved(each, lets))
 
 
-def _simple(index: Expression, variable: str) -> bool:
+def _simple(index: ir.Expression, variable: str) -> bool:
     """Whether an index is little more than an element of an array that the loop runs along."""
-    parts = list(inside(index))
-    loads = [part for part in parts if isinstance(part, Load)]
+    parts = list(ir.inside(index))
+    loads = [part for part in parts if isinstance(part, ir.Load)]
     if len(loads) > 1 or len(parts) > SIMPLE * (1 + len(loads)):
         return False
     places = [place for load in loads for place in load.indices]
-    return all(_steps(place, variable) or Variable(variable, i64) not in inside(place) for place in places)
+    return all(_steps(place, variable) or ir.Variable(variable, i64) not in ir.inside(place) for place in places)
 
 
-def _steps(index: Expression, variable: str) -> bool:
+def _steps(index: ir.Expression, variable: str) -> bool:
     """Whether an index grows by one with the loop's variable."""
     match index:
-        case Variable(name):
+        case ir.Variable(name):
             return name == variable
-        case Apply(primitive, (a, b)) if primitive.name == "add":
-            moving = [each for each in (a, b) if Variable(variable, i64) in inside(each)]
+        case ir.Apply(primitive, (a, b)) if primitive.name == "add":
+            moving = [each for each in (a, b) if ir.Variable(variable, i64) in ir.inside(each)]
             return len(moving) == 1 and _steps(moving[0], variable)
     return False
 
 
-def _later(index: Expression, variable: str) -> Expression:
+def _later(index: ir.Expression, variable: str) -> ir.Expression:
     """An index as it will be ``AHEAD`` iterations further on; where the row ends, an index of some element."""
-    if isinstance(index, Variable) and index.name == variable:
-        return folded("add", index, Constant(AHEAD, i64))
-    later = map_operands(index, lambda each: _later(each, variable))
-    return replace(later, guarded=tuple(range(len(later.indices)))) if isinstance(later, Load) else later
+    if isinstance(index, ir.Variable) and index.name == variable:
+        return ir.apply("add", index, ir.Constant(AHEAD, i64))
+    later = ir.map_operands(index, lambda each: _later(each, variable))
+    return replace(later, guarded=tuple(range(len(later.indices)))) if isinstance(later, ir.Load) else later

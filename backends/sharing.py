@@ -30,38 +30,16 @@ from functools import partial
 
 from ..core.types import Scalar
 from ..interpreters.simplify.leaves import COSTLY
-from .loops import (
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Buffer,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    MultiplyAdd,
-    Select,
-    Statement,
-    Store,
-    Variable,
-    walk,
-)
-from .loops_walk import assigned_in, expressions, inside, loads, mentioned, names_in, operands, unused_names, written_in
-from .lowering.rewriting import with_buffers
+from . import ir
 from .sweeps import Sweep, sweep_of
 
 WORTH = 20
 
 
-def shared(function: Function) -> Function:
+def shared(function: ir.Function) -> ir.Function:
     """A function in which no sweep computes again what one before it could store."""
-    mutable = {statement.name for statement in walk(function.body) if isinstance(statement, Declare)}
-    fresh = partial(unused_names(function), "shared")
+    mutable = {statement.name for statement in ir.walk(function.body) if isinstance(statement, ir.Declare)}
+    fresh = partial(ir.unused_names(function), "shared")
     body = _Sharing(frozenset(function.sizes), mutable, fresh).block(function.body, {})
     return _in_results(replace(function, body=body))
 
@@ -81,25 +59,25 @@ class _Values:
     costs: list[float] = field(default_factory=list)
     reads: list[frozenset[str]] = field(default_factory=list)  # the buffers and variables from which it is computed
 
-    def number(self, expression: Expression, names: Mapping[str, int], changing: set[str]) -> int:
+    def number(self, expression: ir.Expression, names: Mapping[str, int], changing: set[str]) -> int:
         """The number of an expression; ``names`` are those of what is bound in the sweep, which changes others."""
-        if isinstance(expression, Variable) and expression.name in names:
+        if isinstance(expression, ir.Variable) and expression.name in names:
             return names[expression.name]
-        parts = [self.number(each, names, changing) for each in operands(expression)]
+        parts = [self.number(each, names, changing) for each in ir.operands(expression)]
         key: Key
         cost, reads = 0.0, frozenset[str]().union(*[self.reads[part] for part in parts])
         match expression:
-            case Variable(name):
+            case ir.Variable(name):
                 if name in changing:
                     return self.new()
                 key, reads = (name,), frozenset([name]) & self.mutable
-            case Constant(value, scalar):
-                key = (Constant, repr(value), scalar)
-            case Load(buffer, _, guarded):
-                key, reads, cost = (Load, buffer.name, guarded, *parts), reads | {buffer.name}, 1.0
-            case Apply(primitive, _, scalar):
+            case ir.Constant(value, scalar):
+                key = (ir.Constant, repr(value), scalar)
+            case ir.Load(buffer, _, guarded):
+                key, reads, cost = (ir.Load, buffer.name, guarded, *parts), reads | {buffer.name}, 1.0
+            case ir.Apply(primitive, _, scalar):
                 key, cost = (primitive.name, scalar, *parts), float(primitive.cost)
-            case Select() | MultiplyAdd():
+            case ir.Select() | ir.MultiplyAdd():
                 key, cost = (type(expression), *parts), 1.0
         return self.of(key, cost + sum(self.costs[part] for part in parts), reads)
 
@@ -125,7 +103,7 @@ class _Made:
     name: str
     scalar: Scalar
     reads: frozenset[str]  # the buffers and variables that it is computed from
-    buffer: Buffer | None = None
+    buffer: ir.Buffer | None = None
 
 
 @dataclass
@@ -136,17 +114,17 @@ class _Sharing:
     mutable: set[str]
     fresh: Callable[[], str]
 
-    def block(self, block: Block, lets: Mapping[str, Expression]) -> Block:
+    def block(self, block: ir.Block, lets: Mapping[str, ir.Expression]) -> ir.Block:
         """A block in which sweeps share what they compute."""
         known, values = dict(lets), _Values(self.mutable)
         present: dict[int, _Made] = {}  # by number
         all: list[_Made] = []
         statements = list(block)
         for position, statement in enumerate(block):
-            if isinstance(statement, Let):
+            if isinstance(statement, ir.Let):
                 known[statement.name] = statement.value
             sweep = sweep_of(statement, known)
-            written = written_in((statement,)) | assigned_in((statement,))
+            written = ir.written_in((statement,)) | ir.assigned_in((statement,))
             # a sweep may read what it has written itself
             present = {number: made for number, made in present.items() if written.isdisjoint(made.reads)}
             if sweep is None:
@@ -163,54 +141,54 @@ class _Sharing:
             present = {number: made for number, made in present.items() if written.isdisjoint(made.reads)}
         return tuple(self.storing(statements, [made for made in all if made.buffer is not None]))
 
-    def branches(self, statement: Statement, lets: Mapping[str, Expression]) -> Statement:
+    def branches(self, statement: ir.Statement, lets: Mapping[str, ir.Expression]) -> ir.Statement:
         """A statement with what stands in its branches shared there.
 
         Loops are left as they are: what is small enough for many turns is computed again sooner than it is stored.
         """
-        if isinstance(statement, If):
-            return If(statement.test, self.block(statement.then, lets), self.block(statement.orelse, lets))
+        if isinstance(statement, ir.If):
+            return ir.If(statement.test, self.block(statement.then, lets), self.block(statement.orelse, lets))
         return statement
 
     def static(self, sweep: Sweep) -> bool:
         """Whether the sizes of the function say how large a sweep is."""
-        parts = [part for extent in sweep.extents for part in inside(extent)]
-        return all(part.name in self.sizes for part in parts if isinstance(part, Variable))
+        parts = [part for extent in sweep.extents for part in ir.inside(extent)]
+        return all(part.name in self.sizes for part in parts if isinstance(part, ir.Variable))
 
-    def reading(self, sweep: Sweep, numbers: Mapping[str, int], present: Mapping[int, _Made]) -> Block:
+    def reading(self, sweep: Sweep, numbers: Mapping[str, int], present: Mapping[int, _Made]) -> ir.Block:
         """The body of a sweep that reads what is present, and computes only what it needs then."""
         live: set[str] = set()
-        body: list[Statement] = []
+        body: list[ir.Statement] = []
         replaced = False
         for statement in reversed(sweep.body):
-            if isinstance(statement, Let):
+            if isinstance(statement, ir.Let):
                 if statement.name not in live:
                     continue
                 found = present.get(numbers[statement.name])
                 if found is not None and found.sweep.order == sweep.order and (found.sweep.whole or sweep.whole):
                     if found.buffer is None:
                         extents = tuple([sweep.extents[axis] for axis in sweep.order])
-                        found.buffer = Buffer(self.fresh(), found.scalar, extents)
-                    statement, replaced = Let(statement.name, Load(found.buffer, sweep.place)), True
-            live |= names_in(expressions(statement))
+                        found.buffer = ir.Buffer(self.fresh(), found.scalar, extents)
+                    statement, replaced = ir.Let(statement.name, ir.Load(found.buffer, sweep.place)), True
+            live |= ir.names_in(ir.expressions_of(statement))
             body.append(statement)
         return tuple(body[::-1]) if replaced else sweep.body
 
-    def storing(self, statements: list[Statement], kept: list[_Made]) -> Iterator[Statement]:
+    def storing(self, statements: list[ir.Statement], kept: list[_Made]) -> Iterator[ir.Statement]:
         """The statements of a block, with stores of the values that are to be kept."""
         for position, statement in enumerate(statements):
             for made in kept:
                 if made.position == position and made.buffer is not None:
-                    store = Store(made.buffer, made.sweep.place, Variable(made.name, made.scalar))
+                    store = ir.Store(made.buffer, made.sweep.place, ir.Variable(made.name, made.scalar))
                     statement = _after(statement, made.name, store)
-                    yield Allocate(made.buffer)
+                    yield ir.Allocate(made.buffer)
             yield statement
 
 
 def _numbered(sweep: Sweep, values: _Values) -> Iterator[tuple[str, int]]:
     """The numbers of all that is bound in a sweep."""
     names = {loop.variable: values.new() for loop in sweep.loops}
-    changing = {each.name for each in walk((sweep.loops[0],)) if isinstance(each, Declare | Assign)}
+    changing = {each.name for each in ir.walk((sweep.loops[0],)) if isinstance(each, ir.Declare | ir.Assign)}
     for position, index in enumerate(sweep.indices):
         names[index] = values.of((position, sweep.extents), 0.0, frozenset())
     for loop in sweep.loops:
@@ -220,22 +198,22 @@ def _numbered(sweep: Sweep, values: _Values) -> Iterator[tuple[str, int]]:
     yield from names.items()
 
 
-def _lets(block: Block) -> list[Let]:
-    return [statement for statement in block if isinstance(statement, Let)]
+def _lets(block: ir.Block) -> list[ir.Let]:
+    return [statement for statement in block if isinstance(statement, ir.Let)]
 
 
-def _expensive(value: Expression) -> bool:
+def _expensive(value: ir.Expression) -> bool:
     """Whether an expression applies an expensive primitive."""
-    return any(isinstance(part, Apply) and part.primitive.cost > COSTLY for part in inside(value))
+    return any(isinstance(part, ir.Apply) and part.primitive.cost > COSTLY for part in ir.inside(value))
 
 
-def _after(loop: Statement, name: str, store: Store) -> Statement:
+def _after(loop: ir.Statement, name: str, store: ir.Store) -> ir.Statement:
     """Loops in which a store follows where a name is bound."""
-    assert isinstance(loop, For)
-    body: list[Statement] = []
+    assert isinstance(loop, ir.For)
+    body: list[ir.Statement] = []
     for statement in loop.body:
-        body.append(_after(statement, name, store) if isinstance(statement, For) else statement)
-        if isinstance(statement, Let) and statement.name == name:
+        body.append(_after(statement, name, store) if isinstance(statement, ir.For) else statement)
+        if isinstance(statement, ir.Let) and statement.name == name:
             body.append(store)
     return replace(loop, body=tuple(body))
 
@@ -243,20 +221,22 @@ def _after(loop: Statement, name: str, store: Store) -> Statement:
 # In the memory of results
 
 
-def _in_results(function: Function) -> Function:
+def _in_results(function: ir.Function) -> ir.Function:
     """A function whose temporaries take the memory of results, where these are written in place of them."""
-    lets = {statement.name: statement.value for statement in function.body if isinstance(statement, Let)}
-    temporaries = {s.buffer.name: s.buffer for s in function.body if isinstance(s, Allocate)}
+    lets = {statement.name: statement.value for statement in function.body if isinstance(statement, ir.Let)}
+    temporaries = {s.buffer.name: s.buffer for s in function.body if isinstance(s, ir.Allocate)}
     uses: defaultdict[str, list[int]] = defaultdict(list)  # where each buffer is mentioned
     for position, statement in enumerate(function.body):
-        if not isinstance(statement, Allocate):
-            for name in mentioned((statement,))[1]:
+        if not isinstance(statement, ir.Allocate):
+            for name in ir.mentioned((statement,))[1]:
                 uses[name].append(position)
-    ending: defaultdict[int, list[Buffer]] = defaultdict(list)  # the temporaries that are mentioned for the last time
+    ending: defaultdict[int, list[ir.Buffer]] = defaultdict(
+        list
+    )  # the temporaries that are mentioned for the last time
     for name, temporary in temporaries.items():
         if uses[name]:
             ending[uses[name][-1]].append(temporary)
-    kept: dict[str, Buffer] = {}
+    kept: dict[str, ir.Buffer] = {}
     for result in function.results:
         first = uses[result.name][0] if uses[result.name] else -1
         while first >= 0:
@@ -270,31 +250,31 @@ def _in_results(function: Function) -> Function:
     return replace(function, body=_with_kept(function.body, kept)) if kept else function
 
 
-def _replaced(sweep: Sweep, ending: Sequence[Buffer], result: Buffer) -> Buffer | None:
+def _replaced(sweep: Sweep, ending: Sequence[ir.Buffer], result: ir.Buffer) -> ir.Buffer | None:
     """The first of the temporaries that a sweep reads for the last time whose memory it may write a result to."""
     like = [each for each in ending if (each.scalar, each.extents) == (result.scalar, result.extents)]
     return next((each for each in like if _replaces(sweep, each, result)), None)
 
 
-def _replaces(sweep: Sweep, temporary: Buffer, result: Buffer) -> bool:
+def _replaces(sweep: Sweep, temporary: ir.Buffer, result: ir.Buffer) -> bool:
     """Whether a sweep reads a temporary, and then writes a result, each at its own place only."""
-    outside = [s for loop in sweep.loops for s in loop.body if not isinstance(s, For) and s not in sweep.body]
-    if any({temporary.name, result.name} & mentioned((statement,))[1] for statement in outside):
+    outside = [s for loop in sweep.loops for s in loop.body if not isinstance(s, ir.For) and s not in sweep.body]
+    if any({temporary.name, result.name} & ir.mentioned((statement,))[1] for statement in outside):
         return False
     written = False
     for statement in sweep.body:
-        for part in loads(statement):
+        for part in ir.loads(statement):
             if part.buffer.name in (temporary.name, result.name):
                 if written or part.buffer == result or part.indices != sweep.place or part.guarded:
                     return False
-        if isinstance(statement, Store) and statement.buffer.name in (temporary.name, result.name):
+        if isinstance(statement, ir.Store) and statement.buffer.name in (temporary.name, result.name):
             if written or statement.buffer == temporary or statement.indices != sweep.place or statement.guarded:
                 return False
             written = True
     return written
 
 
-def _with_kept(body: Block, kept: Mapping[str, Buffer]) -> Block:
+def _with_kept(body: ir.Block, kept: Mapping[str, ir.Buffer]) -> ir.Block:
     """A body in which some temporaries are in the memory of results."""
-    rest = tuple([each for each in body if not (isinstance(each, Allocate) and each.buffer.name in kept)])
-    return with_buffers(rest, lambda buffer: kept.get(buffer.name, buffer))
+    rest = tuple([each for each in body if not (isinstance(each, ir.Allocate) and each.buffer.name in kept)])
+    return ir.with_buffers(rest, lambda buffer: kept.get(buffer.name, buffer))

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from .loops import Allocate, Block, For, Store, walk
+from . import ir
 
 COMPILED, LOADED, MISSING = "compiled", "loaded from disk", "not compiled"
 ALWAYS = "all sizes"
@@ -55,15 +55,15 @@ def conjunction(conditions: Iterable[str]) -> str:
     return " and ".join([condition for condition in conditions if condition != ALWAYS]) or ALWAYS
 
 
-def purpose(block: Block) -> str:
+def purpose(block: ir.Block) -> str:
     """Which arrays a block writes, and by what kinds of loops."""
-    statements = list(walk(block))
-    own = {each.buffer.name for each in statements if isinstance(each, Allocate)}
-    written = dict.fromkeys([each.buffer.name for each in statements if isinstance(each, Store)])
-    loops = dict.fromkeys([_kind(each) for each in statements if isinstance(each, For)])
+    statements = list(ir.walk(block))
+    own = {each.buffer.name for each in statements if isinstance(each, ir.Allocate)}
+    written = dict.fromkeys([each.buffer.name for each in statements if isinstance(each, ir.Store)])
+    loops = dict.fromkeys([_kind(each) for each in statements if isinstance(each, ir.For)])
     names = ", ".join([name for name in written if name not in own]) or "numbers"
     return f"{names}: {', '.join(loops) or 'no loops'}"
 
 
-def _kind(loop: For) -> str:
+def _kind(loop: ir.For) -> str:
     return f"{loop.kind} of {loop.factor}" if loop.kind in ("lanes", "jam") else loop.kind

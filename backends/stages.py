@@ -7,14 +7,13 @@ from dataclasses import replace
 
 from ..core.program import Instance
 from ..interpreters.simplify import simplify
+from . import ir
 from .bounds_checks import decided
 from .chunking import summed_in_chunks
 from .forms import Form
 from .fusion import fused
 from .hoisting import hoisted
 from .localising import localised
-from .loops import Function
-from .loops_check import check
 from .lowering import Lowered, lower
 from .neutral import verified
 from .pairwise import summed_pairwise
@@ -28,7 +27,7 @@ from .target import Target
 
 # What the loop IR goes through, in this order, where threads do not come in groups: the transformation by which a pass
 # is switched off, and the pass.
-PASSES: tuple[tuple[str, Callable[[Function, Target], Function]], ...] = (
+PASSES: tuple[tuple[str, Callable[[ir.Function, Target], ir.Function]], ...] = (
     ("fuse", fused),
     ("chunk", lambda function, _: summed_in_chunks(function)),
     ("share", lambda function, _: shared(function)),
@@ -68,7 +67,7 @@ def loops_of(form: Form, name: str, target: Target, checks: bool, deterministic:
                 lowered = replace(lowered, function=rewritten(lowered.function, target))
     lowered = replace(lowered, function=summed_pairwise(lowered.function, target))
     lowered.decisions[:0] = form.decisions
-    check(lowered.function, groups=target.group > 0)
+    ir.check(lowered.function, groups=target.group > 0)
     return lowered
 
 

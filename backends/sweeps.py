@@ -16,25 +16,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ..core.types import i64
-from .loops import Apply, Assign, Block, Constant, Declare, Expression, For, Let, Load, Statement, Store, Variable
-from .loops_walk import expressions, inside, names_in
+from . import ir
 
 
 @dataclass(frozen=True)
 class Sweep:
     """The loops around a block that has none, from the outside in, and the indices that they run through."""
 
-    loops: tuple[For, ...]
+    loops: tuple[ir.For, ...]
     indices: tuple[str, ...]
-    extents: tuple[Expression, ...]
+    extents: tuple[ir.Expression, ...]
     lane: int  # the number of the index that is lanes; else the last one
 
     @property
-    def body(self) -> Block:
+    def body(self) -> ir.Block:
         """What runs for each index."""
         return self.loops[-1].body
 
-    def with_body(self, body: Block) -> For:
+    def with_body(self, body: ir.Block) -> ir.For:
         """The same loops around another block."""
         made = replace(self.loops[-1], body=body)
         for outer, inner in zip(self.loops[-2::-1], self.loops[:0:-1], strict=True):
@@ -42,9 +41,9 @@ class Sweep:
         return made
 
     @property
-    def place(self) -> tuple[Expression, ...]:
+    def place(self) -> tuple[ir.Expression, ...]:
         """The indices in an order that puts lanes side by side."""
-        return tuple([Variable(self.indices[axis], i64) for axis in self.order])
+        return tuple([ir.Variable(self.indices[axis], i64) for axis in self.order])
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -54,18 +53,21 @@ class Sweep:
     @property
     def whole(self) -> bool:
         """Whether an array that has an element for each index is read or written in it."""
-        parts = [part for statement in self.body for whole in expressions(statement) for part in inside(whole)]
-        accesses = [each for each in (*self.body, *parts) if isinstance(each, Store | Load)]
+        parts = [part for statement in self.body for whole in ir.expressions_of(statement) for part in ir.inside(whole)]
+        accesses = [each for each in (*self.body, *parts) if isinstance(each, ir.Store | ir.Load)]
         return any(set(self.place) <= set(access.indices) for access in accesses)
 
 
-def sweep_of(statement: Statement, lets: Mapping[str, Expression]) -> Sweep | None:
+def sweep_of(statement: ir.Statement, lets: Mapping[str, ir.Expression]) -> Sweep | None:
     """The sweep that a statement is; ``lets`` are the bindings around it."""
-    loops: list[For] = []
-    while isinstance(statement, For):
+    loops: list[ir.For] = []
+    while isinstance(statement, ir.For):
         loops.append(statement)
-        inner = [each for each in statement.body if isinstance(each, For)]
-        if not all(isinstance(each, For | Let | Declare | Store | Assign) for each in statement.body) or len(inner) > 1:
+        inner = [each for each in statement.body if isinstance(each, ir.For)]
+        if (
+            not all(isinstance(each, ir.For | ir.Let | ir.Declare | ir.Store | ir.Assign) for each in statement.body)
+            or len(inner) > 1
+        ):
             return None
         if not inner:
             return _counted(tuple(loops), lets)
@@ -73,10 +75,10 @@ def sweep_of(statement: Statement, lets: Mapping[str, Expression]) -> Sweep | No
     return None
 
 
-def _counted(loops: tuple[For, ...], lets: Mapping[str, Expression]) -> Sweep | None:
+def _counted(loops: tuple[ir.For, ...], lets: Mapping[str, ir.Expression]) -> Sweep | None:
     """The sweep of some loops: a pair that counts through chunks is one of its indices."""
     indices: list[str] = []
-    extents: list[Expression] = []
+    extents: list[ir.Expression] = []
     position, lane = 0, -1
     while position < len(loops):
         pair = loops[position : position + 2]
@@ -86,18 +88,21 @@ def _counted(loops: tuple[For, ...], lets: Mapping[str, Expression]) -> Sweep | 
         extents.append(extent)
         position += 2 if counted else 1
         lane = len(indices) - 1 if lane < 0 and loops[position - 1].kind == "lanes" else lane
-    varying = {loop.variable for loop in loops} | {s.name for loop in loops for s in loop.body if isinstance(s, Let)}
-    if not varying.isdisjoint(names_in(extents)):
+    varying = {loop.variable for loop in loops} | {s.name for loop in loops for s in loop.body if isinstance(s, ir.Let)}
+    if not varying.isdisjoint(ir.names_in(extents)):
         return None
     return Sweep(loops, tuple(indices), tuple(extents), lane if lane >= 0 else len(indices) - 1)
 
 
-def chunked(outer: For, inner: For, lets: Mapping[str, Expression]) -> tuple[str, Expression] | None:
+def chunked(outer: ir.For, inner: ir.For, lets: Mapping[str, ir.Expression]) -> tuple[str, ir.Expression] | None:
     """The index that two loops count through chunk by chunk, and its extent."""
     match inner.extent, inner.body[:1]:
         case (
-            Apply(minimum, (Apply(subtract, (extent, Apply(multiply, (Variable(chunk), size)) as start)), size_again)),
-            (Let(index, Apply(add, (start_again, Variable(lane)))),),
+            ir.Apply(
+                minimum,
+                (ir.Apply(subtract, (extent, ir.Apply(multiply, (ir.Variable(chunk), size)) as start)), size_again),
+            ),
+            (ir.Let(index, ir.Apply(add, (start_again, ir.Variable(lane)))),),
         ):
             names = (minimum.name, subtract.name, multiply.name, add.name)
             same = start == start_again and size == size_again and (chunk, lane) == (outer.variable, inner.variable)
@@ -107,15 +112,15 @@ def chunked(outer: For, inner: For, lets: Mapping[str, Expression]) -> tuple[str
     return None
 
 
-def _parts(count: Expression, lets: Mapping[str, Expression]) -> tuple[Expression, Expression] | None:
+def _parts(count: ir.Expression, lets: Mapping[str, ir.Expression]) -> tuple[ir.Expression, ir.Expression] | None:
     """What ``count`` chunks are made of, rounded up: the extent and the size of a chunk."""
-    if isinstance(count, Variable):
+    if isinstance(count, ir.Variable):
         count = lets.get(count.name, count)
     match count:
-        case Apply(divide, (Apply(add, (extent, Constant(less))), Constant(size) as by)):
+        case ir.Apply(divide, (ir.Apply(add, (extent, ir.Constant(less))), ir.Constant(size) as by)):
             if (divide.name, add.name, less) == ("floor_divide", "add", size - 1):
                 return extent, by
-        case Apply(divide, (Apply(subtract, (Apply(add, (extent, size)), Constant(1))), by)):
+        case ir.Apply(divide, (ir.Apply(subtract, (ir.Apply(add, (extent, size)), ir.Constant(1))), by)):
             if (divide.name, subtract.name, add.name) == ("floor_divide", "subtract", "add") and size == by:
                 return extent, by
     return None

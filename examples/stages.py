@@ -13,9 +13,9 @@ import re
 from dataclasses import replace
 
 import adze as az
+from adze.backends import ir
 from adze.backends.heaps import with_heaps
 from adze.backends.kernels import split
-from adze.backends.loops_text import text
 from adze.backends.lowering import lower
 from adze.backends.opencl.source import source
 from adze.backends.schedule import schedule
@@ -38,7 +38,7 @@ def stages(program: az.Program) -> dict[str, str]:
         "written": az.pretty(term, simplified=False, style="loops"),
         "simplified": az.pretty(simplified, simplified=False, style="loops"),
         "scheduled": az.pretty(scheduled, simplified=False, style="loops"),
-        "loops": text(lower(scheduled, "program", TARGET).function),
+        "loops": ir.text(lower(scheduled, "program", TARGET).function),
     }
 
 
@@ -47,7 +47,7 @@ def kernels(program: az.Program) -> tuple[str, str]:
     [form] = forms_of(program.at(), DEVICE)
     lowered = loops_of(form, program.name, DEVICE, checks=True, deterministic=False)
     function = with_heaps(split(lowered.function), DEVICE.group)
-    return text(function), source(function, DEVICE.group).text
+    return ir.text(function), source(function, DEVICE.group).text
 
 
 def excerpt(stage: str, first: str, last: str) -> str:

@@ -28,36 +28,8 @@ from typing import Any
 import numpy as np
 
 import adze.core.primitives  # noqa: F401  (enters the rows of the table)
-from adze.backends import stages
+from adze.backends import ir, stages
 from adze.backends.forms import Form, chosen
-from adze.backends.loops import (
-    Allocate,
-    Apply,
-    Assign,
-    Barrier,
-    Block,
-    Buffer,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    Function,
-    If,
-    Kernel,
-    Let,
-    Load,
-    MultiplyAdd,
-    Prefetch,
-    Require,
-    Return,
-    Select,
-    Statement,
-    Store,
-    Update,
-    Variable,
-    While,
-    walk,
-)
 from adze.backends.lowering import Lowered
 from adze.backends.target import Target
 from adze.core import trees
@@ -70,41 +42,41 @@ Array = np.ndarray[Any, Any]
 # Short names
 
 
-def var(name: str, type: Scalar = i64) -> Variable:
-    return Variable(name, type)
+def var(name: str, type: Scalar = i64) -> ir.Variable:
+    return ir.Variable(name, type)
 
 
-def const(value: int | float | bool, type: Scalar = i64) -> Constant:
-    return Constant(value, type)
+def const(value: int | float | bool, type: Scalar = i64) -> ir.Constant:
+    return ir.Constant(value, type)
 
 
-def apply(name: str, *arguments: Expression) -> Apply:
+def apply(name: str, *arguments: ir.Expression) -> ir.Apply:
     """A primitive of the table applied, with the type it gives."""
     primitive = lookup(name)
-    return Apply(primitive, arguments, primitive.result_type([argument.type for argument in arguments]))
+    return ir.Apply(primitive, arguments, primitive.result_type([argument.type for argument in arguments]))
 
 
-def at(buffer: Buffer, *indices: str | int | Expression) -> Load:
-    return Load(buffer, tuple(map(index, indices)))
+def at(buffer: ir.Buffer, *indices: str | int | ir.Expression) -> ir.Load:
+    return ir.Load(buffer, tuple(map(index, indices)))
 
 
-def put(buffer: Buffer, *rest: str | int | Expression) -> Store:
+def put(buffer: ir.Buffer, *rest: str | int | ir.Expression) -> ir.Store:
     """A store: the indices, then the value."""
     *indices, value = rest
     assert not isinstance(value, str | int)
-    return Store(buffer, tuple(map(index, indices)), value)
+    return ir.Store(buffer, tuple(map(index, indices)), value)
 
 
-def index(each: str | int | Expression) -> Expression:
+def index(each: str | int | ir.Expression) -> ir.Expression:
     return var(each) if isinstance(each, str) else const(each) if isinstance(each, int) else each
 
 
-def fma(a: Expression, b: Expression, c: Expression) -> MultiplyAdd:
-    return MultiplyAdd(a, b, c, a.type)
+def fma(a: ir.Expression, b: ir.Expression, c: ir.Expression) -> ir.MultiplyAdd:
+    return ir.MultiplyAdd(a, b, c, a.type)
 
 
-def loop(variable: str, extent: str | int | Expression, *body: Any, kind: str = "sequential", **more: Any) -> For:
-    return For(variable, index(extent), kind, body, **more)  # type: ignore[arg-type]
+def loop(variable: str, extent: str | int | ir.Expression, *body: Any, kind: str = "sequential", **more: Any) -> ir.For:
+    return ir.For(variable, index(extent), kind, body, **more)  # type: ignore[arg-type]
 
 
 # Running
@@ -188,7 +160,7 @@ class Run:
 
     def __init__(
         self,
-        function: Function,
+        function: ir.Function,
         arrays: Sequence[Array],
         sizes: Sequence[int],
         races: bool = True,  # whether they are looked for
@@ -207,46 +179,46 @@ class Run:
 
     # Expressions
 
-    def _value(self, expression: Expression, scope: _Scope) -> Any:
+    def _value(self, expression: ir.Expression, scope: _Scope) -> Any:
         match expression:
-            case Constant(number, type):
+            case ir.Constant(number, type):
                 return type.dtype.type(number)
-            case Variable(name):
+            case ir.Variable(name):
                 return scope.names[name]
-            case Apply(primitive, arguments, type):
+            case ir.Apply(primitive, arguments, type):
                 return type.dtype.type(primitive.numpy(*[self._value(each, scope) for each in arguments]))
-            case Select(test, then, orelse):
+            case ir.Select(test, then, orelse):
                 chosen, other = self._value(then, scope), self._value(orelse, scope)
                 return chosen if self._value(test, scope) else other
-            case MultiplyAdd(a, b, c, type):
+            case ir.MultiplyAdd(a, b, c, type):
                 x, y, z = (np.longdouble(self._value(each, scope)) for each in (a, b, c))
                 return type.dtype.type(x * y + z)
-            case Load(buffer, indices, guarded):
+            case ir.Load(buffer, indices, guarded):
                 memory, place = scope.memory[buffer.name], self._place(indices, scope)
                 return memory.read(place, scope.path) if memory.inside(place, guarded) else buffer.scalar.dtype.type(0)
 
-    def _place(self, indices: Sequence[Expression], scope: _Scope) -> tuple[int, ...]:
+    def _place(self, indices: Sequence[ir.Expression], scope: _Scope) -> tuple[int, ...]:
         return tuple([int(self._value(each, scope)) for each in indices])
 
     # Statements: generators that stop at barriers
 
-    def _block(self, block: Block, scope: _Scope) -> Generator[None]:
+    def _block(self, block: ir.Block, scope: _Scope) -> Generator[None]:
         for statement in block:
             match statement:
-                case Barrier():
+                case ir.Barrier():
                     yield
-                case For(variable, extent, "sequential", body):
+                case ir.For(variable, extent, "sequential", body):
                     for number in range(int(self._value(extent, scope))):
                         scope.names[variable] = np.int64(number)
                         yield from self._block(body, scope)
-                case For():
+                case ir.For():
                     self._side_by_side(statement, scope)
-                case Kernel(_, body):  # has copies of the host's scalars; its own names end with it
+                case ir.Kernel(_, body):  # has copies of the host's scalars; its own names end with it
                     own = _Scope(dict(scope.names), dict(scope.memory), scope.path)
                     yield from self._block(body, own)
-                case If(test, then, orelse):
+                case ir.If(test, then, orelse):
                     yield from self._block(then if self._value(test, scope) else orelse, scope)
-                case While(head, test, body):
+                case ir.While(head, test, body):
                     failures = len(self.failures)
                     yield from self._block(head, scope)
                     while self._value(test, scope) and len(self.failures) == failures:
@@ -255,38 +227,38 @@ class Run:
                 case _:
                     self._simple(statement, scope)
 
-    def _simple(self, statement: Statement, scope: _Scope) -> None:
+    def _simple(self, statement: ir.Statement, scope: _Scope) -> None:
         match statement:
-            case Let(name, expression) | Declare(name, expression) | Assign(name, expression):
+            case ir.Let(name, expression) | ir.Declare(name, expression) | ir.Assign(name, expression):
                 scope.names[name] = self._value(expression, scope)
-            case Store(buffer, indices, expression, guarded):
+            case ir.Store(buffer, indices, expression, guarded):
                 memory, place = scope.memory[buffer.name], self._place(indices, scope)
                 value = self._value(expression, scope)
                 if memory.inside(place, guarded):
                     memory.write(place, scope.path, value)
-            case Prefetch(_, indices):
+            case ir.Prefetch(_, indices):
                 self._place(indices, scope)
-            case Update(buffer, indices, primitive, expression, guarded):
+            case ir.Update(buffer, indices, primitive, expression, guarded):
                 memory, place = scope.memory[buffer.name], self._place(indices, scope)
                 value = self._value(expression, scope)
                 if memory.inside(place, guarded):
                     memory.update(place, scope.path, lambda old: primitive.numpy(old, value))
-            case Allocate(buffer, shared):
+            case ir.Allocate(buffer, shared):
                 array = _poisoned(self._place(buffer.extents, scope), buffer.scalar)
                 if shared:
                     before = sum(memory.array.nbytes for memory in scope.memory.values() if memory.name in self.shared)
                     assert before + array.nbytes <= self.shared_bytes, f"{buffer.name}: too much shared memory"
                     self.shared.add(buffer.name)
                 scope.memory[buffer.name] = _Memory(buffer.name, array)
-            case Require(test, site, values):
+            case ir.Require(test, site, values):
                 if not self._value(test, scope):
                     self.failures.append((site, [int(self._value(each, scope)) for each in values]))
-            case Return(number, buffer):
+            case ir.Return(number, buffer):
                 self.returned[number] = scope.memory[buffer.name].array
             case _:
                 raise AssertionError(statement)
 
-    def _side_by_side(self, loop: For, scope: _Scope) -> None:
+    def _side_by_side(self, loop: ir.For, scope: _Scope) -> None:
         """The iterations of a loop that are independent, from barrier to barrier, and what they combine."""
         extent = int(self._value(loop.extent, scope))
         region = self._region()
@@ -322,7 +294,7 @@ def _poisoned(shape: tuple[int, ...], scalar: Scalar) -> Array:
     return np.full(shape, {"float": np.nan, "int": 0x5A5A5A5A, "bool": True}[scalar.kind], scalar.dtype)
 
 
-def run(function: Function, arrays: list[np.ndarray], sizes: list[int]) -> list[tuple[int, list[int]]]:
+def run(function: ir.Function, arrays: list[np.ndarray], sizes: list[int]) -> list[tuple[int, list[int]]]:
     """Run a function in order, writing its results; gives the failures, with what they recorded."""
     return Run(function, arrays, sizes, races=False).failures
 
@@ -344,8 +316,8 @@ def lower_for(instance: Instance, leaves: Sequence[Any], target: Target, **optio
     if key not in instance.compiled:
         wanted = {"checks": True, "deterministic": False, **options}
         lowered = stages.loops_of(form, instance.program.name, target, **wanted)
-        for statement in walk(lowered.function.body):
-            if isinstance(statement, For) and target.group:
+        for statement in ir.walk(lowered.function.body):
+            if isinstance(statement, ir.For) and target.group:
                 assert statement.kind != "jam"
                 assert statement.kind != "lanes" or statement.factor == target.group
         instance.compiled[key] = lowered
@@ -361,7 +333,7 @@ def _chosen(program: Any, arguments: Sequence[Any]) -> tuple[Instance, list[Any]
     return instance, instance.leaves(bound)
 
 
-def loops_of(program: Any, target: Target, arguments: Sequence[Any], **options: Any) -> Function:
+def loops_of(program: Any, target: Target, arguments: Sequence[Any], **options: Any) -> ir.Function:
     """The loops of a program for a target, as these arguments choose its types."""
     return lower_for(*_chosen(program, arguments), target, **options).function
 
@@ -370,7 +342,7 @@ def lowered(
     program: Any,
     target: Target,
     arguments: Sequence[Any],
-    change: Callable[[Function], Function] = lambda function: function,
+    change: Callable[[ir.Function], ir.Function] = lambda function: function,
     **options: Any,
 ) -> Any:
     """What the loops of a program for a target give for these arguments; raises what a requirement that fails does.

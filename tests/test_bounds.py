@@ -19,23 +19,21 @@ from test_llvm_emit import compare, values
 from test_random_programs import squares
 
 import adze as az
-from adze.backends import memory
+from adze.backends import ir, memory
 from adze.backends.llvm import bounds, regions, unit
 from adze.backends.llvm.host import host
 from adze.backends.llvm.jit import Executable, compiled, is_parallel
-from adze.backends.loops import Allocate, Assign, Buffer, Declare, Function, If, Let, Require, Store, While
-from adze.backends.loops_check import check
 from adze.core.types import bool_, f32, f64, i64
 
 n, m, i, j = (var(name) for name in "nmij")
-A, B, C = Buffer("a", f64, (n,)), Buffer("b", f64, (n, m)), Buffer("c", i64, (n,))
+A, B, C = ir.Buffer("a", f64, (n,)), ir.Buffer("b", f64, (n, m)), ir.Buffer("c", i64, (n,))
 ONE = const(1.0, f64)
 
 
 def failed(*body: Any, size: int = 20, indices: Sequence[int] = (), threads: int = 1) -> tuple[str, list[int]] | None:
     """The array, and the axis, index and extent of the violation when a body is run with n = size and m = 3."""
-    function = Function("f", ("n", "m"), (A, C), (B,), body)
-    check(function)
+    function = ir.Function("f", ("n", "m"), (A, C), (B,), body)
+    ir.check(function)
     code = compiled(function, replace(host(), bounds=True))
     executable = Executable(code.machine_code, is_parallel(function), code.branches)
     wanted = np.zeros(size, np.int64)
@@ -85,40 +83,40 @@ def test_gathers_and_scatters(wrong: int) -> None:
     clamped = replace(at(A, at(C, "i")), guarded=(0,))
     assert failed(loop("i", "n", put(B, "i", 0, clamped), kind="lanes", factor=8), indices=indices) is None
     within = apply("less", i, const(9))
-    guarded = loop("i", "n", If(within, (put(B, "i", 0, at(A, at(C, "i"))),), ()))
+    guarded = loop("i", "n", ir.If(within, (put(B, "i", 0, at(A, at(C, "i"))),), ()))
     assert failed(guarded, indices=indices) is None
 
 
 def test_temporaries() -> None:
     """Those of a known size, of one that the run decides, and one that is too small for a row."""
-    fixed, loose = Buffer("t", f32, (n, const(2))), Buffer("u", f64, (var("k"),))
-    store = Store(fixed, (i, j), const(0.0, f32))
-    assert failed(Allocate(fixed), loop("i", "n", loop("j", const(2), store))) is None
-    assert failed(Allocate(fixed), loop("i", "n", loop("j", const(3), store))) == ("t", [1, 2, 2])
-    body = Let("k", at(C, 0)), Allocate(loose), loop("i", "n", put(loose, "i", ONE))
+    fixed, loose = ir.Buffer("t", f32, (n, const(2))), ir.Buffer("u", f64, (var("k"),))
+    store = ir.Store(fixed, (i, j), const(0.0, f32))
+    assert failed(ir.Allocate(fixed), loop("i", "n", loop("j", const(2), store))) is None
+    assert failed(ir.Allocate(fixed), loop("i", "n", loop("j", const(3), store))) == ("t", [1, 2, 2])
+    body = ir.Let("k", at(C, 0)), ir.Allocate(loose), loop("i", "n", put(loose, "i", ONE))
     assert failed(*body, indices=[20]) is None
     assert failed(*body, indices=[19]) == ("u", [0, 19, 19])
-    inner = loop("i", "n", Allocate(fixed), put(fixed, "i", const(2), const(0.0, f32)), kind="parallel")
+    inner = loop("i", "n", ir.Allocate(fixed), put(fixed, "i", const(2), const(0.0, f32)), kind="parallel")
     assert failed(inner, threads=2) == ("t", [1, 2, 2])
 
 
 def test_the_run_ends_there() -> None:
     """A loop that waits for what is never read goes no further; a requirement that failed before is no excuse."""
-    forever = While((), apply("less", at(A, "n"), ONE), ())
-    assert failed(Declare("x", n), forever) == ("a", [0, 20, 20])
-    later = put(B, 0, 0, at(A, "n")), Assign("x", n), loop("i", "n", put(B, "i", 3, ONE), kind="parallel")
-    assert failed(Declare("x", n), Require(const(False, bool_), 0, ()), *later, threads=2) == ("a", [0, 20, 20])
+    forever = ir.While((), apply("less", at(A, "n"), ONE), ())
+    assert failed(ir.Declare("x", n), forever) == ("a", [0, 20, 20])
+    later = put(B, 0, 0, at(A, "n")), ir.Assign("x", n), loop("i", "n", put(B, "i", 3, ONE), kind="parallel")
+    assert failed(ir.Declare("x", n), ir.Require(const(False, bool_), 0, ()), *later, threads=2) == ("a", [0, 20, 20])
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("kind", ["sequential", "parallel"])
 def test_canaries(kind: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A slot that is planned too small for its array: each access is in the array, and yet outside of its memory."""
-    t = Buffer("t", f64, (const(40),))
-    body = loop("j", const(4), Allocate(t), loop("i", const(40), put(t, "i", ONE)), kind=kind)
+    t = ir.Buffer("t", f64, (const(40),))
+    body = loop("j", const(4), ir.Allocate(t), loop("i", const(40), put(t, "i", ONE)), kind=kind)
     assert failed(body, threads=threads) is None
 
-    def plan(function: Function) -> memory.Plan:
+    def plan(function: ir.Function) -> memory.Plan:
         made = memory.plan(function)
         small = [replace(slot, like=replace(slot.like, extents=(const(39),))) for slot in made.slots]
         return replace(made, slots=tuple(small))
@@ -128,9 +126,9 @@ def test_canaries(kind: str, threads: int, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_what_is_not_written_is_nan() -> None:
-    t, result = Buffer("t", f64, (n,)), Buffer("b", f64, (n, m))
-    function = Function(
-        "f", ("n", "m"), (), (result,), (Allocate(t), put(result, 0, 0, at(t, 5)), put(result, 0, 1, ONE))
+    t, result = ir.Buffer("t", f64, (n,)), ir.Buffer("b", f64, (n, m))
+    function = ir.Function(
+        "f", ("n", "m"), (), (result,), (ir.Allocate(t), put(result, 0, 0, at(t, 5)), put(result, 0, 1, ONE))
     )
     code = compiled(function, replace(host(), bounds=True))
     found = np.zeros((6, 3))

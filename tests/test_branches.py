@@ -15,6 +15,7 @@ import pytest
 from plain_loops import apply, at, const, loop, put, var
 
 import adze as az
+from adze.backends import ir
 from adze.backends.llvm import jit, regions, version
 from adze.backends.llvm.assemble import assembly
 from adze.backends.llvm.branches import SHORT, Branches
@@ -23,8 +24,6 @@ from adze.backends.llvm.host import host, host_target
 from adze.backends.llvm.jit import Branch, Executable, Later, digest_of, is_parallel
 from adze.backends.llvm.jit import compiled as code_of
 from adze.backends.llvm.text import SCALARS, Module
-from adze.backends.loops import Assign, Block, Buffer, Declare, Expression, Function, If, Let, Store
-from adze.backends.loops_check import check
 from adze.backends.stages import forms_of, loops_of
 from adze.core.program import instance_of
 from adze.core.types import bool_, f64
@@ -32,23 +31,23 @@ from adze.core.types import bool_, f64
 pytestmark = pytest.mark.unguarded
 
 N, M = var("n"), var("m")
-X, Y = Buffer("x", f64, (N,)), Buffer("y", f64, (N,))
+X, Y = ir.Buffer("x", f64, (N,)), ir.Buffer("y", f64, (N,))
 
 
-def pass_over(factor: float, variable: str = "i", kind: str = "parallel") -> Block:
+def pass_over(factor: float, variable: str = "i", kind: str = "parallel") -> ir.Block:
     """A nest with a weight: y = factor * x, with statements that make it long enough."""
     names = [f"{variable}{k}" for k in range(SHORT)]
-    lets = [Let(name, apply("multiply", at(X, variable), const(factor, f64))) for name in names]
+    lets = [ir.Let(name, apply("multiply", at(X, variable), const(factor, f64))) for name in names]
     return (loop(variable, "n", *lets, put(Y, variable, var(names[0], f64)), kind=kind),)
 
 
-def short_of(limit: int, size: str = "n") -> Expression:
+def short_of(limit: int, size: str = "n") -> ir.Expression:
     return apply("less", var(size), const(limit))
 
 
-def function(*body: Any, sizes: Sequence[str] = ("n",)) -> Function:
-    made = Function("f", tuple(sizes), (X,), (Y,), body)
-    check(made)
+def function(*body: Any, sizes: Sequence[str] = ("n",)) -> ir.Function:
+    made = ir.Function("f", tuple(sizes), (X,), (Y,), body)
+    ir.check(made)
     return made
 
 
@@ -67,7 +66,7 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counts
 
 
-def run(executable: Executable, made: Function, *sizes: int) -> None:
+def run(executable: Executable, made: ir.Function, *sizes: int) -> None:
     """The same as the plain run of the loops."""
     x = np.linspace(-1.0, 1.0, sizes[0])
     wanted, found = np.zeros_like(x), np.zeros_like(x)
@@ -78,7 +77,7 @@ def run(executable: Executable, made: Function, *sizes: int) -> None:
 
 
 def test_each_branch_is_compiled_when_it_is_taken(compiled: list[int]) -> None:
-    made = function(If(short_of(10), pass_over(2.0), pass_over(3.0)))
+    made = function(ir.If(short_of(10), pass_over(2.0), pass_over(3.0)))
     code, kept = code_of(made), list[dict[str, Branch]]()
     executable = Executable(code.machine_code, is_parallel(made), code.branches, lambda each: kept.append(dict(each)))
     assert len(code.branches) == 2 and compiled == []
@@ -95,12 +94,12 @@ def test_each_branch_is_compiled_when_it_is_taken(compiled: list[int]) -> None:
 def test_branches_inside_of_branches_and_loops(compiled: list[int]) -> None:
     """Of what is inside, only what is taken with what is around it is needed; variables around are seen and set."""
     total = var("s", f64)
-    inner = If(short_of(5, "m"), (*pass_over(2.0), Let("a", const(1))), pass_over(3.0))
-    outer = If(short_of(10), (inner, *pass_over(0.5, "k", "sequential")), pass_over(5.0))
+    inner = ir.If(short_of(5, "m"), (*pass_over(2.0), ir.Let("a", const(1))), pass_over(3.0))
+    outer = ir.If(short_of(10), (inner, *pass_over(0.5, "k", "sequential")), pass_over(5.0))
     more = loop("j", "n", put(Y, "j", apply("add", at(Y, "j"), total)))
-    half = Let("half", apply("floor_divide", N, const(2)))
-    late = If(apply("less", var("half"), M), pass_over(7.0, "l"), pass_over(9.0, "l"))
-    made = function(half, Declare("s", const(0.25, f64)), outer, loop("t", 2, late), more, sizes=("n", "m"))
+    half = ir.Let("half", apply("floor_divide", N, const(2)))
+    late = ir.If(apply("less", var("half"), M), pass_over(7.0, "l"), pass_over(9.0, "l"))
+    made = function(half, ir.Declare("s", const(0.25, f64)), outer, loop("t", 2, late), more, sizes=("n", "m"))
     code = code_of(made)
     executable = Executable(code.machine_code, is_parallel(made), code.branches)
     assert len(code.branches) == 6
@@ -113,16 +112,16 @@ def test_branches_inside_of_branches_and_loops(compiled: list[int]) -> None:
 
 def test_what_stays_where_it_is() -> None:
     """Short branches, those that data decides, those inside parallel loops, and one that stands at two places."""
-    data = Let("d", apply("less", at(X, 0), const(1.0, f64)))
-    twice = If(short_of(10), pass_over(2.0, "k", "sequential"), ())
+    data = ir.Let("d", apply("less", at(X, 0), const(1.0, f64)))
+    twice = ir.If(short_of(10), pass_over(2.0, "k", "sequential"), ())
     for body in (
-        (If(short_of(10), (loop("i", "n", put(Y, "i", at(X, "i"))),), ()),),
-        (data, If(var("d", bool_), pass_over(2.0), ())),
-        (loop("i", "n", If(short_of(10), (put(Y, "i", at(X, "i")),) * 12, ()), kind="parallel"),),
-        (loop("j", "n", If(apply("less", var("j"), const(3)), pass_over(2.0), ())),),
+        (ir.If(short_of(10), (loop("i", "n", put(Y, "i", at(X, "i"))),), ()),),
+        (data, ir.If(var("d", bool_), pass_over(2.0), ())),
+        (loop("i", "n", ir.If(short_of(10), (put(Y, "i", at(X, "i")),) * 12, ()), kind="parallel"),),
+        (loop("j", "n", ir.If(apply("less", var("j"), const(3)), pass_over(2.0), ())),),
         (twice, twice),
     ):
-        assert Branches(Function("f", ("n",), (X,), (Y,), body), ()).tests == []
+        assert Branches(ir.Function("f", ("n",), (X,), (Y,), body), ()).tests == []
     made = function(twice, twice)
     code = code_of(made)
     assert not code.branches
@@ -190,7 +189,7 @@ print(digest_of([*module.parts(), *[part for name in reversed(module.branches())
 
 
 def test_only_what_is_needed_is_emitted(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = function(If(short_of(10), pass_over(2.0), pass_over(3.0)))
+    made = function(ir.If(short_of(10), pass_over(2.0), pass_over(3.0)))
     asked = list[str]()
     branch = Module.branch
     monkeypatch.setattr(Module, "branch", lambda module, name: asked.append(name) or branch(module, name))
@@ -203,8 +202,8 @@ def test_only_what_is_needed_is_emitted(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_branch_whose_emission_fails_is_an_exception_and_is_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    inner = If(short_of(5), pass_over(2.0, "k"), pass_over(3.0, "l"))
-    made = function(If(short_of(10), (inner, *pass_over(0.5)), pass_over(5.0)))
+    inner = ir.If(short_of(5), pass_over(2.0, "k"), pass_over(3.0, "l"))
+    made = function(ir.If(short_of(10), (inner, *pass_over(0.5)), pass_over(5.0)))
     code = code_of(made)
     executable = Executable(code.machine_code, is_parallel(made), code.branches)
     parallel = regions.Function.parallel
@@ -222,7 +221,7 @@ def test_a_branch_whose_emission_fails_is_an_exception_and_is_begun_again(monkey
 
 
 def test_a_branch_of_something_else_is_refused() -> None:
-    made, other = (function(If(short_of(10), pass_over(w), pass_over(3.0)), *pass_over(w, "k")) for w in (2.0, 4.0))
+    made, other = (function(ir.If(short_of(10), pass_over(w), pass_over(3.0)), *pass_over(w, "k")) for w in (2.0, 4.0))
     later = Later(lambda: other, host(), digest_of(emit(made, host()).parts()))
     with pytest.raises(RuntimeError, match=r"branch\.0 is not part of what was compiled before"):
         later.branch("branch.0")
@@ -243,7 +242,7 @@ def test_threads_that_need_the_same_branch_at_once(monkeypatch: pytest.MonkeyPat
 
 def test_what_was_made_is_run_while_others_make_more() -> None:
     """As in a child that is forked meanwhile, where nobody would give the lock back."""
-    made = function(If(short_of(10), pass_over(2.0), pass_over(3.0)))
+    made = function(ir.If(short_of(10), pass_over(2.0), pass_over(3.0)))
     code = code_of(made)
     executable = Executable(code.machine_code, is_parallel(made), code.branches)
     run(executable, made, 6)
@@ -255,15 +254,17 @@ def test_what_was_made_is_run_while_others_make_more() -> None:
 
 
 def test_stores_are_seen_after_a_branch() -> None:
-    made = function(If(short_of(10), pass_over(2.0), pass_over(3.0)), loop("j", "n", Store(Y, (var("j"),), at(Y, "j"))))
+    made = function(
+        ir.If(short_of(10), pass_over(2.0), pass_over(3.0)), loop("j", "n", ir.Store(Y, (var("j"),), at(Y, "j")))
+    )
     code = code_of(made)
     run(Executable(code.machine_code, is_parallel(made), code.branches), made, 6)
 
 
 def test_loops_of_scalars_are_noted_for_the_optimiser() -> None:
     """Not those inside of lanes, or around other loops; in a module without any LLVM has less to do."""
-    total = Declare("s", const(0.0, f64))
-    inside = loop("j", "n", Assign("s", apply("add", var("s", f64), at(X, "j"))))
+    total = ir.Declare("s", const(0.0, f64))
+    inside = loop("j", "n", ir.Assign("s", apply("add", var("s", f64), at(X, "j"))))
     lanes = loop("i", "n", total, inside, put(Y, "i", var("s", f64)), kind="lanes", factor=8)
     assert SCALARS not in str(emit(function(lanes), host()))
     for body in (pass_over(2.0), (loop("k", 2, *pass_over(2.0, kind="sequential")),)):

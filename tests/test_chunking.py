@@ -8,10 +8,9 @@ import plain_loops
 import pytest
 
 import adze as az
-from adze.backends import chunking
+from adze.backends import chunking, ir
 from adze.backends.chunking import summed_in_chunks
 from adze.backends.llvm.host import host_target
-from adze.backends.loops import Constant, For, Store, Variable
 from adze.backends.transformations import Transformations
 from adze.core.types import f64, i64
 
@@ -144,9 +143,9 @@ def test_what_is_stored_before_a_sum_keeps_it_apart() -> None:
     function = plain_loops.loops_of(fitted, target, (np.ones(3), np.ones(3)))
     assert summed_in_chunks(function) != function
     last = function.body[-1]
-    assert isinstance(last, For)
-    result, row = function.results[0], (Variable(last.variable, i64),)
-    storing = replace(last, body=(Store(result, row, Constant(0.0, f64)), *last.body))
+    assert isinstance(last, ir.For)
+    result, row = function.results[0], (ir.Variable(last.variable, i64),)
+    storing = replace(last, body=(ir.Store(result, row, ir.Constant(0.0, f64)), *last.body))
     other = replace(function, body=(*function.body[:-1], storing))
     assert summed_in_chunks(other) == other
 

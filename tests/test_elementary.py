@@ -9,33 +9,33 @@ import numpy as np
 import pytest
 
 import adze as az
+from adze.backends import ir
 from adze.backends.llvm.assemble import compile_text
 from adze.backends.llvm.elementary import FUNCTIONS
 from adze.backends.llvm.emit import emit
 from adze.backends.llvm.host import host
 from adze.backends.llvm.jit import Executable
-from adze.backends.loops import Apply, Block, Buffer, For, Function, Kind, Load, Store, Variable
 from adze.core.primitive import PRIMITIVES, Libm
 from adze.core.types import Scalar, f32, f64, i64
 
 pytestmark = pytest.mark.skipif(not host().target.multiply_add, reason="no fused multiply-add here")
 
 ROWS = {row.llvm.function: row for row in PRIMITIVES.values() if isinstance(row.llvm, Libm)}
-N = Variable("n", i64)
+N = ir.Variable("n", i64)
 
 
-def elementwise(name: str, scalar: Scalar, kinds: dict[Kind, int]) -> Function:
+def elementwise(name: str, scalar: Scalar, kinds: dict[ir.Kind, int]) -> ir.Function:
     """A function of one argument in loops of several kinds, each with a result of its own."""
-    x, i = Buffer("x", scalar, (N,)), Variable("i", i64)
-    results = tuple(Buffer(kind, scalar, (N,)) for kind in kinds)
-    value = Apply(ROWS[name], (Load(x, (i,)),), scalar)
+    x, i = ir.Buffer("x", scalar, (N,)), ir.Variable("i", i64)
+    results = tuple(ir.Buffer(kind, scalar, (N,)) for kind in kinds)
+    value = ir.Apply(ROWS[name], (ir.Load(x, (i,)),), scalar)
 
-    def loop(result: Buffer, kind: Kind, factor: int) -> For:
-        body: Block = (Store(result, (i,), value),)
-        return For("i", N, kind, body, factor)
+    def loop(result: ir.Buffer, kind: ir.Kind, factor: int) -> ir.For:
+        body: ir.Block = (ir.Store(result, (i,), value),)
+        return ir.For("i", N, kind, body, factor)
 
     loops = tuple(loop(result, kind, factor) for result, (kind, factor) in zip(results, kinds.items(), strict=True))
-    return Function("f", ("n",), (x,), results, loops)
+    return ir.Function("f", ("n",), (x,), results, loops)
 
 
 def made(text: str) -> Executable:
@@ -149,11 +149,11 @@ def test_in_two_factors_the_last_product_is_rounded_once() -> None:
 
 
 def test_in_a_long_module_they_are_inlined_no_more() -> None:
-    x, y, i = Buffer("x", f64, (N,)), Buffer("y", f64, (N,)), Variable("i", i64)
-    value: Load | Apply = Load(x, (i,))
+    x, y, i = ir.Buffer("x", f64, (N,)), ir.Buffer("y", f64, (N,)), ir.Variable("i", i64)
+    value: ir.Load | ir.Apply = ir.Load(x, (i,))
     for _ in range(40):
-        value = Apply(ROWS["sin"], (value,), f64)
-    function = Function("f", ("n",), (x,), (y,), (For("i", N, "lanes", (Store(y, (i,), value),), 32),))
+        value = ir.Apply(ROWS["sin"], (value,), f64)
+    function = ir.Function("f", ("n",), (x,), (y,), (ir.For("i", N, "lanes", (ir.Store(y, (i,), value),), 32),))
     text = str(emit(function, host()))
     assert text.count("call <32 x double> @sin.v32f64(") == 32 and "@sin.v32f64.apart(" in text
     numbers = np.linspace(-3, 3, 70)

@@ -13,8 +13,7 @@ from test_compile import assert_same
 from test_derivatives import DIFFERENTIABLE, SINGLE, Point, assert_close, leaves
 
 import adze as az
-from adze.backends.loops import Barrier, For, Function, If, Load, Statement, Store, Update, walk
-from adze.backends.loops_walk import expressions, inside
+from adze.backends import ir
 from adze.backends.target import Target
 
 GROUPS = Target(
@@ -43,19 +42,19 @@ def agrees(program: Any, *arguments: Any, target: Target = GROUPS, **options: An
     exact(lowered(program, target, arguments, **options), az.evaluate(program)(*arguments))
 
 
-def loops_in(block: Sequence[Statement]) -> list[For]:
-    return [statement for statement in walk(tuple(block)) if isinstance(statement, For)]
+def loops_in(block: Sequence[ir.Statement]) -> list[ir.For]:
+    return [statement for statement in ir.walk(tuple(block)) if isinstance(statement, ir.For)]
 
 
-def kinds(function: Function) -> list[str]:
+def kinds(function: ir.Function) -> list[str]:
     return [loop.kind for loop in loops_in(function.body)]
 
 
-def forms(function: Function) -> list[Sequence[Statement]]:
+def forms(function: ir.Function) -> list[Sequence[ir.Statement]]:
     """The ways to run a function whose body is one choice after the other."""
-    found: list[Sequence[Statement]] = []
-    block: Sequence[Statement] = function.body
-    while len(block) == 1 and isinstance(block[0], If):
+    found: list[Sequence[ir.Statement]] = []
+    block: Sequence[ir.Statement] = function.body
+    while len(block) == 1 and isinstance(block[0], ir.If):
         found.append(block[0].then)
         block = block[0].orelse
     return [*found, block]
@@ -101,7 +100,7 @@ def test_all_loops_of_a_nest_are_one_grid() -> None:
 
 def test_the_last_loop_is_the_one_that_moves_through_memory() -> None:
     function = loops_of(across, GROUPS, (quarters(2, 3), quarters(3)))
-    (store,) = [s for s in walk(function.body) if isinstance(s, Store)]
+    (store,) = [s for s in ir.walk(function.body) if isinstance(s, ir.Store)]
     assert loops_in(function.body)[-1].variable == str(getattr(store.indices[-1], "name", ""))
 
     @az.program
@@ -110,9 +109,13 @@ def test_the_last_loop_is_the_one_that_moves_through_memory() -> None:
         return az.generate((az.size(a), az.size(a, 1)), lambda i, j: turned[j, i] + turned[j // 2, i])
 
     body = loops_of(passing, GROUPS, (quarters(2, 3), quarters(2, 3))).body
-    first = next(s for s in body if isinstance(s, For) and any(isinstance(inner, Store) for inner in walk((s,))))
-    (store,) = [s for s in walk((first,)) if isinstance(s, Store)]
-    (load, _) = [p for s in walk((first,)) for e in expressions(s) for p in inside(e) if isinstance(p, Load)]
+    first = next(
+        s for s in body if isinstance(s, ir.For) and any(isinstance(inner, ir.Store) for inner in ir.walk((s,)))
+    )
+    (store,) = [s for s in ir.walk((first,)) if isinstance(s, ir.Store)]
+    (load, _) = [
+        p for s in ir.walk((first,)) for e in ir.expressions_of(s) for p in ir.inside(e) if isinstance(p, ir.Load)
+    ]
     assert store.indices == load.indices  # the temporary has the layout of what it is made from
     arguments = (RANDOM.normal(size=(4, 3)), RANDOM.normal(size=(4, 3)))
     assert_same(lowered(passing, GROUPS, arguments), az.evaluate(passing)(*arguments))
@@ -285,8 +288,8 @@ def test_products(n: int, k: int, m: int) -> None:
 def test_products_are_tiled(program: Any, shapes: Any) -> None:
     arguments = [quarters(*shape) for shape in shapes]
     tiled, *others = forms(loops_of(program, GROUPS, arguments))
-    assert any(isinstance(statement, Barrier) for statement in walk(tuple(tiled)))
-    assert not any(isinstance(statement, Barrier) for other in others for statement in walk(tuple(other)))
+    assert any(isinstance(statement, ir.Barrier) for statement in ir.walk(tuple(tiled)))
+    assert not any(isinstance(statement, ir.Barrier) for other in others for statement in ir.walk(tuple(other)))
 
 
 @pytest.mark.parametrize("group", [1, 2, 8, 64])
@@ -294,14 +297,14 @@ def test_tiles_of_other_groups(group: int) -> None:
     target = replace(GROUPS, group=group)
     a, b = quarters(17, 17), quarters(17, 18)
     agrees(product(az.f64), a, b, target=target)
-    assert any(isinstance(s, Barrier) for s in walk(loops_of(product(az.f64), target, (a, b)).body))
+    assert any(isinstance(s, ir.Barrier) for s in ir.walk(loops_of(product(az.f64), target, (a, b)).body))
 
 
 def test_a_tile_adds_in_the_order_of_the_sum() -> None:
     plain = replace(GROUPS, shared_bytes=0, threads=1)  # no room for tiles, no reason for groups
     arguments = (RANDOM.normal(size=(9, 37)), RANDOM.normal(size=(37, 11)))
     f = product(az.f64)
-    assert not any(isinstance(s, Barrier) for s in walk(loops_of(f, plain, arguments).body))
+    assert not any(isinstance(s, ir.Barrier) for s in ir.walk(loops_of(f, plain, arguments).body))
     assert lowered(f, GROUPS, arguments).tobytes() == lowered(f, plain, arguments).tobytes()
 
 
@@ -352,7 +355,7 @@ def test_updates_are_atomic_unless_the_order_shall_be_the_same() -> None:
     arguments = (quarters(5), np.array([1, 1]), quarters(2))
     for target, deterministic, atomic in [(GROUPS, False, True), (GROUPS, True, False), (ALONE, False, False)]:
         function = loops_of(az.grad(gathered), target, arguments, deterministic=deterministic)
-        assert any(isinstance(statement, Update) for statement in walk(function.body)) == atomic
+        assert any(isinstance(statement, ir.Update) for statement in ir.walk(function.body)) == atomic
 
 
 # Scatter
@@ -379,7 +382,7 @@ def test_writes_to_places_of_their_own() -> None:
     agrees(written_once, quarters(5), np.array([3, 1, 4]), quarters(3))
     function = loops_of(written_once, GROUPS, (quarters(5), np.array([3, 1, 4]), quarters(3)))
     last = function.body[-1]
-    assert isinstance(last, For) and last.kind == "parallel"
+    assert isinstance(last, ir.For) and last.kind == "parallel"
 
 
 def test_gradients_of_writes() -> None:

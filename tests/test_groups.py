@@ -13,7 +13,7 @@ from agreement import exact, leaves, magnitude, rounded
 from programs import CASES, Case, numbers, sampled
 
 import adze as az
-from adze.backends.loops import Allocate, Barrier, For, Function, Update, walk
+from adze.backends import ir
 from adze.backends.target import Target
 from adze.core.program import as_program, convert
 from adze.core.terms import Block
@@ -64,9 +64,9 @@ def exactly(program: Any, wanted: Any, *arguments: Any, **options: Any) -> None:
     exact(plain_loops.lowered(program, TARGET, arguments, **options), wanted)
 
 
-def buffers(function: Function) -> set[str]:
+def buffers(function: ir.Function) -> set[str]:
     """The names of shared buffers, without their numbers."""
-    shared = [each.buffer.name for each in walk(function.body) if isinstance(each, Allocate) and each.shared]
+    shared = [each.buffer.name for each in ir.walk(function.body) if isinstance(each, ir.Allocate) and each.shared]
     return {name.rstrip("0123456789") for name in shared}
 
 
@@ -330,10 +330,12 @@ def test_counts(n: int, deterministic: bool) -> None:
 def test_bins_are_updated_in_the_memory_of_groups() -> None:
     arguments = [integers(3), integers(3)]
     assert buffers(plain_loops.loops_of(few_counts, TARGET, arguments)) == {"bins"}
-    assert any(isinstance(each, Update) for each in walk(plain_loops.loops_of(few_counts, TARGET, arguments).body))
+    assert any(
+        isinstance(each, ir.Update) for each in ir.walk(plain_loops.loops_of(few_counts, TARGET, arguments).body)
+    )
     without = replace(TARGET, atomics=False)
     function = plain_loops.loops_of(few_counts, without, arguments)
-    assert not any(isinstance(each, Update) for each in walk(function.body))
+    assert not any(isinstance(each, ir.Update) for each in ir.walk(function.body))
     bins = np.arange(50) % 9 - 2
     exact(plain_loops.lowered(few_counts, without, [bins, integers(50)]), by_bin(bins, integers(50), 5))
 
@@ -345,7 +347,7 @@ def test_sums_of_floats_in_a_fixed_order() -> None:
 
     arguments = [integers(3), numbers(3)]
     function = plain_loops.loops_of(sums, TARGET, arguments, deterministic=True)
-    assert not any(isinstance(each, Update) for each in walk(function.body))
+    assert not any(isinstance(each, ir.Update) for each in ir.walk(function.body))
     like_evaluate(sums, np.arange(50) % 9 - 2, numbers(50), deterministic=True)
 
 
@@ -400,7 +402,7 @@ def test_rows_by_bin(deterministic: bool) -> None:
         return az.histogram(lambda p, q: p + q, zeros, m, bins, a), computed
 
     function = plain_loops.loops_of(rows, TARGET, [numbers(3), integers(3), numbers(3, 2)], deterministic=deterministic)
-    assert any(isinstance(each, Update) for each in walk(function.body)) == (not deterministic)
+    assert any(isinstance(each, ir.Update) for each in ir.walk(function.body)) == (not deterministic)
     for n, d in ((0, 3), (3, 0), (40, 3)):
         bins, a = np.arange(n) * 7 % 6 - 1, numbers(n, d)
         like_evaluate(rows, numbers(4), bins, a, deterministic=deterministic)
@@ -430,8 +432,8 @@ def test_a_chunk_is_a_group_s_and_loads_are_side_by_side() -> None:
         return az.argmax(x)
 
     function = plain_loops.loops_of(place, LARGER, [numbers(3)])
-    kinds = [(each.kind, each.factor) for each in walk(function.body) if isinstance(each, For)]
+    kinds = [(each.kind, each.factor) for each in ir.walk(function.body) if isinstance(each, ir.For)]
     assert kinds.count(("parallel", 1)) == 2 and kinds.count(("lanes", 64)) == 2
-    assert any(isinstance(each, Barrier) for each in walk(function.body))
+    assert any(isinstance(each, ir.Barrier) for each in ir.walk(function.body))
     x = np.where(np.arange(2000) % 700 == 650, 9.0, numbers(2000))
     assert leaves(plain_loops.lowered(place, LARGER, [x]))[0] == np.argmax(x)

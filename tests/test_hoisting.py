@@ -9,8 +9,8 @@ import pytest
 from plain_loops import apply, at, const, loop, put, var
 
 import adze as az
+from adze.backends import ir
 from adze.backends.hoisting import hoisted
-from adze.backends.loops import Allocate, Assign, Block, Buffer, Declare, For, Function, If, Let, Require, Statement
 from adze.core.types import f64
 
 pytestmark = pytest.mark.unguarded
@@ -77,15 +77,15 @@ def test_what_changes_is_packed_again() -> None:
 
 # Single loops: x and y are arguments, t is the temporary that step s < m adds to z
 
-x, y, z, t = (Buffer(name, f64, (var("n"),)) for name in "xyzt")
+x, y, z, t = (ir.Buffer(name, f64, (var("n"),)) for name in "xyzt")
 filled = loop("i", "n", put(t, "i", apply("exp", at(x, "i"))))
 used = loop("k", "n", put(z, "k", apply("add", at(z, "k"), at(t, "k"))))
 
 
-def moved(*body: Statement, after: Block = ()) -> bool:
+def moved(*body: ir.Statement, after: ir.Block = ()) -> bool:
     """Whether the temporary leaves the loop; either way, what is computed stays the same."""
-    begin = loop("j", "n", put(z, "j", const(0.0, f64))), Declare("count", const(0))
-    function = Function("f", ("n", "m"), (x, y), (z,), (*begin, loop("s", "m", *body), *after))
+    begin = loop("j", "n", put(z, "j", const(0.0, f64))), ir.Declare("count", const(0))
+    function = ir.Function("f", ("n", "m"), (x, y), (z,), (*begin, loop("s", "m", *body), *after))
     there = hoisted(function)
     for m in (0, 1, 3):
         results = []
@@ -94,44 +94,50 @@ def moved(*body: Statement, after: Block = ()) -> bool:
             plain_loops.run(each, [np.array([0.5, -1.0, 2.0, 0.0]), np.arange(4.0), z_found], [4, m])
             results.append(z_found)
         np.testing.assert_array_equal(*results)
-    inner = next(each for each in there.body if isinstance(each, For) and each.variable == "s")
-    return Allocate(t) not in inner.body and not any(
-        Allocate(t) in each.then for each in inner.body if isinstance(each, If)
+    inner = next(each for each in there.body if isinstance(each, ir.For) and each.variable == "s")
+    return ir.Allocate(t) not in inner.body and not any(
+        ir.Allocate(t) in each.then for each in inner.body if isinstance(each, ir.If)
     )
 
 
 def test_what_is_the_same_in_each_step_is_moved() -> None:
-    assert moved(Allocate(t), filled, used)
+    assert moved(ir.Allocate(t), filled, used)
     often = apply("less", const(2), var("n"))
-    assert moved(If(often, (Allocate(t), filled, used), ()))
-    assert moved(Allocate(t), If(often, (filled,), (loop("i", "n", put(t, "i", const(1.0, f64))),)), used)
+    assert moved(ir.If(often, (ir.Allocate(t), filled, used), ()))
+    assert moved(ir.Allocate(t), ir.If(often, (filled,), (loop("i", "n", put(t, "i", const(1.0, f64))),)), used)
 
 
 def test_what_varies_stays() -> None:
     step = apply("f64", var("s"))
-    assert not moved(Allocate(t), loop("i", "n", put(t, "i", step)), used), "the loop's variable"
-    assert not moved(Let("a", step), Allocate(t), loop("i", "n", put(t, "i", var("a", f64))), used), "what it binds"
-    assert not moved(Allocate(t), loop("i", "n", put(t, "i", at(z, "i"))), used), "what it writes"
-    counted = Assign("count", apply("add", var("count"), const(1)))
-    assert not moved(Allocate(t), loop("i", "n", put(t, "i", apply("f64", var("count")))), used, counted), "a variable"
+    assert not moved(ir.Allocate(t), loop("i", "n", put(t, "i", step)), used), "the loop's variable"
+    assert not moved(ir.Let("a", step), ir.Allocate(t), loop("i", "n", put(t, "i", var("a", f64))), used), (
+        "what it binds"
+    )
+    assert not moved(ir.Allocate(t), loop("i", "n", put(t, "i", at(z, "i"))), used), "what it writes"
+    counted = ir.Assign("count", apply("add", var("count"), const(1)))
+    assert not moved(ir.Allocate(t), loop("i", "n", put(t, "i", apply("f64", var("count")))), used, counted), (
+        "a variable"
+    )
     first = apply("less", var("s"), const(1))
-    assert not moved(If(first, (Allocate(t), filled, used), ())), "whether it is filled"
+    assert not moved(ir.If(first, (ir.Allocate(t), filled, used), ())), "whether it is filled"
     read = apply("less", const(0.0, f64), at(x, const(2)))
-    assert not moved(If(read, (Allocate(t), filled, used), ())), "what may not be read without an iteration"
-    assert not moved(Allocate(t), filled, If(first, (loop("i", "n", put(t, "i", at(y, "i"))),), ()), used), "a part"
+    assert not moved(ir.If(read, (ir.Allocate(t), filled, used), ())), "what may not be read without an iteration"
+    assert not moved(ir.Allocate(t), filled, ir.If(first, (loop("i", "n", put(t, "i", at(y, "i"))),), ()), used), (
+        "a part"
+    )
 
 
 def test_what_is_filled_again_after_it_was_read_stays() -> None:
     doubled = loop("p", "n", put(t, "p", apply("add", at(t, "p"), at(t, "p"))))
     last = loop("q", "n", put(z, "q", apply("add", at(z, "q"), at(t, "q"))))
-    assert not moved(Allocate(t), filled, used, doubled, last)
-    assert moved(Allocate(t), filled, doubled, used)
+    assert not moved(ir.Allocate(t), filled, used, doubled, last)
+    assert moved(ir.Allocate(t), filled, doubled, used)
 
 
 def test_what_does_more_stays() -> None:
     both = loop("i", "n", put(t, "i", at(x, "i")), put(z, "i", at(x, "i")))
-    assert not moved(Allocate(t), both, used)
-    counting = loop("i", "n", put(t, "i", at(x, "i")), Assign("count", apply("add", var("count"), const(1))))
-    assert not moved(Allocate(t), counting, used)
-    checked = loop("i", "n", put(t, "i", at(x, "i")), Require(apply("less", var("i"), const(9)), 0, ()))
-    assert not moved(Allocate(t), checked, used)
+    assert not moved(ir.Allocate(t), both, used)
+    counting = loop("i", "n", put(t, "i", at(x, "i")), ir.Assign("count", apply("add", var("count"), const(1))))
+    assert not moved(ir.Allocate(t), counting, used)
+    checked = loop("i", "n", put(t, "i", at(x, "i")), ir.Require(apply("less", var("i"), const(9)), 0, ()))
+    assert not moved(ir.Allocate(t), checked, used)

@@ -16,84 +16,64 @@ from test_derivatives import Point, assert_close, cases, leaves
 from test_grids import ALONE, GROUPS
 
 import adze as az
+from adze.backends import ir
 from adze.backends.heaps import with_heaps
 from adze.backends.kernels import LONG, split
-from adze.backends.loops import (
-    Allocate,
-    Assign,
-    Block,
-    Buffer,
-    Declare,
-    For,
-    Function,
-    If,
-    Kernel,
-    Let,
-    Load,
-    Require,
-    Return,
-    Statement,
-    Store,
-    Variable,
-    While,
-    walk,
-)
-from adze.backends.loops_check import check
-from adze.backends.loops_text import text
-from adze.backends.loops_walk import blocks_of, expressions, inside
 from adze.core.language import Unsupported
 from adze.core.types import f64, i64
 
 N = var("n")
-X, Y = Buffer("x", f64, (N,)), Buffer("y", f64, (N,))
-S = Buffer("s", f64, ())
-P = Buffer("p", i64, (N,))
+X, Y = ir.Buffer("x", f64, (N,)), ir.Buffer("y", f64, (N,))
+S = ir.Buffer("s", f64, ())
+P = ir.Buffer("p", i64, (N,))
 
 
-def placed(function: Function) -> Function:
+def placed(function: ir.Function) -> ir.Function:
     """In kernels that allocate nothing of unknown size; checked."""
     made = with_heaps(split(function), GROUPS.group)
-    check(made, groups=True)
-    on_host = [statement for statement in host(made.body) if isinstance(statement, Store)]
+    ir.check(made, groups=True)
+    on_host = [statement for statement in host(made.body) if isinstance(statement, ir.Store)]
     assert not on_host, "the host stores nothing"
     for kernel in kernels(made):
-        assert not any(isinstance(each, Kernel | Return) for each in walk(kernel.body))
+        assert not any(isinstance(each, ir.Kernel | ir.Return) for each in ir.walk(kernel.body))
     bodies = {kernel.name: kernel.body for kernel in kernels(made)}
     assert all(kernel.body == bodies[kernel.name] for kernel in kernels(made)), "a name means one kernel"
     return made
 
 
-def function(*body: Statement, arguments: Any = (X, S, P), results: Any = (Y,), returned: int = 0) -> Function:
-    made = Function("f", ("n",), arguments, results, body, returned)
-    check(made, groups=True)
+def function(*body: ir.Statement, arguments: Any = (X, S, P), results: Any = (Y,), returned: int = 0) -> ir.Function:
+    made = ir.Function("f", ("n",), arguments, results, body, returned)
+    ir.check(made, groups=True)
     return made
 
 
-def host(block: Block) -> Iterator[Statement]:
+def host(block: ir.Block) -> Iterator[ir.Statement]:
     """What the host does, outside of kernels."""
     for statement in block:
         yield statement
-        if not isinstance(statement, Kernel):
-            for inner in blocks_of(statement):
+        if not isinstance(statement, ir.Kernel):
+            for inner in ir.blocks_of(statement):
                 yield from host(inner)
 
 
-def kernels(function: Function) -> list[Kernel]:
-    return [statement for statement in walk(function.body) if isinstance(statement, Kernel)]
+def kernels(function: ir.Function) -> list[ir.Kernel]:
+    return [statement for statement in ir.walk(function.body) if isinstance(statement, ir.Kernel)]
 
 
-def names(function: Function) -> list[str]:
+def names(function: ir.Function) -> list[str]:
     return [kernel.name for kernel in kernels(function)]
 
 
-def read_back(function: Function) -> list[str]:
+def read_back(function: ir.Function) -> list[str]:
     """The buffers that the host reads numbers of, but for arguments that are numbers."""
-    wholes = [whole for each in host(function.body) if not isinstance(each, Kernel) for whole in expressions(each)]
-    parts = [part for whole in wholes for part in inside(whole)]
-    return [part.buffer.name for part in parts if isinstance(part, Load) and part.buffer.extents]
+    wholes = [
+        whole for each in host(function.body) if not isinstance(each, ir.Kernel) for whole in ir.expressions_of(each)
+    ]
+    parts = [part for whole in wholes for part in ir.inside(whole)]
+    return [part.buffer.name for part in parts if isinstance(part, ir.Load) and part.buffer.extents]
 
 
-def ran(function: Function, x: Any, s: float = 0.5, p: Any = None) -> Any:
+def ran(function: ir.Function, x: Any, s: float = 0.5, p: Any = None) -> Any:
     """The result of a function, and that of its kernels: the same."""
     found = []
     for each in (function, placed(function)):
@@ -105,7 +85,7 @@ def ran(function: Function, x: Any, s: float = 0.5, p: Any = None) -> Any:
     return found[0][0]
 
 
-def fill(value: Any, i: str = "i") -> For:
+def fill(value: Any, i: str = "i") -> ir.For:
     """Store a value at each place of the result, in parallel."""
     return loop(i, "n", put(Y, i, value), kind="parallel")
 
@@ -119,52 +99,52 @@ def add(a: Any, b: Any) -> Any:
 
 def test_scalars_that_kernels_hand_on_are_in_memory() -> None:
     total, square = var("total", f64), apply("multiply", at(X, "i"), at(X, "i"))
-    partial = Buffer("partial", f64, (N,))
+    partial = ir.Buffer("partial", f64, (N,))
     f = function(
-        Allocate(partial),
+        ir.Allocate(partial),
         loop("i", "n", put(partial, "i", square), kind="parallel"),
-        Declare("total", const(0.0, f64)),
-        loop("k", "n", Assign("total", add(total, at(partial, "k")))),
+        ir.Declare("total", const(0.0, f64)),
+        loop("k", "n", ir.Assign("total", add(total, at(partial, "k")))),
         fill(apply("divide", at(X, "j"), total), "j"),
     )
     made = placed(f)
     assert names(made) == ["compute_partial", "compute_total", "compute_y"]
-    assert [kernel.body[-1].kind for kernel in kernels(made) if isinstance(kernel.body[-1], For)] == ["parallel"] * 2
+    assert [kernel.body[-1].kind for kernel in kernels(made) if isinstance(kernel.body[-1], ir.For)] == ["parallel"] * 2
     assert read_back(made) == []
-    assert "f64_scalars" in text(made)
+    assert "f64_scalars" in ir.text(made)
     assert ran(f, [1.0, 2.0]) == [0.2, 0.4]
 
 
 def test_the_host_computes_with_sizes_and_numbers_that_are_arguments() -> None:
     f = function(
-        Let("twice", apply("multiply", at(S), const(2.0, f64))),
-        Let("half", apply("floor_divide", N, const(2))),
-        Declare("count", const(0)),
-        loop("k", "half", Assign("count", add(var("count"), const(3))), fill(var("twice", f64))),
+        ir.Let("twice", apply("multiply", at(S), const(2.0, f64))),
+        ir.Let("half", apply("floor_divide", N, const(2))),
+        ir.Declare("count", const(0)),
+        loop("k", "half", ir.Assign("count", add(var("count"), const(3))), fill(var("twice", f64))),
         fill(add(at(X, "i"), apply("f64", var("count")))),
     )
     made = placed(f)
-    assert {each.name for each in host(made.body) if isinstance(each, Let | Declare | Assign)} == {
+    assert {each.name for each in host(made.body) if isinstance(each, ir.Let | ir.Declare | ir.Assign)} == {
         "twice",
         "half",
         "count",
     }
-    assert "_scalars" not in text(made) and len(kernels(made)) == 2
+    assert "_scalars" not in ir.text(made) and len(kernels(made)) == 2
     assert ran(f, [1.0, 2.0, 3.0, 4.0]) == [7.0, 8.0, 9.0, 10.0]
 
 
 def test_what_one_thread_does_is_one_kernel() -> None:
     """Sequential loops, branches and whiles without parallel loops inside."""
-    step, less = Assign("t", add(var("t", f64), at(X, "k"))), apply("less", var("t", f64), const(3.0, f64))
+    step, less = ir.Assign("t", add(var("t", f64), at(X, "k"))), apply("less", var("t", f64), const(3.0, f64))
     f = function(
-        Declare("t", at(X, 0)),
+        ir.Declare("t", at(X, 0)),
         loop("k", "n", step),
-        If(less, (Assign("t", const(3.0, f64)),), ()),
-        While((), less, (Assign("t", add(var("t", f64), const(1.0, f64))),)),
+        ir.If(less, (ir.Assign("t", const(3.0, f64)),), ()),
+        ir.While((), less, (ir.Assign("t", add(var("t", f64), const(1.0, f64))),)),
         loop("k2", "n", put(Y, "k2", var("t", f64))),
     )
     made = placed(f)
-    assert len(kernels(made)) == 1 and "scalars" not in text(made)
+    assert len(kernels(made)) == 1 and "scalars" not in ir.text(made)
     assert ran(f, [1.0, 0.5]) == [3.0, 3.0]
 
 
@@ -185,10 +165,10 @@ def test_loops_and_branches_with_kernels_inside_are_the_hosts() -> None:
     positive = apply("less", const(0), N)
     f = function(
         loop("k", const(3), fill(add(at(X, "i"), apply("f64", var("k"))))),
-        If(positive, (fill(add(at(X, "i"), const(1.0, f64))),), ()),
+        ir.If(positive, (fill(add(at(X, "i"), const(1.0, f64))),), ()),
     )
     made = placed(f)
-    assert [type(statement) for statement in made.body] == [For, If]
+    assert [type(statement) for statement in made.body] == [ir.For, ir.If]
     assert len(kernels(made)) == 2 and read_back(made) == []
     assert ran(f, [1.0]) == [2.0]
 
@@ -196,8 +176,8 @@ def test_loops_and_branches_with_kernels_inside_are_the_hosts() -> None:
 def test_a_branch_on_what_the_device_knows_is_read_back() -> None:
     """Once, if nothing changes it."""
     test = apply("less", var("t", f64), const(1.0, f64))
-    branches = [If(test, (fill(const(float(k), f64)),), ()) for k in range(2)]
-    f = function(fill(const(-1.0, f64)), Let("t", at(X, 0)), *branches)
+    branches = [ir.If(test, (fill(const(float(k), f64)),), ()) for k in range(2)]
+    f = function(fill(const(-1.0, f64)), ir.Let("t", at(X, 0)), *branches)
     made = placed(f)
     assert read_back(made) == ["f64_scalars"]
     assert ran(f, [0.0, 5.0]) == [1.0, 1.0] and ran(f, [2.0]) == [-1.0]
@@ -205,20 +185,20 @@ def test_a_branch_on_what_the_device_knows_is_read_back() -> None:
 
 def test_a_changing_scalar_is_read_back_each_time() -> None:
     test = apply("less", var("t", f64), const(1.0, f64))
-    branch = If(test, (fill(var("t", f64)), Assign("t", add(var("t", f64), at(X, 0)))), ())
-    f = function(fill(const(-1.0, f64)), Declare("t", at(X, 0)), branch, branch, branch)
+    branch = ir.If(test, (fill(var("t", f64)), ir.Assign("t", add(var("t", f64), at(X, 0)))), ())
+    f = function(fill(const(-1.0, f64)), ir.Declare("t", at(X, 0)), branch, branch, branch)
     assert read_back(placed(f)) == ["f64_scalars"] * 3
     assert ran(f, [0.25]) == [0.75] and ran(f, [4.0]) == [-1.0]
 
 
 def test_an_array_whose_size_the_device_knows_is_returned() -> None:
-    count = Variable("count", i64)
-    made = Buffer("made", f64, (count,))
+    count = ir.Variable("count", i64)
+    made = ir.Buffer("made", f64, (count,))
     f = function(
-        Let("count", at(P, 0)),
-        Allocate(made),
+        ir.Let("count", at(P, 0)),
+        ir.Allocate(made),
         loop("i", count, put(made, "i", apply("f64", var("i"))), kind="parallel"),
-        Return(0, made),
+        ir.Return(0, made),
         fill(const(0.0, f64)),
         returned=1,
     )
@@ -229,18 +209,18 @@ def test_an_array_whose_size_the_device_knows_is_returned() -> None:
 # Whiles
 
 
-def doubling(*more: Statement) -> Function:
+def doubling(*more: ir.Statement) -> ir.Function:
     """Double an array until its first element is large: the device computes the test."""
     low = apply("less", at(Y, 0), const(100.0, f64))
     return function(
         fill(at(X, "i")),
-        Declare("turns", const(0)),
-        While(
-            (Let("first", at(Y, 0)),),
+        ir.Declare("turns", const(0)),
+        ir.While(
+            (ir.Let("first", at(Y, 0)),),
             apply("logical_and", low, apply("less", const(0.0, f64), var("first", f64))),
             (
                 loop("j", "n", put(Y, "j", apply("multiply", at(Y, "j"), const(2.0, f64))), kind="parallel"),
-                Assign("turns", add(var("turns"), const(1))),
+                ir.Assign("turns", add(var("turns"), const(1))),
                 *more,
             ),
         ),
@@ -251,12 +231,12 @@ def doubling(*more: Statement) -> Function:
 @pytest.mark.slow
 def test_a_while_runs_ahead_of_a_test_on_the_device() -> None:
     made = placed(doubling())
-    loops = [each for each in host(made.body) if isinstance(each, For)]
+    loops = [each for each in host(made.body) if isinstance(each, ir.For)]
     assert [loop.variable for loop in loops] == ["turn1"]
-    (ahead,) = [each for each in host(made.body) if isinstance(each, While)]
-    assert not any(isinstance(each, Kernel) for each in ahead.head)
-    for kernel in (each for each in walk(loops[0].body) if isinstance(each, Kernel)):
-        assert isinstance(kernel.body[0], If), "does nothing when the loop is over"
+    (ahead,) = [each for each in host(made.body) if isinstance(each, ir.While)]
+    assert not any(isinstance(each, ir.Kernel) for each in ahead.head)
+    for kernel in (each for each in ir.walk(loops[0].body) if isinstance(each, ir.Kernel)):
+        assert isinstance(kernel.body[0], ir.If), "does nothing when the loop is over"
     assert ran(doubling(), [1.0, 2.0]) == [128.0 + 7, 256.0 + 7]
     for never in (0.0, -1.0, 1000.0):
         assert ran(doubling(), [never]) == [never]
@@ -266,24 +246,24 @@ def test_a_while_runs_ahead_of_a_test_on_the_device() -> None:
 
 def test_of_two_whiles_the_inner_one_runs_ahead() -> None:
     less = apply("less", at(Y, 1), const(4.0, f64))
-    inner = While((), less, (loop("l", const(1), put(Y, 1, add(at(Y, 1), const(1.0, f64))), kind="parallel"),))
+    inner = ir.While((), less, (loop("l", const(1), put(Y, 1, add(at(Y, 1), const(1.0, f64))), kind="parallel"),))
     f = doubling(inner)
     made = placed(f)
-    assert sum(isinstance(each, While) for each in host(made.body)) == 2
-    assert [each.variable for each in host(made.body) if isinstance(each, For)] == ["turn1"]
+    assert sum(isinstance(each, ir.While) for each in host(made.body)) == 2
+    assert [each.variable for each in host(made.body) if isinstance(each, ir.For)] == ["turn1"]
     assert ran(f, [30.0, 0.0]) == [122.0, 10.0]
 
 
 def test_a_while_that_needs_a_number_each_turn_reads_its_test_back() -> None:
     """A branch of the host's inside depends on the device."""
-    branch = If(
+    branch = ir.If(
         apply("less", at(Y, 0), const(10.0, f64)),
         (loop("l", "n", put(Y, "l", add(at(Y, "l"), const(1.0, f64))), kind="parallel"),),
         (),
     )
     f = doubling(branch)
     made = placed(f)
-    assert not [each for each in host(made.body) if isinstance(each, For)]
+    assert not [each for each in host(made.body) if isinstance(each, ir.For)]
     assert len(read_back(made)) >= 2
     assert ran(f, [1.0]) == [112.0 + 6]
 
@@ -292,16 +272,16 @@ def test_a_while_that_counts_on_the_host_stays_there() -> None:
     below = apply("less", var("k"), N)
     f = function(
         fill(at(X, "i")),
-        Declare("k", const(0)),
-        While((), below, (fill(apply("f64", var("k")), "j"), Assign("k", add(var("k"), const(1))))),
+        ir.Declare("k", const(0)),
+        ir.While((), below, (fill(apply("f64", var("k")), "j"), ir.Assign("k", add(var("k"), const(1))))),
     )
     made = placed(f)
-    assert read_back(made) == [] and "scalars" not in text(made)
+    assert read_back(made) == [] and "scalars" not in ir.text(made)
     assert ran(f, [5.0, 5.0, 5.0]) == [2.0, 2.0, 2.0]
 
 
 def test_a_failure_ends_a_while_that_runs_ahead() -> None:
-    f = doubling(Require(apply("less", at(Y, 0), const(20.0, f64)), 7, (var("turns"),)))
+    f = doubling(ir.Require(apply("less", at(Y, 0), const(20.0, f64)), 7, (var("turns"),)))
     for each in (f, placed(f)):
         arrays = [np.array([1.0]), np.array(0.0), np.zeros(1, np.int64), np.zeros(1)]
         run = Run(each, arrays, [1])
@@ -311,9 +291,9 @@ def test_a_failure_ends_a_while_that_runs_ahead() -> None:
 # Temporaries whose size an iteration decides
 
 
-def summed(count: Any, before: tuple[Statement, ...] = (), guarded: tuple[int, ...] = ()) -> Function:
+def summed(count: Any, before: tuple[ir.Statement, ...] = (), guarded: tuple[int, ...] = ()) -> ir.Function:
     """Each iteration fills memory of its own, of so many elements, and adds up all of it and something outside."""
-    own = Buffer("own", f64, (var("count"),))
+    own = ir.Buffer("own", f64, (var("count"),))
     total = var("total", f64)
     reach = add(var("count"), const(2)) if guarded else var("count")
     return function(
@@ -321,11 +301,11 @@ def summed(count: Any, before: tuple[Statement, ...] = (), guarded: tuple[int, .
             "i",
             "n",
             *before,
-            Let("count", count),
-            Allocate(own),
-            loop("k", reach, Store(own, (var("k"),), add(at(X, "i"), apply("f64", var("k"))), guarded)),
-            Declare("total", const(0.0, f64)),
-            loop("l", reach, Assign("total", add(total, Load(own, (var("l"),), guarded)))),
+            ir.Let("count", count),
+            ir.Allocate(own),
+            loop("k", reach, ir.Store(own, (var("k"),), add(at(X, "i"), apply("f64", var("k"))), guarded)),
+            ir.Declare("total", const(0.0, f64)),
+            loop("l", reach, ir.Assign("total", add(total, ir.Load(own, (var("l"),), guarded)))),
             put(Y, "i", total),
             kind="parallel",
         )
@@ -340,7 +320,7 @@ def test_memory_of_each_iteration(counts: list[int], guarded: tuple[int, ...]) -
     made = placed(f)
     stems = [name.split("_")[0].rstrip("0123456789") for name in names(made)]
     assert stems == ["count", "place", "compute"]
-    assert [each.buffer.name for each in walk(kernels(made)[-1].body) if isinstance(each, Allocate)] == []
+    assert [each.buffer.name for each in ir.walk(kernels(made)[-1].body) if isinstance(each, ir.Allocate)] == []
     assert len(read_back(made)) == 1
     x = np.arange(float(len(counts)))
     assert ran(f, x, p=counts) == [c * v + c * (c - 1) / 2 for c, v in zip(counts, x)]
@@ -349,12 +329,15 @@ def test_memory_of_each_iteration(counts: list[int], guarded: tuple[int, ...]) -
 def test_sizes_that_a_loop_counts() -> None:
     trips = var("trips")
     counting = (
-        Declare("trips", const(0)),
-        Declare("v", at(X, "i")),
-        While(
+        ir.Declare("trips", const(0)),
+        ir.Declare("v", at(X, "i")),
+        ir.While(
             (),
             apply("less", var("v", f64), const(10.0, f64)),
-            (Assign("v", apply("multiply", var("v", f64), const(2.0, f64))), Assign("trips", add(trips, const(1)))),
+            (
+                ir.Assign("v", apply("multiply", var("v", f64), const(2.0, f64))),
+                ir.Assign("trips", add(trips, const(1))),
+            ),
         ),
     )
     f = summed(trips, counting)
@@ -362,20 +345,20 @@ def test_sizes_that_a_loop_counts() -> None:
 
 
 def test_sizes_that_depend_on_such_memory_take_another_round() -> None:
-    first, second = Buffer("first", i64, (var("count"),)), Buffer("second", f64, (var("more"),))
+    first, second = ir.Buffer("first", i64, (var("count"),)), ir.Buffer("second", f64, (var("more"),))
     total = var("total", f64)
     f = function(
         loop(
             "i",
             "n",
-            Let("count", add(at(P, "i"), const(1))),
-            Allocate(first),
+            ir.Let("count", add(at(P, "i"), const(1))),
+            ir.Allocate(first),
             loop("k", "count", put(first, "k", add(var("k"), at(P, "i")))),
-            Let("more", at(first, at(P, "i"))),
-            Allocate(second),
+            ir.Let("more", at(first, at(P, "i"))),
+            ir.Allocate(second),
             loop("l", "more", put(second, "l", at(X, "i"))),
-            Declare("total", const(0.0, f64)),
-            loop("m", "more", Assign("total", add(total, at(second, "m")))),
+            ir.Declare("total", const(0.0, f64)),
+            loop("m", "more", ir.Assign("total", add(total, at(second, "m")))),
             put(Y, "i", total),
             kind="parallel",
         )
@@ -386,14 +369,14 @@ def test_sizes_that_depend_on_such_memory_take_another_round() -> None:
 
 
 def test_a_grid_of_two_loops() -> None:
-    z = Buffer("z", f64, (N, const(3)))
-    own = Buffer("own", f64, (var("count"),))
+    z = ir.Buffer("z", f64, (N, const(3)))
+    own = ir.Buffer("own", f64, (var("count"),))
     body = (
-        Let("count", add(at(P, "i"), var("j"))),
-        Allocate(own),
+        ir.Let("count", add(at(P, "i"), var("j"))),
+        ir.Allocate(own),
         loop("k", "count", put(own, "k", const(1.0, f64))),
-        Declare("total", const(0.0, f64)),
-        loop("l", "count", Assign("total", add(var("total", f64), at(own, "l")))),
+        ir.Declare("total", const(0.0, f64)),
+        loop("l", "count", ir.Assign("total", add(var("total", f64), at(own, "l")))),
         put(z, "i", "j", var("total", f64)),
     )
     f = function(loop("i", "n", loop("j", const(3), *body, kind="parallel"), kind="parallel"), results=(z,))
@@ -403,16 +386,16 @@ def test_a_grid_of_two_loops() -> None:
 
 
 def test_a_size_that_the_kernel_itself_writes_is_refused() -> None:
-    counts = Buffer("counts", i64, (N,))
-    own = Buffer("own", f64, (var("count"),))
+    counts = ir.Buffer("counts", i64, (N,))
+    own = ir.Buffer("own", f64, (var("count"),))
     f = function(
-        Allocate(counts),
+        ir.Allocate(counts),
         loop(
             "i",
             "n",
             put(counts, "i", at(P, "i")),
-            Let("count", at(counts, "i")),
-            Allocate(own),
+            ir.Let("count", at(counts, "i")),
+            ir.Allocate(own),
             put(Y, "i", const(0.0, f64)),
             kind="parallel",
         ),

@@ -18,33 +18,13 @@ import pytest
 from plain_loops import apply, at, const, fma, loop, put, var
 from random_loops import Draw
 
-from adze.backends import runtime
+from adze.backends import ir, runtime
 from adze.backends.llvm.assemble import assembly, compile_each, printed
 from adze.backends.llvm.emit import emit
 from adze.backends.llvm.host import Machine, host, host_target
 from adze.backends.llvm.jit import Executable, Failure, is_parallel
 from adze.backends.llvm.jit import compiled as code_of
 from adze.backends.llvm.text import Body, Module
-from adze.backends.loops import (
-    Allocate,
-    Assign,
-    Buffer,
-    Declare,
-    Expression,
-    For,
-    Function,
-    If,
-    Let,
-    Load,
-    Reduction,
-    Require,
-    Return,
-    Select,
-    Statement,
-    Store,
-    While,
-)
-from adze.backends.loops_check import check
 from adze.core.primitive import lookup
 from adze.core.types import SCALARS, Scalar, bool_, f32, f64, i32, i64
 
@@ -64,7 +44,7 @@ def call(executable: Executable, arrays: list[np.ndarray], sizes: list[int], thr
     return executable.run([array.ctypes.data for array in arrays], sizes, threads)
 
 
-def compare(function: Function, arguments: list[np.ndarray], sizes: list[int], executable: Executable) -> None:
+def compare(function: ir.Function, arguments: list[np.ndarray], sizes: list[int], executable: Executable) -> None:
     """Compiled code, on every number of threads, gives bit for bit what the plain run gives."""
     shapes = []
     names = dict(zip(function.sizes, sizes))
@@ -79,14 +59,14 @@ def compare(function: Function, arguments: list[np.ndarray], sizes: list[int], e
             np.testing.assert_array_equal(a, b)
 
 
-def compiled(function: Function) -> Executable:
-    check(function)
+def compiled(function: ir.Function) -> Executable:
+    ir.check(function)
     code = code_of(function)
     return Executable(code.machine_code, is_parallel(function), code.branches)
 
 
-def emitted(function: Function) -> str:
-    check(function)
+def emitted(function: ir.Function) -> str:
+    ir.check(function)
     return str(emit(function, host()))
 
 
@@ -98,28 +78,28 @@ def emitted(function: Function) -> str:
 @pytest.mark.parametrize("kind", ["sequential", "parallel", "lanes", "jam"])
 def test_every_kind_moves_every_type(scalar: Scalar, kind: str) -> None:
     n = var("n")
-    a, b, c = (Buffer(name, scalar, (n,)) for name in "abc")
+    a, b, c = (ir.Buffer(name, scalar, (n,)) for name in "abc")
     value = apply("logical_or" if scalar is bool_ else "add", at(a, "i"), at(b, "i"))
     factor = {"lanes": 32, "jam": 4}.get(kind, 1)
-    function = Function("f", ("n",), (a, b), (c,), (loop("i", "n", put(c, "i", value), kind=kind, factor=factor),))
+    function = ir.Function("f", ("n",), (a, b), (c,), (loop("i", "n", put(c, "i", value), kind=kind, factor=factor),))
     executable = compiled(function)
     for size in SIZES:
         compare(function, [values(scalar, size, seed) for seed in (1, 2)], [size], executable)
 
 
-def product(*nest: tuple[str, str, int], scalar: Scalar = f64) -> Function:
+def product(*nest: tuple[str, str, int], scalar: Scalar = f64) -> ir.Function:
     """A matrix product, given the loops over rows and columns as (variable, kind, factor), outer first."""
     n, m, inner = var("n"), var("m"), var("l")
-    a, b, c = Buffer("a", scalar, (n, inner)), Buffer("b", scalar, (inner, m)), Buffer("c", scalar, (n, m))
+    a, b, c = ir.Buffer("a", scalar, (n, inner)), ir.Buffer("b", scalar, (inner, m)), ir.Buffer("c", scalar, (n, m))
     total = var("t", scalar)
-    body: tuple[Statement, ...] = (
-        Declare("t", const(0.0, scalar)),
-        loop("k", "l", Assign("t", fma(at(a, "i", "k"), at(b, "k", "j"), total))),
+    body: tuple[ir.Statement, ...] = (
+        ir.Declare("t", const(0.0, scalar)),
+        loop("k", "l", ir.Assign("t", fma(at(a, "i", "k"), at(b, "k", "j"), total))),
         put(c, "i", "j", total),
     )
     for variable, kind, factor in reversed(nest):
         body = (loop(variable, {"i": "n", "j": "m"}[variable], *body, kind=kind, factor=factor),)
-    return Function("product", ("n", "m", "l"), (a, b), (c,), body)
+    return ir.Function("product", ("n", "m", "l"), (a, b), (c,), body)
 
 
 NESTS = [
@@ -148,9 +128,9 @@ def test_nested_kinds(nest: Any, scalar: Scalar) -> None:
 
 def test_extents_known_at_compile_time_leave_no_tail() -> None:
     for size in (32, 13, 64):
-        a, b = Buffer("a", f64, (const(size),)), Buffer("b", f64, (const(size),))
+        a, b = ir.Buffer("a", f64, (const(size),)), ir.Buffer("b", f64, (const(size),))
         body = loop("i", size, put(b, "i", apply("negative", at(a, "i"))), kind="lanes", factor=32)
-        function = Function("f", (), (a,), (b,), (body,))
+        function = ir.Function("f", (), (a,), (b,), (body,))
         assert ("masked" in emitted(function)) == (size == 13)
         compare(function, [values(f64, size)], [], compiled(function))
 
@@ -164,14 +144,14 @@ def test_extents_known_at_compile_time_leave_no_tail() -> None:
 def test_gathers_and_scatters(scalar: Scalar, kind: str) -> None:
     """Through an array of indices, backwards, with a stride, and down a column."""
     n = var("n")
-    where = Buffer("where", i64, (n,))
-    a, square = Buffer("a", scalar, (n,)), Buffer("square", scalar, (n, n))
-    out = [Buffer(f"out{number}", scalar, (n,)) for number in range(4)]
-    wide = Buffer("wide", scalar, (n, n))
+    where = ir.Buffer("where", i64, (n,))
+    a, square = ir.Buffer("a", scalar, (n,)), ir.Buffer("square", scalar, (n, n))
+    out = [ir.Buffer(f"out{number}", scalar, (n,)) for number in range(4)]
+    wide = ir.Buffer("wide", scalar, (n, n))
     last = apply("subtract", apply("subtract", n, const(1)), var("i"))
     twice = apply("remainder", apply("multiply", const(2), var("i")), n)
     body = (
-        Let("w", at(where, "i")),
+        ir.Let("w", at(where, "i")),
         put(out[0], "i", at(a, "w")),
         put(out[1], "w", at(a, "i")),
         put(out[2], last, at(a, apply("add", last, const(0)))),
@@ -179,7 +159,9 @@ def test_gathers_and_scatters(scalar: Scalar, kind: str) -> None:
         put(wide, "i", 0, at(square, "i", apply("subtract", n, const(1)))),
         put(wide, last, last, at(square, "i", "i")),
     )
-    function = Function("f", ("n",), (where, a, square), (*out, wide), (loop("i", "n", *body, kind=kind, factor=16),))
+    function = ir.Function(
+        "f", ("n",), (where, a, square), (*out, wide), (loop("i", "n", *body, kind=kind, factor=16),)
+    )
     executable = compiled(function)
     for size in SIZES:
         permutation = np.random.default_rng(3).permutation(size).astype(np.int64)
@@ -197,16 +179,16 @@ SQUARES = [
 ]
 
 
-def turned(nest: Any, scalar: Scalar, *sizes: Any) -> Function:
+def turned(nest: Any, scalar: Scalar, *sizes: Any) -> ir.Function:
     """An array with its last axes exchanged."""
     l, n, m = sizes
-    a, b = Buffer("a", scalar, (l, n, m)), Buffer("b", scalar, (l, m, n))
-    body: tuple[Statement, ...] = (put(b, "k", "j", "i", at(a, "k", "i", "j")),)
+    a, b = ir.Buffer("a", scalar, (l, n, m)), ir.Buffer("b", scalar, (l, m, n))
+    body: tuple[ir.Statement, ...] = (put(b, "k", "j", "i", at(a, "k", "i", "j")),)
     for variable, kind, factor in reversed(nest):
         body = (loop(variable, {"k": l, "i": n, "j": m}[variable], *body, kind=kind, factor=factor),)
     if "k" not in {variable for variable, _, _ in nest}:
         body = (loop("k", l, *body),)
-    return Function("turned", tuple(each.name for each in sizes if hasattr(each, "name")), (a,), (b,), body)
+    return ir.Function("turned", tuple(each.name for each in sizes if hasattr(each, "name")), (a,), (b,), body)
 
 
 @pytest.mark.unguarded
@@ -229,10 +211,10 @@ def test_squares_move_whole_rows(nest: Any) -> None:
 def test_lanes_that_are_off_read_nothing() -> None:
     """Offsets of lanes that are off point nowhere: a page of zeros with nothing mapped after it must do."""
     n = var("n")
-    a, where, b = Buffer("a", f64, (n,)), Buffer("where", i64, (n,)), Buffer("b", f64, (n,))
+    a, where, b = ir.Buffer("a", f64, (n,)), ir.Buffer("where", i64, (n,)), ir.Buffer("b", f64, (n,))
     far = apply("multiply", var("i"), const(1 << 40))
-    index = Select(apply("less", var("i"), n), at(where, "i"), far, i64)
-    function = Function(
+    index = ir.Select(apply("less", var("i"), n), at(where, "i"), far, i64)
+    function = ir.Function(
         "f", ("n",), (a, where), (b,), (loop("i", "n", put(b, "i", at(a, index)), kind="lanes", factor=32),)
     )
     compare(function, [values(f64, 3), np.array([2, 0, 1])], [3], compiled(function))
@@ -244,24 +226,24 @@ def test_lanes_that_are_off_read_nothing() -> None:
 def test_mutable_variables_that_vary_and_that_do_not() -> None:
     """``count`` is the same in every lane and copy; ``best`` varies only because of an assignment further down."""
     n, m = var("n"), var("m")
-    a, b = Buffer("a", f64, (m, n)), Buffer("b", f64, (n,))
+    a, b = ir.Buffer("a", f64, (m, n)), ir.Buffer("b", f64, (n,))
     best, count = var("best", f64), var("count")
     body = (
-        Declare("count", const(0)),
-        Declare("best", const(-math.inf, f64)),
+        ir.Declare("count", const(0)),
+        ir.Declare("best", const(-math.inf, f64)),
         loop(
             "k",
             "m",
-            If(
+            ir.If(
                 apply("equal", apply("remainder", var("k"), const(2)), const(0)),
-                (Assign("best", apply("maximum", best, at(a, "k", "i"))),),
-                (Assign("count", apply("add", count, const(1))),),
+                (ir.Assign("best", apply("maximum", best, at(a, "k", "i"))),),
+                (ir.Assign("count", apply("add", count, const(1))),),
             ),
         ),
         put(b, "i", apply("add", best, apply("f64", count))),
     )
     for kind in ("lanes", "jam"):
-        function = Function("f", ("n", "m"), (a,), (b,), (loop("i", "n", *body, kind=kind, factor=8),))
+        function = ir.Function("f", ("n", "m"), (a,), (b,), (loop("i", "n", *body, kind=kind, factor=8),))
         executable = compiled(function)
         for size in SIZES:
             compare(function, [values(f64, (6, size))], [size, 6], executable)
@@ -269,16 +251,21 @@ def test_mutable_variables_that_vary_and_that_do_not() -> None:
 
 def test_temporaries_are_private_to_threads() -> None:
     n, m = var("n"), var("m")
-    a, b, t, u = Buffer("a", f64, (n, m)), Buffer("b", f64, (n, m)), Buffer("t", f64, (m,)), Buffer("u", f64, (m,))
+    a, b, t, u = (
+        ir.Buffer("a", f64, (n, m)),
+        ir.Buffer("b", f64, (n, m)),
+        ir.Buffer("t", f64, (m,)),
+        ir.Buffer("u", f64, (m,)),
+    )
     back = apply("subtract", apply("subtract", m, const(1)), var("j"))
     body = (
-        Allocate(t),
+        ir.Allocate(t),
         loop("j", "m", put(t, "j", apply("multiply", at(a, "i", "j"), const(2.0, f64))), kind="lanes", factor=8),
-        Allocate(u),
+        ir.Allocate(u),
         loop("j", "m", put(u, back, at(t, "j"))),
         loop("j", "m", put(b, "i", "j", at(u, "j")), kind="lanes", factor=8),
     )
-    function = Function("f", ("n", "m"), (a,), (b,), (loop("i", "n", *body, kind="parallel", grain=const(1)),))
+    function = ir.Function("f", ("n", "m"), (a,), (b,), (loop("i", "n", *body, kind="parallel", grain=const(1)),))
     executable = compiled(function)
     for size in (1, 5, 400):
         compare(function, [values(f64, (size, 37))], [size, 37], executable)
@@ -286,18 +273,18 @@ def test_temporaries_are_private_to_threads() -> None:
 
 def test_temporaries_of_sizes_known_at_run_time() -> None:
     n = var("n")
-    a, count, b = Buffer("a", f64, (n,)), Buffer("count", i64, ()), Buffer("b", f64, (n,))
-    t, s = Buffer("t", f64, (var("c"),)), Buffer("s", f64, (var("twice"),))
+    a, count, b = ir.Buffer("a", f64, (n,)), ir.Buffer("count", i64, ()), ir.Buffer("b", f64, (n,))
+    t, s = ir.Buffer("t", f64, (var("c"),)), ir.Buffer("s", f64, (var("twice"),))
     body = (
-        Let("c", at(count)),
-        Let("twice", apply("multiply", n, const(2))),
-        Allocate(t),
-        Allocate(s),
+        ir.Let("c", at(count)),
+        ir.Let("twice", apply("multiply", n, const(2))),
+        ir.Allocate(t),
+        ir.Allocate(s),
         loop("i", "c", put(t, "i", at(a, "i"))),
         loop("i", "c", put(s, apply("multiply", var("i"), const(2)), at(t, "i"))),
         loop("i", "c", put(b, "i", at(s, apply("multiply", var("i"), const(2))))),
     )
-    function = Function("f", ("n",), (a, count), (b,), body)
+    function = ir.Function("f", ("n",), (a, count), (b,), body)
     executable = compiled(function)
     compare(function, [values(f64, 50), np.array(20)], [50], executable)
     with pytest.raises(MemoryError):
@@ -307,18 +294,18 @@ def test_temporaries_of_sizes_known_at_run_time() -> None:
 def test_a_temporary_whose_size_changes_in_a_loop() -> None:
     """Row sums by way of a copy of the row's first i + 1 elements, on threads and alone."""
     n = var("n")
-    a, b = Buffer("a", f64, (n, n)), Buffer("b", f64, (n,))
-    t = Buffer("t", f64, (var("length"),))
+    a, b = ir.Buffer("a", f64, (n, n)), ir.Buffer("b", f64, (n,))
+    t = ir.Buffer("t", f64, (var("length"),))
     row = (
-        Let("length", apply("add", var("i"), const(1))),
-        Allocate(t),
+        ir.Let("length", apply("add", var("i"), const(1))),
+        ir.Allocate(t),
         loop("j", "length", put(t, "j", at(a, "i", "j"))),
-        Declare("total", const(0.0, f64)),
-        loop("j", "length", Assign("total", apply("add", var("total", f64), at(t, "j")))),
+        ir.Declare("total", const(0.0, f64)),
+        loop("j", "length", ir.Assign("total", apply("add", var("total", f64), at(t, "j")))),
         put(b, "i", var("total", f64)),
     )
     for kind in ("sequential", "parallel"):
-        function = Function("f", ("n",), (a,), (b,), (loop("i", "n", *row, kind=kind),))
+        function = ir.Function("f", ("n",), (a,), (b,), (loop("i", "n", *row, kind=kind),))
         executable = compiled(function)
         for size in (0, 1, 9, 300):
             compare(function, [values(f64, (size, size))], [size], executable)
@@ -326,10 +313,10 @@ def test_a_temporary_whose_size_changes_in_a_loop() -> None:
 
 @pytest.mark.parametrize("kind", ["sequential", "parallel"])
 def test_no_memory_in_a_loop(kind: str) -> None:
-    n, t = var("n"), Buffer("t", f64, (var("length"), const(8)))
-    a, b = Buffer("a", i64, (n,)), Buffer("b", f64, (n,))
-    row = (Let("length", at(a, "i")), Allocate(t), put(t, 0, 0, const(1.0, f64)), put(b, "i", at(t, 0, 0)))
-    executable = compiled(Function("f", ("n",), (a,), (b,), (loop("i", "n", *row, kind=kind),)))
+    n, t = var("n"), ir.Buffer("t", f64, (var("length"), const(8)))
+    a, b = ir.Buffer("a", i64, (n,)), ir.Buffer("b", f64, (n,))
+    row = (ir.Let("length", at(a, "i")), ir.Allocate(t), put(t, 0, 0, const(1.0, f64)), put(b, "i", at(t, 0, 0)))
+    executable = compiled(ir.Function("f", ("n",), (a,), (b,), (loop("i", "n", *row, kind=kind),)))
     for size in (1, 100):
         lengths, result = np.arange(size), np.zeros(size)
         assert call(executable, [lengths, result], [size], 2) is None
@@ -345,20 +332,20 @@ def test_no_memory_in_a_loop(kind: str) -> None:
 def test_accesses_that_may_be_out_of_range(kind: str, scalar: Scalar) -> None:
     """Neighbours, backwards, at computed places, along the other axis: outside there is 0, and nothing is written."""
     n, m, i, j = var("n"), var("m"), var("i"), var("j")
-    a, at_ = Buffer("a", scalar, (n, m)), Buffer("at", i64, (n,))
-    found, written = Buffer("found", scalar, (n, m, const(5))), Buffer("written", scalar, (m, n))
+    a, at_ = ir.Buffer("a", scalar, (n, m)), ir.Buffer("at", i64, (n,))
+    found, written = ir.Buffer("found", scalar, (n, m, const(5))), ir.Buffer("written", scalar, (m, n))
     before, after = apply("subtract", i, const(1)), apply("add", i, const(3))
     back = apply("subtract", apply("subtract", n, const(3)), i)
     places = [(before, j), (back, j), (at(at_, "i"), j), (j, i), (i, after)]
     body = (
-        *[put(found, "i", "j", k, Load(a, place, (0, 1))) for k, place in enumerate(places)],
-        Store(written, (j, after), Load(a, (i, j)), (1,)),
-        Store(written, (apply("add", j, const(1)), back), Load(a, (i, j)), (0, 1)),
+        *[put(found, "i", "j", k, ir.Load(a, place, (0, 1))) for k, place in enumerate(places)],
+        ir.Store(written, (j, after), ir.Load(a, (i, j)), (1,)),
+        ir.Store(written, (apply("add", j, const(1)), back), ir.Load(a, (i, j)), (0, 1)),
     )
     clear = loop("p", "m", loop("q", "n", put(written, "p", "q", const(False if scalar == bool_ else 0, scalar))))
     factor = {"sequential": 1, "lanes": 8, "jam": 4}[kind]
     nest = loop("j", "m", loop("i", "n", *body, kind=kind, factor=factor))
-    function = Function("f", ("n", "m"), (a, at_), (found, written), (clear, nest))
+    function = ir.Function("f", ("n", "m"), (a, at_), (found, written), (clear, nest))
     executable = compiled(function)
     for size, other in ((0, 3), (3, 0), (1, 1), (7, 2), (16, 20), (33, 5)):
         wild = np.random.default_rng(0).integers(-2 * size - 2, 2 * size + 2, size)
@@ -367,25 +354,25 @@ def test_accesses_that_may_be_out_of_range(kind: str, scalar: Scalar) -> None:
 
 def test_while() -> None:
     """The number of steps of the Collatz sequence from i + 1, for each i."""
-    steps = Buffer("steps", i64, (var("n"),))
+    steps = ir.Buffer("steps", i64, (var("n"),))
     x, count = var("x"), var("count")
     odd = apply("equal", apply("remainder", x, const(2)), const(1))
     more = apply("add", apply("multiply", x, const(3)), const(1))
     body = (
-        Declare("x", apply("add", var("i"), const(1))),
-        Declare("count", const(0)),
-        While(
-            (Let("large", apply("less", const(1), x)),),
+        ir.Declare("x", apply("add", var("i"), const(1))),
+        ir.Declare("count", const(0)),
+        ir.While(
+            (ir.Let("large", apply("less", const(1), x)),),
             var("large", bool_),
             (
-                If(odd, (Assign("x", more),), (Assign("x", apply("floor_divide", x, const(2))),)),
-                Assign("count", apply("add", count, const(1))),
+                ir.If(odd, (ir.Assign("x", more),), (ir.Assign("x", apply("floor_divide", x, const(2))),)),
+                ir.Assign("count", apply("add", count, const(1))),
             ),
         ),
         put(steps, "i", count),
     )
     for kind in ("sequential", "parallel"):
-        function = Function("f", ("n",), (), (steps,), (loop("i", "n", *body, kind=kind),))
+        function = ir.Function("f", ("n",), (), (steps,), (loop("i", "n", *body, kind=kind),))
         executable = compiled(function)
         for size in (0, 1, 97):
             compare(function, [], [size], executable)
@@ -394,14 +381,14 @@ def test_while() -> None:
 def test_an_array_that_is_returned() -> None:
     """The function makes room for it, and the caller frees it."""
     n, count = var("n"), var("count")
-    a, r = Buffer("a", i64, (n,)), Buffer("r", i64, (const(2), count))
+    a, r = ir.Buffer("a", i64, (n,)), ir.Buffer("r", i64, (const(2), count))
     body = (
-        Let("count", at(a, 0)),
-        Allocate(r),
+        ir.Let("count", at(a, 0)),
+        ir.Allocate(r),
         loop("i", "count", put(r, 0, "i", var("i")), put(r, 1, "i", at(a, 0))),
-        Return(0, r),
+        ir.Return(0, r),
     )
-    function = Function("f", ("n",), (a,), (), body, 1)
+    function = ir.Function("f", ("n",), (a,), (), body, 1)
     executable = compiled(function)
     free = ctypes.CDLL(None).free
     for size in (0, 1, 1000):
@@ -413,26 +400,28 @@ def test_an_array_that_is_returned() -> None:
         free(ctypes.c_void_p(int(record[0])))
 
 
-def long_block(statements: int) -> Function:
+def long_block(statements: int) -> ir.Function:
     """Straight-line code with near and far uses, mutable variables, temporaries, and memory taken on the way."""
-    a, b = Buffer("a", i64, (var("n"),)), Buffer("b", i64, (var("n"),))
+    a, b = ir.Buffer("a", i64, (var("n"),)), ir.Buffer("b", i64, (var("n"),))
     chosen = np.random.default_rng(0).integers(0, 1 << 30, statements)
     twice = apply("add", var("n"), var("n"))
-    body: list[Statement] = [Let("x0", at(a, 0)), Declare("sum", const(0)), Let("twice", twice)]
+    body: list[ir.Statement] = [ir.Let("x0", at(a, 0)), ir.Declare("sum", const(0)), ir.Let("twice", twice)]
     for number in range(1, statements):
         far = var(f"x{chosen[number] % number}")
         near = var(f"x{number - 1}")
-        body.append(Let(f"x{number}", apply(("add", "subtract", "multiply")[number % 3], near, far)))
+        body.append(ir.Let(f"x{number}", apply(("add", "subtract", "multiply")[number % 3], near, far)))
         if number % 50 == 0:
-            body.append(Assign("sum", apply("add", var("sum"), near)))
+            body.append(ir.Assign("sum", apply("add", var("sum"), near)))
         if number % 400 == 0:
             extent = [var("twice"), apply("minimum", apply("abs", near), var("n"))][number % 800 == 0]
-            t = Buffer(f"t{number}", i64, (apply("add", extent, const(1)),))
-            body.append(Allocate(t))
+            t = ir.Buffer(f"t{number}", i64, (apply("add", extent, const(1)),))
+            body.append(ir.Allocate(t))
             body.append(put(t, 0, near))
             body.append(loop("i", "n", put(b, "i", apply("add", at(t, 0), var("sum"))), kind="lanes", factor=8))
-            body.append(loop("i", "n", If(apply("less", var("i"), const(3)), (put(b, "i", far),), ()), kind="parallel"))
-    return Function("long", ("n",), (a,), (b,), tuple(body))
+            body.append(
+                loop("i", "n", ir.If(apply("less", var("i"), const(3)), (put(b, "i", far),), ()), kind="parallel")
+            )
+    return ir.Function("long", ("n",), (a,), (b,), tuple(body))
 
 
 @pytest.mark.unguarded
@@ -444,15 +433,15 @@ def test_long_blocks_are_cut_into_functions() -> None:
 
 def test_loops_with_the_same_code_are_one_function() -> None:
     """Whatever their buffers; not so with another constant, or where a loop reads what it writes."""
-    a, b, c = (Buffer(name, f64, (var("n"),)) for name in "abc")
+    a, b, c = (ir.Buffer(name, f64, (var("n"),)) for name in "abc")
 
-    def scaled(variable: str, to: Buffer, source: Buffer, factor: float) -> For:
+    def scaled(variable: str, to: ir.Buffer, source: ir.Buffer, factor: float) -> ir.For:
         product = apply("multiply", at(source, variable), const(factor, f64))
         return loop(variable, "n", put(to, variable, product), kind="parallel")
 
     body = scaled("i1", b, a, 2.0), scaled("i22", c, b, 2.0), scaled("i3", c, c, 2.0), scaled("i4", c, c, 3.0)
     for many, functions in ((1, 1), (2, 1), (3, 2), (4, 3)):
-        function = Function("f", ("n",), (a,), (b, c), body[:many])
+        function = ir.Function("f", ("n",), (a,), (b, c), body[:many])
         assert emitted(function).count("define hidden void @parallel.") == functions
         compare(function, [values(f64, 20)], [20], compiled(function))
 
@@ -486,23 +475,23 @@ def test_nothing_is_computed_twice_in_a_block() -> None:
 
 @pytest.mark.parametrize("n", [0, 1, 7, 8, 9, 21])
 def test_the_rest_of_strips_of_one_register_is_no_loop(n: int) -> None:
-    a, b = Buffer("a", f64, (var("n"),)), Buffer("b", f64, (var("n"),))
+    a, b = ir.Buffer("a", f64, (var("n"),)), ir.Buffer("b", f64, (var("n"),))
     register = host().target.register_bytes // 8
     body = loop("i", "n", put(b, "i", apply("add", at(a, "i"), const(1, f64))), kind="lanes", factor=register)
     for factor, loops in ((register, 1), (2 * register, 2)):
-        function = Function("f", ("n",), (a,), (b,), (replace(body, factor=factor),))
+        function = ir.Function("f", ("n",), (a,), (b,), (replace(body, factor=factor),))
         assert emitted(function).count("phi i64") == loops
         compare(function, [values(f64, n)], [n], compiled(function))
 
 
 def test_long_code_that_only_prepares_is_not_optimised() -> None:
     """Sizes and calls of parallel loops; not so where it is short, repeats something, or moves an element."""
-    a, b = Buffer("a", f64, (var("n"),)), Buffer("b", f64, (var("n"),))
+    a, b = ir.Buffer("a", f64, (var("n"),)), ir.Buffer("b", f64, (var("n"),))
 
-    def grain(number: int) -> Expression:
+    def grain(number: int) -> ir.Expression:
         return apply("add", apply("multiply", var("n"), var("n")), const(number))
 
-    def parallel(number: int) -> For:
+    def parallel(number: int) -> ir.For:
         body = put(b, "i", apply("add", at(a, "i"), const(number, f64)))
         return replace(loop("i", "n", body, kind="parallel"), grain=grain(number))
 
@@ -510,7 +499,7 @@ def test_long_code_that_only_prepares_is_not_optimised() -> None:
     element = put(b, const(0), const(2, f64))
     cases = ((many, True), (many[:1], False), ((loop("j", "n", *many),), False), ((*many, element), False))
     for body, glue in cases:
-        function = Function("f", ("n",), (a,), (b,), body)
+        function = ir.Function("f", ("n",), (a,), (b,), body)
         (head,) = [line for line in emitted(function).splitlines() if line.startswith("define i64 @entry")]
         assert ("optnone" in head) == glue
         compare(function, [values(f64, 20)], [20], compiled(function))
@@ -523,21 +512,21 @@ def test_long_code_that_only_prepares_is_not_optimised() -> None:
 @pytest.mark.parametrize("name", ["add", "maximum", "multiply"])
 def test_reductions(scalar: Scalar, name: str) -> None:
     n = var("n")
-    a, b = Buffer("a", scalar, (var("m"), n)), Buffer("b", scalar, (var("m"),))
+    a, b = ir.Buffer("a", scalar, (var("m"), n)), ir.Buffer("b", scalar, (var("m"),))
     lowest = -math.inf if scalar.kind == "float" else -(2 ** (scalar.bits - 1))
     neutral = const({"add": 0, "multiply": 1}.get(name, lowest), scalar)
     total = var("t", scalar)
     inner = loop(
         "i",
         "n",
-        Assign("t", apply(name, total, at(a, "k", "i"))),
+        ir.Assign("t", apply(name, total, at(a, "k", "i"))),
         kind="lanes",
         factor=16,
-        reductions=(Reduction("t", lookup(name), neutral),),
+        reductions=(ir.Reduction("t", lookup(name), neutral),),
     )
     for kind, factor in (("sequential", 1), ("parallel", 1), ("jam", 3)):
-        body = loop("k", "m", Declare("t", const(1, scalar)), inner, put(b, "k", total), kind=kind, factor=factor)
-        function = Function("f", ("n", "m"), (a,), (b,), (body,))
+        body = loop("k", "m", ir.Declare("t", const(1, scalar)), inner, put(b, "k", total), kind=kind, factor=factor)
+        function = ir.Function("f", ("n", "m"), (a,), (b,), (body,))
         executable = compiled(function)
         for size in SIZES:
             numbers = values(scalar, (4, size), size)
@@ -548,23 +537,34 @@ def test_reductions(scalar: Scalar, name: str) -> None:
 
 def test_a_dot_product_and_a_conditional_count_in_one_loop() -> None:
     n = var("n")
-    a, b, dot, count = Buffer("a", f64, (n,)), Buffer("b", f64, (n,)), Buffer("dot", f64, ()), Buffer("count", i64, ())
+    a, b, dot, count = (
+        ir.Buffer("a", f64, (n,)),
+        ir.Buffer("b", f64, (n,)),
+        ir.Buffer("dot", f64, ()),
+        ir.Buffer("count", i64, ()),
+    )
     positive = apply("greater", at(a, "i"), const(0.0, f64))
     body = loop(
         "i",
         "n",
-        Assign("d", fma(at(a, "i"), at(b, "i"), var("d", f64))),
-        Assign("c", Select(positive, apply("add", var("c"), const(1)), var("c"), i64)),
+        ir.Assign("d", fma(at(a, "i"), at(b, "i"), var("d", f64))),
+        ir.Assign("c", ir.Select(positive, apply("add", var("c"), const(1)), var("c"), i64)),
         kind="lanes",
         factor=32,
-        reductions=(Reduction("d", lookup("add"), const(0.0, f64)), Reduction("c", lookup("add"), const(0))),
+        reductions=(ir.Reduction("d", lookup("add"), const(0.0, f64)), ir.Reduction("c", lookup("add"), const(0))),
     )
-    function = Function(
+    function = ir.Function(
         "f",
         ("n",),
         (a, b),
         (dot, count),
-        (Declare("d", const(0.0, f64)), Declare("c", const(0)), body, put(dot, var("d", f64)), put(count, var("c"))),
+        (
+            ir.Declare("d", const(0.0, f64)),
+            ir.Declare("c", const(0)),
+            body,
+            put(dot, var("d", f64)),
+            put(count, var("c")),
+        ),
     )
     executable = compiled(function)
     for size in SIZES:
@@ -574,14 +574,14 @@ def test_a_dot_product_and_a_conditional_count_in_one_loop() -> None:
 # Primitives
 
 
-def spread(function_name: str, scalar: Scalar, arity: int, kind: str) -> Function:
+def spread(function_name: str, scalar: Scalar, arity: int, kind: str) -> ir.Function:
     """An elementwise function in a loop of a kind."""
     n = var("n")
-    arguments = tuple(Buffer(f"x{number}", scalar, (n,)) for number in range(arity))
+    arguments = tuple(ir.Buffer(f"x{number}", scalar, (n,)) for number in range(arity))
     value = apply(function_name, *(at(each, "i") for each in arguments))
-    y = Buffer("y", value.type, (n,))
+    y = ir.Buffer("y", value.type, (n,))
     factor = 32 if kind == "lanes" else 1
-    return Function("f", ("n",), arguments, (y,), (loop("i", "n", put(y, "i", value), kind=kind, factor=factor),))
+    return ir.Function("f", ("n",), arguments, (y,), (loop("i", "n", put(y, "i", value), kind=kind, factor=factor),))
 
 
 @pytest.mark.unguarded
@@ -662,9 +662,9 @@ def test_integer_division_is_total(name: str, scalar: Scalar) -> None:
 def test_integer_division_by_constants_is_total(name: str, kind: str, factor: int) -> None:
     x = np.array([0, 1, -1, 7, -7, 8, -8, 9, -9, 2**62, -(2**62), 2**63 - 1, -(2**63 - 1), -(2**63)])
     divisors = [1, 2, 3, 7, 8, 2**40, 2**62, 2**63 - 1, 0, -1, -8, -(2**63)]
-    a, b = Buffer("a", i64, (var("n"),)), Buffer("b", i64, (const(len(divisors)), var("n")))
+    a, b = ir.Buffer("a", i64, (var("n"),)), ir.Buffer("b", i64, (const(len(divisors)), var("n")))
     body = [put(b, row, "i", apply(name, at(a, "i"), const(divisor))) for row, divisor in enumerate(divisors)]
-    function = Function("f", ("n",), (a,), (b,), (loop("i", "n", *body, kind=kind, factor=factor),))
+    function = ir.Function("f", ("n",), (a,), (b,), (loop("i", "n", *body, kind=kind, factor=factor),))
     compare(function, [x], [len(x)], compiled(function))
 
 
@@ -679,10 +679,10 @@ def test_a_machine_without_vector_mathematics_calls_lane_by_lane(monkeypatch: py
 
 def test_constants_wrap_like_registers() -> None:
     large = const(2**62)
-    b = Buffer("b", i64, (const(3),))
+    b = ir.Buffer("b", i64, (const(3),))
     body = (put(b, 0, apply("add", large, large)), put(b, 1, apply("multiply", large, const(6))))
     body += (put(b, 2, apply("subtract", const(-(2**63)), const(1))),)
-    compare(Function("f", (), (), (b,), body), [], [], compiled(Function("f", (), (), (b,), body)))
+    compare(ir.Function("f", (), (), (b,), body), [], [], compiled(ir.Function("f", (), (), (b,), body)))
 
 
 # Random functions
@@ -704,11 +704,11 @@ def test_random_nests(seed: int) -> None:
 
 def test_a_failed_requirement_is_recorded_and_the_run_goes_on() -> None:
     n = var("n")
-    a, b = Buffer("a", i64, (n,)), Buffer("b", i64, (n,))
+    a, b = ir.Buffer("a", i64, (n,)), ir.Buffer("b", i64, (n,))
     inside = apply("less", at(a, "i"), n)
     for kind in ("sequential", "parallel"):
-        body = loop("i", "n", Require(inside, 7, (at(a, "i"), n)), put(b, "i", at(a, "i")), kind=kind)
-        executable = compiled(Function("f", ("n",), (a,), (b,), (body,)))
+        body = loop("i", "n", ir.Require(inside, 7, (at(a, "i"), n)), put(b, "i", at(a, "i")), kind=kind)
+        executable = compiled(ir.Function("f", ("n",), (a,), (b,), (body,)))
         x, y = np.arange(300), np.zeros(300, np.int64)
         assert call(executable, [x, y], [300], 2) is None
         x[137] = 1000
@@ -717,26 +717,26 @@ def test_a_failed_requirement_is_recorded_and_the_run_goes_on() -> None:
         assert call(executable, [np.arange(300), y], [300], 2) is None
 
 
-def chain(scalar: Scalar = f64) -> Function:
+def chain(scalar: Scalar = f64) -> ir.Function:
     """A parallel loop with a private temporary and a reduction: what may go wrong between threads."""
     n, m = var("n"), var("m")
-    a, b, t = Buffer("a", scalar, (n, m)), Buffer("b", scalar, (n,)), Buffer("t", scalar, (m,))
+    a, b, t = ir.Buffer("a", scalar, (n, m)), ir.Buffer("b", scalar, (n,)), ir.Buffer("t", scalar, (m,))
     total = var("s", scalar)
     body = (
-        Allocate(t),
+        ir.Allocate(t),
         loop("j", "m", put(t, "j", apply("sin", at(a, "i", "j"))), kind="lanes", factor=16),
-        Declare("s", const(0.0, scalar)),
+        ir.Declare("s", const(0.0, scalar)),
         loop(
             "j",
             "m",
-            Assign("s", apply("add", total, at(t, "j"))),
+            ir.Assign("s", apply("add", total, at(t, "j"))),
             kind="lanes",
             factor=16,
-            reductions=(Reduction("s", lookup("add"), const(0.0, scalar)),),
+            reductions=(ir.Reduction("s", lookup("add"), const(0.0, scalar)),),
         ),
         put(b, "i", total),
     )
-    return Function("chain", ("n", "m"), (a,), (b,), (loop("i", "n", *body, kind="parallel", grain=const(2)),))
+    return ir.Function("chain", ("n", "m"), (a,), (b,), (loop("i", "n", *body, kind="parallel", grain=const(2)),))
 
 
 def test_results_do_not_depend_on_the_number_of_threads() -> None:
@@ -931,11 +931,11 @@ def test_what_fails_in_either_thread_that_compiles_is_raised(wrong: int) -> None
 
 def test_parts_of_a_module_are_compiled_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is internal, such as a function that is called once a lane, is in each part that calls it."""
-    x, *ys = [Buffer(name, f64, (var("n"),)) for name in "xyz"]
+    x, *ys = [ir.Buffer(name, f64, (var("n"),)) for name in "xyz"]
     values = [apply("lgamma", at(x, "i")), apply("negative", apply("lgamma", at(x, "i")))]
     loops = [loop("i", "n", put(y, "i", value), kind="lanes", factor=32) for y, value in zip(ys, values, strict=True)]
     body = tuple([loop("j", const(1), each, kind="parallel") for each in loops])
-    function = Function("f", ("n",), (x,), tuple(ys), body)
+    function = ir.Function("f", ("n",), (x,), tuple(ys), body)
     whole, found = code_of(function), []
     monkeypatch.setattr("adze.backends.llvm.text._SMALL", 0)
     monkeypatch.setattr("adze.backends.llvm.text._LARGE", 0)

@@ -18,25 +18,9 @@ from random_programs import argument_lists, made, program_texts
 from test_compile import assert_same
 
 import adze as az
+from adze.backends import ir
 from adze.backends.heaps import with_heaps
 from adze.backends.kernels import split
-from adze.backends.loops import (
-    Allocate,
-    Assign,
-    Block,
-    Buffer,
-    Declare,
-    For,
-    Function,
-    Let,
-    Reduction,
-    Require,
-    Statement,
-    Store,
-    Update,
-    While,
-)
-from adze.backends.loops_check import check
 from adze.backends.opencl.devices import Device, choose
 from adze.core.language import Unsupported
 from adze.core.primitive import lookup
@@ -45,7 +29,7 @@ from adze.core.types import f64, i64
 pytestmark = pytest.mark.usefixtures("opencl")
 
 N = var("n")
-X, Y, P = Buffer("x", f64, (N,)), Buffer("y", f64, (N,)), Buffer("p", i64, (N,))
+X, Y, P = ir.Buffer("x", f64, (N,)), ir.Buffer("y", f64, (N,)), ir.Buffer("p", i64, (N,))
 SIZE = 4  # of a group
 
 
@@ -56,7 +40,7 @@ def small(opencl: Device) -> Iterator[Device]:
         yield device
 
 
-def lanes(variable: str, extent: Any, *body: Statement, reductions: tuple[Reduction, ...] = ()) -> For:
+def lanes(variable: str, extent: Any, *body: ir.Statement, reductions: tuple[ir.Reduction, ...] = ()) -> ir.For:
     return loop(variable, extent, *body, kind="lanes", factor=SIZE, reductions=reductions)
 
 
@@ -64,12 +48,12 @@ def add(a: Any, b: Any) -> Any:
     return apply("add", a, b)
 
 
-def ran(device: Device, body: Block, arrays: Mapping[str, Any], arguments: tuple[Buffer, ...] = (X, P)) -> Any:
+def ran(device: Device, body: ir.Block, arrays: Mapping[str, Any], arguments: tuple[ir.Buffer, ...] = (X, P)) -> Any:
     """What a function leaves in its result ``y``, and the site that failed."""
     from adze.backends.opencl.run import Executable
 
-    function = Function("f", ("n",), arguments, (Y,), body)
-    check(function, groups=True)
+    function = ir.Function("f", ("n",), arguments, (Y,), body)
+    ir.check(function, groups=True)
     run = Executable(function, device, "f")
     n = len(arrays["x"])
     memory = {}
@@ -107,7 +91,7 @@ def test_what_is_written_again_waits_for_what_was_written_before(small: Device) 
     turns = (loop("k", 5, lanes("i", N, put(Y, place, apply("f64", var("i"))))),)
     np.testing.assert_array_equal(ran(small, turns, arrays)[0], (np.arange(11) - 4) % 11)
 
-    update = Update(Y, (at(P, "j"),), lookup("add"), at(X, "j"))
+    update = ir.Update(Y, (at(P, "j"),), lookup("add"), at(X, "j"))
     fill = (lanes("i", N, put(Y, "i", const(1.0, f64))), lanes("j", N, update))
     np.testing.assert_array_equal(ran(small, fill, arrays)[0], 1 + x[::-1])
 
@@ -115,28 +99,28 @@ def test_what_is_written_again_waits_for_what_was_written_before(small: Device) 
 def test_two_totals_in_one_variable(small: Device) -> None:
     x = np.arange(9.0)
     total = var("total", f64)
-    reductions = (Reduction("total", lookup("add"), const(0.0, f64)),)
+    reductions = (ir.Reduction("total", lookup("add"), const(0.0, f64)),)
     body = (
-        Declare("total", const(0.5, f64)),
-        lanes("i", N, Assign("total", add(total, at(X, "i"))), reductions=reductions),
-        lanes("j", N, Assign("total", add(total, at(X, "j"))), reductions=reductions),
+        ir.Declare("total", const(0.5, f64)),
+        lanes("i", N, ir.Assign("total", add(total, at(X, "i"))), reductions=reductions),
+        lanes("j", N, ir.Assign("total", add(total, at(X, "j"))), reductions=reductions),
         lanes("k", N, put(Y, "k", total)),
     )
     np.testing.assert_array_equal(ran(small, body, {"x": x, "p": np.zeros(9, np.int64)})[0], 2 * x.sum() + 0.5)
 
 
 def test_two_whiles_of_a_group_that_end_when_something_fails(small: Device) -> None:
-    def counted(name: str, i: str) -> Block:
+    def counted(name: str, i: str) -> ir.Block:
         count = var(name)
-        turn = (Require(apply("less", count, const(6)), 3, (count,)), Assign(name, add(count, const(1))))
-        return (Declare(name, const(0)), While((), apply("less", count, at(P, i)), turn))
+        turn = (ir.Require(apply("less", count, const(6)), 3, (count,)), ir.Assign(name, add(count, const(1))))
+        return (ir.Declare(name, const(0)), ir.While((), apply("less", count, at(P, i)), turn))
 
     rows = loop(
         "i",
         N,
         *counted("a", "i"),
         *counted("b", "i"),
-        Let("sum", add(var("a"), var("b"))),
+        ir.Let("sum", add(var("a"), var("b"))),
         lanes("j", 1, put(Y, add(var("i"), var("j")), apply("f64", var("sum")))),
         kind="parallel",
     )
@@ -151,16 +135,16 @@ def test_two_whiles_of_a_group_that_end_when_something_fails(small: Device) -> N
 def test_a_loop_makes_the_turns_that_it_was_to_make_when_it_began(small: Device) -> None:
     count = var("count")
     by_variable = (
-        Declare("count", const(3)),
-        loop("k", count, Assign("count", add(count, const(1)))),
+        ir.Declare("count", const(3)),
+        loop("k", count, ir.Assign("count", add(count, const(1)))),
         put(Y, 0, apply("f64", count)),
     )
     assert ran(small, by_variable, {"x": np.zeros(1), "p": np.zeros(1, np.int64)})[0] == [6]
-    turns = Buffer("turns", i64, (const(1),))
+    turns = ir.Buffer("turns", i64, (const(1),))
     by_memory = (
-        Allocate(turns),
+        ir.Allocate(turns),
         put(turns, 0, const(4)),
-        loop("k", at(turns, 0), Store(turns, (const(0),), const(2)), put(Y, "k", const(1.0, f64))),
+        loop("k", at(turns, 0), ir.Store(turns, (const(0),), const(2)), put(Y, "k", const(1.0, f64))),
     )
     result, _ = ran(small, by_memory, {"x": np.zeros(4), "p": np.zeros(4, np.int64)})
     np.testing.assert_array_equal(result, 1)
@@ -171,12 +155,12 @@ def test_a_loop_makes_the_turns_that_it_was_to_make_when_it_began(small: Device)
 
 def test_each_group_has_its_own_memory(small: Device) -> None:
     """Nobody but the host knows how much; each has room for as many elements."""
-    own = Buffer("own", f64, (const(2), N))
+    own = ir.Buffer("own", f64, (const(2), N))
     i = var("i")
     rows = loop(
         "i",
         N,
-        Allocate(own),
+        ir.Allocate(own),
         lanes("j", N, put(own, 1, "j", apply("multiply", at(X, "i"), at(X, "j")))),
         lanes("k", 1, put(Y, add(i, var("k")), at(own, 1, apply("subtract", apply("subtract", N, const(1)), i)))),
         kind="parallel",
@@ -226,10 +210,10 @@ def test_a_failure_is_told_before_the_memory_that_it_leads_to() -> None:
 
 
 def test_memory_of_lanes_that_they_decide_is_refused() -> None:
-    body = (Let("size", at(P, "lane")), Allocate(Buffer("own", f64, (var("size"),))))
+    body = (ir.Let("size", at(P, "lane")), ir.Allocate(ir.Buffer("own", f64, (var("size"),))))
     rows = loop("i", N, lanes("lane", N, *body), kind="parallel")
     with pytest.raises(Unsupported, match="temporary own"):
-        with_heaps(split(Function("f", ("n",), (X, P), (Y,), (rows,))), SIZE)
+        with_heaps(split(ir.Function("f", ("n",), (X, P), (Y,), (rows,))), SIZE)
 
 
 # Integers

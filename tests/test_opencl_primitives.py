@@ -18,7 +18,7 @@ from opencl_device import device
 from test_primitives import CANCELLING, Array, exact, operands, units
 
 import adze as az
-from adze.backends.loops import Apply, Buffer, Constant, Expression, Load, MultiplyAdd, Select, Variable
+from adze.backends import ir
 from adze.backends.opencl.devices import build_options, opened
 from adze.backends.opencl.expressions import MEMORY, REGISTER, Expressions, c_name
 from adze.core import primitive
@@ -26,7 +26,7 @@ from adze.core.language import Unsupported
 from adze.core.primitive import MEANINGS, PRIMITIVES, Expansion, Primitive, lookup
 from adze.core.types import SCALARS, Scalar, bool_, f32, f64, i32, i64
 
-N, I, J = (Variable(name, i64) for name in "nij")
+N, I, J = (ir.Variable(name, i64) for name in "nij")
 ROWS = {name: row for name, row in PRIMITIVES.items() if not isinstance(row.llvm, Expansion)}
 
 
@@ -36,7 +36,7 @@ class Writer(Expressions):
     def variable(self, name: str) -> str:
         return c_name(name)
 
-    def element(self, buffer: Buffer, indices: Sequence[str]) -> str:
+    def element(self, buffer: ir.Buffer, indices: Sequence[str]) -> str:
         if len(indices) == 2:
             return f"{buffer.name}[{indices[0]} * {self.text(buffer.extents[1])} + {indices[1]}]"
         return f"{buffer.name}[{indices[0]}]"
@@ -45,45 +45,45 @@ class Writer(Expressions):
         return name in ("n", "i", "j")
 
 
-def apply(name: str, *arguments: Expression) -> Apply:
+def apply(name: str, *arguments: ir.Expression) -> ir.Apply:
     row = lookup(name)
-    return Apply(row, arguments, row.result_type([argument.type for argument in arguments]))
+    return ir.Apply(row, arguments, row.result_type([argument.type for argument in arguments]))
 
 
-def whole(value: int) -> Constant:
-    return Constant(value, i64)
+def whole(value: int) -> ir.Constant:
+    return ir.Constant(value, i64)
 
 
 # As text
 
-T, U = Variable("t", i64), Variable("u", i64)
-X, Y, B = Variable("x", f64), Variable("y", f64), Variable("b", bool_)
-S = Variable("s", f32)
-K = Variable("k", i32)
-A = Buffer("a", f64, (N, J))
-V = Buffer("v", i64, (N,))
-FLAGS = Buffer("flags", bool_, (N,))
+T, U = ir.Variable("t", i64), ir.Variable("u", i64)
+X, Y, B = ir.Variable("x", f64), ir.Variable("y", f64), ir.Variable("b", bool_)
+S = ir.Variable("s", f32)
+K = ir.Variable("k", i32)
+A = ir.Buffer("a", f64, (N, J))
+V = ir.Buffer("v", i64, (N,))
+FLAGS = ir.Buffer("flags", bool_, (N,))
 
-TEXTS: list[tuple[Expression, str]] = [
+TEXTS: list[tuple[ir.Expression, str]] = [
     # floating numbers: parentheses where C needs them
     (apply("add", X, apply("multiply", X, Y)), "x + x * y"),
     (apply("multiply", apply("add", X, Y), Y), "(x + y) * y"),
     (apply("subtract", X, apply("subtract", X, Y)), "x - (x - y)"),
     (apply("subtract", apply("subtract", X, Y), X), "x - y - x"),
     (apply("negative", apply("negative", X)), "-(-x)"),
-    (apply("negative", Constant(-1.0, f64)), "-(-1.0)"),
-    (apply("subtract", X, Constant(-1.0, f64)), "x - -1.0"),
+    (apply("negative", ir.Constant(-1.0, f64)), "-(-1.0)"),
+    (apply("subtract", X, ir.Constant(-1.0, f64)), "x - -1.0"),
     (apply("sqrt", apply("add", X, Y)), "sqrt(x + y)"),
-    (apply("power", X, Constant(0.5, f64)), "pow(x, 0.5)"),
+    (apply("power", X, ir.Constant(0.5, f64)), "pow(x, 0.5)"),
     (apply("maximum", X, Y), "maximum_double(x, y)"),
-    (MultiplyAdd(S, Constant(2.0, f32), Constant(0.1, f32), f32), "fma(s, 2.0f, 0.1f)"),
+    (ir.MultiplyAdd(S, ir.Constant(2.0, f32), ir.Constant(0.1, f32), f32), "fma(s, 2.0f, 0.1f)"),
     # truth
     (apply("logical_not", apply("less", X, Y)), "!(x < y)"),
     (apply("logical_and", apply("less", X, Y), apply("logical_not", B)), "x < y && !b"),
     (apply("logical_or", B, apply("logical_and", B, B)), "b || (b && b)"),
     (apply("equal", apply("less", X, Y), B), "(x < y) == b"),
-    (Select(B, X, Select(apply("less", X, Y), Y, X, f64), f64), "b ? x : x < y ? y : x"),
-    (apply("add", X, Select(B, X, Y, f64)), "x + (b ? x : y)"),
+    (ir.Select(B, X, ir.Select(apply("less", X, Y), Y, X, f64), f64), "b ? x : x < y ? y : x"),
+    (apply("add", X, ir.Select(B, X, Y, f64)), "x + (b ? x : y)"),
     # sizes and counters do not overflow
     (apply("add", apply("multiply", I, N), apply("subtract", J, whole(1))), "i * n + (j - 1)"),
     (apply("multiply", whole(3), whole(4)), "3L * 4L"),
@@ -95,7 +95,7 @@ TEXTS: list[tuple[Expression, str]] = [
     (apply("add", I, apply("i64", K)), "i + (long)k"),
     # other integers wrap around, and so may what is too large
     (apply("add", T, whole(-1)), "(long)((ulong)t + -1L)"),
-    (apply("multiply", K, apply("add", K, Constant(1, i32))), "(int)((uint)k * (int)((uint)k + 1))"),
+    (apply("multiply", K, apply("add", K, ir.Constant(1, i32))), "(int)((uint)k * (int)((uint)k + 1))"),
     (apply("multiply", apply("multiply", I, N), J), "(long)((ulong)(i * n) * j)"),
     (apply("multiply", I, whole(6364136223846793005)), "(long)((ulong)i * 6364136223846793005L)"),
     (apply("less", apply("abs", T), whole(3)), "(long)abs(t) < 3"),
@@ -108,28 +108,28 @@ TEXTS: list[tuple[Expression, str]] = [
     (apply("i32", X), "int_of_double(x)"),
     (apply("f32", B), "(float)b"),
     # loads
-    (Load(A, (I, apply("add", J, whole(1)))), "a[i * j + j + 1]"),
-    (Load(FLAGS, (I,)), "(bool)flags[i]"),
-    (Load(V, (Load(V, (I,)),)), "v[v[i]]"),
-    (Load(A, (T, J), (0,)), "within(t, n) ? a[t * j + j] : 0.0"),
-    (apply("add", X, Load(A, (T, U), (0, 1))), "x + (within(t, n) & within(u, j) ? a[t * j + u] : 0.0)"),
-    (Load(FLAGS, (T,), (0,)), "within(t, n) ? (bool)flags[t] : false"),
+    (ir.Load(A, (I, apply("add", J, whole(1)))), "a[i * j + j + 1]"),
+    (ir.Load(FLAGS, (I,)), "(bool)flags[i]"),
+    (ir.Load(V, (ir.Load(V, (I,)),)), "v[v[i]]"),
+    (ir.Load(A, (T, J), (0,)), "within(t, n) ? a[t * j + j] : 0.0"),
+    (apply("add", X, ir.Load(A, (T, U), (0, 1))), "x + (within(t, n) & within(u, j) ? a[t * j + u] : 0.0)"),
+    (ir.Load(FLAGS, (T,), (0,)), "within(t, n) ? (bool)flags[t] : false"),
     # constants
     (whole(-(2**63)), "LONG_MIN"),
-    (Constant(-(2**31), i32), "INT_MIN"),
+    (ir.Constant(-(2**31), i32), "INT_MIN"),
     (whole(2**31), "2147483648L"),
-    (Constant(True, bool_), "true"),
-    (Constant(1, f32), "1.0f"),
-    (Constant(1e300, f32), "INFINITY"),
-    (Constant(-math.inf, f64), "(double)-INFINITY"),
-    (Constant(math.nan, f64), "(double)NAN"),
-    (Constant(-0.0, f64), "-0.0"),
-    (Constant(5e-324, f64), "5e-324"),
+    (ir.Constant(True, bool_), "true"),
+    (ir.Constant(1, f32), "1.0f"),
+    (ir.Constant(1e300, f32), "INFINITY"),
+    (ir.Constant(-math.inf, f64), "(double)-INFINITY"),
+    (ir.Constant(math.nan, f64), "(double)NAN"),
+    (ir.Constant(-0.0, f64), "-0.0"),
+    (ir.Constant(5e-324, f64), "5e-324"),
 ]
 
 
 @pytest.mark.parametrize(("expression", "text"), TEXTS, ids=[text for _, text in TEXTS])
-def test_text(expression: Expression, text: str) -> None:
+def test_text(expression: ir.Expression, text: str) -> None:
     assert Writer().text(expression) == text
 
 
@@ -216,25 +216,25 @@ def new(**spelling: Any) -> Primitive:
 def test_a_function_for_each_combination_of_types() -> None:
     row = new(llvm=az.Libm("ours"), opencl="$0 + $1 * $1", operands=("float", "int"), result=f64, mixed=True)
     writer = Writer()
-    assert writer.text(Apply(row, (X, K), f64)) == "mine_double_int(x, k)"
-    assert writer.text(Apply(row, (X, T), f64)) == "mine_double_long(x, t)"
+    assert writer.text(ir.Apply(row, (X, K), f64)) == "mine_double_int(x, k)"
+    assert writer.text(ir.Apply(row, (X, T), f64)) == "mine_double_long(x, t)"
     assert "double mine_double_int(double a, int b) {" in writer.helpers["mine_double_int"]
 
 
 @pytest.mark.usefixtures("own_table")
 def test_primitives_of_the_user() -> None:
     instructions = az.Instructions({"float": "%r = fadd $t $0, $1"})
-    assert Writer().text(Apply(new(llvm=az.Libm("fdim")), (X, Y), f64)) == "fdim(x, y)"
-    assert Writer().text(Apply(new(llvm=az.Libm("ours"), opencl="$0 + $1"), (X, Y), f64)) == "x + y"
+    assert Writer().text(ir.Apply(new(llvm=az.Libm("fdim")), (X, Y), f64)) == "fdim(x, y)"
+    assert Writer().text(ir.Apply(new(llvm=az.Libm("ours"), opencl="$0 + $1"), (X, Y), f64)) == "x + y"
     writer = Writer()
     row = new(llvm=instructions, opencl={"float": "if ($0 < 0) return $1;\nreturn ($t)2 * $0;"})
-    assert writer.text(Apply(row, (S, S), f32)) == "mine_float(s, s)"
+    assert writer.text(ir.Apply(row, (S, S), f32)) == "mine_float(s, s)"
     assert [*writer.helpers.values()] == [
         "float mine_float(float a, float b) {\n  if (a < 0) return b;\n  return (float)2 * a;\n}"
     ]
     for llvm in (instructions, az.Libm("ours")):
         with pytest.raises(Unsupported, match=r'mine has no spelling in OpenCL C for f64 .*opencl="mine\(\$0, \$1\)"'):
-            Writer().text(Apply(new(llvm=llvm), (X, Y), f64))
+            Writer().text(ir.Apply(new(llvm=llvm), (X, Y), f64))
 
 
 # On a device
@@ -262,11 +262,11 @@ def run(kernel: Any, threads: int, group: int | None, *arguments: Any) -> None:
 
 def mapped(scalar: Scalar, writer: Writer, kernel: str, rows: Sequence[Primitive]) -> str:
     """A kernel that applies rows to two arrays; the results of each type lie behind each other."""
-    x, y = Buffer("x", scalar, (N,)), Buffer("y", scalar, (N,))
+    x, y = ir.Buffer("x", scalar, (N,)), ir.Buffer("y", scalar, (N,))
     count = dict.fromkeys(SCALARS.values(), 0)
     lines = []
     for row in rows:
-        value = apply(row.name, *[Load(each, (I,)) for each in (x, y)][: row.arity])
+        value = apply(row.name, *[ir.Load(each, (I,)) for each in (x, y)][: row.arity])
         lines.append(f"  out_{value.type}[{count[value.type]} * n + i] = {writer.text(value)};")
         count[value.type] += 1
     parameters = [f"global const {MEMORY[scalar]} *x, global const {MEMORY[scalar]} *y, long n"]
@@ -328,30 +328,30 @@ VARIABLES = [X, Y, S, T, U, K, B, I, N]
 EXACT = [row for row in ROWS.values() if exact(row) and row.name not in ("minimum", "maximum")]
 
 
-def random_expression(numbers: random.Random, type: Scalar, depth: int) -> Expression:
+def random_expression(numbers: random.Random, type: Scalar, depth: int) -> ir.Expression:
     """An expression of a type, of counters, constants, and variables whose values the device does not know."""
     if depth == 0 or numbers.random() < 0.1:
         fitting = [each for each in VARIABLES if each.type == type]
         constant = {"float": numbers.choice([-1.5, 0.25]), "int": numbers.randint(-3, 70), "bool": True}[type.kind]
-        return numbers.choice(fitting) if numbers.random() < 0.8 else Constant(constant, type)
+        return numbers.choice(fitting) if numbers.random() < 0.8 else ir.Constant(constant, type)
     if numbers.random() < 0.1:
         parts = [random_expression(numbers, each, depth - 1) for each in (bool_, type, type)]
-        return Select(parts[0], parts[1], parts[2], type)
+        return ir.Select(parts[0], parts[1], parts[2], type)
     while True:
         row, operand = numbers.choice(EXACT), numbers.choice([*SCALARS.values()])
         if operand.kind in row.operands and row.result_type([operand] * row.arity) == type:
-            return Apply(row, tuple(random_expression(numbers, operand, depth - 1) for _ in range(row.arity)), type)
+            return ir.Apply(row, tuple(random_expression(numbers, operand, depth - 1) for _ in range(row.arity)), type)
 
 
-def meaning(expression: Expression, values: dict[str, Array]) -> Any:
+def meaning(expression: ir.Expression, values: dict[str, Array]) -> Any:
     match expression:
-        case Constant(value, type):
+        case ir.Constant(value, type):
             return type.dtype.type(value)
-        case Variable(name):
+        case ir.Variable(name):
             return values[name]
-        case Select(test, then, orelse):
+        case ir.Select(test, then, orelse):
             return np.where(*[meaning(each, values) for each in (test, then, orelse)])
-        case Apply(row, arguments, type):
+        case ir.Apply(row, arguments, type):
             return np.asarray(row(*[meaning(each, values) for each in arguments])).astype(type.dtype)
     raise AssertionError(expression)
 
@@ -394,10 +394,10 @@ def test_random_expressions() -> None:
 def test_loads_outside_of_a_buffer_do_not_happen() -> None:
     """Along the axes that are guarded there are zeros; the indices are computed from elements."""
     writer = Writer()
-    x, flags, at = Buffer("x", f64, (N,)), Buffer("flags", bool_, (N,)), Buffer("at", i64, (N,))
-    place = apply("add", Load(at, (I,)), whole(1))
-    element = MultiplyAdd(Load(x, (place,), (0,)), Constant(3.0, f64), Constant(3.0, f64), f64)
-    text = writer.text(Select(Load(flags, (place,), (0,)), element, Constant(-1.0, f64), f64))
+    x, flags, at = ir.Buffer("x", f64, (N,)), ir.Buffer("flags", bool_, (N,)), ir.Buffer("at", i64, (N,))
+    place = apply("add", ir.Load(at, (I,)), whole(1))
+    element = ir.MultiplyAdd(ir.Load(x, (place,), (0,)), ir.Constant(3.0, f64), ir.Constant(3.0, f64), f64)
+    text = writer.text(ir.Select(ir.Load(flags, (place,), (0,)), element, ir.Constant(-1.0, f64), f64))
     source = f"""
         {writer.helpers["within"]}
         kernel void load(global const double *x, global const uchar *flags, global const long *at, long n,

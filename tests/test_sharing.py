@@ -9,7 +9,7 @@ import pytest
 from plain_loops import apply, at, const, loop, put, var
 
 import adze as az
-from adze.backends.loops import Allocate, Buffer, Function, Let
+from adze.backends import ir
 from adze.backends.sharing import shared
 from adze.core.types import f64
 
@@ -119,34 +119,34 @@ def test_what_is_too_large_or_changes_is_computed_again() -> None:
 
 
 def test_a_sweep_reads_what_it_has_written_itself() -> None:
-    x, z, y, w, t = (Buffer(name, f64, (var("n"),)) for name in "xzywt")
-    first = loop("i", "n", Let("a", apply("exp", at(t, "i"))), put(y, "i", var("a", f64)))
-    again = loop("j", "n", put(t, "j", at(z, "j")), Let("b", apply("exp", at(t, "j"))), put(w, "j", var("b", f64)))
-    body = Allocate(t), loop("h", "n", put(t, "h", at(x, "h"))), first, again
+    x, z, y, w, t = (ir.Buffer(name, f64, (var("n"),)) for name in "xzywt")
+    first = loop("i", "n", ir.Let("a", apply("exp", at(t, "i"))), put(y, "i", var("a", f64)))
+    again = loop("j", "n", put(t, "j", at(z, "j")), ir.Let("b", apply("exp", at(t, "j"))), put(w, "j", var("b", f64)))
+    body = ir.Allocate(t), loop("h", "n", put(t, "h", at(x, "h"))), first, again
     numbers = np.arange(3.0)
     found = np.zeros(3), np.zeros(3)
-    plain_loops.run(shared(Function("f", ("n",), (x, z), (y, w), body)), [numbers, -numbers, *found], [3])
+    plain_loops.run(shared(ir.Function("f", ("n",), (x, z), (y, w), body)), [numbers, -numbers, *found], [3])
     np.testing.assert_allclose(found, [np.exp(numbers), np.exp(-numbers)])
 
 
 def test_a_long_chain_of_temporaries_is_one_result() -> None:
-    x, y = (Buffer(name, f64, (var("n"),)) for name in "xy")
-    chain = [x, *[Buffer(f"t{k}", f64, (var("n"),)) for k in range(1200)], y]
-    body: list[Any] = [Allocate(each) for each in chain[1:-1]]
+    x, y = (ir.Buffer(name, f64, (var("n"),)) for name in "xy")
+    chain = [x, *[ir.Buffer(f"t{k}", f64, (var("n"),)) for k in range(1200)], y]
+    body: list[Any] = [ir.Allocate(each) for each in chain[1:-1]]
     for before, after in pairwise(chain):
         body.append(loop("i", "n", put(after, "i", apply("add", at(before, "i"), const(1.0, f64)))))
-    there = shared(Function("f", ("n",), (x,), (y,), tuple(body)))
-    assert not any(isinstance(each, Allocate) for each in there.body)
+    there = shared(ir.Function("f", ("n",), (x,), (y,), tuple(body)))
+    assert not any(isinstance(each, ir.Allocate) for each in there.body)
     found = np.zeros(3)
     plain_loops.run(there, [np.arange(3.0), found], [3])
     np.testing.assert_array_equal(found, np.arange(3.0) + 1201)
 
 
 def test_a_temporary_is_in_one_result_at_most() -> None:
-    x, y, z, t = (Buffer(name, f64, (var("n"),)) for name in "xyzt")
+    x, y, z, t = (ir.Buffer(name, f64, (var("n"),)) for name in "xyzt")
     made = loop("i", "n", put(t, "i", apply("exp", at(x, "i"))))
-    both = loop("k", "n", Let("v", at(t, "k")), put(y, "k", var("v", f64)), put(z, "k", const(2.0, f64)))
-    there = shared(Function("f", ("n",), (x,), (y, z), (Allocate(t), made, both)))
+    both = loop("k", "n", ir.Let("v", at(t, "k")), put(y, "k", var("v", f64)), put(z, "k", const(2.0, f64)))
+    there = shared(ir.Function("f", ("n",), (x,), (y, z), (ir.Allocate(t), made, both)))
     found = np.zeros(3), np.zeros(3)
     plain_loops.run(there, [np.arange(3.0), *found], [3])
     np.testing.assert_allclose(found[0], np.exp(np.arange(3.0)))

@@ -11,9 +11,7 @@ import pytest
 from plain_loops import apply, at, const, fma, loop, put, var
 
 import adze as az
-from adze.backends.loops import Allocate, Assign, Block, Buffer, Constant, Declare, Function, If
-from adze.backends.loops_check import check
-from adze.backends.loops_text import text
+from adze.backends import ir
 from adze.backends.lowering.straight import straightened
 from adze.backends.lowering.tracing import simplified
 from adze.backends.target import Target
@@ -22,9 +20,9 @@ from adze.core.types import f64, i64
 
 TARGET = Target(register_bytes=64, registers=32, l1_bytes=1 << 15, l2_bytes=1 << 20, parallel=True, multiply_add=True)
 N = var("n")
-X, Y = Buffer("x", f64, (N, const(3))), Buffer("y", f64, (N, const(3)))
-R, S = Buffer("r", f64, (N,)), Buffer("s", f64, (N,))
-LOCAL = Buffer("u", f64, (const(3),))
+X, Y = ir.Buffer("x", f64, (N, const(3))), ir.Buffer("y", f64, (N, const(3)))
+R, S = ir.Buffer("r", f64, (N,)), ir.Buffer("s", f64, (N,))
+LOCAL = ir.Buffer("u", f64, (const(3),))
 RANDOM = np.random.default_rng(0)
 
 
@@ -33,33 +31,35 @@ def names() -> Callable[[str], str]:
     return lambda stem: f"{stem}_{next(numbers)}"
 
 
-def both(body: Block, arguments: list[Buffer], results: list[Buffer], *arrays: np.ndarray) -> tuple[str, list[Any]]:
+def both(
+    body: ir.Block, arguments: list[ir.Buffer], results: list[ir.Buffer], *arrays: np.ndarray
+) -> tuple[str, list[Any]]:
     """The text of a function after the pass, and its results, which are those from before it."""
     size = len(arrays[0])
     found = []
     for code in (body, straightened(body, TARGET, names(), [])):
-        function = Function("f", ("n",), tuple(arguments), tuple(results), code)
-        check(function)
+        function = ir.Function("f", ("n",), tuple(arguments), tuple(results), code)
+        ir.check(function)
         written = [
-            np.full([size, *[e.value for e in b.extents[1:] if isinstance(e, Constant)]], np.nan) for b in results
+            np.full([size, *[e.value for e in b.extents[1:] if isinstance(e, ir.Constant)]], np.nan) for b in results
         ]
         assert plain_loops.run(function, [*map(np.array, arrays), *written], [size]) == []
-        found.append((text(function), written))
+        found.append((ir.text(function), written))
     for before, after in zip(found[0][1], found[1][1], strict=True):
         np.testing.assert_array_equal(before, after)
     return found[1]
 
 
-def norms() -> Block:
+def norms() -> ir.Block:
     """Of each row of x, divided by r, the square of its length; the lanes run along the row."""
     return (
         loop(
             "i",
             "n",
-            Allocate(LOCAL),
+            ir.Allocate(LOCAL),
             loop("j", 3, put(LOCAL, "j", apply("divide", at(X, "i", "j"), at(R, "i")))),
-            Declare("sum", const(0.0, f64)),
-            loop("k", 3, Assign("sum", fma(at(LOCAL, "k"), at(LOCAL, "k"), var("sum", f64)))),
+            ir.Declare("sum", const(0.0, f64)),
+            loop("k", 3, ir.Assign("sum", fma(at(LOCAL, "k"), at(LOCAL, "k"), var("sum", f64)))),
             loop("l", 3, put(Y, "i", "l", apply("multiply", var("sum", f64), apply("exp", at(LOCAL, "l"))))),
             kind="parallel",
         ),
@@ -77,7 +77,7 @@ def test_a_local_array_becomes_names(n: int) -> None:
 
 
 def test_loops_over_one_range_become_one_and_what_they_pass_on_is_no_array() -> None:
-    between = Buffer("between", f64, (N,))
+    between = ir.Buffer("between", f64, (N,))
     first = loop("i", "n", put(between, "i", apply("exp", at(R, "i"))), kind="parallel")
     second = loop(
         "k",
@@ -86,31 +86,31 @@ def test_loops_over_one_range_become_one_and_what_they_pass_on_is_no_array() -> 
         kind="parallel",
     )
     x, r = RANDOM.normal(size=(20, 3)), RANDOM.normal(size=20)
-    made, (y,) = both((Allocate(between), first, second), [X, R], [Y], x, r)
+    made, (y,) = both((ir.Allocate(between), first, second), [X, R], [Y], x, r)
     assert made.count("parallel") == 1 and "between" not in made
     np.testing.assert_allclose(y, np.exp(np.exp(r)[:, None] * x), rtol=1e-14)
 
 
 def test_what_another_iteration_wrote_is_not_passed_on() -> None:
-    between = Buffer("between", f64, (N,))
+    between = ir.Buffer("between", f64, (N,))
     first = loop("i", "n", put(between, "i", apply("exp", at(R, "i"))), kind="parallel")
     back = apply("subtract", apply("subtract", var("n"), const(1)), var("k"))
     work = apply("exp", apply("exp", at(between, back)))
     second = loop("k", "n", loop("j", 3, put(Y, "k", "j", apply("add", work, at(X, "k", "j")))), kind="parallel")
     x, r = RANDOM.normal(size=(20, 3)), RANDOM.uniform(0, 0.1, size=20)
-    made, (y,) = both((Allocate(between), first, second), [X, R], [Y], x, r)
+    made, (y,) = both((ir.Allocate(between), first, second), [X, R], [Y], x, r)
     assert made.count("parallel") == 2 and "temporary between" in made
     np.testing.assert_allclose(y, np.exp(np.exp(np.exp(r)[::-1]))[:, None] + x, rtol=1e-14)
 
 
-def branching(*, also_stored: bool) -> Block:
+def branching(*, also_stored: bool) -> ir.Block:
     """Where r is positive, y is exp(x / s), else x, or nothing is stored."""
     place = ("i", "j")
     then = loop("j", 3, put(Y, *place, apply("exp", apply("divide", at(X, *place), at(S, "i")))))
     orelse = (loop("j", 3, put(Y, *place, at(X, *place))),) if also_stored else ()
     first = () if also_stored else (loop("j", 3, put(Y, *place, const(5.0, f64))),)
     test = apply("greater", at(R, "i"), const(0.0, f64))
-    return (loop("i", "n", *first, If(test, (then,), orelse), kind="parallel"),)
+    return (loop("i", "n", *first, ir.If(test, (then,), orelse), kind="parallel"),)
 
 
 @pytest.mark.parametrize("also_stored", [True, False])
@@ -124,7 +124,7 @@ def test_branches_become_selections(also_stored: bool) -> None:
         np.testing.assert_allclose(y, np.where(r[:, None] > 0, np.exp(x / 2), x if also_stored else 5.0), rtol=1e-14)
 
 
-def inside(*body: Any) -> Block:
+def inside(*body: Any) -> ir.Block:
     """A loop over n, written to run in order, inside a parallel loop of two iterations."""
     return (loop("o", 2, loop("i", "n", *body), kind="parallel"),)
 
@@ -134,18 +134,18 @@ def rows(place: Any, source: Any) -> Any:
     return loop("j", 3, put(DEEP, "o", place, "j", apply("exp", apply("exp", source))))
 
 
-DEEP = Buffer("deep", f64, (const(2), N, const(3)))
+DEEP = ir.Buffer("deep", f64, (const(2), N, const(3)))
 
 
-def run_deep(body: Block, x: np.ndarray) -> tuple[str, np.ndarray]:
+def run_deep(body: ir.Block, x: np.ndarray) -> tuple[str, np.ndarray]:
     """The text after the pass, and what stands in the buffer then, which is what stands there without the pass."""
     found = []
     for code in (body, straightened(body, TARGET, names(), [])):
-        function = Function("f", ("n",), (X,), (DEEP,), code)
-        check(function)
+        function = ir.Function("f", ("n",), (X,), (DEEP,), code)
+        ir.check(function)
         deep = np.full((2, len(x), 3), np.nan)
         assert plain_loops.run(function, [x.copy(), deep], [len(x)]) == []
-        found.append((text(function), deep))
+        found.append((ir.text(function), deep))
     np.testing.assert_array_equal(found[0][1], found[1][1])
     return found[1]
 
@@ -160,7 +160,7 @@ def test_a_loop_in_order_whose_iterations_have_places_of_their_own_becomes_lanes
 
 def test_a_loop_that_needs_its_order_stays() -> None:
     last = apply("maximum", apply("subtract", var("i"), const(1)), const(0))
-    summed = Assign("sum", apply("add", var("sum", f64), at(X, "i", 0)))
+    summed = ir.Assign("sum", apply("add", var("sum", f64), at(X, "i", 0)))
     for body in (
         inside(rows(const(0), at(X, "i", "j"))),  # the last one stores what stays
         inside(rows("i", at(X, "i", "j")), rows(last, at(X, "i", "j"))),  # two iterations store at one place
@@ -169,7 +169,7 @@ def test_a_loop_that_needs_its_order_stays() -> None:
             loop(
                 "o",
                 2,
-                Declare("sum", const(0.0, f64)),
+                ir.Declare("sum", const(0.0, f64)),
                 loop("i", "n", summed, rows("i", apply("add", at(X, "i", "j"), var("sum", f64)))),
                 kind="parallel",
             ),
@@ -181,17 +181,17 @@ def test_a_loop_that_needs_its_order_stays() -> None:
 def test_a_store_in_one_branch_alone_keeps_the_loop_as_it_is() -> None:
     body = branching(also_stored=True)[0]
     test = body.body[0]
-    assert isinstance(test, If)
-    one = (replace(body, body=(If(test.test, test.then, ()),)),)
+    assert isinstance(test, ir.If)
+    one = (replace(body, body=(ir.If(test.test, test.then, ()),)),)
     assert straightened(one, TARGET, names(), []) == one
 
 
 def test_stores_in_branches_at_places_that_may_be_one_keep_their_order() -> None:
-    p, q = Buffer("p", i64, (N,)), Buffer("q", i64, (N,))
+    p, q = ir.Buffer("p", i64, (N,)), ir.Buffer("q", i64, (N,))
     test = apply("greater", at(R, "i"), const(0.0, f64))
     then = [put(Y, "i", at(place, "i"), const(value, f64)) for place, value in ((p, 1.0), (q, 2.0), (p, 3.0))]
     orelse = [put(Y, "i", at(place, "i"), const(value, f64)) for place, value in ((p, 4.0), (q, 5.0))]
-    body = (loop("i", "n", If(test, tuple(then), tuple(orelse)), kind="parallel"),)
+    body = (loop("i", "n", ir.If(test, tuple(then), tuple(orelse)), kind="parallel"),)
     both(body, [R, p, q], [Y], RANDOM.normal(size=12), np.arange(12) % 3, np.arange(12) % 2)
 
 
@@ -213,7 +213,7 @@ def test_an_index_that_is_good_in_its_branch_alone_reads_nothing_elsewhere() -> 
 
 
 def test_a_buffer_that_only_ever_receives_one_constant_is_that_constant() -> None:
-    ones = Buffer("ones", f64, (const(3),))
+    ones = ir.Buffer("ones", f64, (const(3),))
     fill = loop("f", 3, put(ones, "f", const(1.0, f64)), kind="parallel")
     use = loop(
         "i",
@@ -222,7 +222,7 @@ def test_a_buffer_that_only_ever_receives_one_constant_is_that_constant() -> Non
         kind="parallel",
     )
     x = RANDOM.normal(size=(20, 3))
-    made, (y,) = both((Allocate(ones), fill, use), [X], [Y], x)
+    made, (y,) = both((ir.Allocate(ones), fill, use), [X], [Y], x)
     assert "ones" not in made and "1.0" not in made
     np.testing.assert_allclose(y, np.exp(np.exp(x)), rtol=1e-14)
 
@@ -231,10 +231,10 @@ def test_a_map_over_rows_and_a_long_loop_stay_as_they_are() -> None:
     doubled = loop(
         "i", "n", loop("j", 3, put(Y, "i", "j", apply("add", at(X, "i", "j"), at(X, "i", "j")))), kind="parallel"
     )
-    wide = Buffer("wide", f64, (N, const(33)))
-    total = Assign("sum", apply("add", var("sum", f64), apply("exp", at(wide, "i", "j"))))
+    wide = ir.Buffer("wide", f64, (N, const(33)))
+    total = ir.Assign("sum", apply("add", var("sum", f64), apply("exp", at(wide, "i", "j"))))
     kept = put(S, "i", var("sum", f64))
-    long = loop("i", "n", Declare("sum", const(0.0, f64)), loop("j", 33, total), kept, kind="parallel")
+    long = loop("i", "n", ir.Declare("sum", const(0.0, f64)), loop("j", 33, total), kept, kind="parallel")
     for body in ((doubled,), (long,)):
         assert straightened(body, TARGET, names(), []) == body
 
@@ -297,7 +297,7 @@ def test_a_value_does_not_depend_on_its_place_or_on_threads() -> None:
 def test_it_can_be_switched_off() -> None:
     off = replace(TARGET, transformations=replace(ALL, straighten=False))
     x = RANDOM.normal(size=(9, 2, 2))
-    loops = {target: text(plain_loops.loops_of(squares(az.f64), target, [x, x])) for target in (TARGET, off)}
+    loops = {target: ir.text(plain_loops.loops_of(squares(az.f64), target, [x, x])) for target in (TARGET, off)}
     assert "temporary" not in loops[TARGET] and "temporary" in loops[off]
     for target in (TARGET, off):
         found, _ = plain_loops.lowered(squares(az.f64), target, [x, x])

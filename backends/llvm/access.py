@@ -19,7 +19,7 @@ from itertools import repeat
 from math import prod
 
 from ...core.types import Scalar, i64
-from ..loops import Buffer
+from .. import ir
 from .text import Module, bytes_of, constant, iota, literal, memory_type, register_type, suffix
 from .values import Axis, Value, Widening, join, one, slice_of, transposed
 
@@ -110,7 +110,7 @@ class Access:
     def __init__(self, widening: Widening, regions: Regions) -> None:
         self.widening, self.body, self.regions = widening, widening.body, regions
 
-    def load(self, buffer: Buffer, place: Place, indices: Sequence[Value], guard: Value | None = None) -> Value:
+    def load(self, buffer: ir.Buffer, place: Place, indices: Sequence[Value], guard: Value | None = None) -> Value:
         """What is at some indices; 0 where a guard does not hold."""
         scalar = buffer.scalar
         if guard is not None and not guard.lanes:
@@ -145,7 +145,7 @@ class Access:
         return Value(scalar, tuple(parts), axes, lanes)
 
     def store(
-        self, buffer: Buffer, place: Place, indices: Sequence[Value], value: Value, guard: Value | None = None
+        self, buffer: ir.Buffer, place: Place, indices: Sequence[Value], value: Value, guard: Value | None = None
     ) -> None:
         """Write at some indices, where a guard holds."""
         scalar = buffer.scalar
@@ -177,7 +177,7 @@ class Access:
                 name, pointer, mask = self._masked("store" if address.row else "scatter", scalar, address, inside)
                 self.body.line(f"call void {name}({type} {stored}, {pointer} {align} {place_part}, {mask}){tag}")
 
-    def prefetch(self, buffer: Buffer, place: Place, indices: Sequence[Value], write: bool) -> None:
+    def prefetch(self, buffer: ir.Buffer, place: Place, indices: Sequence[Value], write: bool) -> None:
         """Have what is at some indices brought to the second cache, which takes more lines at a time than the first."""
         address = self._address(buffer.scalar, place, indices)
         for part in self._where(buffer.scalar, address).parts:

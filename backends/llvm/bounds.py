@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...core.source import at_line
-from ..loops import Allocate, Function, walk
+from .. import ir
 from ..runtime import Failure
 from .text import Module
 
@@ -72,9 +72,9 @@ class OutOfBounds(AssertionError):
     """Compiled code was about to touch memory outside of an array, or did: a mistake of the compiler."""
 
 
-def arrays_of(function: Function) -> tuple[str, ...]:
+def arrays_of(function: ir.Function) -> tuple[str, ...]:
     """The arrays of a function by number: arguments, results, temporaries."""
-    own = [statement.buffer for statement in walk(function.body) if isinstance(statement, Allocate)]
+    own = [statement.buffer for statement in ir.walk(function.body) if isinstance(statement, ir.Allocate)]
     return tuple(dict.fromkeys([buffer.name for buffer in (*function.arguments, *function.results, *own)]))
 
 
@@ -96,7 +96,7 @@ def error(program: str, arrays: Sequence[str], failure: Failure) -> OutOfBounds:
 class Bounds:
     """The checks of one module."""
 
-    def __init__(self, function: Function, module: Module) -> None:
+    def __init__(self, function: ir.Function, module: Module) -> None:
         self.numbers = {name: number for number, name in enumerate(arrays_of(function))}
         self._module = module
 

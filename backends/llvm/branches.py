@@ -24,10 +24,7 @@ from collections.abc import Collection
 
 from ...core.primitive import Primitive, lookup
 from ...core.types import bool_
-from ..loops import Allocate, Apply, Block, Expression, For, Function, If, Let, While, walk
-from ..loops_text import expression_text
-from ..loops_walk import bindings_of, decided_by, decided_by_sizes
-from ..lowering.rewriting import substituted
+from .. import ir
 from ..specialisations import conjunction, purpose
 
 SHORT = 8  # statements: no more are compiled in next to no time
@@ -37,57 +34,61 @@ _MOST = 62  # bits of a word
 class Branches:
     """The branches of a function that are made on demand."""
 
-    def __init__(self, function: Function, dynamic: Collection[str]) -> None:
-        self.tests: list[Expression] = []  # by number: when the branch is taken
+    def __init__(self, function: ir.Function, dynamic: Collection[str]) -> None:
+        self.tests: list[ir.Expression] = []  # by number: when the branch is taken
         self.around: list[int | None] = []  # and the branch that it stands in
-        self._blocks: list[Block] = []
+        self._blocks: list[ir.Block] = []
         self._dynamic = dynamic  # the buffers that take memory by data
         self._numbers: dict[int, tuple[int | None, int | None]] = {}  # by the id of the If
-        self._lets = decided_by_sizes(function)
+        self._lets = ir.decided_by_sizes(function)
         self._static = {*function.sizes, *[let.name for let in self._lets]}
-        times = Counter(id(statement) for statement in walk(function.body) if isinstance(statement, If))
+        times = Counter(id(statement) for statement in ir.walk(function.body) if isinstance(statement, ir.If))
         self._repeated = {each for each, count in times.items() if count > 1}
         self._look(function.body, None, None)
 
-    def of(self, statement: If) -> tuple[int | None, int | None]:
+    def of(self, statement: ir.If) -> tuple[int | None, int | None]:
         """The numbers of the two branches; None for one that stays where it is."""
         return self._numbers.get(id(statement), (None, None))
 
-    def prelude(self) -> tuple[Let, ...]:
+    def prelude(self) -> tuple[ir.Let, ...]:
         """The bindings that the tests mention, directly or through each other."""
-        return bindings_of(self.tests, self._lets)
+        return ir.bindings_of(self.tests, self._lets)
 
     def described(self, number: int) -> tuple[str, str]:
         """When a branch is taken, in terms of the sizes, and what it computes."""
         test = self.tests[number]
-        for let in reversed(bindings_of([test], self._lets)):
-            test = substituted(test, {let.name: let.value})
+        for let in reversed(ir.bindings_of([test], self._lets)):
+            test = ir.substituted(test, {let.name: let.value})
         return _condition(test), purpose(self._blocks[number])
 
-    def _look(self, block: Block, path: Expression | None, around: int | None) -> None:
+    def _look(self, block: ir.Block, path: ir.Expression | None, around: int | None) -> None:
         for statement in block:
             match statement:
-                case If(test, then, orelse) if decided_by(self._static, test) and id(statement) not in self._repeated:
-                    ways = test, Apply(lookup("logical_not"), (test,), bool_)
-                    taken = [way if path is None else Apply(lookup("logical_and"), (path, way), bool_) for way in ways]
+                case ir.If(test, then, orelse) if (
+                    ir.decided_by(self._static, test) and id(statement) not in self._repeated
+                ):
+                    ways = test, ir.Apply(lookup("logical_not"), (test,), bool_)
+                    taken = [
+                        way if path is None else ir.Apply(lookup("logical_and"), (path, way), bool_) for way in ways
+                    ]
                     pair = zip(taken, (then, orelse), strict=True)
                     first, second = (self._number(way, branch, around) for way, branch in pair)
                     self._numbers[id(statement)] = first, second
                     self._look(then, taken[0], around if first is None else first)
                     self._look(orelse, taken[1], around if second is None else second)
-                case If(_, then, orelse):
+                case ir.If(_, then, orelse):
                     self._look(then, path, around)
                     self._look(orelse, path, around)
-                case For(kind="sequential"):
+                case ir.For(kind="sequential"):
                     self._look(statement.body, path, around)
-                case While():
+                case ir.While():
                     self._look(statement.body, path, around)
 
-    def _number(self, taken: Expression, branch: Block, around: int | None) -> int | None:
+    def _number(self, taken: ir.Expression, branch: ir.Block, around: int | None) -> int | None:
         if len(self.tests) == _MOST:
             return None
-        statements = list(walk(branch))
-        fixed = not any(isinstance(each, Allocate) and each.buffer.name in self._dynamic for each in statements)
+        statements = list(ir.walk(branch))
+        fixed = not any(isinstance(each, ir.Allocate) and each.buffer.name in self._dynamic for each in statements)
         if len(statements) <= SHORT or not fixed:
             return None
         self.tests.append(taken)
@@ -96,12 +97,12 @@ class Branches:
         return len(self.tests) - 1
 
 
-def _condition(test: Expression) -> str:
+def _condition(test: ir.Expression) -> str:
     """A test as text, with words for what joins its parts."""
     match test:
-        case Apply(Primitive(name="logical_and"), parts):
+        case ir.Apply(Primitive(name="logical_and"), parts):
             texts = [_condition(part) for part in parts]
             return conjunction([f"({text})" if " or " in text else text for text in texts])
-        case Apply(Primitive(name="logical_not"), (part,)):
+        case ir.Apply(Primitive(name="logical_not"), (part,)):
             return f"not ({_condition(part)})"
-    return expression_text(test)
+    return ir.expression_text(test)

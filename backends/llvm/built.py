@@ -12,7 +12,7 @@ from typing import Any
 
 from ...core.program import Instance, convert
 from ...core.source import at_line
-from ..loops import Function
+from .. import ir
 from ..lowering import Lowered
 from ..peak import Peak
 from ..runtime import default_threads
@@ -46,12 +46,12 @@ class Kept:
     def later(self, lower: Callable[[], Lowered], machine: Machine) -> Later:
         """What emits branches, from the loops that were kept if they can be read."""
 
-        def load() -> Function:
+        def load() -> ir.Function:
             try:
                 function = pickle.loads(self.function or b"")
             except Exception:
                 function = None
-            return function if isinstance(function, Function) else lower().function
+            return function if isinstance(function, ir.Function) else lower().function
 
         return Later(load, machine, self.digest)
 

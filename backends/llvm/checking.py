@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...core.types import bool_, i64
-from ..loops import Buffer, Expression
+from .. import ir
 from .bounds import Bounds
 from .expressions import Expressions
 from .text import register_type
@@ -22,7 +22,7 @@ class Checking(Expressions):
         self.may_leave = False  # from anywhere: when there is no memory, or an index is out of range
 
     def guarded(
-        self, buffer: Buffer, indices: Sequence[Expression], guarded: Sequence[int]
+        self, buffer: ir.Buffer, indices: Sequence[ir.Expression], guarded: Sequence[int]
     ) -> tuple[list[Value], Value | None]:
         places, guard = super().guarded(buffer, indices, guarded)
         if self.unit.bounds is not None and places:
@@ -38,7 +38,7 @@ class Checking(Expressions):
         if self.unit.bounds is not None:
             self.body.line(f"call void @llvm.memset.p0.i64(ptr {pointer}, i8 -1, i64 {size}, i1 false)")
 
-    def _expect_inside(self, bounds: Bounds, buffer: Buffer, indices: Sequence[Value], guard: Value | None) -> None:
+    def _expect_inside(self, bounds: Bounds, buffer: ir.Buffer, indices: Sequence[Value], guard: Value | None) -> None:
         """Leave, and tell of the indices that are out of range in a lane that is on."""
         body, extents = self.body, self.places[buffer.name].extents
         found = [self._inside(index, extent, guard) for index, extent in zip(indices, extents, strict=True)]

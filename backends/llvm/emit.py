@@ -16,8 +16,7 @@ from collections.abc import Callable
 from functools import partial
 
 from ...core.types import i64
-from ..loops import Buffer
-from ..loops import Function as Loops
+from .. import ir
 from .bounds import CANARY, Bounds
 from .host import Machine
 from .regions import Function
@@ -26,7 +25,7 @@ from .unit import ALIGNMENT, KEPT, TICK, Arena, Unit
 from .values import one
 
 
-def emit(function: Loops, machine: Machine) -> Module:
+def emit(function: ir.Function, machine: Machine) -> Module:
     """The module, in LLVM's text."""
     unit = Unit(function, machine)
     _Entry(unit, function).emit()
@@ -48,7 +47,7 @@ Combine = Callable[[str, str], str]  # of two numbers of bytes
 class _Exported(Function):
     """A function that is called from outside, and starts from the sizes."""
 
-    def __init__(self, unit: Unit, function: Loops) -> None:
+    def __init__(self, unit: Unit, function: ir.Function) -> None:
         super().__init__(unit, Arena("%arena", "null", "0", {}), "%threads", "%failure")
         self.function = function
         for number, size in enumerate(function.sizes):
@@ -104,7 +103,7 @@ class _Entry(_Exported):
         parameters = "ptr %buffers, ptr %sizes, ptr %arena, i64 %threads, ptr %failure"
         unit.module.define("entry", f"define i64 @entry({parameters}) {unit.attributes_of(body)} {{\n{body}\n}}")
 
-    def filled_bytes(self, buffer: Buffer) -> str:
+    def filled_bytes(self, buffer: ir.Buffer) -> str:
         """The bytes of an array's elements."""
         size = str(bytes_of(buffer.scalar))
         for extent in buffer.extents:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...core.types import Scalar, bool_, i64
-from ..loops import Apply, Buffer, Constant, Expression, Load, MultiplyAdd, Select, Variable
+from .. import ir
 from .access import Access, Place, Regions
 from .spelling import Speller
 from .text import Body, constant, is_constant, register_type, suffix
@@ -44,37 +44,37 @@ class Expressions:
         self.names: dict[str, Value | Cell] = {}
         self.places: dict[str, Place] = {}
 
-    def scalar(self, expression: Expression) -> str:
+    def scalar(self, expression: ir.Expression) -> str:
         """The register of an expression that varies with no loop that is being widened."""
         value = self.evaluate(expression)
         assert value.uniform and not value.axes, f"{expression} varies with a lanes or jam loop"
         return value.parts[0]
 
-    def evaluate(self, expression: Expression) -> Value:
+    def evaluate(self, expression: ir.Expression) -> Value:
         match expression:
-            case Constant(value, type):
+            case ir.Constant(value, type):
                 return one(type, constant(value, type))
-            case Variable(name):
+            case ir.Variable(name):
                 return self.read(self.names[name])
-            case Load(buffer, indices, guarded):
+            case ir.Load(buffer, indices, guarded):
                 places, guard = self.guarded(buffer, indices, guarded)
                 return self.access.load(buffer, self.places[buffer.name], places, guard)
-            case MultiplyAdd(a, b, c, type):
+            case ir.MultiplyAdd(a, b, c, type):
                 return self._call("fma", type, [self.evaluate(operand) for operand in (a, b, c)])
-            case Select(test, then, orelse, type):
+            case ir.Select(test, then, orelse, type):
                 return self._select(type, self.evaluate(test), self.evaluate(then), self.evaluate(orelse))
-            case Apply(primitive, (Apply(least, (Constant(0), index)), Apply(most, (same, size)))) if (
+            case ir.Apply(primitive, (ir.Apply(least, (ir.Constant(0), index)), ir.Apply(most, (same, size)))) if (
                 (primitive.name, least.name, most.name) == ("logical_and", "less_equal", "less")
                 and index == same
                 and index.type == i64
                 and (extent := self.evaluate(size)).uniform
             ):
                 return self._within(self.evaluate(index), extent)
-            case Apply():
+            case ir.Apply():
                 return self._apply(expression)
 
     def guarded(
-        self, buffer: Buffer, indices: Sequence[Expression], guarded: Sequence[int]
+        self, buffer: ir.Buffer, indices: Sequence[ir.Expression], guarded: Sequence[int]
     ) -> tuple[list[Value], Value | None]:
         """The indices of an access, and whether they are in range where that is not sure."""
         places = [self.evaluate(index) for index in indices]
@@ -126,7 +126,7 @@ class Expressions:
 
         return self.widening.lift(type, [test, then, orelse], select)
 
-    def _apply(self, expression: Apply) -> Value:
+    def _apply(self, expression: ir.Apply) -> Value:
         primitive, type = expression.primitive, expression.type
         values = [self.evaluate(argument) for argument in expression.arguments]
         if type == i64 and not any(value.lanes for value in values):
@@ -156,7 +156,7 @@ class Expressions:
 
     # Mutable variables
 
-    def assign(self, name: str, value: Expression) -> None:
+    def assign(self, name: str, value: ir.Expression) -> None:
         """Give a variable another value."""
         self._assign(self._mutable(name), self.evaluate(value))
 

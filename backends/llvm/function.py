@@ -11,27 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ...core.types import Scalar, i64
-from ..loops import (
-    Allocate,
-    Assign,
-    Barrier,
-    Block,
-    Buffer,
-    Declare,
-    For,
-    If,
-    Kernel,
-    Let,
-    Prefetch,
-    Reduction,
-    Require,
-    Return,
-    Statement,
-    Store,
-    Update,
-    While,
-    walk,
-)
+from .. import ir
 from .access import Place
 from .checking import Checking
 from .expressions import Cell
@@ -61,53 +41,53 @@ class Emitter(Checking):
 
     # Statements
 
-    def block(self, block: Block) -> None:
+    def block(self, block: ir.Block) -> None:
         for statement in block:
             self.statement(statement)
         self.forget(block)
 
-    def forget(self, block: Block) -> None:
+    def forget(self, block: ir.Block) -> None:
         """Names bound in a block are not in scope after it."""
         for statement in block:
-            if isinstance(statement, Let | Declare):
+            if isinstance(statement, ir.Let | ir.Declare):
                 self.names.pop(statement.name, None)
 
-    def statement(self, statement: Statement) -> None:
+    def statement(self, statement: ir.Statement) -> None:
         match statement:
-            case Let(name, value):
+            case ir.Let(name, value):
                 self.names[name] = self.evaluate(value)
-            case Declare(name, initial):
+            case ir.Declare(name, initial):
                 self.names[name] = cell = self._cell(statement, initial.type)
                 self._assign(cell, self.evaluate(initial))
-            case Assign(name, value):
+            case ir.Assign(name, value):
                 self.assign(name, value)
-            case Store(buffer, indices, value, guarded):
+            case ir.Store(buffer, indices, value, guarded):
                 places, guard = self.guarded(buffer, indices, guarded)
                 self.access.store(buffer, self.places[buffer.name], places, self.evaluate(value), guard)
-            case Prefetch(buffer, indices, write):
+            case ir.Prefetch(buffer, indices, write):
                 self.access.prefetch(buffer, self.places[buffer.name], [self.evaluate(i) for i in indices], write)
-            case Allocate(buffer):
+            case ir.Allocate(buffer):
                 self.allocate(buffer)
-            case For():
+            case ir.For():
                 self._loop(statement)
-            case If():
+            case ir.If():
                 self._if(statement)
-            case While():
+            case ir.While():
                 self._while(statement)
-            case Update() | Barrier() | Kernel():
+            case ir.Update() | ir.Barrier() | ir.Kernel():
                 raise AssertionError("the threads of a CPU come in no groups, and have the memory of their host")
-            case Return(number, buffer):
+            case ir.Return(number, buffer):
                 self._return(self.records[number], buffer)
-            case Require(test, site, values):
+            case ir.Require(test, site, values):
                 self._require(self.scalar(test), site, [self.scalar(value) for value in values])
 
-    def _cell(self, statement: Declare, scalar: Scalar) -> Cell:
+    def _cell(self, statement: ir.Declare, scalar: Scalar) -> Cell:
         axes = tuple(axis for axis in self.widening.axes if id(statement) in self._varying[axis])
         strip = self.widening.strip
         lanes = strip.lanes if strip and id(statement) in self._varying[None] else 0
         return self._cells(scalar, axes, lanes)
 
-    def _if(self, statement: If) -> None:
+    def _if(self, statement: ir.If) -> None:
         test = self.scalar(statement.test)
         then, orelse, after = (self.body.name(part) for part in ("then", "else", "after"))
         self.body.line(f"br i1 {test}, label %{then}, label %{orelse if statement.orelse else after}")
@@ -120,11 +100,11 @@ class Emitter(Checking):
                 self.body.branch(after)
         self.body.label(after)
 
-    def branch(self, block: Block, number: int | None) -> None:
+    def branch(self, block: ir.Block, number: int | None) -> None:
         """A branch of an If, which has a number where its code is made on demand."""
         self.block(block)
 
-    def _while(self, statement: While) -> None:
+    def _while(self, statement: ir.While) -> None:
         self.body.repeats = True
         head, inside, after = (self.body.name(part) for part in ("head", "body", "end"))
         self.body.branch(head)
@@ -132,7 +112,7 @@ class Emitter(Checking):
         for each in statement.head:
             self.statement(each)
         goes_on = self.scalar(statement.test)
-        if any(isinstance(each, Require) for each in walk((statement,))):
+        if any(isinstance(each, ir.Require) for each in ir.walk((statement,))):
             failed = self.body.value(f"load atomic i64, ptr {self.failure} monotonic, align 8")
             goes_on = self.body.value(f"and i1 {goes_on}, {self.body.value(f'icmp eq i64 {failed}, 0')}")
         self.body.line(f"br i1 {goes_on}, label %{inside}, label %{after}")
@@ -157,7 +137,7 @@ class Emitter(Checking):
 
     # Buffers
 
-    def allocate(self, buffer: Buffer) -> None:
+    def allocate(self, buffer: ir.Buffer) -> None:
         """Enter a temporary with its address."""
         if buffer.name in self.unit.plan.dynamic:
             self.place(buffer, self._room(buffer), buffer.name)
@@ -170,12 +150,12 @@ class Emitter(Checking):
         )
         self.place(buffer, pointer, f"slot {slot}")
 
-    def bytes(self, buffer: Buffer, multiply: Callable[[str, str], str]) -> str:
+    def bytes(self, buffer: ir.Buffer, multiply: Callable[[str, str], str]) -> str:
         """The room that a buffer takes, a multiple of the alignment."""
         padded = self.body.divide(self.body.add(self.own_bytes(buffer, multiply), str(ALIGNMENT - 1)), ALIGNMENT)
         return self.body.multiply(padded, str(ALIGNMENT))
 
-    def own_bytes(self, buffer: Buffer, multiply: Callable[[str, str], str]) -> str:
+    def own_bytes(self, buffer: ir.Buffer, multiply: Callable[[str, str], str]) -> str:
         """The bytes that may be read and written in a buffer."""
         size = str(bytes_of(buffer.scalar))
         for extent in buffer.extents:
@@ -186,7 +166,7 @@ class Emitter(Checking):
                 size = self.body.value(f"select i1 {test}, i64 {size}, i64 {bytes_of(buffer.scalar)}")
         return size
 
-    def _room(self, buffer: Buffer) -> str:
+    def _room(self, buffer: ir.Buffer) -> str:
         """Memory for a buffer whose size is known by now: what it had before, where that is enough."""
         body, module = self.body, self.unit.module
         module.declare("aligned_alloc", "declare ptr @aligned_alloc(i64, i64) nounwind")
@@ -231,7 +211,7 @@ class Emitter(Checking):
         """A sum of two that are not above ``_MOST`` and some alignment, or more memory than there is."""
         return self.body.value(f"call i64 @llvm.umin.i64(i64 {self.body.add(a, b)}, i64 {_MOST})")
 
-    def _return(self, record: str, buffer: Buffer) -> None:
+    def _return(self, record: str, buffer: ir.Buffer) -> None:
         """Hand over a dynamic buffer: its memory is no longer this function's."""
         pointer, room = self.dynamic[buffer.name]
         words = [
@@ -259,12 +239,12 @@ class Emitter(Checking):
         self.body.line(f"br i1 {stopped}, label %exit, label %{after}")
         self.body.label(after)
 
-    def place(self, buffer: Buffer, pointer: str, region: str) -> None:
+    def place(self, buffer: ir.Buffer, pointer: str, region: str) -> None:
         """Enter a buffer with its address."""
         extents = () if self.unit.bounds is None else tuple([self.scalar(extent) for extent in buffer.extents])
         self.places[buffer.name] = Place(pointer, self.strides(buffer)[1:], region, extents)
 
-    def strides(self, buffer: Buffer) -> tuple[str, ...]:
+    def strides(self, buffer: ir.Buffer) -> tuple[str, ...]:
         """The number of a buffer's elements, then the stride of each dimension."""
         strides = ["1"]
         for extent in reversed(buffer.extents):
@@ -273,7 +253,7 @@ class Emitter(Checking):
 
     # Loops
 
-    def _loop(self, loop: For) -> None:
+    def _loop(self, loop: ir.For) -> None:
         match loop.kind:
             case "sequential":
                 self.note_scalars(loop)
@@ -286,13 +266,13 @@ class Emitter(Checking):
             case "parallel":
                 self.parallel(loop)
 
-    def note_scalars(self, loop: For) -> None:
+    def note_scalars(self, loop: ir.For) -> None:
         """Note in the text that a loop is one of scalars, if it is an innermost one with nothing side by side."""
         if not self._beside and not has_loops(loop.body):
             self.body.line(SCALARS)
 
     @contextmanager
-    def looking(self, start: str, stop: str, loop: For) -> Iterator[str]:
+    def looking(self, start: str, stop: str, loop: ir.For) -> Iterator[str]:
         """The iterations of a loop, which looks for signals in each where it has loops inside, else now and then."""
         known = literal(stop) if start == "0" else None
         inner = has_loops(loop.body)
@@ -344,17 +324,17 @@ class Emitter(Checking):
         body.line(f"br i1 {body.value(f'icmp eq i64 {stop}, 0')}, label %{after}, label %exit")
         body.label(after)
 
-    def parallel(self, loop: For) -> None:
+    def parallel(self, loop: ir.For) -> None:
         """Run the iterations of a loop on several threads."""
         raise NotImplementedError
 
-    def iteration(self, loop: For, variable: Value) -> None:
+    def iteration(self, loop: ir.For, variable: Value) -> None:
         """The body of a loop for one value of its variable, or for several side by side."""
         self.names[loop.variable] = variable
         self.block(loop.body)
         del self.names[loop.variable]
 
-    def _jam(self, loop: For) -> None:
+    def _jam(self, loop: ir.For) -> None:
         extent = self.scalar(loop.extent)
         whole = self.body.whole(extent, loop.factor)
         inner = has_loops(loop.body)
@@ -372,7 +352,7 @@ class Emitter(Checking):
             with self.body.loop(whole, extent, 1, loop.variable, loop.factor == 2) as i:
                 self.iteration(loop, one(i64, i))
 
-    def _lanes(self, loop: For) -> None:
+    def _lanes(self, loop: ir.For) -> None:
         """Whole strips, then the rest in strips of one register, of which the last may be partly off."""
         extent = self.scalar(loop.extent)
         whole = self.body.whole(extent, loop.factor)
@@ -403,7 +383,7 @@ class Emitter(Checking):
         left = splat(self.body, "i64", self.body.subtract(stop, i), lanes)
         return self.body.value(f"icmp slt <{lanes} x i64> {iota(lanes)}, {left}")
 
-    def _neutral(self, reduction: Reduction, cell: Cell) -> Cell:
+    def _neutral(self, reduction: ir.Reduction, cell: Cell) -> Cell:
         """Partial results of all lanes, from the neutral element."""
         partial = self._cells(cell.scalar, cell.axes, self.widening.lanes, guarded=True)
         type, element = register_type(cell.scalar, partial.lanes), register_type(cell.scalar)
@@ -412,7 +392,7 @@ class Emitter(Checking):
             self.body.line(f"store {type} {neutral}, ptr {slot}")
         return partial
 
-    def _combine(self, reduction: Reduction, partial: list[Cell]) -> None:
+    def _combine(self, reduction: ir.Reduction, partial: list[Cell]) -> None:
         """Halve the lanes until one is left, taking in the narrower vector of the tail on the way."""
         cell = self._mutable(reduction.name)
         scalar = cell.scalar
@@ -446,6 +426,6 @@ class Emitter(Checking):
         return vector
 
 
-def has_loops(block: Block) -> bool:
+def has_loops(block: ir.Block) -> bool:
     """Whether there are loops in a block."""
-    return any(isinstance(each, For | While) for each in walk(block))
+    return any(isinstance(each, ir.For | ir.While) for each in ir.walk(block))

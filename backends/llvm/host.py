@@ -10,8 +10,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from ...core.types import Scalar
-from ..loops import For, Store, walk
-from ..loops_walk import loads
+from .. import ir
 from ..target import Target
 
 # The letters by which the x86 vector ABI names register sizes, widest first; AArch64 has one
@@ -38,13 +37,13 @@ class Machine:
                 return symbol, lanes
         return None
 
-    def strip(self, loop: For) -> int:
+    def strip(self, loop: ir.For) -> int:
         """How many lanes of a loop fill one register, given the widest scalar that its body moves."""
         widest = 8
-        for statement in walk(loop.body):
-            if isinstance(statement, Store):
+        for statement in ir.walk(loop.body):
+            if isinstance(statement, ir.Store):
                 widest = max(widest, statement.buffer.scalar.bits)
-            for load in loads(statement):
+            for load in ir.loads(statement):
                 widest = max(widest, load.buffer.scalar.bits)
         return max(1, 8 * self.target.register_bytes // widest)
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from ...core.limits import lifted_limits
 from ...core.source import at_line
-from .. import loops
+from .. import ir
 from ..runtime import Failure
 from ..specialisations import COMPILED, LOADED
 from .assemble import Code, compile_each, compile_text, link
@@ -37,7 +37,7 @@ Branch = Callable[[], Sequence[str]] | bytes  # a module apart: its text by part
 _NONE: Mapping[str, Branch] = {}
 
 
-def compiled(function: loops.Function, machine: Machine | None = None) -> Code:
+def compiled(function: ir.Function, machine: Machine | None = None) -> Code:
     """A function of the loop IR as code for a machine (default: this one)."""
     machine = machine or host()
     module = emit(function, machine)
@@ -62,7 +62,7 @@ class Later:
 
     def __init__(
         self,
-        load: Callable[[], loops.Function],
+        load: Callable[[], ir.Function],
         machine: Machine,
         digest: bytes,
         module: Module | None = None,
@@ -83,9 +83,9 @@ class Later:
             return texts
 
 
-def is_parallel(function: loops.Function) -> bool:
+def is_parallel(function: ir.Function) -> bool:
     """Whether a function has loops that threads share."""
-    return any(isinstance(each, loops.For) and each.kind == "parallel" for each in loops.walk(function.body))
+    return any(isinstance(each, ir.For) and each.kind == "parallel" for each in ir.walk(function.body))
 
 
 class Executable:

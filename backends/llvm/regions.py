@@ -14,8 +14,7 @@ from dataclasses import replace
 from itertools import count
 
 from ...core.types import i64
-from ..loops import Allocate, Block, Declare, For, Let, Return, Statement, While, walk
-from ..loops_walk import mentioned
+from .. import ir
 from .access import Place
 from .expressions import Cell
 from .function import Emitter, has_loops
@@ -55,15 +54,15 @@ class _Frame:
 class Function(Emitter):
     """Emits one function, and others for the parts of it that are moved out."""
 
-    def parallel(self, loop: For) -> None:
+    def parallel(self, loop: ir.For) -> None:
         """The iterations in chunks, whose number depends on sizes only; what is not worth it is called directly."""
         body = self.body
         extent = self.scalar(loop.extent)
         grain = self.scalar(loop.grain) if loop.grain is not None else "1"
         grain = body.value(f"call i64 @llvm.smax.i64(i64 {grain}, i64 1)")
-        part, frame = self._part(loop.body, *mentioned(loop.body), by_value=True)
+        part, frame = self._part(loop.body, *ir.mentioned(loop.body), by_value=True)
         part.note_scalars(loop)
-        quiet = not any(isinstance(each, For | While) and not _is_lanes(each) for each in walk(loop.body))
+        quiet = not any(isinstance(each, ir.For | ir.While) and not _is_lanes(each) for each in ir.walk(loop.body))
         with part.body.loop("%begin", "%end", 1, loop.variable) if quiet else part.looking("%begin", "%end", loop) as i:
             part.iteration(loop, one(i64, i))
         name = part.close("parallel", "ptr %frame, i64 %begin, i64 %end, i64 %thread")
@@ -105,11 +104,11 @@ class Function(Emitter):
 
     # Branches that sizes decide
 
-    def branch(self, block: Block, number: int | None) -> None:
+    def branch(self, block: ir.Block, number: int | None) -> None:
         if number is None:
             super().branch(block, number)
             return
-        part, frame = self._part(block, *mentioned(block), by_value=False)
+        part, frame = self._part(block, *ir.mentioned(block), by_value=False)
 
         def emit() -> None:
             part.block(block)
@@ -125,13 +124,13 @@ class Function(Emitter):
 
     # Long blocks
 
-    def block(self, block: Block) -> None:
+    def block(self, block: ir.Block) -> None:
         if len(block) < 2 or self.widening.strip or self.widening.axes or _weight(block) <= _LONG:
             super().block(block)
             return
-        pieces = [(piece, *mentioned(tuple(piece))) for piece in self._pieces(block)]
+        pieces = [(piece, *ir.mentioned(tuple(piece))) for piece in self._pieces(block)]
         last = {name: number for number, (_, variables, _) in enumerate(pieces) for name in variables}
-        words = sum(isinstance(each, Let | Declare) for each in block)
+        words = sum(isinstance(each, ir.Let | ir.Declare) for each in block)
         cells, word = self.body.slot(f"[{words} x i64]", 8), count()
         self.poison(cells, str(8 * words))
         for number, (piece, variables, buffers) in enumerate(pieces):
@@ -139,19 +138,19 @@ class Function(Emitter):
                 self.statement(piece[0])
                 continue
             for each in piece:
-                if isinstance(each, Let | Declare) and last[each.name] > number:
-                    scalar = (each.value if isinstance(each, Let) else each.initial).type
+                if isinstance(each, ir.Let | ir.Declare) and last[each.name] > number:
+                    scalar = (each.value if isinstance(each, ir.Let) else each.initial).type
                     self.names[each.name] = Cell(scalar, (cells,), word=next(word))
             self._piece(piece, variables, buffers)
         self.forget(block)
 
-    def _pieces(self, block: Block) -> Iterator[list[Statement]]:
+    def _pieces(self, block: ir.Block) -> Iterator[list[ir.Statement]]:
         """A block in pieces of about one size; what takes memory by data is alone, since it may end the run."""
-        piece: list[Statement] = []
+        piece: list[ir.Statement] = []
         weight = 0
         for statement in block:
             size = _weight((statement,))
-            dynamic = isinstance(statement, Allocate | Return) and statement.buffer.name in self.unit.plan.dynamic
+            dynamic = isinstance(statement, ir.Allocate | ir.Return) and statement.buffer.name in self.unit.plan.dynamic
             if piece and (dynamic or weight + size > _PIECE):
                 yield piece
                 piece, weight = [], 0
@@ -163,7 +162,7 @@ class Function(Emitter):
         if piece:
             yield piece
 
-    def _piece(self, piece: list[Statement], variables: set[str], buffers: set[str]) -> None:
+    def _piece(self, piece: list[ir.Statement], variables: set[str], buffers: set[str]) -> None:
         """Move a piece out; what it binds for later ones has its place in the caller already.
 
         Buffers of the piece are entered there, and here behind it, when what their extents mention has its value.
@@ -171,7 +170,7 @@ class Function(Emitter):
         part, frame = self._part(tuple(piece), variables, buffers, by_value=False)
         for statement in piece:
             match statement:
-                case Let(name, value) | Declare(name, value) if isinstance(part.names.get(name), Cell):
+                case ir.Let(name, value) | ir.Declare(name, value) if isinstance(part.names.get(name), Cell):
                     part.assign(name, value)
                 case _:
                     part.statement(statement)
@@ -180,12 +179,12 @@ class Function(Emitter):
         if part.may_leave:
             self.leave_if_stopped()
         for statement in piece:
-            if isinstance(statement, Allocate):
+            if isinstance(statement, ir.Allocate):
                 self.allocate(statement.buffer)
 
     # Parts
 
-    def _part(self, block: Block, variables: set[str], buffers: set[str], by_value: bool) -> tuple[Function, _Frame]:
+    def _part(self, block: ir.Block, variables: set[str], buffers: set[str], by_value: bool) -> tuple[Function, _Frame]:
         """The emitter of a function for a block, with what the block mentions in scope."""
         part = Function(self.unit, self.arena, "1", self.failure)
         frame = _Frame(self.body, part.body)
@@ -212,9 +211,9 @@ class Function(Emitter):
         part.arena = self._arena(block, part, frame, by_value)
         return part, frame
 
-    def _arena(self, block: Block, part: Function, frame: _Frame, by_thread: bool) -> Arena:
+    def _arena(self, block: ir.Block, part: Function, frame: _Frame, by_thread: bool) -> Arena:
         """The arena as the part sees it: the slots of its own buffers, private ones in the copy of its thread."""
-        names = [statement.buffer.name for statement in walk(block) if isinstance(statement, Allocate)]
+        names = [statement.buffer.name for statement in ir.walk(block) if isinstance(statement, ir.Allocate)]
         slots = sorted({self.unit.plan.slot_of[name] for name in names if name in self.unit.plan.slot_of})
         offsets = {slot: frame.carry("i64", self.arena.offsets[slot]) for slot in slots}
         if not slots:
@@ -242,10 +241,10 @@ class Function(Emitter):
         return name
 
 
-def _is_lanes(statement: Statement) -> bool:
-    return isinstance(statement, For) and statement.kind == "lanes"
+def _is_lanes(statement: ir.Statement) -> bool:
+    return isinstance(statement, ir.For) and statement.kind == "lanes"
 
 
-def _weight(block: Block) -> int:
+def _weight(block: ir.Block) -> int:
     """The number of statements in a block, those inside others included."""
-    return sum(1 for _ in walk(block))
+    return sum(1 for _ in ir.walk(block))

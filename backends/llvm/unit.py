@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..loops import For, Function, Update, walk
-from ..loops_walk import read_in, varying
+from .. import ir
 from ..memory import plan
 from .bounds import Bounds
 from .branches import Branches
@@ -63,11 +62,11 @@ class Arena:
 class Unit:
     """A module under construction, and what all its functions share."""
 
-    def __init__(self, function: Function, machine: Machine) -> None:
+    def __init__(self, function: ir.Function, machine: Machine) -> None:
         self.plan, self.machine = plan(function), machine
         self.branches = Branches(function, self.plan.dynamic)
-        updated = {each.buffer.name for each in walk(function.body) if isinstance(each, Update)}
-        self.unread = self.plan.dynamic - read_in(function.body) - updated  # what is stored to, and returned
+        updated = {each.buffer.name for each in ir.walk(function.body) if isinstance(each, ir.Update)}
+        self.unread = self.plan.dynamic - ir.read_in(function.body) - updated  # what is stored to, and returned
         self.module = Module(machine.optimised)
         self.bounds = Bounds(function, self.module) if machine.bounds else None
         # an aligned stack: a vector that crosses two cache lines costs two accesses when it is spilled
@@ -78,9 +77,9 @@ class Unit:
         self._varying: dict[int, frozenset[int]] = {}
         self._count = 0
 
-    def varying(self, loop: For) -> frozenset[int]:
+    def varying(self, loop: ir.For) -> frozenset[int]:
         if id(loop) not in self._varying:
-            self._varying[id(loop)] = varying(loop)
+            self._varying[id(loop)] = ir.varying(loop)
         return self._varying[id(loop)]
 
     def attributes_of(self, body: Body) -> str:

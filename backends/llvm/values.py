@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from ...core.types import Scalar, i64
-from ..loops import node
+from .. import ir
 from .text import Body, indices, iota, is_constant, register_type
 
 
@@ -30,7 +30,7 @@ class Axis:
     factor: int
 
 
-@node
+@ir.node
 class Value:
     """A scalar of the loop IR: one part a copy, the copies in row-major order of the axes."""
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from ...core.limits import lifted_limits
 from ...core.program import Instance
+from .. import ir
 from ..forms import Form, Head, chosen, where_taken
-from ..loops_text import text as loops_text
 from ..lowering import Lowered
 from ..outline import schedule_text
 from ..specialisations import MISSING, Specialisation
@@ -149,7 +149,7 @@ class Version:
 
     @property
     def loops(self) -> str:
-        return self._each("#", lambda number: loops_text(self.lowered(number).function))
+        return self._each("#", lambda number: ir.text(self.lowered(number).function))
 
     @property
     def schedule(self) -> str:

@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from ...core import terms
 from ...core.dims import Dim
 from ...core.types import Type
-from ..loops import Allocate, Block, Buffer, Load, Statement, Store
-from ..loops_walk import read_in
+from .. import ir
 from . import contractions, grids, nests
 from .adding import shared_accumulators
 from .context import ArrayRef, Context, Destinations, Environment, Operand
 from .private import private_accumulators
 from .regrouping import regrouped
 from .requirements import requirements
-from .rewriting import map_block
 from .triangles import Differences
 
 
@@ -27,11 +25,11 @@ class Arrays(Context):
         loops: list[nests.Loop] = []
         results: list[ArrayRef] = []
         temporaries: set[str] = set()
-        allocations: list[Statement] = []
+        allocations: list[ir.Statement] = []
         for type, destination in zip(op.types, destinations, strict=True):
             if destination is None:
                 buffer = self.stored(op, type, env)
-                allocations.append(Allocate(buffer))
+                allocations.append(ir.Allocate(buffer))
                 temporaries.add(buffer.name)
                 destination = self.array(buffer)
             results.append(destination)
@@ -74,12 +72,12 @@ class Arrays(Context):
         for type, destination in zip(op.types, destinations, strict=True):
             if destination is None:
                 buffer = self.stored(op, type, env)
-                self.out.append(Allocate(buffer))
+                self.out.append(ir.Allocate(buffer))
                 destination = self.array(buffer)
             results.append(destination)
         return results
 
-    def stored(self, op: terms.Operation, type: Type, env: Environment) -> Buffer:
+    def stored(self, op: terms.Operation, type: Type, env: Environment) -> ir.Buffer:
         """The buffer of an operation's result."""
         self.know(op.static[0], self.scalar(env, op.args[0]))
         return self.buffer(op.origin.name or "array", type)
@@ -116,23 +114,23 @@ class Arrays(Context):
     def copy(self, value: Operand, destination: ArrayRef) -> None:
         """Store a scalar, or copy an array, into a destination."""
         if not isinstance(value, ArrayRef):
-            self.out.append(Store(destination.buffer, destination.place(()), value))
+            self.out.append(ir.Store(destination.buffer, destination.place(()), value))
             return
         source = value
         extents = [source.extent(axis) for axis in range(len(source.order) - len(source.prefix))]
         loops = [nests.Loop(self.loop_variable("i", self.dim(e) or Dim({})), e) for e in extents]
         indices = [loop.variable for loop in loops]
-        body: Block = (
-            Store(destination.buffer, destination.place(indices), Load(source.buffer, source.place(indices))),
+        body: ir.Block = (
+            ir.Store(destination.buffer, destination.place(indices), ir.Load(source.buffer, source.place(indices))),
         )
         self.nest(loops, body, set())
 
     def nest(
         self,
         loops: list[nests.Loop],
-        body: Block,
+        body: ir.Block,
         temporaries: set[str],
-        allocations: Sequence[Statement] = (),
+        allocations: Sequence[ir.Statement] = (),
         needed: Differences | None = None,
     ) -> dict[str, tuple[int, ...]]:
         """Arrange a nest's loops; the layouts that its temporaries got. ``needed``: where anyone reads them."""
@@ -145,10 +143,10 @@ class Arrays(Context):
             two = regrouped(self, loops, body)
             if two is not None:
                 self.decisions.append(f"sum over two loops: one of its factors summed first, as {two.stored.name}")
-                self.out.append(Allocate(two.stored))
+                self.out.append(ir.Allocate(two.stored))
                 self.nest(two.loops, two.first, set())
                 body = two.second
-        temporaries = temporaries - read_in(body)
+        temporaries = temporaries - ir.read_in(body)
         inner = frozenset(self.independent)
         self.independent.update([loop.variable.name for loop in loops])
         known = (needed or {}, self.nonzero) if self.target.transformations.bound else ({}, {})
@@ -158,18 +156,18 @@ class Arrays(Context):
             self.decisions.append(built.decision)
         renamed = {name: order for name, order in built.layouts.items() if order != tuple(range(len(order)))}
         for allocation in allocations:
-            assert isinstance(allocation, Allocate)
-            self.out.append(Allocate(_permuted(allocation.buffer, renamed)))
+            assert isinstance(allocation, ir.Allocate)
+            self.out.append(ir.Allocate(_permuted(allocation.buffer, renamed)))
 
-        def store(statement: Store) -> Store:
+        def store(statement: ir.Store) -> ir.Store:
             order = renamed.get(statement.buffer.name)
             if order is None:
                 return statement
             indices = tuple([statement.indices[axis] for axis in order])
             guarded = tuple([order.index(axis) for axis in statement.guarded])
-            return Store(_permuted(statement.buffer, renamed), indices, statement.value, guarded)
+            return ir.Store(_permuted(statement.buffer, renamed), indices, statement.value, guarded)
 
-        self.out.extend(map_block(tuple(built.statements), lambda e: e, store) if renamed else built.statements)
+        self.out.extend(ir.map_block(tuple(built.statements), lambda e: e, store) if renamed else built.statements)
         return renamed
 
     def relaid(self, result: ArrayRef, layouts: dict[str, tuple[int, ...]]) -> ArrayRef:
@@ -197,8 +195,10 @@ def _perfect(block: terms.Block, bound: int) -> terms.Operation | None:
     return last
 
 
-def _permuted(buffer: Buffer, layouts: dict[str, tuple[int, ...]]) -> Buffer:
+def _permuted(buffer: ir.Buffer, layouts: dict[str, tuple[int, ...]]) -> ir.Buffer:
     order = layouts.get(buffer.name)
     return (
-        buffer if order is None else Buffer(buffer.name, buffer.scalar, tuple([buffer.extents[axis] for axis in order]))
+        buffer
+        if order is None
+        else ir.Buffer(buffer.name, buffer.scalar, tuple([buffer.extents[axis] for axis in order]))
     )

@@ -21,26 +21,12 @@ from ...core import terms
 from ...core.dims import Dim, Opaque
 from ...core.primitive import Primitive
 from ...core.types import Type, dims, element, rank
-from ..loops import (
-    Allocate,
-    Apply,
-    Assign,
-    Buffer,
-    Declare,
-    Expression,
-    For,
-    Let,
-    Load,
-    MultiplyAdd,
-    Store,
-    Variable,
-)
+from .. import ir
 from . import nests
-from .arithmetic import folded
 from .arrays import Arrays
 from .context import ONE, ZERO, ArrayRef, Environment, Operand
 
-Cell = Variable | ArrayRef
+Cell = ir.Variable | ArrayRef
 
 
 class Combining(Arrays):
@@ -57,17 +43,17 @@ class Combining(Arrays):
                 self.copy(value, place)
                 made.append(place)
             else:
-                variable = Variable(self.fresh("total"), value.type)
-                self.out.append(Declare(variable.name, value))
+                variable = ir.Variable(self.fresh("total"), value.type)
+                self.out.append(ir.Declare(variable.name, value))
                 made.append(variable)
         return made
 
     def read(self, cell: Cell) -> Operand:
         """What a cell holds now; the memory of an array."""
-        if isinstance(cell, Variable):
+        if isinstance(cell, ir.Variable):
             return self.frozen(cell)
         if len(cell.prefix) == len(cell.order):
-            return self.let("t", Load(cell.buffer, cell.place(())))
+            return self.let("t", ir.Load(cell.buffer, cell.place(())))
         return cell
 
     def write(self, cell: Cell, value: Operand) -> None:
@@ -75,7 +61,7 @@ class Combining(Arrays):
             self.copy(value, cell)
         else:
             assert not isinstance(value, ArrayRef)
-            self.out.append(Assign(cell.name, value))
+            self.out.append(ir.Assign(cell.name, value))
 
     def fill(self, place: ArrayRef, value: Operand) -> None:
         """Write a value to all parts of an array."""
@@ -87,8 +73,8 @@ class Combining(Arrays):
         indices = [loop.variable for loop in loops]
         if isinstance(value, ArrayRef):
             inner = indices[axes - (len(value.order) - len(value.prefix)) :]
-            value = Load(value.buffer, value.place(inner))
-        self.nest(loops, (Store(place.buffer, place.place(indices), value),), set())
+            value = ir.Load(value.buffer, value.place(inner))
+        self.nest(loops, (ir.Store(place.buffer, place.place(indices), value),), set())
 
     # Steps
 
@@ -96,9 +82,9 @@ class Combining(Arrays):
         """Combine an element into cells."""
         operator = op.blocks[1]
         named = named_operator(operator)
-        if named is not None and isinstance(cells[0], Variable):
+        if named is not None and isinstance(cells[0], ir.Variable):
             assert not isinstance(element[0], ArrayRef)
-            self.out.append(Assign(cells[0].name, self.combined(named, cells[0].name, element[0])))
+            self.out.append(ir.Assign(cells[0].name, self.combined(named, cells[0].name, element[0])))
             return
         own = _works_in_place(operator, len(cells))
         before = [self.read(cell) for cell in cells]
@@ -113,22 +99,22 @@ class Combining(Arrays):
             if place is None or place is not cell:
                 self.write(cell, result if place is None else place)
 
-    def combined(self, named: Primitive, name: str, value: Expression) -> Expression:
+    def combined(self, named: Primitive, name: str, value: ir.Expression) -> ir.Expression:
         """The variable and an element under the operator; a product that is added is added in one rounding."""
-        total = Variable(name, value.type)
+        total = ir.Variable(name, value.type)
         if named.name == "add" and value.type.kind == "float" and self.target.multiply_add:
             product, negated = self.values.get(getattr(value, "name", ""), value), False
-            if isinstance(product, Apply) and product.primitive.name == "negative":
+            if isinstance(product, ir.Apply) and product.primitive.name == "negative":
                 product, negated = self.definition(product.arguments[0]), True
-            if isinstance(product, Apply) and product.primitive.name == "multiply":
+            if isinstance(product, ir.Apply) and product.primitive.name == "multiply":
                 a, b = product.arguments
-                return MultiplyAdd(self.apply("negative", a) if negated else a, b, total, value.type)
-        return Apply(named, (total, value), value.type)
+                return ir.MultiplyAdd(self.apply("negative", a) if negated else a, b, total, value.type)
+        return ir.Apply(named, (total, value), value.type)
 
-    def definition(self, value: Expression) -> Expression:
-        return self.values.get(value.name, value) if isinstance(value, Variable) else value
+    def definition(self, value: ir.Expression) -> ir.Expression:
+        return self.values.get(value.name, value) if isinstance(value, ir.Variable) else value
 
-    def element(self, op: terms.Operation, env: Environment, index: Expression) -> list[Operand]:
+    def element(self, op: terms.Operation, env: Environment, index: ir.Expression) -> list[Operand]:
         """One element; an array that is a part of one from outside is read where it is."""
         body = op.blocks[0]
         env, bound = env.enter([index]), 1
@@ -154,25 +140,25 @@ class Combining(Arrays):
     # Loops over elements
 
     def elements(
-        self, op: terms.Operation, env: Environment, start: Expression, length: Expression, cells: Sequence[Cell]
-    ) -> Variable:
+        self, op: terms.Operation, env: Environment, start: ir.Expression, length: ir.Expression, cells: Sequence[Cell]
+    ) -> ir.Variable:
         """The loop that combines so many elements into cells, in order; its variable."""
         variable, index = self.indices(op, env, start)
         with self.captured() as statements:
             self.at(start, variable, index)
             self.step(op, env, cells, self.element(op, env, index))
-        self.out.append(For(variable.name, length, "sequential", tuple(statements)))
+        self.out.append(ir.For(variable.name, length, "sequential", tuple(statements)))
         return variable
 
-    def indices(self, op: terms.Operation, env: Environment, start: Expression) -> tuple[Variable, Variable]:
+    def indices(self, op: terms.Operation, env: Environment, start: ir.Expression) -> tuple[ir.Variable, ir.Variable]:
         """The variable of a loop over elements from a start, and their index, which is known to be in range."""
         index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
         return (index, index) if start == ZERO else (self.loop_variable("step", self.unknown()), index)
 
-    def at(self, start: Expression, variable: Variable, index: Variable) -> None:
+    def at(self, start: ir.Expression, variable: ir.Variable, index: ir.Variable) -> None:
         """Bind the index of an element."""
         if variable != index:
-            self.out.append(Let(index.name, self.apply("add", start, variable)))
+            self.out.append(ir.Let(index.name, self.apply("add", start, variable)))
 
     def extent_dim(self, op: terms.Operation, env: Environment) -> Dim:
         """The number of elements that are combined, for proofs."""
@@ -188,37 +174,37 @@ class Combining(Arrays):
         """Write the permutation that sorts a vector, stably."""
 
     @abstractmethod
-    def clamped(self, index: Expression, size: Dim, extent: Expression) -> Expression:
+    def clamped(self, index: ir.Expression, size: Dim, extent: ir.Expression) -> ir.Expression:
         """The index, in range whatever it is."""
 
-    def totals(self, types: Sequence[Type], rows: Expression) -> list[ArrayRef]:
+    def totals(self, types: Sequence[Type], rows: ir.Expression) -> list[ArrayRef]:
         """Memory for so many totals."""
         made = []
         for type in types:
-            buffer = Buffer(self.fresh("totals"), element(type), (rows, *[self.size(dim) for dim in dims(type)]))
-            self.out.append(Allocate(buffer))
+            buffer = ir.Buffer(self.fresh("totals"), element(type), (rows, *[self.size(dim) for dim in dims(type)]))
+            self.out.append(ir.Allocate(buffer))
             made.append(self.array(buffer))
         return made
 
     # Sizes
 
-    def calculate(self, name: str, a: Expression, b: Expression) -> Expression:
+    def calculate(self, name: str, a: ir.Expression, b: ir.Expression) -> ir.Expression:
         """Arithmetic on sizes, at once where they are known."""
-        return folded(name, a, b)
+        return ir.apply(name, a, b)
 
-    def parts(self, extent: Expression, size: Expression) -> Expression:
+    def parts(self, extent: ir.Expression, size: ir.Expression) -> ir.Expression:
         """How many parts of a size there are, the last of which may be smaller."""
         rounded = self.calculate("subtract", self.calculate("add", extent, size), ONE)
         return self.calculate("floor_divide", rounded, size)
 
-    def at_least_one(self, count: Expression) -> Expression:
+    def at_least_one(self, count: ir.Expression) -> ir.Expression:
         return self.calculate("maximum", count, ONE)
 
-    def scalars(self, types: Sequence[Type]) -> Expression:
+    def scalars(self, types: Sequence[Type]) -> ir.Expression:
         """How many scalars an element of these types consists of."""
-        total: Expression = ZERO
+        total: ir.Expression = ZERO
         for type in types:
-            product: Expression = ONE
+            product: ir.Expression = ONE
             for dim in dims(type):
                 product = self.calculate("multiply", product, self.size(dim))
             total = self.calculate("add", total, product)

@@ -15,21 +15,21 @@ from ...core.types import Scalar, Type, dims, element, i64
 from ...interpreters.domains import Domain as Region
 from ...interpreters.domains import Domains as Regions
 from ...interpreters.in_place import InPlace
-from ..loops import Allocate, Apply, Buffer, Constant, Expression, Let, Reduction, Statement, Variable
+from .. import ir
 from ..target import Target
 
-ZERO, ONE = Constant(0, i64), Constant(1, i64)
+ZERO, ONE = ir.Constant(0, i64), ir.Constant(1, i64)
 
 
 @dataclass(frozen=True)
 class ArrayRef:
     """An array in memory: its buffer, whose axes stand in the given order, behind fixed leading indices."""
 
-    buffer: Buffer
+    buffer: ir.Buffer
     order: tuple[int, ...]
-    prefix: tuple[Expression, ...] = ()
+    prefix: tuple[ir.Expression, ...] = ()
 
-    def place(self, indices: Sequence[Expression]) -> tuple[Expression, ...]:
+    def place(self, indices: Sequence[ir.Expression]) -> tuple[ir.Expression, ...]:
         """The buffer's indices for indices of the array."""
         logical = (*self.prefix, *indices)
         return tuple([logical[axis] for axis in self.order])
@@ -38,14 +38,14 @@ class ArrayRef:
         """The buffer's axis for one of the array."""
         return self.order.index(len(self.prefix) + axis)
 
-    def at(self, index: Expression) -> ArrayRef:
+    def at(self, index: ir.Expression) -> ArrayRef:
         return ArrayRef(self.buffer, self.order, (*self.prefix, index))
 
-    def extent(self, axis: int) -> Expression:
+    def extent(self, axis: int) -> ir.Expression:
         return self.buffer.extents[self.axis(axis)]
 
 
-Operand = Expression | ArrayRef
+Operand = ir.Expression | ArrayRef
 Environment = Env[Operand]
 Destinations = Sequence[ArrayRef | None]
 
@@ -57,21 +57,21 @@ class Context(ABC):
     target: Target
     checks: bool
     deterministic: bool = False  # no sum depends on who comes first, even where iterations may update one place
-    out: list[Statement] = field(default_factory=list)
+    out: list[ir.Statement] = field(default_factory=list)
     inside: int = 0  # generates around, inside of which nothing is parallel
     counter: int = 0
     failures: list[terms.Failure] = field(default_factory=list)
-    constants: dict[terms.Constant, Buffer] = field(default_factory=dict)
+    constants: dict[terms.Constant, ir.Buffer] = field(default_factory=dict)
     known: dict[str, Dim] = field(default_factory=dict)  # integer variables as dims
     extents: dict[int, Dim] = field(default_factory=dict)  # loop variables by number
-    values: dict[str, Expression] = field(default_factory=dict)  # what Lets stand for
-    reductions: dict[str, Reduction] = field(default_factory=dict)  # by loop variable
+    values: dict[str, ir.Expression] = field(default_factory=dict)  # what Lets stand for
+    reductions: dict[str, ir.Reduction] = field(default_factory=dict)  # by loop variable
     independent: set[str] = field(default_factory=set)  # variables of sequential loops that need no order
     places: InPlace = field(default_factory=lambda: InPlace(terms.Block((), (), (), ())))
     regions: Regions = field(default_factory=lambda: Regions(terms.Block((), (), (), ())))
     nonzero: dict[str, Region] = field(default_factory=dict)  # by buffer, of its axes: where it is not 0
-    run_sizes: dict[Dim, Expression] = field(default_factory=dict)  # those that the run decides, as far as in scope
-    present: dict[str, Expression] = field(default_factory=dict)  # the values of variables that may change later
+    run_sizes: dict[Dim, ir.Expression] = field(default_factory=dict)  # those that the run decides, as far as in scope
+    present: dict[str, ir.Expression] = field(default_factory=dict)  # the values of variables that may change later
     decisions: list[str] = field(default_factory=list)  # what was chosen, to be read by people
 
     # The walk, which every construct goes on with
@@ -101,37 +101,37 @@ class Context(ABC):
         name = f"{stem}{'_' if stem[-1:].isdigit() else ''}{self.counter}"
         return self.fresh(stem) if name in self.known else name
 
-    def buffer(self, stem: str, type: Type) -> Buffer:
-        return Buffer(self.fresh(stem), element(type), tuple([self.size(dim) for dim in dims(type)]))
+    def buffer(self, stem: str, type: Type) -> ir.Buffer:
+        return ir.Buffer(self.fresh(stem), element(type), tuple([self.size(dim) for dim in dims(type)]))
 
-    def array(self, buffer: Buffer) -> ArrayRef:
+    def array(self, buffer: ir.Buffer) -> ArrayRef:
         return ArrayRef(buffer, tuple(range(len(buffer.extents))))
 
     def allocate(self, stem: str, type: Type) -> ArrayRef:
         buffer = self.buffer(stem, type)
-        self.out.append(Allocate(buffer))
+        self.out.append(ir.Allocate(buffer))
         return self.array(buffer)
 
-    def let(self, stem: str, value: Expression) -> Expression:
-        if isinstance(value, Constant | Variable):
+    def let(self, stem: str, value: ir.Expression) -> ir.Expression:
+        if isinstance(value, ir.Constant | ir.Variable):
             return value
         name = self.fresh(stem)
-        self.out.append(Let(name, value))
+        self.out.append(ir.Let(name, value))
         self.values[name] = value
         dim = self.dim(value)
         if dim is not None:
             self.known[name] = dim
-        return Variable(name, value.type)
+        return ir.Variable(name, value.type)
 
-    def frozen(self, value: Expression) -> Expression:
+    def frozen(self, value: ir.Expression) -> ir.Expression:
         """The present value of a variable, which may change later."""
         name = self.fresh("t")
-        self.out.append(Let(name, value))
-        return Variable(name, value.type)
+        self.out.append(ir.Let(name, value))
+        return ir.Variable(name, value.type)
 
-    def apply(self, name: str, *arguments: Expression) -> Expression:
+    def apply(self, name: str, *arguments: ir.Expression) -> ir.Expression:
         row = lookup(name)
-        return Apply(row, arguments, row.result_type([a.type for a in arguments]))
+        return ir.Apply(row, arguments, row.result_type([a.type for a in arguments]))
 
     def captured(self) -> Capture:
         """The statements emitted inside a ``with`` block, apart."""
@@ -139,17 +139,17 @@ class Context(ABC):
 
     # Sizes and indices
 
-    def know(self, dim: Dim, extent: Expression) -> None:
+    def know(self, dim: Dim, extent: ir.Expression) -> None:
         """Note what a size is that the run decides."""
         if not dim.is_static():
             self.run_sizes[dim] = self.fixed(extent)
 
-    def fixed(self, extent: Expression) -> Expression:
+    def fixed(self, extent: ir.Expression) -> ir.Expression:
         """What an extent is from now on: an array is that long, and so a variable that may change is read before.
 
         Whatever asks for this variable from here on gets the same name.
         """
-        if not isinstance(extent, Variable) or extent.name in self.values or extent.name in self.known:
+        if not isinstance(extent, ir.Variable) or extent.name in self.values or extent.name in self.known:
             return extent
         if extent in self.present.values():
             return extent
@@ -157,13 +157,13 @@ class Context(ABC):
             self.present[extent.name] = self.frozen(extent)
         return self.present[extent.name]
 
-    def size(self, dim: Dim) -> Expression:
+    def size(self, dim: Dim) -> ir.Expression:
         """The value of a dim."""
         if dim in self.run_sizes:
             return self.run_sizes[dim]
-        total: Expression | None = None
+        total: ir.Expression | None = None
         for monomial, factor in dim.terms:
-            product: Expression | None = None if monomial and factor == 1 else Constant(factor, i64)
+            product: ir.Expression | None = None if monomial and factor == 1 else ir.Constant(factor, i64)
             for atom in monomial:
                 part = self._size_atom(atom)
                 product = part if product is None else self.apply("multiply", product, part)
@@ -171,10 +171,10 @@ class Context(ABC):
             total = product if total is None else self.apply("add", total, product)
         return ZERO if total is None else total
 
-    def _size_atom(self, atom: DimAtom) -> Expression:
+    def _size_atom(self, atom: DimAtom) -> ir.Expression:
         match atom:
             case Name(name):
-                return Variable(name, i64)
+                return ir.Variable(name, i64)
             case Compound(operator, left, right):
                 row = {"//": "floor_divide", "min": "minimum", "max": "maximum"}[operator]
                 return self.apply(row, self.size(left), self.size(right))
@@ -183,34 +183,34 @@ class Context(ABC):
             raise Unsupported(f"the size {atom} of an array is the extent of no loop around it or before it")
         return known
 
-    def dim(self, value: Expression) -> Dim | None:
+    def dim(self, value: ir.Expression) -> Dim | None:
         """An integer expression as a dim, for proofs about indices."""
         match value:
-            case Constant(number) if value.type == i64:
+            case ir.Constant(number) if value.type == i64:
                 return Dim.of(int(number))
-            case Variable(name):
+            case ir.Variable(name):
                 return self.known.get(name)
-            case Apply(primitive, (a, b)) if value.type == i64 and primitive.name in ("add", "subtract", "multiply"):
+            case ir.Apply(primitive, (a, b)) if value.type == i64 and primitive.name in ("add", "subtract", "multiply"):
                 left, right = self.dim(a), self.dim(b)
                 if left is not None and right is not None:
                     combine = {"add": Dim.__add__, "subtract": Dim.__sub__, "multiply": Dim.__mul__}
                     return combine[primitive.name](left, right)
         return None
 
-    def loop_variable(self, stem: str, extent: Dim) -> Variable:
+    def loop_variable(self, stem: str, extent: Dim) -> ir.Variable:
         """A fresh loop variable, known to lie below its extent."""
         name = self.fresh(stem or "i")
         number = -self.counter
         self.known[name] = Dim.atom(Opaque(number))
         self.extents[number] = extent
-        return Variable(name, i64)
+        return ir.Variable(name, i64)
 
-    def proved(self, index: Expression, size: Dim) -> bool:
+    def proved(self, index: ir.Expression, size: Dim) -> bool:
         """Whether an index is in range of an axis for all sizes."""
         dim = self.dim(index)
         return dim is not None and index_in_range(dim, size, self._extent_of)
 
-    def guarded(self, array: ArrayRef, indices: Sequence[Expression], sizes: Sequence[Dim]) -> tuple[int, ...]:
+    def guarded(self, array: ArrayRef, indices: Sequence[ir.Expression], sizes: Sequence[Dim]) -> tuple[int, ...]:
         """The axes of an array's buffer along which these indices are not proved in range."""
         pairs = zip(indices, sizes, strict=False)
         return tuple(sorted(array.axis(k) for k, (i, size) in enumerate(pairs) if not self.proved(i, size)))
@@ -225,7 +225,7 @@ class Context(ABC):
             case terms.Variable(index):
                 return env.get(index)
             case terms.Literal(_, type):
-                return Constant(atom.value, type)
+                return ir.Constant(atom.value, type)
             case terms.Size(dim):
                 return self.size(dim)
             case terms.Constant():
@@ -233,17 +233,17 @@ class Context(ABC):
                     self.constants[atom] = self.buffer("constant", atom.type)
                 return self.array(self.constants[atom])
 
-    def scalar(self, env: Environment, atom: terms.Atom) -> Expression:
+    def scalar(self, env: Environment, atom: terms.Atom) -> ir.Expression:
         value = self.atom(env, atom)
         assert not isinstance(value, ArrayRef)
-        return self.present.get(value.name, value) if isinstance(value, Variable) else value
+        return self.present.get(value.name, value) if isinstance(value, ir.Variable) else value
 
 
 class Capture:
     def __init__(self, lowering: Context) -> None:
         self.lowering = lowering
 
-    def __enter__(self) -> list[Statement]:
+    def __enter__(self) -> list[ir.Statement]:
         self.outer, self.lowering.out = self.lowering.out, []
         self.run_sizes, self.present = dict(self.lowering.run_sizes), dict(self.lowering.present)
         return self.lowering.out

@@ -37,37 +37,17 @@ Small products run as other nests do: tiles are worth it when they are full enou
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...core.primitive import lookup
 from ...core.types import bool_, i64
-from ..loops import (
-    Allocate,
-    Assign,
-    Block,
-    Buffer,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    If,
-    Let,
-    Load,
-    MultiplyAdd,
-    Reduction,
-    Select,
-    Statement,
-    Store,
-    Variable,
-)
-from .arithmetic import both, chosen, either, folded
-from .arithmetic import product as product_of_sizes
+from .. import ir
 from .context import ZERO, zero
 from .factors import Operand, Product, product_of
 from .nests import Built, Loop, Nest, grain_of, pack
 from .nests import build as plain
-from .rewriting import read_packed, with_own_buffers
 from .survey import DEPTH_WEIGHT, Survey, survey
 from .triangles import Differences, Side, firsts, is_read, nonzero, stops
 
@@ -98,7 +78,7 @@ def build(nest: Nest) -> Built:
     built = plain(replace(nest, sides=sides))
     contraction = _turned(contraction, found, built.layouts)
     tiled = _Contraction(nest, found, contraction)
-    block = chosen(tiled.worth(), tiled.statements(), tuple(built.statements))
+    block = ir.branch(tiled.worth(), tiled.statements(), tuple(built.statements))
     return Built(list(block), built.layouts, tiled.decision())
 
 
@@ -121,8 +101,8 @@ def _turned(product: Product, found: Survey, layouts: dict[str, tuple[int, ...]]
 class _Part:
     """A part of a loop: its start and length, in the whole loop."""
 
-    start: Expression
-    length: Expression
+    start: ir.Expression
+    length: ir.Expression
 
 
 class _Contraction:
@@ -131,7 +111,7 @@ class _Contraction:
     def __init__(self, nest: Nest, found: Survey, product: Product) -> None:
         self.nest, self.found, self.sum = nest, found, product.sum
         self.row, self.column, self.inner = product.row, product.column, product.sum.loops
-        self.extent = product_of_sizes([loop.extent for loop in self.inner])
+        self.extent = ir.product([loop.extent for loop in self.inner])
         if len(self.inner) > 1:  # in which order, is known a step at a time
             self.row = replace(self.row, inner_first=False)
         target, type = nest.target, product.sum.type
@@ -158,10 +138,10 @@ class _Contraction:
         self.left_panels = self.panels("left", self.left) if self.in_columns else None
         self.right_panels = self.panels("right", self.right) if self.in_rows else None
 
-    def buffer(self, stem: str, extents: Sequence[int | Expression]) -> Buffer:
+    def buffer(self, stem: str, extents: Sequence[int | ir.Expression]) -> ir.Buffer:
         """A buffer with extents that are known, but for one that all threads share."""
         known = [_whole(extent) if isinstance(extent, int) else extent for extent in extents]
-        return Buffer(self.nest.fresh(stem), self.sum.type, tuple(known))
+        return ir.Buffer(self.nest.fresh(stem), self.sum.type, tuple(known))
 
     def bounds(self, operand: Operand) -> Differences:
         """Where an operand is not 0, along the inner loop."""
@@ -169,9 +149,9 @@ class _Contraction:
         pair = {operand.along.variable.name, self.inner[0].variable}
         return {variables: least for variables, least in found.items() if set(variables) == pair}
 
-    def panels(self, stem: str, packed: Buffer) -> Buffer:
+    def panels(self, stem: str, packed: ir.Buffer) -> ir.Buffer:
         """For each panel of an operand, whether something in it is not finite."""
-        return Buffer(self.nest.fresh(f"{stem}_infinite"), bool_, packed.extents[:1])
+        return ir.Buffer(self.nest.fresh(f"{stem}_infinite"), bool_, packed.extents[:1])
 
     def decision(self) -> str:
         """What is done, to be read by people."""
@@ -183,7 +163,7 @@ class _Contraction:
         over = ", ".join([loop.variable for loop in self.inner])
         return f"product over {over} for {batch}{names}: {how}, where sizes are worth it"
 
-    def worth(self) -> Expression:
+    def worth(self) -> ir.Expression:
         """Whether tiles are full enough, and there is work enough for the packing: as much as bytes in L1.
 
         The columns, or the steps, may be half of what is wanted of them if the other extents are ``LONG`` times that.
@@ -195,129 +175,133 @@ class _Contraction:
             (self.extent, 2 * self.down),
         ]
 
-        def at_least(factors: Sequence[float]) -> Expression:
-            tests = [folded("less_equal", _whole(int(n * f)), x) for (x, n), f in zip(wanted, factors, strict=True)]
-            return functools.reduce(both, tests)
+        def at_least(factors: Sequence[float]) -> ir.Expression:
+            tests = [ir.apply("less_equal", _whole(int(n * f)), x) for (x, n), f in zip(wanted, factors, strict=True)]
+            return functools.reduce(operator.and_, tests)
 
         full = at_least([1, 1, 1])
         for factors in ([LONG, 0.5, LONG], [LONG, LONG, 0.5]):
-            full = either(full, at_least(factors))
-        multiplications = product_of_sizes([extent for extent, _ in wanted])
-        return both(folded("less_equal", _whole(self.nest.target.l1_bytes), multiplications), full)
+            full = full | at_least(factors)
+        multiplications = ir.product([extent for extent, _ in wanted])
+        return ir.apply("less_equal", _whole(self.nest.target.l1_bytes), multiplications) & full
 
-    def statements(self) -> Block:
+    def statements(self) -> ir.Block:
         """All of it."""
         before = self.turned()
         if self.shared:
-            before += [Allocate(buffer) for buffer in (self.right, self.right_panels) if buffer is not None]
+            before += [ir.Allocate(buffer) for buffer in (self.right, self.right_panels) if buffer is not None]
             before.append(self.packed_once())
-        once = folded("less_equal", self.extent, _whole(self.steps))
-        return (*before, *chosen(once, self.products(True), self.products(False)))
+        once = ir.apply("less_equal", self.extent, _whole(self.steps))
+        return (*before, *ir.branch(once, self.products(True), self.products(False)))
 
-    def products(self, once: bool) -> Block:
+    def products(self, once: bool) -> ir.Block:
         """All of it but what is done before; ``once``: all steps are one block."""
         tasks = self.with_own_names(self.by_tasks(once))
         if len(self.batch) != 1 or not self.alone or not self.nest.target.transformations.localise:
             return tasks
         [loop] = self.batch
-        whole = folded("less_equal", self.row.along.extent, _whole(self.rows))
-        test = both(folded("less_equal", _whole(TASKS), loop.extent), whole)
-        return chosen(test, self.with_own_names([self.by_batch(loop, once)]), tasks)
+        whole = ir.apply("less_equal", self.row.along.extent, _whole(self.rows))
+        test = ir.apply("less_equal", _whole(TASKS), loop.extent) & whole
+        return ir.branch(test, self.with_own_names([self.by_batch(loop, once)]), tasks)
 
-    def with_own_names(self, statements: Sequence[Statement]) -> Block:
+    def with_own_names(self, statements: Sequence[ir.Statement]) -> ir.Block:
         """One of several ways, whose buffers have names of their own."""
-        return with_own_buffers(tuple(statements), lambda name: self.nest.fresh(name.rstrip("0123456789")))
+        return ir.with_own_buffers(tuple(statements), lambda name: self.nest.fresh(name.rstrip("0123456789")))
 
-    def by_batch(self, loop: Loop, once: bool) -> For:
+    def by_batch(self, loop: Loop, once: bool) -> ir.For:
         """A parallel loop over the batch: a thread computes a whole product of it at a time."""
         rows, made = self.part("row", ZERO, self.row.along.extent, _whole(self.rows))
         made += self.own(once)
         block = self.variable("block")
         columns, body = self.part("column", block, self.column.along.extent, _whole(self.columns))
         body += self.computed(rows, columns, once)
-        made.append(For(block.name, _pieces(self.column.along.extent, self.columns), "sequential", tuple(body)))
+        made.append(ir.For(block.name, _pieces(self.column.along.extent, self.columns), "sequential", tuple(body)))
         grain = self.grain(self.row.along.extent, self.column.along.extent)
-        return For(loop.variable.name, loop.extent, "parallel", tuple(made), grain=grain)
+        return ir.For(loop.variable.name, loop.extent, "parallel", tuple(made), grain=grain)
 
-    def by_tasks(self, once: bool) -> list[Statement]:
+    def by_tasks(self, once: bool) -> list[ir.Statement]:
         """A loop over the batch and blocks of rows and of columns, which is parallel if it may be."""
         rows, columns = self.row.along.extent, self.column.along.extent
         each, down, wide, across = (self.variable(stem) for stem in ("each", "down", "wide", "across"))
-        batch = product_of_sizes([loop.extent for loop in self.batch])
-        wanted = _pieces(_whole(TASKS), folded("maximum", batch, _whole(1)))
-        over = folded("maximum", folded("floor_divide", wanted, down), _whole(1))
-        before: list[Statement] = [
-            Let(each.name, _share(rows, wanted, self.down, DOWN, self.rows)),
-            Let(down.name, _pieces(rows, each)),
-            Let(wide.name, _share(columns, over, self.across, ACROSS, self.columns)),
-            Let(across.name, _pieces(columns, wide)),
+        batch = ir.product([loop.extent for loop in self.batch])
+        wanted = _pieces(_whole(TASKS), ir.apply("maximum", batch, _whole(1)))
+        over = ir.apply("maximum", ir.apply("floor_divide", wanted, down), _whole(1))
+        before: list[ir.Statement] = [
+            ir.Let(each.name, _share(rows, wanted, self.down, DOWN, self.rows)),
+            ir.Let(down.name, _pieces(rows, each)),
+            ir.Let(wide.name, _share(columns, over, self.across, ACROSS, self.columns)),
+            ir.Let(across.name, _pieces(columns, wide)),
         ]
         task, row, column = self.variable("task"), self.variable("block"), self.variable("block")
         body = [*self.places(task, (row, down), (column, across)), *self.task((row, each), (column, wide), once)]
-        count = product_of_sizes([*[loop.extent for loop in self.batch], down, across])
+        count = ir.product([*[loop.extent for loop in self.batch], down, across])
         if not self.threaded:
-            return [*before, For(task.name, count, "sequential", tuple(body))]
-        return [*before, For(task.name, count, "parallel", tuple(body), grain=self.grain(each, wide))]
+            return [*before, ir.For(task.name, count, "sequential", tuple(body))]
+        return [*before, ir.For(task.name, count, "parallel", tuple(body), grain=self.grain(each, wide))]
 
-    def grain(self, rows: Expression, columns: Expression) -> Expression:
+    def grain(self, rows: ir.Expression, columns: ir.Expression) -> ir.Expression:
         """How many tasks of so many rows and columns are worth a thread's attention."""
         # A step of a row packs an element, and multiplies and adds without memory, as many columns at a time as lanes.
-        strips = folded("floor_divide", columns, _whole(self.lanes))
-        work = folded("add", strips, _whole(int(self.found.work / DEPTH_WEIGHT)))
+        strips = ir.apply("floor_divide", columns, _whole(self.lanes))
+        work = ir.apply("add", strips, _whole(int(self.found.work / DEPTH_WEIGHT)))
         return grain_of(1.0, [work, self.extent, rows])
 
-    def turned(self) -> list[Statement]:
+    def turned(self) -> list[ir.Statement]:
         """Copies of what columns would read across lanes, which they read from now on."""
         packing = pack(self.nest, self.found, self.column.along.variable.name)
-        *lets, last = read_packed((*self.column.lets, Let("", self.column.value)), packing.replacements)
-        assert isinstance(last, Let)
-        lets_of = tuple([let for let in lets if isinstance(let, Let)])
+        *lets, last = ir.read_packed((*self.column.lets, ir.Let("", self.column.value)), packing.replacements)
+        assert isinstance(last, ir.Let)
+        lets_of = tuple([let for let in lets if isinstance(let, ir.Let)])
         self.column = replace(self.column, lets=lets_of, value=last.value)
         return packing.statements
 
-    def places(self, task: Variable, *blocks: tuple[Variable, Expression]) -> list[Let]:
+    def places(self, task: ir.Variable, *blocks: tuple[ir.Variable, ir.Expression]) -> list[ir.Let]:
         """The variables of the batch, and which blocks of rows and columns these are."""
         loops = [*[(loop.variable, loop.extent) for loop in self.batch], *blocks]
-        made: list[Let] = []
-        rest: Expression = task
+        made: list[ir.Let] = []
+        rest: ir.Expression = task
         for variable, extent in reversed(loops[1:]):
-            made.append(Let(variable.name, folded("remainder", rest, extent)))
-            rest = folded("floor_divide", rest, extent)
-        return [*made, Let(loops[0][0].name, rest)]
+            made.append(ir.Let(variable.name, ir.apply("remainder", rest, extent)))
+            rest = ir.apply("floor_divide", rest, extent)
+        return [*made, ir.Let(loops[0][0].name, rest)]
 
     def task(
-        self, row: tuple[Variable, Expression], column: tuple[Variable, Expression], once: bool
-    ) -> list[Statement]:
+        self, row: tuple[ir.Variable, ir.Expression], column: tuple[ir.Variable, ir.Expression], once: bool
+    ) -> list[ir.Statement]:
         """What a thread does at a time: a block of rows and one of columns, by their numbers and lengths."""
         rows, made = self.part("row", row[0], self.row.along.extent, row[1])
         columns, more = self.part("column", column[0], self.column.along.extent, column[1])
         return [*made, *more, *self.own(once), *self.computed(rows, columns, once)]
 
-    def own(self, once: bool) -> list[Statement]:
+    def own(self, once: bool) -> list[ir.Statement]:
         """The buffers of a thread."""
         own = [self.left, self.left_panels, *([] if self.shared else [self.right, self.right_panels])]
-        return [Allocate(buffer) for buffer in (*own, self.tile if once else self.sums) if buffer is not None]
+        return [ir.Allocate(buffer) for buffer in (*own, self.tile if once else self.sums) if buffer is not None]
 
-    def computed(self, rows: _Part, columns: _Part, once: bool) -> list[Statement]:
+    def computed(self, rows: _Part, columns: _Part, once: bool) -> list[ir.Statement]:
         """A block of rows and one of columns."""
         if not once:
             return [self.all_steps(rows, columns), self.finished(self.sums, rows, columns, 4 * self.lanes)]
         return self.block_of_steps(rows, columns, _Part(ZERO, self.extent), None)
 
-    def part(self, stem: str, block: Expression, extent: Expression, most: Expression) -> tuple[_Part, list[Statement]]:
+    def part(
+        self, stem: str, block: ir.Expression, extent: ir.Expression, most: ir.Expression
+    ) -> tuple[_Part, list[ir.Statement]]:
         """A block of a loop, all of which but the last have the same length."""
         start, length = self.variable(stem), self.variable(stem + "s")
-        left = folded("minimum", folded("subtract", extent, start), most)
-        return _Part(start, length), [Let(start.name, folded("multiply", block, most)), Let(length.name, left)]
+        left = ir.apply("minimum", ir.apply("subtract", extent, start), most)
+        return _Part(start, length), [ir.Let(start.name, ir.apply("multiply", block, most)), ir.Let(length.name, left)]
 
-    def all_steps(self, rows: _Part, columns: _Part) -> Statement:
+    def all_steps(self, rows: _Part, columns: _Part) -> ir.Statement:
         """The inner loops, block by block."""
         number = self.variable("block")
         steps, body = self.part("step", number, self.extent, _whole(self.steps))
         body += self.block_of_steps(rows, columns, steps, number)
-        return For(number.name, _pieces(self.extent, self.steps), "sequential", tuple(body))
+        return ir.For(number.name, _pieces(self.extent, self.steps), "sequential", tuple(body))
 
-    def block_of_steps(self, rows: _Part, columns: _Part, steps: _Part, number: Variable | None) -> list[Statement]:
+    def block_of_steps(
+        self, rows: _Part, columns: _Part, steps: _Part, number: ir.Variable | None
+    ) -> list[ir.Statement]:
         """A block of steps, of a number if there are others."""
         made = [self.pack_rows(rows, steps)]
         if not self.shared and not self.alone:
@@ -326,7 +310,7 @@ class _Contraction:
 
     # Packing
 
-    def packed_once(self) -> Statement:
+    def packed_once(self) -> ir.Statement:
         """The column's operand, whole, for all tasks."""
         columns, steps = (_Part(_whole(0), extent) for extent in (self.column.along.extent, self.extent))
         loop = self.pack(self.right, self.column, columns, steps, self.across, self.right_panels)
@@ -334,7 +318,7 @@ class _Contraction:
             return loop
         return replace(loop, kind="parallel", grain=grain_of(self.found.work, [_whole(self.across), steps.length]))
 
-    def pack_rows(self, rows: _Part, steps: _Part) -> Statement:
+    def pack_rows(self, rows: _Part, steps: _Part) -> ir.Statement:
         if not self.row.inner_first:
             return self.pack(self.left, self.row, rows, steps, self.down, self.left_panels)
         panel, r, lane = self.variable("panel"), self.variable("r"), self.variable("lane")
@@ -342,139 +326,145 @@ class _Contraction:
         found = self.infinite(self.left_panels)
         at = _plus(rows.start, row), _plus(steps.start, lane)
 
-        def over(body: Block, found: tuple[Reduction, ...] = ()) -> Block:
-            return (For(lane.name, steps.length, "lanes", body, 4 * self.lanes, reductions=found),)
+        def over(body: ir.Block, found: tuple[ir.Reduction, ...] = ()) -> ir.Block:
+            return (ir.For(lane.name, steps.length, "lanes", body, 4 * self.lanes, reductions=found),)
 
         filled = over(self.element(self.left, self.row, place, *at, found), found)
         nothing = over((self.nothing(self.left, place),))
-        body: Block = (If(folded("less", row, rows.length), filled, nothing),)
-        body = self.noting(found, self.left_panels, panel, For(r.name, _whole(self.down), "sequential", body))
-        return For(panel.name, _pieces(rows.length, self.down), "sequential", body)
+        body: ir.Block = (ir.If(ir.apply("less", row, rows.length), filled, nothing),)
+        body = self.noting(found, self.left_panels, panel, ir.For(r.name, _whole(self.down), "sequential", body))
+        return ir.For(panel.name, _pieces(rows.length, self.down), "sequential", body)
 
     def pack(
-        self, buffer: Buffer, operand: Operand, part: _Part, steps: _Part, width: int, panels: Buffer | None
-    ) -> For:
+        self, buffer: ir.Buffer, operand: Operand, part: _Part, steps: _Part, width: int, panels: ir.Buffer | None
+    ) -> ir.For:
         """An operand in panels of a width, each of them step by step."""
         panel = self.variable("panel")
         body = self.panel(buffer, operand, part, steps, width, panels, panel, panel)
-        return For(panel.name, _pieces(part.length, width), "sequential", body)
+        return ir.For(panel.name, _pieces(part.length, width), "sequential", body)
 
     def panel(
         self,
-        buffer: Buffer,
+        buffer: ir.Buffer,
         operand: Operand,
         part: _Part,
         steps: _Part,
         width: int,
-        panels: Buffer | None,
-        panel: Expression,
-        number: Expression,
-    ) -> Block:
+        panels: ir.Buffer | None,
+        panel: ir.Expression,
+        number: ir.Expression,
+    ) -> ir.Block:
         """A panel of an operand, which is kept under a number."""
         step, lane = self.variable("step"), self.variable("lane")
         first, length = self.variable("first"), self.variable("width")
-        at = _plus(part.start, folded("add", first, lane)), _plus(steps.start, step)
+        at = _plus(part.start, ir.apply("add", first, lane)), _plus(steps.start, step)
         place, found = (number, step, lane), self.infinite(panels)
 
-        def over(extent: Expression, body: Block, found: tuple[Reduction, ...] = ()) -> Statement:
-            body = (For(step.name, steps.length, "sequential", body),)
-            return For(lane.name, extent, "lanes", body, width, reductions=found)
+        def over(extent: ir.Expression, body: ir.Block, found: tuple[ir.Reduction, ...] = ()) -> ir.Statement:
+            body = (ir.For(step.name, steps.length, "sequential", body),)
+            return ir.For(lane.name, extent, "lanes", body, width, reductions=found)
 
         nothing = over(_whole(width), (self.nothing(buffer, place),))
         packed = over(length, self.element(buffer, operand, place, *at, found), found)
         return (
-            Let(first.name, folded("multiply", panel, _whole(width))),
-            Let(length.name, folded("minimum", folded("subtract", part.length, first), _whole(width))),
-            If(folded("less", length, _whole(width)), (nothing,), ()),
+            ir.Let(first.name, ir.apply("multiply", panel, _whole(width))),
+            ir.Let(length.name, ir.apply("minimum", ir.apply("subtract", part.length, first), _whole(width))),
+            ir.If(ir.apply("less", length, _whole(width)), (nothing,), ()),
             *self.noting(found, panels, number, packed),
         )
 
-    def infinite(self, panels: Buffer | None) -> tuple[Reduction, ...]:
+    def infinite(self, panels: ir.Buffer | None) -> tuple[ir.Reduction, ...]:
         """Whether something in a panel is not finite, as a reduction, where that is to be known."""
         if panels is None:
             return ()
-        return (Reduction(self.nest.fresh("infinite"), lookup("logical_or"), Constant(False, bool_)),)
+        return (ir.Reduction(self.nest.fresh("infinite"), lookup("logical_or"), ir.Constant(False, bool_)),)
 
-    def noting(self, found: tuple[Reduction, ...], panels: Buffer | None, panel: Expression, loop: Statement) -> Block:
+    def noting(
+        self, found: tuple[ir.Reduction, ...], panels: ir.Buffer | None, panel: ir.Expression, loop: ir.Statement
+    ) -> ir.Block:
         """A loop that packs a panel, and what it has found in it."""
-        made: list[Statement] = [loop]
+        made: list[ir.Statement] = [loop]
         for each in found:
             assert panels is not None
-            made = [Declare(each.name, each.neutral), *made, Store(panels, (panel,), Variable(each.name, bool_))]
+            made = [
+                ir.Declare(each.name, each.neutral),
+                *made,
+                ir.Store(panels, (panel,), ir.Variable(each.name, bool_)),
+            ]
         return tuple(made)
 
     def element(
         self,
-        buffer: Buffer,
+        buffer: ir.Buffer,
         operand: Operand,
-        place: tuple[Expression, ...],
-        along: Expression,
-        inner: Expression,
-        found: tuple[Reduction, ...],
-    ) -> Block:
+        place: tuple[ir.Expression, ...],
+        along: ir.Expression,
+        inner: ir.Expression,
+        found: tuple[ir.Reduction, ...],
+    ) -> ir.Block:
         """An operand's element, computed and stored; it is noted if it is not finite."""
-        made: list[Statement] = [Let(operand.along.variable.name, along)]
+        made: list[ir.Statement] = [ir.Let(operand.along.variable.name, along)]
         for loop in reversed(self.inner[1:]):
             number = self.variable("number")
-            made += [Let(number.name, inner), Let(loop.variable, folded("remainder", number, loop.extent))]
-            inner = folded("floor_divide", number, loop.extent)
-        made += [Let(self.inner[0].variable, inner), *operand.lets, Store(buffer, place, operand.value)]
+            made += [ir.Let(number.name, inner), ir.Let(loop.variable, ir.apply("remainder", number, loop.extent))]
+            inner = ir.apply("floor_divide", number, loop.extent)
+        made += [ir.Let(self.inner[0].variable, inner), *operand.lets, ir.Store(buffer, place, operand.value)]
         for reduction in found:
-            nothing = folded("subtract", operand.value, operand.value)  # 0, if it is finite
-            infinite = folded("not_equal", nothing, Constant(zero(buffer.scalar), buffer.scalar))
-            made.append(Assign(reduction.name, folded("logical_or", Variable(reduction.name, bool_), infinite)))
+            nothing = ir.apply("subtract", operand.value, operand.value)  # 0, if it is finite
+            infinite = ir.apply("not_equal", nothing, ir.Constant(zero(buffer.scalar), buffer.scalar))
+            made.append(ir.Assign(reduction.name, ir.apply("logical_or", ir.Variable(reduction.name, bool_), infinite)))
         return tuple(made)
 
-    def nothing(self, buffer: Buffer, place: tuple[Expression, ...]) -> Statement:
-        return Store(buffer, place, Constant(zero(buffer.scalar), buffer.scalar))
+    def nothing(self, buffer: ir.Buffer, place: tuple[ir.Expression, ...]) -> ir.Statement:
+        return ir.Store(buffer, place, ir.Constant(zero(buffer.scalar), buffer.scalar))
 
     # The kernel
 
-    def kernels(self, rows: _Part, columns: _Part, steps: _Part, number: Variable | None) -> Statement:
+    def kernels(self, rows: _Part, columns: _Part, steps: _Part, number: ir.Variable | None) -> ir.Statement:
         """The steps of a block, tile by tile; sums begin with 0, and go on with what the block before has stored.
 
         Where there is no other block, which then has no number, a tile is finished at once.
         """
         down, across = self.variable("down"), self.variable("across")
         r, lane, step = self.variable("r"), self.variable("lane"), self.variable("k")
-        total = Variable(self.nest.fresh("sum"), self.sum.type)
-        place: tuple[Expression, Expression] = _sum(down, self.down, r), _sum(across, self.across, lane)
+        total = ir.Variable(self.nest.fresh("sum"), self.sum.type)
+        place: tuple[ir.Expression, ir.Expression] = _sum(down, self.down, r), _sum(across, self.across, lane)
         sums = self.sums
-        packed: Block = ()
-        finished: Block = ()
-        panel: Expression = across
+        packed: ir.Block = ()
+        finished: ir.Block = ()
+        panel: ir.Expression = across
         if self.alone:
             panel = ZERO
             packed = self.panel(self.right, self.column, columns, steps, self.across, self.right_panels, across, panel)
         if self.shared:
-            panel = folded("add", folded("floor_divide", columns.start, _whole(self.across)), across)
+            panel = ir.apply("add", ir.apply("floor_divide", columns.start, _whole(self.across)), across)
         bounds, first, count = self.bounded(rows, columns, steps, down, across, panel)
-        k: Expression = step if first == ZERO else folded("add", first, step)
-        a = Load(self.left, (down, r, k) if self.row.inner_first else (down, k, r))
-        b = Load(self.right, (panel, _plus(steps.start, k) if self.shared else k, lane))
+        k: ir.Expression = step if first == ZERO else ir.apply("add", first, step)
+        a = ir.Load(self.left, (down, r, k) if self.row.inner_first else (down, k, r))
+        b = ir.Load(self.right, (panel, _plus(steps.start, k) if self.shared else k, lane))
         if self.sum.fused:
-            more: Expression = MultiplyAdd(a, b, total, total.type)
+            more: ir.Expression = ir.MultiplyAdd(a, b, total, total.type)
         else:
-            more = folded("add", total, folded("multiply", a, b))
-        nothing = Constant(zero(total.type), total.type)
-        initial: Expression = nothing
+            more = ir.apply("add", total, ir.apply("multiply", a, b))
+        nothing = ir.Constant(zero(total.type), total.type)
+        initial: ir.Expression = nothing
         if number is None:
             sums, place, finished = self.tile, (r, lane), self.finished_tile(rows, columns, down, across)
         else:
-            initial = Select(folded("equal", number, ZERO), nothing, Load(sums, place), total.type)
-        body: Block = (
-            Declare(total.name, initial),
-            For(step.name, count, "sequential", (Assign(total.name, more),)),
-            Store(sums, place, total),
+            initial = ir.Select(ir.apply("equal", number, ZERO), nothing, ir.Load(sums, place), total.type)
+        body: ir.Block = (
+            ir.Declare(total.name, initial),
+            ir.For(step.name, count, "sequential", (ir.Assign(total.name, more),)),
+            ir.Store(sums, place, total),
         )
-        body = (For(r.name, _whole(self.down), "jam", body, self.down),)
-        body = (*bounds, For(lane.name, _whole(self.across), "lanes", body, self.across), *finished)
-        body = (*packed, For(down.name, _pieces(rows.length, self.down), "sequential", body))
-        return For(across.name, _pieces(columns.length, self.across), "sequential", body)
+        body = (ir.For(r.name, _whole(self.down), "jam", body, self.down),)
+        body = (*bounds, ir.For(lane.name, _whole(self.across), "lanes", body, self.across), *finished)
+        body = (*packed, ir.For(down.name, _pieces(rows.length, self.down), "sequential", body))
+        return ir.For(across.name, _pieces(columns.length, self.across), "sequential", body)
 
     def bounded(
-        self, rows: _Part, columns: _Part, steps: _Part, down: Variable, across: Variable, panel: Expression
-    ) -> tuple[list[Let], Expression, Expression]:
+        self, rows: _Part, columns: _Part, steps: _Part, down: ir.Variable, across: ir.Variable, panel: ir.Expression
+    ) -> tuple[list[ir.Let], ir.Expression, ir.Expression]:
         """The first step of a tile and how many there are, with what these are computed from."""
         inner, end = self.inner[0].variable, _plus(steps.start, steps.length)
         row = Side(self.row.along.variable.name, _sum(down, self.down, rows.start), self.down)
@@ -487,72 +477,72 @@ class _Contraction:
             panels, number = other
             if panels is None:
                 continue
-            all_of_them = Load(panels, (number,))
+            all_of_them = ir.Load(panels, (number,))
             for last in stops(facts, side, inner):
-                stop = folded("minimum", stop, Select(all_of_them, end, last, i64))
+                stop = ir.apply("minimum", stop, ir.Select(all_of_them, end, last, i64))
             for step in firsts(facts, side, inner):
-                begin = folded("maximum", begin, Select(all_of_them, steps.start, step, i64))
+                begin = ir.apply("maximum", begin, ir.Select(all_of_them, steps.start, step, i64))
         read = is_read(self.nest.needed, row, column)
-        if (begin, stop, read) == (steps.start, end, Constant(True, bool_)):
+        if (begin, stop, read) == (steps.start, end, ir.Constant(True, bool_)):
             return [], ZERO, steps.length
-        lets: list[Let] = []
-        first: Expression = ZERO
+        lets: list[ir.Let] = []
+        first: ir.Expression = ZERO
         if begin != steps.start:
-            lets = [Let(self.nest.fresh("first"), _minus(begin, steps.start))]
-            first = Variable(lets[0].name, i64)
-        count: Expression = folded("maximum", _minus(stop, begin), ZERO)
-        if read != Constant(True, bool_):
-            count = Select(read, count, ZERO, i64)
-        lets.append(Let(self.nest.fresh("count"), count))
-        return lets, first, Variable(lets[-1].name, i64)
+            lets = [ir.Let(self.nest.fresh("first"), _minus(begin, steps.start))]
+            first = ir.Variable(lets[0].name, i64)
+        count: ir.Expression = ir.apply("maximum", _minus(stop, begin), ZERO)
+        if read != ir.Constant(True, bool_):
+            count = ir.Select(read, count, ZERO, i64)
+        lets.append(ir.Let(self.nest.fresh("count"), count))
+        return lets, first, ir.Variable(lets[-1].name, i64)
 
-    def finished_tile(self, rows: _Part, columns: _Part, down: Variable, across: Variable) -> Block:
+    def finished_tile(self, rows: _Part, columns: _Part, down: ir.Variable, across: ir.Variable) -> ir.Block:
         """What the nest does with the sums of a tile."""
-        made: list[Statement] = []
+        made: list[ir.Statement] = []
 
-        def part(whole: _Part, number: Variable, most: int) -> _Part:
+        def part(whole: _Part, number: ir.Variable, most: int) -> _Part:
             start, length = self.variable("start"), self.variable("length")
-            first = folded("multiply", number, _whole(most))
-            left = folded("minimum", folded("subtract", whole.length, first), _whole(most))
-            made.extend([Let(start.name, _plus(whole.start, first)), Let(length.name, left)])
+            first = ir.apply("multiply", number, _whole(most))
+            left = ir.apply("minimum", ir.apply("subtract", whole.length, first), _whole(most))
+            made.extend([ir.Let(start.name, _plus(whole.start, first)), ir.Let(length.name, left)])
             return _Part(start, length)
 
         parts = part(rows, down, self.down), part(columns, across, self.across)
         return (*made, self.finished(self.tile, *parts, self.across))
 
-    def finished(self, sums: Buffer, rows: _Part, columns: _Part, strip: int) -> Statement:
+    def finished(self, sums: ir.Buffer, rows: _Part, columns: _Part, strip: int) -> ir.Statement:
         """What the nest does with some sums."""
         r, lane = self.variable("r"), self.variable("lane")
-        made: list[Statement] = [
-            Let(self.row.along.variable.name, _plus(rows.start, r)),
-            Let(self.column.along.variable.name, _plus(columns.start, lane)),
+        made: list[ir.Statement] = [
+            ir.Let(self.row.along.variable.name, _plus(rows.start, r)),
+            ir.Let(self.column.along.variable.name, _plus(columns.start, lane)),
         ]
         for statement in self.nest.body:
             if statement is self.sum.start:
-                made.append(Declare(self.sum.start.name, Load(sums, (r, lane))))
-            elif not isinstance(statement, For):
+                made.append(ir.Declare(self.sum.start.name, ir.Load(sums, (r, lane))))
+            elif not isinstance(statement, ir.For):
                 made.append(statement)
-        body: Block = (For(lane.name, columns.length, "lanes", tuple(made), strip),)
-        return For(r.name, rows.length, "sequential", body)
+        body: ir.Block = (ir.For(lane.name, columns.length, "lanes", tuple(made), strip),)
+        return ir.For(r.name, rows.length, "sequential", body)
 
-    def variable(self, stem: str) -> Variable:
-        return Variable(self.nest.fresh(stem), i64)
-
-
-def _whole(number: int) -> Constant:
-    return Constant(number, i64)
+    def variable(self, stem: str) -> ir.Variable:
+        return ir.Variable(self.nest.fresh(stem), i64)
 
 
-def _pieces(extent: Expression, length: int | Expression) -> Expression:
+def _whole(number: int) -> ir.Constant:
+    return ir.Constant(number, i64)
+
+
+def _pieces(extent: ir.Expression, length: int | ir.Expression) -> ir.Expression:
     """How many pieces of a length an extent has, the last one perhaps not full."""
     size = _whole(length) if isinstance(length, int) else length
-    return folded("floor_divide", folded("add", extent, folded("subtract", size, _whole(1))), size)
+    return ir.apply("floor_divide", ir.apply("add", extent, ir.apply("subtract", size, _whole(1))), size)
 
 
-def _share(extent: Expression, pieces: Expression, unit: int, least: int, most: int) -> Expression:
+def _share(extent: ir.Expression, pieces: ir.Expression, unit: int, least: int, most: int) -> ir.Expression:
     """The length of so many pieces of an extent, in units: at least so many of these, and no longer than the most."""
-    units = folded("maximum", _pieces(_pieces(extent, pieces), unit), _whole(least))
-    return folded("minimum", folded("multiply", units, _whole(unit)), _whole(most))
+    units = ir.apply("maximum", _pieces(_pieces(extent, pieces), unit), _whole(least))
+    return ir.apply("minimum", ir.apply("multiply", units, _whole(unit)), _whole(most))
 
 
 def _at_most(number: int, multiple: int) -> int:
@@ -560,16 +550,16 @@ def _at_most(number: int, multiple: int) -> int:
     return max(1, number // multiple) * multiple
 
 
-def _plus(start: Expression, place: Expression) -> Expression:
+def _plus(start: ir.Expression, place: ir.Expression) -> ir.Expression:
     """A sum of sizes; nothing is added to what begins at 0."""
-    return place if start == ZERO else folded("add", start, place)
+    return place if start == ZERO else ir.apply("add", start, place)
 
 
-def _minus(end: Expression, start: Expression) -> Expression:
+def _minus(end: ir.Expression, start: ir.Expression) -> ir.Expression:
     """A difference of sizes; nothing is taken from one that begins at 0."""
-    return end if start == ZERO else folded("subtract", end, start)
+    return end if start == ZERO else ir.apply("subtract", end, start)
 
 
-def _sum(piece: Expression, length: int, rest: Expression) -> Expression:
+def _sum(piece: ir.Expression, length: int, rest: ir.Expression) -> ir.Expression:
     """Where something is, so far behind the beginning of a piece."""
-    return folded("add", folded("multiply", piece, _whole(length)), rest)
+    return ir.apply("add", ir.apply("multiply", piece, _whole(length)), rest)

@@ -15,25 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...core.types import Scalar
-from ..loops import (
-    Apply,
-    Assign,
-    Block,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    If,
-    Let,
-    Load,
-    MultiplyAdd,
-    Reduction,
-    Require,
-    Store,
-    Variable,
-    walk,
-)
-from ..loops_walk import bindings_of, inside, names_in
+from .. import ir
 from .context import zero
 from .nests import Loop, Nest, contiguous, depends
 from .survey import Access, Survey
@@ -43,28 +25,28 @@ from .survey import Access, Survey
 class Factor:
     """One of the two that are multiplied, with the bindings that it is computed from."""
 
-    value: Expression
-    lets: tuple[Let, ...]
+    value: ir.Expression
+    lets: tuple[ir.Let, ...]
 
     @staticmethod
-    def of(value: Expression, before: Sequence[Let]) -> Factor:
+    def of(value: ir.Expression, before: Sequence[ir.Let]) -> Factor:
         """A scalar with those of the bindings before it that it needs, directly or through each other."""
-        return Factor(value, bindings_of([value], before))
+        return Factor(value, ir.bindings_of([value], before))
 
     @property
     def free(self) -> set[str]:
         """The variables that these mention, but do not bind."""
-        return names_in([self.value, *[let.value for let in self.lets]]) - {let.name for let in self.lets}
+        return ir.names_in([self.value, *[let.value for let in self.lets]]) - {let.name for let in self.lets}
 
 
 @dataclass(frozen=True)
 class Sum:
     """What a body does that adds up products and nothing else in loops: the loops, outermost first, and the two."""
 
-    start: Declare
-    loops: tuple[For, ...]
-    last: Assign
-    before: list[Let]  # what is bound before the product, in the body and in the loops
+    start: ir.Declare
+    loops: tuple[ir.For, ...]
+    last: ir.Assign
+    before: list[ir.Let]  # what is bound before the product, in the body and in the loops
     factors: tuple[Factor, Factor]
 
     @property
@@ -74,10 +56,10 @@ class Sum:
     @property
     def fused(self) -> bool:
         """Whether the product is made and added at once."""
-        return isinstance(self.last.value, MultiplyAdd)
+        return isinstance(self.last.value, ir.MultiplyAdd)
 
 
-def sum_of(body: Block, reductions: Mapping[str, Reduction]) -> Sum | None:
+def sum_of(body: ir.Block, reductions: Mapping[str, ir.Reduction]) -> Sum | None:
     """The sum of products that a body makes, if that is all the loops it has.
 
     Each loop is the last statement of the one before, and nothing but scalars is bound in them.
@@ -90,15 +72,15 @@ def sum_of(body: Block, reductions: Mapping[str, Reduction]) -> Sum | None:
         return None
     if any(reductions.get(each.variable) != reduction for each in chain):
         return None
-    starts = [s for s in body if isinstance(s, Declare) and s.name == reduction.name]
+    starts = [s for s in body if isinstance(s, ir.Declare) and s.name == reduction.name]
     *more, last = chain[-1].body
     lets = [*[s for each in chain[:-1] for s in each.body[:-1]], *more]
-    if len(starts) != 1 or not isinstance(last, Assign) or last.name != reduction.name:
+    if len(starts) != 1 or not isinstance(last, ir.Assign) or last.name != reduction.name:
         return None
     initial = starts[0].initial
-    if initial != Constant(zero(initial.type), initial.type) or not all(isinstance(s, Let) for s in lets):
+    if initial != ir.Constant(zero(initial.type), initial.type) or not all(isinstance(s, ir.Let) for s in lets):
         return None
-    before = [s for s in (*body, *lets) if isinstance(s, Let)]
+    before = [s for s in (*body, *lets) if isinstance(s, ir.Let)]
     factors = _factors(last, before)
     return factors and Sum(starts[0], tuple(chain), last, before, factors)
 
@@ -125,15 +107,17 @@ def product_of(nest: Nest, found: Survey, loops: Sequence[Loop]) -> Product | No
     sum = sum_of(nest.body, nest.reductions)
     if sum is None or len(sum.loops) != len(found.inner):
         return None
-    outside = tuple([s for s in nest.body if not isinstance(s, For)])
-    scalars = all(isinstance(s, Let | Declare | Assign | Store | If | Require) for s in walk(outside))
+    outside = tuple([s for s in nest.body if not isinstance(s, ir.For)])
+    scalars = all(
+        isinstance(s, ir.Let | ir.Declare | ir.Assign | ir.Store | ir.If | ir.Require) for s in ir.walk(outside)
+    )
     if not scalars or any(depends(each.extent, found.bound) for each in sum.loops):
         return None
     a, b = sum.factors
     if a.value.type != sum.type or b.value.type != sum.type:
         return None
     varying = found.bound - {let.name for let in sum.before}
-    varying -= {s.name for s in walk(nest.body) if isinstance(s, Declare)}
+    varying -= {s.name for s in ir.walk(nest.body) if isinstance(s, ir.Declare)}
     own, inner = {*nest.variables, *[each.variable for each in sum.loops]}, sum.loops[-1].variable
     if any(not factor.free & varying <= own or inner not in factor.free for factor in sum.factors):
         return None
@@ -149,25 +133,25 @@ def product_of(nest: Nest, found: Survey, loops: Sequence[Loop]) -> Product | No
     return Product(sum, *operands)
 
 
-def _chain(body: Block) -> list[For]:
+def _chain(body: ir.Block) -> list[ir.For]:
     """The loops in a body, each of them the last statement of the one before."""
-    found = [s for s in body if isinstance(s, For)]
+    found = [s for s in body if isinstance(s, ir.For)]
     if len(found) != 1:
         return []
-    while isinstance(last := found[-1].body[-1], For):
+    while isinstance(last := found[-1].body[-1], ir.For):
         found.append(last)
     return found
 
 
-def _factors(last: Assign, before: Sequence[Let]) -> tuple[Factor, Factor] | None:
+def _factors(last: ir.Assign, before: Sequence[ir.Let]) -> tuple[Factor, Factor] | None:
     """The two whose product is added to a sum."""
     match last.value:
-        case MultiplyAdd(a, b, Variable(name)) if name == last.name:
+        case ir.MultiplyAdd(a, b, ir.Variable(name)) if name == last.name:
             return Factor.of(a, before), Factor.of(b, before)
-        case Apply(add, (Variable(name), value)) if add.name == "add" and name == last.name:
+        case ir.Apply(add, (ir.Variable(name), value)) if add.name == "add" and name == last.name:
             defined = {let.name: let.value for let in before}
             value = defined.get(getattr(value, "name", ""), value)
-            if isinstance(value, Apply) and value.primitive.name == "multiply":
+            if isinstance(value, ir.Apply) and value.primitive.name == "multiply":
                 a, b = value.arguments
                 return Factor.of(a, before), Factor.of(b, before)
     return None
@@ -178,7 +162,7 @@ def _widest(loops: Sequence[Loop], names: set[str]) -> Loop | None:
     found = [loop for loop in loops if loop.variable.name in names]
 
     def length(loop: Loop) -> float:
-        return loop.extent.value if isinstance(loop.extent, Constant) else float("inf")
+        return loop.extent.value if isinstance(loop.extent, ir.Constant) else float("inf")
 
     return max(reversed(found), key=length, default=None)
 
@@ -186,7 +170,7 @@ def _widest(loops: Sequence[Loop], names: set[str]) -> Loop | None:
 def _inner_first(found: Survey, factor: Factor, inner: str, along: Loop) -> bool:
     """Whether a factor reads its arrays contiguously along the inner loop, and not along the loop of the nest."""
     values = [factor.value, *[let.value for let in factor.lets]]
-    reads = [part for value in values for part in inside(value) if isinstance(part, Load)]
+    reads = [part for value in values for part in ir.inside(value) if isinstance(part, ir.Load)]
 
     def across(variable: str) -> int:
         matching = [a for a in found.loads if a.mentions(variable) and any(_reads(a, load) for load in reads)]
@@ -195,5 +179,5 @@ def _inner_first(found: Survey, factor: Factor, inner: str, along: Loop) -> bool
     return across(inner) < across(along.variable.name)
 
 
-def _reads(access: Access, load: Load) -> bool:
+def _reads(access: Access, load: ir.Load) -> bool:
     return access.buffer == load.buffer and access.indices == load.indices

@@ -26,24 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...core.types import i64
-from ..loops import (
-    Assign,
-    Block,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    If,
-    Kind,
-    Let,
-    Reduction,
-    Require,
-    Store,
-    Variable,
-    While,
-    walk,
-)
-from .arithmetic import both, chosen, folded, product
+from .. import ir
 from .nests import Built, Choice, Loop, Nest, contiguous, depends, layouts_of, reducing_lanes
 from .products import tiles
 from .survey import Access, Survey, survey
@@ -56,8 +39,8 @@ ACROSS = 8.0
 class _Form:
     """A nest as loops, and when they are better than those of the plain grid."""
 
-    when: Expression
-    block: Block
+    when: ir.Expression
+    block: ir.Block
 
 
 def build(nest: Nest) -> Built:
@@ -70,29 +53,29 @@ def build(nest: Nest) -> Built:
     block = nested(loops, nest.body, "parallel")
     shared = _segments(nest, found, loops)
     if shared is not None:
-        block = chosen(shared.when, shared.block, block)
+        block = ir.branch(shared.when, shared.block, block)
     tiled = tiles(nest, found, loops)
     if tiled is not None:
-        block = chosen(tiled.when, nested(tiled.loops, tiled.body, "parallel"), block)
+        block = ir.branch(tiled.when, nested(tiled.loops, tiled.body, "parallel"), block)
     return Built(list(block), layouts_of(nest, found, loops[:-1], loops[-1].variable.name))
 
 
 def _merged(nest: Nest) -> Nest:
     """The nest with the nests that are all of its body but bindings, which are computed again for each iteration."""
     *lets, last = nest.body or (None,)
-    bound = {loop.variable.name for loop in nest.loops} | {let.name for let in lets if isinstance(let, Let)}
-    if not isinstance(last, For) or last.variable not in nest.independent or depends(last.extent, bound):
+    bound = {loop.variable.name for loop in nest.loops} | {let.name for let in lets if isinstance(let, ir.Let)}
+    if not isinstance(last, ir.For) or last.variable not in nest.independent or depends(last.extent, bound):
         return nest
-    if not all(isinstance(let, Let) for let in lets):
+    if not all(isinstance(let, ir.Let) for let in lets):
         return nest
-    loops = [*nest.loops, Loop(Variable(last.variable, i64), last.extent)]
+    loops = [*nest.loops, Loop(ir.Variable(last.variable, i64), last.extent)]
     return _merged(replace(nest, loops=loops, body=(*lets, *last.body)))
 
 
-def nested(loops: Sequence[Loop], body: Block, kind: Kind = "sequential") -> Block:
+def nested(loops: Sequence[Loop], body: ir.Block, kind: ir.Kind = "sequential") -> ir.Block:
     """Perfectly nested loops."""
     for loop in reversed(loops):
-        body = (For(loop.variable.name, loop.extent, kind, body),)
+        body = (ir.For(loop.variable.name, loop.extent, kind, body),)
     return body
 
 
@@ -125,11 +108,11 @@ def _cost(access: Access, variable: str) -> float:
 def _segments(nest: Nest, found: Survey, loops: Sequence[Loop]) -> _Form | None:
     """The nest with a group an element, when its body is one reduction and scalars."""
     group = nest.target.group
-    worth: dict[str, Expression] = {}
+    worth: dict[str, ir.Expression] = {}
     costs: dict[str, float] = {}
     for depth, loop in enumerate(_chain(nest)):
         if not depends(loop.extent, found.bound):
-            long = folded("less_equal", Constant(2 * group, i64), loop.extent)
+            long = ir.apply("less_equal", ir.Constant(2 * group, i64), loop.extent)
             if getattr(long, "value", True):
                 worth[loop.variable] = long
                 costs[loop.variable] = _reading(found, loop.variable) * 2**depth
@@ -138,23 +121,25 @@ def _segments(nest: Nest, found: Survey, loops: Sequence[Loop]) -> _Form | None:
     lane = min(costs, key=lambda name: costs[name])
     when = worth[lane]
     if _reading(found, loops[-1].variable.name) <= 2 * _reading(found, lane):
-        elements = product([loop.extent for loop in loops])
-        when = both(when, folded("less", elements, Constant(nest.target.threads, i64)))
+        elements = ir.product([loop.extent for loop in loops])
+        when = when & ir.apply("less", elements, ir.Constant(nest.target.threads, i64))
     body = reducing_lanes(nest.body, Choice(lane, None, True, group), nest.reductions)
     return _Form(when, nested(loops, body, "parallel"))
 
 
-def _chain(nest: Nest) -> list[For]:
+def _chain(nest: Nest) -> list[ir.For]:
     """The loops that combine into the one variable that a body reduces, outermost first, if that is all it does.
 
     What stands around a loop is for all threads alike, so it is scalars; what is inside is a thread's own.
     """
-    found: list[For] = []
+    found: list[ir.For] = []
     body = nest.body
     while True:
-        inner = [statement for statement in body if isinstance(statement, For)]
-        around = walk(tuple([statement for statement in body if not isinstance(statement, For)]))
-        if len(inner) != 1 or not all(isinstance(s, Let | Declare | Assign | Store | If | Require) for s in around):
+        inner = [statement for statement in body if isinstance(statement, ir.For)]
+        around = ir.walk(tuple([statement for statement in body if not isinstance(statement, ir.For)]))
+        if len(inner) != 1 or not all(
+            isinstance(s, ir.Let | ir.Declare | ir.Assign | ir.Store | ir.If | ir.Require) for s in around
+        ):
             return found
         reduction = nest.reductions.get(inner[0].variable)
         if reduction is None or not _only_combines(inner[0], reduction):
@@ -163,10 +148,12 @@ def _chain(nest: Nest) -> list[For]:
         body = inner[0].body
 
 
-def _only_combines(loop: For, reduction: Reduction) -> bool:
+def _only_combines(loop: ir.For, reduction: ir.Reduction) -> bool:
     """Whether a loop has no effect but on the variable that it combines into."""
-    statements = list(walk(loop.body))
-    own = {statement.name for statement in statements if isinstance(statement, Declare)}
-    assigned = {statement.name for statement in statements if isinstance(statement, Assign)} - own
-    local = all(isinstance(s, Let | Declare | Assign | If | For | While | Require) for s in statements)
+    statements = list(ir.walk(loop.body))
+    own = {statement.name for statement in statements if isinstance(statement, ir.Declare)}
+    assigned = {statement.name for statement in statements if isinstance(statement, ir.Assign)} - own
+    local = all(
+        isinstance(s, ir.Let | ir.Declare | ir.Assign | ir.If | ir.For | ir.While | ir.Require) for s in statements
+    )
     return local and assigned == {reduction.name}

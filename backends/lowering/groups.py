@@ -30,7 +30,7 @@ from dataclasses import dataclass
 
 from ...core import terms
 from ...core.types import Type, element, i64, rank
-from ..loops import Allocate, Assign, Barrier, Buffer, Constant, Declare, Expression, For, If, Let, Variable
+from .. import ir
 from .combining import Cell, Combining
 from .context import ONE, ZERO, ArrayRef, Environment, Operand
 
@@ -40,7 +40,7 @@ ROWS = (7, 5, 3, 1)
 WAVES = 4
 
 # The components of the element at an index.
-Source = Callable[[Expression], Sequence[Operand]]
+Source = Callable[[ir.Expression], Sequence[Operand]]
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class _Chunks:
     """Elements in chunks of a size, the last of which may be smaller."""
 
     source: Source
-    extent: Expression
-    count: Expression
-    size: Expression
+    extent: ir.Expression
+    count: ir.Expression
+    size: ir.Expression
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class _Tile:
     of: _Combination
     stage: Sequence[ArrayRef]
     parts: Sequence[ArrayRef]
-    lane: Variable
-    first: Expression
+    lane: ir.Variable
+    first: ir.Expression
 
 
 class Groups(Combining):
@@ -124,7 +124,7 @@ class Groups(Combining):
         with self.captured() as before:
             self._chunk_totals(what, chunks, totals)
             self._chunk_scans(what, self._one_chunk(totals, chunks.count), [], totals)
-        self.out.append(If(self.apply("less", ONE, chunks.count), tuple(before), ()))
+        self.out.append(ir.If(self.apply("less", ONE, chunks.count), tuple(before), ()))
         self._chunk_scans(what, chunks, totals, results)
 
     # Chunks
@@ -132,27 +132,27 @@ class Groups(Combining):
     def _chunks(self, what: _Combination) -> _Chunks:
         """The elements of an operation, in at least one chunk; each is of whole tiles."""
 
-        def source(index: Expression) -> Sequence[Operand]:
+        def source(index: ir.Expression) -> Sequence[Operand]:
             variable = self.loop_variable(what.op.blocks[0].names[0], self.extent_dim(what.op, what.env))
-            self.out.append(Let(variable.name, index))
+            self.out.append(ir.Let(variable.name, index))
             return self.element(what.op, what.env, variable)
 
         extent, tile = self.scalar(what.env, what.op.args[0]), what.row * self.target.group
-        tiles = self.at_least_one(self.parts(extent, Constant(tile * self.most_groups, i64)))
-        size = self.let("size", self.calculate("multiply", tiles, Constant(tile, i64)))
+        tiles = self.at_least_one(self.parts(extent, ir.Constant(tile * self.most_groups, i64)))
+        size = self.let("size", self.calculate("multiply", tiles, ir.Constant(tile, i64)))
         return _Chunks(source, extent, self.let("chunks", self.at_least_one(self.parts(extent, size))), size)
 
-    def _one_chunk(self, arrays: Sequence[ArrayRef], count: Expression) -> _Chunks:
+    def _one_chunk(self, arrays: Sequence[ArrayRef], count: ir.Expression) -> _Chunks:
         """So many elements that stand in arrays."""
         return _Chunks(lambda index: [self.read(array.at(index)) for array in arrays], count, ONE, count)
 
     def _chunk_totals(self, what: _Combination, chunks: _Chunks, totals: Sequence[ArrayRef]) -> None:
         """The total of each chunk."""
 
-        def run(chunk: Variable, tile: _Tile) -> None:
+        def run(chunk: ir.Variable, tile: _Tile) -> None:
             carry = self.cells(what.types, what.neutrals)
 
-            def turn(start: Expression, end: Expression) -> None:
+            def turn(start: ir.Expression, end: ir.Expression) -> None:
                 self._load(tile, chunks.source, start, end)
                 self._combine_row(tile)
                 self._combine_parts(tile)
@@ -168,21 +168,21 @@ class Groups(Combining):
     ) -> None:
         """The scan of each chunk; what comes before it is in the scanned totals, where there are several chunks."""
 
-        def run(chunk: Variable, tile: _Tile) -> None:
+        def run(chunk: ir.Variable, tile: _Tile) -> None:
             carry = self.cells(what.types, what.neutrals)
             if totals:
                 with self.captured() as later:
                     previous = self.let("previous", self.apply("subtract", chunk, ONE))
                     self._restore(carry, [total.at(previous) for total in totals])
-                self.out.append(If(self.apply("less", ZERO, chunk), tuple(later), ()))
+                self.out.append(ir.If(self.apply("less", ZERO, chunk), tuple(later), ()))
 
-            def turn(start: Expression, end: Expression) -> None:
+            def turn(start: ir.Expression, end: ir.Expression) -> None:
                 self._load(tile, chunks.source, start, end)
                 self._scan_row(tile)
                 self._scan_parts(tile)
                 self._put_before(tile, carry)
                 self._unload(tile, results, start, end)
-                last = Constant(self.target.group - 1, i64)
+                last = ir.Constant(self.target.group - 1, i64)
                 self._append(what, carry, [part.at(last) for part in tile.parts])
 
             self._each_tile(what, chunks, chunk, turn)
@@ -192,74 +192,82 @@ class Groups(Combining):
     def _each_chunk(
         self,
         what: _Combination,
-        count: Expression,
-        run: Callable[[Variable, _Tile], None],
+        count: ir.Expression,
+        run: Callable[[ir.Variable, _Tile], None],
         totals: Sequence[ArrayRef] = (),
     ) -> None:
         """A group for each chunk. ``run`` is what a lane does; what it leaves first in the stage goes to the totals."""
-        chunk, lane, group = Variable(self.fresh("chunk"), i64), Variable(self.fresh("lane"), i64), self.target.group
+        chunk, lane, group = (
+            ir.Variable(self.fresh("chunk"), i64),
+            ir.Variable(self.fresh("lane"), i64),
+            self.target.group,
+        )
         self.inside += 1
         with self.captured() as memory:
             stage = [self._shared("stage", type, what.row * group) for type in what.types]
             parts = [self._shared("parts", type, group) for type in what.types]
         with self.captured() as body:
-            first = self.let("first", self.apply("multiply", lane, Constant(what.row, i64)))
+            first = self.let("first", self.apply("multiply", lane, ir.Constant(what.row, i64)))
             run(chunk, _Tile(what, stage, parts, lane, first))
         with self.captured() as stores:
             for total, array in zip(totals, stage, strict=False):
                 self.copy(self.read(array.at(ZERO)), total.at(chunk))
         self.inside -= 1
-        lanes = For(lane.name, Constant(group, i64), "lanes", tuple(body), group)
-        self.out.append(For(chunk.name, count, "parallel", (*memory, lanes, *stores)))
+        lanes = ir.For(lane.name, ir.Constant(group, i64), "lanes", tuple(body), group)
+        self.out.append(ir.For(chunk.name, count, "parallel", (*memory, lanes, *stores)))
 
     def _shared(self, stem: str, type: Type, length: int) -> ArrayRef:
-        buffer = Buffer(self.fresh(stem), element(type), (Constant(length, i64),))
-        self.out.append(Allocate(buffer, shared=True))
+        buffer = ir.Buffer(self.fresh(stem), element(type), (ir.Constant(length, i64),))
+        self.out.append(ir.Allocate(buffer, shared=True))
         return self.array(buffer)
 
     # Tiles
 
     def _each_tile(
-        self, what: _Combination, chunks: _Chunks, chunk: Variable, turn: Callable[[Expression, Expression], None]
+        self,
+        what: _Combination,
+        chunks: _Chunks,
+        chunk: ir.Variable,
+        turn: Callable[[ir.Expression, ir.Expression], None],
     ) -> None:
         """Go through the tiles of a chunk; ``turn`` has the start of one, and the end of the elements."""
-        tile = Constant(what.row * self.target.group, i64)
+        tile = ir.Constant(what.row * self.target.group, i64)
         begin = self.let("begin", self.apply("multiply", chunk, chunks.size))
         end = self.let("end", self.apply("minimum", self.apply("add", begin, chunks.size), chunks.extent))
-        number = Variable(self.fresh("tile"), i64)
+        number = ir.Variable(self.fresh("tile"), i64)
         with self.captured() as body:
             turn(self.let("start", self.apply("add", begin, self.apply("multiply", number, tile))), end)
         tiles = self.parts(self.apply("subtract", end, begin), tile)
-        self.out.append(For(number.name, tiles, "sequential", tuple(body)))
+        self.out.append(ir.For(number.name, tiles, "sequential", tuple(body)))
 
-    def _load(self, tile: _Tile, source: Source, start: Expression, end: Expression) -> None:
+    def _load(self, tile: _Tile, source: Source, start: ir.Expression, end: ir.Expression) -> None:
         """Fill the stage with the elements from a start; beyond the end they are neutral."""
-        turn, what = Variable(self.fresh("turn"), i64), tile.of
+        turn, what = ir.Variable(self.fresh("turn"), i64), tile.of
         with self.captured() as body:
             place, index = self._place(tile, turn, start)
             cells = self.cells(what.types, what.neutrals)
             with self.captured() as there:
                 for cell, value in zip(cells, source(index), strict=True):
                     self.write(cell, value)
-            self.out.append(If(self.apply("less", index, end), tuple(there), ()))
+            self.out.append(ir.If(self.apply("less", index, end), tuple(there), ()))
             self._save(cells, [array.at(place) for array in tile.stage])
-        self.out.append(For(turn.name, Constant(what.row, i64), "sequential", tuple(body)))
-        self.out.append(Barrier())
+        self.out.append(ir.For(turn.name, ir.Constant(what.row, i64), "sequential", tuple(body)))
+        self.out.append(ir.Barrier())
 
-    def _unload(self, tile: _Tile, results: Sequence[ArrayRef], start: Expression, end: Expression) -> None:
+    def _unload(self, tile: _Tile, results: Sequence[ArrayRef], start: ir.Expression, end: ir.Expression) -> None:
         """Write the stage to the results from a start, up to the end."""
-        turn = Variable(self.fresh("turn"), i64)
+        turn = ir.Variable(self.fresh("turn"), i64)
         with self.captured() as body:
             place, index = self._place(tile, turn, start)
             with self.captured() as there:
                 for array, result in zip(tile.stage, results, strict=True):
                     self.copy(self.read(array.at(place)), result.at(index))
-            self.out.append(If(self.apply("less", index, end), tuple(there), ()))
-        self.out.append(For(turn.name, Constant(tile.of.row, i64), "sequential", tuple(body)))
+            self.out.append(ir.If(self.apply("less", index, end), tuple(there), ()))
+        self.out.append(ir.For(turn.name, ir.Constant(tile.of.row, i64), "sequential", tuple(body)))
 
-    def _place(self, tile: _Tile, turn: Variable, start: Expression) -> tuple[Expression, Expression]:
+    def _place(self, tile: _Tile, turn: ir.Variable, start: ir.Expression) -> tuple[ir.Expression, ir.Expression]:
         """Where a lane reads and writes the stage in a turn, and the index of that element."""
-        begin = self.apply("multiply", turn, Constant(self.target.group, i64))
+        begin = self.apply("multiply", turn, ir.Constant(self.target.group, i64))
         place = self.let("place", self.apply("add", begin, tile.lane))
         return place, self.let("index", self.apply("add", start, place))
 
@@ -268,32 +276,32 @@ class Groups(Combining):
         total = self.cells(tile.of.types, [self.read(array.at(tile.first)) for array in tile.stage])
         self._rest_of_row(tile, lambda place: self._append(tile.of, total, [a.at(place) for a in tile.stage]))
         self._save(total, [part.at(tile.lane) for part in tile.parts])
-        self.out.append(Barrier())
+        self.out.append(ir.Barrier())
 
     def _scan_row(self, tile: _Tile) -> None:
         """Each lane's part, as in ``_combine_row``; in the stage is what each row combined on the way."""
         total = self.cells(tile.of.types, [self.read(array.at(tile.first)) for array in tile.stage])
 
-        def step(place: Expression) -> None:
+        def step(place: ir.Expression) -> None:
             slots = [array.at(place) for array in tile.stage]
             self._append(tile.of, total, slots)
             self._save(total, slots)
 
         self._rest_of_row(tile, step)
         self._save(total, [part.at(tile.lane) for part in tile.parts])
-        self.out.append(Barrier())
+        self.out.append(ir.Barrier())
 
-    def _rest_of_row(self, tile: _Tile, step: Callable[[Expression], None]) -> None:
+    def _rest_of_row(self, tile: _Tile, step: Callable[[ir.Expression], None]) -> None:
         """The places of a row behind its first."""
-        number = Variable(self.fresh("k"), i64)
+        number = ir.Variable(self.fresh("k"), i64)
         with self.captured() as body:
             step(self.let("place", self.apply("add", self.apply("add", tile.first, ONE), number)))
-        self.out.append(For(number.name, Constant(tile.of.row - 1, i64), "sequential", tuple(body)))
+        self.out.append(ir.For(number.name, ir.Constant(tile.of.row - 1, i64), "sequential", tuple(body)))
 
     def _combine_parts(self, tile: _Tile) -> None:
         """The lanes' parts, combined into the first of them: neighbours, then those two apart, and so on."""
 
-        def level(width: Expression) -> None:
+        def level(width: ir.Expression) -> None:
             pair = self.apply("multiply", tile.lane, self.apply("add", width, width))
             left = self.let("left", pair)
             right = self.let("right", self.apply("add", left, width))
@@ -302,14 +310,14 @@ class Groups(Combining):
                 total = self.cells(tile.of.types, [self.read(slot) for slot in slots])
                 self._append(tile.of, total, [part.at(right) for part in tile.parts])
                 self._save(total, slots)
-            self.out.append(If(self.apply("less", right, Constant(self.target.group, i64)), tuple(active), ()))
+            self.out.append(ir.If(self.apply("less", right, ir.Constant(self.target.group, i64)), tuple(active), ()))
 
         self._doubling(level)
 
     def _scan_parts(self, tile: _Tile) -> None:
         """The lanes' parts, scanned: each with its neighbour before it, then with the one two before, and so on."""
 
-        def level(width: Expression) -> None:
+        def level(width: ir.Expression) -> None:
             total = self.cells(tile.of.types, tile.of.neutrals)
             own = [part.at(tile.lane) for part in tile.parts]
             reaches = self.apply("less_equal", width, tile.lane)
@@ -317,25 +325,25 @@ class Groups(Combining):
                 before = self.let("before", self.apply("subtract", tile.lane, width))
                 self._restore(total, [part.at(before) for part in tile.parts])
                 self._append(tile.of, total, own)
-            self.out.append(If(reaches, tuple(read), ()))
-            self.out.append(Barrier())
+            self.out.append(ir.If(reaches, tuple(read), ()))
+            self.out.append(ir.Barrier())
             with self.captured() as write:
                 self._save(total, own)
-            self.out.append(If(reaches, tuple(write), ()))
+            self.out.append(ir.If(reaches, tuple(write), ()))
 
         self._doubling(level)
 
-    def _doubling(self, level: Callable[[Expression], None]) -> None:
+    def _doubling(self, level: Callable[[ir.Expression], None]) -> None:
         """A level for each width 1, 2, 4 ... below that of a group, each ending with a barrier."""
-        width = Variable(self.fresh("width"), i64)
-        self.out.append(Declare(width.name, ONE))
+        width = ir.Variable(self.fresh("width"), i64)
+        self.out.append(ir.Declare(width.name, ONE))
         with self.captured() as body:
             present = self.frozen(width)
             level(present)
-            self.out.append(Barrier())
-            self.out.append(Assign(width.name, self.apply("add", present, present)))
-        levels = Constant(self.target.group.bit_length() - 1, i64)
-        self.out.append(For(self.fresh("level"), levels, "sequential", tuple(body)))
+            self.out.append(ir.Barrier())
+            self.out.append(ir.Assign(width.name, self.apply("add", present, present)))
+        levels = ir.Constant(self.target.group.bit_length() - 1, i64)
+        self.out.append(ir.For(self.fresh("level"), levels, "sequential", tuple(body)))
 
     def _put_before(self, tile: _Tile, carry: Sequence[Cell]) -> None:
         """Put in front of what each row has combined what the tiles and lanes before it have."""
@@ -343,16 +351,16 @@ class Groups(Combining):
         with self.captured() as others:
             previous = self.let("previous", self.apply("subtract", tile.lane, ONE))
             self._append(tile.of, before, [part.at(previous) for part in tile.parts])
-        self.out.append(If(self.apply("less", ZERO, tile.lane), tuple(others), ()))
-        number = Variable(self.fresh("k"), i64)
+        self.out.append(ir.If(self.apply("less", ZERO, tile.lane), tuple(others), ()))
+        number = ir.Variable(self.fresh("k"), i64)
         with self.captured() as body:
             place = self.let("place", self.apply("add", tile.first, number))
             slots = [array.at(place) for array in tile.stage]
             total = self.cells(tile.of.types, [self.read(cell) for cell in before])
             self._append(tile.of, total, slots)
             self._save(total, slots)
-        self.out.append(For(number.name, Constant(tile.of.row, i64), "sequential", tuple(body)))
-        self.out.append(Barrier())
+        self.out.append(ir.For(number.name, ir.Constant(tile.of.row, i64), "sequential", tuple(body)))
+        self.out.append(ir.Barrier())
 
     # Cells
 

@@ -24,27 +24,8 @@ from collections.abc import Sequence
 from ...core import terms
 from ...core.primitive import Primitive
 from ...core.types import dims, element, i64, rank
-from ..loops import (
-    Allocate,
-    Assign,
-    Block,
-    Buffer,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    If,
-    Let,
-    Load,
-    Select,
-    Statement,
-    Store,
-    Update,
-    Variable,
-    While,
-)
+from .. import ir
 from . import nests
-from .arithmetic import chosen, folded
 from .combining import Cell, elementwise_operator, named_operator
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 from .groups import Groups
@@ -74,7 +55,7 @@ class Histograms(Groups):
             for result, neutral in zip(results, neutrals, strict=True):
                 self.fill(result, neutral)
             size = self.scalars(op.blocks[1].types)
-            small = self.inside > 0 or not isinstance(size, Constant) or size.value <= SMALL
+            small = self.inside > 0 or not isinstance(size, ir.Constant) or size.value <= SMALL
             self.inside += small
             self.fill_bins(op, env, ZERO, extent, results)
             self.inside -= small
@@ -82,20 +63,20 @@ class Histograms(Groups):
             self.out.extend(serial)
             return list(results)
         pieces = self.let("pieces", self._pieces(op, extent, env))
-        if isinstance(pieces, Constant) and pieces.value < 2:
+        if isinstance(pieces, ir.Constant) and pieces.value < 2:
             self.out.extend(serial)
             return list(results)
         with self.captured() as parallel:
             self.fill_in_pieces(op, env, extent, pieces, neutrals, results)
-        self.out.append(If(self.apply("less", pieces, Constant(2, i64)), tuple(serial), tuple(parallel)))
+        self.out.append(ir.If(self.apply("less", pieces, ir.Constant(2, i64)), tuple(serial), tuple(parallel)))
         return list(results)
 
     def fill_bins(
         self,
         op: terms.Operation,
         env: Environment,
-        start: Expression,
-        length: Expression,
+        start: ir.Expression,
+        length: ir.Expression,
         bins: Sequence[ArrayRef],
     ) -> None:
         """Combine a range of elements into bins; those that belong to none are ignored."""
@@ -107,35 +88,35 @@ class Histograms(Groups):
             with self.captured() as update:
                 self.step(op, env, [place.at(bin) for place in bins], values)
             self.out.extend(self._where_inside(op, env, bin, update))
-        self.out.append(For(variable.name, length, "sequential", tuple(body)))
+        self.out.append(ir.For(variable.name, length, "sequential", tuple(body)))
 
     def _where_inside(
-        self, op: terms.Operation, env: Environment, bin: Expression, update: Sequence[Statement]
-    ) -> Sequence[Statement]:
+        self, op: terms.Operation, env: Environment, bin: ir.Expression, update: Sequence[ir.Statement]
+    ) -> Sequence[ir.Statement]:
         if self.proved(bin, op.static[0]):
             return update
         below = self.apply("less", bin, self.scalar(env, op.args[0]))
         inside = self.apply("logical_and", self.apply("less_equal", ZERO, bin), below)
-        return [If(inside, tuple(update), ())]
+        return [ir.If(inside, tuple(update), ())]
 
     # Outside of all loops
 
-    def _pieces(self, op: terms.Operation, extent: Expression, env: Environment) -> Expression:
+    def _pieces(self, op: terms.Operation, extent: ir.Expression, env: Environment) -> ir.Expression:
         """How many pieces are worth it, or none: each has elements enough, alone and for the bins."""
         size = self.calculate("maximum", self.scalars(op.blocks[1].types), ONE)
-        enough = self.calculate("floor_divide", Constant(WORTH, i64), size)
-        filled = self.calculate("multiply", self.scalar(env, op.args[0]), Constant(FILLED, i64))
+        enough = self.calculate("floor_divide", ir.Constant(WORTH, i64), size)
+        filled = self.calculate("multiply", self.scalar(env, op.args[0]), ir.Constant(FILLED, i64))
         least = self.calculate("add", self.calculate("maximum", enough, filled), ONE)
-        count = self.calculate("minimum", self.calculate("floor_divide", extent, least), Constant(COPIES, i64))
-        several = self.calculate("minimum", self.calculate("floor_divide", count, Constant(2, i64)), ONE)
+        count = self.calculate("minimum", self.calculate("floor_divide", extent, least), ir.Constant(COPIES, i64))
+        several = self.calculate("minimum", self.calculate("floor_divide", count, ir.Constant(2, i64)), ONE)
         return self.calculate("multiply", count, several)
 
     def fill_in_pieces(
         self,
         op: terms.Operation,
         env: Environment,
-        extent: Expression,
-        pieces: Expression,
+        extent: ir.Expression,
+        pieces: ir.Expression,
         neutrals: Sequence[Operand],
         results: Sequence[ArrayRef],
     ) -> None:
@@ -148,12 +129,12 @@ class Histograms(Groups):
             order = tuple(range(len(extents)))
             if self.target.group:  # threads side by side write side by side
                 order = (*order[1:], 0)
-            buffer = Buffer(self.fresh("bins"), element(type), tuple([extents[axis] for axis in order]))
-            self.out.append(Allocate(buffer))
+            buffer = ir.Buffer(self.fresh("bins"), element(type), tuple([extents[axis] for axis in order]))
+            self.out.append(ir.Allocate(buffer))
             copies.append(ArrayRef(buffer, order))
-        piece = Variable(self.fresh("piece"), i64)
+        piece = ir.Variable(self.fresh("piece"), i64)
 
-        def bound(k: Expression) -> Expression:
+        def bound(k: ir.Expression) -> ir.Expression:
             return self.apply("floor_divide", self.apply("multiply", extent, k), pieces)
 
         self.inside += 1
@@ -164,7 +145,7 @@ class Histograms(Groups):
             start = self.let("start", bound(piece))
             length = self.let("length", self.apply("subtract", bound(self.apply("add", piece, ONE)), start))
             self.fill_bins(op, env, start, length, own)
-        self.out.append(For(piece.name, pieces, "parallel", tuple(body), grain=None if self.target.group else ONE))
+        self.out.append(ir.For(piece.name, pieces, "parallel", tuple(body), grain=None if self.target.group else ONE))
         bin = self.loop_variable("bin", op.static[0])
         later = self.loop_variable("piece", self.unknown())
         with self.captured() as merge:
@@ -173,7 +154,7 @@ class Histograms(Groups):
                 next = self.let("next", self.apply("add", later, ONE))
                 self.step(op, env, cells, [self.read(copy.at(next).at(bin)) for copy in copies])
             others = self.apply("subtract", pieces, ONE)
-            self.out.append(For(later.name, others, "sequential", tuple(steps)))
+            self.out.append(ir.For(later.name, others, "sequential", tuple(steps)))
             for cell, result in zip(cells, results, strict=True):
                 self.copy(self.read(cell), result.at(bin))
         self.inside -= 1
@@ -185,7 +166,7 @@ class Histograms(Groups):
         self,
         op: terms.Operation,
         env: Environment,
-        extent: Expression,
+        extent: ir.Expression,
         neutrals: Sequence[Operand],
         results: Sequence[ArrayRef],
     ) -> None:
@@ -198,18 +179,18 @@ class Histograms(Groups):
             return
         bins = self.size(op.static[0])  # not the argument, a variable that may change
         slots = self.at_least_one(self.calculate("multiply", bins, self.scalars(types)))
-        room = self.calculate("floor_divide", Constant(COPIED, i64), slots)
-        filled = self.at_least_one(self.calculate("multiply", bins, Constant(FILLED, i64)))
+        room = self.calculate("floor_divide", ir.Constant(COPIED, i64), slots)
+        filled = self.at_least_one(self.calculate("multiply", bins, ir.Constant(FILLED, i64)))
         pieces = self.calculate("minimum", self.calculate("floor_divide", extent, filled), room)
         most = min(PIECES, self.target.threads)
-        pieces = self.let("pieces", self.at_least_one(self.calculate("minimum", pieces, Constant(most, i64))))
-        enough = folded("less_equal", Constant(min(FEW_PIECES, most), i64), pieces)
-        few = folded("logical_or", folded("less_equal", extent, Constant(FEW, i64)), enough)
+        pieces = self.let("pieces", self.at_least_one(self.calculate("minimum", pieces, ir.Constant(most, i64))))
+        enough = ir.apply("less_equal", ir.Constant(min(FEW_PIECES, most), i64), pieces)
+        few = ir.apply("logical_or", ir.apply("less_equal", extent, ir.Constant(FEW, i64)), enough)
         with self.captured() as copied:
             self.fill_in_pieces(op, env, extent, pieces, neutrals, results)
         with self.captured() as sorted:
             self.fill_sorted(op, env, extent, neutrals, results)
-        self.out.extend(chosen(few, tuple(copied), tuple(sorted)))
+        self.out.extend(ir.branch(few, tuple(copied), tuple(sorted)))
 
     # All at once
 
@@ -217,7 +198,7 @@ class Histograms(Groups):
         self,
         op: terms.Operation,
         env: Environment,
-        extent: Expression,
+        extent: ir.Expression,
         named: Primitive,
         neutral: Operand,
         result: ArrayRef,
@@ -232,11 +213,11 @@ class Histograms(Groups):
         with self.captured() as privately:
             self.in_own_bins(op, env, extent, named, neutral, result)
         bins = self.size(op.static[0])  # not the argument, a variable that may change
-        fits = folded("less_equal", bins, Constant(self.target.shared_bytes // neutral.type.dtype.itemsize, i64))
-        self.out.extend(chosen(fits, tuple(privately), tuple(directly)))
+        fits = ir.apply("less_equal", bins, ir.Constant(self.target.shared_bytes // neutral.type.dtype.itemsize, i64))
+        self.out.extend(ir.branch(fits, tuple(privately), tuple(directly)))
 
     def in_result(
-        self, op: terms.Operation, env: Environment, extent: Expression, named: Primitive, result: ArrayRef
+        self, op: terms.Operation, env: Environment, extent: ir.Expression, named: Primitive, result: ArrayRef
     ) -> None:
         """Threads update the bins of the result."""
         index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
@@ -248,45 +229,45 @@ class Histograms(Groups):
             parts = [nests.Loop(self.loop_variable("i", dim), self.size(dim)) for dim in dims(op.blocks[1].types[0])]
             if isinstance(value, ArrayRef):
                 at = [loop.variable for loop in parts]
-                update = self.update(op, [bin, *at], named, Load(value.buffer, value.place(at)), result)
+                update = self.update(op, [bin, *at], named, ir.Load(value.buffer, value.place(at)), result)
             else:
                 update = self.update(op, [bin], named, value, result)
             self.inside -= 1
-        if all(isinstance(statement, Let) for statement in body):
+        if all(isinstance(statement, ir.Let) for statement in body):
             loops, parts = [*loops, *parts], []
-        block: Block = (update,)
+        block: ir.Block = (update,)
         for loop in reversed(parts):
-            block = (For(loop.variable.name, loop.extent, "sequential", block),)
+            block = (ir.For(loop.variable.name, loop.extent, "sequential", block),)
         block = (*body, *block)
         for loop in reversed(loops):
-            block = (For(loop.variable.name, loop.extent, "parallel", block),)
+            block = (ir.For(loop.variable.name, loop.extent, "parallel", block),)
         self.out.extend(block)
 
     def in_own_bins(
         self,
         op: terms.Operation,
         env: Environment,
-        extent: Expression,
+        extent: ir.Expression,
         named: Primitive,
-        neutral: Expression,
+        neutral: ir.Expression,
         result: ArrayRef,
     ) -> None:
         """Groups fill bins of their own with chunks of the elements, and then update the result with them."""
         bins = self.size(op.static[0])  # not the argument, a variable that may change
-        least = self.calculate("multiply", bins, Constant(FILLED, i64))
-        least = self.calculate("maximum", least, Constant(LANE_WORTH * self.target.group, i64))
-        size = self.calculate("maximum", least, self.parts(extent, Constant(self.most_groups, i64)))
+        least = self.calculate("multiply", bins, ir.Constant(FILLED, i64))
+        least = self.calculate("maximum", least, ir.Constant(LANE_WORTH * self.target.group, i64))
+        size = self.calculate("maximum", least, self.parts(extent, ir.Constant(self.most_groups, i64)))
         size = self.let("size", size)
-        chunk = Variable(self.fresh("chunk"), i64)
-        own = Buffer(self.fresh("bins"), neutral.type, (self.size(op.static[0]),))
+        chunk = ir.Variable(self.fresh("chunk"), i64)
+        own = ir.Buffer(self.fresh("bins"), neutral.type, (self.size(op.static[0]),))
         bin = self.loop_variable("bin", op.static[0])
-        clear = Store(own, (bin,), neutral)
-        merge = Update(result.buffer, result.place([bin]), named, Load(own, (bin,)))
+        clear = ir.Store(own, (bin,), neutral)
+        merge = ir.Update(result.buffer, result.place([bin]), named, ir.Load(own, (bin,)))
         with self.captured() as body:
             self.inside += 1
             start = self.let("start", self.apply("multiply", chunk, size))
             left = self.apply("subtract", extent, start)
-            lane = Variable(self.fresh("lane"), i64)
+            lane = ir.Variable(self.fresh("lane"), i64)
             with self.captured() as updates:
                 index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
                 self.at(start, lane, index)
@@ -295,26 +276,26 @@ class Histograms(Groups):
                 updates.append(self.update(op, [bin_of], named, value, self.array(own)))
             self.inside -= 1
 
-        def lanes(variable: Variable, count: Expression, block: Sequence[Statement]) -> For:
-            return For(variable.name, count, "lanes", tuple(block), self.target.group)
+        def lanes(variable: ir.Variable, count: ir.Expression, block: Sequence[ir.Statement]) -> ir.For:
+            return ir.For(variable.name, count, "lanes", tuple(block), self.target.group)
 
         length = self.apply("minimum", left, size)
         filled = (lanes(bin, bins, [clear]), lanes(lane, length, updates), lanes(bin, bins, [merge]))
         self.out.append(
-            For(chunk.name, self.parts(extent, size), "parallel", (*body, Allocate(own, shared=True), *filled))
+            ir.For(chunk.name, self.parts(extent, size), "parallel", (*body, ir.Allocate(own, shared=True), *filled))
         )
 
     def update(
         self,
         op: terms.Operation,
-        indices: Sequence[Expression],
+        indices: Sequence[ir.Expression],
         named: Primitive,
-        value: Expression,
+        value: ir.Expression,
         bins: ArrayRef,
-    ) -> Update:
+    ) -> ir.Update:
         """The update of a bin, or of a part of one; of none if it is out of range."""
         guarded = self.guarded(bins, indices[:1], [op.static[0]])
-        return Update(bins.buffer, bins.place(indices), named, value, guarded)
+        return ir.Update(bins.buffer, bins.place(indices), named, value, guarded)
 
     # Sorted
 
@@ -322,21 +303,21 @@ class Histograms(Groups):
         self,
         op: terms.Operation,
         env: Environment,
-        extent: Expression,
+        extent: ir.Expression,
         neutrals: Sequence[Operand],
         results: Sequence[ArrayRef],
     ) -> None:
         """Sort the places of elements by their bins; a thread combines what belongs to one."""
-        keys, order = (Buffer(self.fresh(stem), i64, (extent,)) for stem in ("bin_of", "order"))
-        self.out.extend([Allocate(keys), Allocate(order)])
+        keys, order = (ir.Buffer(self.fresh(stem), i64, (extent,)) for stem in ("bin_of", "order"))
+        self.out.extend([ir.Allocate(keys), ir.Allocate(order)])
         index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
         with self.captured() as body:
             self.inside += 1
             key, *_ = self.element(op, env, index)
             assert not isinstance(key, ArrayRef)
-            self.out.append(Store(keys, (index,), key))
+            self.out.append(ir.Store(keys, (index,), key))
             self.inside -= 1
-        self.out.append(For(index.name, extent, "parallel", tuple(body)))
+        self.out.append(ir.For(index.name, extent, "parallel", tuple(body)))
         self.sort(self.array(keys), self.array(order))
         bin = self.loop_variable("bin", op.static[0])
         with self.captured() as body:
@@ -345,29 +326,31 @@ class Histograms(Groups):
             end = self.first_of(self.apply("add", bin, ONE), keys, order, begin, extent)
             self.combine_sorted(op, env, order, begin, end, neutrals, [result.at(bin) for result in results])
             self.inside -= 1
-        self.out.append(For(bin.name, self.scalar(env, op.args[0]), "parallel", tuple(body)))
+        self.out.append(ir.For(bin.name, self.scalar(env, op.args[0]), "parallel", tuple(body)))
 
-    def first_of(self, bin: Expression, keys: Buffer, order: Buffer, begin: Expression, end: Expression) -> Expression:
+    def first_of(
+        self, bin: ir.Expression, keys: ir.Buffer, order: ir.Buffer, begin: ir.Expression, end: ir.Expression
+    ) -> ir.Expression:
         """The first of sorted places, between two, whose element does not belong before a bin."""
-        low, high = Variable(self.fresh("low"), i64), Variable(self.fresh("high"), i64)
-        self.out.extend([Declare(low.name, begin), Declare(high.name, end)])
+        low, high = ir.Variable(self.fresh("low"), i64), ir.Variable(self.fresh("high"), i64)
+        self.out.extend([ir.Declare(low.name, begin), ir.Declare(high.name, end)])
         with self.captured() as body:
-            middle = self.apply("floor_divide", self.apply("add", low, high), Constant(2, i64))
+            middle = self.apply("floor_divide", self.apply("add", low, high), ir.Constant(2, i64))
             middle = self.let("middle", middle)
-            key = Load(keys, (Load(order, (middle,)),))
+            key = ir.Load(keys, (ir.Load(order, (middle,)),))
             before = self.let("before", self.apply("less", key, bin))
-            self.out.append(Assign(low.name, Select(before, self.apply("add", middle, ONE), low, i64)))
-            self.out.append(Assign(high.name, Select(before, high, middle, i64)))
-        self.out.append(While((), self.apply("less", low, high), tuple(body)))
+            self.out.append(ir.Assign(low.name, ir.Select(before, self.apply("add", middle, ONE), low, i64)))
+            self.out.append(ir.Assign(high.name, ir.Select(before, high, middle, i64)))
+        self.out.append(ir.While((), self.apply("less", low, high), tuple(body)))
         return self.frozen(low)
 
     def combine_sorted(
         self,
         op: terms.Operation,
         env: Environment,
-        order: Buffer,
-        begin: Expression,
-        end: Expression,
+        order: ir.Buffer,
+        begin: ir.Expression,
+        end: ir.Expression,
         neutrals: Sequence[Operand],
         bins: Sequence[ArrayRef],
     ) -> None:
@@ -377,14 +360,14 @@ class Histograms(Groups):
             if rank(type):
                 self.fill(bin, neutral)
             cells.extend([bin] if rank(type) else self.cells([type], [neutral]))
-        step = Variable(self.fresh("step"), i64)
+        step = ir.Variable(self.fresh("step"), i64)
         with self.captured() as body:
             index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
             place = self.let("place", self.apply("add", begin, step))
-            self.out.append(Let(index.name, Load(order, (place,))))
+            self.out.append(ir.Let(index.name, ir.Load(order, (place,))))
             _, *values = self.element(op, env, index)
             self.step(op, env, cells, values)
-        self.out.append(For(step.name, self.apply("subtract", end, begin), "sequential", tuple(body)))
+        self.out.append(ir.For(step.name, self.apply("subtract", end, begin), "sequential", tuple(body)))
         for cell, bin in zip(cells, bins, strict=True):
-            if isinstance(cell, Variable):
+            if isinstance(cell, ir.Variable):
                 self.copy(self.read(cell), bin)

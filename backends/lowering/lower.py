@@ -25,27 +25,10 @@ from ...core.types import Type, dims, i64, rank
 from ...interpreters.domains import Domains as Regions
 from ...interpreters.in_place import InPlace
 from ...interpreters.simplify.rules import rewrite
-from ..loops import (
-    Allocate,
-    Assign,
-    Buffer,
-    Constant,
-    Declare,
-    Expression,
-    Function,
-    If,
-    Let,
-    Load,
-    Require,
-    Return,
-    Select,
-    Variable,
-)
+from .. import ir
 from ..target import Target
-from .arithmetic import applied
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand, zero
 from .histograms import Histograms
-from .rewriting import without_idle_loops
 from .scans import Scans
 from .sorting import Sorting
 from .state import State
@@ -64,7 +47,7 @@ Delayed = Callable[[], Operand | None]
 class Lowered:
     """A function of the loop IR, with what its call needs to know."""
 
-    function: Function
+    function: ir.Function
     types: tuple[Type, ...]  # of the results: callers derive from them, as the function does, what is ``returned``
     failures: list[terms.Failure]
     constants: list[terms.Constant]
@@ -103,7 +86,7 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
         for type, binder in zip(block.binders, block.names, strict=True):
             buffer = self.buffer(binder or "argument", type)
             arguments.append(buffer)
-            operands.append(self.array(buffer) if rank(type) else self.let(binder or "scalar", Load(buffer, ())))
+            operands.append(self.array(buffer) if rank(type) else self.let(binder or "scalar", ir.Load(buffer, ())))
         self.places, self.regions = InPlace(block), Regions(block)
         results = [None if returned(type) else self.buffer("result", type) for type in block.types]
         places = [None if buffer is None else self.array(buffer) for buffer in results]
@@ -112,25 +95,25 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
         self.hand_over([value for value in loose if isinstance(value, ArrayRef)])
         hidden = tuple(self.constants.values())
         written = tuple([buffer for buffer in results if buffer is not None])
-        body = without_idle_loops(tuple(self.out))
+        body = ir.without_idle_loops(tuple(self.out))
         allowed = self.target.transformations
         if not self.target.group and allowed.straighten and allowed.vectorise:
             body = straightened(body, self.target, self.fresh, self.decisions)
-        function = Function(name, tuple(sizes), (*arguments, *hidden), written, body, len(loose))
+        function = ir.Function(name, tuple(sizes), (*arguments, *hidden), written, body, len(loose))
         return Lowered(function, block.types, self.failures, list(self.constants), list(dict.fromkeys(self.decisions)))
 
     def hand_over(self, values: Sequence[ArrayRef]) -> None:
         """Return arrays of sizes that the run decides: each as it is, or a copy where it is not the only one there."""
-        buffers: list[Buffer] = []
+        buffers: list[ir.Buffer] = []
         for value in values:
             buffer = value.buffer
-            if value != self.array(buffer) or buffer in buffers or Allocate(buffer) not in self.out:
+            if value != self.array(buffer) or buffer in buffers or ir.Allocate(buffer) not in self.out:
                 extents = tuple([value.extent(axis) for axis in range(len(value.order) - len(value.prefix))])
-                buffer = Buffer(self.fresh("returned"), buffer.scalar, extents)
-                self.out.append(Allocate(buffer))
+                buffer = ir.Buffer(self.fresh("returned"), buffer.scalar, extents)
+                self.out.append(ir.Allocate(buffer))
                 self.copy(value, self.array(buffer))
             buffers.append(buffer)
-        self.out.extend([Return(number, buffer) for number, buffer in enumerate(buffers)])
+        self.out.extend([ir.Return(number, buffer) for number, buffer in enumerate(buffers)])
 
     # Blocks
 
@@ -228,17 +211,17 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
             case "require":
                 if self.checks:
                     values = tuple([self.scalar(env, a) for a in op.args[1:]])
-                    self.out.append(Require(self.scalar(env, op.args[0]), len(self.failures), values))
+                    self.out.append(ir.Require(self.scalar(env, op.args[0]), len(self.failures), values))
                     self.failures.append(op.static[0])
                 return []
         raise Unsupported(f"{op.op} is not compiled (written at {op.origin}); evaluate runs it")
 
-    def primitive(self, row: Primitive, arguments: list[Expression], name: str = "") -> Expression:
+    def primitive(self, row: Primitive, arguments: list[ir.Expression], name: str = "") -> ir.Expression:
         if isinstance(row.llvm, Expansion):
             return self.expansion(row, arguments)
-        return self.let(name or "t", applied(row, arguments))
+        return self.let(name or "t", ir.apply(row, *arguments))
 
-    def expansion(self, row: Primitive, arguments: list[Expression]) -> Expression:
+    def expansion(self, row: Primitive, arguments: list[ir.Expression]) -> ir.Expression:
         """A primitive that is written in the language."""
         assert isinstance(row.llvm, Expansion)
         with build(rewrite) as builder:
@@ -249,14 +232,14 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
         assert not isinstance(value, ArrayRef)
         return value
 
-    def index(self, op: terms.Operation, env: Environment) -> Expression:
+    def index(self, op: terms.Operation, env: Environment) -> ir.Expression:
         array = self.atom(env, op.args[0])
         assert isinstance(array, ArrayRef)
         indices = [self.scalar(env, atom) for atom in op.args[1:]]
         guarded = self.guarded(array, indices, dims(op.args[0].type))
-        return self.let("t", Load(array.buffer, array.place(indices), guarded))
+        return self.let("t", ir.Load(array.buffer, array.place(indices), guarded))
 
-    def clamped(self, index: Expression, size: Dim, extent: Expression) -> Expression:
+    def clamped(self, index: ir.Expression, size: Dim, extent: ir.Expression) -> ir.Expression:
         """The index, in range whatever it is; as it is where that is proved."""
         if self.proved(index, size):
             return index
@@ -280,7 +263,7 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
             computed = binding.op == "primitive" and binding.types == (i64,)
             env = env.extend([partial(self.outside, binding, env) if computed else _nothing] * len(binding.types))
 
-    def outside(self, op: terms.Operation, env: Env[Delayed]) -> Expression | None:
+    def outside(self, op: terms.Operation, env: Env[Delayed]) -> ir.Expression | None:
         """An integer that a block computes from those around it, computed there; nothing, if that may fail."""
         if op.static[0].guard is not None:
             return None
@@ -319,14 +302,14 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
             if not isinstance(a, ArrayRef) and not isinstance(b, ArrayRef)
         ]
         cheap = sum(survey(tuple(statements)).work for statements in (then, orelse)) <= SELECTABLE
-        if cheap and len(pairs) == len(op.types) > 0 and all(isinstance(s, Let) for s in (*then, *orelse)):
+        if cheap and len(pairs) == len(op.types) > 0 and all(isinstance(s, ir.Let) for s in (*then, *orelse)):
             self.out.extend([*then, *orelse])
-            return [self.let("t", Select(test, a, b, a.type)) for a, b in pairs]
-        chosen = [Variable(self.fresh("chosen"), a.type) for a, _ in pairs]
-        self.out.extend([Declare(name.name, Constant(zero(name.type), name.type)) for name in chosen])
-        then.extend([Assign(name.name, a) for name, (a, _) in zip(chosen, pairs, strict=True)])
-        orelse.extend([Assign(name.name, b) for name, (_, b) in zip(chosen, pairs, strict=True)])
-        self.out.append(If(test, tuple(then), tuple(orelse)))
+            return [self.let("t", ir.Select(test, a, b, a.type)) for a, b in pairs]
+        chosen = [ir.Variable(self.fresh("chosen"), a.type) for a, _ in pairs]
+        self.out.extend([ir.Declare(name.name, ir.Constant(zero(name.type), name.type)) for name in chosen])
+        then.extend([ir.Assign(name.name, a) for name, (a, _) in zip(chosen, pairs, strict=True)])
+        orelse.extend([ir.Assign(name.name, b) for name, (_, b) in zip(chosen, pairs, strict=True)])
+        self.out.append(ir.If(test, tuple(then), tuple(orelse)))
         assert not any(keep and a != b for keep, a, b in zip(kept, then_results, else_results, strict=True))
         scalars = iter(chosen)
         return [

@@ -25,27 +25,8 @@ from dataclasses import dataclass, field, replace
 
 from ...core.primitive import Libm, lookup
 from ...core.types import bool_, f64, i64
-from ..loops import (
-    Allocate,
-    Apply,
-    Block,
-    Buffer,
-    Constant,
-    Expression,
-    For,
-    If,
-    Let,
-    Load,
-    Reduction,
-    Statement,
-    Store,
-    Variable,
-    walk,
-)
-from ..loops_walk import expressions, inside
+from .. import ir
 from ..target import Target
-from .arithmetic import folded, product, total
-from .rewriting import Place, read_packed
 from .survey import DEPTH_WEIGHT, Access, Survey, survey
 from .triangles import Differences, Regions
 
@@ -72,8 +53,8 @@ LEAST_BITS = 32
 class Loop:
     """A parallel loop of a nest."""
 
-    variable: Variable
-    extent: Expression
+    variable: ir.Variable
+    extent: ir.Expression
 
 
 # What the reads of an array are to be, compared with its elements, for a copy of the whole array to be worth it.
@@ -88,26 +69,26 @@ def contiguous(access: Access, variable: str, axis: int) -> bool:
     return variable in access.steps[axis] and not any(variable in each for each in others)
 
 
-def _packable(access: Access, variable: str, loops: Sequence[Loop], inner: dict[str, For]) -> bool:
+def _packable(access: Access, variable: str, loops: Sequence[Loop], inner: dict[str, ir.For]) -> bool:
     """Whether a read across the lane is of distinct plain loops, and repeated for some other loop."""
-    names = [index.name for index in access.indices if isinstance(index, Variable)]
+    names = [index.name for index in access.indices if isinstance(index, ir.Variable)]
     known = {loop.variable.name for loop in loops} | set(inner)
     plain = len(names) == len(access.indices) == len(set(names)) and set(names) <= known
     return plain and variable in names and len(names) < len(known) and access.weight > 1
 
 
-def _gathered(access: Access, variable: str, loops: Sequence[Loop], inner: dict[str, For]) -> int | None:
+def _gathered(access: Access, variable: str, loops: Sequence[Loop], inner: dict[str, ir.For]) -> int | None:
     """The axis along which a repeated read goes across the lane at a place that is not of plain loops alone."""
     known = {loop.variable.name for loop in loops} | set(inner)
-    plain = all(isinstance(index, Variable) and index.name in known for index in access.indices)
+    plain = all(isinstance(index, ir.Variable) and index.name in known for index in access.indices)
     axes = [axis for axis, mentioned in enumerate(access.varies) if variable in mentioned]
     if plain or len(axes) != 1 or access.weight <= 1 or len(loops) < 2 or axes[0] in access.guarded:
         return None
-    return axes[0] if access.indices[axes[0]] == Variable(variable, i64) else None
+    return axes[0] if access.indices[axes[0]] == ir.Variable(variable, i64) else None
 
 
 def _load_cost(
-    access: Access, variable: str, loops: Sequence[Loop], inner: dict[str, For], whole: bool = False
+    access: Access, variable: str, loops: Sequence[Loop], inner: dict[str, ir.For], whole: bool = False
 ) -> float:
     if not access.mentions(variable):
         return 0.5
@@ -141,7 +122,7 @@ def choose(
     loops: Sequence[Loop],
     found: Survey,
     temporaries: set[str],
-    reductions: dict[str, Reduction],
+    reductions: dict[str, ir.Reduction],
     target: Target,
     sides: Collection[str] = (),
 ) -> list[Choice]:
@@ -163,7 +144,7 @@ def choose(
                 free = store.buffer.name in temporaries or contiguous(store, variable, len(store.indices) - 1)
                 total += 1.0 if free else 8.0
         total *= _idle(extents[variable], lanes)
-        if variable in found.inner and isinstance(extents[variable], Constant):
+        if variable in found.inner and isinstance(extents[variable], ir.Constant):
             total += found.once * (lanes - 1)  # a scalar, where other lanes compute several at once
         # Without copies a reduction waits for its own result: too few sums run side by side.
         return total * LATENCY if found.inner and _jam(loops, found, variable, temporaries) is None else total
@@ -198,13 +179,13 @@ def choose(
     return choices or [Choice(None, None)]
 
 
-def _idle(extent: Expression, lanes: int) -> float:
+def _idle(extent: ir.Expression, lanes: int) -> float:
     """The lanes of registers that a loop takes, for each one that it needs: more than 1 if it is short, and known."""
-    needed = int(extent.value) if isinstance(extent, Constant) else 0
+    needed = int(extent.value) if isinstance(extent, ir.Constant) else 0
     return -(-needed // lanes) * lanes / needed if needed > 0 else 1.0
 
 
-def _may_be_lanes(variable: str, found: Survey, reductions: dict[str, Reduction]) -> bool:
+def _may_be_lanes(variable: str, found: Survey, reductions: dict[str, ir.Reduction]) -> bool:
     """Whether an inner loop combines into one variable, in a body that does nothing else with loops."""
     if variable not in reductions or variable in found.uniform:
         return False
@@ -280,9 +261,9 @@ class Nest:
     """A nest that is being built."""
 
     loops: list[Loop]
-    body: Block
+    body: ir.Block
     temporaries: set[str]  # buffers that only this nest writes and whose layout is free
-    reductions: dict[str, Reduction]  # what inner loops combine into, by loop variable
+    reductions: dict[str, ir.Reduction]  # what inner loops combine into, by loop variable
     parallel: bool  # whether a loop may be parallel
     target: Target
     fresh: Callable[[str], str]
@@ -300,7 +281,7 @@ class Nest:
 class Built:
     """The statements of a nest, and the axis order of each temporary it writes."""
 
-    statements: list[Statement]
+    statements: list[ir.Statement]
     layouts: dict[str, tuple[int, ...]]
     decision: str = ""  # to be read by people
 
@@ -315,28 +296,30 @@ def build(nest: Nest) -> Built:
     second = _arranged(nest, found, choices[1])
     if choices[0].whole:
         worth = _worth_copying(nest, found, choices[0].lane or "")
-        return Built([If(worth, tuple(first.statements), tuple(second.statements))], first.layouts)
+        return Built([ir.If(worth, tuple(first.statements), tuple(second.statements))], first.layouts)
     by_name = {loop.variable.name: loop for loop in nest.loops}
-    short = Apply(lookup("less"), (by_name[choices[0].lane or ""].extent, Constant(choices[0].strip // 2, i64)), bool_)
-    return Built([If(short, tuple(second.statements), tuple(first.statements))], first.layouts)
+    short = ir.Apply(
+        lookup("less"), (by_name[choices[0].lane or ""].extent, ir.Constant(choices[0].strip // 2, i64)), bool_
+    )
+    return Built([ir.If(short, tuple(second.statements), tuple(first.statements))], first.layouts)
 
 
-def _worth_copying(nest: Nest, found: Survey, lane: str) -> Expression:
+def _worth_copying(nest: Nest, found: Survey, lane: str) -> ir.Expression:
     """Whether the arrays that would be packed whole are read so often that it pays, for one lane."""
     elements, reads = [], 1.0
     for access in found.loads:
         axis = _gathered(access, lane, nest.loops, found.inner)
         if axis is not None:
-            elements.append(product([extent for k, extent in enumerate(access.buffer.extents) if k != axis]))
+            elements.append(ir.product([extent for k, extent in enumerate(access.buffer.extents) if k != axis]))
             reads = max(reads, access.weight)
-    often = product([loop.extent for loop in nest.loops if loop.variable.name != lane])
-    needed = folded("multiply", total(elements), Constant(REPEATED, i64))
-    return folded("less_equal", needed, folded("multiply", often, Constant(int(reads), i64)))
+    often = ir.product([loop.extent for loop in nest.loops if loop.variable.name != lane])
+    needed = ir.apply("multiply", ir.total(elements), ir.Constant(REPEATED, i64))
+    return ir.apply("less_equal", needed, ir.apply("multiply", often, ir.Constant(int(reads), i64)))
 
 
 def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
     """The nest with its loops in the roles chosen."""
-    statements: list[Statement] = []
+    statements: list[ir.Statement] = []
     body = nest.body
     by_name = {loop.variable.name: loop for loop in nest.loops}
     rest = [loop for loop in nest.loops if loop.variable.name not in (choice.lane, choice.jam)]
@@ -348,30 +331,30 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
     packing = Packing([], {})
     if choice.lane is not None and nest.target.transformations.pack:
         packing = pack(nest, found, choice.lane, chunk, choice.whole)
-        body = read_packed(body, packing.replacements)
+        body = ir.read_packed(body, packing.replacements)
     layouts = layouts_of(nest, found, [*rest, *[by_name[n] for n in (choice.jam,) if n in by_name]], choice.lane)
     work = found.work
     if choice.reduction:
         body = reducing_lanes(body, choice, nest.reductions)
     if chunk is not None and choice.jam is not None and found.inner and not packing.mentions(choice.jam):
         pieces = Chunk(by_name[choice.jam], JAMMED * choice.copies, nest.fresh)
-        body = (pieces.part(For(choice.jam, pieces.length, "jam", body, choice.copies)),)
-        lanes = chunk.part(For(chunk.loop.variable.name, chunk.length, "lanes", body, choice.strip))
+        body = (pieces.part(ir.For(choice.jam, pieces.length, "jam", body, choice.copies)),)
+        lanes = chunk.part(ir.For(chunk.loop.variable.name, chunk.length, "lanes", body, choice.strip))
         task = (*packing.statements, lanes)
         return Built([_shared_out(chunk, pieces, task, grain_of(work, _inner(found)), nest.fresh)], layouts)
     if choice.jam is not None:
         loop = by_name[choice.jam]
-        body = (For(loop.variable.name, loop.extent, "jam", body, choice.copies),)
+        body = (ir.For(loop.variable.name, loop.extent, "jam", body, choice.copies),)
     if chunk is not None:
         extents = [by_name[choice.jam].extent] if choice.jam is not None else []
         grain = grain_of(work, [*extents, *_inner(found)])
-        lanes = For(chunk.loop.variable.name, chunk.loop.extent, "lanes", body, choice.strip)
+        lanes = ir.For(chunk.loop.variable.name, chunk.loop.extent, "lanes", body, choice.strip)
         return Built([chunk.parallel(lanes, grain, packing.statements)], layouts)
     statements.extend(packing.statements)
     if choice.jam is not None and not rest and lane is None and nest.parallel and nest.target.parallel:
         # The only loop of the nest: its jams are shared out, each of which is a chunk.
         [jammed] = body
-        assert isinstance(jammed, For)
+        assert isinstance(jammed, ir.For)
         chunk = Chunk(by_name[choice.jam], choice.copies, nest.fresh)
         return Built([*statements, chunk.parallel(jammed, grain_of(work, _inner(found)))], layouts)
     if lane is not None:
@@ -380,46 +363,46 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
         if k == 0 and nest.parallel and nest.target.parallel:
             others = [other.extent for other in nest.loops if other is not loop]
             grain = grain_of(work, [*others, *_inner(found)])
-            body = (For(loop.variable.name, loop.extent, "parallel", body, grain=grain),)
+            body = (ir.For(loop.variable.name, loop.extent, "parallel", body, grain=grain),)
         else:
-            body = (For(loop.variable.name, loop.extent, "sequential", body),)
+            body = (ir.For(loop.variable.name, loop.extent, "sequential", body),)
     statements.extend(body)
     return Built(statements, layouts)
 
 
-def _lanes(loop: Loop, body: Block, strip: int, register: int) -> For:
+def _lanes(loop: Loop, body: ir.Block, strip: int, register: int) -> ir.For:
     """A loop of lanes; where its extent is small and known, such that no lane is ever off.
 
     What is written with lanes off is slow to read again, as an operator on small matrices does.
     """
-    extent = int(loop.extent.value) if isinstance(loop.extent, Constant) else 0
+    extent = int(loop.extent.value) if isinstance(loop.extent, ir.Constant) else 0
     if 1 < extent < strip and extent & (extent - 1) == 0:
         strip = extent
     elif 1 < extent < register // 2 and not _calls(body):
-        return For(loop.variable.name, loop.extent, "sequential", body)
-    return For(loop.variable.name, loop.extent, "lanes", body, strip)
+        return ir.For(loop.variable.name, loop.extent, "sequential", body)
+    return ir.For(loop.variable.name, loop.extent, "lanes", body, strip)
 
 
-def _calls(body: Block) -> bool:
+def _calls(body: ir.Block) -> bool:
     """Whether a body calls functions of the C library, which have vector versions."""
-    parts = [part for statement in walk(body) for whole in expressions(statement) for part in inside(whole)]
-    return any(isinstance(part, Apply) and isinstance(part.primitive.llvm, Libm) for part in parts)
+    parts = [part for statement in ir.walk(body) for whole in ir.expressions_of(statement) for part in ir.inside(whole)]
+    return any(isinstance(part, ir.Apply) and isinstance(part.primitive.llvm, Libm) for part in parts)
 
 
-def _inner(found: Survey) -> list[Expression]:
+def _inner(found: Survey) -> list[ir.Expression]:
     """The extents of inner loops that the function's sizes determine."""
     extents = [loop.extent for loop in found.inner.values()]
     bound = found.bound
-    return [e for e in extents if not isinstance(e, Constant) and not depends(e, bound)]
+    return [e for e in extents if not isinstance(e, ir.Constant) and not depends(e, bound)]
 
 
-def grain_of(work: float, extents: Sequence[Expression]) -> Expression:
+def grain_of(work: float, extents: Sequence[ir.Expression]) -> ir.Expression:
     """Iterations of the parallel loop that make up ``GRAIN`` of work, given the loops inside each."""
-    cost: Expression = Constant(max(1, int(work / DEPTH_WEIGHT) if extents else int(work)), i64)
+    cost: ir.Expression = ir.Constant(max(1, int(work / DEPTH_WEIGHT) if extents else int(work)), i64)
     for extent in extents:
-        cost = folded("multiply", cost, extent)
-    share = folded("floor_divide", Constant(GRAIN, i64), folded("maximum", cost, Constant(1, i64)))
-    return folded("add", share, Constant(1, i64))
+        cost = ir.apply("multiply", cost, extent)
+    share = ir.apply("floor_divide", ir.Constant(GRAIN, i64), ir.apply("maximum", cost, ir.Constant(1, i64)))
+    return ir.apply("add", share, ir.Constant(1, i64))
 
 
 class Chunk:
@@ -430,47 +413,49 @@ class Chunk:
 
     def __init__(self, loop: Loop, size: int, fresh: Callable[[str], str]) -> None:
         self.loop, self.size = loop, size
-        self.number, self.lane = Variable(fresh("chunk"), i64), fresh("lane")
-        self.start = folded("multiply", self.number, Constant(size, i64))
-        self.length = folded("minimum", folded("subtract", loop.extent, self.start), Constant(size, i64))
+        self.number, self.lane = ir.Variable(fresh("chunk"), i64), fresh("lane")
+        self.start = ir.apply("multiply", self.number, ir.Constant(size, i64))
+        self.length = ir.apply("minimum", ir.apply("subtract", loop.extent, self.start), ir.Constant(size, i64))
 
     @property
-    def longest(self) -> Expression:
+    def longest(self) -> ir.Expression:
         """The length of the longest chunk: of a short loop there is one, which is as long as the loop."""
-        return folded("minimum", self.loop.extent, Constant(self.size, i64))
+        return ir.apply("minimum", self.loop.extent, ir.Constant(self.size, i64))
 
-    def iteration(self, lane: str) -> Expression:
+    def iteration(self, lane: str) -> ir.Expression:
         """The loop's variable for a lane of the chunk."""
-        return folded("add", self.start, Variable(lane, i64))
+        return ir.apply("add", self.start, ir.Variable(lane, i64))
 
     @property
-    def count(self) -> Expression:
+    def count(self) -> ir.Expression:
         """How many chunks there are."""
-        last = folded("add", self.loop.extent, Constant(self.size - 1, i64))
-        return folded("floor_divide", last, Constant(self.size, i64))
+        last = ir.apply("add", self.loop.extent, ir.Constant(self.size - 1, i64))
+        return ir.apply("floor_divide", last, ir.Constant(self.size, i64))
 
-    def part(self, loop: For) -> For:
+    def part(self, loop: ir.For) -> ir.For:
         """The loop over the iterations of one chunk."""
-        at = Let(self.loop.variable.name, self.iteration(self.lane))
+        at = ir.Let(self.loop.variable.name, self.iteration(self.lane))
         return replace(loop, variable=self.lane, extent=self.length, body=(at, *loop.body))
 
-    def parallel(self, loop: For, grain: Expression, before: Sequence[Statement] = ()) -> For:
+    def parallel(self, loop: ir.For, grain: ir.Expression, before: Sequence[ir.Statement] = ()) -> ir.For:
         """The loop cut into chunks that run in parallel; in each of them, what comes before it."""
-        each = folded("floor_divide", grain, Constant(self.size, i64))
-        return For(self.number.name, self.count, "parallel", (*before, self.part(loop)), grain=each)
+        each = ir.apply("floor_divide", grain, ir.Constant(self.size, i64))
+        return ir.For(self.number.name, self.count, "parallel", (*before, self.part(loop)), grain=each)
 
 
-def _shared_out(lanes: Chunk, jams: Chunk, body: Block, grain: Expression, fresh: Callable[[str], str]) -> For:
+def _shared_out(lanes: Chunk, jams: Chunk, body: ir.Block, grain: ir.Expression, fresh: Callable[[str], str]) -> ir.For:
     """A parallel loop over the chunks of two loops: either may be short."""
-    task = Variable(fresh("task"), i64)
-    first = Let(lanes.number.name, folded("remainder", task, lanes.count))
-    second = Let(jams.number.name, folded("floor_divide", task, lanes.count))
-    iterations = folded("multiply", lanes.longest, jams.longest)
-    grain = folded(
-        "add", folded("floor_divide", grain, folded("maximum", iterations, Constant(1, i64))), Constant(1, i64)
+    task = ir.Variable(fresh("task"), i64)
+    first = ir.Let(lanes.number.name, ir.apply("remainder", task, lanes.count))
+    second = ir.Let(jams.number.name, ir.apply("floor_divide", task, lanes.count))
+    iterations = ir.apply("multiply", lanes.longest, jams.longest)
+    grain = ir.apply(
+        "add",
+        ir.apply("floor_divide", grain, ir.apply("maximum", iterations, ir.Constant(1, i64))),
+        ir.Constant(1, i64),
     )
-    count = folded("multiply", lanes.count, jams.count)
-    return For(task.name, count, "parallel", (first, second, *body), grain=grain)
+    count = ir.apply("multiply", lanes.count, jams.count)
+    return ir.For(task.name, count, "parallel", (first, second, *body), grain=grain)
 
 
 def layouts_of(nest: Nest, found: Survey, order: Sequence[Loop], lane: str | None) -> dict[str, tuple[int, ...]]:
@@ -489,14 +474,14 @@ def layouts_of(nest: Nest, found: Survey, order: Sequence[Loop], lane: str | Non
     return layouts
 
 
-def reducing_lanes(body: Block, choice: Choice, reductions: dict[str, Reduction]) -> Block:
+def reducing_lanes(body: ir.Block, choice: Choice, reductions: dict[str, ir.Reduction]) -> ir.Block:
     """An inner reduction as a loop of lanes."""
-    made: list[Statement] = []
+    made: list[ir.Statement] = []
     for statement in body:
-        if isinstance(statement, For) and statement.variable == choice.lane:
+        if isinstance(statement, ir.For) and statement.variable == choice.lane:
             reduction = (reductions[statement.variable],)
             made.append(replace(statement, kind="lanes", factor=choice.strip, reductions=reduction))
-        elif isinstance(statement, For):
+        elif isinstance(statement, ir.For):
             made.append(replace(statement, body=reducing_lanes(statement.body, choice, reductions)))
         else:
             made.append(statement)
@@ -510,8 +495,8 @@ def reducing_lanes(body: Block, choice: Choice, reductions: dict[str, Reduction]
 class Packing:
     """Copies of arrays, and what is read in place of these."""
 
-    statements: list[Statement]
-    replacements: dict[Place, Load]  # the read of the copy
+    statements: list[ir.Statement]
+    replacements: dict[ir.Place, ir.Load]  # the read of the copy
 
     def mentions(self, variable: str) -> bool:
         """Whether a copy is read at places that vary with a variable."""
@@ -524,7 +509,9 @@ def pack(nest: Nest, found: Survey, lane: str, chunk: Chunk | None = None, whole
     Arrays that are read where data say are copied ``whole``, if at all.
     """
     packing = Packing([], {})
-    copies: dict[tuple[Buffer, tuple[int, ...], tuple[Expression, ...]], Buffer] = {}  # by array, axes and shape
+    copies: dict[
+        tuple[ir.Buffer, tuple[int, ...], tuple[ir.Expression, ...]], ir.Buffer
+    ] = {}  # by array, axes and shape
     written = {store.buffer for store in found.stores}
     extents = {loop.variable.name: loop.extent for loop in nest.loops}
     extents.update({name: loop.extent for name, loop in found.inner.items()})
@@ -539,21 +526,21 @@ def pack(nest: Nest, found: Survey, lane: str, chunk: Chunk | None = None, whole
             _copy_whole(nest, access, axis, packing)
         if axis is not None or access.guarded or not _packable(access, lane, nest.loops, found.inner):
             continue
-        names = [index.name for index in access.indices if isinstance(index, Variable)]
+        names = [index.name for index in access.indices if isinstance(index, ir.Variable)]
         order = (*[name for name in names if name != lane], lane)
         if any(depends(extents[name], set(extents)) for name in order):
             continue
         shape = [extents[name] for name in order]
         if chunk is not None:
-            shape[-1] = folded("add", chunk.longest, Constant(PADDING, i64))
+            shape[-1] = ir.apply("add", chunk.longest, ir.Constant(PADDING, i64))
         copy = access.buffer, tuple([names.index(name) for name in order]), tuple(shape)
         if copy not in copies:
-            packed = Buffer(nest.fresh(f"{access.buffer.name}_packed"), access.buffer.scalar, tuple(shape))
+            packed = ir.Buffer(nest.fresh(f"{access.buffer.name}_packed"), access.buffer.scalar, tuple(shape))
             copies[copy] = packed
-            packing.statements.append(Allocate(packed))
+            packing.statements.append(ir.Allocate(packed))
             packing.statements.extend(_copy(nest, access, packed, order, extents, chunk))
         place = order if chunk is None else (*order[:-1], chunk.lane)
-        packing.replacements[at] = Load(copies[copy], tuple([Variable(name, i64) for name in place]))
+        packing.replacements[at] = ir.Load(copies[copy], tuple([ir.Variable(name, i64) for name in place]))
     return packing
 
 
@@ -561,51 +548,53 @@ def _copy_whole(nest: Nest, access: Access, axis: int, packing: Packing) -> None
     """A copy of a whole array with an axis as the last."""
     source, names = access.buffer, [nest.fresh("p") for _ in access.indices]
     axes = [*[k for k in range(len(names)) if k != axis], axis]
-    packed = Buffer(nest.fresh(f"{source.name}_packed"), source.scalar, tuple([source.extents[k] for k in axes]))
+    packed = ir.Buffer(nest.fresh(f"{source.name}_packed"), source.scalar, tuple([source.extents[k] for k in axes]))
     guarded = tuple(sorted([axes.index(k) for k in access.guarded]))
-    packing.replacements[source, access.indices] = Load(packed, tuple([access.indices[k] for k in axes]), guarded)
-    copied = replace(access, indices=tuple([Variable(name, i64) for name in names]))
+    packing.replacements[source, access.indices] = ir.Load(packed, tuple([access.indices[k] for k in axes]), guarded)
+    copied = replace(access, indices=tuple([ir.Variable(name, i64) for name in names]))
     extents = dict(zip(names, source.extents, strict=True))
-    packing.statements.append(Allocate(packed))
+    packing.statements.append(ir.Allocate(packed))
     packing.statements.extend(_copy(nest, copied, packed, [names[k] for k in axes], extents, None))
 
 
-def depends(expression: Expression, variables: set[str]) -> bool:
-    return any(isinstance(each, Variable) and each.name in variables for each in inside(expression))
+def depends(expression: ir.Expression, variables: set[str]) -> bool:
+    return any(isinstance(each, ir.Variable) and each.name in variables for each in ir.inside(expression))
 
 
 def _copy(
     nest: Nest,
     access: Access,
-    packed: Buffer,
+    packed: ir.Buffer,
     order: Sequence[str],
-    extents: dict[str, Expression],
+    extents: dict[str, ir.Expression],
     chunk: Chunk | None,
-) -> list[Statement]:
+) -> list[ir.Statement]:
     """The loops that fill a packed copy, in squares: contiguous rows of the source become contiguous ones of the copy.
 
     The last axis of the source is the lanes, that of the copy the jam; squares are transposed in registers.
     """
     names = {name: nest.fresh("p") for name in order}
-    at: dict[str, Expression] = {name: Variable(names[name], i64) for name in order}
+    at: dict[str, ir.Expression] = {name: ir.Variable(names[name], i64) for name in order}
     target = tuple([at[name] for name in order])
     lane = order[-1]
     if chunk is not None:
         at[lane] = chunk.iteration(names[lane])
         extents = {**extents, lane: chunk.length}
-    source = [index.name for index in access.indices if isinstance(index, Variable)]
-    body: Block = (Store(packed, target, Load(access.buffer, tuple([at[name] for name in source]))),)
+    source = [index.name for index in access.indices if isinstance(index, ir.Variable)]
+    body: ir.Block = (ir.Store(packed, target, ir.Load(access.buffer, tuple([at[name] for name in source]))),)
     last, side = source[-1], nest.target.lanes(packed.scalar)
-    square = For(names[lane], extents[lane], "sequential", (For(names[last], extents[last], "lanes", body, side),))
+    square = ir.For(
+        names[lane], extents[lane], "sequential", (ir.For(names[last], extents[last], "lanes", body, side),)
+    )
     if nest.target.transformations.jam and packed.scalar.bits >= LEAST_BITS:
         square = replace(square, kind="jam", factor=side)
     outer = [name for name in order if name not in (last, lane)]
     parallel = chunk is None and nest.parallel and nest.target.parallel
     if parallel and not outer:
-        pieces = Chunk(Loop(Variable(names[lane], i64), extents[lane]), ROWS_CHUNK, nest.fresh)
+        pieces = Chunk(Loop(ir.Variable(names[lane], i64), extents[lane]), ROWS_CHUNK, nest.fresh)
         return [pieces.parallel(square, grain_of(2.0, [extents[last]]))]
     body = (square,)
     for k, name in reversed(list(enumerate(outer))):
         grain = grain_of(2.0, [extents[other] for other in order if other != name]) if parallel and k == 0 else None
-        body = (For(names[name], extents[name], "parallel" if grain else "sequential", body, grain=grain),)
+        body = (ir.For(names[name], extents[name], "parallel" if grain else "sequential", body, grain=grain),)
     return list(body)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from ...core import terms
 from ...core.types import element, i64, rank
-from ..loops import Assign, Constant, Declare, Expression, For, If, Let, Variable, While, walk
+from .. import ir
 from . import nests
 from .combining import Cell
 from .commuting import commutes
@@ -49,7 +49,7 @@ LARGE = 256
 THREAD_WORTH = 64
 
 # What is done with a part of the elements: its start and length, and the number of its total.
-Stretch = Callable[[Expression, Expression, Expression], None]
+Stretch = Callable[[ir.Expression, ir.Expression, ir.Expression], None]
 # The name of an index, and what a loop over it consists of.
 Trial = tuple[str, Survey]
 
@@ -80,55 +80,60 @@ class Pieces(Groups):
         count = self.let("pieces", self.calculate("maximum", count, ONE) if small else count)
         with self.captured() as serial:
             if not small:  # an operator that may have loops for several threads
-                self.elements(op, env, Constant(0, i64), extent, cells)
+                self.elements(op, env, ir.Constant(0, i64), extent, cells)
         with self.captured() as parallel:
             trial = self.trial(op, env, neutrals)
             lanes = self.lanes(op, trial)
             copies = lanes or self.copies(op, trial)
             rows = 1 if copies == 1 else copies + 1
-            totals = self.totals(op.types, self.calculate("multiply", most, Constant(rows, i64)))
-            piece = Variable(self.fresh("piece"), i64)
+            totals = self.totals(op.types, self.calculate("multiply", most, ir.Constant(rows, i64)))
+            piece = ir.Variable(self.fresh("piece"), i64)
 
-            def bound(k: Expression) -> Expression:
+            def bound(k: ir.Expression) -> ir.Expression:
                 return self.apply("floor_divide", self.apply("multiply", extent, k), count)
 
             with self.captured() as body:
                 self.inside += 1
                 start = self.let("start", bound(piece))
                 length = self.let("length", self.apply("subtract", bound(self.apply("add", piece, ONE)), start))
-                first = self.let("first", self.apply("multiply", piece, Constant(rows, i64)))
+                first = self.let("first", self.apply("multiply", piece, ir.Constant(rows, i64)))
                 reduce = self.interleaved if lanes else self.stretches
                 reduce(Combination(op, env, neutrals, totals), start, length, first, copies)
                 self.inside -= 1
-            self.out.append(For(piece.name, count, "parallel", tuple(body), grain=ONE))
+            self.out.append(ir.For(piece.name, count, "parallel", tuple(body), grain=ONE))
             if self.target.group:
                 self.merge_in_pairs(op, env, count, totals)
                 for cell, total in zip(cells, totals, strict=True):
                     self.write(cell, self.read(total.at(ZERO)))
             else:
-                self.merge(op, env, self.apply("multiply", count, Constant(rows, i64)), totals, cells)
+                self.merge(op, env, self.apply("multiply", count, ir.Constant(rows, i64)), totals, cells)
         if small:
             self.out.extend(parallel)
         else:
-            self.out.append(If(self.apply("less", count, Constant(2, i64)), tuple(serial), tuple(parallel)))
+            self.out.append(ir.If(self.apply("less", count, ir.Constant(2, i64)), tuple(serial), tuple(parallel)))
 
     def merge(
-        self, op: terms.Operation, env: Environment, rows: Expression, totals: Sequence[ArrayRef], cells: Sequence[Cell]
+        self,
+        op: terms.Operation,
+        env: Environment,
+        rows: ir.Expression,
+        totals: Sequence[ArrayRef],
+        cells: Sequence[Cell],
     ) -> None:
         """Combine so many totals into cells, in order."""
-        row = Variable(self.fresh("row"), i64)
+        row = ir.Variable(self.fresh("row"), i64)
         with self.captured() as body:
             self.inside += 1
             self.step(op, env, cells, [self.read(total.at(row)) for total in totals])
             self.inside -= 1
-        self.out.append(For(row.name, rows, "sequential", tuple(body)))
+        self.out.append(ir.For(row.name, rows, "sequential", tuple(body)))
 
     def merge_in_pairs(
-        self, op: terms.Operation, env: Environment, count: Expression, totals: Sequence[ArrayRef]
+        self, op: terms.Operation, env: Environment, count: ir.Expression, totals: Sequence[ArrayRef]
     ) -> None:
         """Combine so many totals into the first of them: neighbours, then those two apart, and so on."""
-        width, pair = Variable(self.fresh("width"), i64), Variable(self.fresh("pair"), i64)
-        self.out.append(Declare(width.name, ONE))
+        width, pair = ir.Variable(self.fresh("width"), i64), ir.Variable(self.fresh("pair"), i64)
+        self.out.append(ir.Declare(width.name, ONE))
         with self.captured() as level:
             present = self.frozen(width)
             both = self.let("both", self.apply("add", present, present))
@@ -141,62 +146,64 @@ class Pieces(Groups):
                 self.inside -= 1
             # a total without a neighbour stays as it is
             pairs = self.apply("floor_divide", self.apply("add", count, self.apply("subtract", present, ONE)), both)
-            self.out.append(For(pair.name, pairs, "parallel", tuple(body)))
-            self.out.append(Assign(width.name, both))
-        self.out.append(While((), self.apply("less", width, count), tuple(level)))
+            self.out.append(ir.For(pair.name, pairs, "parallel", tuple(body)))
+            self.out.append(ir.Assign(width.name, both))
+        self.out.append(ir.While((), self.apply("less", width, count), tuple(level)))
 
     def stretches(
-        self, what: Combination, start: Expression, length: Expression, first: Expression, copies: int
+        self, what: Combination, start: ir.Expression, length: ir.Expression, first: ir.Expression, copies: int
     ) -> None:
         """The totals of so many equal stretches of a range in lockstep, and of what is left of it."""
         self.in_lockstep(start, length, first, copies, lambda *stretch: self.stretch(what, *stretch))
 
-    def stretch(self, what: Combination, start: Expression, length: Expression, row: Expression) -> None:
+    def stretch(self, what: Combination, start: ir.Expression, length: ir.Expression, row: ir.Expression) -> None:
         """The total of a range."""
         cells = self.cells(what.op.blocks[1].types, what.neutrals)
         self.elements(what.op, what.env, start, length, cells)
         self.keep(cells, what.totals, row)
 
     def interleaved(
-        self, what: Combination, start: Expression, length: Expression, first: Expression, lanes: int
+        self, what: Combination, start: ir.Expression, length: ir.Expression, first: ir.Expression, lanes: int
     ) -> None:
         """The totals of each so-manieth element of a range, which a lane combines, and of what is left of it."""
-        op, env, width = what.op, what.env, Constant(lanes, i64)
+        op, env, width = what.op, what.env, ir.Constant(lanes, i64)
         steps = self.let("steps", self.apply("floor_divide", length, width))
-        lane, step = Variable(self.fresh("lane"), i64), Variable(self.fresh("step"), i64)
+        lane, step = ir.Variable(self.fresh("lane"), i64), ir.Variable(self.fresh("step"), i64)
         index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
         with self.captured() as body:
             cells = self.cells(op.blocks[1].types, what.neutrals)
             with self.captured() as combined:
                 strip = self.apply("add", start, self.apply("multiply", step, width))
-                self.out.append(Let(index.name, self.apply("add", strip, lane)))
+                self.out.append(ir.Let(index.name, self.apply("add", strip, lane)))
                 self.step(op, env, cells, self.element(op, env, index))
-            self.out.append(For(step.name, steps, "sequential", tuple(combined)))
+            self.out.append(ir.For(step.name, steps, "sequential", tuple(combined)))
             self.keep(cells, what.totals, self.let("row", self.apply("add", first, lane)))
-        self.out.append(For(lane.name, width, "lanes", tuple(body), lanes))
+        self.out.append(ir.For(lane.name, width, "lanes", tuple(body), lanes))
         done = self.let("done", self.apply("multiply", steps, width))
         begin = self.let("begin", self.apply("add", start, done))
         rest = self.let("rest", self.apply("subtract", length, done))
         self.stretch(what, begin, rest, self.let("row", self.apply("add", first, width)))
 
-    def keep(self, cells: Sequence[Cell], totals: Sequence[ArrayRef], row: Expression) -> None:
+    def keep(self, cells: Sequence[Cell], totals: Sequence[ArrayRef], row: ir.Expression) -> None:
         """Write what cells hold to a row of totals."""
         for cell, total in zip(cells, totals, strict=True):
             self.copy(self.read(cell), total.at(row))
 
-    def in_lockstep(self, start: Expression, length: Expression, first: Expression, copies: int, run: Stretch) -> None:
+    def in_lockstep(
+        self, start: ir.Expression, length: ir.Expression, first: ir.Expression, copies: int, run: Stretch
+    ) -> None:
         """Run equal stretches of a range side by side, and then what is left; ``run(start, length, row)``."""
         if copies > 1:
-            segment = self.let("segment", self.apply("floor_divide", length, Constant(copies, i64)))
-            copy = Variable(self.fresh("copy"), i64)
+            segment = self.let("segment", self.apply("floor_divide", length, ir.Constant(copies, i64)))
+            copy = ir.Variable(self.fresh("copy"), i64)
             with self.captured() as body:
                 begin = self.let("begin", self.apply("add", start, self.apply("multiply", copy, segment)))
                 run(begin, segment, self.let("row", self.apply("add", first, copy)))
-            self.out.append(For(copy.name, Constant(copies, i64), "jam", tuple(body), copies))
-            done = self.let("done", self.apply("multiply", segment, Constant(copies, i64)))
+            self.out.append(ir.For(copy.name, ir.Constant(copies, i64), "jam", tuple(body), copies))
+            done = self.let("done", self.apply("multiply", segment, ir.Constant(copies, i64)))
             start = self.let("begin", self.apply("add", start, done))
             length = self.let("rest", self.apply("subtract", length, done))
-            first = self.let("row", self.apply("add", first, Constant(copies, i64)))
+            first = self.let("row", self.apply("add", first, ir.Constant(copies, i64)))
         run(start, length, first)
 
     def trial(self, op: terms.Operation, env: Environment, neutrals: Sequence[Operand]) -> Trial | None:
@@ -209,9 +216,9 @@ class Pieces(Groups):
             variable = self.elements(op, env, ZERO, ONE, cells)
             self.inside -= 1
         loop = trial[-1]
-        assert isinstance(loop, For)
+        assert isinstance(loop, ir.For)
         found = survey(loop.body)
-        long = sum(1 for _ in walk(loop.body)) > SIMPLE
+        long = sum(1 for _ in ir.walk(loop.body)) > SIMPLE
         return None if not found.simple or long or variable.name in found.uniform else (variable.name, found)
 
     def copies(self, op: terms.Operation, trial: Trial | None) -> int:
@@ -232,25 +239,25 @@ class Pieces(Groups):
         registers = max(1, min(4, LOCKSTEP // len(op.types)))
         return registers * min(self.target.lanes(element(type)) for type in op.types)
 
-    def small(self, size: Expression) -> bool:
+    def small(self, size: ir.Expression) -> bool:
         """Whether one thread combines elements of so many scalars, whatever the sizes."""
-        return isinstance(size, Constant) and size.value <= (LARGE if self.target.group else SMALL)
+        return isinstance(size, ir.Constant) and size.value <= (LARGE if self.target.group else SMALL)
 
-    def worthwhile(self, size: Expression) -> Expression:
+    def worthwhile(self, size: ir.Expression) -> ir.Expression:
         """How many elements of so many scalars are worth a thread's attention."""
-        worth = Constant(THREAD_WORTH if self.target.group else WORTH, i64)
+        worth = ir.Constant(THREAD_WORTH if self.target.group else WORTH, i64)
         share = self.calculate("floor_divide", worth, self.at_least_one(size))
         return self.calculate("add", share, ONE)
 
-    def most(self, size: Expression, wanted: int) -> Expression:
+    def most(self, size: ir.Expression, wanted: int) -> ir.Expression:
         """How many totals of so many scalars are kept at most; none if one thread does not combine such elements."""
         size = self.at_least_one(size)
         most = self.calculate(
-            "minimum", self.calculate("floor_divide", Constant(TOTALS, i64), size), Constant(wanted, i64)
+            "minimum", self.calculate("floor_divide", ir.Constant(TOTALS, i64), size), ir.Constant(wanted, i64)
         )
         if not self.target.group:
             return most
-        small = self.calculate("minimum", self.calculate("floor_divide", Constant(LARGE, i64), size), ONE)
+        small = self.calculate("minimum", self.calculate("floor_divide", ir.Constant(LARGE, i64), size), ONE)
         return self.calculate("multiply", most, small)
 
 

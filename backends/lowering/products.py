@@ -30,26 +30,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...core.types import i64
-from ..loops import (
-    Allocate,
-    Assign,
-    Barrier,
-    Block,
-    Buffer,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    If,
-    Let,
-    Load,
-    MultiplyAdd,
-    Statement,
-    Store,
-    Variable,
-    walk,
-)
-from .arithmetic import both, folded
+from .. import ir
 from .context import zero
 from .factors import Product, product_of
 from .nests import Loop, Nest
@@ -67,9 +48,9 @@ AROUND = 40
 class Tiled:
     """A product as loops over tiles and what a group does for each, and when that is better than a plain grid."""
 
-    when: Expression
+    when: ir.Expression
     loops: list[Loop]
-    body: Block
+    body: ir.Block
 
 
 def tiles(nest: Nest, found: Survey, loops: Sequence[Loop]) -> Tiled | None:
@@ -77,7 +58,7 @@ def tiles(nest: Nest, found: Survey, loops: Sequence[Loop]) -> Tiled | None:
     product = product_of(nest, found, loops)
     if product is None or len(product.sum.loops) > 1:
         return None
-    if sum(1 for s in walk(nest.body)) - sum(1 for s in walk(product.sum.loops)) > AROUND:
+    if sum(1 for s in ir.walk(nest.body)) - sum(1 for s in ir.walk(product.sum.loops)) > AROUND:
         return None
     group, size = nest.target.group, product.sum.type.bits // 8
     down = 1 << ((group.bit_length() - 1) // 2)
@@ -101,7 +82,7 @@ class _Tile:
         self.group = nest.target.group
         fresh = nest.fresh
         self.tiles = [
-            Buffer(fresh(name), product.sum.type, (_whole(steps), _whole(side + 1)))  # odd: along both, other banks
+            ir.Buffer(fresh(name), product.sum.type, (_whole(steps), _whole(side + 1)))  # odd: along both, other banks
             for name, side in zip(("left", "right"), sides, strict=True)
         ]
         self.numbers = [_variable(fresh("tile_row")), _variable(fresh("tile_column"))]
@@ -109,104 +90,104 @@ class _Tile:
         self.origins = [_variable(fresh("row")), _variable(fresh("column"))]
         self.start = _variable(fresh("start"))
         self.sums = {
-            (r, c): Variable(fresh(f"{product.sum.start.name}_{r}_{c}_"), product.sum.type)
+            (r, c): ir.Variable(fresh(f"{product.sum.start.name}_{r}_{c}_"), product.sum.type)
             for r in range(EACH)
             for c in range(EACH)
         }
 
     def tiled(self, loops: Sequence[Loop]) -> Tiled:
         batch = [loop for loop in loops if all(loop is not operand.along for operand in self.operands)]
-        when: Expression = folded("less_equal", _whole(self.steps), self.loop.extent)
+        when: ir.Expression = ir.apply("less_equal", _whole(self.steps), self.loop.extent)
         over = []
         for operand, side, number in zip(self.operands, self.sides, self.numbers, strict=True):
             extent = operand.along.extent
-            when = both(when, folded("less_equal", _whole(side // 2), extent))
+            when = when & ir.apply("less_equal", _whole(side // 2), extent)
             over.append(Loop(number, _pieces(extent, side)))
-        lanes = For(self.lane.name, _whole(self.group), "lanes", self.work(), self.group)
-        return Tiled(when, [*batch, *over], (*[Allocate(tile, True) for tile in self.tiles], lanes))
+        lanes = ir.For(self.lane.name, _whole(self.group), "lanes", self.work(), self.group)
+        return Tiled(when, [*batch, *over], (*[ir.Allocate(tile, True) for tile in self.tiles], lanes))
 
-    def work(self) -> Block:
+    def work(self) -> ir.Block:
         """What a thread does."""
         columns = _whole(self.group // self.down)
-        made: list[Statement] = [
-            Let(self.own[0].name, folded("floor_divide", self.lane, columns)),
-            Let(self.own[1].name, folded("remainder", self.lane, columns)),
+        made: list[ir.Statement] = [
+            ir.Let(self.own[0].name, ir.apply("floor_divide", self.lane, columns)),
+            ir.Let(self.own[1].name, ir.apply("remainder", self.lane, columns)),
         ]
         for origin, number, side in zip(self.origins, self.numbers, self.sides, strict=True):
-            made.append(Let(origin.name, folded("multiply", number, _whole(side))))
-        made += [Declare(total.name, self.sum.start.initial) for total in self.sums.values()]
+            made.append(ir.Let(origin.name, ir.apply("multiply", number, _whole(side))))
+        made += [ir.Declare(total.name, self.sum.start.initial) for total in self.sums.values()]
         step = _variable(self.nest.fresh("step"))
-        body: list[Statement] = [Let(self.start.name, folded("multiply", step, _whole(self.steps)))]
-        body += [self.load(0), self.load(1), Barrier(), self.multiply(), Barrier()]
-        made.append(For(step.name, _pieces(self.loop.extent, self.steps), "sequential", tuple(body)))
+        body: list[ir.Statement] = [ir.Let(self.start.name, ir.apply("multiply", step, _whole(self.steps)))]
+        body += [self.load(0), self.load(1), ir.Barrier(), self.multiply(), ir.Barrier()]
+        made.append(ir.For(step.name, _pieces(self.loop.extent, self.steps), "sequential", tuple(body)))
         made += [self.finish(r, c) for r, c in self.sums]
         return tuple(made)
 
-    def load(self, number: int) -> Statement:
+    def load(self, number: int) -> ir.Statement:
         """The part of an operand that the next steps need, brought to shared memory by all threads together."""
         operand, tile, side = self.operands[number], self.tiles[number], self.sides[number]
         part, element = _variable(self.nest.fresh("part")), _variable(self.nest.fresh("element"))
         place, inner = _variable(self.nest.fresh("place")), _variable(self.nest.fresh("inner"))
         fast, slow, length = (inner, place, self.steps) if operand.inner_first else (place, inner, side)
-        along, k = operand.along.variable, Variable(self.loop.variable, i64)
-        at = folded("add", self.origins[number], place), folded("add", self.start, inner)
-        inside = both(folded("less", at[0], operand.along.extent), folded("less", at[1], self.loop.extent))
-        store = Store(tile, (inner, place), operand.value)
-        value: Block = (Let(along.name, at[0]), Let(k.name, at[1]), *operand.lets, store)
-        nothing = Constant(zero(tile.scalar), tile.scalar)
-        body: Block = (
-            Let(element.name, folded("add", folded("multiply", part, _whole(self.group)), self.lane)),
-            Let(fast.name, folded("remainder", element, _whole(length))),
-            Let(slow.name, folded("floor_divide", element, _whole(length))),
-            If(inside, value, (Store(tile, (inner, place), nothing),)),
+        along, k = operand.along.variable, ir.Variable(self.loop.variable, i64)
+        at = ir.apply("add", self.origins[number], place), ir.apply("add", self.start, inner)
+        inside = ir.apply("less", at[0], operand.along.extent) & ir.apply("less", at[1], self.loop.extent)
+        store = ir.Store(tile, (inner, place), operand.value)
+        value: ir.Block = (ir.Let(along.name, at[0]), ir.Let(k.name, at[1]), *operand.lets, store)
+        nothing = ir.Constant(zero(tile.scalar), tile.scalar)
+        body: ir.Block = (
+            ir.Let(element.name, ir.apply("add", ir.apply("multiply", part, _whole(self.group)), self.lane)),
+            ir.Let(fast.name, ir.apply("remainder", element, _whole(length))),
+            ir.Let(slow.name, ir.apply("floor_divide", element, _whole(length))),
+            ir.If(inside, value, (ir.Store(tile, (inner, place), nothing),)),
         )
-        return For(part.name, _whole(side * self.steps // self.group), "sequential", body)
+        return ir.For(part.name, _whole(side * self.steps // self.group), "sequential", body)
 
-    def multiply(self) -> Statement:
+    def multiply(self) -> ir.Statement:
         """All sums of a thread, over the steps that are loaded."""
         inner = _variable(self.nest.fresh("inner"))
-        values: list[list[Variable]] = []
-        made: list[Statement] = []
+        values: list[list[ir.Variable]] = []
+        made: list[ir.Statement] = []
         for number, (tile, name) in enumerate(zip(self.tiles, ("a", "b"), strict=True)):
-            values.append([Variable(self.nest.fresh(name), tile.scalar) for _ in range(EACH)])
+            values.append([ir.Variable(self.nest.fresh(name), tile.scalar) for _ in range(EACH)])
             for k, value in enumerate(values[-1]):
-                made.append(Let(value.name, Load(tile, (inner, self.place(number, k)))))
+                made.append(ir.Let(value.name, ir.Load(tile, (inner, self.place(number, k)))))
         for (r, c), total in self.sums.items():
             a, b = values[0][r], values[1][c]
             if self.sum.fused:
-                made.append(Assign(total.name, MultiplyAdd(a, b, total, total.type)))
+                made.append(ir.Assign(total.name, ir.MultiplyAdd(a, b, total, total.type)))
             else:
-                made.append(Assign(total.name, folded("add", total, folded("multiply", a, b))))
-        return For(inner.name, _whole(self.steps), "sequential", tuple(made))
+                made.append(ir.Assign(total.name, ir.apply("add", total, ir.apply("multiply", a, b))))
+        return ir.For(inner.name, _whole(self.steps), "sequential", tuple(made))
 
-    def place(self, number: int, k: int) -> Expression:
+    def place(self, number: int, k: int) -> ir.Expression:
         """Where one of a thread's places is in the tile, along a side."""
         apart = (self.down, self.group // self.down)[number]
-        return folded("add", self.own[number], _whole(k * apart)) if k else self.own[number]
+        return ir.apply("add", self.own[number], _whole(k * apart)) if k else self.own[number]
 
-    def finish(self, r: int, c: int) -> Statement:
+    def finish(self, r: int, c: int) -> ir.Statement:
         """What the nest does with one of the sums, inside of its loops."""
-        at = [folded("add", self.origins[n], self.place(n, k)) for n, k in enumerate((r, c))]
-        fits = [folded("less", place, operand.along.extent) for place, operand in zip(at, self.operands, strict=True)]
-        made: list[Statement] = [
-            Let(operand.along.variable.name, place) for place, operand in zip(at, self.operands, strict=True)
+        at = [ir.apply("add", self.origins[n], self.place(n, k)) for n, k in enumerate((r, c))]
+        fits = [ir.apply("less", place, operand.along.extent) for place, operand in zip(at, self.operands, strict=True)]
+        made: list[ir.Statement] = [
+            ir.Let(operand.along.variable.name, place) for place, operand in zip(at, self.operands, strict=True)
         ]
         for statement in self.nest.body:
             if statement is self.sum.start:
-                made.append(Declare(self.sum.start.name, self.sums[r, c]))
+                made.append(ir.Declare(self.sum.start.name, self.sums[r, c]))
             elif statement is not self.loop:
                 made.append(statement)
-        return If(both(*fits), tuple(made), ())
+        return ir.If(fits[0] & fits[1], tuple(made), ())
 
 
-def _variable(name: str) -> Variable:
-    return Variable(name, i64)
+def _variable(name: str) -> ir.Variable:
+    return ir.Variable(name, i64)
 
 
-def _whole(number: int) -> Constant:
-    return Constant(number, i64)
+def _whole(number: int) -> ir.Constant:
+    return ir.Constant(number, i64)
 
 
-def _pieces(extent: Expression, length: int) -> Expression:
+def _pieces(extent: ir.Expression, length: int) -> ir.Expression:
     """How many pieces of a length an extent has, the last one perhaps not full."""
-    return folded("floor_divide", folded("add", extent, _whole(length - 1)), _whole(length))
+    return ir.apply("floor_divide", ir.apply("add", extent, _whole(length - 1)), _whole(length))

@@ -17,21 +17,7 @@ from collections.abc import Callable, Sequence
 from ...core import terms
 from ...core.primitive import Primitive
 from ...core.types import i64
-from ..loops import (
-    Allocate,
-    Apply,
-    Assign,
-    Buffer,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    Let,
-    Load,
-    Reduction,
-    Store,
-    Variable,
-)
+from .. import ir
 from . import nests
 from .combining import Cell, named_operator
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
@@ -42,7 +28,7 @@ from .survey import survey
 LANE_WORTH = 4
 
 # Combine the element at an index into a variable.
-Contribution = Callable[[Expression, Variable], None]
+Contribution = Callable[[ir.Expression, ir.Variable], None]
 
 
 class Reductions(Pieces):
@@ -51,7 +37,7 @@ class Reductions(Pieces):
     def reduce(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
         named = named_operator(op.blocks[1])
         neutrals = [self.atom(env, a) for a in op.args[1:]]
-        if self.inside == 0 and named is not None and isinstance(neutrals[0], Constant):
+        if self.inside == 0 and named is not None and isinstance(neutrals[0], ir.Constant):
             return [self.whole_reduction(op, env, named, neutrals[0])]
         row = self.row(op.types)
         if row:
@@ -64,8 +50,8 @@ class Reductions(Pieces):
                 cells.append(place)
             else:
                 name = self.fresh("sum" if named and named.name == "add" else "total")
-                self.out.append(Declare(name, neutral))
-                cells.append(Variable(name, neutral.type))
+                self.out.append(ir.Declare(name, neutral))
+                cells.append(ir.Variable(name, neutral.type))
         if self.inside == 0 and self.target.parallel:
             self.reduce_in_pieces(op, env, neutrals, cells)
         else:
@@ -82,17 +68,17 @@ class Reductions(Pieces):
             self.combine(op, env, variable, cells, named)
             self.inside -= 1
         extent = self.scalar(env, op.args[0])
-        self.out.append(For(variable.name, extent, "sequential", tuple(statements)))
+        self.out.append(ir.For(variable.name, extent, "sequential", tuple(statements)))
         neutral = op.args[1]
-        if named is not None and isinstance(neutral, terms.Literal) and isinstance(cells[0], Variable):
-            constant = Constant(neutral.value, neutral.type)
-            self.reductions[variable.name] = Reduction(cells[0].name, named, constant)
+        if named is not None and isinstance(neutral, terms.Literal) and isinstance(cells[0], ir.Variable):
+            constant = ir.Constant(neutral.value, neutral.type)
+            self.reductions[variable.name] = ir.Reduction(cells[0].name, named, constant)
 
     def combine(
         self,
         op: terms.Operation,
         env: Environment,
-        variable: Expression,
+        variable: ir.Expression,
         cells: Sequence[Cell],
         named: Primitive | None,
     ) -> None:
@@ -109,7 +95,9 @@ class Reductions(Pieces):
 
     # Single commutative primitives, outside of all loops
 
-    def whole_reduction(self, op: terms.Operation, env: Environment, named: Primitive, neutral: Constant) -> Expression:
+    def whole_reduction(
+        self, op: terms.Operation, env: Environment, named: Primitive, neutral: ir.Constant
+    ) -> ir.Expression:
         """A reduction outside of all loops: partial results side by side, combined in order."""
         nested = any(binding.blocks and binding.op != "cond" for binding in op.blocks[0].bindings)
         if self.target.group:
@@ -118,138 +106,138 @@ class Reductions(Pieces):
         partials = self.element_partials if nested else self.chunk_partials
         partial, count = partials(op, env, named, neutral)
         total, index = self.fresh("total"), self.fresh("part")
-        self.out.append(Declare(total, neutral))
-        value = Load(partial, (Variable(index, i64),))
-        merged = Assign(total, Apply(named, (Variable(total, neutral.type), value), neutral.type))
-        self.out.append(For(index, count, "sequential", (merged,)))
-        return self.let("t", Variable(total, neutral.type))
+        self.out.append(ir.Declare(total, neutral))
+        value = ir.Load(partial, (ir.Variable(index, i64),))
+        merged = ir.Assign(total, ir.Apply(named, (ir.Variable(total, neutral.type), value), neutral.type))
+        self.out.append(ir.For(index, count, "sequential", (merged,)))
+        return self.let("t", ir.Variable(total, neutral.type))
 
     def total_by_groups(
-        self, op: terms.Operation, env: Environment, named: Primitive, neutral: Constant, nested: bool
-    ) -> Expression:
+        self, op: terms.Operation, env: Environment, named: Primitive, neutral: ir.Constant, nested: bool
+    ) -> ir.Expression:
         """The total of elements, each by a lane; those that are reductions themselves are first computed in a nest."""
         if nested:
             partial, extent = self.element_partials(op, env, named, neutral)
             return self.total(extent, named, neutral, self.partials(named, partial))
         dim = self.extent_dim(op, env)
 
-        def combine(index: Expression, part: Variable) -> None:
+        def combine(index: ir.Expression, part: ir.Variable) -> None:
             variable = self.loop_variable(op.blocks[0].names[0], dim)
-            self.out.append(Let(variable.name, index))
+            self.out.append(ir.Let(variable.name, index))
             self.combine(op, env, variable, [part], named)
 
         return self.total(self.scalar(env, op.args[0]), named, neutral, combine)
 
     def total(
         self,
-        extent: Expression,
+        extent: ir.Expression,
         named: Primitive,
-        neutral: Constant,
+        neutral: ir.Constant,
         combine: Contribution,
-    ) -> Expression:
+    ) -> ir.Expression:
         """A total along lanes: a partial one by each group, and the total of these by one more."""
         least = LANE_WORTH * self.target.group
-        strips = self.at_least_one(self.parts(extent, Constant(least * self.most_groups, i64)))
-        size = self.let("size", self.calculate("multiply", strips, Constant(least, i64)))
+        strips = self.at_least_one(self.parts(extent, ir.Constant(least * self.most_groups, i64)))
+        size = self.let("size", self.calculate("multiply", strips, ir.Constant(least, i64)))
         count = self.let("chunks", self.parts(extent, size))
-        if isinstance(count, Constant) and count.value <= 1:
+        if isinstance(count, ir.Constant) and count.value <= 1:
             return self.frozen(self.along_lanes(ZERO, extent, named, neutral, combine))
-        partial = Buffer(self.fresh("partial"), neutral.type, (count,))
-        self.out.append(Allocate(partial))
-        chunk = Variable(self.fresh("chunk"), i64)
+        partial = ir.Buffer(self.fresh("partial"), neutral.type, (count,))
+        self.out.append(ir.Allocate(partial))
+        chunk = ir.Variable(self.fresh("chunk"), i64)
         with self.captured() as body:
             start = self.let("start", self.apply("multiply", chunk, size))
             length = self.apply("minimum", self.apply("subtract", extent, start), size)
-            self.out.append(Store(partial, (chunk,), self.along_lanes(start, length, named, neutral, combine)))
-        self.out.append(For(chunk.name, count, "parallel", tuple(body)))
+            self.out.append(ir.Store(partial, (chunk,), self.along_lanes(start, length, named, neutral, combine)))
+        self.out.append(ir.For(chunk.name, count, "parallel", tuple(body)))
         return self.frozen(self.along_lanes(ZERO, count, named, neutral, self.partials(named, partial)))
 
-    def partials(self, named: Primitive, partial: Buffer) -> Contribution:
+    def partials(self, named: Primitive, partial: ir.Buffer) -> Contribution:
         """What combines the elements of a buffer."""
 
-        def combine(index: Expression, part: Variable) -> None:
-            self.out.append(Assign(part.name, Apply(named, (part, Load(partial, (index,))), part.type)))
+        def combine(index: ir.Expression, part: ir.Variable) -> None:
+            self.out.append(ir.Assign(part.name, ir.Apply(named, (part, ir.Load(partial, (index,))), part.type)))
 
         return combine
 
     def along_lanes(
         self,
-        start: Expression,
-        length: Expression,
+        start: ir.Expression,
+        length: ir.Expression,
         named: Primitive,
-        neutral: Constant,
+        neutral: ir.Constant,
         combine: Contribution,
-    ) -> Variable:
+    ) -> ir.Variable:
         """The variable into which the lanes of a group combine a stretch."""
-        part, lane = Variable(self.fresh("part"), neutral.type), Variable(self.fresh("lane"), i64)
+        part, lane = ir.Variable(self.fresh("part"), neutral.type), ir.Variable(self.fresh("lane"), i64)
         with self.captured() as body:
             self.inside += 1
             combine(self.calculate("add", start, lane) if start != ZERO else lane, part)
             self.inside -= 1
-        reduction = (Reduction(part.name, named, neutral),)
-        self.out.append(Declare(part.name, neutral))
-        self.out.append(For(lane.name, length, "lanes", tuple(body), self.target.group, reductions=reduction))
+        reduction = (ir.Reduction(part.name, named, neutral),)
+        self.out.append(ir.Declare(part.name, neutral))
+        self.out.append(ir.For(lane.name, length, "lanes", tuple(body), self.target.group, reductions=reduction))
         return part
 
     def element_partials(
-        self, op: terms.Operation, env: Environment, named: Primitive, neutral: Constant
-    ) -> tuple[Buffer, Expression]:
+        self, op: terms.Operation, env: Environment, named: Primitive, neutral: ir.Constant
+    ) -> tuple[ir.Buffer, ir.Expression]:
         """One partial result an element, where elements are reductions themselves: a nest."""
         extent = self.scalar(env, op.args[0])
-        partial = Buffer(self.fresh("partial"), neutral.type, (extent,))
-        self.out.append(Allocate(partial))
+        partial = ir.Buffer(self.fresh("partial"), neutral.type, (extent,))
+        self.out.append(ir.Allocate(partial))
         variable = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
-        part = Variable(self.fresh("part"), neutral.type)
+        part = ir.Variable(self.fresh("part"), neutral.type)
         with self.captured() as body:
             self.inside += 1
-            self.out.append(Declare(part.name, neutral))
+            self.out.append(ir.Declare(part.name, neutral))
             self.combine(op, env, variable, [part], named)
-            self.out.append(Store(partial, (variable,), part))
+            self.out.append(ir.Store(partial, (variable,), part))
             self.inside -= 1
         self.nest([nests.Loop(variable, extent)], tuple(body), set())
         return partial, extent
 
     def chunk_partials(
-        self, op: terms.Operation, env: Environment, named: Primitive, neutral: Constant
-    ) -> tuple[Buffer, Expression]:
+        self, op: terms.Operation, env: Environment, named: Primitive, neutral: ir.Constant
+    ) -> tuple[ir.Buffer, ir.Expression]:
         """One partial result a chunk of elements, which are lanes where that is possible."""
-        chunk, lane = Variable(self.fresh("chunk"), i64), self.fresh("lane")
-        part = Variable(self.fresh("part"), neutral.type)
+        chunk, lane = ir.Variable(self.fresh("chunk"), i64), self.fresh("lane")
+        part = ir.Variable(self.fresh("part"), neutral.type)
         extent = self.scalar(env, op.args[0])
         size = self.let("size", self._chunk(extent))
         start = self.apply("multiply", chunk, size)
         length = self.apply("minimum", self.apply("subtract", extent, start), size)
         rounded = self.apply("subtract", self.apply("add", extent, size), ONE)
         count = self.let("chunks", self.apply("floor_divide", rounded, size))
-        partial = Buffer(self.fresh("partial"), neutral.type, (Constant(PIECES, i64),))
-        self.out.append(Allocate(partial))
+        partial = ir.Buffer(self.fresh("partial"), neutral.type, (ir.Constant(PIECES, i64),))
+        self.out.append(ir.Allocate(partial))
         variable = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
         with self.captured() as elements:
             self.inside += 1
-            self.out.append(Let(variable.name, self.apply("add", start, Variable(lane, i64))))
+            self.out.append(ir.Let(variable.name, self.apply("add", start, ir.Variable(lane, i64))))
             self.combine(op, env, variable, [part], named)
             self.inside -= 1
         found = survey(tuple(elements))
         if found.simple and not found.inner and self.target.transformations.vectorise:
-            reduction = (Reduction(part.name, named, neutral),)
+            reduction = (ir.Reduction(part.name, named, neutral),)
             strip = 4 * self.target.lanes(neutral.type)
-            loop = For(lane, length, "lanes", tuple(elements), strip, reductions=reduction)
+            loop = ir.For(lane, length, "lanes", tuple(elements), strip, reductions=reduction)
         else:
-            loop = For(lane, length, "sequential", tuple(elements))
-        body = (Declare(part.name, neutral), loop, Store(partial, (chunk,), part))
+            loop = ir.For(lane, length, "sequential", tuple(elements))
+        body = (ir.Declare(part.name, neutral), loop, ir.Store(partial, (chunk,), part))
         if self.target.parallel:
-            work = self.apply("multiply", size, Constant(max(1, int(found.work)), i64))
-            grain = self.apply("floor_divide", Constant(nests.GRAIN, i64), work)
-            self.out.append(For(chunk.name, count, "parallel", body, grain=grain))
+            work = self.apply("multiply", size, ir.Constant(max(1, int(found.work)), i64))
+            grain = self.apply("floor_divide", ir.Constant(nests.GRAIN, i64), work)
+            self.out.append(ir.For(chunk.name, count, "parallel", body, grain=grain))
         else:
-            self.out.append(For(chunk.name, count, "sequential", body))
+            self.out.append(ir.For(chunk.name, count, "sequential", body))
         return partial, count
 
-    def _chunk(self, extent: Expression) -> Expression:
+    def _chunk(self, extent: ir.Expression) -> ir.Expression:
         """The elements of a chunk: a multiple of 64, such that there are few enough chunks."""
-        strips = self.apply("floor_divide", extent, Constant(64 * PIECES, i64))
-        share = self.apply("multiply", self.apply("add", strips, ONE), Constant(64, i64))
-        return self.apply("maximum", share, Constant(nests.LONG_CHUNK, i64))
+        strips = self.apply("floor_divide", extent, ir.Constant(64 * PIECES, i64))
+        share = self.apply("multiply", self.apply("add", strips, ONE), ir.Constant(64, i64))
+        return self.apply("maximum", share, ir.Constant(nests.LONG_CHUNK, i64))
 
 
 def _merged(body: terms.Block, outer: terms.Operation) -> terms.Operation | None:

@@ -17,28 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...core.types import i64
-from ..loops import (
-    Apply,
-    Assign,
-    Block,
-    Buffer,
-    Constant,
-    Declare,
-    For,
-    Let,
-    Load,
-    MultiplyAdd,
-    Reduction,
-    Select,
-    Store,
-    Variable,
-    walk,
-)
-from .arithmetic import folded
+from .. import ir
 from .context import ZERO, Context, zero
 from .factors import Factor, Sum, sum_of
 from .nests import Loop, depends
-from .rewriting import renamed
 from .survey import survey
 
 
@@ -47,12 +29,12 @@ class Regrouped:
     """The two nests that a nest becomes: the loops and the body of the first, what it stores, and the second's body."""
 
     loops: list[Loop]
-    first: Block
-    stored: Buffer
-    second: Block
+    first: ir.Block
+    stored: ir.Buffer
+    second: ir.Block
 
 
-def regrouped(context: Context, loops: Sequence[Loop], body: Block) -> Regrouped | None:
+def regrouped(context: Context, loops: Sequence[Loop], body: ir.Block) -> Regrouped | None:
     """A nest as two, where that saves a level of loops."""
     sum = sum_of(body, context.reductions)
     if sum is None or len(sum.loops) != 2:
@@ -62,7 +44,7 @@ def regrouped(context: Context, loops: Sequence[Loop], body: Block) -> Regrouped
     if not found.simple or any(depends(each.extent, found.bound) for each in sum.loops):
         return None
     a, b = sum.factors
-    if (a.free | b.free) & {s.name for s in walk(body) if isinstance(s, Declare)}:
+    if (a.free | b.free) & {s.name for s in ir.walk(body) if isinstance(s, ir.Declare)}:
         return None
     for once, other in ((a, b), (b, a)):
         for first, second in ((outer, inner), (inner, outer)):
@@ -75,10 +57,10 @@ def regrouped(context: Context, loops: Sequence[Loop], body: Block) -> Regrouped
 def _two(
     context: Context,
     sum: Sum,
-    order: tuple[For, For],
+    order: tuple[ir.For, ir.For],
     factors: tuple[Factor, Factor],
     kept: list[Loop],
-    body: Block,
+    body: ir.Block,
 ) -> Regrouped:
     """The nests: the first sums one factor over the first loop, the second the products over the other.
 
@@ -86,34 +68,34 @@ def _two(
     """
     (first, second), (once, other) = order, factors
     type = sum.type
-    loops = [*kept, Loop(Variable(second.variable, i64), second.extent)]
-    stored = Buffer(context.fresh("summed"), type, tuple([loop.extent for loop in loops]))
+    loops = [*kept, Loop(ir.Variable(second.variable, i64), second.extent)]
+    stored = ir.Buffer(context.fresh("summed"), type, tuple([loop.extent for loop in loops]))
     place = tuple([loop.variable for loop in loops])
-    total = Variable(context.fresh("sum"), type)
+    total = ir.Variable(context.fresh("sum"), type)
     add = context.reductions[first.variable].primitive
     own = {name: context.fresh(name.rstrip("0123456789")) for name in _bound(loops, first, once)}
-    context.reductions[own[first.variable]] = Reduction(total.name, add, Constant(zero(type), type))
-    step = Assign(total.name, Apply(add, (total, once.value), type))
-    inner: Block = (
-        Declare(total.name, Constant(zero(type), type)),
-        For(first.variable, first.extent, "sequential", (*once.lets, step)),
-        Store(stored, place, total),
+    context.reductions[own[first.variable]] = ir.Reduction(total.name, add, ir.Constant(zero(type), type))
+    step = ir.Assign(total.name, ir.Apply(add, (total, once.value), type))
+    inner: ir.Block = (
+        ir.Declare(total.name, ir.Constant(zero(type), type)),
+        ir.For(first.variable, first.extent, "sequential", (*once.lets, step)),
+        ir.Store(stored, place, total),
     )
-    result = Variable(sum.start.name, type)
-    a, b = Load(stored, place), other.value
-    more = MultiplyAdd(a, b, result, type) if sum.fused else folded("add", result, folded("multiply", a, b))
-    extent = Select(folded("less", ZERO, first.extent), second.extent, ZERO, i64)
-    known = {s.name for s in body if isinstance(s, Let)}  # before the loops, where they stay
+    result = ir.Variable(sum.start.name, type)
+    a, b = ir.Load(stored, place), other.value
+    more = ir.MultiplyAdd(a, b, result, type) if sum.fused else ir.apply("add", result, ir.apply("multiply", a, b))
+    extent = ir.Select(ir.apply("less", ZERO, first.extent), second.extent, ZERO, i64)
+    known = {s.name for s in body if isinstance(s, ir.Let)}  # before the loops, where they stay
     lets = [let for let in other.lets if let.name not in known]
-    loop = For(second.variable, extent, "sequential", (*lets, Assign(result.name, more)))
+    loop = ir.For(second.variable, extent, "sequential", (*lets, ir.Assign(result.name, more)))
     return Regrouped(
-        [replace(loop, variable=Variable(own[loop.variable.name], i64)) for loop in loops],
-        renamed(inner, own),
+        [replace(loop, variable=ir.Variable(own[loop.variable.name], i64)) for loop in loops],
+        ir.renamed(inner, own),
         stored,
         tuple([loop if s is sum.loops[0] else s for s in body]),
     )
 
 
-def _bound(loops: Sequence[Loop], inner: For, factor: Factor) -> list[str]:
+def _bound(loops: Sequence[Loop], inner: ir.For, factor: Factor) -> list[str]:
     """What a nest binds that sums a factor: the variables of its loops, and the bindings of the factor."""
     return [*[loop.variable.name for loop in loops], inner.variable, *[let.name for let in factor.lets]]

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 
 from ...core import terms
 from ...core.types import i64, rank
-from ..loops import Constant, Expression, For, If, Variable
+from .. import ir
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 from .pieces import Combination
 from .reductions import Reductions
@@ -52,7 +52,7 @@ class Scans(Reductions):
         size = self.scalars(op.blocks[1].types)
         extent = self.scalar(env, op.args[0])
         with self.captured() as serial:
-            unknown = not isinstance(size, Constant) and not self.target.group
+            unknown = not isinstance(size, ir.Constant) and not self.target.group
             small = self.inside > 0 or unknown or self.small(size)
             self.inside += small
             if scalars:
@@ -64,20 +64,20 @@ class Scans(Reductions):
             self.out.extend(serial)
             return list(results)
         copies = self.copies(op, self.trial(op, env, neutrals))
-        block: Expression = Constant(BLOCK, i64) if scalars else self.worthwhile(size)
+        block: ir.Expression = ir.Constant(BLOCK, i64) if scalars else self.worthwhile(size)
         blocks = self.let("most", self.most(size, THREADS if self.target.group else BLOCKS))
         if self.target.group:
-            block = self.calculate("maximum", self.worthwhile(size), self.parts(extent, Constant(THREADS, i64)))
+            block = self.calculate("maximum", self.worthwhile(size), self.parts(extent, ir.Constant(THREADS, i64)))
         if copies > 1:
-            worth = self.calculate("floor_divide", extent, Constant(WORTH_LOCKSTEP, i64))
+            worth = self.calculate("floor_divide", extent, ir.Constant(WORTH_LOCKSTEP, i64))
         else:
             worth = self.calculate("minimum", self.calculate("floor_divide", extent, block), blocks)
-        if isinstance(worth, Constant) and worth.value < 2:
+        if isinstance(worth, ir.Constant) and worth.value < 2:
             self.out.extend(serial)
             return list(results)
         with self.captured() as parallel:
             self.scan_in_blocks(op, env, self.let("block", block), blocks, copies, neutrals, results)
-        self.out.append(If(self.apply("less", worth, Constant(2, i64)), tuple(serial), tuple(parallel)))
+        self.out.append(ir.If(self.apply("less", worth, ir.Constant(2, i64)), tuple(serial), tuple(parallel)))
         return list(results)
 
     # In order
@@ -86,8 +86,8 @@ class Scans(Reductions):
         self,
         op: terms.Operation,
         env: Environment,
-        start: Expression,
-        length: Expression,
+        start: ir.Expression,
+        length: ir.Expression,
         values: Sequence[Operand],
         results: Sequence[ArrayRef],
     ) -> None:
@@ -99,10 +99,15 @@ class Scans(Reductions):
             self.step(op, env, cells, self.element(op, env, index))
             for cell, result in zip(cells, results, strict=True):
                 self.copy(self.read(cell), result.at(index))
-        self.out.append(For(variable.name, length, "sequential", tuple(body)))
+        self.out.append(ir.For(variable.name, length, "sequential", tuple(body)))
 
     def scan_arrays(
-        self, op: terms.Operation, env: Environment, start: Expression, length: Expression, results: Sequence[ArrayRef]
+        self,
+        op: terms.Operation,
+        env: Environment,
+        start: ir.Expression,
+        length: ir.Expression,
+        results: Sequence[ArrayRef],
     ) -> None:
         """Scan a range of elements; the results before it are there already."""
         variable, index = self.indices(op, env, start)
@@ -121,8 +126,8 @@ class Scans(Reductions):
                 for value, place in zip(combined, places, strict=True):
                     if not isinstance(value, ArrayRef):
                         self.copy(value, place)
-            self.out.append(If(self.apply("equal", index, ZERO), tuple(first), tuple(later)))
-        self.out.append(For(variable.name, length, "sequential", tuple(body)))
+            self.out.append(ir.If(self.apply("equal", index, ZERO), tuple(first), tuple(later)))
+        self.out.append(ir.For(variable.name, length, "sequential", tuple(body)))
 
     # In two passes
 
@@ -130,8 +135,8 @@ class Scans(Reductions):
         self,
         op: terms.Operation,
         env: Environment,
-        block: Expression,
-        blocks: Expression,
+        block: ir.Expression,
+        blocks: ir.Expression,
         copies: int,
         neutrals: Sequence[Operand],
         results: Sequence[ArrayRef],
@@ -139,10 +144,10 @@ class Scans(Reductions):
         """Scan groups of so many blocks of so many elements."""
         types, extent = op.blocks[1].types, self.scalar(env, op.args[0])
         rows = 1 if copies == 1 else copies + 1
-        totals = self.totals(types, self.calculate("multiply", blocks, Constant(rows, i64)))
+        totals = self.totals(types, self.calculate("multiply", blocks, ir.Constant(rows, i64)))
         carry = self.cells(types, neutrals)
         whole = self.let("whole", self.calculate("multiply", block, blocks))
-        group, row = Variable(self.fresh("group"), i64), Variable(self.fresh("row"), i64)
+        group, row = ir.Variable(self.fresh("group"), i64), ir.Variable(self.fresh("row"), i64)
         scalars = not any(rank(type) for type in types)
         with self.captured() as body:
             self.inside += 1
@@ -150,22 +155,22 @@ class Scans(Reductions):
             left = self.apply("minimum", self.apply("subtract", extent, base), whole)
             count = self.let("blocks", self.parts(left, block))
 
-            def bounds(number: Expression) -> tuple[Expression, Expression]:
+            def bounds(number: ir.Expression) -> tuple[ir.Expression, ir.Expression]:
                 start = self.let("start", self.apply("add", base, self.apply("multiply", number, block)))
                 return start, self.let("length", self.apply("minimum", self.apply("subtract", extent, start), block))
 
-            def reduce(number: Variable) -> None:
-                first = self.let("first", self.apply("multiply", number, Constant(rows, i64)))
+            def reduce(number: ir.Variable) -> None:
+                first = self.let("first", self.apply("multiply", number, ir.Constant(rows, i64)))
                 self.stretches(Combination(op, env, neutrals, totals), *bounds(number), first, copies)
 
-            def scan(number: Variable) -> None:
+            def scan(number: ir.Variable) -> None:
                 start, length = bounds(number)
                 if not scalars:
                     self.scan_arrays(op, env, start, self.apply("subtract", length, ONE), results)
                     return
-                first = self.let("first", self.apply("multiply", number, Constant(rows, i64)))
+                first = self.let("first", self.apply("multiply", number, ir.Constant(rows, i64)))
 
-                def run(start: Expression, length: Expression, row: Expression) -> None:
+                def run(start: ir.Expression, length: ir.Expression, row: ir.Expression) -> None:
                     self.scan_scalars(op, env, start, length, [self.read(t.at(row)) for t in totals], results)
 
                 self.in_lockstep(start, length, first, copies, run)
@@ -183,14 +188,14 @@ class Scans(Reductions):
                     last = self.let("last", self.apply("subtract", self.apply("add", start, length), ONE))
                     for cell, result in zip(carry, results, strict=True):
                         self.copy(self.read(cell), result.at(last))
-            number = self.apply("multiply", count, Constant(rows, i64))
-            self.out.append(For(row.name, number, "sequential", tuple(merge)))
+            number = self.apply("multiply", count, ir.Constant(rows, i64))
+            self.out.append(ir.For(row.name, number, "sequential", tuple(merge)))
             self._each_block(count, scan)
             self.inside -= 1
-        self.out.append(For(group.name, self.parts(extent, whole), "sequential", tuple(body)))
+        self.out.append(ir.For(group.name, self.parts(extent, whole), "sequential", tuple(body)))
 
-    def _each_block(self, count: Expression, run: Callable[[Variable], None]) -> None:
-        number = Variable(self.fresh("block"), i64)
+    def _each_block(self, count: ir.Expression, run: Callable[[ir.Variable], None]) -> None:
+        number = ir.Variable(self.fresh("block"), i64)
         with self.captured() as body:
             run(number)
-        self.out.append(For(number.name, count, "parallel", tuple(body), grain=ONE))
+        self.out.append(ir.For(number.name, count, "parallel", tuple(body), grain=ONE))

@@ -22,22 +22,7 @@ from dataclasses import dataclass
 
 from ...core import terms
 from ...core.types import i64
-from ..loops import (
-    Allocate,
-    Assign,
-    Buffer,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    Kind,
-    Load,
-    Select,
-    Statement,
-    Store,
-    Variable,
-    While,
-)
+from .. import ir
 from .combining import Combining
 from .context import ONE, ZERO, ArrayRef, Environment
 
@@ -55,16 +40,16 @@ MERGED = 32
 class _Copies:
     """Two copies of the keys and their places; element i is at i + 1, so that there is one before and one after."""
 
-    keys: Buffer
-    places: Buffer
+    keys: ir.Buffer
+    places: ir.Buffer
 
 
 @dataclass(frozen=True)
 class _Stretch:
     """Where something begins and ends."""
 
-    begin: Expression
-    end: Expression
+    begin: ir.Expression
+    end: ir.Expression
 
 
 class Sorting(Combining):
@@ -80,108 +65,112 @@ class Sorting(Combining):
     def sort(self, array: ArrayRef, result: ArrayRef) -> None:
         """Write the permutation that sorts a vector."""
         length = self.let("length", array.extent(0))
-        room = (Constant(2, i64), self.apply("add", length, Constant(2, i64)))
-        copies = _Copies(Buffer(self.fresh("keys"), array.buffer.scalar, room), Buffer(self.fresh("places"), i64, room))
-        self.out.extend([Allocate(copies.keys), Allocate(copies.places)])
-        parallel: Kind = "parallel" if self.inside == 0 and self.target.parallel else "sequential"
-        alone = Constant(RUN if self.target.group else CHUNK, i64)
+        room = (ir.Constant(2, i64), self.apply("add", length, ir.Constant(2, i64)))
+        copies = _Copies(
+            ir.Buffer(self.fresh("keys"), array.buffer.scalar, room), ir.Buffer(self.fresh("places"), i64, room)
+        )
+        self.out.extend([ir.Allocate(copies.keys), ir.Allocate(copies.places)])
+        parallel: ir.Kind = "parallel" if self.inside == 0 and self.target.parallel else "sequential"
+        alone = ir.Constant(RUN if self.target.group else CHUNK, i64)
         chunks = self.let("chunks", self._up(length, alone))
         sort = self._sort_runs if self.target.group else self._sort_chunks
         width, slot = sort(copies, array, length, chunks, parallel)
 
-        def level(width: Expression, slot: Expression) -> None:
-            size: Expression = alone
+        def level(width: ir.Expression, slot: ir.Expression) -> None:
+            size: ir.Expression = alone
             count = chunks
             if self.target.group:
-                size = self.let("merged", self.apply("minimum", self.apply("add", width, width), Constant(MERGED, i64)))
+                size = self.let(
+                    "merged", self.apply("minimum", self.apply("add", width, width), ir.Constant(MERGED, i64))
+                )
                 count = self._up(length, size)
-            block = Variable(self.fresh("block"), i64)
+            block = ir.Variable(self.fresh("block"), i64)
             with self.captured() as body:
                 self._merge_block(copies, self._bounds(block, length, size), width, length, slot)
-            self.out.append(For(block.name, count, parallel, tuple(body), grain=self._grain(parallel, MERGES)))
+            self.out.append(ir.For(block.name, count, parallel, tuple(body), grain=self._grain(parallel, MERGES)))
 
         width, slot = self._widths(length, width, slot, level)
-        i = Variable(self.fresh("i"), i64)
-        place = Load(copies.places, (slot, self.apply("add", i, ONE)))
-        self._copy_all(i, length, (Store(result.buffer, result.place([i]), place),))
+        i = ir.Variable(self.fresh("i"), i64)
+        place = ir.Load(copies.places, (slot, self.apply("add", i, ONE)))
+        self._copy_all(i, length, (ir.Store(result.buffer, result.place([i]), place),))
 
     def _sort_chunks(
-        self, copies: _Copies, array: ArrayRef, length: Expression, chunks: Expression, kind: Kind
-    ) -> tuple[Expression, Expression]:
+        self, copies: _Copies, array: ArrayRef, length: ir.Expression, chunks: ir.Expression, kind: ir.Kind
+    ) -> tuple[ir.Expression, ir.Expression]:
         """Sort each chunk on its own: how wide sorted stretches are then, and in which copy."""
-        chunk = Variable(self.fresh("chunk"), i64)
+        chunk = ir.Variable(self.fresh("chunk"), i64)
         with self.captured() as body:
-            self._sort_chunk(copies, array, self._bounds(chunk, length, Constant(CHUNK, i64)), length)
-        self.out.append(For(chunk.name, chunks, kind, tuple(body), grain=self._grain(kind, 1)))
-        width, slot = self._widths(self.apply("minimum", length, Constant(CHUNK, i64)), Constant(RUN, i64), ZERO)
-        return self.apply("maximum", width, Constant(CHUNK, i64)), slot
+            self._sort_chunk(copies, array, self._bounds(chunk, length, ir.Constant(CHUNK, i64)), length)
+        self.out.append(ir.For(chunk.name, chunks, kind, tuple(body), grain=self._grain(kind, 1)))
+        width, slot = self._widths(self.apply("minimum", length, ir.Constant(CHUNK, i64)), ir.Constant(RUN, i64), ZERO)
+        return self.apply("maximum", width, ir.Constant(CHUNK, i64)), slot
 
     def _sort_runs(
-        self, copies: _Copies, array: ArrayRef, length: Expression, runs: Expression, kind: Kind
-    ) -> tuple[Expression, Expression]:
+        self, copies: _Copies, array: ArrayRef, length: ir.Expression, runs: ir.Expression, kind: ir.Kind
+    ) -> tuple[ir.Expression, ir.Expression]:
         """Sort each run on its own, likewise."""
-        run = Variable(self.fresh("run"), i64)
+        run = ir.Variable(self.fresh("run"), i64)
         with self.captured() as body:
             self.inside += 1
-            stretch = self._bounds(run, length, Constant(RUN, i64))
+            stretch = self._bounds(run, length, ir.Constant(RUN, i64))
             self._fill(copies, array, stretch.begin, self.apply("subtract", stretch.end, stretch.begin))
             self._insert(copies, stretch)
             self.inside -= 1
-        self.out.append(For(run.name, runs, kind, tuple(body)))
-        return Constant(RUN, i64), ZERO
+        self.out.append(ir.For(run.name, runs, kind, tuple(body)))
+        return ir.Constant(RUN, i64), ZERO
 
-    def _grain(self, kind: Kind, chunks: int) -> Expression | None:
-        return Constant(chunks, i64) if kind == "parallel" and not self.target.group else None
+    def _grain(self, kind: ir.Kind, chunks: int) -> ir.Expression | None:
+        return ir.Constant(chunks, i64) if kind == "parallel" and not self.target.group else None
 
-    def _copy_all(self, variable: Variable, count: Expression, stores: tuple[Statement, ...]) -> None:
+    def _copy_all(self, variable: ir.Variable, count: ir.Expression, stores: tuple[ir.Statement, ...]) -> None:
         """A loop that only copies."""
         if not self.target.group:
-            self.out.append(For(variable.name, count, "lanes", stores, self.target.lanes(i64)))
+            self.out.append(ir.For(variable.name, count, "lanes", stores, self.target.lanes(i64)))
         else:
-            self.out.append(For(variable.name, count, "sequential" if self.inside else "parallel", stores))
+            self.out.append(ir.For(variable.name, count, "sequential" if self.inside else "parallel", stores))
 
     # Widths that double, between two copies
 
     def _widths(
         self,
-        length: Expression,
-        first: Expression,
-        slot: Expression,
-        level: Callable[[Expression, Expression], None] = lambda width, slot: None,
-    ) -> tuple[Expression, Expression]:
+        length: ir.Expression,
+        first: ir.Expression,
+        slot: ir.Expression,
+        level: Callable[[ir.Expression, ir.Expression], None] = lambda width, slot: None,
+    ) -> tuple[ir.Expression, ir.Expression]:
         """Merge stretches of doubling width until one is the whole: that width, and in which copy it is."""
-        width, now = Variable(self.fresh("width"), i64), Variable(self.fresh("slot"), i64)
-        self.out.extend([Declare(width.name, first), Declare(now.name, slot)])
+        width, now = ir.Variable(self.fresh("width"), i64), ir.Variable(self.fresh("slot"), i64)
+        self.out.extend([ir.Declare(width.name, first), ir.Declare(now.name, slot)])
         with self.captured() as body:
             present = self.frozen(width)
             level(present, self.frozen(now))
-            self.out.append(Assign(width.name, self.apply("add", present, present)))
-            self.out.append(Assign(now.name, self.apply("subtract", ONE, now)))
-        self.out.append(While((), self.apply("less", width, length), tuple(body)))
+            self.out.append(ir.Assign(width.name, self.apply("add", present, present)))
+            self.out.append(ir.Assign(now.name, self.apply("subtract", ONE, now)))
+        self.out.append(ir.While((), self.apply("less", width, length), tuple(body)))
         return self.frozen(width), self.frozen(now)
 
-    def _up(self, length: Expression, part: Expression) -> Expression:
+    def _up(self, length: ir.Expression, part: ir.Expression) -> ir.Expression:
         """How many parts of a length, rounded up."""
         rounded = self.apply("add", length, self.apply("subtract", part, ONE))
         return self.apply("floor_divide", rounded, part)
 
-    def _bounds(self, number: Expression, length: Expression, size: Expression) -> _Stretch:
+    def _bounds(self, number: ir.Expression, length: ir.Expression, size: ir.Expression) -> _Stretch:
         begin = self.let("begin", self.apply("add", self.apply("multiply", number, size), ONE))
         end = self.apply("minimum", self.apply("add", begin, size), self.apply("add", length, ONE))
         return _Stretch(begin, self.let("end", end))
 
     # Chunks
 
-    def _sort_chunk(self, copies: _Copies, array: ArrayRef, chunk: _Stretch, length: Expression) -> None:
+    def _sort_chunk(self, copies: _Copies, array: ArrayRef, chunk: _Stretch, length: ir.Expression) -> None:
         count = self.let("count", self.apply("subtract", chunk.end, chunk.begin))
         self._fill(copies, array, chunk.begin, count)
-        run = Variable(self.fresh("run"), i64)
+        run = ir.Variable(self.fresh("run"), i64)
         with self.captured() as body:
-            self._insert(copies, self._part(chunk, run, Constant(RUN, i64)))
-        self.out.append(For(run.name, self._up(count, Constant(RUN, i64)), "sequential", tuple(body)))
+            self._insert(copies, self._part(chunk, run, ir.Constant(RUN, i64)))
+        self.out.append(ir.For(run.name, self._up(count, ir.Constant(RUN, i64)), "sequential", tuple(body)))
 
-        def level(width: Expression, slot: Expression) -> None:
-            pair = Variable(self.fresh("pair"), i64)
+        def level(width: ir.Expression, slot: ir.Expression) -> None:
+            pair = ir.Variable(self.fresh("pair"), i64)
             both = self.let("both", self.apply("add", width, width))
             with self.captured() as body:
                 whole = self._part(chunk, pair, both)
@@ -189,33 +178,33 @@ class Sorting(Combining):
                 middle = self.let("middle", middle)
                 halves = _Stretch(whole.begin, middle), _Stretch(middle, whole.end)
                 self._merge(copies, *halves, whole.begin, slot)
-            self.out.append(For(pair.name, self._up(count, both), "sequential", tuple(body)))
+            self.out.append(ir.For(pair.name, self._up(count, both), "sequential", tuple(body)))
 
         # As many levels as in a full chunk, unless there is none: all chunks end in the same copy.
-        self._widths(self.apply("minimum", length, Constant(CHUNK, i64)), Constant(RUN, i64), ZERO, level)
+        self._widths(self.apply("minimum", length, ir.Constant(CHUNK, i64)), ir.Constant(RUN, i64), ZERO, level)
 
-    def _fill(self, copies: _Copies, array: ArrayRef, begin: Expression, count: Expression) -> None:
+    def _fill(self, copies: _Copies, array: ArrayRef, begin: ir.Expression, count: ir.Expression) -> None:
         """Copy so many keys to a place, and their places."""
-        i = Variable(self.fresh("i"), i64)
+        i = ir.Variable(self.fresh("i"), i64)
         at = self.apply("add", begin, i)
         source = self.apply("subtract", at, ONE)
         fill = (
-            Store(copies.keys, (ZERO, at), Load(array.buffer, array.place([source]))),
-            Store(copies.places, (ZERO, at), source),
+            ir.Store(copies.keys, (ZERO, at), ir.Load(array.buffer, array.place([source]))),
+            ir.Store(copies.places, (ZERO, at), source),
         )
         self._copy_all(i, count, fill)
 
-    def _part(self, whole: _Stretch, number: Expression, size: Expression) -> _Stretch:
+    def _part(self, whole: _Stretch, number: ir.Expression, size: ir.Expression) -> _Stretch:
         begin = self.let("begin", self.apply("add", whole.begin, self.apply("multiply", number, size)))
         return _Stretch(begin, self.let("end", self.apply("minimum", self.apply("add", begin, size), whole.end)))
 
     def _insert(self, copies: _Copies, run: _Stretch) -> None:
         """Insert each element of a run into those before it."""
-        i, at = Variable(self.fresh("i"), i64), Variable(self.fresh("at"), i64)
+        i, at = ir.Variable(self.fresh("i"), i64), ir.Variable(self.fresh("at"), i64)
         with self.captured() as body:
             start = self.let("start", self.apply("add", self.apply("add", run.begin, ONE), i))
             key, place = (self.let("held", each) for each in self._element(copies, ZERO, start))
-            self.out.append(Declare(at.name, start))
+            self.out.append(ir.Declare(at.name, start))
             with self.captured() as head:
                 before = self.let("before", self.apply("subtract", at, ONE))
                 near = before
@@ -224,16 +213,16 @@ class Sorting(Combining):
                 other, other_place = self._element(copies, ZERO, near)
                 more = self.apply("less_equal", run.begin, before)
                 test = self.let("test", self.apply("logical_and", more, self._precedes(key, other)))
-            shift = (*self._put(copies, ZERO, at, other, other_place), Assign(at.name, before))
-            self.out.append(While(tuple(head), test, shift))
+            shift = (*self._put(copies, ZERO, at, other, other_place), ir.Assign(at.name, before))
+            self.out.append(ir.While(tuple(head), test, shift))
             self.out.extend(self._put(copies, ZERO, at, key, place))
         count = self.apply("subtract", self.apply("subtract", run.end, run.begin), ONE)
-        self.out.append(For(i.name, count, "sequential", tuple(body)))
+        self.out.append(ir.For(i.name, count, "sequential", tuple(body)))
 
     # Merges
 
     def _merge_block(
-        self, copies: _Copies, block: _Stretch, width: Expression, length: Expression, slot: Expression
+        self, copies: _Copies, block: _Stretch, width: ir.Expression, length: ir.Expression, slot: ir.Expression
     ) -> None:
         """Write a block of what comes of merging stretches of a width."""
         both = self.let("both", self.apply("add", width, width))
@@ -250,49 +239,51 @@ class Sorting(Combining):
         upper = _Stretch(*[self._other(first, second, at, i) for at, i in ((block.begin, begin), (block.end, end))])
         self._merge(copies, lower, upper, block.begin, slot)
 
-    def _other(self, first: _Stretch, second: _Stretch, at: Expression, i: Expression) -> Expression:
+    def _other(self, first: _Stretch, second: _Stretch, at: ir.Expression, i: ir.Expression) -> ir.Expression:
         """Where the second stretch is split, when the first is at ``i`` for the output at ``at``."""
         return self.let("other", self.apply("subtract", self.apply("add", at, second.begin), i))
 
     def _split(
-        self, copies: _Copies, first: _Stretch, second: _Stretch, at: Expression, slot: Expression
-    ) -> Expression:
+        self, copies: _Copies, first: _Stretch, second: _Stretch, at: ir.Expression, slot: ir.Expression
+    ) -> ir.Expression:
         """Up to where the first stretch has gone into the output when the output has come to ``at``."""
-        low, high = Variable(self.fresh("low"), i64), Variable(self.fresh("high"), i64)
+        low, high = ir.Variable(self.fresh("low"), i64), ir.Variable(self.fresh("high"), i64)
         size = self.apply("subtract", second.end, second.begin)
-        self.out.append(Declare(low.name, self.apply("maximum", first.begin, self.apply("subtract", at, size))))
-        self.out.append(Declare(high.name, self.apply("minimum", at, first.end)))
+        self.out.append(ir.Declare(low.name, self.apply("maximum", first.begin, self.apply("subtract", at, size))))
+        self.out.append(ir.Declare(high.name, self.apply("minimum", at, first.end)))
         with self.captured() as body:
-            i = self.let("i", self.apply("floor_divide", self.apply("add", low, high), Constant(2, i64)))
+            i = self.let("i", self.apply("floor_divide", self.apply("add", low, high), ir.Constant(2, i64)))
             j = self.let("j", self.apply("subtract", self._other(first, second, at, i), ONE))
             key, _ = self._element(copies, slot, i)
             other, _ = self._element(copies, slot, j)
             later = self.let("later", self._precedes(other, key))
-            self.out.append(Assign(high.name, Select(later, i, high, i64)))
-            self.out.append(Assign(low.name, Select(later, low, self.apply("add", i, ONE), i64)))
-        self.out.append(While((), self.apply("less", low, high), tuple(body)))
+            self.out.append(ir.Assign(high.name, ir.Select(later, i, high, i64)))
+            self.out.append(ir.Assign(low.name, ir.Select(later, low, self.apply("add", i, ONE), i64)))
+        self.out.append(ir.While((), self.apply("less", low, high), tuple(body)))
         return self.frozen(low)
 
-    def _merge(self, copies: _Copies, first: _Stretch, second: _Stretch, target: Expression, slot: Expression) -> None:
+    def _merge(
+        self, copies: _Copies, first: _Stretch, second: _Stretch, target: ir.Expression, slot: ir.Expression
+    ) -> None:
         """Merge two stretches into the other copy, from both ends to the middle."""
         to = self.let("to", self.apply("subtract", ONE, slot))
         sizes = [self.apply("subtract", each.end, each.begin) for each in (first, second)]
         count = self.let("count", self.apply("add", *sizes))
-        i, j, k, l = (Variable(self.fresh(stem), i64) for stem in "ijkl")
+        i, j, k, l = (ir.Variable(self.fresh(stem), i64) for stem in "ijkl")
         ends = zip((i, j, k, l), (first.begin, second.begin, first.end, second.end), strict=True)
-        self.out.extend([Declare(variable.name, at) for variable, at in ends])
+        self.out.extend([ir.Declare(variable.name, at) for variable, at in ends])
 
-        def from_below(at: Expression) -> None:
+        def from_below(at: ir.Expression) -> None:
             a, b = self.frozen(i), self.frozen(j)
             (key, _), (other, _) = (self._element(copies, slot, each) for each in (a, b))
             exhausted = self.apply("less_equal", first.end, a)
             chosen = self.apply("logical_or", exhausted, self._precedes(other, key))
             right = self.let("right", self.apply("logical_and", self.apply("less", b, second.end), chosen))
             self._take(copies, slot, to, right, (b, other), (a, key), self.apply("add", target, at))
-            self.out.append(Assign(i.name, Select(right, a, self.apply("add", a, ONE), i64)))
-            self.out.append(Assign(j.name, Select(right, self.apply("add", b, ONE), b, i64)))
+            self.out.append(ir.Assign(i.name, ir.Select(right, a, self.apply("add", a, ONE), i64)))
+            self.out.append(ir.Assign(j.name, ir.Select(right, self.apply("add", b, ONE), b, i64)))
 
-        def from_above(at: Expression) -> None:
+        def from_above(at: ir.Expression) -> None:
             a, b = (self.let("before", self.apply("subtract", each, ONE)) for each in (k, l))
             (key, _), (other, _) = (self._element(copies, slot, each) for each in (a, b))
             exhausted = self.apply("less", b, second.begin)
@@ -300,47 +291,47 @@ class Sorting(Combining):
             left = self.let("left", self.apply("logical_and", self.apply("less_equal", first.begin, a), chosen))
             last = self.apply("subtract", self.apply("add", target, count), ONE)
             self._take(copies, slot, to, left, (a, key), (b, other), self.apply("subtract", last, at))
-            self.out.append(Assign(k.name, Select(left, a, k, i64)))
-            self.out.append(Assign(l.name, Select(left, l, b, i64)))
+            self.out.append(ir.Assign(k.name, ir.Select(left, a, k, i64)))
+            self.out.append(ir.Assign(l.name, ir.Select(left, l, b, i64)))
 
-        step = Variable(self.fresh("step"), i64)
-        half = self.let("half", self.apply("floor_divide", count, Constant(2, i64)))
+        step = ir.Variable(self.fresh("step"), i64)
+        half = self.let("half", self.apply("floor_divide", count, ir.Constant(2, i64)))
         with self.captured() as body:
             from_below(step)
             from_above(step)
-        self.out.append(For(step.name, half, "sequential", tuple(body)))
+        self.out.append(ir.For(step.name, half, "sequential", tuple(body)))
         with self.captured() as middle:
             from_below(half)
         odd = self.apply("subtract", count, self.apply("add", half, half))
-        self.out.append(For(self.fresh("step"), odd, "sequential", tuple(middle)))
+        self.out.append(ir.For(self.fresh("step"), odd, "sequential", tuple(middle)))
 
     def _take(
         self,
         copies: _Copies,
-        slot: Expression,
-        to: Expression,
-        test: Expression,
-        then: tuple[Expression, Expression],
-        orelse: tuple[Expression, Expression],
-        at: Expression,
+        slot: ir.Expression,
+        to: ir.Expression,
+        test: ir.Expression,
+        then: tuple[ir.Expression, ir.Expression],
+        orelse: tuple[ir.Expression, ir.Expression],
+        at: ir.Expression,
     ) -> None:
         """Move one of two elements, each of which is an index and a key."""
-        source = self.let("source", Select(test, then[0], orelse[0], i64))
-        key = Select(test, then[1], orelse[1], copies.keys.scalar)
-        self.out.extend(self._put(copies, to, at, key, Load(copies.places, (slot, source))))
+        source = self.let("source", ir.Select(test, then[0], orelse[0], i64))
+        key = ir.Select(test, then[1], orelse[1], copies.keys.scalar)
+        self.out.extend(self._put(copies, to, at, key, ir.Load(copies.places, (slot, source))))
 
     # Elements
 
-    def _element(self, copies: _Copies, slot: Expression, at: Expression) -> tuple[Expression, Expression]:
-        key = self.let("key", Load(copies.keys, (slot, at)))
-        return key, Load(copies.places, (slot, at))
+    def _element(self, copies: _Copies, slot: ir.Expression, at: ir.Expression) -> tuple[ir.Expression, ir.Expression]:
+        key = self.let("key", ir.Load(copies.keys, (slot, at)))
+        return key, ir.Load(copies.places, (slot, at))
 
     def _put(
-        self, copies: _Copies, slot: Expression, at: Expression, key: Expression, place: Expression
-    ) -> tuple[Statement, ...]:
-        return Store(copies.keys, (slot, at), key), Store(copies.places, (slot, at), place)
+        self, copies: _Copies, slot: ir.Expression, at: ir.Expression, key: ir.Expression, place: ir.Expression
+    ) -> tuple[ir.Statement, ...]:
+        return ir.Store(copies.keys, (slot, at), key), ir.Store(copies.places, (slot, at), place)
 
-    def _precedes(self, a: Expression, b: Expression) -> Expression:
+    def _precedes(self, a: ir.Expression, b: ir.Expression) -> ir.Expression:
         """Whether a key comes strictly before another."""
         match a.type.kind:
             case "bool":

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from ...core import terms
 from ...core.types import Type, element, i64, rank
-from ..loops import Allocate, Assign, Buffer, Constant, Declare, Expression, For, Statement, Variable, While
+from .. import ir
 from .arrays import Arrays
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 
@@ -29,11 +29,11 @@ from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 class _Pool:
     """States that change places, and where new ones go: the numbers of their slots are variables."""
 
-    buffer: Buffer
+    buffer: ir.Buffer
     members: list[int]  # the states
     fresh: list[int]  # those of which an iteration makes a new one
-    slots: dict[int, Variable]  # by member: where it is
-    free: list[Variable]
+    slots: dict[int, ir.Variable]  # by member: where it is
+    free: list[ir.Variable]
 
 
 @dataclass
@@ -42,8 +42,8 @@ class _Inside:
 
     values: list[Operand]
     places: list[ArrayRef | None]
-    slots: dict[int, Expression]  # by state
-    free: dict[int, Expression]  # by state that is made anew
+    slots: dict[int, ir.Expression]  # by state
+    free: dict[int, ir.Expression]  # by state that is made anew
 
 
 class State(Arrays):
@@ -64,19 +64,19 @@ class State(Arrays):
             inside = states.enter()
             places = [*inside.places, *[output.at(variable) for output in outputs]]
             states.leave(inside, self.block(body, env, [variable, *inside.values], places))
-        self.out.append(For(variable.name, extent, "sequential", tuple(statements)))
+        self.out.append(ir.For(variable.name, extent, "sequential", tuple(statements)))
         return [*states.results(), *outputs]
 
     def output(self, op: terms.Operation, type: Type, env: Environment) -> ArrayRef:
         buffer = self.stored(op, type, env)
-        self.out.append(Allocate(buffer))
+        self.out.append(ir.Allocate(buffer))
         return self.array(buffer)
 
     def while_loop(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
         """As long as the test holds; the trips are counted."""
         states = _States(self, op, 0, env, destinations)
-        trips = Variable(self.fresh("trips"), i64)
-        self.out.append(Declare(trips.name, ZERO))
+        trips = ir.Variable(self.fresh("trips"), i64)
+        self.out.append(ir.Declare(trips.name, ZERO))
         with self.captured() as head:
             inside = states.enter()
             (test,) = self.block(op.blocks[0], env, inside.values, [None])
@@ -84,8 +84,8 @@ class State(Arrays):
             test = self.let("test", test)
         with self.captured() as body:
             states.leave(inside, self.block(op.blocks[1], env, inside.values, inside.places))
-            self.out.append(Assign(trips.name, self.apply("add", trips, ONE)))
-        self.out.append(While(tuple(head), test, tuple(body)))
+            self.out.append(ir.Assign(trips.name, self.apply("add", trips, ONE)))
+        self.out.append(ir.While(tuple(head), test, tuple(body)))
         return [*states.results(), self.frozen(trips)]
 
 
@@ -105,8 +105,8 @@ class _States:
         initials = [lowering.atom(env, arg) for arg in op.args[first:]]
         for k, (initial, type) in enumerate(zip(initials, self.types, strict=True)):
             if not isinstance(initial, ArrayRef):
-                variable = Variable(lowering.fresh("state"), initial.type)
-                lowering.out.append(Declare(variable.name, initial))
+                variable = ir.Variable(lowering.fresh("state"), initial.type)
+                lowering.out.append(ir.Declare(variable.name, initial))
                 self.held[k] = variable
             elif self.sources[k] == k:
                 place = initial if places.taken[k] else destinations[k] or lowering.allocate("state", type)
@@ -121,15 +121,17 @@ class _States:
         lowering = self.lowering
         like = lowering.buffer("states", self.types[members[0]])
         fresh = [k for k in members if self.sources[k] is None]
-        slots = Constant(len(members) + len(fresh), i64)
-        pool = _Pool(Buffer(like.name, element(self.types[members[0]]), (slots, *like.extents)), members, fresh, {}, [])
-        lowering.out.append(Allocate(pool.buffer))
+        slots = ir.Constant(len(members) + len(fresh), i64)
+        pool = _Pool(
+            ir.Buffer(like.name, element(self.types[members[0]]), (slots, *like.extents)), members, fresh, {}, []
+        )
+        lowering.out.append(ir.Allocate(pool.buffer))
         for number, k in enumerate((*members, *fresh)):
-            variable = Variable(lowering.fresh("slot"), i64)
-            lowering.out.append(Declare(variable.name, Constant(number, i64)))
+            variable = ir.Variable(lowering.fresh("slot"), i64)
+            lowering.out.append(ir.Declare(variable.name, ir.Constant(number, i64)))
             if number < len(members):
                 pool.slots[k] = variable
-                lowering.copy(initials[k], lowering.array(pool.buffer).at(Constant(number, i64)))
+                lowering.copy(initials[k], lowering.array(pool.buffer).at(ir.Constant(number, i64)))
             else:
                 pool.free.append(variable)
         return pool
@@ -154,20 +156,20 @@ class _States:
 
     def leave(self, inside: _Inside, after: Sequence[Operand]) -> None:
         """The end of an iteration, which made the next states."""
-        assign: list[Statement] = []
+        assign: list[ir.Statement] = []
         for k, held in self.held.items():
             value = after[k]
-            if isinstance(held, Variable) and not isinstance(value, ArrayRef):
-                assign.append(Assign(held.name, value))
+            if isinstance(held, ir.Variable) and not isinstance(value, ArrayRef):
+                assign.append(ir.Assign(held.name, value))
             else:
                 assert held == value
         for pool in self.pools:
             for k in pool.members:
                 source = self.sources[k]
                 assert source is None or after[k] == inside.values[source]
-                assign.append(Assign(pool.slots[k].name, inside.free[k] if source is None else inside.slots[source]))
+                assign.append(ir.Assign(pool.slots[k].name, inside.free[k] if source is None else inside.slots[source]))
             left = [inside.slots[k] for k in pool.members if k not in self.sources]
-            assign.extend([Assign(variable.name, slot) for variable, slot in zip(pool.free, left, strict=True)])
+            assign.extend([ir.Assign(variable.name, slot) for variable, slot in zip(pool.free, left, strict=True)])
         self.lowering.out.extend(assign)
 
     def results(self) -> list[Operand]:

@@ -31,32 +31,9 @@ from dataclasses import dataclass, field, replace
 
 from ...core.primitive import lookup
 from ...core.types import i64
-from ..loops import (
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Constant,
-    Expression,
-    For,
-    If,
-    Let,
-    Load,
-    MultiplyAdd,
-    Return,
-    Select,
-    Statement,
-    Store,
-    Update,
-    Variable,
-    While,
-    walk,
-)
-from ..loops_text import expression_text
-from ..loops_walk import expressions, inside, mentioned, names_in, written_in
+from .. import ir
 from ..target import Target
 from .nests import GRAIN, Chunk, Loop
-from .rewriting import without_dead, without_unread
 from .tracing import Irregular, Straight, scalar_of, simplified
 
 CODE = 20_000  # operations of a chunk, about: enough to pay for beginning it
@@ -65,10 +42,10 @@ ELEMENT = 2.0  # what it costs to read or write the element of one lane, where i
 ACROSS = 6.0  # and to combine the lanes of a short vector
 
 
-def straightened(body: Block, target: Target, fresh: Callable[[str], str], decisions: list[str]) -> Block:
+def straightened(body: ir.Block, target: Target, fresh: Callable[[str], str], decisions: list[str]) -> ir.Block:
     """The body of a function with such loops along lanes; ``decisions`` are told which they are."""
     made = tuple(_Groups(target, fresh, _constants(body), decisions, {}).block(body))
-    return without_unread(made) if made != body else body
+    return ir.without_unread(made) if made != body else body
 
 
 @dataclass
@@ -76,8 +53,8 @@ class _Range:
     """A loop over a range: all iterations of a parallel loop, or of one that was cut into chunks."""
 
     variable: str
-    extent: Expression
-    body: Block
+    extent: ir.Expression
+    body: ir.Block
     chunked: bool
 
 
@@ -86,7 +63,7 @@ class _Group:
     """Loops over one range, to become one, and the same loops as they are written."""
 
     code: Straight
-    written: list[Statement] = field(default_factory=list)
+    written: list[ir.Statement] = field(default_factory=list)
     cost: float = 0.0
     across: bool = False  # they combine lanes
 
@@ -100,12 +77,12 @@ class _Groups:
 
     target: Target
     fresh: Callable[[str], str]
-    constants: dict[str, Constant]
+    constants: dict[str, ir.Constant]
     decisions: list[str]
-    around: Mapping[str, Expression]
+    around: Mapping[str, ir.Expression]
     inside: bool = False
 
-    def block(self, block: Block) -> Iterator[Statement]:
+    def block(self, block: ir.Block) -> Iterator[ir.Statement]:
         group: _Group | None = None
         for statement in _decided(block):
             found = _range(statement, self.inside)
@@ -114,7 +91,7 @@ class _Groups:
                     continue
             own = None if found is None else self._group(statement, found)
             before = group is not None and _before(statement, group)
-            if own is not None and not (before and isinstance(own.code.extent, Constant)):
+            if own is not None and not (before and isinstance(own.code.extent, ir.Constant)):
                 yield from self._closed(group)
                 group = own
                 continue
@@ -124,25 +101,25 @@ class _Groups:
             yield from [self._inner(statement)] if own is None else self._closed(own)
         yield from self._closed(group)
 
-    def _inner(self, statement: Statement) -> Statement:
+    def _inner(self, statement: ir.Statement) -> ir.Statement:
         match statement:
-            case For(variable, extent, "parallel" | "sequential" as kind):
+            case ir.For(variable, extent, "parallel" | "sequential" as kind):
                 around = {**self.around, variable: extent}
                 inner = replace(self, around=around, inside=self.inside or kind == "parallel")
                 return replace(statement, body=tuple(inner.block(statement.body)))
-            case If(test, then, orelse):
-                return If(test, tuple(self.block(then)), tuple(self.block(orelse)))
-            case While(head, test, body):
-                return While(head, test, tuple(self.block(body)))
+            case ir.If(test, then, orelse):
+                return ir.If(test, tuple(self.block(then)), tuple(self.block(orelse)))
+            case ir.While(head, test, body):
+                return ir.While(head, test, tuple(self.block(body)))
         return statement
 
-    def _group(self, statement: Statement, found: _Range) -> _Group | None:
+    def _group(self, statement: ir.Statement, found: _Range) -> _Group | None:
         """A group of one loop, or None if its body is not straight-line code."""
-        code = Straight(Variable(self.fresh("i"), i64), found.extent, self.fresh, self.constants, self.around)
+        code = Straight(ir.Variable(self.fresh("i"), i64), found.extent, self.fresh, self.constants, self.around)
         group = _Group(code)
         return group if self._joined(group, statement, found) else None
 
-    def _joined(self, group: _Group, statement: Statement, found: _Range) -> bool:
+    def _joined(self, group: _Group, statement: ir.Statement, found: _Range) -> bool:
         """Whether the loop became a part of the group."""
         try:
             group.code.run(found.variable, found.body, in_order=self.inside)
@@ -151,79 +128,83 @@ class _Groups:
         group.written.append(statement)
         lanes = self.target.lanes(scalar_of(group.code.body)) if found.chunked else 1
         group.cost += _work(found.body, self.target) / lanes
-        group.across |= any(isinstance(each, For) and each.reductions for each in walk(found.body))
+        group.across |= any(isinstance(each, ir.For) and each.reductions for each in ir.walk(found.body))
         return True
 
-    def _closed(self, group: _Group | None) -> list[Statement]:
+    def _closed(self, group: _Group | None) -> list[ir.Statement]:
         """The loop that the group becomes, or its loops as they were where that is no more work."""
         if group is None:
             return []
         code = group.code
         lanes = self.target.transformations.strip or self.target.lanes(scalar_of(code.body))
-        short = isinstance(code.extent, Constant) and code.extent.value < lanes
-        body = without_dead(code.body)
+        short = isinstance(code.extent, ir.Constant) and code.extent.value < lanes
+        body = ir.without_dead(code.body)
         cost = _along_lanes(body, code.variable, lanes)
         # loops without such combinations are unrolled in any case, later
         before = group.cost if group.across else min(group.cost, _along_lanes(body, code.variable, 1))
         if short or cost * GAIN > before or not body:
             return group.written
-        loops = f"{len(group.written)} loops over {expression_text(code.extent)}"
+        loops = f"{len(group.written)} loops over {ir.expression_text(code.extent)}"
         self.decisions.append(f"{loops}: straight-line code of {len(body)} statements, {lanes} iterations side by side")
-        loop = For(code.variable.name, code.extent, "lanes", tuple(body), lanes)
+        loop = ir.For(code.variable.name, code.extent, "lanes", tuple(body), lanes)
         if self.inside:
             return [loop]
         size = lanes * max(1, min(64, CODE // max(1, int(cost * lanes))))
-        grain = Constant(int(GRAIN / max(1.0, cost)) + 1, i64)
+        grain = ir.Constant(int(GRAIN / max(1.0, cost)) + 1, i64)
         return [Chunk(Loop(code.variable, code.extent), size, self.fresh).parallel(loop, grain)]
 
 
-def _decided(block: Block) -> Iterator[Statement]:
+def _decided(block: ir.Block) -> Iterator[ir.Statement]:
     """The statements of a block, those of a branch in place of a choice that is known."""
     for statement in block:
         match statement:
-            case If(Apply() as test, then, orelse) if isinstance(known := simplified(test), Constant):
+            case ir.If(ir.Apply() as test, then, orelse) if isinstance(known := simplified(test), ir.Constant):
                 yield from _decided(then if known.value else orelse)
             case _:
                 yield statement
 
 
-def _range(statement: Statement, inside: bool) -> _Range | None:
+def _range(statement: ir.Statement, inside: bool) -> _Range | None:
     """The range that a statement runs over, if it is such a loop."""
-    if not isinstance(statement, For) or statement.kind != ("sequential" if inside else "parallel"):
+    if not isinstance(statement, ir.For) or statement.kind != ("sequential" if inside else "parallel"):
         return None
     match statement.body:
-        case (For(lane, Apply(least, (Apply(_, (extent, start)), _)), "lanes", (Let(i, place), *body)) as inner,):
-            whole = Apply(lookup("add"), (start, Variable(lane, i64)), i64)
+        case (
+            ir.For(
+                lane, ir.Apply(least, (ir.Apply(_, (extent, start)), _)), "lanes", (ir.Let(i, place), *body)
+            ) as inner,
+        ):
+            whole = ir.Apply(lookup("add"), (start, ir.Variable(lane, i64)), i64)
             if least.name == "minimum" and place == whole and not inner.reductions:
-                if isinstance(start, Apply) and start.arguments[0] == Variable(statement.variable, i64):
+                if isinstance(start, ir.Apply) and start.arguments[0] == ir.Variable(statement.variable, i64):
                     return _Range(i, extent, tuple(body), True)
     return _Range(statement.variable, statement.extent, statement.body, False)
 
 
-def _before(statement: Statement, group: _Group) -> bool:
+def _before(statement: ir.Statement, group: _Group) -> bool:
     """Whether a statement after the loops of a group may as well stand before them."""
-    if isinstance(statement, Allocate):
+    if isinstance(statement, ir.Allocate):
         return True
-    if any(isinstance(each, Assign | Return) for each in walk((statement,))):
+    if any(isinstance(each, ir.Assign | ir.Return) for each in ir.walk((statement,))):
         return False
-    _, buffers = mentioned((statement,))
-    return not buffers & group.code.written and not written_in((statement,)) & group.code.read
+    _, buffers = ir.mentioned((statement,))
+    return not buffers & group.code.written and not ir.written_in((statement,)) & group.code.read
 
 
-def _constants(body: Block) -> dict[str, Constant]:
+def _constants(body: ir.Block) -> dict[str, ir.Constant]:
     """The temporary buffers that only ever receive one constant."""
-    found: dict[str, Constant | None] = {}
+    found: dict[str, ir.Constant | None] = {}
     allocated: set[str] = set()
-    for statement in walk(body):
+    for statement in ir.walk(body):
         match statement:
-            case Store(buffer, _, value):
-                only = value if isinstance(value, Constant) and found.get(buffer.name, value) is not None else None
+            case ir.Store(buffer, _, value):
+                only = value if isinstance(value, ir.Constant) and found.get(buffer.name, value) is not None else None
                 before = found.get(buffer.name)
                 same = before is None or repr(before) == repr(only)
                 found[buffer.name] = only if same else None
-            case Update(buffer):
+            case ir.Update(buffer):
                 found[buffer.name] = None
-            case Allocate(buffer):
+            case ir.Allocate(buffer):
                 allocated.add(buffer.name)
     return {name: value for name, value in found.items() if value is not None and name in allocated}
 
@@ -231,35 +212,35 @@ def _constants(body: Block) -> dict[str, Constant]:
 # How much work
 
 
-def _work(block: Block, target: Target) -> float:
+def _work(block: ir.Block, target: Target) -> float:
     """About how many operations an iteration is as it is written: a vector is one."""
     work = 0.0
     for statement in block:
-        work += sum(map(_operations, expressions(statement))) + isinstance(statement, Store)
+        work += sum(map(_operations, ir.expressions_of(statement))) + isinstance(statement, ir.Store)
         match statement:
-            case For(_, Constant(extent), kind, inner):
+            case ir.For(_, ir.Constant(extent), kind, inner):
                 lanes = target.lanes(i64) if kind == "lanes" else 1
                 work += -(-extent // lanes) * _work(inner, target) + ACROSS * len(statement.reductions)
-            case If(_, then, orelse):
+            case ir.If(_, then, orelse):
                 work += max(_work(then, target), _work(orelse, target))
     return work
 
 
-def _operations(expression: Expression) -> float:
+def _operations(expression: ir.Expression) -> float:
     """About how many additions an expression is worth."""
     work = 0.0
-    for part in inside(expression):
+    for part in ir.inside(expression):
         match part:
-            case Apply(primitive):
+            case ir.Apply(primitive):
                 work += primitive.cost
-            case Select() | MultiplyAdd() | Load():
+            case ir.Select() | ir.MultiplyAdd() | ir.Load():
                 work += 1
             case _:
                 pass
     return work
 
 
-def _along_lanes(body: list[Let | Store], variable: Variable, lanes: int) -> float:
+def _along_lanes(body: list[ir.Let | ir.Store], variable: ir.Variable, lanes: int) -> float:
     """About how many operations an iteration of straight-line code is as one of so many lanes.
 
     Reading or writing a place for each lane takes as many accesses; what lies side by side takes one for all.
@@ -267,14 +248,14 @@ def _along_lanes(body: list[Let | Store], variable: Variable, lanes: int) -> flo
     varying = {variable.name}
     work = 0.0
     for statement in body:
-        moves = not varying.isdisjoint(names_in(expressions(statement)))
-        if isinstance(statement, Let) and moves:
+        moves = not varying.isdisjoint(ir.names_in(ir.expressions_of(statement)))
+        if isinstance(statement, ir.Let) and moves:
             varying.add(statement.name)
         value = statement.value
-        access = statement if isinstance(statement, Store) else value
-        if isinstance(access, Store | Load):
+        access = statement if isinstance(statement, ir.Store) else value
+        if isinstance(access, ir.Store | ir.Load):
             indices = access.indices
-            names = [names_in([index]) & varying for index in indices]
+            names = [ir.names_in([index]) & varying for index in indices]
             row = not any(names[:-1]) and indices and indices[-1] == variable
             work += 1 / lanes if row or lanes == 1 or not any(names) else ELEMENT
         else:

@@ -9,32 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..loops import (
-    Allocate,
-    Apply,
-    Assign,
-    Barrier,
-    Block,
-    Buffer,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    If,
-    Kernel,
-    Let,
-    Load,
-    MultiplyAdd,
-    Prefetch,
-    Require,
-    Return,
-    Select,
-    Store,
-    Update,
-    Variable,
-    While,
-)
-from ..loops_walk import inside, operands
+from .. import ir
 
 # Iterations that a loop of unknown extent is taken to have, in comparisons.
 DEPTH_WEIGHT = 8.0
@@ -49,8 +24,8 @@ class Access:
     An index steps with a variable if it grows by one where that does.
     """
 
-    buffer: Buffer
-    indices: tuple[Expression, ...]
+    buffer: ir.Buffer
+    indices: tuple[ir.Expression, ...]
     weight: float
     varies: list[frozenset[str]]
     steps: list[frozenset[str]]
@@ -67,7 +42,7 @@ class Survey:
     simple: bool = True  # nothing in it keeps it from being widened
     loads: list[Access] = field(default_factory=list)
     stores: list[Access] = field(default_factory=list)
-    inner: dict[str, For] = field(default_factory=dict)  # loops inside, by variable
+    inner: dict[str, ir.For] = field(default_factory=dict)  # loops inside, by variable
     uniform: set[str] = field(default_factory=set)  # variables that extents inside mention
     operations: list[tuple[float, frozenset[str]]] = field(default_factory=list)  # weights, and what they mention
     work: float = 0.0
@@ -81,80 +56,80 @@ class Survey:
         return variable not in self.uniform and all(store.mentions(variable) for store in self.stores)
 
 
-def survey(body: Block, around: Iterable[str] = ()) -> Survey:
+def survey(body: ir.Block, around: Iterable[str] = ()) -> Survey:
     """Look through a body once; ``around`` are the variables of the loops that it is the body of."""
     found = Survey(bound=set(around))
     depends: dict[str, frozenset[str]] = {}
     steps: dict[str, frozenset[str]] = {}  # by Let
 
-    def mentioned(expression: Expression) -> frozenset[str]:
+    def mentioned(expression: ir.Expression) -> frozenset[str]:
         match expression:
-            case Variable(name):
+            case ir.Variable(name):
                 return depends.get(name, frozenset([name]))
-            case Constant():
+            case ir.Constant():
                 return frozenset()
-        return frozenset().union(*[mentioned(each) for each in operands(expression)])
+        return frozenset().union(*[mentioned(each) for each in ir.operands(expression)])
 
-    def stepping(expression: Expression) -> frozenset[str]:
+    def stepping(expression: ir.Expression) -> frozenset[str]:
         match expression:
-            case Variable(name):
+            case ir.Variable(name):
                 return steps.get(name, frozenset([name]))
-            case Apply(primitive, (a, b)) if primitive.name == "add":
+            case ir.Apply(primitive, (a, b)) if primitive.name == "add":
                 return (stepping(a) - mentioned(b)) | (stepping(b) - mentioned(a))
-            case Apply(primitive, (a, b)) if primitive.name == "subtract":
+            case ir.Apply(primitive, (a, b)) if primitive.name == "subtract":
                 return stepping(a) - mentioned(b)
         return frozenset()
 
-    def access(e: Load | Store, weight: float) -> Access:
+    def access(e: ir.Load | ir.Store, weight: float) -> Access:
         varies, moves = [mentioned(i) for i in e.indices], [stepping(i) for i in e.indices]
         return Access(e.buffer, e.indices, weight, varies, moves, e.guarded)
 
-    def read(expression: Expression, weight: float) -> None:
-        for each in inside(expression):
-            if isinstance(each, Load):
+    def read(expression: ir.Expression, weight: float) -> None:
+        for each in ir.inside(expression):
+            if isinstance(each, ir.Load):
                 found.loads.append(access(each, weight))
                 found.work += weight
-            elif isinstance(each, Apply):
+            elif isinstance(each, ir.Apply):
                 found.work += weight * each.primitive.cost
                 found.once += each.primitive.cost if weight == 1.0 else 0.0
-            elif isinstance(each, Select | MultiplyAdd):
+            elif isinstance(each, ir.Select | ir.MultiplyAdd):
                 found.work += weight
 
-    def visit(block: Block, weight: float) -> None:
+    def visit(block: ir.Block, weight: float) -> None:
         weight = min(weight, MOST_WORK)
         for statement in block:
             match statement:
-                case Let(name, value):
+                case ir.Let(name, value):
                     found.bound.add(name)
                     read(value, weight)
                     depends[name], steps[name] = mentioned(value), stepping(value)
                     found.operations.append((weight, depends[name]))
                     found.lets += weight == 1.0
-                case Declare(name, value):
+                case ir.Declare(name, value):
                     read(value, weight)
                     found.mutable += 1
                     depends[name] = frozenset([name])
-                case Assign(_, value):
+                case ir.Assign(_, value):
                     read(value, weight)
-                case Store(_, _, value):
+                case ir.Store(_, _, value):
                     read(value, weight)
                     found.stores.append(access(statement, weight))
-                case For(variable, extent, "sequential", inner):
+                case ir.For(variable, extent, "sequential", inner):
                     found.bound.add(variable)
                     found.inner[variable] = statement
                     found.uniform |= mentioned(extent)
-                    known = extent.value if isinstance(extent, Constant) else DEPTH_WEIGHT
+                    known = extent.value if isinstance(extent, ir.Constant) else DEPTH_WEIGHT
                     visit(inner, weight * max(1.0, min(float(known), 64.0)))
-                case Allocate() | Require() | Return() | Update() | Prefetch() | Barrier():
+                case ir.Allocate() | ir.Require() | ir.Return() | ir.Update() | ir.Prefetch() | ir.Barrier():
                     found.simple = False
-                case If(_, then, orelse):
+                case ir.If(_, then, orelse):
                     found.simple = False
                     visit(then, weight)
                     visit(orelse, weight)
-                case For() | Kernel():
+                case ir.For() | ir.Kernel():
                     found.simple = False
                     visit(statement.body, weight * DEPTH_WEIGHT)
-                case While():
+                case ir.While():
                     found.simple = False
                     visit((*statement.head, *statement.body), weight * DEPTH_WEIGHT)
 

@@ -38,26 +38,7 @@ import numpy as np
 
 from ...core.primitive import lookup
 from ...core.types import Scalar, bool_, i64
-from ..loops import (
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Buffer,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    If,
-    Let,
-    Load,
-    MultiplyAdd,
-    Select,
-    Statement,
-    Store,
-    Variable,
-)
-from ..loops_walk import operands
+from .. import ir
 from .context import zero
 
 LONGEST = 32  # a loop of more iterations is not unrolled
@@ -69,20 +50,20 @@ class Irregular(Exception):
     """The body is not straight-line code, or too long."""
 
 
-Atom = Constant | Variable
+Atom = ir.Constant | ir.Variable
 Key = tuple[object, ...]
 Cell = tuple[str, tuple[Key, ...]]  # an element: its buffer, and the keys of its indices
 K = TypeVar("K")
 
 
-def _key(atom: Expression) -> Key:
+def _key(atom: ir.Expression) -> Key:
     """Equal for atoms that stand for the same bits: names are told apart by their text, which is quick to hash."""
-    if isinstance(atom, Constant):
+    if isinstance(atom, ir.Constant):
         return (atom.type, repr(atom.value) if atom.type.kind == "float" else atom.value)
-    return (atom.name,) if isinstance(atom, Variable) else (atom,)
+    return (atom.name,) if isinstance(atom, ir.Variable) else (atom,)
 
 
-def _cell(buffer: Buffer, indices: Sequence[Atom]) -> Cell:
+def _cell(buffer: ir.Buffer, indices: Sequence[Atom]) -> Cell:
     return buffer.name, tuple([_key(index) for index in indices])
 
 
@@ -94,26 +75,26 @@ class Straight:
     by variable.
     """
 
-    variable: Variable
-    extent: Expression
+    variable: ir.Variable
+    extent: ir.Expression
     fresh: Callable[[str], str]
-    constants: Mapping[str, Constant]
-    around: Mapping[str, Expression]
-    body: list[Let | Store] = field(default_factory=list)
+    constants: Mapping[str, ir.Constant]
+    around: Mapping[str, ir.Expression]
+    body: list[ir.Let | ir.Store] = field(default_factory=list)
     steps: int = 0
     read: set[str] = field(default_factory=set)  # buffers of others
     written: set[str] = field(default_factory=set)
     _names: dict[str, Atom] = field(default_factory=dict)
     _local: set[str] = field(default_factory=set)  # buffers that the body allocates
     _cells: dict[Cell, Atom] = field(default_factory=dict)
-    _waiting: dict[Cell, Store] = field(default_factory=dict)  # stores in branches, to be made behind them
+    _waiting: dict[Cell, ir.Store] = field(default_factory=dict)  # stores in branches, to be made behind them
     _scattered: set[str] = field(default_factory=set)  # written buffers of which it is not known which elements
     _varying: set[str] = field(default_factory=set)  # names of the body whose values vary with the iteration
     _earlier: frozenset[str] = frozenset()  # buffers that earlier loops wrote
-    _made: dict[Key, Variable] = field(default_factory=dict)
+    _made: dict[Key, ir.Variable] = field(default_factory=dict)
     _path: Atom | None = None  # what holds where the statement is reached, if not always
 
-    def run(self, variable: str, body: Block, in_order: bool = False) -> None:
+    def run(self, variable: str, body: ir.Block, in_order: bool = False) -> None:
         """Append an iteration of a loop over the same range; Irregular, with nothing changed, if that cannot be.
 
         The loop must not write what an earlier one read, unless it did so at the iteration's own place. One that is
@@ -140,53 +121,53 @@ class Straight:
         """Whether no two iterations store at one place: along some axis, each stores at its own number."""
         axes: dict[str, set[int]] = {}
         for store in self.body:
-            if isinstance(store, Store):
+            if isinstance(store, ir.Store):
                 own = {axis for axis, index in enumerate(store.indices) if index == self.variable}
                 axes[store.buffer.name] = axes.get(store.buffer.name, own) & own
         return all(axes.values())
 
     # Statements
 
-    def _block(self, block: Block) -> None:
+    def _block(self, block: ir.Block) -> None:
         for statement in block:
             self._statement(statement)
 
-    def _statement(self, statement: Statement) -> None:
+    def _statement(self, statement: ir.Statement) -> None:
         self.steps += 1
         if self.steps > STEPS or len(self.body) > MOST:
             raise Irregular("it is too long")
         match statement:
-            case Let():
+            case ir.Let():
                 self._names[statement.name] = self.value(statement.value)
-            case Declare(name, value):
+            case ir.Declare(name, value):
                 self._names[name] = self.value(value)
-            case Assign(name, value):
+            case ir.Assign(name, value):
                 if name not in self._names:
                     raise Irregular("it changes a variable of those around it")
                 self._names[name] = self.value(value)
-            case Allocate(buffer, False):
-                if not all(isinstance(extent, Constant) for extent in buffer.extents):
+            case ir.Allocate(buffer, False):
+                if not all(isinstance(extent, ir.Constant) for extent in buffer.extents):
                     raise Irregular("it allocates an array of a size that is not known")
                 self._local.add(buffer.name)
-            case Store():
+            case ir.Store():
                 self._store(statement)
-            case For():
+            case ir.For():
                 self._loop(statement)
-            case If(test, then, orelse):
+            case ir.If(test, then, orelse):
                 self._if(self.value(test), then, orelse)
             case _:
                 raise Irregular("it has to run as it is written")
 
-    def _loop(self, loop: For) -> None:
+    def _loop(self, loop: ir.For) -> None:
         extent = self.value(loop.extent)
-        if not isinstance(extent, Constant) or extent.value > LONGEST or loop.kind == "parallel":
+        if not isinstance(extent, ir.Constant) or extent.value > LONGEST or loop.kind == "parallel":
             raise Irregular("it has a loop that is long, or of a length that is not known")
         for number in range(int(extent.value)):
-            self._names[loop.variable] = Constant(number, i64)
+            self._names[loop.variable] = ir.Constant(number, i64)
             self._block(loop.body)
 
-    def _if(self, test: Atom, then: Block, orelse: Block) -> None:
-        if isinstance(test, Constant):
+    def _if(self, test: Atom, then: ir.Block, orelse: ir.Block) -> None:
+        if isinstance(test, ir.Constant):
             self._block(then if test.value else orelse)
             return
         names, cells, path = dict(self._names), dict(self._cells), self._path
@@ -194,7 +175,7 @@ class Straight:
         self._block(then)
         taken = self._names, self._cells
         self._names, self._cells = dict(names), dict(cells)
-        self._path = self._both(path, self.value(Apply(lookup("logical_not"), (test,), bool_)))
+        self._path = self._both(path, self.value(ir.Apply(lookup("logical_not"), (test,), bool_)))
         self._block(orelse)
         self._path = path
         self._names = self._merged(test, taken[0], self._names)
@@ -214,18 +195,18 @@ class Straight:
         merged = {**then, **orelse}
         for name in [each for each in then if each in orelse]:
             a, b = then[name], orelse[name]
-            merged[name] = a if _key(a) == _key(b) else self.value(Select(test, a, b, a.type))
+            merged[name] = a if _key(a) == _key(b) else self.value(ir.Select(test, a, b, a.type))
         return merged
 
     def _both(self, path: Atom | None, test: Atom) -> Atom:
-        return test if path is None else self.value(Apply(lookup("logical_and"), (path, test), bool_))
+        return test if path is None else self.value(ir.Apply(lookup("logical_and"), (path, test), bool_))
 
-    def _store(self, store: Store) -> None:
+    def _store(self, store: ir.Store) -> None:
         buffer, indices = store.buffer, [self.value(index) for index in store.indices]
         value = self.value(store.value)
         cell = _cell(buffer, indices)
         if buffer.name in self._local:
-            if not all(isinstance(index, Constant) for index in indices):
+            if not all(isinstance(index, ir.Constant) for index in indices):
                 raise Irregular("an index into a local array is not known")
             if self._inside(buffer, indices, store.guarded):
                 self._cells[cell] = value
@@ -234,81 +215,81 @@ class Straight:
             raise Irregular("it writes what was read or written")
         if not self._varies(indices):  # of such a scatter at most one iteration writes, or none where that is outside
             raise Irregular("all its iterations store at one place")
-        made = Store(buffer, tuple(indices), value, store.guarded)
+        made = ir.Store(buffer, tuple(indices), value, store.guarded)
         if self._path is None:
             self.body.append(made)
         else:
             self._waiting[cell] = made
-        if not all(isinstance(index, Constant) or index == self.variable for index in indices):
+        if not all(isinstance(index, ir.Constant) or index == self.variable for index in indices):
             self._scattered.add(buffer.name)
         self.written.add(buffer.name)
         self._cells[cell] = value
 
     # Expressions
 
-    def value(self, expression: Expression) -> Atom:
+    def value(self, expression: ir.Expression) -> Atom:
         """What an expression is, as a constant or a name."""
         match expression:  # patterns without parts first: these are met most often of all
-            case Variable():
+            case ir.Variable():
                 return self._names.get(expression.name, expression)
-            case Constant():
+            case ir.Constant():
                 return expression
-            case Load():
+            case ir.Load():
                 return self._load(expression)
-            case Apply(primitive, arguments, type):
-                return self._shared(simplified(Apply(primitive, tuple(map(self.value, arguments)), type)))
-            case Select(test, then, orelse, type):
+            case ir.Apply(primitive, arguments, type):
+                return self._shared(simplified(ir.Apply(primitive, tuple(map(self.value, arguments)), type)))
+            case ir.Select(test, then, orelse, type):
                 chosen = self.value(test)
-                if isinstance(chosen, Constant):
+                if isinstance(chosen, ir.Constant):
                     return self.value(then if chosen.value else orelse)
                 a, b = self.value(then), self.value(orelse)
-                return a if _key(a) == _key(b) else self._shared(Select(chosen, a, b, type))
-            case MultiplyAdd(a, b, c, type):
+                return a if _key(a) == _key(b) else self._shared(ir.Select(chosen, a, b, type))
+            case ir.MultiplyAdd(a, b, c, type):
                 factors = self.value(a), self.value(b)
                 for one, other in (factors, factors[::-1]):
-                    if isinstance(one, Constant) and one.value == 1:
-                        return self.value(Apply(lookup("add"), (other, c), type))
-                return self._shared(MultiplyAdd(*factors, self.value(c), type))
+                    if isinstance(one, ir.Constant) and one.value == 1:
+                        return self.value(ir.Apply(lookup("add"), (other, c), type))
+                return self._shared(ir.MultiplyAdd(*factors, self.value(c), type))
 
-    def _shared(self, expression: Expression) -> Atom:
+    def _shared(self, expression: ir.Expression) -> Atom:
         """The name of an expression of atoms: the one that it has already, or a new one."""
         match expression:
-            case Constant() | Variable():
+            case ir.Constant() | ir.Variable():
                 return expression
-            case Apply(primitive, arguments):
+            case ir.Apply(primitive, arguments):
                 key: Key = (primitive.name, *map(_key, arguments))
-            case Select(test, then, orelse):
+            case ir.Select(test, then, orelse):
                 key = ("select", _key(test), _key(then), _key(orelse))
-            case MultiplyAdd(a, b, c):
+            case ir.MultiplyAdd(a, b, c):
                 key = ("fma", _key(a), _key(b), _key(c))
-            case Load(buffer, indices, guarded):
+            case ir.Load(buffer, indices, guarded):
                 key = ("load", buffer.name, guarded, *map(_key, indices))
         found = self._made.get(key)
         if found is None:
-            found = self._made[key] = Variable(self.fresh("t"), expression.type)
-            self.body.append(Let(found.name, expression))
-            if self._varies(operands(expression)):
+            found = self._made[key] = ir.Variable(self.fresh("t"), expression.type)
+            self.body.append(ir.Let(found.name, expression))
+            if self._varies(ir.operands(expression)):
                 self._varying.add(found.name)
         return found
 
-    def _varies(self, atoms: Sequence[Expression]) -> bool:
+    def _varies(self, atoms: Sequence[ir.Expression]) -> bool:
         """Whether one of some atoms varies with the iteration."""
-        names = [atom.name for atom in atoms if isinstance(atom, Variable)]
+        names = [atom.name for atom in atoms if isinstance(atom, ir.Variable)]
         return self.variable.name in names or not self._varying.isdisjoint(names)
 
-    def _load(self, load: Load) -> Atom:
+    def _load(self, load: ir.Load) -> Atom:
         buffer, indices = load.buffer, [self.value(index) for index in load.indices]
         if buffer.name in self._local:
-            if not all(isinstance(index, Constant) for index in indices):
+            if not all(isinstance(index, ir.Constant) for index in indices):
                 raise Irregular("an index into a local array is not known")
-            nothing = Constant(zero(buffer.scalar), buffer.scalar)
+            nothing = ir.Constant(zero(buffer.scalar), buffer.scalar)
             if not self._inside(buffer, indices, load.guarded):
                 return nothing
             # an element that has no value yet is read by nothing that counts
             return self._cells.get(_cell(buffer, indices), nothing)
         if buffer.name in self.constants:
             known = self.constants[buffer.name]
-            if not load.guarded or _key(known) == _key(Constant(zero(buffer.scalar), buffer.scalar)):
+            if not load.guarded or _key(known) == _key(ir.Constant(zero(buffer.scalar), buffer.scalar)):
                 return known
         if buffer.name in self.written:
             cell = _cell(buffer, indices)
@@ -320,36 +301,36 @@ class Straight:
             index if axis in load.guarded else self._safe(index, buffer.extents[axis])
             for axis, index in enumerate(indices)
         ]
-        return self._shared(Load(buffer, tuple(safe), load.guarded))
+        return self._shared(ir.Load(buffer, tuple(safe), load.guarded))
 
-    def _inside(self, buffer: Buffer, indices: Sequence[Atom], guarded: Sequence[int]) -> bool:
+    def _inside(self, buffer: ir.Buffer, indices: Sequence[Atom], guarded: Sequence[int]) -> bool:
         """Whether known indices along guarded axes are in range."""
         pairs = [(indices[axis], buffer.extents[axis]) for axis in guarded]
         return all(
             0 <= index.value < extent.value
             for index, extent in pairs
-            if isinstance(index, Constant) and isinstance(extent, Constant)
+            if isinstance(index, ir.Constant) and isinstance(extent, ir.Constant)
         )
 
-    def _safe(self, index: Atom, extent: Expression) -> Atom:
+    def _safe(self, index: Atom, extent: ir.Expression) -> Atom:
         """An index that may be used always, where it is in range whenever the statement is reached."""
         if self._path is None or (index == self.variable and extent == self.extent):
             return index
-        if isinstance(index, Variable) and self.around.get(index.name) == extent:
+        if isinstance(index, ir.Variable) and self.around.get(index.name) == extent:
             return index
-        if isinstance(index, Constant) and isinstance(extent, Constant) and 0 <= index.value < extent.value:
+        if isinstance(index, ir.Constant) and isinstance(extent, ir.Constant) and 0 <= index.value < extent.value:
             return index
-        return self.value(Select(self._path, index, Constant(0, i64), i64))
+        return self.value(ir.Select(self._path, index, ir.Constant(0, i64), i64))
 
 
-def simplified(apply: Apply) -> Expression:
+def simplified(apply: ir.Apply) -> ir.Expression:
     """An application to atoms as something simpler, by what holds for all numbers, floats too."""
     arguments, row = apply.arguments, apply.primitive
-    known = [a for a in arguments if isinstance(a, Constant)]
+    known = [a for a in arguments if isinstance(a, ir.Constant)]
     if len(known) == len(arguments):
         with np.errstate(all="ignore"):
             found = np.asarray(row.numpy(*[a.type.dtype.type(a.value) for a in known]))
-        return Constant(found.astype(apply.type.dtype).item(), apply.type)
+        return ir.Constant(found.astype(apply.type.dtype).item(), apply.type)
     if not known or len(arguments) != 2:
         return apply
     constant = known[0]
@@ -370,7 +351,7 @@ def simplified(apply: Apply) -> Expression:
     return apply
 
 
-def _neutral(constant: Constant, operation: str) -> bool:
+def _neutral(constant: ir.Constant, operation: str) -> bool:
     """Whether adding, or taking away, a zero changes nothing, not even a zero's sign."""
     if constant.value != 0:
         return False
@@ -378,7 +359,7 @@ def _neutral(constant: Constant, operation: str) -> bool:
     return constant.type.kind == "int" or negative == (operation == "add")
 
 
-def scalar_of(body: Sequence[Let | Store]) -> Scalar:
+def scalar_of(body: Sequence[ir.Let | ir.Store]) -> Scalar:
     """The widest scalar that straight-line code computes with or moves."""
     types = [each.value.type for each in body]
     return max(types, key=lambda type: type.bits, default=bool_)

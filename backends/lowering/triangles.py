@@ -16,8 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...core.types import bool_, i64
-from ..loops import Constant, Expression, Let, Load, Variable
-from .arithmetic import both, folded
+from .. import ir
 
 # Least differences of loop variables: (u, v): c says that u - v is at least c.
 Differences = Mapping[tuple[str, str], int]
@@ -30,40 +29,40 @@ class Side:
     """A tile along one of the two loops of a product: the loop's variable, where the tile begins, and its length."""
 
     variable: str
-    start: Expression
+    start: ir.Expression
     length: int
 
 
-def nonzero(value: Expression, lets: Sequence[Let], known: Regions) -> Differences:
+def nonzero(value: ir.Expression, lets: Sequence[ir.Let], known: Regions) -> Differences:
     """Where a factor is not 0: one that is read, as it is, from an array of which that is known."""
     defined = {let.name: let.value for let in lets}
-    while isinstance(value, Variable) and value.name in defined:
+    while isinstance(value, ir.Variable) and value.name in defined:
         value = defined[value.name]
-    if not isinstance(value, Load) or value.guarded:
+    if not isinstance(value, ir.Load) or value.guarded:
         return {}
-    names = [index.name if isinstance(index, Variable) else "" for index in value.indices]
+    names = [index.name if isinstance(index, ir.Variable) else "" for index in value.indices]
     axes = known.get(value.buffer.name, {})
     return {(names[a], names[b]): least for (a, b), least in axes.items() if names[a] and names[b]}
 
 
-def firsts(facts: Differences, side: Side, inner: str) -> Iterator[Expression]:
+def firsts(facts: Differences, side: Side, inner: str) -> Iterator[ir.Expression]:
     """Steps before which a factor is 0 in all of a tile."""
     if (inner, side.variable) in facts:
-        yield folded("add", side.start, Constant(facts[inner, side.variable], i64))
+        yield ir.apply("add", side.start, ir.Constant(facts[inner, side.variable], i64))
 
 
-def stops(facts: Differences, side: Side, inner: str) -> Iterator[Expression]:
+def stops(facts: Differences, side: Side, inner: str) -> Iterator[ir.Expression]:
     """Steps from which on a factor is 0 in all of a tile."""
     if (side.variable, inner) in facts:
-        yield folded("add", side.start, Constant(side.length - facts[side.variable, inner], i64))
+        yield ir.apply("add", side.start, ir.Constant(side.length - facts[side.variable, inner], i64))
 
 
-def is_read(facts: Differences, row: Side, column: Side) -> Expression:
+def is_read(facts: Differences, row: Side, column: Side) -> ir.Expression:
     """Whether something of a tile is read."""
-    test: Expression = Constant(True, bool_)
+    test: ir.Expression = ir.Constant(True, bool_)
     for first, second in ((row, column), (column, row)):
         least = facts.get((first.variable, second.variable))
         if least is not None:
-            last = folded("add", first.start, Constant(first.length - 1 - least, i64))
-            test = both(test, folded("less_equal", second.start, last))
+            last = ir.apply("add", first.start, ir.Constant(first.length - 1 - least, i64))
+            test = test & ir.apply("less_equal", second.start, last)
     return test

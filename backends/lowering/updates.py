@@ -19,12 +19,10 @@ from ...core import terms
 from ...core.dims import Dim, Opaque
 from ...core.primitive import lookup
 from ...core.types import Type, dims, i64, rank
-from ..loops import Allocate, Block, Buffer, Constant, Expression, For, If, Load, Select, Statement, Store, Update
+from .. import ir
 from . import grids, nests
-from .arithmetic import bytes_of, chosen, folded, product, total
 from .arrays import Arrays
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
-from .rewriting import with_own_buffers
 from .survey import survey
 
 # A contest is worth it when for each write at most so many places are made ready for it.
@@ -59,7 +57,7 @@ class Updates(Arrays):
             with self.captured() as stores:
                 self.write_at(results[: -len(targets)], results[-len(targets) :], targets, op)
             self.inside -= side_by_side
-        body: Block = (*statements, *stores)
+        body: ir.Block = (*statements, *stores)
         in_order = grids.nested(loops, body)
         place = [index for index in results[: -len(targets)] if not isinstance(index, ArrayRef)]
         if loops and unique:
@@ -68,14 +66,14 @@ class Updates(Arrays):
             self.out.extend(self.alone_where_small(nest, body, place, targets))
         elif contest:
             worth, block = self.contest(loops, tuple(statements), tuple(stores), place, targets[0], op.types[0])
-            self.out.extend(chosen(worth, block, in_order))
+            self.out.extend(ir.branch(worth, block, in_order))
         else:
             self.out.extend(in_order)
         return list(targets)
 
     def alone_where_small(
-        self, nest: Sequence[Statement], body: Block, place: Sequence[Expression], targets: Sequence[ArrayRef]
-    ) -> list[Statement]:
+        self, nest: Sequence[ir.Statement], body: ir.Block, place: Sequence[ir.Expression], targets: Sequence[ArrayRef]
+    ) -> list[ir.Statement]:
         """A nest of writes, which one thread runs where the lines that it writes would go from cache to cache.
 
         That is where data tell the places, the arrays stay in a core's cache, and little is computed for a write.
@@ -83,14 +81,14 @@ class Updates(Arrays):
         told = any(self.dim(index) is None for index in place)
         if self.target.group or not told or survey(body).work > LIGHT:
             return list(nest)
-        size = total([bytes_of(target.buffer) for target in targets])
-        small = folded("less_equal", size, Constant(self.target.l2_bytes // 2, i64))
+        size = ir.total([ir.bytes_of(target.buffer) for target in targets])
+        small = ir.apply("less_equal", size, ir.Constant(self.target.l2_bytes // 2, i64))
 
-        def alone(loop: For) -> For:
+        def alone(loop: ir.For) -> ir.For:
             assert loop.grain is not None
-            return replace(loop, grain=Select(small, loop.extent, loop.grain, i64))
+            return replace(loop, grain=ir.Select(small, loop.extent, loop.grain, i64))
 
-        return [alone(s) if isinstance(s, For) and s.kind == "parallel" else s for s in nest]
+        return [alone(s) if isinstance(s, ir.For) and s.kind == "parallel" else s for s in nest]
 
     def may_contest(self, element: terms.Block, count: int) -> bool:
         """Whether iterations may find out side by side which of them comes last, at the top level."""
@@ -100,30 +98,30 @@ class Updates(Arrays):
     def contest(
         self,
         loops: list[nests.Loop],
-        element: Block,
-        stores: Block,
-        place: Sequence[Expression],
+        element: ir.Block,
+        stores: ir.Block,
+        place: Sequence[ir.Expression],
         target: ArrayRef,
         type: Type,
-    ) -> tuple[Expression, Block]:
+    ) -> tuple[ir.Expression, ir.Block]:
         """Writes side by side, of which the last wins; and whether that is worth it."""
         extents = tuple([target.extent(axis) for axis in range(len(place))])
-        winner = Buffer(self.fresh("winner"), i64, extents)
+        winner = ir.Buffer(self.fresh("winner"), i64, extents)
         guarded = self.guarded(self.array(winner), place, dims(type))
-        number: Expression = loops[0].variable
+        number: ir.Expression = loops[0].variable
         for loop in loops[1:]:
             number = self.apply("add", self.apply("multiply", number, loop.extent), loop.variable)
         with self.captured() as statements:
-            self.out.append(Allocate(winner))
+            self.out.append(ir.Allocate(winner))
             places = [nests.Loop(self.loop_variable("i", self.dim(e) or Dim({})), e) for e in extents]
-            nobody = Constant(-1, i64)
-            self.nest(places, (Store(winner, tuple([each.variable for each in places]), nobody),), set())
-            claim = Update(winner, tuple(place), lookup("maximum"), number, guarded)
-            self.nest(loops, (*with_own_buffers(element, self.fresh), claim), set())
-            won = self.apply("equal", Load(winner, tuple(place), guarded), number)
-            self.nest(loops, (*with_own_buffers(element, self.fresh), If(won, stores, ())), set())
-        cleared = folded("floor_divide", product(extents), Constant(CLEARED, i64))
-        return folded("less_equal", cleared, product([loop.extent for loop in loops])), tuple(statements)
+            nobody = ir.Constant(-1, i64)
+            self.nest(places, (ir.Store(winner, tuple([each.variable for each in places]), nobody),), set())
+            claim = ir.Update(winner, tuple(place), lookup("maximum"), number, guarded)
+            self.nest(loops, (*ir.with_own_buffers(element, self.fresh), claim), set())
+            won = self.apply("equal", ir.Load(winner, tuple(place), guarded), number)
+            self.nest(loops, (*ir.with_own_buffers(element, self.fresh), ir.If(won, stores, ())), set())
+        cleared = ir.apply("floor_divide", ir.product(extents), ir.Constant(CLEARED, i64))
+        return ir.apply("less_equal", cleared, ir.product([loop.extent for loop in loops])), tuple(statements)
 
     def targets(
         self, op: terms.Operation, olds: Sequence[terms.Atom], env: Environment, destinations: Destinations
@@ -149,7 +147,7 @@ class Updates(Arrays):
         for value, target in zip(values, targets, strict=True):
             if not isinstance(value, ArrayRef):
                 guarded = self.guarded(target, place, dims(op.types[0]))
-                self.out.append(Store(target.buffer, target.place(place), value, guarded))
+                self.out.append(ir.Store(target.buffer, target.place(place), value, guarded))
         if arrays:
             with self.captured() as stores:
                 for value, target in arrays:
@@ -158,15 +156,17 @@ class Updates(Arrays):
                     self.copy(value, target)
             self.within(place, op.types[0], targets[0], stores)
 
-    def within(self, indices: Sequence[Expression], type: Type, target: ArrayRef, stores: Sequence[Statement]) -> None:
+    def within(
+        self, indices: Sequence[ir.Expression], type: Type, target: ArrayRef, stores: Sequence[ir.Statement]
+    ) -> None:
         """Emit stores, for when the indices are in range of the first axes of an array."""
-        inside: Expression | None = None
+        inside: ir.Expression | None = None
         for axis, index in enumerate(indices):
             if not self.proved(index, dims(type)[axis]):
                 below = self.apply("less", index, target.extent(axis))
                 fits = self.apply("logical_and", self.apply("less_equal", ZERO, index), below)
                 inside = fits if inside is None else self.apply("logical_and", inside, fits)
-        self.out.extend(stores if inside is None else [If(inside, tuple(stores), ())])
+        self.out.extend(stores if inside is None else [ir.If(inside, tuple(stores), ())])
 
     # Accumulators
 
@@ -185,7 +185,7 @@ class Updates(Arrays):
         results = self.block(op.blocks[0], env, finals, destinations[count:])
         values: list[Operand] = []
         for final, type in zip(finals, op.types, strict=False):
-            values.append(final if rank(type) else self.let("t", Load(final.buffer, final.place(()))))
+            values.append(final if rank(type) else self.let("t", ir.Load(final.buffer, final.place(()))))
         return [*values, *results]
 
     def add_to(self, op: terms.Operation, env: Environment) -> None:
@@ -194,7 +194,7 @@ class Updates(Arrays):
         assert isinstance(target, ArrayRef)
         indices = [self.scalar(env, a) for a in op.args[2:]]
         place = target.place(indices)
-        update = Store(target.buffer, place, self.apply("add", Load(target.buffer, place), value))
+        update = ir.Store(target.buffer, place, self.apply("add", ir.Load(target.buffer, place), value))
         self.within(indices, op.args[0].type, target, [update])
 
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from ...core.primitive import Conversion, Primitive
 from ...core.types import Scalar, i64
-from ..loops import Apply, Buffer, Constant, Expression, Load, MultiplyAdd, Select, Variable
+from .. import ir
 from .atomics import Space, updater
 from .names import c_name
 from .spelling import ANY, MEMORY, REGISTER, TERNARY, C, Speller, binary, call, cast, literal
@@ -48,7 +48,7 @@ class Expressions(Speller, ABC):
         """The name in C of a variable."""
 
     @abstractmethod
-    def element(self, buffer: Buffer, indices: Sequence[str]) -> str:
+    def element(self, buffer: ir.Buffer, indices: Sequence[str]) -> str:
         """An element of a buffer, as what can be assigned to: ``x[i * n + j]``. It binds like a name."""
 
     @abstractmethod
@@ -59,7 +59,7 @@ class Expressions(Speller, ABC):
         """What such a variable is at most."""
         return COUNTER
 
-    def text(self, expression: Expression) -> str:
+    def text(self, expression: ir.Expression) -> str:
         """An expression, as it stands behind ``=`` or between parentheses."""
         return self._expression(expression).untyped().text
 
@@ -74,7 +74,7 @@ class Expressions(Speller, ABC):
         """
         return updater(self, primitive, scalar, space)
 
-    def guard(self, buffer: Buffer, indices: Sequence[str], guarded: Sequence[int]) -> str:
+    def guard(self, buffer: ir.Buffer, indices: Sequence[str], guarded: Sequence[int]) -> str:
         """Whether indices are within the buffer along some axes; to be joined to other tests by ``&&``.
 
         The tests themselves are joined without a branch, which would cost more than they do. (PoCL 3.1 makes code that
@@ -84,23 +84,23 @@ class Expressions(Speller, ABC):
         tests = [call("within", C(indices[axis]), self._expression(buffer.extents[axis])).text for axis in guarded]
         return " & ".join(tests)
 
-    def _expression(self, expression: Expression) -> C:
+    def _expression(self, expression: ir.Expression) -> C:
         match expression:
-            case Constant(value, type):
+            case ir.Constant(value, type):
                 return literal(value, type)
-            case Variable(name):
+            case ir.Variable(name):
                 return C(self.variable(name))
-            case Load():
+            case ir.Load():
                 return self._load(expression)
-            case MultiplyAdd(a, b, c):
+            case ir.MultiplyAdd(a, b, c):
                 return C(f"fma({', '.join(self._expression(each).text for each in (a, b, c))})")
-            case Select(test, then, orelse):
+            case ir.Select(test, then, orelse):
                 parts = self._expression(test), self._expression(then), self._expression(orelse)
                 return _choice(*parts)
-            case Apply():
+            case ir.Apply():
                 return self._apply(expression)
 
-    def _load(self, load: Load) -> C:
+    def _load(self, load: ir.Load) -> C:
         indices = [self.text(index) for index in load.indices]
         element = C(self.element(load.buffer, indices))
         value = cast("bool", element) if load.type.kind == "bool" else element
@@ -109,7 +109,7 @@ class Expressions(Speller, ABC):
         zero = literal(False if load.type.kind == "bool" else 0, load.type)
         return _choice(C(self.guard(load.buffer, indices, load.guarded), TERNARY + 1), value, zero)
 
-    def _apply(self, apply: Apply) -> C:
+    def _apply(self, apply: ir.Apply) -> C:
         name, arguments = apply.primitive.name, apply.arguments
         operands = [self._expression(argument) for argument in arguments]
         if apply.type == i64 and self._most(apply) <= LARGEST:
@@ -121,16 +121,16 @@ class Expressions(Speller, ABC):
 
     # What is known of integers
 
-    def _most(self, expression: Expression) -> int:
+    def _most(self, expression: ir.Expression) -> int:
         """What the magnitude of an integer is at most; more than ``LARGEST`` where it may wrap around."""
         match expression:
-            case Constant(value):
+            case ir.Constant(value):
                 return abs(int(value))
-            case Variable(name, type) if type == i64 and self.is_index(name):
+            case ir.Variable(name, type) if type == i64 and self.is_index(name):
                 return self.most(name)
-            case Apply(primitive, (source,)) if isinstance(primitive.llvm, Conversion) and source.type.kind == "int":
+            case ir.Apply(primitive, (source,)) if isinstance(primitive.llvm, Conversion) and source.type.kind == "int":
                 return self._most(source)
-            case Apply(primitive, (a, b), type) if type == i64:
+            case ir.Apply(primitive, (a, b), type) if type == i64:
                 most = self._most(a), self._most(b)
                 match primitive.name:
                     case "add" | "subtract":
@@ -141,22 +141,22 @@ class Expressions(Speller, ABC):
                         return max(most)
                     case _:
                         return LARGEST + 1
-            case Select(_, then, orelse):
+            case ir.Select(_, then, orelse):
                 return max(self._most(then), self._most(orelse))
             case _:
                 return 1 << expression.type.bits - 1
 
-    def _not_negative(self, expression: Expression) -> bool:
+    def _not_negative(self, expression: ir.Expression) -> bool:
         match expression:
-            case Constant(value):
+            case ir.Constant(value):
                 return value >= 0
-            case Variable(name):
+            case ir.Variable(name):
                 return self.is_index(name)
-            case Apply(primitive, (a, b)) if primitive.name in ("add", "multiply"):
+            case ir.Apply(primitive, (a, b)) if primitive.name in ("add", "multiply"):
                 return self._most(expression) <= LARGEST and self._not_negative(a) and self._not_negative(b)
-            case Apply(primitive, (a, b)) if primitive.name in ("minimum", "remainder", "floor_divide"):
+            case ir.Apply(primitive, (a, b)) if primitive.name in ("minimum", "remainder", "floor_divide"):
                 return self._not_negative(a) and self._not_negative(b)
-            case Apply(primitive, (a, b)) if primitive.name == "maximum":
+            case ir.Apply(primitive, (a, b)) if primitive.name == "maximum":
                 return self._not_negative(a) or self._not_negative(b)
             case _:
                 return False
@@ -167,8 +167,8 @@ def _bounded(most: int) -> int:
     return min(most, LARGEST + 1)
 
 
-def _positive(expression: Expression) -> bool:
-    return isinstance(expression, Constant) and expression.value > 0
+def _positive(expression: ir.Expression) -> bool:
+    return isinstance(expression, ir.Constant) and expression.value > 0
 
 
 def _choice(test: C, then: C, orelse: C) -> C:

@@ -15,78 +15,68 @@ import re
 from collections import Counter
 from dataclasses import replace
 
-from ..loops import (
-    Assign,
-    Block,
-    Declare,
-    Expression,
-    For,
-    If,
-    Let,
-    Load,
-    Require,
-    Statement,
-    Store,
-    Update,
-    Variable,
-    While,
-    walk,
-)
-from ..loops_walk import inside, variables_in, wholes, written_in
-from ..lowering.rewriting import map_block, substituted
+from .. import ir
 
 _MADE_UP = re.compile(r"t\d+")
 _LONGEST = 12  # parts of an expression that is put in place of a name
 
 
-def inlined(body: Block) -> Block:
+def inlined(body: ir.Block) -> ir.Block:
     """The body of a kernel with short expressions in place of the names for them."""
-    statements = list(walk(body))
+    statements = list(ir.walk(body))
     uses = Counter(name for statement in statements for name in _names(statement))
-    changing = {each.name for each in statements if isinstance(each, Declare)}
-    return _Inlining(uses, changing, written_in(body)).block(body)
+    changing = {each.name for each in statements if isinstance(each, ir.Declare)}
+    return _Inlining(uses, changing, ir.written_in(body)).block(body)
 
 
-def _names(statement: Statement) -> list[str]:
+def _names(statement: ir.Statement) -> list[str]:
     """The variables that a statement mentions itself, and those that say how large its buffers are."""
-    return [part.name for part in variables_in(wholes(statement))]
+    return [part.name for part in ir.variables_in(ir.wholes(statement))]
 
 
 class _Inlining:
     def __init__(self, uses: Counter[str], changing: set[str], written: set[str]) -> None:
         self.uses, self.changing, self.written = uses, changing, written
 
-    def block(self, block: Block) -> Block:
-        once = (Let, Declare, Assign, Store, Update, Require, If)  # what computes its expressions once
+    def block(self, block: ir.Block) -> ir.Block:
+        once = (
+            ir.Let,
+            ir.Declare,
+            ir.Assign,
+            ir.Store,
+            ir.Update,
+            ir.Require,
+            ir.If,
+        )  # what computes its expressions once
         used_here = {name for statement in block if isinstance(statement, once) for name in _names(statement)}
-        values: dict[str, Expression] = {}
+        values: dict[str, ir.Expression] = {}
 
-        def put(expression: Expression) -> Expression:
-            return substituted(expression, values)
+        def put(expression: ir.Expression) -> ir.Expression:
+            return ir.substituted(expression, values)
 
-        made: list[Statement] = []
+        made: list[ir.Statement] = []
         for statement in block:
             match statement:
-                case For():
+                case ir.For():
                     made.append(replace(statement, body=self.block(statement.body)))
-                case If(test, then, orelse):
-                    made.append(If(put(test), self.block(then), self.block(orelse)))
-                case While(head, test, body):
-                    made.append(While(self.block(head), test, self.block(body)))
-                case Let(name, value) if name in used_here and self.moves(name, value := put(value)):
+                case ir.If(test, then, orelse):
+                    made.append(ir.If(put(test), self.block(then), self.block(orelse)))
+                case ir.While(head, test, body):
+                    made.append(ir.While(self.block(head), test, self.block(body)))
+                case ir.Let(name, value) if name in used_here and self.moves(name, value := put(value)):
                     values[name] = value
                 case _:
-                    made.extend(map_block((statement,), put, lambda store: store))
+                    made.extend(ir.map_block((statement,), put, lambda store: store))
         return tuple(made)
 
-    def moves(self, name: str, value: Expression) -> bool:
+    def moves(self, name: str, value: ir.Expression) -> bool:
         """Whether a value may stand in place of its name."""
         if self.uses[name] != 1 or not _MADE_UP.fullmatch(name):
             return False
-        parts = list(inside(value))
+        parts = list(ir.inside(value))
         return len(parts) <= _LONGEST and not any(self.changes(part) for part in parts)
 
-    def changes(self, part: Expression) -> bool:
-        if isinstance(part, Load):
+    def changes(self, part: ir.Expression) -> bool:
+        if isinstance(part, ir.Load):
             return part.buffer.name in self.written
-        return isinstance(part, Variable) and part.name in self.changing
+        return isinstance(part, ir.Variable) and part.name in self.changing

@@ -10,46 +10,46 @@ from what it was made of. A name is *measured* if it is not negative and its bou
 from __future__ import annotations
 
 from ...core.types import i64
-from ..loops import Apply, Constant, Expression, For, Function, If, Let, Variable, While
+from .. import ir
 from .expressions import COUNTER, LARGEST
 
 
-def measures_of(function: Function) -> dict[str, int]:
+def measures_of(function: ir.Function) -> dict[str, int]:
     """The host's scalars that are sizes, or made of sizes alone, and what they are at most."""
     measures = dict.fromkeys(function.sizes, COUNTER)
     pending = [function.body]
     while pending:
         for statement in pending.pop():
             match statement:
-                case Let(name, value):
+                case ir.Let(name, value):
                     measure(name, value, measures)
-                case For(variable):
+                case ir.For(variable):
                     measures[variable] = COUNTER
                     pending.append(statement.body)
-                case If(_, then, orelse):
+                case ir.If(_, then, orelse):
                     pending += [then, orelse]
-                case While(head, _, body):
+                case ir.While(head, _, body):
                     pending += [head, body]
                 case _:
                     pass
     return measures
 
 
-def measure(name: str, value: Expression, measures: dict[str, int]) -> None:
+def measure(name: str, value: ir.Expression, measures: dict[str, int]) -> None:
     """Note what is made of sizes and counters alone, if it is not negative."""
     bounds = _bounds(value, measures)
     if bounds is not None and bounds[0] >= 0:
         measures[name] = bounds[1]
 
 
-def _bounds(value: Expression, measures: dict[str, int]) -> tuple[int, int] | None:
+def _bounds(value: ir.Expression, measures: dict[str, int]) -> tuple[int, int] | None:
     """What is made of sizes and counters is at least, and at most; None for anything else, and what may wrap around."""
     match value:
-        case Constant(number, type) if type == i64 and abs(number) <= COUNTER:
+        case ir.Constant(number, type) if type == i64 and abs(number) <= COUNTER:
             return int(number), int(number)
-        case Variable(name) if name in measures:
+        case ir.Variable(name) if name in measures:
             return 0, measures[name]
-        case Apply(primitive, (first, second), type) if type == i64:
+        case ir.Apply(primitive, (first, second), type) if type == i64:
             a, b = _bounds(first, measures), _bounds(second, measures)
             found = None if a is None or b is None else _bounds_of(primitive.name, a, b)
             return found if found is not None and found[1] <= LARGEST else None

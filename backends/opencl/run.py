@@ -20,33 +20,9 @@ from typing import Any
 import numpy as np
 
 from ...core.types import Scalar, bool_, f64
+from .. import ir
 from ..heaps import with_heaps
 from ..kernels import split
-from ..loops import (
-    Allocate,
-    Apply,
-    Assign,
-    Block,
-    Buffer,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    Function,
-    If,
-    Kernel,
-    Let,
-    Load,
-    MultiplyAdd,
-    Require,
-    Return,
-    Select,
-    Statement,
-    Variable,
-    While,
-    walk,
-)
-from ..loops_walk import expressions, inside
 from ..memory import plan
 from ..runtime import Failure
 from .devices import Device, build_options, opened, out_of_memory, require_double, require_memory, target_of
@@ -84,7 +60,7 @@ class Call:
 class Executable:
     """A function of the loop IR, ready to run on a device. One call runs at a time."""
 
-    def __init__(self, function: Function, device: Device, name: str) -> None:
+    def __init__(self, function: ir.Function, device: Device, name: str) -> None:
         import pyopencl as cl
 
         self.cl, self.device, self.name = cl, device, name
@@ -96,22 +72,22 @@ class Executable:
         program = self._built()
         self.kernels = {name: getattr(program, c_name(name)) for name in self.source.entries}
         self.plan = plan(self.function)
-        statements = list(walk(self.function.body))
-        self.fails = any(isinstance(each, Require) for each in statements)
+        statements = list(ir.walk(self.function.body))
+        self.fails = any(isinstance(each, ir.Require) for each in statements)
         self.scalar_arguments = {buffer.name for buffer in self.function.arguments if not buffer.extents}
         self.steps = self._block(self.function.body)
         self.prelude = self._block(self.plan.prelude)
         self.lock = threading.RLock()  # which does not keep a handler of signals from coming here again
         self.running = False
         self.planned = 0  # bytes of the present call
-        self.extents: dict[Buffer, list[Value]] = {}
+        self.extents: dict[ir.Buffer, list[Value]] = {}
 
     def _require_types(self) -> None:
         """TypeError where the device does not compute with what the program has."""
-        statements = list(walk(self.function.body))
+        statements = list(ir.walk(self.function.body))
         buffers = [*self.function.arguments, *self.function.results]
-        buffers += [each.buffer for each in statements if isinstance(each, Allocate)]
-        scalars = {part.type for each in statements for whole in expressions(each) for part in inside(whole)}
+        buffers += [each.buffer for each in statements if isinstance(each, ir.Allocate)]
+        scalars = {part.type for each in statements for whole in ir.expressions_of(each) for part in ir.inside(whole)}
         if f64 in scalars or any(buffer.scalar == f64 for buffer in buffers):
             require_double(self.device, self.name)
 
@@ -224,19 +200,19 @@ class Executable:
 
     # Sizes
 
-    def _shape(self, buffer: Buffer, call: Call) -> tuple[int, ...]:
+    def _shape(self, buffer: ir.Buffer, call: Call) -> tuple[int, ...]:
         extents = self.extents.get(buffer)
         if extents is None:
             extents = self.extents[buffer] = [self._value(extent) for extent in buffer.extents]
         return tuple([max(0, int(extent(call))) for extent in extents])
 
-    def _bytes(self, buffer: Buffer, call: Call) -> int:
+    def _bytes(self, buffer: ir.Buffer, call: Call) -> int:
         """Room for one along each axis, at least: a clamped index touches this memory alone."""
         return prod([max(1, extent) for extent in self._shape(buffer, call)]) * (buffer.scalar.bits // 8)
 
     # Statements of the host
 
-    def _block(self, block: Block) -> Step:
+    def _block(self, block: ir.Block) -> Step:
         steps = [self._statement(statement) for statement in block]
 
         def run(call: Call) -> None:
@@ -245,29 +221,29 @@ class Executable:
 
         return run
 
-    def _statement(self, statement: Statement) -> Step:
+    def _statement(self, statement: ir.Statement) -> Step:
         match statement:
-            case Let(name, value) | Declare(name, value) | Assign(name, value):
+            case ir.Let(name, value) | ir.Declare(name, value) | ir.Assign(name, value):
                 compute = self._value(value)
 
                 def bind(call: Call) -> None:
                     call.names[name] = compute(call)
 
                 return bind
-            case Allocate(buffer):
+            case ir.Allocate(buffer):
                 return self._allocation(buffer)
-            case Kernel(name):
+            case ir.Kernel(name):
                 return self._launch(self.source.entries[name])
-            case For():
+            case ir.For():
                 return self._loop(statement)
-            case If(test, then, orelse):
+            case ir.If(test, then, orelse):
                 holds, first, second = self._value(test), self._block(then), self._block(orelse)
                 return lambda call: first(call) if holds(call) else second(call)
-            case While():
+            case ir.While():
                 return self._while(statement)
-            case Require(test, site, values):
+            case ir.Require(test, site, values):
                 return self._requirement(self._value(test), site, [self._value(value) for value in values])
-            case Return(number, buffer):
+            case ir.Return(number, buffer):
 
                 def give(call: Call) -> None:
                     call.returned[number] = call.memory[buffer.name], self._shape(buffer, call)
@@ -275,7 +251,7 @@ class Executable:
                 return give
         raise AssertionError(f"the host does not run {statement}")
 
-    def _allocation(self, buffer: Buffer) -> Step:
+    def _allocation(self, buffer: ir.Buffer) -> Step:
         slot = self.plan.slot_of.get(buffer.name)
 
         def place(call: Call) -> None:
@@ -285,7 +261,7 @@ class Executable:
 
         return place
 
-    def _loop(self, loop: For) -> Step:
+    def _loop(self, loop: ir.For) -> Step:
         extent, body, variable = self._value(loop.extent), self._block(loop.body), loop.variable
 
         def run(call: Call) -> None:
@@ -295,9 +271,9 @@ class Executable:
 
         return run
 
-    def _while(self, statement: While) -> Step:
+    def _while(self, statement: ir.While) -> Step:
         head, test, body = self._block(statement.head), self._value(statement.test), self._block(statement.body)
-        requires = any(isinstance(each, Require) for each in walk((statement,)))
+        requires = any(isinstance(each, ir.Require) for each in ir.walk((statement,)))
 
         def run(call: Call) -> None:
             head(call)
@@ -317,25 +293,25 @@ class Executable:
 
     # Expressions of the host
 
-    def _value(self, expression: Expression) -> Value:
+    def _value(self, expression: ir.Expression) -> Value:
         match expression:
-            case Constant(value, type):
+            case ir.Constant(value, type):
                 number = type.dtype.type(value)
                 return lambda call: number
-            case Variable(name):
+            case ir.Variable(name):
                 return lambda call: call.names[name]
-            case Apply(primitive, arguments, type):
+            case ir.Apply(primitive, arguments, type):
                 operands, scalar = [self._value(each) for each in arguments], type.dtype.type
                 return lambda call: scalar(primitive.numpy(*[operand(call) for operand in operands]))
-            case Select(test, then, orelse):
+            case ir.Select(test, then, orelse):
                 holds, first, second = self._value(test), self._value(then), self._value(orelse)
                 return lambda call: first(call) if holds(call) else second(call)
-            case MultiplyAdd():
+            case ir.MultiplyAdd():
                 raise AssertionError("a sum of products is the device's")
-            case Load(buffer, indices):
+            case ir.Load(buffer, indices):
                 return self._read_back(buffer, [self._value(index) for index in indices])
 
-    def _read_back(self, buffer: Buffer, indices: Sequence[Value]) -> Value:
+    def _read_back(self, buffer: ir.Buffer, indices: Sequence[Value]) -> Value:
         if buffer.name in self.scalar_arguments:
             return lambda call: call.arguments[buffer.name]
         dtype = buffer.scalar.dtype

@@ -32,32 +32,7 @@ from math import prod
 from typing import Literal
 
 from ...core.types import Scalar, bool_, i64
-from ..loops import (
-    Allocate,
-    Apply,
-    Assign,
-    Barrier,
-    Block,
-    Buffer,
-    Constant,
-    Declare,
-    Expression,
-    For,
-    Function,
-    If,
-    Kernel,
-    Let,
-    Reduction,
-    Require,
-    Return,
-    Statement,
-    Store,
-    Update,
-    Variable,
-    While,
-    walk,
-)
-from ..loops_walk import bound_in, grid, variables_in, variables_of, written_in
+from .. import ir
 from .atomics import Space
 from .contents import awake, buffers_of, changes, conflicts, guards, names_of
 from .expressions import COUNTER, MEMORY, REGISTER, Expressions, c_name
@@ -85,7 +60,7 @@ void fail(volatile global int *failure, int site, long a, long b, long c, long d
 class Scratch:
     """Memory for a temporary of each thread, or of each group."""
 
-    buffer: Buffer
+    buffer: ir.Buffer
     of_group: bool
 
 
@@ -96,11 +71,11 @@ class Entry:
     name: str
     text: str
     scalars: tuple[tuple[str, Scalar], ...]  # known to the host
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[ir.Buffer, ...]
     scratch: tuple[Scratch, ...]
-    shared: tuple[Buffer, ...]  # local memory whose size the call decides
+    shared: tuple[ir.Buffer, ...]  # local memory whose size the call decides
     fails: bool  # it is given the record of failures
-    grid: tuple[Expression, ...]  # extents of the loops that are shared out; () for one thread or one group
+    grid: tuple[ir.Expression, ...]  # extents of the loops that are shared out; () for one thread or one group
     grouped: bool
     group: int
 
@@ -124,14 +99,14 @@ class Source:
     entries: dict[str, Entry]
 
 
-def source(function: Function, group: int) -> Source:
+def source(function: ir.Function, group: int) -> Source:
     """The OpenCL C of all kernels of a split function, for groups of so many threads."""
     measures = measures_of(function)
     entries: dict[str, Entry] = {}
     helpers: dict[str, str] = {}
-    for statement in walk(function.body):
-        if isinstance(statement, Kernel):
-            kernel = Kernel(statement.name, inlined(statement.body))
+    for statement in ir.walk(function.body):
+        if isinstance(statement, ir.Kernel):
+            kernel = ir.Kernel(statement.name, inlined(statement.body))
             writer = _Writer(kernel, measures, group, helpers)
             entries[statement.name] = writer.entry()
     head = ["#pragma OPENCL FP_CONTRACT OFF"]
@@ -145,7 +120,7 @@ def source(function: Function, group: int) -> Source:
 class _Writer(Expressions):
     """Writes one kernel."""
 
-    def __init__(self, kernel: Kernel, measures: dict[str, int], group: int, helpers: dict[str, str]) -> None:
+    def __init__(self, kernel: ir.Kernel, measures: dict[str, int], group: int, helpers: dict[str, str]) -> None:
         super().__init__()
         self.helpers = helpers
         self.kernel, self.group = kernel, group
@@ -155,15 +130,15 @@ class _Writer(Expressions):
         self.counters = dict(measures)  # sizes, what counts, and what is made of these: at most
         self.scratch: list[Scratch] = []
         self.interleaved: set[str] = set()
-        self.shared: list[Buffer] = []
+        self.shared: list[ir.Buffer] = []
         self.local: list[str] = []  # declarations at the beginning
         self.own: set[str] = set()  # buffers of the kernel itself
         self.spaces: dict[str, Literal["local", "private"]] = {}  # where not global
         self.parts: Counter[str] = Counter()  # loops that combine into a variable
         self.in_lanes = False
         self.fails = False
-        statements = list(walk(kernel.body))
-        self.grouped = any(isinstance(each, For) and each.kind == "lanes" for each in statements)
+        statements = list(ir.walk(kernel.body))
+        self.grouped = any(isinstance(each, ir.For) and each.kind == "lanes" for each in statements)
         self.stems: defaultdict[str, set[str]] = defaultdict(set)
         for name in names_of(kernel.body):
             self.stems[_stem(name)].add(name)
@@ -173,19 +148,19 @@ class _Writer(Expressions):
 
     def entry(self) -> Entry:
         kernel = self.kernel
-        before, loops, body = grid(awake(kernel.body))
-        bound = bound_in(kernel.body)
-        scalars = {part.name: part.type for part in variables_of(kernel.body) if part.name not in bound}
+        before, loops, body = ir.grid(awake(kernel.body))
+        bound = ir.bound_in(kernel.body)
+        scalars = {part.name: part.type for part in ir.variables_of(kernel.body) if part.name not in bound}
         for test in guards(kernel.body):
             self.line(f"if (!({self.text(test)})) return;")
         for statement in before:
             self.statement(statement)
         self.iterations(loops, body)
-        written = written_in(kernel.body)
+        written = ir.written_in(kernel.body)
         buffers = [buffer for buffer in buffers_of(kernel.body) if buffer.name not in self.own]
         # what the host alone knows, for memory of threads
         for scratch in self.scratch:
-            for part in variables_in(scratch.buffer.extents):
+            for part in ir.variables_in(scratch.buffer.extents):
                 scalars.setdefault(part.name, part.type)
         parameters = [f"const {MEMORY[scalar]} {self.called(name)}" for name, scalar in scalars.items()]
         for buffer in buffers:
@@ -216,11 +191,11 @@ class _Writer(Expressions):
             self.group,
         )
 
-    def comment(self, loops: Sequence[For], body: Block) -> str:
+    def comment(self, loops: Sequence[ir.For], body: ir.Block) -> str:
         """What the kernel computes."""
         written: dict[str, None] = {}
-        for statement in walk(body):
-            if isinstance(statement, Store | Update) and statement.buffer.name not in self.own:
+        for statement in ir.walk(body):
+            if isinstance(statement, ir.Store | ir.Update) and statement.buffer.name not in self.own:
                 places = ", ".join(self.text(index) for index in statement.indices)
                 written.setdefault(f"{self.called(statement.buffer.name)}[{places}]")
         some = list(written)[:4]
@@ -229,7 +204,7 @@ class _Writer(Expressions):
         who = "group" if self.grouped else "thread"
         return f"// {what} for {where}: a {who} each" if where else f"// {what} by one {who}"
 
-    def iterations(self, loops: Sequence[For], body: Block) -> None:
+    def iterations(self, loops: Sequence[ir.For], body: ir.Block) -> None:
         """The body, for the iterations of a grid."""
         if not loops:
             self.block(body)
@@ -249,7 +224,7 @@ class _Writer(Expressions):
         if not self.grouped and not self.scratch:  # there is a thread for each
             self.lines[beginning : beginning + 1] = [f"  const long {at} = {first};", f"  if ({at} < {whole}) {{"]
 
-    def counted(self, loops: Sequence[For], extents: Sequence[str]) -> None:
+    def counted(self, loops: Sequence[ir.For], extents: Sequence[str]) -> None:
         """The counters of a grid's loops, from the number of an iteration."""
         left = "at"
         for k in range(len(loops) - 1, 0, -1):
@@ -292,7 +267,7 @@ class _Writer(Expressions):
         stem = _stem(name)
         return c_name(stem if self.stems[stem] == {name} else name)
 
-    def all(self, buffer: Buffer) -> str:
+    def all(self, buffer: ir.Buffer) -> str:
         """The memory of all threads for a temporary."""
         return f"{self.called(buffer.name)}_all"
 
@@ -305,7 +280,7 @@ class _Writer(Expressions):
     def most(self, name: str) -> int:
         return self.counters[name]
 
-    def element(self, buffer: Buffer, indices: Sequence[str]) -> str:
+    def element(self, buffer: ir.Buffer, indices: Sequence[str]) -> str:
         place = ""
         for index, extent in zip(indices, buffer.extents, strict=True):
             part = self.text(extent)
@@ -317,51 +292,51 @@ class _Writer(Expressions):
 
     # Statements
 
-    def block(self, block: Block) -> None:
+    def block(self, block: ir.Block) -> None:
         for statement in block:
             self.statement(statement)
 
-    def statement(self, statement: Statement) -> None:
+    def statement(self, statement: ir.Statement) -> None:
         match statement:
-            case Let(name, value):
+            case ir.Let(name, value):
                 measure(name, value, self.counters)
                 self.line(f"const {REGISTER[value.type]} {self.called(name)} = {self.text(value)};")
-            case Declare(name, initial):
+            case ir.Declare(name, initial):
                 self.line(f"{REGISTER[initial.type]} {self.called(name)} = {self.text(initial)};")
-            case Assign(name, value):
+            case ir.Assign(name, value):
                 self.line(self.assignment(self.variable(name), name, value))
-            case Store() | Update():
+            case ir.Store() | ir.Update():
                 self.write(statement)
-            case Barrier():
+            case ir.Barrier():
                 self.wait()
-            case Allocate(buffer):
+            case ir.Allocate(buffer):
                 self.allocate(buffer, statement.shared)
-            case For(kind="lanes"):
+            case ir.For(kind="lanes"):
                 self.lanes(statement)
-            case For():
+            case ir.For():
                 self.loop(statement)
-            case If():
+            case ir.If():
                 self.branch(statement)
-            case While():
+            case ir.While():
                 self.repeat(statement)
-            case Require(test, site, values):
+            case ir.Require(test, site, values):
                 self.require(self.text(test), site, [self.text(value) for value in values])
-            case Kernel() | Return():
+            case ir.Kernel() | ir.Return():
                 raise AssertionError("only the host runs kernels and returns arrays")
 
-    def assignment(self, target: str, name: str, value: Expression) -> str:
+    def assignment(self, target: str, name: str, value: ir.Expression) -> str:
         match value:
-            case Apply(primitive, (Variable(first), other)) if first == name and value.type.kind == "float":
+            case ir.Apply(primitive, (ir.Variable(first), other)) if first == name and value.type.kind == "float":
                 if primitive.infix in ("+", "-", "*", "/"):
                     return f"{target} {primitive.infix}= {self.text(other)};"
         return f"{target} = {self.text(value)};"
 
-    def write(self, statement: Store | Update) -> None:
+    def write(self, statement: ir.Store | ir.Update) -> None:
         """A store or an update; outside of lanes, the first thread of a group alone does it."""
         buffer = statement.buffer
         indices = [self.text(index) for index in statement.indices]
         place = self.element(buffer, indices)
-        if isinstance(statement, Update):
+        if isinstance(statement, ir.Update):
             space: Space = "local" if self.spaces.get(buffer.name) == "local" else "global"
             helper = self.update(statement.primitive, buffer.scalar, space)
             text = f"{helper}(&{place}, {self.text(statement.value)});"
@@ -388,12 +363,12 @@ class _Writer(Expressions):
         if hazard:
             self.wait()
 
-    def loop(self, loop: For) -> None:
+    def loop(self, loop: ir.For) -> None:
         with self.turns(loop, "0", "++"):
             self.block(loop.body)
 
     @contextmanager
-    def turns(self, loop: For, first: str, step: str) -> Iterator[None]:
+    def turns(self, loop: ir.For, first: str, step: str) -> Iterator[None]:
         """The head of a loop; where the body changes what its extent is made from, that is computed before."""
         i, extent = self.called(loop.variable), _term(self.text(loop.extent))
         self.counters[loop.variable] = COUNTER
@@ -403,7 +378,7 @@ class _Writer(Expressions):
         with self.braces(f"for (long {i} = {first}{before}; {i} < {extent}; {i}{step})"):
             yield
 
-    def branch(self, statement: If) -> None:
+    def branch(self, statement: ir.If) -> None:
         self.open(f"if ({self.text(statement.test)}) {{")
         self.block(statement.then)
         if statement.orelse:
@@ -412,12 +387,12 @@ class _Writer(Expressions):
             self.block(statement.orelse)
         self.close()
 
-    def repeat(self, statement: While) -> None:
+    def repeat(self, statement: ir.While) -> None:
         """A while; it ends when a requirement inside has failed, for all threads of a group at the same time."""
         with self.braces("while (true)"):
             self.block(statement.head)
             test = self.text(statement.test)
-            if any(isinstance(each, Require) for each in walk((statement,))):
+            if any(isinstance(each, ir.Require) for each in ir.walk((statement,))):
                 self.fails = True
                 if self.grouped and not self.in_lanes:
                     self.declare("  local int failed;")
@@ -438,7 +413,7 @@ class _Writer(Expressions):
 
     # Temporaries
 
-    def allocate(self, buffer: Buffer, shared: bool) -> None:
+    def allocate(self, buffer: ir.Buffer, shared: bool) -> None:
         """A temporary of a thread, or of a group."""
         name, memory = self.called(buffer.name), MEMORY[buffer.scalar]
         self.own.add(buffer.name)
@@ -463,19 +438,19 @@ class _Writer(Expressions):
             self.interleaved.add(buffer.name)
             self.line(f"global {memory} *{name} = {self.all(buffer)} + get_global_id(0);")
 
-    def room(self, extent: Expression) -> str:
+    def room(self, extent: ir.Expression) -> str:
         """How much there is along an axis: as the host counts it, at least one."""
-        return str(max(int(extent.value), 1)) if isinstance(extent, Constant) else f"max({self.text(extent)}, 1L)"
+        return str(max(int(extent.value), 1)) if isinstance(extent, ir.Constant) else f"max({self.text(extent)}, 1L)"
 
     # Lanes
 
-    def lanes(self, loop: For) -> None:
+    def lanes(self, loop: ir.For) -> None:
         """The iterations of a loop, shared out among the threads of a group; what they combine into, all have then."""
         assert not self.in_lanes and loop.factor == self.group
-        with self.waiting(bool(written_in(loop.body) & self.conflicts)):
+        with self.waiting(bool(ir.written_in(loop.body) & self.conflicts)):
             self.shared_out(loop)
 
-    def shared_out(self, loop: For) -> None:
+    def shared_out(self, loop: ir.For) -> None:
         owns = []
         for reduction in loop.reductions:
             own = self.own_name(reduction)
@@ -484,7 +459,7 @@ class _Writer(Expressions):
             self.line(f"{REGISTER[scalar]} {own} = {self.text(reduction.neutral)};")
             self.names[reduction.name] = own
         self.in_lanes = True
-        if loop.extent == Constant(self.group, i64):
+        if loop.extent == ir.Constant(self.group, i64):
             self.counters[loop.variable] = COUNTER
             with self.braces(""):
                 self.line(f"const long {self.called(loop.variable)} = get_local_id(0);")
@@ -497,13 +472,13 @@ class _Writer(Expressions):
             self.names.pop(reduction.name)
             self.combine(reduction, total, own)
 
-    def own_name(self, reduction: Reduction) -> str:
+    def own_name(self, reduction: ir.Reduction) -> str:
         """The name of a thread's own part: another one for each loop."""
         self.parts[reduction.name] += 1
         number = self.parts[reduction.name]
         return f"{self.called(reduction.name)}{number if number > 1 else ''}_own"
 
-    def combine(self, reduction: Reduction, total: str, own: str) -> None:
+    def combine(self, reduction: ir.Reduction, total: str, own: str) -> None:
         """A total of all threads' own."""
         scalar = reduction.neutral.type
         all_ = f"{self.called(reduction.name)}_all"
@@ -535,9 +510,9 @@ def _term(text: str) -> str:
     return f"({text})" if any(sign in text for sign in ("?", "<", ">", "&", "|", "=")) else text
 
 
-def _count(buffer: Buffer) -> int | None:
+def _count(buffer: ir.Buffer) -> int | None:
     """How many elements a buffer has room for, if that is known: one along each axis, and whole words."""
-    extents = [extent.value for extent in buffer.extents if isinstance(extent, Constant)]
+    extents = [extent.value for extent in buffer.extents if isinstance(extent, ir.Constant)]
     if len(extents) < len(buffer.extents):
         return None
     count = prod(max(1, int(extent)) for extent in extents)

@@ -13,7 +13,7 @@ from ...core import trees
 from ...core.host_arrays import on_device
 from ...core.program import Instance, convert
 from ...core.types import Type, element
-from ..loops_text import text as loops_text
+from .. import ir
 from ..lowering import returned
 from ..outline import schedule_text
 from ..specialisations import ALWAYS, COMPILED, Specialisation, purpose
@@ -83,7 +83,7 @@ class Version:
     @property
     def loops(self) -> str:
         """The loop IR, in kernels and what the host does around them."""
-        return loops_text(self.executable.function)
+        return ir.text(self.executable.function)
 
     @property
     def schedule(self) -> str:

@@ -25,7 +25,7 @@ from mutations import Kind
 SEED, COUNT = 18, 400
 # Modules whose mistakes no program shows: text for people, the other target, and what only measures.
 NO_PROGRAM_SHOWS = (
-    "__init__", "loops_text", "outline", "loops_check", "specialisations", "host", "spelling", "transformations",
+    "__init__", "printer", "outline", "checker", "specialisations", "host", "spelling", "transformations",
 )  # fmt: skip
 # Files of tests that compile programs and look at what they do.
 TESTS = (

@@ -6,34 +6,27 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from ..loops import (
+from .expressions import Apply, Buffer, Constant, Expression, Load, MultiplyAdd, Select, Variable
+from .loops import (
     Allocate,
-    Apply,
     Assign,
     Barrier,
     Block,
-    Buffer,
-    Constant,
     Declare,
-    Expression,
     For,
     If,
     Kernel,
     Let,
-    Load,
-    MultiplyAdd,
     Prefetch,
     Require,
     Return,
-    Select,
     Statement,
     Store,
     Update,
-    Variable,
     While,
     walk,
 )
-from ..loops_walk import bound_in, expressions, names_in, names_of, read_in
+from .queries import bound_in, expressions_of, names_in, names_of, read_in
 
 # A buffer, and the indices of an element
 Place = tuple[Buffer, tuple[Expression, ...]]
@@ -134,7 +127,7 @@ def without_dead(body: Sequence[Let | Store]) -> list[Let | Store]:
     for statement in reversed(body):
         if isinstance(statement, Let) and statement.name not in needed:
             continue
-        needed |= names_in(expressions(statement))
+        needed |= names_in(expressions_of(statement))
         made.append(statement)
     return made[::-1]
 

@@ -12,38 +12,31 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ..core.primitive import Expansion
-from ..core.types import Scalar, bool_, i64
+from ...core.primitive import Expansion
+from ...core.types import Scalar, bool_, i64
+from .expressions import Apply, Buffer, Constant, Expression, Load, MultiplyAdd, Select, Variable
 from .loops import (
     Allocate,
-    Apply,
     Assign,
     Barrier,
     Block,
-    Buffer,
-    Constant,
     Declare,
-    Expression,
     For,
     Function,
     If,
     Kernel,
     Let,
-    Load,
-    MultiplyAdd,
     Prefetch,
     Reduction,
     Require,
     Return,
-    Select,
     Statement,
     Store,
     Update,
-    Variable,
     While,
 )
-from .loops_text import expression_text, statement_text
-from .loops_walk import inside, varying
+from .printer import expression_text, statement_text
+from .queries import inside, varying
 
 _VALUES = 4  # at most so many integers are recorded with a failure
 

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .expressions import Apply, Buffer, Constant, Expression, Load, MultiplyAdd, Select, Variable
 from .loops import (
     Allocate,
-    Apply,
     Assign,
     Barrier,
     Block,
-    Buffer,
-    Constant,
     Declare,
-    Expression,
     For,
     Function,
     If,
     Kernel,
     Let,
-    Load,
-    MultiplyAdd,
     Prefetch,
     Require,
     Return,
-    Select,
     Statement,
     Store,
     Update,
-    Variable,
     While,
 )
 
@@ -41,8 +34,8 @@ _ATOM = 9
 def text(function: Function) -> str:
     """A function as text.
 
-    >>> from .loops import Buffer
-    >>> from ..core.types import f64, i64
+    >>> from .expressions import Buffer, Load, Variable
+    >>> from ...core.types import f64, i64
     >>> n, i = Variable("n", i64), Variable("i", i64)
     >>> x, y = Buffer("x", f64, (n,)), Buffer("y", f64, (n,))
     >>> print(text(Function("copy", ("n",), (x,), (y,), (For("i", n, "lanes", (Store(y, (i,), Load(x, (i,))),), 32),))))

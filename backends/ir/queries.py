@@ -6,30 +6,24 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
+from .expressions import Apply, Constant, Expression, Load, MultiplyAdd, Select, Variable
 from .loops import (
     Allocate,
-    Apply,
     Assign,
     Barrier,
     Block,
-    Constant,
     Declare,
-    Expression,
     For,
     Function,
     If,
     Kernel,
     Let,
-    Load,
-    MultiplyAdd,
     Prefetch,
     Require,
     Return,
-    Select,
     Statement,
     Store,
     Update,
-    Variable,
     While,
     walk,
 )
@@ -61,7 +55,7 @@ def inside(expression: Expression) -> Iterator[Expression]:
         pending.extend(operands(expression))
 
 
-def expressions(statement: Statement) -> tuple[Expression, ...]:
+def expressions_of(statement: Statement) -> tuple[Expression, ...]:
     """The expressions that stand in a statement itself, not in its blocks."""
     match statement:
         case Let(_, value) | Declare(_, value) | Assign(_, value):
@@ -84,7 +78,7 @@ def expressions(statement: Statement) -> tuple[Expression, ...]:
 
 def loads(statement: Statement) -> Iterator[Load]:
     """The reads in a statement itself, not in its blocks."""
-    for whole in expressions(statement):
+    for whole in expressions_of(statement):
         yield from (part for part in inside(whole) if isinstance(part, Load))
 
 
@@ -143,7 +137,7 @@ class _Names:
                 self.written.add(buffer.name)
             case Prefetch(buffer) | Allocate(buffer) | Return(_, buffer):
                 self.buffers.add(buffer.name)
-        for whole in expressions(statement):
+        for whole in expressions_of(statement):
             if isinstance(whole, Variable):
                 self.variables.add(whole.name)
             elif not isinstance(whole, Constant):
@@ -223,7 +217,7 @@ def grid(body: Block) -> tuple[Block, list[For], Block]:
 def wholes(statement: Statement) -> Iterator[Expression]:
     """The expressions of a statement, and those that say how large the buffers are that it mentions."""
     buffers = [statement.buffer] if isinstance(statement, Store | Update | Allocate) else []
-    yield from expressions(statement)
+    yield from expressions_of(statement)
     buffers += [load.buffer for load in loads(statement)]
     for buffer in buffers:
         yield from buffer.extents

@@ -37,118 +37,16 @@ One worked example, a matrix product whose columns are lanes and whose rows are 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from math import copysign
-from typing import Literal, TypeVar, dataclass_transform
+from typing import Literal
 
-from ..core.primitive import Primitive
-from ..core.types import Scalar
+from ...core.primitive import Primitive
+from .expressions import Buffer, Constant, Expression, node
 
 Kind = Literal["sequential", "parallel", "lanes", "jam"]
 
-T = TypeVar("T")
-
-
-@dataclass_transform(frozen_default=True)
-def node(kind: type[T]) -> type[T]:
-    """A dataclass whose fields nobody sets again, by the checker of types.
-
-    One that is ``frozen`` refuses that when it runs, too, which makes its constructor three times as slow; and passes
-    construct so many that this was a tenth of what compilation spent in Python.
-    """
-    return dataclass(unsafe_hash="__hash__" not in vars(kind), eq="__eq__" not in vars(kind))(kind)
-
-
-# Expressions: immutable trees of scalars; shared values are bound by Let
-
-
-@node
-class Constant:
-    """A number. 0.0 and -0.0 are not equal: they are different constants."""
-
-    value: int | float | bool
-    type: Scalar
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Constant):
-            return NotImplemented
-        same = self.value is other.value or self.value == other.value
-        return same and self.type == other.type and copysign(1, self.value) == copysign(1, other.value)
-
-    def __hash__(self) -> int:
-        return hash(self.value)
-
-
-@node
-class Variable:
-    """A size of the function, a loop variable, a Let or a Declare."""
-
-    name: str
-    type: Scalar
-
-
-@node
-class Apply:
-    """A primitive applied to scalars."""
-
-    primitive: Primitive
-    arguments: tuple[Expression, ...]
-    type: Scalar
-
-
-@node
-class Select:
-    """``then`` where the test holds, ``orelse`` elsewhere; both are computed."""
-
-    test: Expression
-    then: Expression
-    orelse: Expression
-    type: Scalar
-
-
-@node
-class MultiplyAdd:
-    """``a * b + c``, rounded once."""
-
-    a: Expression
-    b: Expression
-    c: Expression
-    type: Scalar
-
-
-@node
-class Load:
-    """One element; the indices are in range whenever the load runs.
-
-    Along the axes that are ``guarded`` they need not be: outside the buffer there is 0.
-    """
-
-    buffer: Buffer
-    indices: tuple[Expression, ...]
-    guarded: tuple[int, ...] = ()
-
-    @property
-    def type(self) -> Scalar:
-        return self.buffer.scalar
-
-
-Expression = Constant | Variable | Apply | Select | MultiplyAdd | Load
-
-
-@node
-class Buffer:
-    """A row-major array of scalars (one scalar when it has no extents). Names are unique in a function."""
-
-    name: str
-    scalar: Scalar
-    extents: tuple[Expression, ...]
-
-
-# Statements
-
 
 class _Holding:
-    """A statement that holds others. What ``loops_walk.py`` keeps with it is not pickled."""
+    """A statement that holds others. What ``queries.py`` keeps with it is not pickled."""
 
     def __getstate__(self) -> dict[str, object]:
         return {each: vars(self)[each] for each in self.__match_args__}  # type: ignore[attr-defined]
@@ -347,3 +245,10 @@ def walk(block: Block) -> Iterator[Statement]:
         elif isinstance(statement, While):
             pending.extend(statement.body[::-1])
             pending.extend(statement.head[::-1])
+
+
+def branch(test: Expression, then: Block, orelse: Block) -> Block:
+    """One of two blocks, at once where the test is known."""
+    if isinstance(test, Constant):
+        return then if test.value else orelse
+    return (If(test, then, orelse),)
