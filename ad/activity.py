@@ -183,7 +183,7 @@ class Activity(Fragment[Atom, Operation, Block]):
 
         return run
 
-    def whole(
+    def opaque(
         self, op: str, static: tuple[Any, ...], args: Sequence[Atom], blocks: Sequence[Block] = (), name: str = ""
     ) -> Operation:
         """All of it is active if any operand is, or what a function captures and gives."""
@@ -227,7 +227,7 @@ class Activity(Fragment[Atom, Operation, Block]):
         def run(env: Env[Any], arguments: Sequence[Any]) -> Active:
             env, updates = env.enter(arguments), False
             for binding in bindings:
-                active = found(binding, env)
+                active = active_results(binding, env)
                 env = env.extend(active.results)
                 updates = updates or active.updates
             return Active([self.is_active(result(env)) for result in results], updates)
@@ -235,7 +235,7 @@ class Activity(Fragment[Atom, Operation, Block]):
         return Block(run, len(binders))
 
 
-def found(binding: Binding, env: Env[Any]) -> Active:
+def active_results(binding: Binding, env: Env[Any]) -> Active:
     """What is active of an operation's results: nothing made of integers or booleans."""
     said = binding.operation(env)
     active: Active = Active([said] * len(binding.types)) if isinstance(said, bool) else said

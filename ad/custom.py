@@ -20,7 +20,7 @@ from ..core.graph import Value
 from ..core.language import Unsupported
 from ..core.placement import to_block
 from ..core.types import Itself, Type, is_float
-from ..interpreters.embed import Known, entered
+from ..interpreters.embed import Known, emit_blocks
 from ..interpreters.simplify import simplify
 from ..interpreters.simplify.accumulators import plus, zeros_like
 from .cells import Entry
@@ -84,7 +84,7 @@ class Pulled:
                 cell.scope, cell.total, cell.reads, cell.accumulator = state
             return totals
 
-        totals = reverse.sweep.enclose(lambda: entered(b, "custom", ("checkpoint",), given, [body]))
+        totals = reverse.sweep.enclose(lambda: emit_blocks(b, "custom", ("checkpoint",), given, [body]))
         for cell, total in zip(cells, totals, strict=True):
             cell.close(total)
 
@@ -112,7 +112,7 @@ class Pulled:
     def itself(self, *args: Value) -> Sequence[Value]:
         """The operation at other arguments, as a rule may want it."""
         blocks = [lambda *binders, block=block: block.primal(self.env, binders) for block in (self.body, *self.blocks)]
-        return entered(self.reverse.builder, "custom", self.rules, args, blocks)
+        return emit_blocks(self.reverse.builder, "custom", self.rules, args, blocks)
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Pushed:
             def body(*binders: Value) -> list[Value]:
                 return self.forward.flat(self.body.run(self.env, self.forward.duals(binders, moving)), active)
 
-            made = entered(b, "custom", self.rules, self.forward.flat(self.args, moving), [body])
+            made = emit_blocks(b, "custom", self.rules, self.forward.flat(self.args, moving), [body])
             return self.forward.duals(made, active)
         results = self.itself(*[arg.primal for arg in self.args])
         tangents: list[Value | None] = [None] * len(results)
@@ -154,7 +154,7 @@ class Pushed:
     def itself(self, *args: Value) -> Sequence[Value]:
         """The operation, with its rules, as it is."""
         blocks = [partial(self.forward.primals, block, self.env) for block in (self.body, *self.blocks)]
-        return entered(self.forward.builder, "custom", self.rules, args, blocks)
+        return emit_blocks(self.forward.builder, "custom", self.rules, args, blocks)
 
     def by_rule(self, results: Sequence[Value]) -> Sequence[Value]:
         """The tangents of the floating results."""
@@ -169,7 +169,7 @@ class Pushed:
         return transposed(self.forward.reverse(), "vjp", likes, run, tangents)
 
 
-def beside(name: str, what: str, taken: Collection[str]) -> str:
+def probe_name(name: str, what: str, taken: Collection[str]) -> str:
     """The name under which a tangent or cotangent of a probe is shown: another one than those of the program."""
     plain = f"{name} {what}"
     candidates = chain([plain], (f"{plain} {k}" for k in count(2)))

@@ -25,7 +25,7 @@ from ..core.builder import current
 from ..core.combinators.shapes import array
 from ..core.environment import Env
 from ..core.expr import Expr, as_expr, same_size
-from ..core.functions import shown
+from ..core.functions import description
 from ..core.graph import Value
 from ..core.placement import to_block
 from ..core.program import Instance, Program, as_program
@@ -53,7 +53,7 @@ def program_of(verb: str, f: Any, count: int | None = None) -> Program:
         message = f"{verb} takes a program, not one version of it: write az.{verb}({f.program.name}).at(...)"
         raise TypeError(at_line(message))
     if not callable(f) or isinstance(f, Expr):
-        raise TypeError(at_line(f"{verb} takes a program or a Python function, not {shown(f)}"))
+        raise TypeError(at_line(f"{verb} takes a program or a Python function, not {description(f)}"))
     return as_program(f, count)
 
 
@@ -115,7 +115,7 @@ def _number(verb: str, f: Program, given: Any, moves: Callable[[Parameter], bool
         number = names.index(given) if given in names else operator.index(given)
     except TypeError:
         message = f"{verb}({f.name}): argnums is the number or name of a parameter, or a sequence of these"
-        raise TypeError(at_line(f"{message}, not {shown(given)}; {f.name} has {', '.join(names)}")) from None
+        raise TypeError(at_line(f"{message}, not {description(given)}; {f.name} has {', '.join(names)}")) from None
     if not -count <= number < count:
         parameters = "1 parameter" if count == 1 else f"{count} parameters"
         raise ValueError(at_line(f"{verb}({f.name}): argnums {number}, but {f.name} has {parameters}"))
@@ -287,7 +287,7 @@ def _of_type(what: str, leaf: Any, value: Value) -> Value:
     try:
         x = as_expr(leaf, element(type))
     except (TypeError, ValueError):
-        message = f"{what} is {shown(leaf)}, but belongs to a value of type {type}"
+        message = f"{what} is {description(leaf)}, but belongs to a value of type {type}"
         raise TypeError(at_line(message)) from None
     if x.dtype != element(type) or x.ndim != rank(type):
         raise TypeError(at_line(f"{what} is {x.type}, but belongs to a value of type {type}"))

@@ -22,10 +22,10 @@ from ..core.language import Binding
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure
 from ..core.types import ArrayType, Scalar, Type
-from ..interpreters.embed import accumulate, entered, name_arguments
-from .activity import found
+from ..interpreters.embed import accumulate, emit_blocks, name_arguments
+from .activity import active_results
 from .cells import Sweep
-from .custom import Pushed, beside
+from .custom import Pushed, probe_name
 from .duals import Atom, Block, Dual, Duals, Emission, Operation, Pick
 from .forward_reductions import Histogram, Reduction, Scan
 from .fragment import Fragment, refused
@@ -222,7 +222,7 @@ class Forward(Emission, Fragment[Atom, Operation, Block]):
                 return duals
             primals = b.emit("probe", (name,), [dual.primal for dual in duals])
             moving = [dual.tangent for dual in duals if dual.tangent is not None]
-            tangents = b.emit("probe", (beside(name, "tangent", self.probes),), moving) if moving else ()
+            tangents = b.emit("probe", (probe_name(name, "tangent", self.probes),), moving) if moving else ()
             return self.duals([*primals, *tangents], active)
 
         return Operation(run, self.activity.probe(name, values))
@@ -237,7 +237,7 @@ class Forward(Emission, Fragment[Atom, Operation, Block]):
                 return self.flat(block.run(env, self.constants(fields)), active)
 
             bodies = [partial(branch, block) for block in branches]
-            return self.duals(entered(self.builder, "case", variants, [value(env).primal], bodies), active)
+            return self.duals(emit_blocks(self.builder, "case", variants, [value(env).primal], bodies), active)
 
         return Operation(run, self.activity.case(value, variants, [branch.activity for branch in branches]))
 
@@ -249,13 +249,13 @@ class Forward(Emission, Fragment[Atom, Operation, Block]):
             picks = [[next(moves) for _ in range(branch.width)] for branch in branches]
             pairs = list(zip(branches, picks, strict=True))
             bodies = [lambda block=block, own=own: self.flat(block.run(env, []), own) for block, own in pairs]
-            values = iter(entered(self.builder, "par", (), [], bodies))
+            values = iter(emit_blocks(self.builder, "par", (), [], bodies))
             made = [[next(values) for _ in range(len(own) + sum(own))] for own in picks]
             return [dual for some, own in zip(made, picks, strict=True) for dual in self.duals(some, own)]
 
         return Operation(run, self.activity.par([branch.activity for branch in branches]))
 
-    def whole(
+    def opaque(
         self, op: str, static: tuple[Any, ...], args: Sequence[Atom], blocks: Sequence[Block] = (), name: str = ""
     ) -> Operation:
         """What is refused where it moves (``fragment.py``)."""
@@ -265,9 +265,9 @@ class Forward(Emission, Fragment[Atom, Operation, Block]):
                 raise refused(self.builder, "forward", op, name)
             bodies = [partial(self.primals, block, env) for block in blocks]
             values = [arg(env).primal for arg in args]
-            return self.constants(entered(self.builder, op, static, values, bodies))
+            return self.constants(emit_blocks(self.builder, op, static, values, bodies))
 
-        return Operation(run, self.activity.whole(op, static, args, [block.activity for block in blocks]))
+        return Operation(run, self.activity.opaque(op, static, args, [block.activity for block in blocks]))
 
     # Effects
 
@@ -322,7 +322,7 @@ class Forward(Emission, Fragment[Atom, Operation, Block]):
             name_arguments([dual.primal for dual in arguments], names)
             env, outer = env.enter(arguments), self.builder.origin
             for (operation, _, origin), activity in steps:
-                active = found(activity, env).results
+                active = active_results(activity, env).results
                 self.builder.origin = origin.derived if any(active) else origin
                 env = env.extend(operation.run(env, active))
             self.builder.origin = outer

@@ -7,7 +7,7 @@ reason and the user's line:
     x * fibonacci(n)      by x:   fibonacci(n) is constant, whatever it is
     solve(a, b)           by b:   refused: the foreign function solve is wrapped in az.custom_vjp or az.custom_jvp
 
-A language that inherits from ``Fragment`` says in one method, ``whole``, what all of them mean. The two constructs of
+A language that inherits from ``Fragment`` says in one method, ``opaque``, what all of them mean. The two constructs of
 the fragment that are of first order, ``case`` and ``par``, are derived (``reverse.py``, ``forward.py``).
 """
 
@@ -59,26 +59,28 @@ class Fragment(Language[A, O, B]):
     """A language in which these constructs have one meaning."""
 
     @abstractmethod
-    def whole(self, op: str, static: tuple[Any, ...], args: Sequence[A], blocks: Sequence[B] = (), name: str = "") -> O:
+    def opaque(
+        self, op: str, static: tuple[Any, ...], args: Sequence[A], blocks: Sequence[B] = (), name: str = ""
+    ) -> O:
         """The construct ``op``; ``name`` is that of a foreign function."""
 
     def foreign(self, function: Foreign, args: Sequence[A]) -> O:
-        return self.whole("foreign", (function,), args, name=function.name)
+        return self.opaque("foreign", (function,), args, name=function.name)
 
     def function(self, type: FunctionType, body: B) -> O:
-        return self.whole("function", (type,), [], [body])
+        return self.opaque("function", (type,), [], [body])
 
     def fix(self, type: FunctionType, body: B) -> O:
-        return self.whole("fix", (type,), [], [body])
+        return self.opaque("fix", (type,), [], [body])
 
     def apply(self, function: A, args: Sequence[A]) -> O:
-        return self.whole("apply", (), [function, *args])
+        return self.opaque("apply", (), [function, *args])
 
     def pack(self, items: Sequence[A]) -> O:
-        return self.whole("pack", (), items)
+        return self.opaque("pack", (), items)
 
     def project(self, value: A, position: int) -> O:
-        return self.whole("project", (position,), [value])
+        return self.opaque("project", (position,), [value])
 
     def construct(self, type: Named, variant: str, fields: Sequence[A]) -> O:
-        return self.whole("construct", (type, variant), fields)
+        return self.opaque("construct", (type, variant), fields)

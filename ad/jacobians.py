@@ -23,7 +23,7 @@ from ..core.builder import current
 from ..core.dims import Dim
 from ..core.environment import Env
 from ..core.expr import Expr
-from ..core.functions import shown
+from ..core.functions import description
 from ..core.graph import Value
 from ..core.program import Program, Verb
 from ..core.source import at_line, ending_at_user
@@ -103,7 +103,7 @@ class _Jacobian(Verb):
         function.require_floating(self.name, self.argnums)
         values = function.results()
         if not any(is_float(value.type) for value in values):
-            given = shown(trees.unflatten(function.output, [Expr(value, current()) for value in values]))
+            given = description(trees.unflatten(function.output, [Expr(value, current()) for value in values]))
             raise TypeError(at_line(f"{self.name}: {self.f.name} returns {given}, which has no floating part"))
         inputs = [value.type for number in self.argnums for value in function.leaves[number]]
         mode = self.mode or cheaper(inputs, [value.type for value in values])

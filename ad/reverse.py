@@ -29,11 +29,11 @@ from ..core.language import Binding
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Origin
 from ..core.types import ArrayType, Scalar, Type
-from ..interpreters.embed import entered, name_arguments
-from .activity import found
+from ..interpreters.embed import emit_blocks, name_arguments
+from .activity import active_results
 from .branches import before_branches, share
 from .cells import Cell, Entry, Sweep
-from .custom import Pulled, beside
+from .custom import Pulled, probe_name
 from .fragment import Fragment, refused
 from .reverse_loops import Steps
 from .reverse_meanings import Atom, Block, Cotangents, Emission, Operation, Pull
@@ -306,7 +306,7 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
                 moving = [(c, g) for c, g in zip(cells, cotangents, strict=True) if c is not None and g is not None]
                 shown: Sequence[Value] = [cotangent for _, cotangent in moving]
                 if self.showing:
-                    shown = b.emit("probe", (beside(name, "cotangent", self.probes),), shown)
+                    shown = b.emit("probe", (probe_name(name, "cotangent", self.probes),), shown)
                 for (cell, _), cotangent in zip(moving, shown, strict=True):
                     cell.add(cotangent)
 
@@ -325,7 +325,7 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
 
             def pull(cotangents: Cotangents) -> None:
                 sweeps = [partial(self._swept, branch, env, cotangents) for branch in branches]
-                self.sweep.enclose(lambda: entered(self.builder, "case", variants, [data], sweeps))
+                self.sweep.enclose(lambda: emit_blocks(self.builder, "case", variants, [data], sweeps))
 
             return primal(env), pull
 
@@ -343,7 +343,7 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
                     results, updates = branch.activity(env, [])
                     if updates or any(results):
                         sweeps.append(partial(self._swept, branch, env, own))
-                self.sweep.enclose(lambda: entered(self.builder, "par", (), [], sweeps))
+                self.sweep.enclose(lambda: emit_blocks(self.builder, "par", (), [], sweeps))
 
             return primal(env), pull
 
@@ -354,19 +354,19 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
         block.run(env, self.constants(binders))[1](cotangents)
         return []
 
-    def whole(
+    def opaque(
         self, op: str, static: tuple[Any, ...], args: Sequence[Atom], blocks: Sequence[Block] = (), name: str = ""
     ) -> Operation:
         """What is refused where it moves (``fragment.py``)."""
 
         def primal(env: Env[Entry]) -> Sequence[Value]:
             bodies = [lambda *binders, block=block: block.primal(env, binders) for block in blocks]
-            return entered(self.builder, op, static, [arg.primal(env) for arg in args], bodies)
+            return emit_blocks(self.builder, op, static, [arg.primal(env) for arg in args], bodies)
 
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
             raise refused(self.builder, "reverse", op, name)
 
-        return Operation(primal, run, self.activity.whole(op, static, _entries(args), [b.activity for b in blocks]))
+        return Operation(primal, run, self.activity.opaque(op, static, _entries(args), [b.activity for b in blocks]))
 
     # Effects
 
@@ -433,7 +433,7 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
         outer = self.builder.origin
         for (operation, _, origin), activity in bindings:
             self.builder.origin = origin
-            active, updates = found(activity, env)
+            active, updates = active_results(activity, env)
             if updates or any(active):
                 self.builder.origin = origin.derived
                 values, pull = operation.run(env, active)

@@ -33,7 +33,7 @@ from ..core.annotations import Parameter
 from ..core.builder import current
 from ..core.environment import Env
 from ..core.expr import Expr
-from ..core.functions import shown
+from ..core.functions import description
 from ..core.graph import Value
 from ..core.program import Instance, Program, convert
 from ..core.source import at_line
@@ -234,7 +234,7 @@ class SparseJacobian:
             entries = scipy.sparse.coo_array(given)
         except (TypeError, ValueError):
             raise TypeError(
-                at_line(f"{self.name}: the pattern is a matrix that scipy.sparse reads, not {shown(given)}")
+                at_line(f"{self.name}: the pattern is a matrix that scipy.sparse reads, not {description(given)}")
             ) from None
         columns = sum([np.size(call.leaves[k]) for k in call.chosen])
         rows = sum([math.prod(shape) for shape in call.result_shapes()])

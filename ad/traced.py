@@ -17,7 +17,7 @@ from ..core.arguments import array_of_type
 from ..core.builder import building
 from ..core.dims import Dim
 from ..core.expr import Expr
-from ..core.functions import shown
+from ..core.functions import description
 from ..core.language import Unsupported
 from ..core.limits import lifted_limits
 from ..core.program import Instance, Program
@@ -96,7 +96,7 @@ class Run:
         """The cotangent 1 of a result that is a floating scalar; TypeError where it is none."""
         types = self.trace.block.types
         if self.trace.outputs != trees.LEAF or not is_float(types[0]) or types[0] != element(types[0]):
-            given = types[0] if self.trace.outputs == trees.LEAF else shown(self.trace.result)
+            given = types[0] if self.trace.outputs == trees.LEAF else description(self.trace.result)
             message = f"{self.name}: the gradient is that of one floating scalar, but {self.program.name}"
             raise TypeError(at_line(f"{message} returns {given}; az.vjp takes a cotangent of any result"))
         return [1.0]

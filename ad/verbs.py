@@ -18,7 +18,7 @@ from ..core.annotations import Declared, Parameter
 from ..core.builder import building, current
 from ..core.environment import Env
 from ..core.expr import Expr
-from ..core.functions import shown
+from ..core.functions import description
 from ..core.graph import Value
 from ..core.program import Program, Verb
 from ..core.source import at_line, ending_at_user, user_line
@@ -170,7 +170,7 @@ def jvp(f: Differentiable, primals: Any = None, tangents: Any = None, *, argnums
         raise TypeError(at_line(f"{pushed.name} takes primals and tangents together, or neither"))
     for what, given in (("primals", primals), ("tangents", tangents)):
         if not isinstance(given, tuple | list):
-            message = f"{pushed.name}: the {what} are a tuple, one for each parameter, not {shown(given)}"
+            message = f"{pushed.name}: the {what} are a tuple, one for each parameter, not {description(given)}"
             raise TypeError(at_line(message))
     arguments, names = f.bind(primals, {}), [f.parameters[number].name for number in pushed.moving]
     if len(tangents) != len(names):

@@ -29,8 +29,8 @@ from typing import Any
 from . import trees
 from .builder import current
 from .data import natural_type, wider
-from .expr import Expr, as_expr, is_number, is_weak, met
-from .functions import Definition, as_typed, shown, wrapped
+from .expr import Expr, as_expr, is_number, is_weak, weak_states
+from .functions import Definition, as_typed, description, expression_of
 from .graph import Body, Value
 from .methods import METHODS
 from .source import at_line, user_line
@@ -58,10 +58,10 @@ def case(value: Any, /, **branches: Any) -> Structure:
         raise TypeError(at_line(f"case of {named}: there is {problem}; its variants are {', '.join(variants)}"))
     origin = user_line()
     made = [Branch(name, named.fields(name), branches[name]) for name in variants]
-    bodies, shape, _ = joined(f"the branches of a case of {named}", made)
+    bodies, shape, _ = branch_bodies(f"the branches of a case of {named}", made)
     builder.origin = origin
     values = builder.emit("case", variants, [x.value], bodies)
-    return trees.unflatten(shape, [wrapped(value, builder) for value in values])
+    return trees.unflatten(shape, [expression_of(value, builder) for value in values])
 
 
 def field(x: Expr, name: str) -> Any:
@@ -76,7 +76,7 @@ def field(x: Expr, name: str) -> Any:
             builder.origin = user_line()
             ((variant, types),) = [(v, list(named.fields(v).values())) for v in variants]
             body = builder.body(types, lambda *values: [values[chosen]], list(fields))
-            return wrapped(builder.emit("case", (variant,), [x.value], [body])[0], builder)
+            return expression_of(builder.emit("case", (variant,), [x.value], [body])[0], builder)
         raise AttributeError(at_line(f"a {named} has no field {name!r}; its fields are {', '.join(fields)}"))
     if variants:
         raise AttributeError(at_line(f"a {named} has variants: take it apart with az.case to get at {name!r}"))
@@ -108,7 +108,7 @@ class Branch:
     def __post_init__(self) -> None:
         if not callable(self.function) or isinstance(self.function, Expr):
             raise TypeError(
-                at_line(f"case: the branch {self.name} is a function of its fields, not {shown(self.function)}")
+                at_line(f"case: the branch {self.name} is a function of its fields, not {description(self.function)}")
             )
         try:
             signature = inspect.signature(self.function)
@@ -122,7 +122,7 @@ class Branch:
             raise TypeError(at_line(message)) from None
 
 
-def joined(
+def branch_bodies(
     what: str, branches: Sequence[Branch], resizable: bool = False
 ) -> tuple[list[Body], Shape, list[tuple[frozenset[int], bool]]]:
     """The bodies of branches whose results have one structure and the same types.
@@ -139,7 +139,7 @@ def joined(
         branch = branches[k]
 
         def run(*fields: Value) -> list[Value]:
-            leaves, shape = trees.flatten(branch.function(*[wrapped(value, builder) for value in fields]))
+            leaves, shape = trees.flatten(branch.function(*[expression_of(value, builder) for value in fields]))
             leaves = [leaf.as_expression() if isinstance(leaf, Definition) else leaf for leaf in leaves]
             shapes.append(shape)
             if shape != shapes[0]:
@@ -166,7 +166,7 @@ def joined(
         targets = [_common(what, names, column) for column in columns]
         bodies = [body if body.types == tuple(targets) else build(k, targets) for k, body in enumerate(bodies)]
     given = [[x.expression if isinstance(x, _Certain) else x for x in column] for column in columns]
-    return bodies, shapes[0], [met(column) for column in given]
+    return bodies, shapes[0], [weak_states(column) for column in given]
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def _common(what: str, names: Sequence[str], column: Sequence[Any]) -> Type:
         own = natural_type(x)
         found = found if own is None else wider(found, own)
     if found is None:
-        raise TypeError(at_line(f"{what} do not say the type of their result, {shown(column[0])}"))
+        raise TypeError(at_line(f"{what} do not say the type of their result, {description(column[0])}"))
     return found
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from . import trees
 from .builder import current
 from .expr import Expr, as_expr
-from .functions import wrapped
+from .functions import expression_of
 from .graph import Value
 from .source import user_line
 from .trees import Shape, Structure
@@ -66,6 +66,6 @@ def checkpoint(function: Callable[..., Any]) -> Callable[..., Structure]:
         inside = builder.body([value.type for value in values], body, names)
         builder.origin = origin
         results = builder.emit("custom", ("checkpoint",), values, [inside])
-        return trees.unflatten(outputs[0], [wrapped(value, builder) for value in results])
+        return trees.unflatten(outputs[0], [expression_of(value, builder) for value in results])
 
     return checkpointed

@@ -17,7 +17,7 @@ from . import trees
 from .annotations import read_annotation
 from .builder import Builder, current
 from .expr import Expr, as_expr
-from .functions import as_typed, shown, wrapped
+from .functions import as_typed, description, expression_of
 from .graph import Body, Value
 from .source import at_line, user_line
 from .terms import Foreign, Origin
@@ -53,7 +53,7 @@ class Custom:
 
     def __init__(self, function: Any, verb: str) -> None:
         if not callable(function) or isinstance(function, Expr):
-            raise TypeError(at_line(f"{verb} takes a function of expressions, not {shown(function)}"))
+            raise TypeError(at_line(f"{verb} takes a function of expressions, not {description(function)}"))
         self.function, self.verb = function, verb
         self.rules: dict[str, Callable[..., Any]] = {}
         update_wrapper(self, function)
@@ -81,7 +81,7 @@ class Custom:
     def _defined(self, name: str, rule: Function, moving: str) -> Function:
         wanted = f"def{name} of {self.__name__} takes a function of two arguments, (primals, {moving})"
         if not callable(rule):
-            raise TypeError(at_line(f"{wanted}, not {shown(rule)}"))
+            raise TypeError(at_line(f"{wanted}, not {description(rule)}"))
         try:
             signature(rule).bind(None, None)
         except TypeError:
@@ -119,7 +119,7 @@ class Custom:
             if rule.types == types and rule.inputs == inputs:
                 builder.origin = origin
                 made = builder.emit("apply", (), [rule.itself, *values])
-                return trees.unflatten(rule.output, [wrapped(value, builder) for value in made])
+                return trees.unflatten(rule.output, [expression_of(value, builder) for value in made])
         if len(around) == _DEEPEST:
             message = f"{self.__name__} calls itself in its rule at arguments of ever other types, without end"
             raise TypeError(at_line(f"{self.verb}: {message}"))
@@ -140,7 +140,7 @@ class Custom:
             bodies.append(self._rule(name, itself, inputs, output, moving, moving_types, moved, moved_types))
         builder.origin = origin
         results = builder.emit("custom", rules, values, bodies)
-        return trees.unflatten(output, [wrapped(value, builder) for value in results])
+        return trees.unflatten(output, [expression_of(value, builder) for value in results])
 
     def _rule(
         self,
@@ -194,7 +194,7 @@ def _place(function: Callable[..., Any]) -> str:
 
 def _structured(shape: Shape, values: Sequence[Value]) -> Any:
     builder = current()
-    return trees.unflatten(shape, [wrapped(value, builder) for value in values])
+    return trees.unflatten(shape, [expression_of(value, builder) for value in values])
 
 
 def custom_jvp(function: Function) -> Custom:
@@ -267,8 +267,8 @@ def inspect(x: Any, name: str) -> Structure:
     leaves, shape = trees.flatten(x)
     values = [as_expr(leaf) for leaf in leaves]
     builder.origin = user_line(name)
-    shown = builder.emit("probe", (name,), [value.value for value in values])
-    moving = zip(values, shown, strict=True)
+    probed = builder.emit("probe", (name,), [value.value for value in values])
+    moving = zip(values, probed, strict=True)
     return trees.unflatten(shape, [Expr(same, builder) if is_float(x.type) else x for x, same in moving])
 
 
@@ -316,7 +316,7 @@ def foreign(name: str, function: Any, result: Any) -> ForeignFunction:
     array([1. , 0.5])
     """
     if not callable(function):
-        raise TypeError(at_line(f"foreign takes a function on arrays, not {shown(function)}"))
+        raise TypeError(at_line(f"foreign takes a function on arrays, not {description(function)}"))
     rule = result if callable(result) and not isinstance(result, type) else None
     declared = None if rule is not None else read_annotation(result)
 

@@ -42,7 +42,7 @@ from .annotations import Scope, value_type
 from .builder import building, current
 from .dims import Dim
 from .expr import Expr, is_number
-from .functions import Definition, as_typed, shown
+from .functions import Definition, as_typed, description
 from .graph import Value
 from .host_arrays import as_array, scalar_in
 from .source import at_line, user_line
@@ -376,7 +376,7 @@ def value_class(declaration: Declaration, variant: str) -> builtins.type[Data]:
 
 
 def _shown(value: Any) -> str:
-    return f"a {builtins.type(value).__qualname__}" if isinstance(value, Data) else shown(value)
+    return f"a {builtins.type(value).__qualname__}" if isinstance(value, Data) else description(value)
 
 
 def _of_program(value: Any) -> bool:

@@ -376,7 +376,7 @@ def _strong(x: Expr, like: Scalar) -> Expr:
     return Expr(x.astype(like).value, x.builder, x.states)
 
 
-def met(arguments: Sequence[Any]) -> tuple[frozenset[int], bool]:
+def weak_states(arguments: Sequence[Any]) -> tuple[frozenset[int], bool]:
     """The states whose types the type of promoted operands depends on, and whether it is weak."""
     states: frozenset[int] = frozenset().union(*[x.states for x in arguments if isinstance(x, Expr)])
     return states, bool(states) and all([is_weak(x) for x in arguments])
@@ -428,7 +428,7 @@ def elementwise(primitive: Primitive, arguments: Sequence[Any]) -> Expr:
     value = builder.array(sizes, at)
     if builder.inference is None or primitive.mixed or result != operands[0].dtype:
         return Expr(value, builder)
-    return Expr(value, builder, *met(arguments))
+    return Expr(value, builder, *weak_states(arguments))
 
 
 def broadcast_sizes(values: Sequence[Value], what: str) -> list[Value]:

@@ -42,12 +42,12 @@ from .types import ArrayType, FunctionType, Scalar, TupleType, Type, dims, eleme
 # Values of the core and what users see of them
 
 
-def wrapped(value: Value, builder: Builder) -> Any:
+def expression_of(value: Value, builder: Builder) -> Any:
     """What users see of a value: an expression; a tuple that is one value is a tuple of expressions."""
     if isinstance(value.type, TupleType):
         builder.origin = user_line()
         items = range(len(value.type.items))
-        return tuple([wrapped(builder.emit("project", (k,), [value])[0], builder) for k in items])
+        return tuple([expression_of(builder.emit("project", (k,), [value])[0], builder) for k in items])
     return Expr(value, builder)
 
 
@@ -59,7 +59,7 @@ def as_typed(x: Any, type: Type, what: str) -> Value:
     builder, given = current(), x
     if isinstance(type, TupleType):
         if not isinstance(x, tuple | list) or len(x) != len(type.items):
-            raise TypeError(at_line(f"{what} is {type}, got {shown(x)}"))
+            raise TypeError(at_line(f"{what} is {type}, got {description(x)}"))
         items = zip(x, type.items, strict=True)
         return builder.emit("pack", (), [as_typed(part, item, f"{what}[{k}]") for k, (part, item) in enumerate(items)])[
             0
@@ -76,14 +76,14 @@ def as_typed(x: Any, type: Type, what: str) -> Value:
         elif is_data(type):
             x = _converted(x, element(type), type, what)
         else:
-            raise TypeError(at_line(f"{what} is {type}, got {shown(x)}"))
+            raise TypeError(at_line(f"{what} is {type}, got {description(x)}"))
     found: Type = x.type
     own: Value = x.value
     if found == type:
         return own
     same_kind = isinstance(found, Scalar | ArrayType) and isinstance(type, Scalar | ArrayType)
     if not same_kind or element(found) != element(type) or rank(found) != rank(type):
-        raise TypeError(at_line(f"{what} is {type}, got {shown(given)}"))
+        raise TypeError(at_line(f"{what} is {type}, got {description(given)}"))
     return _resized(own, type, what)
 
 
@@ -91,7 +91,7 @@ def _converted(x: Any, like: Scalar, type: Type, what: str) -> Expr:
     try:
         return as_expr(x, like)
     except (TypeError, ValueError) as error:
-        raise TypeError(at_line(f"{what} is {type}, got {shown(x)}")) from error
+        raise TypeError(at_line(f"{what} is {type}, got {description(x)}")) from error
 
 
 def _resized(value: Value, type: Type, what: str) -> Value:
@@ -114,12 +114,12 @@ def _said(dim: Dim) -> str:
     return str(dim) if dim.constant is not None else f"{dim} = {{0}}"
 
 
-def shown(x: Any) -> str:
+def description(x: Any) -> str:
     """What a message says of a user's value."""
     if isinstance(x, Expr):
         return str(x.type)
     if isinstance(x, tuple | list) and x:
-        return f"({', '.join(map(shown, x))}{',' if len(x) == 1 else ''})"
+        return f"({', '.join(map(description, x))}{',' if len(x) == 1 else ''})"
     if isinstance(x, np.ndarray):
         return f"an array of {x.dtype} with shape {x.shape}"
     return f"{x!r}" if isinstance(x, bool | int | float | str) else f"a value of type {type(x).__name__}"
@@ -167,7 +167,7 @@ def apply(function: Expr, arguments: Sequence[Any]) -> Structure:
         missing = f"takes {len(type.parameters)} argument(s), got {len(values)}: there is no partial application"
         raise TypeError(at_line(f"a function {type} {missing}"))
     builder.origin = user_line()
-    results = [wrapped(value, builder) for value in builder.emit("apply", (), [function.value, *values])]
+    results = [expression_of(value, builder) for value in builder.emit("apply", (), [function.value, *values])]
     if isinstance(function, FunctionExpr):
         return trees.unflatten(function.outputs, results)
     return trees.structure(results[0] if len(results) == 1 else tuple(results))
@@ -222,7 +222,7 @@ class Definition:
             if self.recursive:
                 arguments.append(FunctionExpr(binders[0], builder, outputs[0]))
                 binders = binders[1:]
-            leaves = iter([wrapped(binder, builder) for binder in binders])
+            leaves = iter([expression_of(binder, builder) for binder in binders])
             for parameter in self.parameters:
                 own = [next(leaves) for _ in parameter.types]
                 arguments.append(trees.unflatten(parameter.shape, own))
@@ -254,7 +254,7 @@ class Definition:
         try:
             leaves = trees.matched(self.result.shape, result)
         except TypeError:
-            raise TypeError(at_line(f"the result of {self.name} is {self.result}, got {shown(result)}")) from None
+            raise TypeError(at_line(f"the result of {self.name} is {self.result}, got {description(result)}")) from None
         what = f"the result of {self.name}"
         return [as_typed(leaf, type, what) for leaf, type in zip(leaves, self.result.types, strict=True)]
 
@@ -302,7 +302,7 @@ def fix(f: Any, *parameters: Any, result: Any = None) -> Any:
 def _define(what: str, f: Any, given: Sequence[Any], result: Any, recursive: bool) -> Definition:
     name = _name_of(f)
     if isinstance(f, Definition) or not callable(f):
-        raise TypeError(at_line(f"{what} takes a Python function, not {shown(f)}"))
+        raise TypeError(at_line(f"{what} takes a Python function, not {description(f)}"))
     declared: list[Declared] = []
     if given:
         declared = [read_annotation(annotation) for annotation in given]
@@ -373,7 +373,7 @@ def par(*branches: Any) -> Structure:
 
     def branch(function: Any) -> Callable[[], Sequence[Value]]:
         if not callable(function) or (isinstance(function, Expr) and not isinstance(function.type, FunctionType)):
-            raise TypeError(at_line(f"par takes functions without parameters, not {shown(function)}"))
+            raise TypeError(at_line(f"par takes functions without parameters, not {description(function)}"))
 
         def run() -> Sequence[Value]:
             leaves, shape = trees.flatten(function())
@@ -386,6 +386,6 @@ def par(*branches: Any) -> Structure:
     builder.origin = origin
     values = iter(builder.emit("par", (), [], bodies) if bodies else ())
     results = [
-        trees.unflatten(shape, [wrapped(next(values), builder) for _ in range(shape.leaves)]) for shape in shapes
+        trees.unflatten(shape, [expression_of(next(values), builder) for _ in range(shape.leaves)]) for shape in shapes
     ]
     return trees.structure(results if listed else tuple(results))

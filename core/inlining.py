@@ -14,7 +14,7 @@ from .annotations import Parameter
 from .builder import current
 from .dims import Dim, DimAtom, Name
 from .expr import Expr, as_expr, same_size
-from .functions import as_typed, shown
+from .functions import as_typed, description
 from .graph import Value
 from .source import at_line, user_line
 from .terms import Failure
@@ -66,7 +66,7 @@ class Inlining:
     def expression(self, leaf: Any, wanted: Type, what: str) -> Expr:
         """An argument of a type, as an expression; its sizes bind names or are checked against them."""
         if isinstance(leaf, tuple | dict) and any(isinstance(part, Expr) for part in trees.flatten(leaf)[0]):
-            raise TypeError(at_line(f"{self.program}: {what} is {wanted}, got {shown(leaf)}"))
+            raise TypeError(at_line(f"{self.program}: {what} is {wanted}, got {description(leaf)}"))
         x = as_expr(leaf, element(wanted) if is_data(wanted) else None)
         if _without_sizes(x.type) != _without_sizes(wanted):
             raise TypeError(at_line(f"{self.program}: {what} is {wanted}, got {x.type}"))

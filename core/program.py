@@ -24,7 +24,7 @@ from .arguments import Signature
 from .builder import build, building
 from .dims import Dim
 from .expr import Expr, as_expr
-from .functions import as_typed, shown
+from .functions import as_typed, description
 from .graph import Value
 from .inlining import Inlining, check_results
 from .language import Language
@@ -452,7 +452,7 @@ class Program:
         if len(leaves) != len(self.declared.types) or any(
             trees.parts(x) is not None for x, type in fitting if is_data(type)
         ):
-            said = f"{self.name} is declared to return {self.declared}, but its body returns {shown(result)}"
+            said = f"{self.name} is declared to return {self.declared}, but its body returns {description(result)}"
             raise TypeError(at_line(said))
         values = []
         wanted = map(unifier.type, self.declared.types)

@@ -161,7 +161,7 @@ class Embed(Language[Atom, Operation, Block]):
 
         def run(env: Entries) -> Sequence[Value]:
             entries = [lambda *binders, block=block: block(env, binders) for block in blocks]
-            return entered(self.builder, op, static, [a(env) for a in args], entries)
+            return emit_blocks(self.builder, op, static, [a(env) for a in args], entries)
 
         return run
 
@@ -214,7 +214,7 @@ class Known(Value):
         self.emit = emit
 
 
-def entered(
+def emit_blocks(
     builder: Builder,
     op: str,
     static: tuple[Any, ...],

@@ -34,7 +34,7 @@ from adze.core.types import (
     i32,
     i64,
 )
-from adze.interpreters.embed import accumulate, entered
+from adze.interpreters.embed import accumulate, emit_blocks
 from adze.interpreters.simplify import simplify
 
 VECTOR = ArrayType(f64, (Dim.parse("n"),))
@@ -376,13 +376,13 @@ def test_a_par_has_the_branches_that_are_wanted() -> None:
         def branch(name: str) -> Callable[[], list[Value]]:
             return lambda: [b.primitive(name, x), b.primitive("negative", b.primitive(name, x))]
 
-        made = entered(b, "par", (), [], [branch("exp"), branch("sin"), branch("cos")])
+        made = emit_blocks(b, "par", (), [], [branch("exp"), branch("sin"), branch("cos")])
         return [made[0], made[5]]
 
     assert shape(simplified(term([f64], function))) == [("par", ["exp"], ["cos", "negative"])]
 
     def alone(b: Builder, x: Value) -> Sequence[Value]:
-        return entered(b, "par", (), [], [lambda: [b.primitive("exp", x)], lambda: [b.primitive("sin", x)]])[:1]
+        return emit_blocks(b, "par", (), [], [lambda: [b.primitive("exp", x)], lambda: [b.primitive("sin", x)]])[:1]
 
     assert shape(simplified(term([f64], alone))) == ["exp"]
 
@@ -503,7 +503,7 @@ def test_a_custom_keeps_its_rules() -> None:
         def rule(itself: Value, p: Value, t: Value) -> Sequence[Value]:
             return [b.primitive("negative", b.primitive("negative", t)), b.primitive("multiply", t, y)]
 
-        return entered(b, "custom", ("jvp",), [x], [body, rule])[:1]
+        return emit_blocks(b, "custom", ("jvp",), [x], [body, rule])[:1]
 
     after = simplified(term([f64, f64], function))
     assert shape(after) == [("custom", ["exp", "sin"], ["multiply"])]
@@ -629,7 +629,7 @@ EITHER = Named(Declaration("Either", (), {"Left": {"value": f64}, "Right": {"val
 
 
 def lam(b: Builder, body: Callable[..., Sequence[Value]], type: FunctionType = UNARY) -> Value:
-    return entered(b, "function", (type,), [], [body])[0]
+    return emit_blocks(b, "function", (type,), [], [body])[0]
 
 
 def test_a_known_function_is_entered() -> None:
@@ -660,7 +660,7 @@ def test_a_recursive_function_is_not_entered() -> None:
 
             return b.cond(b.primitive("less", z, real(b, 0)), lambda: [b.primitive("multiply", z, real(b, 1))], less)
 
-        return b.emit("apply", (), [entered(b, "fix", (UNARY,), [], [body])[0], x])
+        return b.emit("apply", (), [emit_blocks(b, "fix", (UNARY,), [], [body])[0], x])
 
     assert shape(simplified(term([f64], function))) == [("fix", ["less", ("cond", [], ["subtract", "apply"])]), "apply"]
 
@@ -672,7 +672,7 @@ def test_self_application_through_a_type_ends() -> None:
 
     def function(b: Builder) -> Sequence[Value]:
         def body(d: Value) -> Sequence[Value]:
-            return entered(b, "case", ("D",), [d], [lambda f: b.emit("apply", (), [f, d])])
+            return emit_blocks(b, "case", ("D",), [d], [lambda f: b.emit("apply", (), [f, d])])
 
         itself = lam(b, body, FunctionType((knot,), (f64,)))
         return b.emit("apply", (), [itself, *b.emit("construct", (knot, "D"), [itself])])
@@ -686,7 +686,7 @@ def test_items_and_branches_that_are_known() -> None:
         (value,) = b.emit("construct", (EITHER, "Right"), [*b.emit("project", (1,), [pair]), x])
         left = lambda p: [b.primitive("exp", p)]  # noqa: E731
         right = lambda p, q: [b.primitive("subtract", p, q)]  # noqa: E731
-        return entered(b, "case", ("Left", "Right"), [value], [left, right])
+        return emit_blocks(b, "case", ("Left", "Right"), [value], [left, right])
 
     after = simplified(term([f64, f64], function))
     assert after == term([f64, f64], lambda b, x, y: [b.primitive("subtract", y, x)])
@@ -696,7 +696,7 @@ def test_a_case_gives_what_is_wanted() -> None:
     def function(b: Builder, value: Value) -> Sequence[Value]:
         left = lambda p: [p, b.primitive("exp", p)]  # noqa: E731
         right = lambda p, q: [add(b, p, q), b.primitive("sin", p)]  # noqa: E731
-        return entered(b, "case", ("Left", "Right"), [value], [left, right])[:1]
+        return emit_blocks(b, "case", ("Left", "Right"), [value], [left, right])[:1]
 
     assert shape(simplified(term([EITHER], function))) == [("case", [], ["add"])]
 

@@ -29,7 +29,7 @@ from ...core.source import at_line
 from ...core.terms import Block
 from ...core.types import element, is_float
 from ...interpreters.evaluate import Show, print_probe
-from ..custom import beside
+from ..custom import probe_name
 from .constructs import rule_of
 from .plan import Plan, Use, make_plan, shape_of
 from .sweeps import Scope, State, Sweep
@@ -108,7 +108,7 @@ def _probes(block: Block) -> dict[str, str]:
             if operation.op == "probe":
                 names.add(operation.static[0])
             todo.extend(operation.blocks)
-    return {name: beside(name, "cotangent", names) for name in names}
+    return {name: probe_name(name, "cotangent", names) for name in names}
 
 
 class Shared(State):

@@ -12,9 +12,9 @@ from typing import Any
 
 from .. import trees
 from ..builder import current
-from ..case import Branch, joined
+from ..case import Branch, branch_bodies
 from ..dims import Dim
-from ..expr import Expr, as_expr, broadcast_element, broadcast_sizes, is_weak, met, promoted, same_size
+from ..expr import Expr, as_expr, broadcast_element, broadcast_sizes, is_weak, promoted, same_size, weak_states
 from ..functions import as_typed
 from ..graph import Body, Value
 from ..source import at_line, user_line
@@ -49,12 +49,12 @@ def cond(test: Any, then: Any, orelse: Any) -> Structure:
         raise TypeError(at_line("the branches of a cond are functions: write az.cond(test, lambda: a, lambda: b)"))
     origin = user_line()
     branches = [Branch("then", {}, then), Branch("orelse", {}, orelse)]
-    (first, second), tree, meetings = joined("the branches of a cond", branches, resizable=True)
+    (first, second), tree, states = branch_bodies("the branches of a cond", branches, resizable=True)
     builder.origin = origin
     if first.types != second.types:
         first, second = _resized(test.value, first, second)
     values = builder.emit("cond", (), [test.value], [first, second])
-    return trees.unflatten(tree, [Expr(value, builder, *met) for value, met in zip(values, meetings, strict=True)])
+    return trees.unflatten(tree, [Expr(value, builder, *weak) for value, weak in zip(values, states, strict=True)])
 
 
 def _resized(test: Value, *branches: Body) -> list[Body]:
@@ -110,7 +110,7 @@ def where(test: Any, a: Any, b: Any) -> Expr:
         chosen = broadcast_element(values[0], indices)
         return builder.cond(chosen, lambda: [_entered(values[1], indices)], lambda: [_entered(values[2], indices)])[0]
 
-    return Expr(builder.array(sizes, at), builder, *met([a, b]))
+    return Expr(builder.array(sizes, at), builder, *weak_states([a, b]))
 
 
 def _entered(value: Value, indices: Sequence[Value]) -> Value:

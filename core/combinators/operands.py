@@ -171,7 +171,7 @@ def permuted(x: Expr, axes: Sequence[int]) -> Expr:
     return Expr(builder.array([sizes[axis] for axis in axes], at), builder)
 
 
-def moved(x: Expr, source: int, target: int) -> Expr:
+def axis_moved(x: Expr, source: int, target: int) -> Expr:
     """x with one axis at another place, the others in their order."""
     axes = [axis for axis in range(x.ndim) if axis != source]
     axes.insert(target, source)
@@ -341,7 +341,7 @@ class Elements:
     def in_place(self, results: Sequence[Expr]) -> trees.Structure:
         """The results of ``mapped`` with the axis that follows the mapped ones where the arrays have it."""
         count = len(self.sizes)
-        return self.structure([moved(x, count, axis) for x, axis in zip(results, self.axes, strict=True)])
+        return self.structure([axis_moved(x, count, axis) for x, axis in zip(results, self.axes, strict=True)])
 
 
 def regular(values: Sequence[Value], origin: Origin) -> None:

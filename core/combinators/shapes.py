@@ -18,10 +18,10 @@ from ..types import bool_, dims, i64
 from .operands import (
     added,
     axes_of,
+    axis_moved,
     axis_of,
     equal_sizes,
     extent_of,
-    moved,
     nonempty,
     permuted,
     product,
@@ -55,7 +55,7 @@ def swapaxes(x: Any, axis1: Any, axis2: Any) -> Expr:
 def moveaxis(x: Any, source: Any, destination: Any) -> Expr:
     """x with one axis at another place, the others in their order."""
     x = as_expr(x)
-    return moved(x, axis_of(x, source), axis_of(x, destination))
+    return axis_moved(x, axis_of(x, source), axis_of(x, destination))
 
 
 def expand_dims(x: Any, axis: Any) -> Expr:

@@ -10,7 +10,7 @@ from ..graph import Value
 from ..source import at_line, user_line
 from ..types import i64
 from .control import where, while_loop
-from .operands import axis_of, moved
+from .operands import axis_moved, axis_of
 from .shapes import ravel
 
 
@@ -23,7 +23,7 @@ def argsort(x: Any, axis: Any = -1, descending: bool = False) -> Expr:
     if axis is None:
         return argsort(ravel(x), 0, descending)
     along = axis_of(x, axis)
-    rows = moved(x, along, x.ndim - 1)
+    rows = axis_moved(x, along, x.ndim - 1)
     builder = current()
     builder.origin = user_line()
     *sizes, length = builder.sizes(rows.value)
@@ -39,7 +39,7 @@ def argsort(x: Any, axis: Any = -1, descending: bool = False) -> Expr:
         found = builder.emit("argsort", (), [backwards])[0]
         return builder.array([length], lambda i: mirrored(builder.index(found, [mirrored(i)])))
 
-    return moved(Expr(builder.array(sizes, order), builder), x.ndim - 1, along)
+    return axis_moved(Expr(builder.array(sizes, order), builder), x.ndim - 1, along)
 
 
 def sort(x: Any, axis: Any = -1, descending: bool = False) -> Expr:

@@ -32,7 +32,7 @@ from ..in_place import InPlace
 from ..reads_first import reads_first
 from ..simplify import simplify
 from .amounts import Amount, Number
-from .costs import FREE, Cost, Runs, cost_of, returned
+from .costs import FREE, Cost, Runs, cost_of, cost_of_results
 from .counting import Counting
 
 
@@ -79,7 +79,7 @@ class Symbolic(Language[Atom, Step, Body]):
         ]
         self.data.clear()
         results, cost = self.term.interpret(self)(Env(), given)
-        cost += returned(self.term, [_amounts(result.shape) for result in results])
+        cost += cost_of_results(self.term, [_amounts(result.shape) for result in results])
         amounts = [Amount.of(number) for number in cost.numbers]
         taken = {name for amount in amounts for name in amount.names()}
         shown: dict[int, str] = {}

@@ -175,7 +175,7 @@ def _stored(block: Block, first: int, results: Sequence[Shape]) -> Cost:
     return cost
 
 
-def returned(term: Block, results: Sequence[Shape]) -> Cost:
+def cost_of_results(term: Block, results: Sequence[Shape]) -> Cost:
     """Copies of a program's results that are arguments or constants, or that it gives back twice."""
     made = sum([len(binding.types) for binding in term.bindings])
     cost, seen = FREE, set()

@@ -19,7 +19,7 @@ from ..evaluate.batches import Code, Effects, Step
 from ..evaluate.combining import Operator
 from ..evaluate.functions import deeply, uses_functions
 from ..in_place import InPlace
-from .costs import FREE, Cost, Runs, cost_of, returned
+from .costs import FREE, Cost, Runs, cost_of, cost_of_results
 
 
 class Counting(Evaluate):
@@ -37,7 +37,7 @@ class Counting(Evaluate):
         def run() -> Cost:
             with np.errstate(all="ignore"):
                 results = self.term.interpret(self).run(Env(), arguments)
-            return self.frames[0][id(self.term)][0] + returned(self.term, [_shape(result) for result in results])
+            return self.frames[0][id(self.term)][0] + cost_of_results(self.term, [_shape(result) for result in results])
 
         return deeply(run) if uses_functions(self.term) else run()
 

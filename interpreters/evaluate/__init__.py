@@ -36,14 +36,14 @@ from .batches import (
     Irregular,
     Refused,
     Step,
-    around,
     extent_of,
+    loop_effects,
     mesh,
     repeated,
     require_room,
 )
 from .combining import Combining
-from .functions import Functions, deeply, released, uses_functions
+from .functions import Functions, deeply, result_value, uses_functions
 
 # Operators whose reduction NumPy has.
 _NAMES = ("add", "multiply", "minimum", "maximum", "bitwise_and", "bitwise_or", "bitwise_xor")
@@ -129,7 +129,7 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
                 return [*state, *self.all_at_once(0, lambda i: body.run(env, [i, *state])[count:], body.ranks[count:])]
             return [*state, *[self.stacked(column, r) for *column, r in zip(*outputs, body.ranks[count:], strict=True)]]
 
-        return Step(run, around([extent], body))
+        return Step(run, loop_effects([extent], body))
 
     def while_loop(self, initials: Sequence[Atom], test: Code, body: Code) -> Step:
         effects = (test.effects | body.effects).sometimes
@@ -180,7 +180,7 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
                 return [repeated(row, count) for row in rows]
             return self.for_all(count, lambda i: body.run(env, [i]), body.effects, body.ranks)
 
-        return Step(run, around([extent], body))
+        return Step(run, loop_effects([extent], body))
 
     # Meanings given by the user
 
@@ -338,7 +338,7 @@ def evaluate_block(
 
     results = deeply(run) if uses_functions(block) else run()
     try:
-        return [released(result, type, sizes) for result, type in zip(results, block.types, strict=True)]
+        return [result_value(result, type, sizes) for result, type in zip(results, block.types, strict=True)]
     except MemoryError:  # of one that is the same in each row
         largest = max(range(len(results)), key=lambda k: np.size(results[k]))
         shape = np.shape(results[largest])

@@ -259,7 +259,7 @@ def extent_of(value: Any) -> int:
     return max(0, int(value))
 
 
-def around(extents: Sequence[Atom], body: Code) -> Effects:
+def loop_effects(extents: Sequence[Atom], body: Code) -> Effects:
     """The effects of a loop: none, if it is known to have no steps."""
     if any([extent.known is not None and extent.known <= 0 for extent in extents]):
         return PURE

@@ -18,7 +18,7 @@ from ...core.dims import Dim
 from ...core.environment import Env
 from ...core.terms import NOT_NEUTRAL, Origin
 from ...core.types import rank
-from .batches import Atom, Batches, Code, Irregular, Refused, Step, around, extent_of, mesh
+from .batches import Atom, Batches, Code, Irregular, Refused, Step, extent_of, loop_effects, mesh
 
 Operator = Callable[[Sequence[Any], Sequence[Any]], list[Any]]
 
@@ -45,7 +45,7 @@ class Combining(Batches):
                 total = combine(total, [column[k] for column in columns])
             return total
 
-        return Step(run, around([extent], element) | operator.effects.sometimes)
+        return Step(run, loop_effects([extent], element) | operator.effects.sometimes)
 
     def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Code, operator: Code) -> Step:
         def run(env: Env[Any]) -> Sequence[Any]:
@@ -67,12 +67,12 @@ class Combining(Batches):
                 rows.append(total)
             return [self.stacked([row[k] for row in rows], r) for k, r in enumerate(element.ranks)]
 
-        return Step(run, around([extent], element) | operator.effects.sometimes)
+        return Step(run, loop_effects([extent], element) | operator.effects.sometimes)
 
     def histogram(
         self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Code, operator: Code
     ) -> Step:
-        effects = around([bins, extent], element) | operator.effects.sometimes
+        effects = loop_effects([bins, extent], element) | operator.effects.sometimes
         ranks = element.ranks[1:]
 
         def run(env: Env[Any]) -> Sequence[Any]:
@@ -137,7 +137,7 @@ class Combining(Batches):
                 target[key] = np.moveaxis(value, range(1, 1 + len(own)), range(-len(own), 0))[chosen]
             return results
 
-        return Step(run, around(extents, element))
+        return Step(run, loop_effects(extents, element))
 
     def argsort(self, array: Atom) -> Step:
         return Step(lambda env: (np.argsort(array.run(env), axis=0, kind="stable"),))

@@ -163,7 +163,7 @@ def deeply(run: Callable[[], R]) -> R:
     return result
 
 
-def released(value: Any, type: Type, sizes: Mapping[str, int]) -> Any:
+def result_value(value: Any, type: Type, sizes: Mapping[str, int]) -> Any:
     """A result as the user gets it: with memory of its own, and functions that take and give Python's values."""
 
     def leaf(x: Any, type: Type, what: str) -> Any:
@@ -184,7 +184,7 @@ def _released_function(function: Callable[..., Any], type: FunctionType, sizes: 
         values = [value_of(x, t, f"argument {k + 1} of a function {type}", sizes) for k, (x, t) in given]
         with np.errstate(all="ignore"):
             results = deeply(lambda: function(*values))
-        made = [released(result, t, sizes) for result, t in zip(results, type.results, strict=True)]
+        made = [result_value(result, t, sizes) for result, t in zip(results, type.results, strict=True)]
         return made[0] if len(made) == 1 else tuple(made)
 
     return run

@@ -73,7 +73,7 @@ class Lifting:
 
     def make(self, op: str, static: tuple[Any, ...], args: Sequence[Argument], type: Type) -> Bound:
         result = Bound(type)
-        made(op, static, list(args), [result])
+        operation_of(op, static, list(args), [result])
         self.transposed[result] = sum(self.transposed.get(arg, 0) for arg in args)
         return result
 
@@ -292,26 +292,26 @@ class Lifting:
         operands = self.operands(operation)
         if operation.op == "fold" and operation.static[0] == name and operation.static[1] is None:
             args = [self.lift(operands[0], 0)]
-            return [*self.operations(*args), made("fold", (name, None), list(args), [total])]
+            return [*self.operations(*args), operation_of("fold", (name, None), list(args), [total])]
         if operation.op == "product" and name == "sum" and rank(value.type) == 0 and all(map(self.depends, operands)):
             u, v = [self.lift(operand, 0) for operand in operands]
             multiplied = self.make("primitive", (_multiply(),), [u, v], u.type)
-            return [*self.operations(multiplied), made("fold", (name, None), [multiplied], [total])]
+            return [*self.operations(multiplied), operation_of("fold", (name, None), [multiplied], [total])]
         is_product = (
             operation.op == "primitive" and operation.static[0] is _multiply() and operands[0] is not operands[1]
         )
         if name == "sum" and is_product and all(map(self.depends, operands)):
             factors = [self.lift(operand, 0) for operand in operands]
-            return [*self.operations(*factors), made("product", (), list(factors), [total])]
+            return [*self.operations(*factors), operation_of("product", (), list(factors), [total])]
         array = self.lift(value, 0)
-        return [*self.operations(array), made("fold", (name, None), [array], [total])]
+        return [*self.operations(array), operation_of("fold", (name, None), [array], [total])]
 
 
 def _multiply() -> Primitive:
     return PRIMITIVES["multiply"]
 
 
-def made(
+def operation_of(
     op: str,
     static: tuple[Any, ...],
     args: Sequence[Argument],

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from ...core.dims import Dim
 from ...core.terms import Literal, Size
 from ...core.types import ArrayType, array_of, dims, element, is_data, rank
-from .lifting import PLACE, WHOLE, Lifting, Stays, made
+from .lifting import PLACE, WHOLE, Lifting, Stays, operation_of
 from .resolved import Argument, Bound, ResolvedBlock, ResolvedOperation, real, reduction_name
 
 
@@ -102,7 +102,7 @@ class _Recognition:
             raise Stays
         result = real(block.results[0])
         if result is block.binders[0]:
-            return [made("iota", (), [extent], operation.results)]
+            return [operation_of("iota", (), [extent], operation.results)]
         lifting = self.lifting(operation, extent)
         return lifting.finished(lifting.lift(result, 0), operation.results[0])
 
@@ -122,10 +122,10 @@ class _Recognition:
             if dim is None:
                 raise
             elements = [Bound(ArrayType(element(result.type), (dim,))) for result in total]
-            mapped = _as_map(made("generate", (dim,), [extent], elements, [body]), dim)
+            mapped = _as_map(operation_of("generate", (dim,), [extent], elements, [body]), dim)
             if mapped is None:
                 raise
-            return [mapped, made("fold", (name, None), list(elements), total)]
+            return [mapped, operation_of("fold", (name, None), list(elements), total)]
 
     def scan(self, operation: ResolvedOperation) -> list[ResolvedOperation]:
         name = reduction_name(operation)
@@ -133,7 +133,7 @@ class _Recognition:
             raise Stays
         lifting = self.lifting(operation, operation.args[0])
         array = lifting.lift(real(operation.blocks[0].results[0]), 0)
-        return [*lifting.operations(array), made("running", (name, 0), [array], operation.results)]
+        return [*lifting.operations(array), operation_of("running", (name, 0), [array], operation.results)]
 
     def histogram(self, operation: ResolvedOperation) -> list[ResolvedOperation]:
         name = reduction_name(operation)
@@ -143,7 +143,7 @@ class _Recognition:
         lifting = self.lifting(operation, extent)
         places, value = [real(result) for result in operation.blocks[0].results]
         arrays = [lifting.lift(places, 0), lifting.lift_or_repeat(value)]
-        return [*lifting.operations(*arrays), made("grouped", (name,), [bins, *arrays], operation.results)]
+        return [*lifting.operations(*arrays), operation_of("grouped", (name,), [bins, *arrays], operation.results)]
 
     def scatter(self, operation: ResolvedOperation) -> list[ResolvedOperation]:
         unique, count = operation.static
@@ -152,7 +152,7 @@ class _Recognition:
         lifting = self.lifting(operation, operation.args[0])
         *places, value = [real(result) for result in operation.blocks[0].results]
         arrays = [*[lifting.lift(place, 0) for place in places], lifting.lift_or_repeat(value)]
-        put = made("put", (unique,), [operation.args[1], *arrays], operation.results)
+        put = operation_of("put", (unique,), [operation.args[1], *arrays], operation.results)
         return [*lifting.operations(*arrays), put]
 
 
@@ -172,7 +172,7 @@ def _as_fill(operation: ResolvedOperation) -> ResolvedOperation | None:
         value, extents = inner.args[0], [*extents, *inner.args[1:]]
     elif block.operations or value is block.binders[0] or not is_data(value.type) or rank(value.type):
         return None
-    return made("fill", (), [value, *extents], operation.results)
+    return operation_of("fill", (), [value, *extents], operation.results)
 
 
 # Maps
@@ -217,7 +217,7 @@ def _as_map(operation: ResolvedOperation, extent: Dim | None) -> ResolvedOperati
             read.static = selectors[1:], tuple([axis - 1 for axis in order])
             read.args = [rows, *read.args[2:]]
     block.binders = list(elements.values())
-    return made("map", operation.static, list(elements), operation.results, [block])
+    return operation_of("map", operation.static, list(elements), operation.results, [block])
 
 
 def _rest_is_whole(read: ResolvedOperation) -> bool:

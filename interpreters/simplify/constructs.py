@@ -14,7 +14,7 @@ from typing import Any
 from ...core.builder import current
 from ...core.environment import Env
 from ...core.graph import Value
-from ..embed import accumulate, entered
+from ..embed import accumulate, emit_blocks
 from .liveness import REQUIREMENTS, Atom, Block, Effects, Entry, Lazy, Nesting, Operation, Use, Uses
 from .rules import CHEAP
 
@@ -229,7 +229,7 @@ class Choice(Operation):
 
     def emit(self, env: Env[Entry], live: set[int]) -> Sequence[Entry]:
         wanted = sorted(live)
-        made = entered(
+        made = emit_blocks(
             current(), self.op, self.static, [self.value.value(env)], [b.entry(env, wanted) for b in self.branches]
         )
         return _spread(wanted, made, self.branches[0].width)
@@ -326,7 +326,7 @@ class Whole(Operation):
 
     def emit(self, env: Env[Entry], live: set[int]) -> Sequence[Entry]:
         blocks = [block.entry(env, range(block.width)) for block in self.blocks]
-        return entered(current(), self.op, self.static, [arg.value(env) for arg in self.args], blocks)
+        return emit_blocks(current(), self.op, self.static, [arg.value(env) for arg in self.args], blocks)
 
 
 class Par(Operation):
@@ -347,7 +347,7 @@ class Par(Operation):
         return effects
 
     def emit(self, env: Env[Entry], live: set[int]) -> Sequence[Entry]:
-        made = entered(current(), "par", (), [], [branch.entry(env, wanted) for branch, wanted in self.needed])
+        made = emit_blocks(current(), "par", (), [], [branch.entry(env, wanted) for branch, wanted in self.needed])
         return _spread(sorted(live), made, sum([branch.width for branch in self.branches]))
 
 

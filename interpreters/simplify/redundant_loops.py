@@ -16,7 +16,7 @@ from collections.abc import Hashable, Sequence
 from ...core.builder import Builder, Replacement
 from ...core.graph import Node, Value
 from .loop_rewriting import LoopRewriting, Loops, Pending, source
-from .value_numbering import ValueNumbering, made_together
+from .value_numbering import ValueNumbering, fused_results
 
 
 class RedundantLoops(LoopRewriting):
@@ -44,6 +44,6 @@ def _merge(b: Builder, first: Pending, second: Pending) -> None:
     """Let the first loop store what the second does, too, and the second be the first."""
     body, other, count = first.node.bodies[0], second.node.bodies[0], len(first.node.args) - 1
     outputs = b.substitute(other.results[count:], dict(zip(other.binders, body.binders, strict=True)))
-    wider = b.close(body.binders, (), tuple(made_together(b, [*body.results, *outputs])))
+    wider = b.close(body.binders, (), tuple(fused_results(b, [*body.results, *outputs])))
     second.places = [*range(count), *range(len(body.results), len(wider.results))]
     first.node = second.node = source(b.make("loop", first.node.static, first.node.args, [wider])[0])

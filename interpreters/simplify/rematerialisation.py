@@ -44,7 +44,7 @@ from .leaves import is_costly
 from .loop_rewriting import LoopRewriting, Loops, Pending, source, sources
 from .minimum_cut import minimum_cut
 from .rules import nodes_within
-from .value_numbering import ValueNumbering, amount, made_together, operands, own_work
+from .value_numbering import ValueNumbering, amount, fused_results, operands, own_work
 
 # To store an element, and to read it again, takes about as long as so many additions.
 STORED = 12
@@ -439,7 +439,7 @@ def stores_less(b: Builder, loop: Pending, readers: _Readers, replaced: dict[int
 
         positions[value] = len(results)
         results.append(b.array([index.extent for index in inner], element))
-    results = made_together(b, results)
+    results = fused_results(b, results)
     wider = b.close(body.binders, body.statements, tuple(results), body.partial)
     loop.node = source(b.make("loop", node.static, node.args, [wider])[0])
     parts: dict[int, list[tuple[Value, int]]] = {}

@@ -132,7 +132,7 @@ class ValueNumbering:
         return (self._elements[key],)
 
 
-def made_together(b: Builder, results: Sequence[Value]) -> list[Value]:
+def fused_results(b: Builder, results: Sequence[Value]) -> list[Value]:
     """The results of a body; arrays over the same extents are the results of one loop, which share what they compute.
 
     An array that something else in the body needs stays by itself.

@@ -31,7 +31,7 @@ from ...core.primitive import Primitive
 from ...core.terms import Failure, Foreign
 from ...core.types import ArrayType, Scalar, Type, element, i64, is_float, rank
 from ..evaluate import Evaluate, ufunc_of
-from ..evaluate.batches import ORDERED, PURE, Atom, Code, Irregular, Step, around, mesh
+from ..evaluate.batches import ORDERED, PURE, Atom, Code, Irregular, Step, loop_effects, mesh
 from .combining import Combining
 from .sets import NUMBER, Array, Sets
 from .shadows import Shadow, merged
@@ -112,7 +112,7 @@ class Dependence(Combining, Language[Atom, Step, Code]):
                 return [*state, *[self.stacked(column, r) for *column, r in zip(*outputs, ranks, strict=True)]]
             return [*state, *self.all_at_once(0, lambda i: body.run(env, [Shadow(i), *state])[count:], ranks)]
 
-        return Step(run, around([extent], body))
+        return Step(run, loop_effects([extent], body))
 
     def while_loop(self, initials: Sequence[Atom], test: Code, body: Code) -> Step:
         """The trips of this point. In a branch that is not taken at this point there are none."""
@@ -175,7 +175,7 @@ class Dependence(Combining, Language[Atom, Step, Code]):
         def run(env: Env[Any]) -> Sequence[Any]:
             return self.columns(env, extent, body)
 
-        return Step(run, around([extent], body))
+        return Step(run, loop_effects([extent], body))
 
     # Meanings given by the user
 

@@ -17,7 +17,7 @@ import numpy as np
 from ...core.dims import Dim
 from ...core.environment import Env
 from ...core.types import rank
-from ..evaluate.batches import Atom, Code, Effects, Step, around, mesh
+from ..evaluate.batches import Atom, Code, Effects, Step, loop_effects, mesh
 from .sets import Array, once
 from .shadows import Shadow, Shadows
 
@@ -60,7 +60,7 @@ class Combining(Shadows):
                 count = len(columns[0].value)
             return [self.map_layers(column, lambda x: x[0]) for column in columns]
 
-        return Step(run, around([extent], element) | operator.effects)
+        return Step(run, loop_effects([extent], element) | operator.effects)
 
     def columns(self, env: Env[Any], extent: Atom, element: Code) -> list[Shadow]:
         """The results of a body for all indices, along a new first axis."""
@@ -127,12 +127,12 @@ class Combining(Shadows):
                 distance *= 2
             return columns
 
-        return Step(run, around([extent], element) | operator.effects)
+        return Step(run, loop_effects([extent], element) | operator.effects)
 
     def histogram(
         self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Code, operator: Code
     ) -> Step:
-        effects = around([bins, extent], element) | operator.effects
+        effects = loop_effects([bins, extent], element) | operator.effects
         ranks = element.ranks[1:]
 
         def run(env: Env[Any]) -> Sequence[Any]:
@@ -208,7 +208,7 @@ class Combining(Shadows):
                 results.append(Shadow(written(array.value, new.value), layers, array.varies or new.varies))
             return results
 
-        return Step(run, around(extents, element))
+        return Step(run, loop_effects(extents, element))
 
     def _written(self, r: int, places: Sequence[Array], steps: Sequence[Array], old: Array, new: Array) -> Array:
         """An array of rank r in which the values of these steps (and elements of the batch) are written."""
