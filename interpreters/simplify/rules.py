@@ -1,8 +1,7 @@
-"""Constant folding and algebraic simplification: what an operation becomes when it is about to be emitted.
+"""Local rewriting: what an operation becomes when it is about to be emitted.
 
-Every rule holds for IEEE numbers to the bit: ``x * 0.0`` stays, since x may be infinite; ``x + 0.0`` stays, since x
-may be -0.0; ``x * 1.0`` and ``x - 0.0`` go. Reading an array that is cheap to compute computes it (``index(generate f,
-i) = f(i)``): this alone makes rows, slices, broadcasts and elementwise chains free.
+Operations on scalars are folded and simplified (``algebra.py``). Reading an array that is cheap to compute computes it
+(``index(generate f, i) = f(i)``): this alone makes rows, slices, broadcasts and elementwise chains free.
 """
 
 from __future__ import annotations
@@ -11,16 +10,12 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
-
 from ...core.builder import Builder
-from ...core.dims import arithmetic, never_negative
 from ...core.graph import NONE, Body, Node, Value, numbers
-from ...core.indexing import extents_of
 from ...core.primitive import Primitive
-from ...core.terms import Literal
-from ...core.types import bool_, dims, i64, mentions_named
+from ...core.types import dims, i64, mentions_named
 from .accumulators import rewrite_accumulate
+from .algebra import is_zero, operands_of, primitive
 from .implied import without_implied
 from .leaves import is_costly
 from .unrolling import iterations
@@ -44,238 +39,9 @@ def rewrite(builder: Builder, op: str, static: tuple[Any, ...], args: Args, bodi
     return None if answer is None else tuple(answer)
 
 
-# Scalars
-
-
 def _primitive(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
-    row: Primitive = static[0]
-    literals = [isinstance(arg.atom, Literal) for arg in args]
-    if all(literals):
-        return [_fold(b, row, args)]
-    if args[0].dim is not None:
-        dim = arithmetic(row.name, [arg.dim for arg in args])
-        known = None if dim is None else b.known(dim)
-        if known is not None:
-            return [known]
-    special = _ALGEBRA.get(row.name)
-    answer = special(b, *args) if special else None
-    if answer is not None:
-        return [answer]
-    if row.commutative and literals == [False, True] and row.infix not in ("==", "!="):
-        return [b.primitive(row, args[1], args[0])]  # literals first
-    return None
-
-
-def _fold(b: Builder, row: Primitive, args: Args) -> Value:
-    """Constant folding with the primitive's NumPy meaning."""
-    types = [arg.type for arg in args]
-    numbers = [np.array(arg.literal, dtype=t.dtype)[()] for arg, t in zip(args, types, strict=True)]  # type: ignore[union-attr]
-    with np.errstate(all="ignore"):
-        result = row.numpy(*numbers)
-    target = row.result_type(types)  # type: ignore[arg-type]
-    return b.literal(np.asarray(result).astype(target.dtype).item(), target)
-
-
-def _is(value: Value, number: float) -> bool:
-    return value.atom is not None and value.literal == number and value.type != bool_
-
-
-def _is_zero(value: Value) -> bool:
-    """Positive zero: the neutral element of nothing but sums of derivatives, where it is an absent term."""
-    return _is(value, 0) and not _is_negative(value)
-
-
-def _is_negative(literal: Value) -> bool:
-    """Whether a literal has a minus sign, -0.0 too."""
-    return bool(np.signbit(float(literal.literal)))  # type: ignore[arg-type]
-
-
-def _operands(value: Value, name: str) -> tuple[Value, ...] | None:
-    source = value.source
-    if source is not None and source.op == "primitive" and source.static[0].name == name:
-        return source.args
-    return None
-
-
-def _is_float(value: Value) -> bool:
-    return getattr(value.type, "kind", "") == "float"
-
-
-def _add(b: Builder, x: Value, y: Value) -> Value | None:
-    for zero, other in ((x, y), (y, x)):
-        if _is(zero, 0) and (not _is_float(x) or _is_negative(zero)):
-            return other
-    if (inner := _operands(y, "negative")) is not None:
-        return b.primitive("subtract", x, inner[0])
-    if (inner := _operands(x, "negative")) is not None:
-        return b.primitive("subtract", y, inner[0])
-    for constant, other in ((x, y), (y, x)):
-        if constant.literal is not None and (sum := _shifted(b, other, constant.literal)) is not None:
-            return sum
-    for size, other in ((x, y), (y, x)):
-        if (inner := _operands(other, "subtract")) is not None and _are_sizes(size, inner[0]):
-            return b.primitive("subtract", b.primitive("add", size, inner[0]), inner[1])
-    return None
-
-
-def _offset(b: Builder, value: Value) -> tuple[Value, int] | None:
-    """An integer as another one and a constant that is added to it."""
-    source = value.source
-    if value.type is not i64 or source is None or source.op != "primitive":
-        return None
-    match source.static[0].name, source.args:
-        case "add", (base, constant) if constant.literal is not None:
-            return base, int(constant.literal)
-        case "add", (constant, base) if constant.literal is not None:
-            return base, int(constant.literal)
-        case "subtract", (base, constant) if constant.literal is not None:
-            return base, -int(constant.literal)
-    return None
-
-
-def _shifted(b: Builder, value: Value, constant: Any) -> Value | None:
-    """An integer with a constant added, as one addition where it is itself a sum with a constant."""
-    found = _offset(b, value)
-    if found is None or abs(found[1] + constant) >= 1 << 62:
-        return None
-    base, total = found[0], found[1] + constant
-    if total < 0:
-        return b.primitive("subtract", base, b.literal(-total, i64))
-    return b.primitive("add", base, b.literal(total, i64)) if total else base
-
-
-def _are_sizes(*values: Value) -> bool:
-    """Whether these are integers that need no operation, so that their sums and differences need none either."""
-    return all([value.atom is not None and value.dim is not None for value in values])
-
-
-def _subtract(b: Builder, x: Value, y: Value) -> Value | None:
-    if _is_zero(y):
-        return x
-    if (inner := _operands(y, "negative")) is not None:
-        return b.primitive("add", x, inner[0])
-    if not _is_float(x):
-        if (inner := _operands(y, "subtract")) is not None and inner[0] is x:
-            return inner[1]
-        if (inner := _operands(x, "subtract")) is not None and _are_sizes(inner[0], y):
-            return b.primitive("subtract", b.primitive("subtract", inner[0], y), inner[1])
-        if x.dim is not None and y.dim is not None and (x.dim - y.dim).constant is not None:
-            return b.literal((x.dim - y.dim).constant, x.type)  # type: ignore[arg-type]
-        if y.literal is not None:
-            return _shifted(b, x, -int(y.literal))
-    return None
-
-
-def _multiply(b: Builder, x: Value, y: Value) -> Value | None:
-    for factor, other in ((x, y), (y, x)):
-        if _is(factor, 1):
-            return other
-        if _is(factor, -1):
-            return b.primitive("negative", other)
-        if _is(factor, 0) and not _is_float(factor):
-            return factor
-    first, second = _operands(x, "negative"), _operands(y, "negative")
-    if first is not None and second is not None:
-        return b.primitive("multiply", first[0], second[0])
-    if first is not None and y.literal is None:
-        return b.primitive("negative", b.primitive("multiply", first[0], y))
-    if second is not None and x.literal is None:
-        return b.primitive("negative", b.primitive("multiply", x, second[0]))
-    return None
-
-
-def _divide(b: Builder, x: Value, y: Value) -> Value | None:
-    if _is(y, 1):
-        return x
-    number = y.literal
-    if number is not None and 2.0**-100 < abs(number) < 2.0**100 and abs(float(np.frexp(number)[0])) == 0.5:
-        return b.primitive("multiply", b.literal(1.0 / float(number), y.type), x)  # type: ignore[arg-type]
-    return None
-
-
-def _floor_divide(b: Builder, x: Value, y: Value) -> Value | None:
-    return x if _is(y, 1) else None
-
-
-def _remainder(b: Builder, x: Value, y: Value) -> Value | None:
-    return b.literal(0, x.type) if _is(y, 1) else None  # type: ignore[arg-type]
-
-
-def _extremum(b: Builder, x: Value, y: Value) -> Value | None:
-    return x if x is y else None
-
-
-def _absolute(b: Builder, x: Value) -> Value | None:
-    inner = _operands(x, "negative")
-    return x if _operands(x, "abs") is not None else None if inner is None else b.primitive("abs", inner[0])
-
-
-def _negative(b: Builder, x: Value) -> Value | None:
-    if (inner := _operands(x, "negative")) is not None:
-        return inner[0]
-    if (inner := _operands(x, "multiply")) is not None and inner[0].literal is not None:
-        return b.primitive("multiply", b.primitive("negative", inner[0]), inner[1])
-    return None
-
-
-def _not(b: Builder, x: Value) -> Value | None:
-    inner = _operands(x, "logical_not")
-    return None if inner is None else inner[0]
-
-
-def _and(b: Builder, x: Value, y: Value) -> Value | None:
-    for known, other in ((x, y), (y, x)):
-        if known.literal is not None:
-            return other if known.literal else known
-    return x if x is y else None
-
-
-def _or(b: Builder, x: Value, y: Value) -> Value | None:
-    for known, other in ((x, y), (y, x)):
-        if known.literal is not None:
-            return known if known.literal else other
-    return x if x is y else None
-
-
-def _compare_sizes(holds: Callable[[int], bool]) -> Callable[[Builder, Value, Value], Value | None]:
-    """A comparison of integers whose difference is proved to have a sign, for loop variables in their range."""
-
-    def rule(b: Builder, x: Value, y: Value) -> Value | None:
-        if x.dim is None or y.dim is None:
-            return None
-        signs, extents = {-1, 0, 1}, extents_of(b)
-        for difference, other in ((x.dim - y.dim, -1), (y.dim - x.dim, 1)):
-            if never_negative(difference, extents):
-                signs -= {other}
-                if never_negative(difference - 1, extents):
-                    signs -= {0}
-        verdicts = {holds(sign) for sign in signs}
-        return b.literal(verdicts.pop(), bool_) if len(verdicts) == 1 else None
-
-    return rule
-
-
-_ALGEBRA: dict[str, Callable[..., Value | None]] = {
-    "add": _add,
-    "subtract": _subtract,
-    "multiply": _multiply,
-    "divide": _divide,
-    "floor_divide": _floor_divide,
-    "remainder": _remainder,
-    "minimum": _extremum,
-    "maximum": _extremum,
-    "abs": _absolute,
-    "negative": _negative,
-    "logical_not": _not,
-    "logical_and": _and,
-    "logical_or": _or,
-    "equal": _compare_sizes(lambda d: d == 0),
-    "not_equal": _compare_sizes(lambda d: d != 0),
-    "less": _compare_sizes(lambda d: d < 0),
-    "less_equal": _compare_sizes(lambda d: d <= 0),
-    "greater": _compare_sizes(lambda d: d > 0),
-    "greater_equal": _compare_sizes(lambda d: d >= 0),
-}
+    answer = primitive(b, static[0], args)
+    return None if answer is None else [answer]
 
 
 # Control
@@ -285,7 +51,7 @@ def _cond(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> An
     then, orelse = bodies
     if args[0].literal is not None:
         return b.instantiate(then if args[0].literal else orelse, [])
-    if (inner := _operands(args[0], "logical_not")) is not None:
+    if (inner := operands_of(args[0], "logical_not")) is not None:
         return b.emit("cond", (), [inner[0]], [orelse, then])
     pruned = without_implied(b, args[0], bodies)
     if any(x is not y for x, y in zip(pruned, bodies, strict=True)):
@@ -501,7 +267,7 @@ def _reduce(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> 
         return b.instantiate(element, [b.literal(0, i64)])
     if not operator.statements and (elements := iterations(b, args[0], element)) is not None:
         return functools.reduce(lambda x, y: b.instantiate(operator, [*x, *y]), elements)
-    if len(element.results) == 1 and _is_zero(element.results[0]) and component_operator(operator) == "add":
+    if len(element.results) == 1 and is_zero(element.results[0]) and component_operator(operator) == "add":
         return [element.results[0]]
     return None
 
@@ -576,7 +342,7 @@ def _accumulate(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies)
 
 
 def _add_to(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
-    return [] if _is_zero(args[1]) else None
+    return [] if is_zero(args[1]) else None
 
 
 _RULES: dict[str, Callable[[Builder, tuple[Any, ...], Args, Bodies], Answer]] = {
