@@ -6,7 +6,7 @@ meet the most others first, each with the first colour that none of its rows has
 sparse Jacobian matrices and graph coloring problems*, 1983). A row keeps the colours that it has as bits.
 
 >>> tridiagonal = scipy.sparse.csr_array(np.eye(5) + np.eye(5, k=1) + np.eye(5, k=-1))
->>> coloured(tridiagonal).tolist()
+>>> column_colouring(tridiagonal).tolist()
 [2, 1, 0, 2, 1]
 
 A symmetric matrix needs fewer, since each entry is there twice: it is enough that one of both can be read (Coleman and
@@ -17,7 +17,7 @@ vertices of any two colours fall into stars, and the edge of a star is read at i
 
 >>> arrow = np.eye(5)
 >>> arrow[0] = arrow[:, 0] = 1
->>> coloured(scipy.sparse.csr_array(arrow)).tolist(), star_coloured(scipy.sparse.csr_array(arrow)).tolist()
+>>> column_colouring(scipy.sparse.csr_array(arrow)).tolist(), star_colouring(scipy.sparse.csr_array(arrow)).tolist()
 ([0, 1, 2, 3, 4], [0, 1, 1, 1, 1])
 """
 
@@ -31,7 +31,7 @@ import scipy
 Array = np.ndarray[Any, Any]
 
 
-def coloured(pattern: scipy.sparse.csr_array) -> Array:
+def column_colouring(pattern: scipy.sparse.csr_array) -> Array:
     """The colour of each column, numbered from 0. Columns without entries have colour 0."""
     rows, columns = pattern.shape
     by_column = pattern.tocsc()
@@ -53,7 +53,7 @@ def coloured(pattern: scipy.sparse.csr_array) -> Array:
     return colours
 
 
-def star_coloured(pattern: scipy.sparse.csr_array) -> Array:
+def star_colouring(pattern: scipy.sparse.csr_array) -> Array:
     """A star colouring of the rows of a symmetric pattern, numbered from 0. Rows without neighbours have colour 0.
 
     Vertices are coloured one after the other, those with the most neighbours first, each with the first colour that

@@ -32,7 +32,7 @@ from .reverse_meanings import Block, Emission
 
 
 @dataclass(frozen=True)
-class Pulled:
+class CustomPullback:
     """The return sweep of a custom operation with these ``results``."""
 
     reverse: Emission
@@ -107,7 +107,7 @@ class Pulled:
             def moved(*tangents: Value) -> Sequence[Value]:
                 return rule.primal(self.env, [itself, *values, *tangents])
 
-            return transposed(self.reverse, "jvp", likes, moved, arrived)
+            return transposed_rule(self.reverse, "jvp", likes, moved, arrived)
 
     def itself(self, *args: Value) -> Sequence[Value]:
         """The operation at other arguments, as a rule may want it."""
@@ -116,7 +116,7 @@ class Pulled:
 
 
 @dataclass(frozen=True)
-class Pushed:
+class CustomPushforward:
     """A custom operation in forward mode."""
 
     forward: DualEmission
@@ -166,7 +166,7 @@ class Pushed:
         rule = self.blocks[self.rules.index("vjp")]
         likes = [result for result in results if is_float(result.type)]
         run = partial(self.forward.primals, rule, self.env, itself, *values)
-        return transposed(self.forward.reverse(), "vjp", likes, run, tangents)
+        return transposed_rule(self.forward.reverse(), "vjp", likes, run, tangents)
 
 
 def probe_name(name: str, what: str, taken: Collection[str]) -> str:
@@ -185,7 +185,7 @@ _OTHER = {"jvp": "vjp", "vjp": "jvp"}
 _MODE = {"jvp": "forward", "vjp": "reverse"}
 
 
-def transposed(
+def transposed_rule(
     reverse: Emission, name: str, likes: Sequence[Value], rule: Callable[..., Sequence[Value]], given: Sequence[Value]
 ) -> Sequence[Value]:
     """The transpose of a rule in what moves, which is like these values: the return sweep of the rule, at zeros.

@@ -25,7 +25,7 @@ from ..core.types import ArrayType, Scalar, Type
 from ..interpreters.embed import accumulate, emit_blocks, name_arguments
 from .activity import active_results
 from .cells import Sweep
-from .custom import Pushed, probe_name
+from .custom import CustomPushforward, probe_name
 from .duals import Atom, Block, Dual, Duals, Emission, Operation, Pick
 from .forward_reductions import Histogram, Reduction, Scan
 from .fragment import Fragment, refused
@@ -208,7 +208,7 @@ class Forward(Emission, Fragment[Atom, Operation, Block]):
         """By its rules, ``dy = rule(x, dx)``; a checkpoint is one of duals (``custom.py``)."""
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
-            return Pushed(self, env, rules, [a(env) for a in args], body, blocks).push(active)
+            return CustomPushforward(self, env, rules, [a(env) for a in args], body, blocks).push(active)
 
         return Operation(run, self.activity.custom(rules, args, body.activity, []))
 

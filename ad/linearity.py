@@ -129,14 +129,14 @@ class Linearity(Language[Atom, Operation, Block]):
         count = len(kinds())
         return [self.control.pop()] * count
 
-    def opaque(self, name: str, kinds: Sequence[Kind]) -> Kind:
+    def opaque_kind(self, name: str, kinds: Sequence[Kind]) -> Kind:
         """What is constant where all that it is made of is, and nothing else."""
         return CONSTANT if all(kind.constant for kind in kinds) else neither(f"{name} of it", *kinds)
 
-    def whole(self, name: str, args: Sequence[Atom], blocks: Sequence[Block] = ()) -> Operation:
+    def opaque(self, name: str, args: Sequence[Atom], blocks: Sequence[Block] = ()) -> Operation:
         def run(env: Kinds) -> Kind:
             inner = [kind for block in blocks for kind in block(env, *[CONSTANT] * block.parameters)]
-            return self.opaque(name, [*[arg(env) for arg in args], *inner])
+            return self.opaque_kind(name, [*[arg(env) for arg in args], *inner])
 
         return run
 
@@ -159,7 +159,7 @@ class Linearity(Language[Atom, Operation, Block]):
     def primitive(self, primitive: Primitive, args: Sequence[Atom]) -> Operation:
         rule = _LINEAR.get(primitive.name)
         if rule is None:
-            return self.whole(primitive.name, args)
+            return self.opaque(primitive.name, args)
         return lambda env: [rule(*[arg(env) for arg in args])]
 
     def cond(self, test: Atom, then: Block, orelse: Block) -> Operation:
@@ -240,7 +240,7 @@ class Linearity(Language[Atom, Operation, Block]):
         return run
 
     def argsort(self, array: Atom) -> Operation:
-        return self.whole("argsort", [array])
+        return self.opaque("argsort", [array])
 
     # Meanings given by the user
 
@@ -274,7 +274,7 @@ class Linearity(Language[Atom, Operation, Block]):
         return lambda env: [value(env) for value in values]
 
     def foreign(self, function: Foreign, args: Sequence[Atom]) -> Operation:
-        plain = self.whole(function.name, args)
+        plain = self.opaque(function.name, args)
 
         def run(env: Kinds) -> Kind:
             kind = plain(env)
@@ -286,14 +286,14 @@ class Linearity(Language[Atom, Operation, Block]):
     # The higher-order fragment: nothing is known of what functions do, and of what is inside data
 
     def function(self, type: FunctionType, body: Block) -> Operation:
-        return self.whole("a function", [], [body])
+        return self.opaque("a function", [], [body])
 
     def fix(self, type: FunctionType, body: Block) -> Operation:
-        return self.whole("a function", [], [body])
+        return self.opaque("a function", [], [body])
 
     def apply(self, function: Atom, args: Sequence[Atom]) -> Operation:
         """In the rule of a custom, that function is known: it is what its body is."""
-        plain = self.whole("the application of a function", [function, *args])
+        plain = self.opaque("the application of a function", [function, *args])
 
         def run(env: Kinds) -> Sequence[Kind] | Kind:
             known = function(env)
@@ -302,16 +302,16 @@ class Linearity(Language[Atom, Operation, Block]):
         return run
 
     def pack(self, items: Sequence[Atom]) -> Operation:
-        return self.whole("a tuple", items)
+        return self.opaque("a tuple", items)
 
     def project(self, value: Atom, position: int) -> Operation:
-        return self.whole("an item", [value])
+        return self.opaque("an item", [value])
 
     def construct(self, type: Named, variant: str, fields: Sequence[Atom]) -> Operation:
-        return self.whole(variant, fields)
+        return self.opaque(variant, fields)
 
     def case(self, value: Atom, variants: tuple[str, ...], branches: Sequence[Block]) -> Operation:
-        return self.whole("a case", [value], branches)
+        return self.opaque("a case", [value], branches)
 
     def par(self, branches: Sequence[Block]) -> Operation:
         return lambda env: [kind for branch in branches for kind in branch(env)]

@@ -33,7 +33,7 @@ from ..interpreters.embed import emit_blocks, name_arguments
 from .activity import active_results
 from .branches import before_branches, share
 from .cells import Cell, Entry, Sweep
-from .custom import Pulled, probe_name
+from .custom import CustomPullback, probe_name
 from .fragment import Fragment, refused
 from .reverse_loops import Steps
 from .reverse_meanings import Atom, Block, Cotangents, Emission, Operation, Pull
@@ -289,7 +289,7 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
 
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
             values, entries = primal(env), [a.entry(env) for a in args]
-            return values, Pulled(self, env, rules, entries, body, blocks, values).pull
+            return values, CustomPullback(self, env, rules, entries, body, blocks, values).pull
 
         return Operation(primal, run, self.activity.custom(rules, _entries(args), body.activity, []))
 

@@ -57,7 +57,7 @@ def generate(b: Builder, extents: Sequence[Value], function: Callable[..., Seque
     return b.generate(extent, enter)
 
 
-def moved(
+def expanded(
     b: Builder, primals: Sequence[Value], tangents: Sequence[Value], function: Callable[[], Sequence[Value]]
 ) -> Sequence[Value]:
     """What a function gives for tangents that loops around it choose, if these loops do not move the primals.

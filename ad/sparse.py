@@ -41,7 +41,7 @@ from ..core.types import dims, element, is_float
 from ..interpreters.evaluate import evaluate_block
 from ..interpreters.simplify import simplify
 from ..interpreters.sparsity import dependence
-from .colouring import coloured, readable, star_coloured
+from .colouring import column_colouring, readable, star_colouring
 from .differentiating import Argnums, Differentiated, Pullback, chosen, fresh, program_of
 from .directions import Directions
 from .duals import Dual
@@ -272,7 +272,7 @@ def _planned(
     best: tuple[int, str, Array] | None = None
     for each in sorted(least, key=lambda each: least[each]) if mode is None else [mode]:
         if best is None or least[each] < best[0]:
-            colours = coloured(pattern if each == "forward" else scipy.sparse.csr_array(pattern.T))
+            colours = column_colouring(pattern if each == "forward" else scipy.sparse.csr_array(pattern.T))
             count = int(colours.max(initial=-1)) + 1 if pattern.nnz else 0
             if best is None or count < best[0]:
                 best = count, each, colours
@@ -287,7 +287,7 @@ def _planned(
 def _symmetric(pattern: scipy.sparse.csr_array, parameters: Sequence[tuple[int, ...]]) -> _Plan:
     """Colour the columns of a symmetric pattern; of an entry and its mirror, read one that is there by itself."""
     entries = pattern.tocoo()
-    colours = min(coloured(pattern), star_coloured(pattern), key=lambda colours: colours.max(initial=-1))
+    colours = min(column_colouring(pattern), star_colouring(pattern), key=lambda colours: colours.max(initial=-1))
     count = int(colours.max(initial=-1)) + 1 if pattern.nnz else 0
     alone = readable(pattern, colours)
     moving, read = np.where(alone, (entries.col, entries.row), (entries.row, entries.col))

@@ -39,7 +39,7 @@ from .differentiating import (
 )
 from .duals import Dual
 from .forward import Forward
-from .scalar_expansion import moved
+from .scalar_expansion import expanded
 from .traced import goes_via_trace, gradient, pull, pulled
 
 
@@ -276,7 +276,7 @@ class _Pushed(Verb):
     def __call__(self, *args: Any) -> Any:
         """The result and its tangent."""
         count = len(self.f.parameters)
-        return pushed(self.name, self.f, args[:count], dict(zip(self.moving, args[count:], strict=True)))
+        return pushforward(self.name, self.f, args[:count], dict(zip(self.moving, args[count:], strict=True)))
 
 
 @dataclass(frozen=True)
@@ -288,10 +288,10 @@ class _HessianProduct(Verb):
         """The tangent of the gradient."""
         count = len(self.f.parameters)
         gradient = grad(self.f, self.argnums[0] if self.single else self.argnums)
-        return pushed(self.name, gradient, args[:count], dict(zip(self.argnums, args[count:], strict=True)))[1]
+        return pushforward(self.name, gradient, args[:count], dict(zip(self.argnums, args[count:], strict=True)))[1]
 
 
-def pushed(name: str, f: Program, args: Sequence[Any], tangents: dict[int, Any]) -> tuple[Any, Any]:
+def pushforward(name: str, f: Program, args: Sequence[Any], tangents: dict[int, Any]) -> tuple[Any, Any]:
     """The result and its tangent, for tangents of some parameters; ``name`` is the program's that a verb makes."""
     builder = current()
     function = Differentiated.of(f, args)
@@ -310,7 +310,7 @@ def pushed(name: str, f: Program, args: Sequence[Any], tangents: dict[int, Any])
         return [*[dual.primal for dual in found], *moving]
 
     directions = [dual.tangent for dual in duals if dual.tangent is not None]
-    made = [Expr(value, builder) for value in moved(builder, function.arguments, directions, results)]
+    made = [Expr(value, builder) for value in expanded(builder, function.arguments, directions, results)]
     count = len(function.block.types)
     primals, rest = made[:count], iter(made[count:])
     result = trees.unflatten(function.output, primals)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array, random_array
 
 import adze as az
-from adze.ad.colouring import coloured, readable, star_coloured
+from adze.ad.colouring import column_colouring, readable, star_colouring
 
 pytestmark = pytest.mark.unguarded
 
@@ -101,7 +101,7 @@ _OF_PRODUCT = az.sparse_jacobian(_product, argnums=1)
 @given(st.integers(0, 12), st.integers(0, 12), st.floats(0, 1), st.integers(0, 99))
 def test_columns_of_a_colour_share_no_row(rows: int, columns: int, density: float, seed: int) -> None:
     pattern = random_array((rows, columns), density=density, rng=np.random.default_rng(seed)).tocsr() != 0
-    colours = coloured(csr_array(pattern))
+    colours = column_colouring(csr_array(pattern))
     for colour in range(colours.max(initial=-1) + 1):
         assert pattern.toarray()[:, colours == colour].sum(axis=1).max(initial=0) <= 1
 
@@ -111,7 +111,7 @@ def test_columns_of_a_colour_share_no_row(rows: int, columns: int, density: floa
 def test_of_two_entries_that_mirror_each_other_one_is_readable(size: int, density: float, seed: int) -> None:
     lower = random_array((size, size), density=density, rng=np.random.default_rng(seed)).toarray() != 0
     pattern = lower | lower.T
-    colours = star_coloured(csr_array(pattern))
+    colours = star_colouring(csr_array(pattern))
     alone = np.array([[np.sum(row & (colours == colour)) == 1 for colour in colours] for row in pattern], bool)
     alone = alone.reshape(pattern.shape)
     np.testing.assert_array_equal((alone | alone.T) & pattern, pattern)
@@ -128,15 +128,15 @@ def test_numbers_of_directions_of_symmetric_patterns() -> None:
         tree[child, (child - 1) // 2] = tree[(child - 1) // 2, child] = True
     chain = abs(np.subtract.outer(np.arange(n), np.arange(n))) <= 1
     grid = np.kron(chain[:6, :6], np.eye(6)) + np.kron(np.eye(6), chain[:6, :6]) > 0
-    counts = [star_coloured(csr_array(pattern)).max() + 1 for pattern in (arrow, chain, band, tree, grid)]
+    counts = [star_colouring(csr_array(pattern)).max() + 1 for pattern in (arrow, chain, band, tree, grid)]
     assert counts[:4] == [2, 3, 5, 3] and counts[4] <= 5
-    assert [coloured(csr_array(pattern)).max() + 1 for pattern in (arrow, chain, band)] == [n, 3, 5]
-    assert star_coloured(csr_array(np.ones((70, 70), bool))).tolist() == list(range(70))
-    assert star_coloured(csr_array((3, 3), dtype=bool)).tolist() == [0, 0, 0]
+    assert [column_colouring(csr_array(pattern)).max() + 1 for pattern in (arrow, chain, band)] == [n, 3, 5]
+    assert star_colouring(csr_array(np.ones((70, 70), bool))).tolist() == list(range(70))
+    assert star_colouring(csr_array((3, 3), dtype=bool)).tolist() == [0, 0, 0]
 
 
 def test_many_colours() -> None:
-    assert sorted(coloured(csr_array(np.ones((3, 150), bool)))) == list(range(150))
+    assert sorted(column_colouring(csr_array(np.ones((3, 150), bool)))) == list(range(150))
 
 
 def test_the_pattern_is_found_again_when_integers_or_sizes_change() -> None:
