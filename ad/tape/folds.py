@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,9 +23,7 @@ from ...core.terms import Atom, Block, Operation, Variable
 from ...core.types import is_float, rank
 from ...interpreters.evaluate.batches import Irregular, mesh
 from .cotangents import picked
-
-if TYPE_CHECKING:
-    from .sweeps import Scope, Visit
+from .sweeps import Scope, Visit
 
 Element = Sequence[Any]  # one array a component: rows first, then its own axes, then those of the batch
 Cotangents = list[Any]
