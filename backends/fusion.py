@@ -195,7 +195,7 @@ class _Nest:
         }
         for statement in body:
             (statement,) = ir.substituted_in((statement,), names)
-            if isinstance(statement, ir.Let) and statement.value in known and not any(ir.loads(statement)):
+            if isinstance(statement, ir.Let) and statement.value in known and not list(ir.loads(statement)):
                 names[statement.name] = ir.Variable(known[statement.value], statement.value.type)
             else:
                 yield statement

@@ -92,7 +92,7 @@ class _Localising:
                 ways = list(then), list(orelse)
                 found = [self.append(ways[0], second), self.append(ways[1], self.copied(second))]
                 return ir.If(test, tuple(ways[0]), tuple(ways[1])) if any(found) else None
-            case ir.For(kind="parallel"), ir.If(test, then, orelse) if not any(ir.loads(second)):
+            case ir.For(kind="parallel"), ir.If(test, then, orelse) if not list(ir.loads(second)):
                 copy = self.copied(first)
                 before, instead = self.before(first, then), self.before(copy, orelse)
                 if before is not None or instead is not None:
@@ -101,7 +101,7 @@ class _Localising:
 
     def one(self, first: ir.For, second: ir.For) -> ir.For | None:
         """Two parallel loops as one, if each iteration of the second needs of the first what its own has written."""
-        if first.extent != second.extent or any(ir.loads(second)):
+        if first.extent != second.extent or list(ir.loads(second)):
             return None
         both = [*ir.walk((first,)), *ir.walk((second,))]
         if len(both) > LARGEST or any(isinstance(each, ir.Require | ir.Update) for each in both):

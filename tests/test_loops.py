@@ -353,6 +353,12 @@ def test_a_reduction_must_keep_its_type() -> None:
         ir.check(function(ir.Declare("t", total0), lanes(reductions=(broken,))))
 
 
+def test_expressions_have_no_truth_while_code_is_made() -> None:
+    """Who asks whether there is one compares it with None; who asks what it is compares it with a constant."""
+    with pytest.raises(TypeError, match="known when the code runs"):
+        assert var("i") < var("n")
+
+
 def test_the_names_in_blocks_are_by_what_is_done_with_them() -> None:
     """Again the same, and also of what is made from a block whose names were asked for."""
     head = (ir.Let("h", at(B, 0)),)

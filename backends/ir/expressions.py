@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import copysign
-from typing import TYPE_CHECKING, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, NoReturn, TypeVar, cast, dataclass_transform
 
 import numpy as np
 
@@ -98,6 +98,9 @@ class _Arithmetic:
 
     def __invert__(self) -> Expression:
         return apply("logical_not", self)
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("whether an expression holds is known when the code runs")
 
 
 @node

@@ -596,5 +596,7 @@ def _copy(
     body = (square,)
     for k, name in reversed(list(enumerate(outer))):
         grain = grain_of(2.0, [extents[other] for other in order if other != name]) if parallel and k == 0 else None
-        body = (ir.For(names[name], extents[name], "parallel" if grain else "sequential", body, grain=grain),)
+        body = (
+            ir.For(names[name], extents[name], "parallel" if grain is not None else "sequential", body, grain=grain),
+        )
     return list(body)
