@@ -1,7 +1,8 @@
 """The arguments of a program that is inlined: expressions, checked against the annotations of its parameters.
 
 The counterpart of ``arguments.py`` while a program is built. A size name of an annotation stands for a dim of the
-arguments: the first axis that has the name binds it, the others are proved equal, refused, or required in the run.
+arguments: the first axis that has the name binds it, of whichever argument. When all names are bound, the other sizes
+are proved equal, refused, or required in the run.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Inlining:
             ([a], trees.LEAF) if p.static or p.like is not None else p.flatten(a, self.program)
             for p, a in zip(parameters, arguments)
         ]
+        known = []  # expressions, with their types as annotated
         waiting = []  # Python's data, functions and tuples: they take their types when all sizes are known
         for parameter, (leaves, shape) in zip(parameters, taken, strict=True):
             if parameter.static:
@@ -48,9 +50,17 @@ class Inlining:
                     what = f"argument {parameter.name + path!r}"
                     if is_data(type) or isinstance(leaves[k], Expr):
                         leaves[k] = self.expression(leaves[k], type, what)
+                        known.append((leaves[k], type, what))
                     else:
                         waiting.append((leaves, k, type, what))
+        for array in (True, False):  # names are bound by axes, and those that no axis has by sizes inside of data
+            for x, type, _ in known:
+                if is_data(type) is array:
+                    self.bind(x, type)
+        for x, type, what in known:
+            self.check(x, type, what)
         for leaves, k, type, what in waiting:
+            self.check_bound(type, what)
             wanted = map_dims(type, self.actual)
             leaves[k] = Expr(as_typed(leaves[k], wanted, f"{self.program}: {what}"), current())
         return [trees.unflatten(shape, leaves) for leaves, shape in taken]
@@ -64,26 +74,40 @@ class Inlining:
         return dim.substitute(known)
 
     def expression(self, leaf: Any, wanted: Type, what: str) -> Expr:
-        """An argument of a type, as an expression; its sizes bind names or are checked against them."""
+        """An argument as an expression, whose type is the wanted one but for sizes."""
         if isinstance(leaf, tuple | dict) and any(isinstance(part, Expr) for part in trees.flatten(leaf)[0]):
             raise TypeError(at_line(f"{self.program}: {what} is {wanted}, got {description(leaf)}"))
         x = as_expr(leaf, element(wanted) if is_data(wanted) else None)
         if _without_sizes(x.type) != _without_sizes(wanted):
             raise TypeError(at_line(f"{self.program}: {what} is {wanted}, got {x.type}"))
-        array = is_data(wanted)
+        return x
+
+    def bind(self, x: Expr, wanted: Type) -> None:
+        """Let the sizes of an argument be what the names mean that have no meaning yet."""
         for axis, (dim, own) in enumerate(zip(all_dims(wanted), all_dims(x.type), strict=True)):
             match dim.terms:
                 case (((Name(name),), 1),) if name not in self.sizes:
                     self.sizes[name] = own
-                    if array:
+                    if is_data(wanted):
                         self.axes[name] = (x.value, axis)
-                case (((Name(name),), 1),) if array and name in self.axes:
+
+    def check_bound(self, wanted: Type, what: str) -> None:
+        """Raise TypeError for a size name that no argument has bound: it is no name of the program around."""
+        for name in sorted({name for dim in all_dims(wanted) for name in dim.names()} - self.sizes.keys()):
+            problem = f"the size {name} of {what}, of type {wanted}, cannot be found from the arguments"
+            raise TypeError(at_line(f"{self.program}: {problem}: no axis of a parameter has the size {name} alone"))
+
+    def check(self, x: Expr, wanted: Type, what: str) -> None:
+        """Make sure that the sizes of an argument are what its annotation says."""
+        self.check_bound(wanted, what)
+        for axis, (dim, own) in enumerate(zip(all_dims(wanted), all_dims(x.type), strict=True)):
+            match dim.terms:
+                case (((Name(name),), 1),) if is_data(wanted):
                     same_size(*self.axes[name], x.value, axis, f"{self.program}, size {name}")
                 case _:
-                    self.check(x, axis, dim, own, what)
-        return x
+                    self.check_size(x, axis, dim, own, what)
 
-    def check(self, x: Expr, axis: int, dim: Dim, own: Dim, what: str) -> None:
+    def check_size(self, x: Expr, axis: int, dim: Dim, own: Dim, what: str) -> None:
         """Make sure that a size is what an annotation says."""
         expected = self.actual(dim)
         equal = expected.compare(own)

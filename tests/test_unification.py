@@ -2,7 +2,8 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,49 @@ def test_names_are_what_inlined_programs_say(size: str, wanted: str) -> None:
 
     vectors = az.Array[az.f64, "n"], az.Array[az.f64, "m"]
     assert types(az.program(lambda x, y: inner(x, y)), *vectors) == ["f64[n]", f"f64[{wanted}]"]
+
+
+@pytest.mark.parametrize("order", list(permutations(["n+1", "n", "m n"])))
+def test_names_are_bound_by_whichever_argument_has_them(order: Sequence[str]) -> None:
+    """Also where the program around has other sizes by these names, and derivatives inline the program."""
+    x, y, z = (az.Array[az.f64, size] for size in order)  # type: ignore[valid-type]
+
+    @az.program
+    def inner(x: x, y: y, z: z) -> az.f64:  # type: ignore[valid-type]
+        return az.sum(x * x) + 3 * az.sum(y * y) + 5 * az.sum(z * z)
+
+    arrays = [{"n+1": np.arange(4.0), "n": np.arange(3.0), "m n": np.ones((2, 3))}[size] for size in order]
+    total = sum(weight * np.sum(array**2) for weight, array in zip((1, 3, 5), arrays, strict=True))
+    types = {"n+1": az.Array[az.f64, "n"], "n": az.Array[az.f64, "m"], "m n": az.Array[az.f64, "k l"]}
+    around = az.program(lambda x, y, z: inner(x, y, z)).at(*[types[size] for size in order])
+    assert az.evaluate(around)(*arrays) == total
+    assert az.evaluate(az.jvp(inner))(*arrays, *arrays) == (total, 2 * total)
+    gradients = az.evaluate(az.grad(inner, (0, 1, 2)))(*arrays)
+    for factor, array, gradient in zip((2, 6, 10), arrays, gradients, strict=True):
+        np.testing.assert_array_equal(gradient, factor * array)
+    arrays[order.index("n+1")] = np.arange(5.0)
+    with pytest.raises(ValueError, match=r"inner: axis 0 of argument '.' is n \+ 1 = 4, got 5"):
+        az.evaluate(around)(*arrays)
+
+
+def test_derivatives_compile_where_a_later_argument_has_a_name() -> None:
+    @az.program
+    def f(x: az.Array[az.f64, "n+1"], y: az.Array[az.f64, "n m"]) -> az.Array[az.f64, "k"]:
+        return az.ones(3) * x
+
+    compiled = az.compile(az.jvp(f))
+    for found in compiled(np.arange(3.0), np.ones((2, 0)), np.arange(3.0), np.ones((2, 0))):
+        np.testing.assert_array_equal(found, np.arange(3.0))
+
+
+def test_names_that_no_argument_binds_are_not_those_of_the_program_around() -> None:
+    @az.program
+    def inner(x: az.Array[az.f64, "n+1"]) -> az.f64:
+        return az.sum(x)
+
+    around = az.program(lambda x, y: inner(y))
+    with pytest.raises(TypeError, match=r"inner: the size n of argument 'x', .* cannot be found from the arguments"):
+        around.at(az.Array[az.f64, "n"], az.Array[az.f64, "m"]).term  # noqa: B018
 
 
 def test_solutions_are_sizes_where_they_can_be() -> None:
