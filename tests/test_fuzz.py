@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from fuzz import checks, shrinking, workers
-from fuzz.cases import Configuration, drawn
+from fuzz.cases import Case, Configuration, drawn
 from fuzz.checks import Outcome
+from fuzz.drawing import Node
 from fuzz.sensitivity import Reference
 
 import adze as az
@@ -110,6 +111,16 @@ def test_a_wrong_value_a_wrong_bit_and_an_internal_error_are_found(monkeypatch: 
     assert failure(lambda x, threads: x + 1e-3) == "compile"
     assert failure(lambda x, threads: x * (1 + 1e-15 * threads)) == "compile on threads"
     assert failure(lambda x, threads: {}["no such key"]) == "compile"
+
+
+def test_types_that_refuse_a_branch_no_call_takes_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Annotations say that w has 4 elements, and x none behind the first n of them; without them the call says it."""
+    monkeypatch.setattr(checks, "SWITCHES", ())
+    branches = "az.cond(4 == x[x.shape[0]:].shape[0], lambda: x[0] * (w @ x[x.shape[0]:]), lambda: 2.0)"
+    untyped = Configuration(annotated=False)
+    case = Case(0, {"n": 2, "m": 1, "p": 1}, (), (Node(("f", ()), branches),), configuration=untyped)
+    assert checks.checked(case, "cross").kind == "passed"
+    assert checks.checked(replace(case, configuration=Configuration()), "cross").kind == "refused"
 
 
 @pytest.mark.unguarded
