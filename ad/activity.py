@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from operator import or_
 from typing import Any, NamedTuple
 
 from ..core.active_operands import active_operands
@@ -20,6 +21,7 @@ from ..core.language import Binding
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure
 from ..core.types import ArrayType, Scalar, Type, is_data, is_float
+from .fixpoints import Fixpoints
 from .fragment import Fragment
 
 
@@ -59,6 +61,7 @@ class Activity(Fragment[Atom, Operation, Block]):
 
     def __init__(self, entry_is_active: Callable[[Any], bool]) -> None:
         self.entry_is_active = entry_is_active
+        self.fixpoints: Fixpoints[bool] = Fixpoints(or_)
 
     def is_active(self, entry: Any) -> bool:
         if isinstance(entry, bool):
@@ -100,9 +103,20 @@ class Activity(Fragment[Atom, Operation, Block]):
     def loop(self, dim: Dim, extent: Atom, initials: Sequence[Atom], body: Block) -> Operation:
         def run(env: Env[Any]) -> Active:
             starts = [self.is_active(initial(env)) for initial in initials]
-            return _fixpoint(starts, lambda state: body(env, [False, *state]))
+            return self._followed(body, starts, lambda state: body(env, [False, *state]))
 
         return run
+
+    def _followed(self, body: Block, starts: Sequence[bool], step: Callable[[Sequence[bool]], Active]) -> Active:
+        """What the state of a loop with this body becomes, and what else a step gives."""
+        last = Active(())
+
+        def results(state: Sequence[bool]) -> Sequence[bool]:
+            nonlocal last
+            last = step(state)
+            return last.results
+
+        return Active(self.fixpoints.of(body.run, starts, results), last.updates)
 
     # Arrays
 
@@ -119,7 +133,7 @@ class Activity(Fragment[Atom, Operation, Block]):
         def run(env: Env[Any]) -> Active:
             elements = element(env, [False])
             starts = _either([self.is_active(neutral(env)) for neutral in neutrals], elements.results)
-            total = _fixpoint(starts, lambda state: operator(env, [*state, *state]))
+            total = self._followed(operator, starts, lambda state: operator(env, [*state, *state]))
             return Active(total.results, elements.updates or total.updates)
 
         return run
@@ -149,7 +163,8 @@ class Activity(Fragment[Atom, Operation, Block]):
 
     def while_loop(self, initials: Sequence[Atom], test: Block, body: Block) -> Operation:
         def run(env: Env[Any]) -> Active:
-            found = _fixpoint([self.is_active(initial(env)) for initial in initials], lambda state: body(env, state))
+            starts = [self.is_active(initial(env)) for initial in initials]
+            found = self._followed(body, starts, lambda state: body(env, state))
             return Active([*found.results, False], found.updates)
 
         return run
@@ -247,13 +262,3 @@ def active_results(binding: Binding, env: Env[Any]) -> Active:
 
 def _either(first: Sequence[bool], second: Sequence[bool]) -> list[bool]:
     return [a or b for a, b in zip(first, second, strict=True)]
-
-
-def _fixpoint(state: Sequence[bool], step: Callable[[Sequence[bool]], Active]) -> Active:
-    """What the state becomes, and what else a step gives, when steps change the state no more."""
-    while True:
-        results, updates = step(state)
-        after = _either(state, results[: len(state)])
-        if after == list(state):
-            return Active([*after, *results[len(state) :]], updates)
-        state = after

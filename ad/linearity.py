@@ -24,6 +24,7 @@ from ..core.language import Binding, Language
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Foreign, Origin
 from ..core.types import ArrayType, FunctionType, Named, Scalar, Type, is_float
+from .fixpoints import Fixpoints
 
 
 @dataclass(frozen=True)
@@ -119,6 +120,7 @@ class Linearity(Language[Atom, Operation, Block]):
     """The analysis. An accumulator in scope is a list with the kind of its total so far."""
 
     def __init__(self) -> None:
+        self.fixpoints = Fixpoints(either)
         self.control: list[Kind] = []  # of what decides whether the code at hand runs, where that is not constant
 
     def under(self, by: Sequence[Kind], problem: str, kinds: Callable[[], Sequence[Kind]]) -> Sequence[Kind]:
@@ -175,16 +177,24 @@ class Linearity(Language[Atom, Operation, Block]):
         def run(env: Kinds) -> Sequence[Kind]:
             starts = [initial(env) for initial in initials]
             problem = "a loop whose length depends on it"
-            return self.under([extent(env)], problem, lambda: _fixpoint(starts, lambda s: body(env, CONSTANT, *s)))
+
+            def kinds() -> list[Kind]:
+                return self.fixpoints.of(body.run, starts, lambda state: body(env, CONSTANT, *state))
+
+            return self.under([extent(env)], problem, kinds)
 
         return run
 
     def while_loop(self, initials: Sequence[Atom], test: Block, body: Block) -> Operation:
         def run(env: Kinds) -> Sequence[Kind]:
             def state() -> list[Kind]:
-                return _fixpoint([initial(env) for initial in initials], lambda s: body(env, *s))
+                starts = [initial(env) for initial in initials]
+                return self.fixpoints.of(body.run, starts, lambda state: body(env, *state))
 
-            going = test(env, *state())
+            last = state()
+            going = test(env, *last)
+            if all(kind.constant for kind in going):
+                return [*last, CONSTANT]
             return self.under(going, "a while whose test depends on it", lambda: [*state(), CONSTANT])
 
         return run
@@ -222,7 +232,7 @@ class Linearity(Language[Atom, Operation, Block]):
 
             def kinds() -> list[Kind]:
                 starts = [either(unit(env), kind) for unit, kind in zip(neutrals, found[places:], strict=True)]
-                return _fixpoint(starts, lambda s: operator(env, *s, *s))
+                return self.fixpoints.of(operator.run, starts, lambda state: operator(env, *state, *state))
 
             by = [*[extent(env) for extent in extents], *found[:places]]
             return self.under(by, "a size or a place that depends on it", kinds)
@@ -251,6 +261,10 @@ class Linearity(Language[Atom, Operation, Block]):
         """
 
         def run(env: Kinds) -> Sequence[Kind]:
+            with self.fixpoints.afresh():  # the body is run for several kinds of arguments
+                return kinds_in(env)
+
+        def kinds_in(env: Kinds) -> Sequence[Kind]:
             kinds = [arg(env) for arg in args]
             if "vjp" not in rules or all(kind.constant for kind in kinds):
                 return body(env, *kinds)
@@ -354,13 +368,3 @@ class Linearity(Language[Atom, Operation, Block]):
             return [result(env) for result in results]
 
         return Block(run, binders)
-
-
-def _fixpoint(state: Sequence[Kind], step: Callable[[Sequence[Kind]], Sequence[Kind]]) -> list[Kind]:
-    """The state, and what else a step gives, when steps change the state no more."""
-    while True:
-        results = step(state)
-        after = [either(a, b) for a, b in zip(state, results, strict=False)]
-        if after == list(state):
-            return [*after, *results[len(state) :]]
-        state = after

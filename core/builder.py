@@ -15,7 +15,7 @@ A builder may hold *rules*: they see each operation before it is made and may an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import MappingProxyType
@@ -484,15 +484,26 @@ class Substitution:
         self.rebuild([value.source for value in values if value.source is not None])
         return [self.value(value) for value in values]
 
-    def rebuild(self, nodes: Sequence[Node]) -> None:
-        """Emit the images of these nodes and of all they need; arguments have lower numbers than their users.
+    def rebuild(self, nodes: Iterable[Node], users: Sequence[Node] = ()) -> None:
+        """Emit the images of these nodes and of all that they and the users need, which are not emitted themselves.
 
-        What bodies need from here comes first, but for those of a ``par``, which keep what was made in them.
+        Arguments have lower numbers than their users. What bodies need from here comes first, but for those of a
+        ``par``, which keep what was made in them.
         """
         needed: dict[int, Node] = {}
         inner: set[int] = set()  # what the bodies bind that are looked into
         seen: set[int] = set()
         stack = list(nodes)
+
+        def need(node: Node) -> None:
+            stack.extend([arg.source for arg in node.args if arg.source is not None])
+            for body in node.bodies if node.op != "par" else ():
+                inner.update(numbers(body.binders, body.statements))
+                stack.extend([result.source for result in body.results if result.source is not None])
+                stack.extend(body.statements)
+
+        for user in users:
+            need(user)
         while stack:
             node = stack.pop()
             level = self.level(node.free)
@@ -503,11 +514,7 @@ class Substitution:
                 needed[node.number] = node
             elif not inner:
                 continue
-            stack.extend([arg.source for arg in node.args if arg.source is not None])
-            for body in node.bodies if node.op != "par" else ():
-                inner.update(numbers(body.binders, body.statements))
-                stack.extend([result.source for result in body.results if result.source is not None])
-                stack.extend(body.statements)
+            need(node)
         for number in sorted(needed):
             level = self.level(needed[number].free)
             assert level is not None
@@ -543,7 +550,7 @@ class Substitution:
 
     def apply(self, body: Body) -> list[Value]:
         for statement in body.statements:
-            self.rebuild([arg.source for arg in statement.args if arg.source is not None])
+            self.rebuild((), [statement])
             self.memo[statement.number] = self.image(statement)
         return self.values(body.results)
 

@@ -61,7 +61,21 @@ def nested(checkpoint: Any) -> az.program:
     return f
 
 
-LOOPS = [counted, with_outputs, open_ended, nested]
+def permuted(checkpoint: Any) -> az.program:
+    """Steps that write where an inner loop says that nobody knows to end: its places are checked before."""
+
+    @az.program
+    def f(x: az.Array[az.f64, "n"], w: az.f64, steps: az.i64) -> az.f64:
+        def step(i: Any, s: Any) -> Any:
+            halved = az.while_loop(lambda y: az.max(abs(y)) > w, lambda y: y / 2, s)
+            return az.sin(s * w) + az.scatter(s, az.argsort(halved), x)
+
+        return az.sum(az.fori_loop(0, steps, step, x, checkpoint=checkpoint) ** 2)
+
+    return f
+
+
+LOOPS = [counted, with_outputs, open_ended, nested, permuted]
 ONE_FAST = [counted, *[pytest.param(make, marks=pytest.mark.slow) for make in LOOPS[1:]]]
 X = np.array([0.3, -0.8, 1.1])
 

@@ -75,6 +75,21 @@ def branches(depth: int) -> az.Program:
     return f
 
 
+def loops(depth: int) -> az.Program:
+    """Loops whose states pass through one another."""
+
+    def state(x: Any, left: int) -> Any:
+        if not left:
+            return az.sum(az.sin(x))
+        return az.fori_loop(0, az.size(x), lambda i, s: s + state(x * s, left - 1), az.array(0.5, az.f64))
+
+    @az.program
+    def f(x: az.Array[az.f64, "n"]) -> az.f64:
+        return state(x, depth)
+
+    return f
+
+
 def chained(x: float, depth: int) -> tuple[float, float]:
     value, derivative = x, 1.0
     for _ in range(depth):
@@ -88,6 +103,7 @@ NESTS: dict[Callable[[int], az.Program], Callable[[int], tuple[float, float]]] =
     products: lambda depth: (math.sin(X**depth), depth * X ** (depth - 1) * math.cos(X**depth)),
     chains: lambda depth: chained(X, depth),
     branches: lambda depth: (X**depth, depth * X ** (depth - 1)),
+    loops: lambda depth: (depth / 2 + math.sin(X / 2**depth), math.cos(X / 2**depth) / 2**depth),
 }
 
 
@@ -95,7 +111,9 @@ def argument(nest: Any, depth: int) -> Any:
     return np.full((1,) * depth if nest is rows else 1, X)
 
 
-@pytest.mark.parametrize(("nest", "derivative"), [(rows, True), (products, True), (chains, False), (branches, False)])
+@pytest.mark.parametrize(
+    ("nest", "derivative"), [(rows, True), (products, True), (chains, False), (branches, False), (loops, False)]
+)
 def test_nests_of_32_loops(nest: Any, derivative: bool) -> None:
     f, x = nest(32), argument(nest, 32)
     made, wanted = az.compile(az.grad(f) if derivative else f)(x), NESTS[nest](32)[derivative]
@@ -107,6 +125,25 @@ def test_terms_grow_with_the_depth(nest: Any) -> None:
     """Of what is stored for all loops around, a gradient would have as many times more as its nest is deep."""
     counts = [schedule(az.simplify(az.grad(nest(depth)))).count() for depth in (10, 20)]
     assert counts[1] < 2 * counts[0]
+
+
+def test_loops_are_looked_into_as_often_as_they_are_deep() -> None:
+    """Not twice as often for each loop around, to see what their states become. In calls of Python's functions."""
+    counts = []
+    for depth in (6, 12):
+        gradient, calls = az.grad(loops(depth)), 0
+
+        def count(frame: Any, event: str, argument: Any) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        sys.setprofile(count)
+        try:
+            az.simplify(gradient)
+        finally:
+            sys.setprofile(None)
+        counts.append(calls)
+    assert counts[1] < 5 * counts[0]
 
 
 def test_what_no_memory_holds_is_not_stored() -> None:

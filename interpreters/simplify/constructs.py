@@ -115,7 +115,7 @@ class Combine(Operation):
     def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
         count = len(self.neutrals)
         inner = (*loops, Use(()))  # the operator runs any number of times
-        needed = set(live)
+        needed = live | set(self.needed)
         while True:
             operands = [Use(inner) for _ in range(2 * count)]
             effects = self.operator.analyse(env, operands, sorted(needed), inner)
@@ -248,7 +248,7 @@ class Loop(Operation):
 
     def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
         count = len(self.initials)
-        wanted = set(live)
+        wanted = live | set(self.needed)
         while True:
             variable = Use(loops)
             inner = (*loops, variable)
@@ -283,7 +283,7 @@ class While(Operation):
 
     def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
         count = len(self.initials)
-        needed, runs = {k for k in live if k < count}, bool(live)
+        needed, runs = {k for k in live if k < count} | set(self.needed), bool(live)
         while True:
             inner = (*loops, Use(()))
             state = [Use(inner) for _ in self.initials]

@@ -141,7 +141,12 @@ class Operation:
         self.args, self.build, self.cost = args, emit, cost
 
     def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
-        """Mark what the live results (and live effects) need; the effects that are live."""
+        """Mark what the live results (and live effects) need; the effects that are live.
+
+        Loops look into their bodies until no further state is needed, and so again and again into the loops in these.
+        What is live only grows meanwhile: a loop begins with what it needed before, so that all its visits together
+        take as many steps as it has states, and not as many at each.
+        """
         if live:
             self.need(env, self.args)
         return set()
