@@ -29,7 +29,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ..core.types import i64
 from . import ir
 from .lowering.nests import PADDING
 from .sweeps import Sweep, chunked, sweep_of
@@ -158,7 +157,7 @@ class _Chunks:
 
     def at(self, lane: str) -> ir.Expression:
         """The point of the range that a lane of a chunk is."""
-        return ir.apply("add", self.start, ir.Variable(lane, i64))
+        return self.start + ir.Variable(lane)
 
     def axis(self, name: str) -> int | None:
         """The axis along which a chunk touches a buffer at its own points alone, if there is one."""
@@ -175,17 +174,15 @@ class _Chunks:
         """The same with a buffer as long as a chunk in each of them."""
         own = self.lanes
         extents = list(buffer.extents)
-        extents[axis] = (
-            ir.apply("minimum", self.extent, self.size) if ir.names_in([self.extent]) <= sizes else self.size
-        )
+        extents[axis] = ir.minimum(self.extent, self.size) if ir.names_in([self.extent]) <= sizes else self.size
         if len(extents) > 1 and axis == len(extents) - 1:
-            extents[axis] = ir.apply("add", extents[axis], ir.Constant(PADDING, i64))
+            extents[axis] = extents[axis] + PADDING
         short = ir.Buffer(buffer.name, buffer.scalar, tuple(extents))
 
         def place(each: ir.Load | ir.Store) -> tuple[tuple[ir.Expression, ...], tuple[int, ...]]:
             index = each.indices[axis]
             assert isinstance(index, ir.Variable)
-            lane = ir.Variable(own[index.name], i64)
+            lane = ir.Variable(own[index.name])
             guarded = tuple([k for k in each.guarded if k != axis])  # the points of a chunk are in the range
             return (*each.indices[:axis], lane, *each.indices[axis + 1 :]), guarded
 
@@ -260,7 +257,7 @@ class _Sums:
         own = {each.buffer.name for each in ir.walk((self.sweep.loops[0],)) if isinstance(each, ir.Store)}
         summed = [load for each in self.inner.body for load in ir.loads(each)]
         read = [load for each in ir.walk((self.sweep.loops[0],)) for load in ir.loads(each)]
-        point = ir.Variable(self.inner.variable, i64)
+        point = ir.Variable(self.inner.variable)
         for load in read:
             if load.buffer.name in own | after:
                 return False
@@ -268,7 +265,7 @@ class _Sums:
                 axis = chunks.axis(load.buffer.name)
                 if axis is None or load not in summed or load.indices[axis] != point:
                     return False
-        everything = {ir.Variable(index, i64) for index in self.sweep.indices}
+        everything = {ir.Variable(index) for index in self.sweep.indices}
         return any(load.buffer.name in written and everything <= set(load.indices) for load in summed)
 
     def in_chunks(self, chunks: _Chunks, partial: Sequence[ir.Buffer], lane: str) -> ir.For:
@@ -304,7 +301,7 @@ class _Sums:
         made = replace(self.sweep.loops[-2], body=(*before, inner, *after))
         for outer in self.sweep.loops[-3::-1]:
             made = replace(outer, body=(*outer.body[:-1], made))
-        grain = None if made.grain is None else ir.apply("multiply", made.grain, chunks.size)
+        grain = None if made.grain is None else made.grain * chunks.size
         return replace(made, grain=grain)
 
     @property
@@ -316,7 +313,7 @@ class _Sums:
 
     def place(self, chunk: str) -> tuple[ir.Expression, ...]:
         """The place of a chunk's sum."""
-        return (ir.Variable(chunk, i64), *[ir.Variable(self.sweep.indices[axis], i64) for axis in self.rows])
+        return (ir.Variable(chunk), *[ir.Variable(self.sweep.indices[axis]) for axis in self.rows])
 
 
 def _in_order(loop: ir.For) -> ir.For:

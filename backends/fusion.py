@@ -34,7 +34,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ..core.types import i64
 from . import ir
 from .lowering.nests import strip_of
 from .lowering.survey import survey
@@ -94,7 +93,7 @@ def _checked(check: ir.For, other: ir.For, target: Target) -> ir.For | None:
     )
     if not (extents and only_requires and last and apart):
         return None
-    names: dict[str, ir.Expression] = {other.variable: ir.Variable(check.variable, i64)}
+    names: dict[str, ir.Expression] = {other.variable: ir.Variable(check.variable)}
     body = (*check.body, *ir.substituted_in(other.body, names))
     match body:
         case (ir.Declare() as failed, ir.For() as tests, ir.If() as found, ir.For() as work) if _same_lanes(
@@ -121,7 +120,7 @@ def _before(made: Sequence[ir.Statement]) -> int:
 
 def _smaller(a: ir.Expression | None, b: ir.Expression | None) -> ir.Expression | None:
     """The smaller one of two grains, the first if one is not known."""
-    return a if a is None or b is None or a == b else ir.apply("minimum", a, b)
+    return a if a is None or b is None or a == b else ir.minimum(a, b)
 
 
 def _append(made: list[ir.Statement], statement: ir.Statement, target: Target) -> None:
@@ -174,7 +173,7 @@ class _Nest:
         for mine, its in zip(self.loops, other.loops, strict=True):
             if mine.kind != its.kind or mine.extent != ir.substituted(its.extent, names):
                 return None
-            names[its.variable] = ir.Variable(mine.variable, i64)
+            names[its.variable] = ir.Variable(mine.variable)
         second = tuple(self._next(other.body, names))
         if not self._apart(self.body, second, [loop.variable for loop in self.loops]):
             return None
@@ -202,7 +201,7 @@ class _Nest:
 
     def followed_by(self, lanes: ir.For) -> ir.Block:
         """The body, and behind it that of other lanes on this one's variable."""
-        return (*self.body, *self._next(lanes.body, {lanes.variable: ir.Variable(self.loops[-1].variable, i64)}))
+        return (*self.body, *self._next(lanes.body, {lanes.variable: ir.Variable(self.loops[-1].variable)}))
 
     def _with_loops_joined(self, body: ir.Block) -> ir.Block | None:
         """A body with its two loops as one, if it has two and they can be one; none if they cannot."""
@@ -217,7 +216,7 @@ class _Nest:
         moves = all(isinstance(s, ir.Let | ir.Declare) and written.isdisjoint(ir.read_in((s,))) for s in between)
         if mine.extent != its.extent or not moves or changed & ir.mentioned((*between, its))[0]:
             return None
-        inner = {its.variable: ir.Variable(mine.variable, i64)}
+        inner = {its.variable: ir.Variable(mine.variable)}
         added = ir.substituted_in(its.body, inner)
         if not self._apart(mine.body, added, [mine.variable]):
             return None
@@ -282,7 +281,7 @@ def _reads(block: ir.Block) -> list[Access]:
 
 def _place(load: ir.Load) -> Access:
     """What a load reads: an index that is clamped may be any other."""
-    anywhere = ir.Constant(-1, i64)
+    anywhere = ir.Constant(-1)
     return load.buffer, tuple([anywhere if k in load.guarded else index for k, index in enumerate(load.indices)])
 
 

@@ -27,7 +27,7 @@ from ..core.language import Unsupported
 from ..core.types import i64
 from . import ir
 
-ZERO, ONE = ir.Constant(0, i64), ir.Constant(1, i64)
+ZERO, ONE = ir.Constant(0), ir.Constant(1)
 
 
 def with_heaps(function: ir.Function, group: int) -> ir.Function:
@@ -83,12 +83,12 @@ class _Heaps:
         loops = ir.grid(kernel.body)[1]
         count = ir.product([loop.extent for loop in loops])
         sizes, starts = (ir.Buffer(f"{stem}{k}_{buffer.name}", i64, (count,)) for stem in ("sizes", "starts"))
-        ends = ir.Buffer(f"ends{k}_{buffer.name}", i64, (ir.Constant(self.group, i64),))
+        ends = ir.Buffer(f"ends{k}_{buffer.name}", i64, (ir.Constant(self.group),))
         made.extend([ir.Allocate(sizes), ir.Allocate(starts), ir.Allocate(ends)])
         made.append(ir.Kernel(f"count{k}_{buffer.name}", _counting(kernel.body, allocation, sizes, self.heaps)))
         made.extend(self.placing(k, sizes, starts, ends, count))
-        whole = ir.Variable(f"whole{k}_{buffer.name}", i64)
-        made.append(ir.Let(whole.name, ir.Load(ends, (ir.Constant(self.group - 1, i64),))))
+        whole = ir.Variable(f"whole{k}_{buffer.name}")
+        made.append(ir.Let(whole.name, ir.Load(ends, (ir.Constant(self.group - 1),))))
         heap = ir.Buffer(f"heap{k}_{buffer.name}", buffer.scalar, (whole,))
         made.append(ir.Allocate(heap))
         return _Placed(heap, starts, f"start{k}_{buffer.name}", _iteration(loops))
@@ -103,17 +103,15 @@ class _Heaps:
         self, k: int, sizes: ir.Buffer, starts: ir.Buffer, ends: ir.Buffer, count: ir.Expression
     ) -> Iterator[ir.Statement]:
         """The sums of the sizes before each: a group, each thread with a stretch; the last ends with all."""
-        lane, at, place = (ir.Variable(f"{stem}{k}", i64) for stem in ("lane", "at", "place"))
-        summed, start = ir.Variable(f"sum{k}", i64), ir.Variable(f"start{k}", i64)
-        sums = ir.Buffer(f"sums{k}", i64, (ir.Constant(self.group, i64),))
-        stretch = ir.apply(
-            "floor_divide", ir.apply("add", count, ir.Constant(self.group - 1, i64)), ir.Constant(self.group, i64)
-        )
-        where = ir.Let(place.name, ir.apply("add", ir.apply("multiply", lane, stretch), at))
+        lane, at, place = (ir.Variable(f"{stem}{k}") for stem in ("lane", "at", "place"))
+        summed, start = ir.Variable(f"sum{k}"), ir.Variable(f"start{k}")
+        sums = ir.Buffer(f"sums{k}", i64, (ir.Constant(self.group),))
+        stretch = ir.ceil_divide(count, self.group)
+        where = ir.Let(place.name, lane * stretch + at)
         size = ir.Load(sizes, (place,), (0,))
-        add = (where, ir.Assign(summed.name, ir.apply("add", summed, size)))
-        move = (where, ir.Store(starts, (place,), start, (0,)), ir.Assign(start.name, ir.apply("add", start, size)))
-        before = (ir.Assign(start.name, ir.apply("add", start, ir.Load(sums, (at,)))),)
+        add = (where, ir.Assign(summed.name, summed + size))
+        move = (where, ir.Store(starts, (place,), start, (0,)), ir.Assign(start.name, start + size))
+        before = (ir.Assign(start.name, start + ir.Load(sums, (at,))),)
         body: ir.Block = (
             ir.Declare(summed.name, ZERO),
             ir.For(at.name, stretch, "sequential", add),
@@ -125,7 +123,7 @@ class _Heaps:
             ir.Store(ends, (lane,), start),
         )
         yield ir.Allocate(sums)
-        loop = ir.For(lane.name, ir.Constant(self.group, i64), "lanes", body, self.group)
+        loop = ir.For(lane.name, ir.Constant(self.group), "lanes", body, self.group)
         yield ir.Kernel(f"place{k}_{starts.name}", (loop,))
 
 
@@ -145,14 +143,12 @@ class _Placed:
         """The place of an element; outside of the heap where it is outside of the temporary, along guarded axes."""
         place: ir.Expression = ZERO
         for k, (index, extent) in enumerate(zip(indices, buffer.extents, strict=True)):
-            place = index if k == 0 else ir.apply("add", ir.apply("multiply", place, extent), index)
-        place = ir.apply("add", ir.Variable(self.name, i64), place)
+            place = index if k == 0 else place * extent + index
+        place = ir.Variable(self.name) + place
         for axis in guarded:
             index = indices[axis]
-            within = ir.apply(
-                "logical_and", ir.apply("less_equal", ZERO, index), ir.apply("less", index, buffer.extents[axis])
-            )
-            place = ir.Select(within, place, ir.Constant(-1, i64), i64)
+            within = (index >= 0) & (index < buffer.extents[axis])
+            place = ir.select(within, place, -1)
         return place
 
 
@@ -185,8 +181,8 @@ def _iteration(loops: Sequence[ir.For]) -> ir.Expression:
     """The number of an iteration of a grid."""
     number: ir.Expression = ZERO
     for k, loop in enumerate(loops):
-        variable = ir.Variable(loop.variable, i64)
-        number = variable if k == 0 else ir.apply("add", ir.apply("multiply", number, loop.extent), variable)
+        variable = ir.Variable(loop.variable)
+        number = variable if k == 0 else number * loop.extent + variable
     return number
 
 
@@ -195,10 +191,10 @@ def _iteration(loops: Sequence[ir.For]) -> ir.Expression:
 
 def _counting(body: ir.Block, allocation: ir.Allocate, sizes: ir.Buffer, heaps: set[str]) -> ir.Block:
     """A kernel that stores how much each iteration needs for a temporary: the most, where it is made several times."""
-    needed = ir.Variable(f"needed_{allocation.buffer.name}", i64)
+    needed = ir.Variable(f"needed_{allocation.buffer.name}")
     sliced = _Slice(allocation, body, heaps).block
-    size = ir.product([ir.apply("maximum", extent, ONE) for extent in allocation.buffer.extents])
-    count = ir.Assign(needed.name, ir.apply("maximum", needed, size))
+    size = ir.product([ir.maximum(extent, 1) for extent in allocation.buffer.extents])
+    count = ir.Assign(needed.name, ir.maximum(needed, size))
     store = ir.Store(sizes, (_iteration(ir.grid(body)[1]),), needed)
     return _in_grid(body, lambda inner: (ir.Declare(needed.name, ONE), *sliced(inner, count), store))
 

@@ -22,8 +22,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..core.primitive import lookup
-from ..core.types import bool_, i64
 from . import ir
 
 # What does nothing but compute, and write to buffers
@@ -63,7 +61,7 @@ class _Hoisting:
 
     def statements(self) -> list[ir.Statement]:
         """The loop, after what it does not have to do itself."""
-        some = ir.apply("less_equal", ir.Constant(1, i64), self.loop.extent)
+        some = self.loop.extent >= 1
         body = self.block(self.loop.body, some)
         before = [each for test, statements in self.filled for each in ir.branch(test, statements, ())]
         return [*self.allocated, *before, replace(self.loop, body=body)]
@@ -89,7 +87,7 @@ class _Hoisting:
                     self.move(statement, test, tuple(statements))
                     moved |= {id(each) for each in statements}
                 case ir.If(other, then, orelse) if id(statement) not in moved and self.invariant(other):
-                    ways = other, ir.Apply(lookup("logical_not"), (other,), bool_)
+                    ways = other, ~other
                     branches = [self.block(each, test & way) for each, way in zip((then, orelse), ways)]
                     made.append(ir.If(other, branches[0], branches[1]))
                 case _ if id(statement) not in moved:

@@ -29,8 +29,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from ..core.primitive import lookup
-from ..core.types import Scalar, bool_, i64
+from ..core.types import Scalar, bool_
 from . import ir
 from .heaps import decided_inside
 
@@ -235,15 +234,14 @@ class _Splitter:
         self, head: ir.Block, test: ir.Expression, body: ir.Block, active: ir.Expression | None
     ) -> list[ir.Statement]:
         """A while that the host runs for several turns at a time, without knowing whether they are still to be run."""
-        own, turns = ir.Variable(self.fresh("active"), bool_), ir.Variable(self.fresh("turns"), i64)
+        own, turns = ir.Variable(self.fresh("active"), bool_), ir.Variable(self.fresh("turns"))
         self.placed.device[own.name] = bool_
         self.placed.mutable.add(own.name)
         start = self.kernel((ir.Declare(own.name, _TRUE if active is None else active),), None)
         look = self.block((*head, ir.Assign(own.name, test)), own)
         turn = ir.For(self.fresh("turn"), turns, "sequential", (*self.block(body, own), *look))
-        double = ir.Apply(lookup("add"), (turns, turns), i64)
-        more = ir.Assign(turns.name, ir.Apply(lookup("minimum"), (double, ir.Constant(TURNS, i64)), i64))
-        first = ir.Declare(turns.name, ir.Constant(1, i64))
+        more = ir.Assign(turns.name, ir.minimum(turns + turns, TURNS))
+        first = ir.Declare(turns.name, ir.Constant(1))
         return [start, *look, first, ir.While((), own, (turn, more))]
 
     def fresh(self, stem: str) -> str:
@@ -284,10 +282,10 @@ class _Cells:
         numbers: dict[Scalar, int] = {}
         for scalar in scalars.values():
             numbers[scalar] = numbers.get(scalar, 0) + 1
-        self.buffers = {s: ir.Buffer(f"{s}_scalars", s, (ir.Constant(count, i64),)) for s, count in numbers.items()}
+        self.buffers = {s: ir.Buffer(f"{s}_scalars", s, (ir.Constant(count),)) for s, count in numbers.items()}
         for name, scalar in scalars.items():
             numbers[scalar] -= 1
-            self.places[name] = ir.Load(self.buffers[scalar], (ir.Constant(numbers[scalar], i64),))
+            self.places[name] = ir.Load(self.buffers[scalar], (ir.Constant(numbers[scalar]),))
 
     def host(self, block: ir.Block, known: frozenset[str]) -> ir.Block:
         """A block of the host's, which reads back what the device has: what does not change, once."""

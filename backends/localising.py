@@ -23,7 +23,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..core.types import i64
 from . import ir
 
 # Loops of more statements together are not joined.
@@ -107,7 +106,7 @@ class _Localising:
         if len(both) > LARGEST or any(isinstance(each, ir.Require | ir.Update) for each in both):
             return None
         body = ir.with_own_names(second.body, ir.bound_in((first,)), self.fresh)
-        names: dict[str, ir.Expression] = {second.variable: ir.Variable(first.variable, i64)}
+        names: dict[str, ir.Expression] = {second.variable: ir.Variable(first.variable)}
         added = ir.with_buffers(body, lambda buffer: _renamed(buffer, names))
         added = ir.substituted_in(added, names)
         common = ir.mentioned(first.body)[1] & ir.mentioned(added)[1]
@@ -116,7 +115,7 @@ class _Localising:
             return None
         grain = first.grain
         if grain is not None and second.grain is not None and grain != second.grain:
-            grain = ir.apply("minimum", grain, second.grain)
+            grain = ir.minimum(grain, second.grain)
         return replace(first, body=(*first.body, *added), grain=grain)
 
     def before(self, first: ir.For, block: ir.Block) -> ir.Block | None:
@@ -190,7 +189,7 @@ def _own_axes(name: str, block: ir.Block, variable: str) -> list[int]:
     reads = [load for statement in ir.walk(block) for load in ir.loads(statement) if load.buffer.name == name]
     places += [(load.indices, load.guarded) for load in reads]
     own = [
-        {axis for axis, index in enumerate(indices) if index == ir.Variable(variable, i64) and axis not in guarded}
+        {axis for axis, index in enumerate(indices) if index == ir.Variable(variable) and axis not in guarded}
         for indices, guarded in places
     ]
     return sorted(set.intersection(*own))

@@ -107,7 +107,7 @@ def _where(slot: Slot, needed: ir.Expression) -> Slot:
     """A slot that is empty where it is not needed."""
     if needed == ALWAYS:
         return slot
-    count = ir.Select(needed, ir.product(slot.like.extents), ir.Constant(0, i64), i64)
+    count = ir.select(needed, ir.product(slot.like.extents), 0)
     return replace(slot, like=replace(slot.like, extents=(count,)))
 
 
@@ -133,9 +133,7 @@ class _Lives:
                     number, more = self.block(statement.body, number, private or statement.kind == "parallel", path)
                     names |= more
                 case ir.If(test, then, orelse):
-                    tests = (
-                        (test, ir.apply("logical_not", test)) if ir.decided_by(self.known, test) else (ALWAYS, ALWAYS)
-                    )
+                    tests = (test, ~test) if ir.decided_by(self.known, test) else (ALWAYS, ALWAYS)
                     for branch, taken in zip((then, orelse), tests, strict=True):
                         number, more = self.block(branch, number, private, path & taken)
                         names |= more

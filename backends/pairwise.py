@@ -37,7 +37,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..core.primitive import lookup
-from ..core.types import bool_, f32, i64
+from ..core.types import bool_, f32
 from . import ir
 from .target import Target
 
@@ -71,7 +71,7 @@ def _unswitched(statement: ir.Statement, sizes: frozenset[str], fresh: Callable[
 
 
 def _is_short(loop: ir.For, few: int = FEW) -> ir.Expression:
-    return ir.apply("less_equal", loop.extent, ir.Constant(few * loop.factor, i64))
+    return loop.extent <= few * loop.factor
 
 
 def _block(block: ir.Block, asked: frozenset[str], fresh: Callable[[str], str]) -> ir.Block:
@@ -124,13 +124,13 @@ def _by_threads(block: ir.Block, fresh: Callable[[str], str]) -> ir.Block:
 
 def _own_sums(loop: ir.For, fresh: Callable[[str], str]) -> ir.For:
     """A loop over the threads of a group, each of which adds to variables of its own in blocks."""
-    thread, step, index = (ir.Variable(name, i64) for name in (fresh("thread"), fresh("step"), loop.variable))
+    thread, step, index = (ir.Variable(name) for name in (fresh("thread"), fresh("step"), loop.variable))
     own = {each.name: fresh("own") for each in loop.reductions}
-    width = ir.Constant(loop.factor, i64)
-    rounds = ir.apply("floor_divide", ir.apply("add", loop.extent, ir.Constant(loop.factor - 1, i64)), width)
+    width = ir.Constant(loop.factor)
+    rounds = ir.ceil_divide(loop.extent, width)
     turn = (
-        ir.Let(index.name, ir.apply("add", ir.apply("multiply", step, width), thread)),
-        ir.If(ir.apply("less", index, loop.extent), ir.renamed(loop.body, own), ()),
+        ir.Let(index.name, step * width + thread),
+        ir.If(index < loop.extent, ir.renamed(loop.body, own), ()),
     )
     sums = tuple([_sum(name) for name in own.values()])
     body = (
@@ -164,7 +164,7 @@ def _sum(name: str) -> ir.Reduction:
 
 
 def _added_to(name: str, value: ir.Expression) -> ir.Expression:
-    return ir.Apply(lookup("add"), (ir.Variable(name, f32), value), f32)
+    return ir.Variable(name, f32) + value
 
 
 def _sums(loop: ir.For) -> bool:
@@ -191,7 +191,7 @@ def _in_blocks(loop: ir.For, fresh: Callable[[str], str], few: int = FEW, levels
     if not isinstance(length, ir.Constant | ir.Variable):
         extent = fresh("extent")
         before.append(ir.Let(extent, length))
-        length = ir.Variable(extent, i64)
+        length = ir.Variable(extent)
     after = [ir.Assign(n, ir.Variable(t, f32)) for t, n in zip(totals, names, strict=True)]
     blocks = _level(replace(loop, extent=length), few, levels - 1, None, totals, fresh)
     return (*before, blocks, *after)
@@ -202,25 +202,25 @@ def _level(
 ) -> ir.For:
     """The loop over the blocks of a level, in a block of the level around, whose sums are added to totals."""
     size = few * loop.factor * few**level
-    turn = block = ir.Variable(fresh("block"), i64)
-    count = ir.apply("floor_divide", ir.apply("add", loop.extent, ir.Constant(size - 1, i64)), ir.Constant(size, i64))
+    turn = block = ir.Variable(fresh("block"))
+    count = ir.ceil_divide(loop.extent, size)
     steps: list[ir.Statement] = []
     if around is not None:
-        block = ir.Variable(fresh("block"), i64)
-        before = ir.apply("multiply", around, ir.Constant(few, i64))
-        steps.append(ir.Let(block.name, ir.apply("add", before, turn)))
-        count = ir.apply("minimum", ir.apply("subtract", count, before), ir.Constant(few, i64))
+        block = ir.Variable(fresh("block"))
+        before = around * few
+        steps.append(ir.Let(block.name, before + turn))
+        count = ir.minimum(count - before, few)
     if level:
         parts = [fresh("part") for _ in totals]
         steps += [ir.Declare(part, ir.Constant(0.0, f32)) for part in parts]
         steps.append(_level(loop, few, level - 1, block, parts, fresh))
     else:
-        start, lane = ir.Variable(fresh("start"), i64), ir.Variable(fresh("lane"), i64)
+        start, lane = ir.Variable(fresh("start")), ir.Variable(fresh("lane"))
         parts = [each.name for each in loop.reductions]
         steps += [ir.Assign(each.name, each.neutral) for each in loop.reductions]
-        steps.append(ir.Let(start.name, ir.apply("multiply", block, ir.Constant(size, i64))))
-        extent = ir.apply("minimum", ir.apply("subtract", loop.extent, start), ir.Constant(size, i64))
-        body = (ir.Let(loop.variable, ir.apply("add", start, lane)), *loop.body)
+        steps.append(ir.Let(start.name, block * size))
+        extent = ir.minimum(loop.extent - start, size)
+        body = (ir.Let(loop.variable, start + lane), *loop.body)
         reductions = loop.reductions if loop.kind == "lanes" else ()
         steps.append(replace(loop, variable=lane.name, extent=extent, body=body, reductions=reductions))
     steps += [

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from ..core.types import i64
 from . import ir
 from .target import Target
 
@@ -71,7 +70,7 @@ def _ahead(loop: ir.For, target: Target) -> Iterator[ir.Statement]:
         if not simple or (buffer, found) in done:
             continue
         done.add((buffer, found))
-        large = ir.apply("less", ir.Constant(target.l2_bytes, i64), ir.bytes_of(buffer))
+        large = target.l2_bytes < ir.bytes_of(buffer)
         later = tuple([_later(index, loop.variable) for index in found])
         yield from ir.branch(large, (ir.Prefetch(buffer, later, write),), ())
 
@@ -102,7 +101,7 @@ def _simple(index: ir.Expression, variable: str) -> bool:
     if len(loads) > 1 or len(parts) > SIMPLE * (1 + len(loads)):
         return False
     places = [place for load in loads for place in load.indices]
-    return all(_steps(place, variable) or ir.Variable(variable, i64) not in ir.inside(place) for place in places)
+    return all(_steps(place, variable) or ir.Variable(variable) not in ir.inside(place) for place in places)
 
 
 def _steps(index: ir.Expression, variable: str) -> bool:
@@ -111,7 +110,7 @@ def _steps(index: ir.Expression, variable: str) -> bool:
         case ir.Variable(name):
             return name == variable
         case ir.Apply(primitive, (a, b)) if primitive.name == "add":
-            moving = [each for each in (a, b) if ir.Variable(variable, i64) in ir.inside(each)]
+            moving = [each for each in (a, b) if ir.Variable(variable) in ir.inside(each)]
             return len(moving) == 1 and _steps(moving[0], variable)
     return False
 
@@ -119,6 +118,6 @@ def _steps(index: ir.Expression, variable: str) -> bool:
 def _later(index: ir.Expression, variable: str) -> ir.Expression:
     """An index as it will be ``AHEAD`` iterations further on; where the row ends, an index of some element."""
     if isinstance(index, ir.Variable) and index.name == variable:
-        return ir.apply("add", index, ir.Constant(AHEAD, i64))
+        return index + AHEAD
     later = ir.map_operands(index, lambda each: _later(each, variable))
     return replace(later, guarded=tuple(range(len(later.indices)))) if isinstance(later, ir.Load) else later

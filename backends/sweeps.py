@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ..core.types import i64
 from . import ir
 
 
@@ -43,7 +42,7 @@ class Sweep:
     @property
     def place(self) -> tuple[ir.Expression, ...]:
         """The indices in an order that puts lanes side by side."""
-        return tuple([ir.Variable(self.indices[axis], i64) for axis in self.order])
+        return tuple([ir.Variable(self.indices[axis]) for axis in self.order])
 
     @property
     def order(self) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ products of extents; ``checker.py`` has the rules, ``printer.py`` the text, ``qu
     from .. import ir
 
     count = (extent + size - 1) // size
-    loop = ir.For("i", count, "sequential", (ir.Store(y, (ir.Variable("i", i64),), value),))
+    loop = ir.For("i", count, "sequential", (ir.Store(y, (ir.Variable("i"),), value),))
 """
 
 from .checker import InvalidLoops, check
@@ -25,6 +25,7 @@ from .expressions import (
     maximum,
     minimum,
     node,
+    select,
 )
 from .loops import (
     Allocate,
@@ -90,7 +91,7 @@ from .rewriting import (
     without_idle_loops,
     without_unread,
 )
-from .sizes import bytes_of, product, total
+from .sizes import bytes_of, ceil_divide, product, total
 
 __all__ = [
     "Allocate",
@@ -129,6 +130,7 @@ __all__ = [
     "bound_in",
     "branch",
     "bytes_of",
+    "ceil_divide",
     "check",
     "decided_by",
     "decided_by_sizes",
@@ -151,6 +153,7 @@ __all__ = [
     "read_in",
     "read_packed",
     "renamed",
+    "select",
     "statement_text",
     "substituted",
     "substituted_in",

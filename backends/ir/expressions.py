@@ -1,9 +1,9 @@
 """Expressions of the loop IR: immutable trees of scalars, and the arithmetic that makes them.
 
 Operators are those of Python, as in Halide: ``(n + 3) // 4``, ``(0 <= i) & (i < n)``, ``~test``, ``minimum(a, b)``. An
-integer of Python is an i64 constant, and what is known is computed at once. So is ``apply``, which takes any primitive.
+integer of Python is an i64 constant, and what is known is computed at once; ``apply`` does the same for any primitive.
 Constructors compute nothing: ``Apply(row, (a, b), type)`` is that node. ``==`` says whether two expressions are the
-same; whether their values are is ``equal(a, b)``.
+same, ``equal(a, b)`` whether their values are.
 """
 
 from __future__ import annotations
@@ -65,6 +65,9 @@ class _Arithmetic:
     def __mod__(self, other: Operand) -> Expression:
         return apply("remainder", self, other)
 
+    def __rmod__(self, other: int) -> Expression:
+        return apply("remainder", other, self)
+
     def __neg__(self) -> Expression:
         return apply("negative", self)
 
@@ -105,10 +108,10 @@ class _Arithmetic:
 
 @node
 class Constant(_Arithmetic):
-    """A number. 0.0 and -0.0 are not equal: they are different constants."""
+    """A number, of type i64 if nothing else is said. 0.0 and -0.0 are not equal: they are different constants."""
 
     value: int | float | bool
-    type: Scalar
+    type: Scalar = i64
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Constant):
@@ -122,10 +125,10 @@ class Constant(_Arithmetic):
 
 @node
 class Variable(_Arithmetic):
-    """A size of the function, a loop variable, a Let or a Declare."""
+    """A size of the function, a loop variable, a Let or a Declare; an i64 if nothing else is said."""
 
     name: str
-    type: Scalar
+    type: Scalar = i64
 
 
 @node
@@ -222,3 +225,9 @@ def maximum(a: Operand, b: Operand) -> Expression:
 def equal(a: Operand, b: Operand) -> Expression:
     """Whether two numbers are the same when the code runs."""
     return apply("equal", a, b)
+
+
+def select(test: Expression, then: Operand, orelse: Operand) -> Expression:
+    """``then`` where the test holds, ``orelse`` elsewhere."""
+    a, b = _expression(then), _expression(orelse)
+    return Select(test, a, b, a.type)

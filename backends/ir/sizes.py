@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...core.types import i64
-from .expressions import Buffer, Constant, Expression
+from .expressions import Buffer, Constant, Expression, Operand
 
 
 def product(factors: Iterable[Expression]) -> Expression:
@@ -23,6 +23,11 @@ def total(terms: Iterable[Expression]) -> Expression:
     for term in terms:
         whole = term if whole is None else whole + term
     return Constant(0, i64) if whole is None else whole
+
+
+def ceil_divide(extent: Expression, size: Operand) -> Expression:
+    """How many parts of a size an extent has, the last one perhaps not full."""
+    return (extent + (size - 1)) // size
 
 
 def bytes_of(buffer: Buffer) -> Expression:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.types import SCALARS, Scalar, i64
+from ...core.types import SCALARS, Scalar
 from .. import ir
 from ..lowering.nests import LEAST_BITS, Loop, Nest, build
 from .emit import emit
@@ -51,7 +51,7 @@ def _mover(scalar: Scalar, order: Sequence[int]) -> Executable:
     """The code that copies an array whose axes lie in an order."""
     numbers, target = count(), host_target()
     sizes = [f"n{axis}" for axis in range(len(order))]
-    loops = [Loop(ir.Variable(f"i{axis}", i64), ir.Variable(size, i64)) for axis, size in enumerate(sizes)]
+    loops = [Loop(ir.Variable(f"i{axis}"), ir.Variable(size)) for axis, size in enumerate(sizes)]
     lying = ir.Buffer("lying", scalar, tuple([loops[axis].extent for axis in order]))
     made = ir.Buffer("made", scalar, tuple([loop.extent for loop in loops]))
     element = ir.Load(lying, tuple([loops[axis].variable for axis in order]))

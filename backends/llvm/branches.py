@@ -22,8 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from ...core.primitive import Primitive, lookup
-from ...core.types import bool_
+from ...core.primitive import Primitive
 from .. import ir
 from ..specialisations import conjunction, purpose
 
@@ -67,10 +66,8 @@ class Branches:
                 case ir.If(test, then, orelse) if (
                     ir.decided_by(self._static, test) and id(statement) not in self._repeated
                 ):
-                    ways = test, ir.Apply(lookup("logical_not"), (test,), bool_)
-                    taken = [
-                        way if path is None else ir.Apply(lookup("logical_and"), (path, way), bool_) for way in ways
-                    ]
+                    ways = test, ~test
+                    taken = [way if path is None else path & way for way in ways]
                     pair = zip(taken, (then, orelse), strict=True)
                     first, second = (self._number(way, branch, around) for way, branch in pair)
                     self._numbers[id(statement)] = first, second

@@ -18,7 +18,6 @@ where they are not known all these forms are there.
 from __future__ import annotations
 
 from ...core.primitive import lookup
-from ...core.types import i64
 from .. import ir
 from . import grids
 from .context import ONE, Context, zero
@@ -60,12 +59,12 @@ class _Adding:
         """The way that sizes decide for."""
         slices = ir.product([loop.extent for loop in self.own])
         if self.context.target.atomics and not self.context.deterministic:
-            few = ir.apply("less_equal", self.scalars, ir.Constant(SMALL, i64))
+            few = self.scalars <= SMALL
             block = ir.branch(few, self.copies(), self.atomics())
-            enough = ir.apply("less_equal", ir.Constant(self.context.target.threads, i64), slices)
+            enough = self.context.target.threads <= slices
         else:
             block = self.copies()
-            enough = ir.apply("less_equal", self.count(), slices)
+            enough = self.count() <= slices
         return ir.branch(enough, self.slices(), block) if self.own else block
 
     def grid(self, loops: list[Loop], body: ir.Block, reductions: dict[str, ir.Reduction] | None = None) -> ir.Block:
@@ -92,15 +91,15 @@ class _Adding:
 
     def count(self) -> ir.Expression:
         """How many copies there are at most: one a thread, or as many as there is room for; at least one."""
-        room = ir.apply("floor_divide", ir.Constant(ROOM, i64), ir.apply("maximum", self.scalars, ONE))
+        room = ROOM // ir.maximum(self.scalars, 1)
         turns = ir.product([loop.extent for loop in self.loops])
-        most = ir.apply("minimum", turns, ir.Constant(self.context.target.threads, i64))
-        return ir.apply("maximum", ir.apply("minimum", most, room), ONE)
+        most = ir.minimum(turns, self.context.target.threads)
+        return ir.maximum(ir.minimum(most, room), 1)
 
     def copies(self) -> ir.Block:
         """Each of some threads adds to a copy of its own; then the copies are added."""
         context = self.context
-        pieces, piece = ir.Variable(context.fresh("pieces"), i64), ir.Variable(context.fresh("piece"), i64)
+        pieces, piece = ir.Variable(context.fresh("pieces")), ir.Variable(context.fresh("piece"))
         private = {buffer: _Copies(buffer, prefix, context, pieces) for buffer, prefix in self.prefixes.items()}
 
         def store(s: ir.Store) -> ir.Store:
@@ -123,14 +122,14 @@ class _Adding:
         context = self.context
         nest = Nest(self.loops, self.body, set(), {}, True, context.target, context.fresh)
         loops = grids.ordered(nest, survey(self.body))
-        step, turn = ir.Variable(context.fresh("step"), i64), ir.Variable(context.fresh("turn"), i64)
-        left = ir.apply("subtract", ir.product([loop.extent for loop in loops]), piece)
-        count = ir.apply("floor_divide", ir.apply("add", left, ir.apply("subtract", pieces, ONE)), pieces)
-        lets: list[ir.Statement] = [ir.Let(turn.name, ir.apply("add", ir.apply("multiply", step, pieces), piece))]
+        step, turn = ir.Variable(context.fresh("step")), ir.Variable(context.fresh("turn"))
+        left = ir.product([loop.extent for loop in loops]) - piece
+        count = ir.ceil_divide(left, pieces)
+        lets: list[ir.Statement] = [ir.Let(turn.name, step * pieces + piece)]
         for loop in reversed(loops[1:]):
-            lets.append(ir.Let(loop.variable.name, ir.apply("remainder", turn, loop.extent)))
-            rest = ir.Variable(context.fresh("turn"), i64)
-            lets.append(ir.Let(rest.name, ir.apply("floor_divide", turn, loop.extent)))
+            lets.append(ir.Let(loop.variable.name, turn % loop.extent))
+            rest = ir.Variable(context.fresh("turn"))
+            lets.append(ir.Let(rest.name, turn // loop.extent))
             turn = rest
         lets.append(ir.Let(loops[0].variable.name, turn))
         return ir.For(step.name, count, "sequential", (*lets, *body))
@@ -138,17 +137,17 @@ class _Adding:
     def merged(self, copies: _Copies, pieces: ir.Expression) -> ir.Block:
         """What all copies of an accumulator hold, added to it in order."""
         context, scalar = self.context, copies.final.scalar
-        loops = [Loop(ir.Variable(context.fresh("i"), i64), extent) for extent in copies.extents]
+        loops = [Loop(ir.Variable(context.fresh("i")), extent) for extent in copies.extents]
         place = tuple([loop.variable for loop in loops])
-        k, whole = ir.Variable(context.fresh("piece"), i64), ir.Variable(context.fresh("sum"), scalar)
+        k, whole = ir.Variable(context.fresh("piece")), ir.Variable(context.fresh("sum"), scalar)
         nothing, final = ir.Constant(zero(scalar), scalar), (*copies.prefix, *place)
-        added = ir.Assign(whole.name, context.apply("add", whole, ir.Load(copies.buffer, (*place, k))))
+        added = ir.Assign(whole.name, whole + ir.Load(copies.buffer, (*place, k)))
         body: ir.Block = (
             ir.Declare(whole.name, nothing),
             ir.For(k.name, pieces, "sequential", (added,)),
-            ir.Store(copies.final, final, context.apply("add", ir.Load(copies.final, final), whole)),
+            ir.Store(copies.final, final, ir.Load(copies.final, final) + whole),
         )
-        alone = Loop(ir.Variable(context.fresh("i"), i64), ONE)  # a single number is one element too
+        alone = Loop(ir.Variable(context.fresh("i")), ONE)  # a single number is one element too
         return self.grid(loops or [alone], body, {k.name: ir.Reduction(whole.name, lookup("add"), nothing)})
 
 
@@ -173,7 +172,7 @@ class _Copies:
 
     def cleared(self, piece: ir.Expression) -> ir.Block:
         """A piece's copy, set to zero."""
-        loops = [Loop(ir.Variable(self.context.fresh("i"), i64), extent) for extent in self.extents]
+        loops = [Loop(ir.Variable(self.context.fresh("i")), extent) for extent in self.extents]
         place = (*[loop.variable for loop in loops], piece)
         return grids.nested(
             loops, (ir.Store(self.buffer, place, ir.Constant(zero(self.final.scalar), self.final.scalar)),)

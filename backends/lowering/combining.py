@@ -108,7 +108,7 @@ class Combining(Arrays):
                 product, negated = self.definition(product.arguments[0]), True
             if isinstance(product, ir.Apply) and product.primitive.name == "multiply":
                 a, b = product.arguments
-                return ir.MultiplyAdd(self.apply("negative", a) if negated else a, b, total, value.type)
+                return ir.MultiplyAdd(-a if negated else a, b, total, value.type)
         return ir.Apply(named, (total, value), value.type)
 
     def definition(self, value: ir.Expression) -> ir.Expression:
@@ -158,7 +158,7 @@ class Combining(Arrays):
     def at(self, start: ir.Expression, variable: ir.Variable, index: ir.Variable) -> None:
         """Bind the index of an element."""
         if variable != index:
-            self.out.append(ir.Let(index.name, self.apply("add", start, variable)))
+            self.out.append(ir.Let(index.name, start + variable))
 
     def extent_dim(self, op: terms.Operation, env: Environment) -> Dim:
         """The number of elements that are combined, for proofs."""
@@ -188,17 +188,9 @@ class Combining(Arrays):
 
     # Sizes
 
-    def calculate(self, name: str, a: ir.Expression, b: ir.Expression) -> ir.Expression:
-        """Arithmetic on sizes, at once where they are known."""
-        return ir.apply(name, a, b)
-
     def parts(self, extent: ir.Expression, size: ir.Expression) -> ir.Expression:
         """How many parts of a size there are, the last of which may be smaller."""
-        rounded = self.calculate("subtract", self.calculate("add", extent, size), ONE)
-        return self.calculate("floor_divide", rounded, size)
-
-    def at_least_one(self, count: ir.Expression) -> ir.Expression:
-        return self.calculate("maximum", count, ONE)
+        return (extent + size - 1) // size
 
     def scalars(self, types: Sequence[Type]) -> ir.Expression:
         """How many scalars an element of these types consists of."""
@@ -206,8 +198,8 @@ class Combining(Arrays):
         for type in types:
             product: ir.Expression = ONE
             for dim in dims(type):
-                product = self.calculate("multiply", product, self.size(dim))
-            total = self.calculate("add", total, product)
+                product = product * self.size(dim)
+            total = total + product
         return total
 
 

@@ -10,7 +10,6 @@ from ...core import terms
 from ...core.dims import Compound, Dim, DimAtom, Name, Opaque, index_in_range
 from ...core.environment import Env
 from ...core.language import Unsupported
-from ...core.primitive import lookup
 from ...core.types import Scalar, Type, dims, element, i64
 from ...interpreters.domains import Domain as Region
 from ...interpreters.domains import Domains as Regions
@@ -18,7 +17,7 @@ from ...interpreters.in_place import InPlace
 from .. import ir
 from ..target import Target
 
-ZERO, ONE = ir.Constant(0, i64), ir.Constant(1, i64)
+ZERO, ONE = ir.Constant(0), ir.Constant(1)
 
 
 @dataclass(frozen=True)
@@ -129,10 +128,6 @@ class Context(ABC):
         self.out.append(ir.Let(name, value))
         return ir.Variable(name, value.type)
 
-    def apply(self, name: str, *arguments: ir.Expression) -> ir.Expression:
-        row = lookup(name)
-        return ir.Apply(row, arguments, row.result_type([a.type for a in arguments]))
-
     def captured(self) -> Capture:
         """The statements emitted inside a ``with`` block, apart."""
         return Capture(self)
@@ -163,21 +158,21 @@ class Context(ABC):
             return self.run_sizes[dim]
         total: ir.Expression | None = None
         for monomial, factor in dim.terms:
-            product: ir.Expression | None = None if monomial and factor == 1 else ir.Constant(factor, i64)
+            product: ir.Expression | None = None if monomial and factor == 1 else ir.Constant(factor)
             for atom in monomial:
                 part = self._size_atom(atom)
-                product = part if product is None else self.apply("multiply", product, part)
+                product = part if product is None else product * part
             assert product is not None
-            total = product if total is None else self.apply("add", total, product)
+            total = product if total is None else total + product
         return ZERO if total is None else total
 
     def _size_atom(self, atom: DimAtom) -> ir.Expression:
         match atom:
             case Name(name):
-                return ir.Variable(name, i64)
+                return ir.Variable(name)
             case Compound(operator, left, right):
                 row = {"//": "floor_divide", "min": "minimum", "max": "maximum"}[operator]
-                return self.apply(row, self.size(left), self.size(right))
+                return ir.apply(row, self.size(left), self.size(right))
         known = self.run_sizes.get(Dim.atom(atom))
         if known is None:
             raise Unsupported(f"the size {atom} of an array is the extent of no loop around it or before it")
@@ -203,7 +198,7 @@ class Context(ABC):
         number = -self.counter
         self.known[name] = Dim.atom(Opaque(number))
         self.extents[number] = extent
-        return ir.Variable(name, i64)
+        return ir.Variable(name)
 
     def proved(self, index: ir.Expression, size: Dim) -> bool:
         """Whether an index is in range of an axis for all sizes."""

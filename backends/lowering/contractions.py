@@ -42,7 +42,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ...core.primitive import lookup
-from ...core.types import bool_, i64
+from ...core.types import bool_
 from .. import ir
 from .context import ZERO, zero
 from .factors import Operand, Product, product_of
@@ -130,7 +130,7 @@ class _Contraction:
         self.shared = nest.parallel and not self.column.free & {loop.variable.name for loop in self.batch}
         self.alone = self.threaded and not self.shared  # a panel of columns is packed when it is needed, and is alone
         blocks = (1 if self.alone else self.columns // self.across, self.steps, self.across)
-        whole = (_pieces(self.column.along.extent, self.across), self.extent, self.across)
+        whole = (ir.ceil_divide(self.column.along.extent, self.across), self.extent, self.across)
         self.right = self.buffer("right", whole if self.shared else blocks)
         self.sums = self.buffer("sums", (self.rows, self.columns + APART))
         self.tile = self.buffer("tile", (self.down, self.across))
@@ -140,7 +140,7 @@ class _Contraction:
 
     def buffer(self, stem: str, extents: Sequence[int | ir.Expression]) -> ir.Buffer:
         """A buffer with extents that are known, but for one that all threads share."""
-        known = [_whole(extent) if isinstance(extent, int) else extent for extent in extents]
+        known = [ir.Constant(extent) if isinstance(extent, int) else extent for extent in extents]
         return ir.Buffer(self.nest.fresh(stem), self.sum.type, tuple(known))
 
     def bounds(self, operand: Operand) -> Differences:
@@ -176,14 +176,14 @@ class _Contraction:
         ]
 
         def at_least(factors: Sequence[float]) -> ir.Expression:
-            tests = [ir.apply("less_equal", _whole(int(n * f)), x) for (x, n), f in zip(wanted, factors, strict=True)]
+            tests = [int(n * f) <= x for (x, n), f in zip(wanted, factors, strict=True)]
             return functools.reduce(operator.and_, tests)
 
         full = at_least([1, 1, 1])
         for factors in ([LONG, 0.5, LONG], [LONG, LONG, 0.5]):
             full = full | at_least(factors)
         multiplications = ir.product([extent for extent, _ in wanted])
-        return ir.apply("less_equal", _whole(self.nest.target.l1_bytes), multiplications) & full
+        return (self.nest.target.l1_bytes <= multiplications) & full
 
     def statements(self) -> ir.Block:
         """All of it."""
@@ -191,7 +191,7 @@ class _Contraction:
         if self.shared:
             before += [ir.Allocate(buffer) for buffer in (self.right, self.right_panels) if buffer is not None]
             before.append(self.packed_once())
-        once = ir.apply("less_equal", self.extent, _whole(self.steps))
+        once = self.extent <= self.steps
         return (*before, *ir.branch(once, self.products(True), self.products(False)))
 
     def products(self, once: bool) -> ir.Block:
@@ -200,8 +200,8 @@ class _Contraction:
         if len(self.batch) != 1 or not self.alone or not self.nest.target.transformations.localise:
             return tasks
         [loop] = self.batch
-        whole = ir.apply("less_equal", self.row.along.extent, _whole(self.rows))
-        test = ir.apply("less_equal", _whole(TASKS), loop.extent) & whole
+        whole = self.row.along.extent <= self.rows
+        test = (loop.extent >= TASKS) & whole
         return ir.branch(test, self.with_own_names([self.by_batch(loop, once)]), tasks)
 
     def with_own_names(self, statements: Sequence[ir.Statement]) -> ir.Block:
@@ -210,12 +210,14 @@ class _Contraction:
 
     def by_batch(self, loop: Loop, once: bool) -> ir.For:
         """A parallel loop over the batch: a thread computes a whole product of it at a time."""
-        rows, made = self.part("row", ZERO, self.row.along.extent, _whole(self.rows))
+        rows, made = self.part("row", ZERO, self.row.along.extent, ir.Constant(self.rows))
         made += self.own(once)
         block = self.variable("block")
-        columns, body = self.part("column", block, self.column.along.extent, _whole(self.columns))
+        columns, body = self.part("column", block, self.column.along.extent, ir.Constant(self.columns))
         body += self.computed(rows, columns, once)
-        made.append(ir.For(block.name, _pieces(self.column.along.extent, self.columns), "sequential", tuple(body)))
+        made.append(
+            ir.For(block.name, ir.ceil_divide(self.column.along.extent, self.columns), "sequential", tuple(body))
+        )
         grain = self.grain(self.row.along.extent, self.column.along.extent)
         return ir.For(loop.variable.name, loop.extent, "parallel", tuple(made), grain=grain)
 
@@ -224,13 +226,13 @@ class _Contraction:
         rows, columns = self.row.along.extent, self.column.along.extent
         each, down, wide, across = (self.variable(stem) for stem in ("each", "down", "wide", "across"))
         batch = ir.product([loop.extent for loop in self.batch])
-        wanted = _pieces(_whole(TASKS), ir.apply("maximum", batch, _whole(1)))
-        over = ir.apply("maximum", ir.apply("floor_divide", wanted, down), _whole(1))
+        wanted = ir.ceil_divide(ir.Constant(TASKS), ir.maximum(batch, 1))
+        over = ir.maximum(wanted // down, 1)
         before: list[ir.Statement] = [
             ir.Let(each.name, _share(rows, wanted, self.down, DOWN, self.rows)),
-            ir.Let(down.name, _pieces(rows, each)),
+            ir.Let(down.name, ir.ceil_divide(rows, each)),
             ir.Let(wide.name, _share(columns, over, self.across, ACROSS, self.columns)),
-            ir.Let(across.name, _pieces(columns, wide)),
+            ir.Let(across.name, ir.ceil_divide(columns, wide)),
         ]
         task, row, column = self.variable("task"), self.variable("block"), self.variable("block")
         body = [*self.places(task, (row, down), (column, across)), *self.task((row, each), (column, wide), once)]
@@ -242,8 +244,8 @@ class _Contraction:
     def grain(self, rows: ir.Expression, columns: ir.Expression) -> ir.Expression:
         """How many tasks of so many rows and columns are worth a thread's attention."""
         # A step of a row packs an element, and multiplies and adds without memory, as many columns at a time as lanes.
-        strips = ir.apply("floor_divide", columns, _whole(self.lanes))
-        work = ir.apply("add", strips, _whole(int(self.found.work / DEPTH_WEIGHT)))
+        strips = columns // self.lanes
+        work = strips + int(self.found.work / DEPTH_WEIGHT)
         return grain_of(1.0, [work, self.extent, rows])
 
     def turned(self) -> list[ir.Statement]:
@@ -261,8 +263,8 @@ class _Contraction:
         made: list[ir.Let] = []
         rest: ir.Expression = task
         for variable, extent in reversed(loops[1:]):
-            made.append(ir.Let(variable.name, ir.apply("remainder", rest, extent)))
-            rest = ir.apply("floor_divide", rest, extent)
+            made.append(ir.Let(variable.name, rest % extent))
+            rest = rest // extent
         return [*made, ir.Let(loops[0][0].name, rest)]
 
     def task(
@@ -289,15 +291,15 @@ class _Contraction:
     ) -> tuple[_Part, list[ir.Statement]]:
         """A block of a loop, all of which but the last have the same length."""
         start, length = self.variable(stem), self.variable(stem + "s")
-        left = ir.apply("minimum", ir.apply("subtract", extent, start), most)
-        return _Part(start, length), [ir.Let(start.name, ir.apply("multiply", block, most)), ir.Let(length.name, left)]
+        left = ir.minimum(extent - start, most)
+        return _Part(start, length), [ir.Let(start.name, block * most), ir.Let(length.name, left)]
 
     def all_steps(self, rows: _Part, columns: _Part) -> ir.Statement:
         """The inner loops, block by block."""
         number = self.variable("block")
-        steps, body = self.part("step", number, self.extent, _whole(self.steps))
+        steps, body = self.part("step", number, self.extent, ir.Constant(self.steps))
         body += self.block_of_steps(rows, columns, steps, number)
-        return ir.For(number.name, _pieces(self.extent, self.steps), "sequential", tuple(body))
+        return ir.For(number.name, ir.ceil_divide(self.extent, self.steps), "sequential", tuple(body))
 
     def block_of_steps(
         self, rows: _Part, columns: _Part, steps: _Part, number: ir.Variable | None
@@ -312,11 +314,11 @@ class _Contraction:
 
     def packed_once(self) -> ir.Statement:
         """The column's operand, whole, for all tasks."""
-        columns, steps = (_Part(_whole(0), extent) for extent in (self.column.along.extent, self.extent))
+        columns, steps = (_Part(ir.Constant(0), extent) for extent in (self.column.along.extent, self.extent))
         loop = self.pack(self.right, self.column, columns, steps, self.across, self.right_panels)
         if not self.nest.target.parallel:
             return loop
-        return replace(loop, kind="parallel", grain=grain_of(self.found.work, [_whole(self.across), steps.length]))
+        return replace(loop, kind="parallel", grain=grain_of(self.found.work, [ir.Constant(self.across), steps.length]))
 
     def pack_rows(self, rows: _Part, steps: _Part) -> ir.Statement:
         if not self.row.inner_first:
@@ -331,9 +333,9 @@ class _Contraction:
 
         filled = over(self.element(self.left, self.row, place, *at, found), found)
         nothing = over((self.nothing(self.left, place),))
-        body: ir.Block = (ir.If(ir.apply("less", row, rows.length), filled, nothing),)
-        body = self.noting(found, self.left_panels, panel, ir.For(r.name, _whole(self.down), "sequential", body))
-        return ir.For(panel.name, _pieces(rows.length, self.down), "sequential", body)
+        body: ir.Block = (ir.If(row < rows.length, filled, nothing),)
+        body = self.noting(found, self.left_panels, panel, ir.For(r.name, ir.Constant(self.down), "sequential", body))
+        return ir.For(panel.name, ir.ceil_divide(rows.length, self.down), "sequential", body)
 
     def pack(
         self, buffer: ir.Buffer, operand: Operand, part: _Part, steps: _Part, width: int, panels: ir.Buffer | None
@@ -341,7 +343,7 @@ class _Contraction:
         """An operand in panels of a width, each of them step by step."""
         panel = self.variable("panel")
         body = self.panel(buffer, operand, part, steps, width, panels, panel, panel)
-        return ir.For(panel.name, _pieces(part.length, width), "sequential", body)
+        return ir.For(panel.name, ir.ceil_divide(part.length, width), "sequential", body)
 
     def panel(
         self,
@@ -357,19 +359,19 @@ class _Contraction:
         """A panel of an operand, which is kept under a number."""
         step, lane = self.variable("step"), self.variable("lane")
         first, length = self.variable("first"), self.variable("width")
-        at = _plus(part.start, ir.apply("add", first, lane)), _plus(steps.start, step)
+        at = _plus(part.start, first + lane), _plus(steps.start, step)
         place, found = (number, step, lane), self.infinite(panels)
 
         def over(extent: ir.Expression, body: ir.Block, found: tuple[ir.Reduction, ...] = ()) -> ir.Statement:
             body = (ir.For(step.name, steps.length, "sequential", body),)
             return ir.For(lane.name, extent, "lanes", body, width, reductions=found)
 
-        nothing = over(_whole(width), (self.nothing(buffer, place),))
+        nothing = over(ir.Constant(width), (self.nothing(buffer, place),))
         packed = over(length, self.element(buffer, operand, place, *at, found), found)
         return (
-            ir.Let(first.name, ir.apply("multiply", panel, _whole(width))),
-            ir.Let(length.name, ir.apply("minimum", ir.apply("subtract", part.length, first), _whole(width))),
-            ir.If(ir.apply("less", length, _whole(width)), (nothing,), ()),
+            ir.Let(first.name, panel * width),
+            ir.Let(length.name, ir.minimum(part.length - first, width)),
+            ir.If(length < width, (nothing,), ()),
             *self.noting(found, panels, number, packed),
         )
 
@@ -406,13 +408,13 @@ class _Contraction:
         made: list[ir.Statement] = [ir.Let(operand.along.variable.name, along)]
         for loop in reversed(self.inner[1:]):
             number = self.variable("number")
-            made += [ir.Let(number.name, inner), ir.Let(loop.variable, ir.apply("remainder", number, loop.extent))]
-            inner = ir.apply("floor_divide", number, loop.extent)
+            made += [ir.Let(number.name, inner), ir.Let(loop.variable, number % loop.extent)]
+            inner = number // loop.extent
         made += [ir.Let(self.inner[0].variable, inner), *operand.lets, ir.Store(buffer, place, operand.value)]
         for reduction in found:
-            nothing = ir.apply("subtract", operand.value, operand.value)  # 0, if it is finite
+            nothing = operand.value - operand.value  # 0, if it is finite
             infinite = ir.apply("not_equal", nothing, ir.Constant(zero(buffer.scalar), buffer.scalar))
-            made.append(ir.Assign(reduction.name, ir.apply("logical_or", ir.Variable(reduction.name, bool_), infinite)))
+            made.append(ir.Assign(reduction.name, ir.Variable(reduction.name, bool_) | infinite))
         return tuple(made)
 
     def nothing(self, buffer: ir.Buffer, place: tuple[ir.Expression, ...]) -> ir.Statement:
@@ -437,30 +439,30 @@ class _Contraction:
             panel = ZERO
             packed = self.panel(self.right, self.column, columns, steps, self.across, self.right_panels, across, panel)
         if self.shared:
-            panel = ir.apply("add", ir.apply("floor_divide", columns.start, _whole(self.across)), across)
+            panel = columns.start // self.across + across
         bounds, first, count = self.bounded(rows, columns, steps, down, across, panel)
-        k: ir.Expression = step if first == ZERO else ir.apply("add", first, step)
+        k: ir.Expression = step if first == ZERO else first + step
         a = ir.Load(self.left, (down, r, k) if self.row.inner_first else (down, k, r))
         b = ir.Load(self.right, (panel, _plus(steps.start, k) if self.shared else k, lane))
         if self.sum.fused:
             more: ir.Expression = ir.MultiplyAdd(a, b, total, total.type)
         else:
-            more = ir.apply("add", total, ir.apply("multiply", a, b))
+            more = total + a * b
         nothing = ir.Constant(zero(total.type), total.type)
         initial: ir.Expression = nothing
         if number is None:
             sums, place, finished = self.tile, (r, lane), self.finished_tile(rows, columns, down, across)
         else:
-            initial = ir.Select(ir.apply("equal", number, ZERO), nothing, ir.Load(sums, place), total.type)
+            initial = ir.select(ir.equal(number, 0), nothing, ir.Load(sums, place))
         body: ir.Block = (
             ir.Declare(total.name, initial),
             ir.For(step.name, count, "sequential", (ir.Assign(total.name, more),)),
             ir.Store(sums, place, total),
         )
-        body = (ir.For(r.name, _whole(self.down), "jam", body, self.down),)
-        body = (*bounds, ir.For(lane.name, _whole(self.across), "lanes", body, self.across), *finished)
-        body = (*packed, ir.For(down.name, _pieces(rows.length, self.down), "sequential", body))
-        return ir.For(across.name, _pieces(columns.length, self.across), "sequential", body)
+        body = (ir.For(r.name, ir.Constant(self.down), "jam", body, self.down),)
+        body = (*bounds, ir.For(lane.name, ir.Constant(self.across), "lanes", body, self.across), *finished)
+        body = (*packed, ir.For(down.name, ir.ceil_divide(rows.length, self.down), "sequential", body))
+        return ir.For(across.name, ir.ceil_divide(columns.length, self.across), "sequential", body)
 
     def bounded(
         self, rows: _Part, columns: _Part, steps: _Part, down: ir.Variable, across: ir.Variable, panel: ir.Expression
@@ -479,9 +481,9 @@ class _Contraction:
                 continue
             all_of_them = ir.Load(panels, (number,))
             for last in stops(facts, side, inner):
-                stop = ir.apply("minimum", stop, ir.Select(all_of_them, end, last, i64))
+                stop = ir.minimum(stop, ir.select(all_of_them, end, last))
             for step in firsts(facts, side, inner):
-                begin = ir.apply("maximum", begin, ir.Select(all_of_them, steps.start, step, i64))
+                begin = ir.maximum(begin, ir.select(all_of_them, steps.start, step))
         read = is_read(self.nest.needed, row, column)
         if (begin, stop, read) == (steps.start, end, ir.Constant(True, bool_)):
             return [], ZERO, steps.length
@@ -489,12 +491,12 @@ class _Contraction:
         first: ir.Expression = ZERO
         if begin != steps.start:
             lets = [ir.Let(self.nest.fresh("first"), _minus(begin, steps.start))]
-            first = ir.Variable(lets[0].name, i64)
-        count: ir.Expression = ir.apply("maximum", _minus(stop, begin), ZERO)
+            first = ir.Variable(lets[0].name)
+        count: ir.Expression = ir.maximum(_minus(stop, begin), 0)
         if read != ir.Constant(True, bool_):
-            count = ir.Select(read, count, ZERO, i64)
+            count = ir.select(read, count, 0)
         lets.append(ir.Let(self.nest.fresh("count"), count))
-        return lets, first, ir.Variable(lets[-1].name, i64)
+        return lets, first, ir.Variable(lets[-1].name)
 
     def finished_tile(self, rows: _Part, columns: _Part, down: ir.Variable, across: ir.Variable) -> ir.Block:
         """What the nest does with the sums of a tile."""
@@ -502,8 +504,8 @@ class _Contraction:
 
         def part(whole: _Part, number: ir.Variable, most: int) -> _Part:
             start, length = self.variable("start"), self.variable("length")
-            first = ir.apply("multiply", number, _whole(most))
-            left = ir.apply("minimum", ir.apply("subtract", whole.length, first), _whole(most))
+            first = number * most
+            left = ir.minimum(whole.length - first, most)
             made.extend([ir.Let(start.name, _plus(whole.start, first)), ir.Let(length.name, left)])
             return _Part(start, length)
 
@@ -526,23 +528,13 @@ class _Contraction:
         return ir.For(r.name, rows.length, "sequential", body)
 
     def variable(self, stem: str) -> ir.Variable:
-        return ir.Variable(self.nest.fresh(stem), i64)
-
-
-def _whole(number: int) -> ir.Constant:
-    return ir.Constant(number, i64)
-
-
-def _pieces(extent: ir.Expression, length: int | ir.Expression) -> ir.Expression:
-    """How many pieces of a length an extent has, the last one perhaps not full."""
-    size = _whole(length) if isinstance(length, int) else length
-    return ir.apply("floor_divide", ir.apply("add", extent, ir.apply("subtract", size, _whole(1))), size)
+        return ir.Variable(self.nest.fresh(stem))
 
 
 def _share(extent: ir.Expression, pieces: ir.Expression, unit: int, least: int, most: int) -> ir.Expression:
     """The length of so many pieces of an extent, in units: at least so many of these, and no longer than the most."""
-    units = ir.apply("maximum", _pieces(_pieces(extent, pieces), unit), _whole(least))
-    return ir.apply("minimum", ir.apply("multiply", units, _whole(unit)), _whole(most))
+    units = ir.maximum(ir.ceil_divide(ir.ceil_divide(extent, pieces), unit), least)
+    return ir.minimum(units * unit, most)
 
 
 def _at_most(number: int, multiple: int) -> int:
@@ -552,14 +544,14 @@ def _at_most(number: int, multiple: int) -> int:
 
 def _plus(start: ir.Expression, place: ir.Expression) -> ir.Expression:
     """A sum of sizes; nothing is added to what begins at 0."""
-    return place if start == ZERO else ir.apply("add", start, place)
+    return place if start == ZERO else start + place
 
 
 def _minus(end: ir.Expression, start: ir.Expression) -> ir.Expression:
     """A difference of sizes; nothing is taken from one that begins at 0."""
-    return end if start == ZERO else ir.apply("subtract", end, start)
+    return end if start == ZERO else end - start
 
 
 def _sum(piece: ir.Expression, length: int, rest: ir.Expression) -> ir.Expression:
     """Where something is, so far behind the beginning of a piece."""
-    return ir.apply("add", ir.apply("multiply", piece, _whole(length)), rest)
+    return piece * length + rest

@@ -25,7 +25,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...core.types import i64
 from .. import ir
 from .nests import Built, Choice, Loop, Nest, contiguous, depends, layouts_of, reducing_lanes
 from .products import tiles
@@ -68,7 +67,7 @@ def _merged(nest: Nest) -> Nest:
         return nest
     if not all(isinstance(let, ir.Let) for let in lets):
         return nest
-    loops = [*nest.loops, Loop(ir.Variable(last.variable, i64), last.extent)]
+    loops = [*nest.loops, Loop(ir.Variable(last.variable), last.extent)]
     return _merged(replace(nest, loops=loops, body=(*lets, *last.body)))
 
 
@@ -112,7 +111,7 @@ def _segments(nest: Nest, found: Survey, loops: Sequence[Loop]) -> _Form | None:
     costs: dict[str, float] = {}
     for depth, loop in enumerate(_chain(nest)):
         if not depends(loop.extent, found.bound):
-            long = ir.apply("less_equal", ir.Constant(2 * group, i64), loop.extent)
+            long = 2 * group <= loop.extent
             if getattr(long, "value", True):
                 worth[loop.variable] = long
                 costs[loop.variable] = _reading(found, loop.variable) * 2**depth
@@ -122,7 +121,7 @@ def _segments(nest: Nest, found: Survey, loops: Sequence[Loop]) -> _Form | None:
     when = worth[lane]
     if _reading(found, loops[-1].variable.name) <= 2 * _reading(found, lane):
         elements = ir.product([loop.extent for loop in loops])
-        when = when & ir.apply("less", elements, ir.Constant(nest.target.threads, i64))
+        when = when & (elements < nest.target.threads)
     body = reducing_lanes(nest.body, Choice(lane, None, True, group), nest.reductions)
     return _Form(when, nested(loops, body, "parallel"))
 

@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ...core import terms
-from ...core.types import Type, element, i64, rank
+from ...core.types import Type, element, rank
 from .. import ir
 from .combining import Cell, Combining
 from .context import ONE, ZERO, ArrayRef, Environment, Operand
@@ -124,7 +124,7 @@ class Groups(Combining):
         with self.captured() as before:
             self._chunk_totals(what, chunks, totals)
             self._chunk_scans(what, self._one_chunk(totals, chunks.count), [], totals)
-        self.out.append(ir.If(self.apply("less", ONE, chunks.count), tuple(before), ()))
+        self.out.extend(ir.branch(chunks.count > 1, tuple(before), ()))
         self._chunk_scans(what, chunks, totals, results)
 
     # Chunks
@@ -138,9 +138,9 @@ class Groups(Combining):
             return self.element(what.op, what.env, variable)
 
         extent, tile = self.scalar(what.env, what.op.args[0]), what.row * self.target.group
-        tiles = self.at_least_one(self.parts(extent, ir.Constant(tile * self.most_groups, i64)))
-        size = self.let("size", self.calculate("multiply", tiles, ir.Constant(tile, i64)))
-        return _Chunks(source, extent, self.let("chunks", self.at_least_one(self.parts(extent, size))), size)
+        tiles = ir.maximum(self.parts(extent, ir.Constant(tile * self.most_groups)), 1)
+        size = self.let("size", tiles * tile)
+        return _Chunks(source, extent, self.let("chunks", ir.maximum(self.parts(extent, size), 1)), size)
 
     def _one_chunk(self, arrays: Sequence[ArrayRef], count: ir.Expression) -> _Chunks:
         """So many elements that stand in arrays."""
@@ -172,9 +172,9 @@ class Groups(Combining):
             carry = self.cells(what.types, what.neutrals)
             if totals:
                 with self.captured() as later:
-                    previous = self.let("previous", self.apply("subtract", chunk, ONE))
+                    previous = self.let("previous", chunk - 1)
                     self._restore(carry, [total.at(previous) for total in totals])
-                self.out.append(ir.If(self.apply("less", ZERO, chunk), tuple(later), ()))
+                self.out.append(ir.If(chunk > 0, tuple(later), ()))
 
             def turn(start: ir.Expression, end: ir.Expression) -> None:
                 self._load(tile, chunks.source, start, end)
@@ -182,7 +182,7 @@ class Groups(Combining):
                 self._scan_parts(tile)
                 self._put_before(tile, carry)
                 self._unload(tile, results, start, end)
-                last = ir.Constant(self.target.group - 1, i64)
+                last = ir.Constant(self.target.group - 1)
                 self._append(what, carry, [part.at(last) for part in tile.parts])
 
             self._each_tile(what, chunks, chunk, turn)
@@ -198,8 +198,8 @@ class Groups(Combining):
     ) -> None:
         """A group for each chunk. ``run`` is what a lane does; what it leaves first in the stage goes to the totals."""
         chunk, lane, group = (
-            ir.Variable(self.fresh("chunk"), i64),
-            ir.Variable(self.fresh("lane"), i64),
+            ir.Variable(self.fresh("chunk")),
+            ir.Variable(self.fresh("lane")),
             self.target.group,
         )
         self.inside += 1
@@ -207,17 +207,17 @@ class Groups(Combining):
             stage = [self._shared("stage", type, what.row * group) for type in what.types]
             parts = [self._shared("parts", type, group) for type in what.types]
         with self.captured() as body:
-            first = self.let("first", self.apply("multiply", lane, ir.Constant(what.row, i64)))
+            first = self.let("first", lane * what.row)
             run(chunk, _Tile(what, stage, parts, lane, first))
         with self.captured() as stores:
             for total, array in zip(totals, stage, strict=False):
                 self.copy(self.read(array.at(ZERO)), total.at(chunk))
         self.inside -= 1
-        lanes = ir.For(lane.name, ir.Constant(group, i64), "lanes", tuple(body), group)
+        lanes = ir.For(lane.name, ir.Constant(group), "lanes", tuple(body), group)
         self.out.append(ir.For(chunk.name, count, "parallel", (*memory, lanes, *stores)))
 
     def _shared(self, stem: str, type: Type, length: int) -> ArrayRef:
-        buffer = ir.Buffer(self.fresh(stem), element(type), (ir.Constant(length, i64),))
+        buffer = ir.Buffer(self.fresh(stem), element(type), (ir.Constant(length),))
         self.out.append(ir.Allocate(buffer, shared=True))
         return self.array(buffer)
 
@@ -231,45 +231,45 @@ class Groups(Combining):
         turn: Callable[[ir.Expression, ir.Expression], None],
     ) -> None:
         """Go through the tiles of a chunk; ``turn`` has the start of one, and the end of the elements."""
-        tile = ir.Constant(what.row * self.target.group, i64)
-        begin = self.let("begin", self.apply("multiply", chunk, chunks.size))
-        end = self.let("end", self.apply("minimum", self.apply("add", begin, chunks.size), chunks.extent))
-        number = ir.Variable(self.fresh("tile"), i64)
+        tile = ir.Constant(what.row * self.target.group)
+        begin = self.let("begin", chunk * chunks.size)
+        end = self.let("end", ir.minimum(begin + chunks.size, chunks.extent))
+        number = ir.Variable(self.fresh("tile"))
         with self.captured() as body:
-            turn(self.let("start", self.apply("add", begin, self.apply("multiply", number, tile))), end)
-        tiles = self.parts(self.apply("subtract", end, begin), tile)
+            turn(self.let("start", begin + number * tile), end)
+        tiles = self.parts(end - begin, tile)
         self.out.append(ir.For(number.name, tiles, "sequential", tuple(body)))
 
     def _load(self, tile: _Tile, source: Source, start: ir.Expression, end: ir.Expression) -> None:
         """Fill the stage with the elements from a start; beyond the end they are neutral."""
-        turn, what = ir.Variable(self.fresh("turn"), i64), tile.of
+        turn, what = ir.Variable(self.fresh("turn")), tile.of
         with self.captured() as body:
             place, index = self._place(tile, turn, start)
             cells = self.cells(what.types, what.neutrals)
             with self.captured() as there:
                 for cell, value in zip(cells, source(index), strict=True):
                     self.write(cell, value)
-            self.out.append(ir.If(self.apply("less", index, end), tuple(there), ()))
+            self.out.append(ir.If(index < end, tuple(there), ()))
             self._save(cells, [array.at(place) for array in tile.stage])
-        self.out.append(ir.For(turn.name, ir.Constant(what.row, i64), "sequential", tuple(body)))
+        self.out.append(ir.For(turn.name, ir.Constant(what.row), "sequential", tuple(body)))
         self.out.append(ir.Barrier())
 
     def _unload(self, tile: _Tile, results: Sequence[ArrayRef], start: ir.Expression, end: ir.Expression) -> None:
         """Write the stage to the results from a start, up to the end."""
-        turn = ir.Variable(self.fresh("turn"), i64)
+        turn = ir.Variable(self.fresh("turn"))
         with self.captured() as body:
             place, index = self._place(tile, turn, start)
             with self.captured() as there:
                 for array, result in zip(tile.stage, results, strict=True):
                     self.copy(self.read(array.at(place)), result.at(index))
-            self.out.append(ir.If(self.apply("less", index, end), tuple(there), ()))
-        self.out.append(ir.For(turn.name, ir.Constant(tile.of.row, i64), "sequential", tuple(body)))
+            self.out.append(ir.If(index < end, tuple(there), ()))
+        self.out.append(ir.For(turn.name, ir.Constant(tile.of.row), "sequential", tuple(body)))
 
     def _place(self, tile: _Tile, turn: ir.Variable, start: ir.Expression) -> tuple[ir.Expression, ir.Expression]:
         """Where a lane reads and writes the stage in a turn, and the index of that element."""
-        begin = self.apply("multiply", turn, ir.Constant(self.target.group, i64))
-        place = self.let("place", self.apply("add", begin, tile.lane))
-        return place, self.let("index", self.apply("add", start, place))
+        begin = turn * self.target.group
+        place = self.let("place", begin + tile.lane)
+        return place, self.let("index", start + place)
 
     def _combine_row(self, tile: _Tile) -> None:
         """Each lane's part: what its row combines to."""
@@ -293,24 +293,24 @@ class Groups(Combining):
 
     def _rest_of_row(self, tile: _Tile, step: Callable[[ir.Expression], None]) -> None:
         """The places of a row behind its first."""
-        number = ir.Variable(self.fresh("k"), i64)
+        number = ir.Variable(self.fresh("k"))
         with self.captured() as body:
-            step(self.let("place", self.apply("add", self.apply("add", tile.first, ONE), number)))
-        self.out.append(ir.For(number.name, ir.Constant(tile.of.row - 1, i64), "sequential", tuple(body)))
+            step(self.let("place", tile.first + 1 + number))
+        self.out.append(ir.For(number.name, ir.Constant(tile.of.row - 1), "sequential", tuple(body)))
 
     def _combine_parts(self, tile: _Tile) -> None:
         """The lanes' parts, combined into the first of them: neighbours, then those two apart, and so on."""
 
         def level(width: ir.Expression) -> None:
-            pair = self.apply("multiply", tile.lane, self.apply("add", width, width))
+            pair = tile.lane * (width + width)
             left = self.let("left", pair)
-            right = self.let("right", self.apply("add", left, width))
+            right = self.let("right", left + width)
             with self.captured() as active:
                 slots = [part.at(left) for part in tile.parts]
                 total = self.cells(tile.of.types, [self.read(slot) for slot in slots])
                 self._append(tile.of, total, [part.at(right) for part in tile.parts])
                 self._save(total, slots)
-            self.out.append(ir.If(self.apply("less", right, ir.Constant(self.target.group, i64)), tuple(active), ()))
+            self.out.append(ir.If(right < self.target.group, tuple(active), ()))
 
         self._doubling(level)
 
@@ -320,9 +320,9 @@ class Groups(Combining):
         def level(width: ir.Expression) -> None:
             total = self.cells(tile.of.types, tile.of.neutrals)
             own = [part.at(tile.lane) for part in tile.parts]
-            reaches = self.apply("less_equal", width, tile.lane)
+            reaches = width <= tile.lane
             with self.captured() as read:
-                before = self.let("before", self.apply("subtract", tile.lane, width))
+                before = self.let("before", tile.lane - width)
                 self._restore(total, [part.at(before) for part in tile.parts])
                 self._append(tile.of, total, own)
             self.out.append(ir.If(reaches, tuple(read), ()))
@@ -335,31 +335,31 @@ class Groups(Combining):
 
     def _doubling(self, level: Callable[[ir.Expression], None]) -> None:
         """A level for each width 1, 2, 4 ... below that of a group, each ending with a barrier."""
-        width = ir.Variable(self.fresh("width"), i64)
+        width = ir.Variable(self.fresh("width"))
         self.out.append(ir.Declare(width.name, ONE))
         with self.captured() as body:
             present = self.frozen(width)
             level(present)
             self.out.append(ir.Barrier())
-            self.out.append(ir.Assign(width.name, self.apply("add", present, present)))
-        levels = ir.Constant(self.target.group.bit_length() - 1, i64)
+            self.out.append(ir.Assign(width.name, present + present))
+        levels = ir.Constant(self.target.group.bit_length() - 1)
         self.out.append(ir.For(self.fresh("level"), levels, "sequential", tuple(body)))
 
     def _put_before(self, tile: _Tile, carry: Sequence[Cell]) -> None:
         """Put in front of what each row has combined what the tiles and lanes before it have."""
         before = self.cells(tile.of.types, [self.read(cell) for cell in carry])
         with self.captured() as others:
-            previous = self.let("previous", self.apply("subtract", tile.lane, ONE))
+            previous = self.let("previous", tile.lane - 1)
             self._append(tile.of, before, [part.at(previous) for part in tile.parts])
-        self.out.append(ir.If(self.apply("less", ZERO, tile.lane), tuple(others), ()))
-        number = ir.Variable(self.fresh("k"), i64)
+        self.out.append(ir.If(tile.lane > 0, tuple(others), ()))
+        number = ir.Variable(self.fresh("k"))
         with self.captured() as body:
-            place = self.let("place", self.apply("add", tile.first, number))
+            place = self.let("place", tile.first + number)
             slots = [array.at(place) for array in tile.stage]
             total = self.cells(tile.of.types, [self.read(cell) for cell in before])
             self._append(tile.of, total, slots)
             self._save(total, slots)
-        self.out.append(ir.For(number.name, ir.Constant(tile.of.row, i64), "sequential", tuple(body)))
+        self.out.append(ir.For(number.name, ir.Constant(tile.of.row), "sequential", tuple(body)))
         self.out.append(ir.Barrier())
 
     # Cells

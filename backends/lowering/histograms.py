@@ -68,7 +68,7 @@ class Histograms(Groups):
             return list(results)
         with self.captured() as parallel:
             self.fill_in_pieces(op, env, extent, pieces, neutrals, results)
-        self.out.append(ir.If(self.apply("less", pieces, ir.Constant(2, i64)), tuple(serial), tuple(parallel)))
+        self.out.extend(ir.branch(pieces < 2, tuple(serial), tuple(parallel)))
         return list(results)
 
     def fill_bins(
@@ -95,21 +95,21 @@ class Histograms(Groups):
     ) -> Sequence[ir.Statement]:
         if self.proved(bin, op.static[0]):
             return update
-        below = self.apply("less", bin, self.scalar(env, op.args[0]))
-        inside = self.apply("logical_and", self.apply("less_equal", ZERO, bin), below)
+        below = bin < self.scalar(env, op.args[0])
+        inside = (bin >= 0) & below
         return [ir.If(inside, tuple(update), ())]
 
     # Outside of all loops
 
     def _pieces(self, op: terms.Operation, extent: ir.Expression, env: Environment) -> ir.Expression:
         """How many pieces are worth it, or none: each has elements enough, alone and for the bins."""
-        size = self.calculate("maximum", self.scalars(op.blocks[1].types), ONE)
-        enough = self.calculate("floor_divide", ir.Constant(WORTH, i64), size)
-        filled = self.calculate("multiply", self.scalar(env, op.args[0]), ir.Constant(FILLED, i64))
-        least = self.calculate("add", self.calculate("maximum", enough, filled), ONE)
-        count = self.calculate("minimum", self.calculate("floor_divide", extent, least), ir.Constant(COPIES, i64))
-        several = self.calculate("minimum", self.calculate("floor_divide", count, ir.Constant(2, i64)), ONE)
-        return self.calculate("multiply", count, several)
+        size = ir.maximum(self.scalars(op.blocks[1].types), 1)
+        enough = WORTH // size
+        filled = self.scalar(env, op.args[0]) * FILLED
+        least = ir.maximum(enough, filled) + 1
+        count = ir.minimum(extent // least, COPIES)
+        several = ir.minimum(count // 2, 1)
+        return count * several
 
     def fill_in_pieces(
         self,
@@ -132,10 +132,10 @@ class Histograms(Groups):
             buffer = ir.Buffer(self.fresh("bins"), element(type), tuple([extents[axis] for axis in order]))
             self.out.append(ir.Allocate(buffer))
             copies.append(ArrayRef(buffer, order))
-        piece = ir.Variable(self.fresh("piece"), i64)
+        piece = ir.Variable(self.fresh("piece"))
 
         def bound(k: ir.Expression) -> ir.Expression:
-            return self.apply("floor_divide", self.apply("multiply", extent, k), pieces)
+            return extent * k // pieces
 
         self.inside += 1
         with self.captured() as body:
@@ -143,7 +143,7 @@ class Histograms(Groups):
             for place, neutral in zip(own, neutrals, strict=True):
                 self.fill(place, neutral)
             start = self.let("start", bound(piece))
-            length = self.let("length", self.apply("subtract", bound(self.apply("add", piece, ONE)), start))
+            length = self.let("length", bound(piece + 1) - start)
             self.fill_bins(op, env, start, length, own)
         self.out.append(ir.For(piece.name, pieces, "parallel", tuple(body), grain=None if self.target.group else ONE))
         bin = self.loop_variable("bin", op.static[0])
@@ -151,9 +151,9 @@ class Histograms(Groups):
         with self.captured() as merge:
             cells = self.cells(types, [self.read(copy.at(ZERO).at(bin)) for copy in copies])
             with self.captured() as steps:
-                next = self.let("next", self.apply("add", later, ONE))
+                next = self.let("next", later + 1)
                 self.step(op, env, cells, [self.read(copy.at(next).at(bin)) for copy in copies])
-            others = self.apply("subtract", pieces, ONE)
+            others = pieces - 1
             self.out.append(ir.For(later.name, others, "sequential", tuple(steps)))
             for cell, result in zip(cells, results, strict=True):
                 self.copy(self.read(cell), result.at(bin))
@@ -178,14 +178,14 @@ class Histograms(Groups):
             self.at_once(op, env, extent, named, neutrals[0], results[0])
             return
         bins = self.size(op.static[0])  # not the argument, a variable that may change
-        slots = self.at_least_one(self.calculate("multiply", bins, self.scalars(types)))
-        room = self.calculate("floor_divide", ir.Constant(COPIED, i64), slots)
-        filled = self.at_least_one(self.calculate("multiply", bins, ir.Constant(FILLED, i64)))
-        pieces = self.calculate("minimum", self.calculate("floor_divide", extent, filled), room)
+        slots = ir.maximum(bins * self.scalars(types), 1)
+        room = COPIED // slots
+        filled = ir.maximum(bins * FILLED, 1)
+        pieces = ir.minimum(extent // filled, room)
         most = min(PIECES, self.target.threads)
-        pieces = self.let("pieces", self.at_least_one(self.calculate("minimum", pieces, ir.Constant(most, i64))))
-        enough = ir.apply("less_equal", ir.Constant(min(FEW_PIECES, most), i64), pieces)
-        few = ir.apply("logical_or", ir.apply("less_equal", extent, ir.Constant(FEW, i64)), enough)
+        pieces = self.let("pieces", ir.maximum(ir.minimum(pieces, most), 1))
+        enough = min(FEW_PIECES, most) <= pieces
+        few = (extent <= FEW) | enough
         with self.captured() as copied:
             self.fill_in_pieces(op, env, extent, pieces, neutrals, results)
         with self.captured() as sorted:
@@ -213,7 +213,7 @@ class Histograms(Groups):
         with self.captured() as privately:
             self.in_own_bins(op, env, extent, named, neutral, result)
         bins = self.size(op.static[0])  # not the argument, a variable that may change
-        fits = ir.apply("less_equal", bins, ir.Constant(self.target.shared_bytes // neutral.type.dtype.itemsize, i64))
+        fits = bins <= self.target.shared_bytes // neutral.type.dtype.itemsize
         self.out.extend(ir.branch(fits, tuple(privately), tuple(directly)))
 
     def in_result(
@@ -254,20 +254,20 @@ class Histograms(Groups):
     ) -> None:
         """Groups fill bins of their own with chunks of the elements, and then update the result with them."""
         bins = self.size(op.static[0])  # not the argument, a variable that may change
-        least = self.calculate("multiply", bins, ir.Constant(FILLED, i64))
-        least = self.calculate("maximum", least, ir.Constant(LANE_WORTH * self.target.group, i64))
-        size = self.calculate("maximum", least, self.parts(extent, ir.Constant(self.most_groups, i64)))
+        least = bins * FILLED
+        least = ir.maximum(least, LANE_WORTH * self.target.group)
+        size = ir.maximum(least, self.parts(extent, ir.Constant(self.most_groups)))
         size = self.let("size", size)
-        chunk = ir.Variable(self.fresh("chunk"), i64)
+        chunk = ir.Variable(self.fresh("chunk"))
         own = ir.Buffer(self.fresh("bins"), neutral.type, (self.size(op.static[0]),))
         bin = self.loop_variable("bin", op.static[0])
         clear = ir.Store(own, (bin,), neutral)
         merge = ir.Update(result.buffer, result.place([bin]), named, ir.Load(own, (bin,)))
         with self.captured() as body:
             self.inside += 1
-            start = self.let("start", self.apply("multiply", chunk, size))
-            left = self.apply("subtract", extent, start)
-            lane = ir.Variable(self.fresh("lane"), i64)
+            start = self.let("start", chunk * size)
+            left = extent - start
+            lane = ir.Variable(self.fresh("lane"))
             with self.captured() as updates:
                 index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
                 self.at(start, lane, index)
@@ -279,7 +279,7 @@ class Histograms(Groups):
         def lanes(variable: ir.Variable, count: ir.Expression, block: Sequence[ir.Statement]) -> ir.For:
             return ir.For(variable.name, count, "lanes", tuple(block), self.target.group)
 
-        length = self.apply("minimum", left, size)
+        length = ir.minimum(left, size)
         filled = (lanes(bin, bins, [clear]), lanes(lane, length, updates), lanes(bin, bins, [merge]))
         self.out.append(
             ir.For(chunk.name, self.parts(extent, size), "parallel", (*body, ir.Allocate(own, shared=True), *filled))
@@ -323,7 +323,7 @@ class Histograms(Groups):
         with self.captured() as body:
             self.inside += 1
             begin = self.first_of(bin, keys, order, ZERO, extent)
-            end = self.first_of(self.apply("add", bin, ONE), keys, order, begin, extent)
+            end = self.first_of(bin + 1, keys, order, begin, extent)
             self.combine_sorted(op, env, order, begin, end, neutrals, [result.at(bin) for result in results])
             self.inside -= 1
         self.out.append(ir.For(bin.name, self.scalar(env, op.args[0]), "parallel", tuple(body)))
@@ -332,16 +332,16 @@ class Histograms(Groups):
         self, bin: ir.Expression, keys: ir.Buffer, order: ir.Buffer, begin: ir.Expression, end: ir.Expression
     ) -> ir.Expression:
         """The first of sorted places, between two, whose element does not belong before a bin."""
-        low, high = ir.Variable(self.fresh("low"), i64), ir.Variable(self.fresh("high"), i64)
+        low, high = ir.Variable(self.fresh("low")), ir.Variable(self.fresh("high"))
         self.out.extend([ir.Declare(low.name, begin), ir.Declare(high.name, end)])
         with self.captured() as body:
-            middle = self.apply("floor_divide", self.apply("add", low, high), ir.Constant(2, i64))
+            middle = (low + high) // 2
             middle = self.let("middle", middle)
             key = ir.Load(keys, (ir.Load(order, (middle,)),))
-            before = self.let("before", self.apply("less", key, bin))
-            self.out.append(ir.Assign(low.name, ir.Select(before, self.apply("add", middle, ONE), low, i64)))
-            self.out.append(ir.Assign(high.name, ir.Select(before, high, middle, i64)))
-        self.out.append(ir.While((), self.apply("less", low, high), tuple(body)))
+            before = self.let("before", key < bin)
+            self.out.append(ir.Assign(low.name, ir.select(before, middle + 1, low)))
+            self.out.append(ir.Assign(high.name, ir.select(before, high, middle)))
+        self.out.append(ir.While((), low < high, tuple(body)))
         return self.frozen(low)
 
     def combine_sorted(
@@ -360,14 +360,14 @@ class Histograms(Groups):
             if rank(type):
                 self.fill(bin, neutral)
             cells.extend([bin] if rank(type) else self.cells([type], [neutral]))
-        step = ir.Variable(self.fresh("step"), i64)
+        step = ir.Variable(self.fresh("step"))
         with self.captured() as body:
             index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
-            place = self.let("place", self.apply("add", begin, step))
+            place = self.let("place", begin + step)
             self.out.append(ir.Let(index.name, ir.Load(order, (place,))))
             _, *values = self.element(op, env, index)
             self.step(op, env, cells, values)
-        self.out.append(ir.For(step.name, self.apply("subtract", end, begin), "sequential", tuple(body)))
+        self.out.append(ir.For(step.name, end - begin, "sequential", tuple(body)))
         for cell, bin in zip(cells, bins, strict=True):
             if isinstance(cell, ir.Variable):
                 self.copy(self.read(cell), bin)

@@ -27,7 +27,7 @@ from ...interpreters.in_place import InPlace
 from ...interpreters.simplify.rules import rewrite
 from .. import ir
 from ..target import Target
-from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand, zero
+from .context import ArrayRef, Destinations, Environment, Operand, zero
 from .histograms import Histograms
 from .scans import Scans
 from .sorting import Sorting
@@ -243,8 +243,8 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
         """The index, in range whatever it is; as it is where that is proved."""
         if self.proved(index, size):
             return index
-        last = self.apply("subtract", extent, ONE)
-        return self.let("index", self.apply("maximum", self.apply("minimum", index, last), ZERO))
+        last = extent - 1
+        return self.let("index", ir.maximum(ir.minimum(index, last), 0))
 
     def know_extents(self, block: terms.Block, env: Env[Delayed]) -> None:
         """Note the sizes that loops in a block have from integers around it, or computed from these."""
@@ -304,7 +304,7 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
         cheap = sum(survey(tuple(statements)).work for statements in (then, orelse)) <= SELECTABLE
         if cheap and len(pairs) == len(op.types) > 0 and all(isinstance(s, ir.Let) for s in (*then, *orelse)):
             self.out.extend([*then, *orelse])
-            return [self.let("t", ir.Select(test, a, b, a.type)) for a, b in pairs]
+            return [self.let("t", ir.select(test, a, b)) for a, b in pairs]
         chosen = [ir.Variable(self.fresh("chosen"), a.type) for a, _ in pairs]
         self.out.extend([ir.Declare(name.name, ir.Constant(zero(name.type), name.type)) for name in chosen])
         then.extend([ir.Assign(name.name, a) for name, (a, _) in zip(chosen, pairs, strict=True)])

@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...core.primitive import Libm, lookup
-from ...core.types import bool_, f64, i64
+from ...core.primitive import Libm
+from ...core.types import f64, i64
 from .. import ir
 from ..target import Target
 from .survey import DEPTH_WEIGHT, Access, Survey, survey
@@ -84,7 +84,7 @@ def _gathered(access: Access, variable: str, loops: Sequence[Loop], inner: dict[
     axes = [axis for axis, mentioned in enumerate(access.varies) if variable in mentioned]
     if plain or len(axes) != 1 or access.weight <= 1 or len(loops) < 2 or axes[0] in access.guarded:
         return None
-    return axes[0] if access.indices[axes[0]] == ir.Variable(variable, i64) else None
+    return axes[0] if access.indices[axes[0]] == ir.Variable(variable) else None
 
 
 def _load_cost(
@@ -296,12 +296,11 @@ def build(nest: Nest) -> Built:
     second = _arranged(nest, found, choices[1])
     if choices[0].whole:
         worth = _worth_copying(nest, found, choices[0].lane or "")
-        return Built([ir.If(worth, tuple(first.statements), tuple(second.statements))], first.layouts)
+        statements = ir.branch(worth, tuple(first.statements), tuple(second.statements))
+        return Built(list(statements), first.layouts)
     by_name = {loop.variable.name: loop for loop in nest.loops}
-    short = ir.Apply(
-        lookup("less"), (by_name[choices[0].lane or ""].extent, ir.Constant(choices[0].strip // 2, i64)), bool_
-    )
-    return Built([ir.If(short, tuple(second.statements), tuple(first.statements))], first.layouts)
+    short = by_name[choices[0].lane or ""].extent < choices[0].strip // 2
+    return Built(list(ir.branch(short, tuple(second.statements), tuple(first.statements))), first.layouts)
 
 
 def _worth_copying(nest: Nest, found: Survey, lane: str) -> ir.Expression:
@@ -313,8 +312,8 @@ def _worth_copying(nest: Nest, found: Survey, lane: str) -> ir.Expression:
             elements.append(ir.product([extent for k, extent in enumerate(access.buffer.extents) if k != axis]))
             reads = max(reads, access.weight)
     often = ir.product([loop.extent for loop in nest.loops if loop.variable.name != lane])
-    needed = ir.apply("multiply", ir.total(elements), ir.Constant(REPEATED, i64))
-    return ir.apply("less_equal", needed, ir.apply("multiply", often, ir.Constant(int(reads), i64)))
+    needed = ir.total(elements) * REPEATED
+    return needed <= often * int(reads)
 
 
 def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
@@ -398,11 +397,11 @@ def _inner(found: Survey) -> list[ir.Expression]:
 
 def grain_of(work: float, extents: Sequence[ir.Expression]) -> ir.Expression:
     """Iterations of the parallel loop that make up ``GRAIN`` of work, given the loops inside each."""
-    cost: ir.Expression = ir.Constant(max(1, int(work / DEPTH_WEIGHT) if extents else int(work)), i64)
+    cost: ir.Expression = ir.Constant(max(1, int(work / DEPTH_WEIGHT) if extents else int(work)))
     for extent in extents:
-        cost = ir.apply("multiply", cost, extent)
-    share = ir.apply("floor_divide", ir.Constant(GRAIN, i64), ir.apply("maximum", cost, ir.Constant(1, i64)))
-    return ir.apply("add", share, ir.Constant(1, i64))
+        cost = cost * extent
+    share = GRAIN // ir.maximum(cost, 1)
+    return share + 1
 
 
 class Chunk:
@@ -413,24 +412,23 @@ class Chunk:
 
     def __init__(self, loop: Loop, size: int, fresh: Callable[[str], str]) -> None:
         self.loop, self.size = loop, size
-        self.number, self.lane = ir.Variable(fresh("chunk"), i64), fresh("lane")
-        self.start = ir.apply("multiply", self.number, ir.Constant(size, i64))
-        self.length = ir.apply("minimum", ir.apply("subtract", loop.extent, self.start), ir.Constant(size, i64))
+        self.number, self.lane = ir.Variable(fresh("chunk")), fresh("lane")
+        self.start = self.number * size
+        self.length = ir.minimum(loop.extent - self.start, size)
 
     @property
     def longest(self) -> ir.Expression:
         """The length of the longest chunk: of a short loop there is one, which is as long as the loop."""
-        return ir.apply("minimum", self.loop.extent, ir.Constant(self.size, i64))
+        return ir.minimum(self.loop.extent, self.size)
 
     def iteration(self, lane: str) -> ir.Expression:
         """The loop's variable for a lane of the chunk."""
-        return ir.apply("add", self.start, ir.Variable(lane, i64))
+        return self.start + ir.Variable(lane)
 
     @property
     def count(self) -> ir.Expression:
         """How many chunks there are."""
-        last = ir.apply("add", self.loop.extent, ir.Constant(self.size - 1, i64))
-        return ir.apply("floor_divide", last, ir.Constant(self.size, i64))
+        return ir.ceil_divide(self.loop.extent, self.size)
 
     def part(self, loop: ir.For) -> ir.For:
         """The loop over the iterations of one chunk."""
@@ -439,22 +437,18 @@ class Chunk:
 
     def parallel(self, loop: ir.For, grain: ir.Expression, before: Sequence[ir.Statement] = ()) -> ir.For:
         """The loop cut into chunks that run in parallel; in each of them, what comes before it."""
-        each = ir.apply("floor_divide", grain, ir.Constant(self.size, i64))
+        each = grain // self.size
         return ir.For(self.number.name, self.count, "parallel", (*before, self.part(loop)), grain=each)
 
 
 def _shared_out(lanes: Chunk, jams: Chunk, body: ir.Block, grain: ir.Expression, fresh: Callable[[str], str]) -> ir.For:
     """A parallel loop over the chunks of two loops: either may be short."""
-    task = ir.Variable(fresh("task"), i64)
-    first = ir.Let(lanes.number.name, ir.apply("remainder", task, lanes.count))
-    second = ir.Let(jams.number.name, ir.apply("floor_divide", task, lanes.count))
-    iterations = ir.apply("multiply", lanes.longest, jams.longest)
-    grain = ir.apply(
-        "add",
-        ir.apply("floor_divide", grain, ir.apply("maximum", iterations, ir.Constant(1, i64))),
-        ir.Constant(1, i64),
-    )
-    count = ir.apply("multiply", lanes.count, jams.count)
+    task = ir.Variable(fresh("task"))
+    first = ir.Let(lanes.number.name, task % lanes.count)
+    second = ir.Let(jams.number.name, task // lanes.count)
+    iterations = lanes.longest * jams.longest
+    grain = grain // ir.maximum(iterations, 1) + 1
+    count = lanes.count * jams.count
     return ir.For(task.name, count, "parallel", (first, second, *body), grain=grain)
 
 
@@ -532,7 +526,7 @@ def pack(nest: Nest, found: Survey, lane: str, chunk: Chunk | None = None, whole
             continue
         shape = [extents[name] for name in order]
         if chunk is not None:
-            shape[-1] = ir.apply("add", chunk.longest, ir.Constant(PADDING, i64))
+            shape[-1] = chunk.longest + PADDING
         copy = access.buffer, tuple([names.index(name) for name in order]), tuple(shape)
         if copy not in copies:
             packed = ir.Buffer(nest.fresh(f"{access.buffer.name}_packed"), access.buffer.scalar, tuple(shape))
@@ -540,7 +534,7 @@ def pack(nest: Nest, found: Survey, lane: str, chunk: Chunk | None = None, whole
             packing.statements.append(ir.Allocate(packed))
             packing.statements.extend(_copy(nest, access, packed, order, extents, chunk))
         place = order if chunk is None else (*order[:-1], chunk.lane)
-        packing.replacements[at] = ir.Load(copies[copy], tuple([ir.Variable(name, i64) for name in place]))
+        packing.replacements[at] = ir.Load(copies[copy], tuple([ir.Variable(name) for name in place]))
     return packing
 
 
@@ -551,7 +545,7 @@ def _copy_whole(nest: Nest, access: Access, axis: int, packing: Packing) -> None
     packed = ir.Buffer(nest.fresh(f"{source.name}_packed"), source.scalar, tuple([source.extents[k] for k in axes]))
     guarded = tuple(sorted([axes.index(k) for k in access.guarded]))
     packing.replacements[source, access.indices] = ir.Load(packed, tuple([access.indices[k] for k in axes]), guarded)
-    copied = replace(access, indices=tuple([ir.Variable(name, i64) for name in names]))
+    copied = replace(access, indices=tuple([ir.Variable(name) for name in names]))
     extents = dict(zip(names, source.extents, strict=True))
     packing.statements.append(ir.Allocate(packed))
     packing.statements.extend(_copy(nest, copied, packed, [names[k] for k in axes], extents, None))
@@ -574,7 +568,7 @@ def _copy(
     The last axis of the source is the lanes, that of the copy the jam; squares are transposed in registers.
     """
     names = {name: nest.fresh("p") for name in order}
-    at: dict[str, ir.Expression] = {name: ir.Variable(names[name], i64) for name in order}
+    at: dict[str, ir.Expression] = {name: ir.Variable(names[name]) for name in order}
     target = tuple([at[name] for name in order])
     lane = order[-1]
     if chunk is not None:
@@ -591,7 +585,7 @@ def _copy(
     outer = [name for name in order if name not in (last, lane)]
     parallel = chunk is None and nest.parallel and nest.target.parallel
     if parallel and not outer:
-        pieces = Chunk(Loop(ir.Variable(names[lane], i64), extents[lane]), ROWS_CHUNK, nest.fresh)
+        pieces = Chunk(Loop(ir.Variable(names[lane]), extents[lane]), ROWS_CHUNK, nest.fresh)
         return [pieces.parallel(square, grain_of(2.0, [extents[last]]))]
     body = (square,)
     for k, name in reversed(list(enumerate(outer))):

@@ -75,28 +75,28 @@ class Pieces(Groups):
         size = self.scalars(op.types)
         most = self.let("most", self.most(size, self.target.threads if self.target.group else PIECES))
         smallest = self.let("smallest", self.worthwhile(size))
-        count = self.calculate("minimum", most, self.calculate("floor_divide", extent, smallest))
+        count = ir.minimum(most, extent // smallest)
         small = self.small(size)
-        count = self.let("pieces", self.calculate("maximum", count, ONE) if small else count)
+        count = self.let("pieces", ir.maximum(count, 1) if small else count)
         with self.captured() as serial:
             if not small:  # an operator that may have loops for several threads
-                self.elements(op, env, ir.Constant(0, i64), extent, cells)
+                self.elements(op, env, ir.Constant(0), extent, cells)
         with self.captured() as parallel:
             trial = self.trial(op, env, neutrals)
             lanes = self.lanes(op, trial)
             copies = lanes or self.copies(op, trial)
             rows = 1 if copies == 1 else copies + 1
-            totals = self.totals(op.types, self.calculate("multiply", most, ir.Constant(rows, i64)))
-            piece = ir.Variable(self.fresh("piece"), i64)
+            totals = self.totals(op.types, most * rows)
+            piece = ir.Variable(self.fresh("piece"))
 
             def bound(k: ir.Expression) -> ir.Expression:
-                return self.apply("floor_divide", self.apply("multiply", extent, k), count)
+                return extent * k // count
 
             with self.captured() as body:
                 self.inside += 1
                 start = self.let("start", bound(piece))
-                length = self.let("length", self.apply("subtract", bound(self.apply("add", piece, ONE)), start))
-                first = self.let("first", self.apply("multiply", piece, ir.Constant(rows, i64)))
+                length = self.let("length", bound(piece + 1) - start)
+                first = self.let("first", piece * rows)
                 reduce = self.interleaved if lanes else self.stretches
                 reduce(Combination(op, env, neutrals, totals), start, length, first, copies)
                 self.inside -= 1
@@ -106,11 +106,11 @@ class Pieces(Groups):
                 for cell, total in zip(cells, totals, strict=True):
                     self.write(cell, self.read(total.at(ZERO)))
             else:
-                self.merge(op, env, self.apply("multiply", count, ir.Constant(rows, i64)), totals, cells)
+                self.merge(op, env, count * rows, totals, cells)
         if small:
             self.out.extend(parallel)
         else:
-            self.out.append(ir.If(self.apply("less", count, ir.Constant(2, i64)), tuple(serial), tuple(parallel)))
+            self.out.extend(ir.branch(count < 2, tuple(serial), tuple(parallel)))
 
     def merge(
         self,
@@ -121,7 +121,7 @@ class Pieces(Groups):
         cells: Sequence[Cell],
     ) -> None:
         """Combine so many totals into cells, in order."""
-        row = ir.Variable(self.fresh("row"), i64)
+        row = ir.Variable(self.fresh("row"))
         with self.captured() as body:
             self.inside += 1
             self.step(op, env, cells, [self.read(total.at(row)) for total in totals])
@@ -132,23 +132,23 @@ class Pieces(Groups):
         self, op: terms.Operation, env: Environment, count: ir.Expression, totals: Sequence[ArrayRef]
     ) -> None:
         """Combine so many totals into the first of them: neighbours, then those two apart, and so on."""
-        width, pair = ir.Variable(self.fresh("width"), i64), ir.Variable(self.fresh("pair"), i64)
+        width, pair = ir.Variable(self.fresh("width")), ir.Variable(self.fresh("pair"))
         self.out.append(ir.Declare(width.name, ONE))
         with self.captured() as level:
             present = self.frozen(width)
-            both = self.let("both", self.apply("add", present, present))
+            both = self.let("both", present + present)
             with self.captured() as body:
                 self.inside += 1
-                left = self.let("left", self.apply("multiply", pair, both))
-                right = self.let("right", self.apply("add", left, present))
+                left = self.let("left", pair * both)
+                right = self.let("right", left + present)
                 element = [self.read(total.at(right)) for total in totals]
                 self.step(op, env, [total.at(left) for total in totals], element)
                 self.inside -= 1
             # a total without a neighbour stays as it is
-            pairs = self.apply("floor_divide", self.apply("add", count, self.apply("subtract", present, ONE)), both)
+            pairs = (count + (present - 1)) // both
             self.out.append(ir.For(pair.name, pairs, "parallel", tuple(body)))
             self.out.append(ir.Assign(width.name, both))
-        self.out.append(ir.While((), self.apply("less", width, count), tuple(level)))
+        self.out.append(ir.While((), width < count, tuple(level)))
 
     def stretches(
         self, what: Combination, start: ir.Expression, length: ir.Expression, first: ir.Expression, copies: int
@@ -166,23 +166,23 @@ class Pieces(Groups):
         self, what: Combination, start: ir.Expression, length: ir.Expression, first: ir.Expression, lanes: int
     ) -> None:
         """The totals of each so-manieth element of a range, which a lane combines, and of what is left of it."""
-        op, env, width = what.op, what.env, ir.Constant(lanes, i64)
-        steps = self.let("steps", self.apply("floor_divide", length, width))
-        lane, step = ir.Variable(self.fresh("lane"), i64), ir.Variable(self.fresh("step"), i64)
+        op, env, width = what.op, what.env, ir.Constant(lanes)
+        steps = self.let("steps", length // width)
+        lane, step = ir.Variable(self.fresh("lane")), ir.Variable(self.fresh("step"))
         index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
         with self.captured() as body:
             cells = self.cells(op.blocks[1].types, what.neutrals)
             with self.captured() as combined:
-                strip = self.apply("add", start, self.apply("multiply", step, width))
-                self.out.append(ir.Let(index.name, self.apply("add", strip, lane)))
+                strip = start + step * width
+                self.out.append(ir.Let(index.name, strip + lane))
                 self.step(op, env, cells, self.element(op, env, index))
             self.out.append(ir.For(step.name, steps, "sequential", tuple(combined)))
-            self.keep(cells, what.totals, self.let("row", self.apply("add", first, lane)))
+            self.keep(cells, what.totals, self.let("row", first + lane))
         self.out.append(ir.For(lane.name, width, "lanes", tuple(body), lanes))
-        done = self.let("done", self.apply("multiply", steps, width))
-        begin = self.let("begin", self.apply("add", start, done))
-        rest = self.let("rest", self.apply("subtract", length, done))
-        self.stretch(what, begin, rest, self.let("row", self.apply("add", first, width)))
+        done = self.let("done", steps * width)
+        begin = self.let("begin", start + done)
+        rest = self.let("rest", length - done)
+        self.stretch(what, begin, rest, self.let("row", first + width))
 
     def keep(self, cells: Sequence[Cell], totals: Sequence[ArrayRef], row: ir.Expression) -> None:
         """Write what cells hold to a row of totals."""
@@ -194,16 +194,16 @@ class Pieces(Groups):
     ) -> None:
         """Run equal stretches of a range side by side, and then what is left; ``run(start, length, row)``."""
         if copies > 1:
-            segment = self.let("segment", self.apply("floor_divide", length, ir.Constant(copies, i64)))
-            copy = ir.Variable(self.fresh("copy"), i64)
+            segment = self.let("segment", length // copies)
+            copy = ir.Variable(self.fresh("copy"))
             with self.captured() as body:
-                begin = self.let("begin", self.apply("add", start, self.apply("multiply", copy, segment)))
-                run(begin, segment, self.let("row", self.apply("add", first, copy)))
-            self.out.append(ir.For(copy.name, ir.Constant(copies, i64), "jam", tuple(body), copies))
-            done = self.let("done", self.apply("multiply", segment, ir.Constant(copies, i64)))
-            start = self.let("begin", self.apply("add", start, done))
-            length = self.let("rest", self.apply("subtract", length, done))
-            first = self.let("row", self.apply("add", first, ir.Constant(copies, i64)))
+                begin = self.let("begin", start + copy * segment)
+                run(begin, segment, self.let("row", first + copy))
+            self.out.append(ir.For(copy.name, ir.Constant(copies), "jam", tuple(body), copies))
+            done = self.let("done", segment * copies)
+            start = self.let("begin", start + done)
+            length = self.let("rest", length - done)
+            first = self.let("row", first + copies)
         run(start, length, first)
 
     def trial(self, op: terms.Operation, env: Environment, neutrals: Sequence[Operand]) -> Trial | None:
@@ -245,20 +245,18 @@ class Pieces(Groups):
 
     def worthwhile(self, size: ir.Expression) -> ir.Expression:
         """How many elements of so many scalars are worth a thread's attention."""
-        worth = ir.Constant(THREAD_WORTH if self.target.group else WORTH, i64)
-        share = self.calculate("floor_divide", worth, self.at_least_one(size))
-        return self.calculate("add", share, ONE)
+        worth = ir.Constant(THREAD_WORTH if self.target.group else WORTH)
+        share = worth // ir.maximum(size, 1)
+        return share + 1
 
     def most(self, size: ir.Expression, wanted: int) -> ir.Expression:
         """How many totals of so many scalars are kept at most; none if one thread does not combine such elements."""
-        size = self.at_least_one(size)
-        most = self.calculate(
-            "minimum", self.calculate("floor_divide", ir.Constant(TOTALS, i64), size), ir.Constant(wanted, i64)
-        )
+        size = ir.maximum(size, 1)
+        most = ir.minimum(TOTALS // size, wanted)
         if not self.target.group:
             return most
-        small = self.calculate("minimum", self.calculate("floor_divide", ir.Constant(LARGE, i64), size), ONE)
-        return self.calculate("multiply", most, small)
+        small = ir.minimum(LARGE // size, 1)
+        return most * small
 
 
 def _places(results: Sequence[terms.Atom], place: terms.Atom) -> Iterator[int]:

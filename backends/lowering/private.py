@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...core.types import f64, i64
+from ...core.types import f64
 from .. import ir
 from . import nests
 from .context import ONE, Context, zero
@@ -58,7 +58,7 @@ def private_accumulators(context: Context, body: ir.Block, loops: list[nests.Loo
         return [ir.For(name, outer.extent, "parallel", nest, grain=grain)]
     places = [Place(buffer, prefix, context) for buffer, prefix in shared.items()]
     worth = _pieces_worth(outer, places, grain)
-    several = _small(outer, places) | ir.apply("less_equal", ir.Constant(2, i64), worth)
+    several = _small(outer, places) | (worth >= 2)
     copies = _copies(context, outer, ir.with_own_buffers(nest, context.fresh), places, worth, grain)
     return list(ir.branch(several, copies, tuple(sequential)))
 
@@ -121,15 +121,15 @@ def _moving(index: ir.Expression, bound: set[str]) -> dict[str, ir.Expression] |
 
 def _small(outer: nests.Loop, places: Sequence[Place]) -> ir.Expression:
     """Whether copies of the accumulators cost next to nothing."""
-    spread = ir.apply("floor_divide", outer.extent, ir.Constant(COPIES, i64))
-    return ir.apply("less_equal", _scalars(places), ir.apply("maximum", spread, ir.Constant(SMALL, i64)))
+    spread = outer.extent // COPIES
+    return _scalars(places) <= ir.maximum(spread, SMALL)
 
 
 def _pieces_worth(outer: nests.Loop, places: Sequence[Place], grain: ir.Expression) -> ir.Expression:
     """How many pieces of the loop are worth a thread's attention and a copy of the accumulators each."""
-    copying = ir.apply("multiply", _scalars(places), ir.Constant(COPYING, i64))
-    grains = ir.apply("add", ir.apply("floor_divide", copying, ir.Constant(nests.GRAIN, i64)), ONE)
-    return ir.apply("floor_divide", outer.extent, ir.apply("multiply", grain, grains))
+    copying = _scalars(places) * COPYING
+    grains = copying // nests.GRAIN + 1
+    return outer.extent // (grain * grains)
 
 
 def _copies(
@@ -145,44 +145,40 @@ def _copies(
     piece = context.fresh("piece")
     pieces = context.fresh("pieces")
     private = {place.buffer: place for place in places}
-    wanted = ir.Select(_small(outer, places), outer.extent, worth, i64)
-    bounded = context.apply("maximum", context.apply("minimum", wanted, ir.Constant(COPIES, i64)), ONE)
+    wanted = ir.select(_small(outer, places), outer.extent, worth)
+    bounded = ir.maximum(ir.minimum(wanted, COPIES), 1)
     made.append(ir.Let(pieces, bounded))
-    count = ir.Variable(pieces, i64)
+    count = ir.Variable(pieces)
     made.extend([ir.Allocate(place.copy) for place in private.values()])
 
     def bound(k: ir.Expression) -> ir.Expression:
-        return context.apply("floor_divide", context.apply("multiply", outer.extent, k), count)
+        return outer.extent * k // count
 
     def store(s: ir.Store) -> ir.Store:
-        return private[s.buffer].redirected(s, ir.Variable(piece, i64)) if s.buffer in private else s
+        return private[s.buffer].redirected(s, ir.Variable(piece)) if s.buffer in private else s
 
     body: list[ir.Statement] = []
     for place in private.values():
 
         def clear(i: tuple[ir.Expression, ...], c: ir.Buffer = place.copy) -> ir.Store:
-            return ir.Store(c, (ir.Variable(piece, i64), *i), ir.Constant(zero(c.scalar), c.scalar))
+            return ir.Store(c, (ir.Variable(piece), *i), ir.Constant(zero(c.scalar), c.scalar))
 
         body.extend(_over(context, place.extents, clear))
     start = context.fresh("start")
-    body.append(ir.Let(start, bound(ir.Variable(piece, i64))))
-    length = context.apply(
-        "subtract", bound(context.apply("add", ir.Variable(piece, i64), ONE)), ir.Variable(start, i64)
-    )
+    body.append(ir.Let(start, bound(ir.Variable(piece))))
+    length = bound(ir.Variable(piece) + 1) - ir.Variable(start)
     step = context.fresh("step")
-    at = ir.Let(outer.variable.name, context.apply("add", ir.Variable(start, i64), ir.Variable(step, i64)))
+    at = ir.Let(outer.variable.name, ir.Variable(start) + ir.Variable(step))
     body.append(ir.For(step, length, "sequential", (at, *ir.map_block(nest, lambda e: e, store))))
     # as many pieces as have the iterations that are worth a thread's attention
-    share = context.apply(
-        "floor_divide", context.apply("multiply", grain, count), context.apply("maximum", outer.extent, ONE)
-    )
-    made.append(ir.For(piece, count, "parallel", tuple(body), grain=context.apply("maximum", share, ONE)))
+    share = grain * count // ir.maximum(outer.extent, 1)
+    made.append(ir.For(piece, count, "parallel", tuple(body), grain=ir.maximum(share, 1)))
     for place in private.values():
         k = context.fresh("piece")
 
         def merge(i: tuple[ir.Expression, ...], p: Place = place, k: str = k) -> ir.Store:
             final = (*p.prefix, *i)
-            value = context.apply("add", ir.Load(p.buffer, final), ir.Load(p.copy, (ir.Variable(k, i64), *i)))
+            value = ir.Load(p.buffer, final) + ir.Load(p.copy, (ir.Variable(k), *i))
             return ir.Store(p.buffer, final, value)
 
         made.append(ir.For(k, count, "sequential", tuple(_over(context, place.extents, merge))))
@@ -199,7 +195,7 @@ class Place:
     def __init__(self, buffer: ir.Buffer, prefix: tuple[ir.Expression, ...], context: Context) -> None:
         self.buffer, self.prefix, self.extents = buffer, prefix, buffer.extents[len(prefix) :]
         name = context.fresh(f"{buffer.name}_copy")
-        self.copy = ir.Buffer(name, buffer.scalar, (ir.Constant(COPIES, i64), *self.extents))
+        self.copy = ir.Buffer(name, buffer.scalar, (ir.Constant(COPIES), *self.extents))
 
     def redirected(self, update: ir.Store, piece: ir.Expression) -> ir.Store:
         """The update, of a piece's copy."""
@@ -221,7 +217,7 @@ def _over(
 ) -> list[ir.Statement]:
     """A store for all indices, the last of them as lanes."""
     names = [context.fresh("i") for _ in extents]
-    body: ir.Block = (store(tuple([ir.Variable(name, i64) for name in names])),)
+    body: ir.Block = (store(tuple([ir.Variable(name) for name in names])),)
     for k, (name, extent) in reversed(list(enumerate(zip(names, extents, strict=True)))):
         last = k == len(names) - 1
         body = (

@@ -29,7 +29,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...core.types import i64
 from .. import ir
 from .context import zero
 from .factors import Product, product_of
@@ -82,7 +81,9 @@ class _Tile:
         self.group = nest.target.group
         fresh = nest.fresh
         self.tiles = [
-            ir.Buffer(fresh(name), product.sum.type, (_whole(steps), _whole(side + 1)))  # odd: along both, other banks
+            ir.Buffer(
+                fresh(name), product.sum.type, (ir.Constant(steps), ir.Constant(side + 1))
+            )  # odd: along both, other banks
             for name, side in zip(("left", "right"), sides, strict=True)
         ]
         self.numbers = [_variable(fresh("tile_row")), _variable(fresh("tile_column"))]
@@ -97,29 +98,29 @@ class _Tile:
 
     def tiled(self, loops: Sequence[Loop]) -> Tiled:
         batch = [loop for loop in loops if all(loop is not operand.along for operand in self.operands)]
-        when: ir.Expression = ir.apply("less_equal", _whole(self.steps), self.loop.extent)
+        when: ir.Expression = self.steps <= self.loop.extent
         over = []
         for operand, side, number in zip(self.operands, self.sides, self.numbers, strict=True):
             extent = operand.along.extent
-            when = when & ir.apply("less_equal", _whole(side // 2), extent)
-            over.append(Loop(number, _pieces(extent, side)))
-        lanes = ir.For(self.lane.name, _whole(self.group), "lanes", self.work(), self.group)
+            when = when & (side // 2 <= extent)
+            over.append(Loop(number, ir.ceil_divide(extent, side)))
+        lanes = ir.For(self.lane.name, ir.Constant(self.group), "lanes", self.work(), self.group)
         return Tiled(when, [*batch, *over], (*[ir.Allocate(tile, True) for tile in self.tiles], lanes))
 
     def work(self) -> ir.Block:
         """What a thread does."""
-        columns = _whole(self.group // self.down)
+        columns = ir.Constant(self.group // self.down)
         made: list[ir.Statement] = [
-            ir.Let(self.own[0].name, ir.apply("floor_divide", self.lane, columns)),
-            ir.Let(self.own[1].name, ir.apply("remainder", self.lane, columns)),
+            ir.Let(self.own[0].name, self.lane // columns),
+            ir.Let(self.own[1].name, self.lane % columns),
         ]
         for origin, number, side in zip(self.origins, self.numbers, self.sides, strict=True):
-            made.append(ir.Let(origin.name, ir.apply("multiply", number, _whole(side))))
+            made.append(ir.Let(origin.name, number * side))
         made += [ir.Declare(total.name, self.sum.start.initial) for total in self.sums.values()]
         step = _variable(self.nest.fresh("step"))
-        body: list[ir.Statement] = [ir.Let(self.start.name, ir.apply("multiply", step, _whole(self.steps)))]
+        body: list[ir.Statement] = [ir.Let(self.start.name, step * self.steps)]
         body += [self.load(0), self.load(1), ir.Barrier(), self.multiply(), ir.Barrier()]
-        made.append(ir.For(step.name, _pieces(self.loop.extent, self.steps), "sequential", tuple(body)))
+        made.append(ir.For(step.name, ir.ceil_divide(self.loop.extent, self.steps), "sequential", tuple(body)))
         made += [self.finish(r, c) for r, c in self.sums]
         return tuple(made)
 
@@ -129,19 +130,19 @@ class _Tile:
         part, element = _variable(self.nest.fresh("part")), _variable(self.nest.fresh("element"))
         place, inner = _variable(self.nest.fresh("place")), _variable(self.nest.fresh("inner"))
         fast, slow, length = (inner, place, self.steps) if operand.inner_first else (place, inner, side)
-        along, k = operand.along.variable, ir.Variable(self.loop.variable, i64)
-        at = ir.apply("add", self.origins[number], place), ir.apply("add", self.start, inner)
-        inside = ir.apply("less", at[0], operand.along.extent) & ir.apply("less", at[1], self.loop.extent)
+        along, k = operand.along.variable, ir.Variable(self.loop.variable)
+        at = self.origins[number] + place, self.start + inner
+        inside = (at[0] < operand.along.extent) & (at[1] < self.loop.extent)
         store = ir.Store(tile, (inner, place), operand.value)
         value: ir.Block = (ir.Let(along.name, at[0]), ir.Let(k.name, at[1]), *operand.lets, store)
         nothing = ir.Constant(zero(tile.scalar), tile.scalar)
         body: ir.Block = (
-            ir.Let(element.name, ir.apply("add", ir.apply("multiply", part, _whole(self.group)), self.lane)),
-            ir.Let(fast.name, ir.apply("remainder", element, _whole(length))),
-            ir.Let(slow.name, ir.apply("floor_divide", element, _whole(length))),
+            ir.Let(element.name, part * self.group + self.lane),
+            ir.Let(fast.name, element % length),
+            ir.Let(slow.name, element // length),
             ir.If(inside, value, (ir.Store(tile, (inner, place), nothing),)),
         )
-        return ir.For(part.name, _whole(side * self.steps // self.group), "sequential", body)
+        return ir.For(part.name, ir.Constant(side * self.steps // self.group), "sequential", body)
 
     def multiply(self) -> ir.Statement:
         """All sums of a thread, over the steps that are loaded."""
@@ -157,18 +158,18 @@ class _Tile:
             if self.sum.fused:
                 made.append(ir.Assign(total.name, ir.MultiplyAdd(a, b, total, total.type)))
             else:
-                made.append(ir.Assign(total.name, ir.apply("add", total, ir.apply("multiply", a, b))))
-        return ir.For(inner.name, _whole(self.steps), "sequential", tuple(made))
+                made.append(ir.Assign(total.name, total + a * b))
+        return ir.For(inner.name, ir.Constant(self.steps), "sequential", tuple(made))
 
     def place(self, number: int, k: int) -> ir.Expression:
         """Where one of a thread's places is in the tile, along a side."""
         apart = (self.down, self.group // self.down)[number]
-        return ir.apply("add", self.own[number], _whole(k * apart)) if k else self.own[number]
+        return self.own[number] + k * apart if k else self.own[number]
 
     def finish(self, r: int, c: int) -> ir.Statement:
         """What the nest does with one of the sums, inside of its loops."""
-        at = [ir.apply("add", self.origins[n], self.place(n, k)) for n, k in enumerate((r, c))]
-        fits = [ir.apply("less", place, operand.along.extent) for place, operand in zip(at, self.operands, strict=True)]
+        at = [self.origins[n] + self.place(n, k) for n, k in enumerate((r, c))]
+        fits = [place < operand.along.extent for place, operand in zip(at, self.operands, strict=True)]
         made: list[ir.Statement] = [
             ir.Let(operand.along.variable.name, place) for place, operand in zip(at, self.operands, strict=True)
         ]
@@ -181,13 +182,4 @@ class _Tile:
 
 
 def _variable(name: str) -> ir.Variable:
-    return ir.Variable(name, i64)
-
-
-def _whole(number: int) -> ir.Constant:
-    return ir.Constant(number, i64)
-
-
-def _pieces(extent: ir.Expression, length: int) -> ir.Expression:
-    """How many pieces of a length an extent has, the last one perhaps not full."""
-    return ir.apply("floor_divide", ir.apply("add", extent, _whole(length - 1)), _whole(length))
+    return ir.Variable(name)

@@ -16,11 +16,10 @@ from collections.abc import Callable, Sequence
 
 from ...core import terms
 from ...core.primitive import Primitive
-from ...core.types import i64
 from .. import ir
 from . import nests
 from .combining import Cell, named_operator
-from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
+from .context import ZERO, ArrayRef, Destinations, Environment, Operand
 from .pieces import PIECES, Pieces
 from .survey import survey
 
@@ -107,7 +106,7 @@ class Reductions(Pieces):
         partial, count = partials(op, env, named, neutral)
         total, index = self.fresh("total"), self.fresh("part")
         self.out.append(ir.Declare(total, neutral))
-        value = ir.Load(partial, (ir.Variable(index, i64),))
+        value = ir.Load(partial, (ir.Variable(index),))
         merged = ir.Assign(total, ir.Apply(named, (ir.Variable(total, neutral.type), value), neutral.type))
         self.out.append(ir.For(index, count, "sequential", (merged,)))
         return self.let("t", ir.Variable(total, neutral.type))
@@ -137,17 +136,17 @@ class Reductions(Pieces):
     ) -> ir.Expression:
         """A total along lanes: a partial one by each group, and the total of these by one more."""
         least = LANE_WORTH * self.target.group
-        strips = self.at_least_one(self.parts(extent, ir.Constant(least * self.most_groups, i64)))
-        size = self.let("size", self.calculate("multiply", strips, ir.Constant(least, i64)))
+        strips = ir.maximum(self.parts(extent, ir.Constant(least * self.most_groups)), 1)
+        size = self.let("size", strips * least)
         count = self.let("chunks", self.parts(extent, size))
         if isinstance(count, ir.Constant) and count.value <= 1:
             return self.frozen(self.along_lanes(ZERO, extent, named, neutral, combine))
         partial = ir.Buffer(self.fresh("partial"), neutral.type, (count,))
         self.out.append(ir.Allocate(partial))
-        chunk = ir.Variable(self.fresh("chunk"), i64)
+        chunk = ir.Variable(self.fresh("chunk"))
         with self.captured() as body:
-            start = self.let("start", self.apply("multiply", chunk, size))
-            length = self.apply("minimum", self.apply("subtract", extent, start), size)
+            start = self.let("start", chunk * size)
+            length = ir.minimum(extent - start, size)
             self.out.append(ir.Store(partial, (chunk,), self.along_lanes(start, length, named, neutral, combine)))
         self.out.append(ir.For(chunk.name, count, "parallel", tuple(body)))
         return self.frozen(self.along_lanes(ZERO, count, named, neutral, self.partials(named, partial)))
@@ -169,10 +168,10 @@ class Reductions(Pieces):
         combine: Contribution,
     ) -> ir.Variable:
         """The variable into which the lanes of a group combine a stretch."""
-        part, lane = ir.Variable(self.fresh("part"), neutral.type), ir.Variable(self.fresh("lane"), i64)
+        part, lane = ir.Variable(self.fresh("part"), neutral.type), ir.Variable(self.fresh("lane"))
         with self.captured() as body:
             self.inside += 1
-            combine(self.calculate("add", start, lane) if start != ZERO else lane, part)
+            combine(start + lane if start != ZERO else lane, part)
             self.inside -= 1
         reduction = (ir.Reduction(part.name, named, neutral),)
         self.out.append(ir.Declare(part.name, neutral))
@@ -201,20 +200,19 @@ class Reductions(Pieces):
         self, op: terms.Operation, env: Environment, named: Primitive, neutral: ir.Constant
     ) -> tuple[ir.Buffer, ir.Expression]:
         """One partial result a chunk of elements, which are lanes where that is possible."""
-        chunk, lane = ir.Variable(self.fresh("chunk"), i64), self.fresh("lane")
+        chunk, lane = ir.Variable(self.fresh("chunk")), self.fresh("lane")
         part = ir.Variable(self.fresh("part"), neutral.type)
         extent = self.scalar(env, op.args[0])
         size = self.let("size", self._chunk(extent))
-        start = self.apply("multiply", chunk, size)
-        length = self.apply("minimum", self.apply("subtract", extent, start), size)
-        rounded = self.apply("subtract", self.apply("add", extent, size), ONE)
-        count = self.let("chunks", self.apply("floor_divide", rounded, size))
-        partial = ir.Buffer(self.fresh("partial"), neutral.type, (ir.Constant(PIECES, i64),))
+        start = chunk * size
+        length = ir.minimum(extent - start, size)
+        count = self.let("chunks", self.parts(extent, size))
+        partial = ir.Buffer(self.fresh("partial"), neutral.type, (ir.Constant(PIECES),))
         self.out.append(ir.Allocate(partial))
         variable = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
         with self.captured() as elements:
             self.inside += 1
-            self.out.append(ir.Let(variable.name, self.apply("add", start, ir.Variable(lane, i64))))
+            self.out.append(ir.Let(variable.name, start + ir.Variable(lane)))
             self.combine(op, env, variable, [part], named)
             self.inside -= 1
         found = survey(tuple(elements))
@@ -226,8 +224,8 @@ class Reductions(Pieces):
             loop = ir.For(lane, length, "sequential", tuple(elements))
         body = (ir.Declare(part.name, neutral), loop, ir.Store(partial, (chunk,), part))
         if self.target.parallel:
-            work = self.apply("multiply", size, ir.Constant(max(1, int(found.work)), i64))
-            grain = self.apply("floor_divide", ir.Constant(nests.GRAIN, i64), work)
+            work = size * max(1, int(found.work))
+            grain = nests.GRAIN // work
             self.out.append(ir.For(chunk.name, count, "parallel", body, grain=grain))
         else:
             self.out.append(ir.For(chunk.name, count, "sequential", body))
@@ -235,9 +233,9 @@ class Reductions(Pieces):
 
     def _chunk(self, extent: ir.Expression) -> ir.Expression:
         """The elements of a chunk: a multiple of 64, such that there are few enough chunks."""
-        strips = self.apply("floor_divide", extent, ir.Constant(64 * PIECES, i64))
-        share = self.apply("multiply", self.apply("add", strips, ONE), ir.Constant(64, i64))
-        return self.apply("maximum", share, ir.Constant(nests.LONG_CHUNK, i64))
+        strips = extent // (64 * PIECES)
+        share = (strips + 1) * 64
+        return ir.maximum(share, nests.LONG_CHUNK)
 
 
 def _merged(body: terms.Block, outer: terms.Operation) -> terms.Operation | None:

@@ -16,9 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ...core.types import i64
 from .. import ir
-from .context import ZERO, Context, zero
+from .context import Context, zero
 from .factors import Factor, Sum, sum_of
 from .nests import Loop, depends
 from .survey import survey
@@ -68,7 +67,7 @@ def _two(
     """
     (first, second), (once, other) = order, factors
     type = sum.type
-    loops = [*kept, Loop(ir.Variable(second.variable, i64), second.extent)]
+    loops = [*kept, Loop(ir.Variable(second.variable), second.extent)]
     stored = ir.Buffer(context.fresh("summed"), type, tuple([loop.extent for loop in loops]))
     place = tuple([loop.variable for loop in loops])
     total = ir.Variable(context.fresh("sum"), type)
@@ -83,13 +82,13 @@ def _two(
     )
     result = ir.Variable(sum.start.name, type)
     a, b = ir.Load(stored, place), other.value
-    more = ir.MultiplyAdd(a, b, result, type) if sum.fused else ir.apply("add", result, ir.apply("multiply", a, b))
-    extent = ir.Select(ir.apply("less", ZERO, first.extent), second.extent, ZERO, i64)
+    more = ir.MultiplyAdd(a, b, result, type) if sum.fused else result + a * b
+    extent = ir.select(first.extent > 0, second.extent, 0)
     known = {s.name for s in body if isinstance(s, ir.Let)}  # before the loops, where they stay
     lets = [let for let in other.lets if let.name not in known]
     loop = ir.For(second.variable, extent, "sequential", (*lets, ir.Assign(result.name, more)))
     return Regrouped(
-        [replace(loop, variable=ir.Variable(own[loop.variable.name], i64)) for loop in loops],
+        [replace(loop, variable=ir.Variable(own[loop.variable.name])) for loop in loops],
         ir.renamed(inner, own),
         stored,
         tuple([loop if s is sum.loops[0] else s for s in body]),

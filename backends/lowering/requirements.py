@@ -30,7 +30,7 @@ def requirements(context: Context, loops: Sequence[nests.Loop], body: ir.Block) 
     if wrong is None:
         return None
     failed = ir.Variable(context.fresh("failed"), bool_)
-    found = ir.Assign(failed.name, context.apply("logical_or", failed, wrong))
+    found = ir.Assign(failed.name, failed | wrong)
     reduction = (ir.Reduction(failed.name, lookup("logical_or"), _FALSE),)
     *outer, last = loops
     strip = 4 * context.target.lanes(i64)
@@ -43,13 +43,12 @@ def requirements(context: Context, loops: Sequence[nests.Loop], body: ir.Block) 
         return ir.Declare(failed.name, _FALSE), side_by_side, ir.If(failed, (one_by_one,), ())
 
     if not outer and parallel:
-        chunk, lane, size = ir.Variable(context.fresh("chunk"), i64), context.fresh("lane"), ir.Constant(_CHUNK, i64)
-        start = context.apply("multiply", chunk, size)
-        length = context.apply("minimum", context.apply("subtract", last.extent, start), size)
-        rounded = context.apply("add", last.extent, ir.Constant(_CHUNK - 1, i64))
-        count = context.apply("floor_divide", rounded, size)
-        at = ir.Let(last.variable.name, context.apply("add", start, ir.Variable(lane, i64)))
-        share = context.apply("floor_divide", grain, size)
+        chunk, lane, size = ir.Variable(context.fresh("chunk")), context.fresh("lane"), ir.Constant(_CHUNK)
+        start = chunk * size
+        length = ir.minimum(last.extent - start, size)
+        count = ir.ceil_divide(last.extent, size)
+        at = ir.Let(last.variable.name, start + ir.Variable(lane))
+        share = grain // size
         return [ir.For(chunk.name, count, "parallel", checked(length, lane, (at,)), grain=share)]
     nest = checked(last.extent, last.variable.name, ())
     for loop in reversed(outer):
@@ -80,16 +79,16 @@ def _wrong(
             case ir.Let():
                 tests.append(statement)
             case ir.Require(test):
-                fails = context.apply("logical_not", test)
-                wrong.append(fails if when is None else context.apply("logical_and", when, fails))
+                fails = ~test
+                wrong.append(fails if when is None else when & fails)
             case ir.If(test, then, orelse):
-                for branch, holds in ((then, test), (orelse, context.apply("logical_not", test))):
-                    both = holds if when is None else context.apply("logical_and", when, holds)
+                for branch, holds in ((then, test), (orelse, ~test)):
+                    both = holds if when is None else when & holds
                     inside = _wrong(context, branch, both, tests)
                     wrong += [] if inside is None else [inside]
             case _:
                 raise AssertionError(statement)
     total: ir.Expression | None = None
     for each in wrong:
-        total = each if total is None else context.apply("logical_or", total, each)
+        total = each if total is None else total | each
     return total

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...core import terms
-from ...core.types import i64, rank
+from ...core.types import rank
 from .. import ir
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 from .pieces import Combination
@@ -64,20 +64,20 @@ class Scans(Reductions):
             self.out.extend(serial)
             return list(results)
         copies = self.copies(op, self.trial(op, env, neutrals))
-        block: ir.Expression = ir.Constant(BLOCK, i64) if scalars else self.worthwhile(size)
+        block: ir.Expression = ir.Constant(BLOCK) if scalars else self.worthwhile(size)
         blocks = self.let("most", self.most(size, THREADS if self.target.group else BLOCKS))
         if self.target.group:
-            block = self.calculate("maximum", self.worthwhile(size), self.parts(extent, ir.Constant(THREADS, i64)))
+            block = ir.maximum(self.worthwhile(size), self.parts(extent, ir.Constant(THREADS)))
         if copies > 1:
-            worth = self.calculate("floor_divide", extent, ir.Constant(WORTH_LOCKSTEP, i64))
+            worth = extent // WORTH_LOCKSTEP
         else:
-            worth = self.calculate("minimum", self.calculate("floor_divide", extent, block), blocks)
+            worth = ir.minimum(extent // block, blocks)
         if isinstance(worth, ir.Constant) and worth.value < 2:
             self.out.extend(serial)
             return list(results)
         with self.captured() as parallel:
             self.scan_in_blocks(op, env, self.let("block", block), blocks, copies, neutrals, results)
-        self.out.append(ir.If(self.apply("less", worth, ir.Constant(2, i64)), tuple(serial), tuple(parallel)))
+        self.out.extend(ir.branch(worth < 2, tuple(serial), tuple(parallel)))
         return list(results)
 
     # In order
@@ -118,7 +118,7 @@ class Scans(Reductions):
                 for value, result in zip(element, results, strict=True):
                     self.copy(value, result.at(index))
             with self.captured() as later:
-                previous = self.let("previous", self.apply("subtract", index, ONE))
+                previous = self.let("previous", index - 1)
                 before = [self.read(result.at(previous)) for result in results]
                 places = [result.at(index) for result in results]
                 own = [place if rank(type) else None for place, type in zip(places, op.blocks[1].types, strict=True)]
@@ -126,7 +126,7 @@ class Scans(Reductions):
                 for value, place in zip(combined, places, strict=True):
                     if not isinstance(value, ArrayRef):
                         self.copy(value, place)
-            self.out.append(ir.If(self.apply("equal", index, ZERO), tuple(first), tuple(later)))
+            self.out.append(ir.If(ir.equal(index, 0), tuple(first), tuple(later)))
         self.out.append(ir.For(variable.name, length, "sequential", tuple(body)))
 
     # In two passes
@@ -144,31 +144,31 @@ class Scans(Reductions):
         """Scan groups of so many blocks of so many elements."""
         types, extent = op.blocks[1].types, self.scalar(env, op.args[0])
         rows = 1 if copies == 1 else copies + 1
-        totals = self.totals(types, self.calculate("multiply", blocks, ir.Constant(rows, i64)))
+        totals = self.totals(types, blocks * rows)
         carry = self.cells(types, neutrals)
-        whole = self.let("whole", self.calculate("multiply", block, blocks))
-        group, row = ir.Variable(self.fresh("group"), i64), ir.Variable(self.fresh("row"), i64)
+        whole = self.let("whole", block * blocks)
+        group, row = ir.Variable(self.fresh("group")), ir.Variable(self.fresh("row"))
         scalars = not any(rank(type) for type in types)
         with self.captured() as body:
             self.inside += 1
-            base = self.let("base", self.apply("multiply", group, whole))
-            left = self.apply("minimum", self.apply("subtract", extent, base), whole)
+            base = self.let("base", group * whole)
+            left = ir.minimum(extent - base, whole)
             count = self.let("blocks", self.parts(left, block))
 
             def bounds(number: ir.Expression) -> tuple[ir.Expression, ir.Expression]:
-                start = self.let("start", self.apply("add", base, self.apply("multiply", number, block)))
-                return start, self.let("length", self.apply("minimum", self.apply("subtract", extent, start), block))
+                start = self.let("start", base + number * block)
+                return start, self.let("length", ir.minimum(extent - start, block))
 
             def reduce(number: ir.Variable) -> None:
-                first = self.let("first", self.apply("multiply", number, ir.Constant(rows, i64)))
+                first = self.let("first", number * rows)
                 self.stretches(Combination(op, env, neutrals, totals), *bounds(number), first, copies)
 
             def scan(number: ir.Variable) -> None:
                 start, length = bounds(number)
                 if not scalars:
-                    self.scan_arrays(op, env, start, self.apply("subtract", length, ONE), results)
+                    self.scan_arrays(op, env, start, length - 1, results)
                     return
-                first = self.let("first", self.apply("multiply", number, ir.Constant(rows, i64)))
+                first = self.let("first", number * rows)
 
                 def run(start: ir.Expression, length: ir.Expression, row: ir.Expression) -> None:
                     self.scan_scalars(op, env, start, length, [self.read(t.at(row)) for t in totals], results)
@@ -185,17 +185,17 @@ class Scans(Reductions):
                 self.step(op, env, carry, total)
                 if not scalars:
                     start, length = bounds(row)
-                    last = self.let("last", self.apply("subtract", self.apply("add", start, length), ONE))
+                    last = self.let("last", start + length - 1)
                     for cell, result in zip(carry, results, strict=True):
                         self.copy(self.read(cell), result.at(last))
-            number = self.apply("multiply", count, ir.Constant(rows, i64))
+            number = count * rows
             self.out.append(ir.For(row.name, number, "sequential", tuple(merge)))
             self._each_block(count, scan)
             self.inside -= 1
         self.out.append(ir.For(group.name, self.parts(extent, whole), "sequential", tuple(body)))
 
     def _each_block(self, count: ir.Expression, run: Callable[[ir.Variable], None]) -> None:
-        number = ir.Variable(self.fresh("block"), i64)
+        number = ir.Variable(self.fresh("block"))
         with self.captured() as body:
             run(number)
         self.out.append(ir.For(number.name, count, "parallel", tuple(body), grain=ONE))

@@ -24,7 +24,7 @@ from ...core import terms
 from ...core.types import i64
 from .. import ir
 from .combining import Combining
-from .context import ONE, ZERO, ArrayRef, Environment
+from .context import ZERO, ArrayRef, Environment
 
 # Elements that are sorted by insertion.
 RUN = 16
@@ -65,14 +65,14 @@ class Sorting(Combining):
     def sort(self, array: ArrayRef, result: ArrayRef) -> None:
         """Write the permutation that sorts a vector."""
         length = self.let("length", array.extent(0))
-        room = (ir.Constant(2, i64), self.apply("add", length, ir.Constant(2, i64)))
+        room = (ir.Constant(2), length + 2)
         copies = _Copies(
             ir.Buffer(self.fresh("keys"), array.buffer.scalar, room), ir.Buffer(self.fresh("places"), i64, room)
         )
         self.out.extend([ir.Allocate(copies.keys), ir.Allocate(copies.places)])
         parallel: ir.Kind = "parallel" if self.inside == 0 and self.target.parallel else "sequential"
-        alone = ir.Constant(RUN if self.target.group else CHUNK, i64)
-        chunks = self.let("chunks", self._up(length, alone))
+        alone = ir.Constant(RUN if self.target.group else CHUNK)
+        chunks = self.let("chunks", ir.ceil_divide(length, alone))
         sort = self._sort_runs if self.target.group else self._sort_chunks
         width, slot = sort(copies, array, length, chunks, parallel)
 
@@ -80,47 +80,45 @@ class Sorting(Combining):
             size: ir.Expression = alone
             count = chunks
             if self.target.group:
-                size = self.let(
-                    "merged", self.apply("minimum", self.apply("add", width, width), ir.Constant(MERGED, i64))
-                )
-                count = self._up(length, size)
-            block = ir.Variable(self.fresh("block"), i64)
+                size = self.let("merged", ir.minimum(width + width, MERGED))
+                count = ir.ceil_divide(length, size)
+            block = ir.Variable(self.fresh("block"))
             with self.captured() as body:
                 self._merge_block(copies, self._bounds(block, length, size), width, length, slot)
             self.out.append(ir.For(block.name, count, parallel, tuple(body), grain=self._grain(parallel, MERGES)))
 
         width, slot = self._widths(length, width, slot, level)
-        i = ir.Variable(self.fresh("i"), i64)
-        place = ir.Load(copies.places, (slot, self.apply("add", i, ONE)))
+        i = ir.Variable(self.fresh("i"))
+        place = ir.Load(copies.places, (slot, i + 1))
         self._copy_all(i, length, (ir.Store(result.buffer, result.place([i]), place),))
 
     def _sort_chunks(
         self, copies: _Copies, array: ArrayRef, length: ir.Expression, chunks: ir.Expression, kind: ir.Kind
     ) -> tuple[ir.Expression, ir.Expression]:
         """Sort each chunk on its own: how wide sorted stretches are then, and in which copy."""
-        chunk = ir.Variable(self.fresh("chunk"), i64)
+        chunk = ir.Variable(self.fresh("chunk"))
         with self.captured() as body:
-            self._sort_chunk(copies, array, self._bounds(chunk, length, ir.Constant(CHUNK, i64)), length)
+            self._sort_chunk(copies, array, self._bounds(chunk, length, ir.Constant(CHUNK)), length)
         self.out.append(ir.For(chunk.name, chunks, kind, tuple(body), grain=self._grain(kind, 1)))
-        width, slot = self._widths(self.apply("minimum", length, ir.Constant(CHUNK, i64)), ir.Constant(RUN, i64), ZERO)
-        return self.apply("maximum", width, ir.Constant(CHUNK, i64)), slot
+        width, slot = self._widths(ir.minimum(length, CHUNK), ir.Constant(RUN), ZERO)
+        return ir.maximum(width, CHUNK), slot
 
     def _sort_runs(
         self, copies: _Copies, array: ArrayRef, length: ir.Expression, runs: ir.Expression, kind: ir.Kind
     ) -> tuple[ir.Expression, ir.Expression]:
         """Sort each run on its own, likewise."""
-        run = ir.Variable(self.fresh("run"), i64)
+        run = ir.Variable(self.fresh("run"))
         with self.captured() as body:
             self.inside += 1
-            stretch = self._bounds(run, length, ir.Constant(RUN, i64))
-            self._fill(copies, array, stretch.begin, self.apply("subtract", stretch.end, stretch.begin))
+            stretch = self._bounds(run, length, ir.Constant(RUN))
+            self._fill(copies, array, stretch.begin, stretch.end - stretch.begin)
             self._insert(copies, stretch)
             self.inside -= 1
         self.out.append(ir.For(run.name, runs, kind, tuple(body)))
-        return ir.Constant(RUN, i64), ZERO
+        return ir.Constant(RUN), ZERO
 
     def _grain(self, kind: ir.Kind, chunks: int) -> ir.Expression | None:
-        return ir.Constant(chunks, i64) if kind == "parallel" and not self.target.group else None
+        return ir.Constant(chunks) if kind == "parallel" and not self.target.group else None
 
     def _copy_all(self, variable: ir.Variable, count: ir.Expression, stores: tuple[ir.Statement, ...]) -> None:
         """A loop that only copies."""
@@ -139,55 +137,50 @@ class Sorting(Combining):
         level: Callable[[ir.Expression, ir.Expression], None] = lambda width, slot: None,
     ) -> tuple[ir.Expression, ir.Expression]:
         """Merge stretches of doubling width until one is the whole: that width, and in which copy it is."""
-        width, now = ir.Variable(self.fresh("width"), i64), ir.Variable(self.fresh("slot"), i64)
+        width, now = ir.Variable(self.fresh("width")), ir.Variable(self.fresh("slot"))
         self.out.extend([ir.Declare(width.name, first), ir.Declare(now.name, slot)])
         with self.captured() as body:
             present = self.frozen(width)
             level(present, self.frozen(now))
-            self.out.append(ir.Assign(width.name, self.apply("add", present, present)))
-            self.out.append(ir.Assign(now.name, self.apply("subtract", ONE, now)))
-        self.out.append(ir.While((), self.apply("less", width, length), tuple(body)))
+            self.out.append(ir.Assign(width.name, present + present))
+            self.out.append(ir.Assign(now.name, 1 - now))
+        self.out.append(ir.While((), width < length, tuple(body)))
         return self.frozen(width), self.frozen(now)
 
-    def _up(self, length: ir.Expression, part: ir.Expression) -> ir.Expression:
-        """How many parts of a length, rounded up."""
-        rounded = self.apply("add", length, self.apply("subtract", part, ONE))
-        return self.apply("floor_divide", rounded, part)
-
     def _bounds(self, number: ir.Expression, length: ir.Expression, size: ir.Expression) -> _Stretch:
-        begin = self.let("begin", self.apply("add", self.apply("multiply", number, size), ONE))
-        end = self.apply("minimum", self.apply("add", begin, size), self.apply("add", length, ONE))
+        begin = self.let("begin", number * size + 1)
+        end = ir.minimum(begin + size, length + 1)
         return _Stretch(begin, self.let("end", end))
 
     # Chunks
 
     def _sort_chunk(self, copies: _Copies, array: ArrayRef, chunk: _Stretch, length: ir.Expression) -> None:
-        count = self.let("count", self.apply("subtract", chunk.end, chunk.begin))
+        count = self.let("count", chunk.end - chunk.begin)
         self._fill(copies, array, chunk.begin, count)
-        run = ir.Variable(self.fresh("run"), i64)
+        run = ir.Variable(self.fresh("run"))
         with self.captured() as body:
-            self._insert(copies, self._part(chunk, run, ir.Constant(RUN, i64)))
-        self.out.append(ir.For(run.name, self._up(count, ir.Constant(RUN, i64)), "sequential", tuple(body)))
+            self._insert(copies, self._part(chunk, run, ir.Constant(RUN)))
+        self.out.append(ir.For(run.name, ir.ceil_divide(count, RUN), "sequential", tuple(body)))
 
         def level(width: ir.Expression, slot: ir.Expression) -> None:
-            pair = ir.Variable(self.fresh("pair"), i64)
-            both = self.let("both", self.apply("add", width, width))
+            pair = ir.Variable(self.fresh("pair"))
+            both = self.let("both", width + width)
             with self.captured() as body:
                 whole = self._part(chunk, pair, both)
-                middle = self.apply("minimum", self.apply("add", whole.begin, width), whole.end)
+                middle = ir.minimum(whole.begin + width, whole.end)
                 middle = self.let("middle", middle)
                 halves = _Stretch(whole.begin, middle), _Stretch(middle, whole.end)
                 self._merge(copies, *halves, whole.begin, slot)
-            self.out.append(ir.For(pair.name, self._up(count, both), "sequential", tuple(body)))
+            self.out.append(ir.For(pair.name, ir.ceil_divide(count, both), "sequential", tuple(body)))
 
         # As many levels as in a full chunk, unless there is none: all chunks end in the same copy.
-        self._widths(self.apply("minimum", length, ir.Constant(CHUNK, i64)), ir.Constant(RUN, i64), ZERO, level)
+        self._widths(ir.minimum(length, CHUNK), ir.Constant(RUN), ZERO, level)
 
     def _fill(self, copies: _Copies, array: ArrayRef, begin: ir.Expression, count: ir.Expression) -> None:
         """Copy so many keys to a place, and their places."""
-        i = ir.Variable(self.fresh("i"), i64)
-        at = self.apply("add", begin, i)
-        source = self.apply("subtract", at, ONE)
+        i = ir.Variable(self.fresh("i"))
+        at = begin + i
+        source = at - 1
         fill = (
             ir.Store(copies.keys, (ZERO, at), ir.Load(array.buffer, array.place([source]))),
             ir.Store(copies.places, (ZERO, at), source),
@@ -195,28 +188,28 @@ class Sorting(Combining):
         self._copy_all(i, count, fill)
 
     def _part(self, whole: _Stretch, number: ir.Expression, size: ir.Expression) -> _Stretch:
-        begin = self.let("begin", self.apply("add", whole.begin, self.apply("multiply", number, size)))
-        return _Stretch(begin, self.let("end", self.apply("minimum", self.apply("add", begin, size), whole.end)))
+        begin = self.let("begin", whole.begin + number * size)
+        return _Stretch(begin, self.let("end", ir.minimum(begin + size, whole.end)))
 
     def _insert(self, copies: _Copies, run: _Stretch) -> None:
         """Insert each element of a run into those before it."""
-        i, at = ir.Variable(self.fresh("i"), i64), ir.Variable(self.fresh("at"), i64)
+        i, at = ir.Variable(self.fresh("i")), ir.Variable(self.fresh("at"))
         with self.captured() as body:
-            start = self.let("start", self.apply("add", self.apply("add", run.begin, ONE), i))
+            start = self.let("start", run.begin + 1 + i)
             key, place = (self.let("held", each) for each in self._element(copies, ZERO, start))
             self.out.append(ir.Declare(at.name, start))
             with self.captured() as head:
-                before = self.let("before", self.apply("subtract", at, ONE))
+                before = self.let("before", at - 1)
                 near = before
                 if self.target.group:  # the run before is another thread's
-                    near = self.let("near", self.apply("maximum", before, run.begin))
+                    near = self.let("near", ir.maximum(before, run.begin))
                 other, other_place = self._element(copies, ZERO, near)
-                more = self.apply("less_equal", run.begin, before)
-                test = self.let("test", self.apply("logical_and", more, self._precedes(key, other)))
+                more = run.begin <= before
+                test = self.let("test", more & self._precedes(key, other))
             shift = (*self._put(copies, ZERO, at, other, other_place), ir.Assign(at.name, before))
             self.out.append(ir.While(tuple(head), test, shift))
             self.out.extend(self._put(copies, ZERO, at, key, place))
-        count = self.apply("subtract", self.apply("subtract", run.end, run.begin), ONE)
+        count = run.end - run.begin - 1
         self.out.append(ir.For(i.name, count, "sequential", tuple(body)))
 
     # Merges
@@ -225,13 +218,13 @@ class Sorting(Combining):
         self, copies: _Copies, block: _Stretch, width: ir.Expression, length: ir.Expression, slot: ir.Expression
     ) -> None:
         """Write a block of what comes of merging stretches of a width."""
-        both = self.let("both", self.apply("add", width, width))
-        offset = self.apply("subtract", block.begin, ONE)
-        pair = self.apply("multiply", self.apply("floor_divide", offset, both), both)
-        left = self.let("left", self.apply("add", pair, ONE))
-        last = self.apply("add", length, ONE)
-        middle = self.let("middle", self.apply("minimum", self.apply("add", left, width), last))
-        right = self.let("right", self.apply("minimum", self.apply("add", left, both), last))
+        both = self.let("both", width + width)
+        offset = block.begin - 1
+        pair = offset // both * both
+        left = self.let("left", pair + 1)
+        last = length + 1
+        middle = self.let("middle", ir.minimum(left + width, last))
+        right = self.let("right", ir.minimum(left + both, last))
         first, second = _Stretch(left, middle), _Stretch(middle, right)
         begin = self._split(copies, first, second, block.begin, slot)
         end = self._split(copies, first, second, block.end, slot)
@@ -241,68 +234,68 @@ class Sorting(Combining):
 
     def _other(self, first: _Stretch, second: _Stretch, at: ir.Expression, i: ir.Expression) -> ir.Expression:
         """Where the second stretch is split, when the first is at ``i`` for the output at ``at``."""
-        return self.let("other", self.apply("subtract", self.apply("add", at, second.begin), i))
+        return self.let("other", at + second.begin - i)
 
     def _split(
         self, copies: _Copies, first: _Stretch, second: _Stretch, at: ir.Expression, slot: ir.Expression
     ) -> ir.Expression:
         """Up to where the first stretch has gone into the output when the output has come to ``at``."""
-        low, high = ir.Variable(self.fresh("low"), i64), ir.Variable(self.fresh("high"), i64)
-        size = self.apply("subtract", second.end, second.begin)
-        self.out.append(ir.Declare(low.name, self.apply("maximum", first.begin, self.apply("subtract", at, size))))
-        self.out.append(ir.Declare(high.name, self.apply("minimum", at, first.end)))
+        low, high = ir.Variable(self.fresh("low")), ir.Variable(self.fresh("high"))
+        size = second.end - second.begin
+        self.out.append(ir.Declare(low.name, ir.maximum(first.begin, at - size)))
+        self.out.append(ir.Declare(high.name, ir.minimum(at, first.end)))
         with self.captured() as body:
-            i = self.let("i", self.apply("floor_divide", self.apply("add", low, high), ir.Constant(2, i64)))
-            j = self.let("j", self.apply("subtract", self._other(first, second, at, i), ONE))
+            i = self.let("i", (low + high) // 2)
+            j = self.let("j", self._other(first, second, at, i) - 1)
             key, _ = self._element(copies, slot, i)
             other, _ = self._element(copies, slot, j)
             later = self.let("later", self._precedes(other, key))
-            self.out.append(ir.Assign(high.name, ir.Select(later, i, high, i64)))
-            self.out.append(ir.Assign(low.name, ir.Select(later, low, self.apply("add", i, ONE), i64)))
-        self.out.append(ir.While((), self.apply("less", low, high), tuple(body)))
+            self.out.append(ir.Assign(high.name, ir.select(later, i, high)))
+            self.out.append(ir.Assign(low.name, ir.select(later, low, i + 1)))
+        self.out.append(ir.While((), low < high, tuple(body)))
         return self.frozen(low)
 
     def _merge(
         self, copies: _Copies, first: _Stretch, second: _Stretch, target: ir.Expression, slot: ir.Expression
     ) -> None:
         """Merge two stretches into the other copy, from both ends to the middle."""
-        to = self.let("to", self.apply("subtract", ONE, slot))
-        sizes = [self.apply("subtract", each.end, each.begin) for each in (first, second)]
-        count = self.let("count", self.apply("add", *sizes))
-        i, j, k, l = (ir.Variable(self.fresh(stem), i64) for stem in "ijkl")
+        to = self.let("to", 1 - slot)
+        sizes = [each.end - each.begin for each in (first, second)]
+        count = self.let("count", sizes[0] + sizes[1])
+        i, j, k, l = (ir.Variable(self.fresh(stem)) for stem in "ijkl")
         ends = zip((i, j, k, l), (first.begin, second.begin, first.end, second.end), strict=True)
         self.out.extend([ir.Declare(variable.name, at) for variable, at in ends])
 
         def from_below(at: ir.Expression) -> None:
             a, b = self.frozen(i), self.frozen(j)
             (key, _), (other, _) = (self._element(copies, slot, each) for each in (a, b))
-            exhausted = self.apply("less_equal", first.end, a)
-            chosen = self.apply("logical_or", exhausted, self._precedes(other, key))
-            right = self.let("right", self.apply("logical_and", self.apply("less", b, second.end), chosen))
-            self._take(copies, slot, to, right, (b, other), (a, key), self.apply("add", target, at))
-            self.out.append(ir.Assign(i.name, ir.Select(right, a, self.apply("add", a, ONE), i64)))
-            self.out.append(ir.Assign(j.name, ir.Select(right, self.apply("add", b, ONE), b, i64)))
+            exhausted = first.end <= a
+            chosen = exhausted | self._precedes(other, key)
+            right = self.let("right", (b < second.end) & chosen)
+            self._take(copies, slot, to, right, (b, other), (a, key), target + at)
+            self.out.append(ir.Assign(i.name, ir.select(right, a, a + 1)))
+            self.out.append(ir.Assign(j.name, ir.select(right, b + 1, b)))
 
         def from_above(at: ir.Expression) -> None:
-            a, b = (self.let("before", self.apply("subtract", each, ONE)) for each in (k, l))
+            a, b = (self.let("before", each - 1) for each in (k, l))
             (key, _), (other, _) = (self._element(copies, slot, each) for each in (a, b))
-            exhausted = self.apply("less", b, second.begin)
-            chosen = self.apply("logical_or", exhausted, self._precedes(other, key))
-            left = self.let("left", self.apply("logical_and", self.apply("less_equal", first.begin, a), chosen))
-            last = self.apply("subtract", self.apply("add", target, count), ONE)
-            self._take(copies, slot, to, left, (a, key), (b, other), self.apply("subtract", last, at))
-            self.out.append(ir.Assign(k.name, ir.Select(left, a, k, i64)))
-            self.out.append(ir.Assign(l.name, ir.Select(left, l, b, i64)))
+            exhausted = b < second.begin
+            chosen = exhausted | self._precedes(other, key)
+            left = self.let("left", (first.begin <= a) & chosen)
+            last = target + count - 1
+            self._take(copies, slot, to, left, (a, key), (b, other), last - at)
+            self.out.append(ir.Assign(k.name, ir.select(left, a, k)))
+            self.out.append(ir.Assign(l.name, ir.select(left, l, b)))
 
-        step = ir.Variable(self.fresh("step"), i64)
-        half = self.let("half", self.apply("floor_divide", count, ir.Constant(2, i64)))
+        step = ir.Variable(self.fresh("step"))
+        half = self.let("half", count // 2)
         with self.captured() as body:
             from_below(step)
             from_above(step)
         self.out.append(ir.For(step.name, half, "sequential", tuple(body)))
         with self.captured() as middle:
             from_below(half)
-        odd = self.apply("subtract", count, self.apply("add", half, half))
+        odd = count - (half + half)
         self.out.append(ir.For(self.fresh("step"), odd, "sequential", tuple(middle)))
 
     def _take(
@@ -316,8 +309,8 @@ class Sorting(Combining):
         at: ir.Expression,
     ) -> None:
         """Move one of two elements, each of which is an index and a key."""
-        source = self.let("source", ir.Select(test, then[0], orelse[0], i64))
-        key = ir.Select(test, then[1], orelse[1], copies.keys.scalar)
+        source = self.let("source", ir.select(test, then[0], orelse[0]))
+        key = ir.select(test, then[1], orelse[1])
         self.out.extend(self._put(copies, to, at, key, ir.Load(copies.places, (slot, source))))
 
     # Elements
@@ -335,8 +328,8 @@ class Sorting(Combining):
         """Whether a key comes strictly before another."""
         match a.type.kind:
             case "bool":
-                return self.apply("logical_and", b, self.apply("logical_not", a))
+                return b & ~a
             case "float":
-                number = self.apply("equal", a, a)
-                return self.apply("logical_and", number, self.apply("logical_not", self.apply("less_equal", b, a)))
-        return self.apply("less", a, b)
+                number = ir.equal(a, a)
+                return number & ~(b <= a)
+        return a < b

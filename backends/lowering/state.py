@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...core import terms
-from ...core.types import Type, element, i64, rank
+from ...core.types import Type, element, rank
 from .. import ir
 from .arrays import Arrays
-from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
+from .context import ZERO, ArrayRef, Destinations, Environment, Operand
 
 
 @dataclass
@@ -75,7 +75,7 @@ class State(Arrays):
     def while_loop(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
         """As long as the test holds; the trips are counted."""
         states = _States(self, op, 0, env, destinations)
-        trips = ir.Variable(self.fresh("trips"), i64)
+        trips = ir.Variable(self.fresh("trips"))
         self.out.append(ir.Declare(trips.name, ZERO))
         with self.captured() as head:
             inside = states.enter()
@@ -84,7 +84,7 @@ class State(Arrays):
             test = self.let("test", test)
         with self.captured() as body:
             states.leave(inside, self.block(op.blocks[1], env, inside.values, inside.places))
-            self.out.append(ir.Assign(trips.name, self.apply("add", trips, ONE)))
+            self.out.append(ir.Assign(trips.name, trips + 1))
         self.out.append(ir.While(tuple(head), test, tuple(body)))
         return [*states.results(), self.frozen(trips)]
 
@@ -121,17 +121,17 @@ class _States:
         lowering = self.lowering
         like = lowering.buffer("states", self.types[members[0]])
         fresh = [k for k in members if self.sources[k] is None]
-        slots = ir.Constant(len(members) + len(fresh), i64)
+        slots = ir.Constant(len(members) + len(fresh))
         pool = _Pool(
             ir.Buffer(like.name, element(self.types[members[0]]), (slots, *like.extents)), members, fresh, {}, []
         )
         lowering.out.append(ir.Allocate(pool.buffer))
         for number, k in enumerate((*members, *fresh)):
-            variable = ir.Variable(lowering.fresh("slot"), i64)
-            lowering.out.append(ir.Declare(variable.name, ir.Constant(number, i64)))
+            variable = ir.Variable(lowering.fresh("slot"))
+            lowering.out.append(ir.Declare(variable.name, ir.Constant(number)))
             if number < len(members):
                 pool.slots[k] = variable
-                lowering.copy(initials[k], lowering.array(pool.buffer).at(ir.Constant(number, i64)))
+                lowering.copy(initials[k], lowering.array(pool.buffer).at(ir.Constant(number)))
             else:
                 pool.free.append(variable)
         return pool

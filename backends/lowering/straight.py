@@ -29,7 +29,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ...core.primitive import lookup
 from ...core.types import i64
 from .. import ir
 from ..target import Target
@@ -115,7 +114,7 @@ class _Groups:
 
     def _group(self, statement: ir.Statement, found: _Range) -> _Group | None:
         """A group of one loop, or None if its body is not straight-line code."""
-        code = Straight(ir.Variable(self.fresh("i"), i64), found.extent, self.fresh, self.constants, self.around)
+        code = Straight(ir.Variable(self.fresh("i")), found.extent, self.fresh, self.constants, self.around)
         group = _Group(code)
         return group if self._joined(group, statement, found) else None
 
@@ -150,7 +149,7 @@ class _Groups:
         if self.inside:
             return [loop]
         size = lanes * max(1, min(64, CODE // max(1, int(cost * lanes))))
-        grain = ir.Constant(int(GRAIN / max(1.0, cost)) + 1, i64)
+        grain = ir.Constant(int(GRAIN / max(1.0, cost)) + 1)
         return [Chunk(Loop(code.variable, code.extent), size, self.fresh).parallel(loop, grain)]
 
 
@@ -174,9 +173,9 @@ def _range(statement: ir.Statement, inside: bool) -> _Range | None:
                 lane, ir.Apply(least, (ir.Apply(_, (extent, start)), _)), "lanes", (ir.Let(i, place), *body)
             ) as inner,
         ):
-            whole = ir.Apply(lookup("add"), (start, ir.Variable(lane, i64)), i64)
+            whole = start + ir.Variable(lane)
             if least.name == "minimum" and place == whole and not inner.reductions:
-                if isinstance(start, ir.Apply) and start.arguments[0] == ir.Variable(statement.variable, i64):
+                if isinstance(start, ir.Apply) and start.arguments[0] == ir.Variable(statement.variable):
                     return _Range(i, extent, tuple(body), True)
     return _Range(statement.variable, statement.extent, statement.body, False)
 

@@ -36,8 +36,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ...core.primitive import lookup
-from ...core.types import Scalar, bool_, i64
+from ...core.types import Scalar, bool_
 from .. import ir
 from .context import zero
 
@@ -163,7 +162,7 @@ class Straight:
         if not isinstance(extent, ir.Constant) or extent.value > LONGEST or loop.kind == "parallel":
             raise Irregular("it has a loop that is long, or of a length that is not known")
         for number in range(int(extent.value)):
-            self._names[loop.variable] = ir.Constant(number, i64)
+            self._names[loop.variable] = ir.Constant(number)
             self._block(loop.body)
 
     def _if(self, test: Atom, then: ir.Block, orelse: ir.Block) -> None:
@@ -175,7 +174,7 @@ class Straight:
         self._block(then)
         taken = self._names, self._cells
         self._names, self._cells = dict(names), dict(cells)
-        self._path = self._both(path, self.value(ir.Apply(lookup("logical_not"), (test,), bool_)))
+        self._path = self._both(path, self.value(~test))
         self._block(orelse)
         self._path = path
         self._names = self._merged(test, taken[0], self._names)
@@ -195,11 +194,11 @@ class Straight:
         merged = {**then, **orelse}
         for name in [each for each in then if each in orelse]:
             a, b = then[name], orelse[name]
-            merged[name] = a if _key(a) == _key(b) else self.value(ir.Select(test, a, b, a.type))
+            merged[name] = a if _key(a) == _key(b) else self.value(ir.select(test, a, b))
         return merged
 
     def _both(self, path: Atom | None, test: Atom) -> Atom:
-        return test if path is None else self.value(ir.Apply(lookup("logical_and"), (path, test), bool_))
+        return test if path is None else self.value(path & test)
 
     def _store(self, store: ir.Store) -> None:
         buffer, indices = store.buffer, [self.value(index) for index in store.indices]
@@ -243,12 +242,12 @@ class Straight:
                 if isinstance(chosen, ir.Constant):
                     return self.value(then if chosen.value else orelse)
                 a, b = self.value(then), self.value(orelse)
-                return a if _key(a) == _key(b) else self._shared(ir.Select(chosen, a, b, type))
+                return a if _key(a) == _key(b) else self._shared(ir.select(chosen, a, b))
             case ir.MultiplyAdd(a, b, c, type):
                 factors = self.value(a), self.value(b)
                 for one, other in (factors, factors[::-1]):
                     if isinstance(one, ir.Constant) and one.value == 1:
-                        return self.value(ir.Apply(lookup("add"), (other, c), type))
+                        return self.value(other + c)
                 return self._shared(ir.MultiplyAdd(*factors, self.value(c), type))
 
     def _shared(self, expression: ir.Expression) -> Atom:
@@ -320,7 +319,7 @@ class Straight:
             return index
         if isinstance(index, ir.Constant) and isinstance(extent, ir.Constant) and 0 <= index.value < extent.value:
             return index
-        return self.value(ir.Select(self._path, index, ir.Constant(0, i64), i64))
+        return self.value(ir.select(self._path, index, 0))
 
 
 def simplified(apply: ir.Apply) -> ir.Expression:

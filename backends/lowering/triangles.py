@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...core.types import bool_, i64
+from ...core.types import bool_
 from .. import ir
 
 # Least differences of loop variables: (u, v): c says that u - v is at least c.
@@ -48,13 +48,13 @@ def nonzero(value: ir.Expression, lets: Sequence[ir.Let], known: Regions) -> Dif
 def firsts(facts: Differences, side: Side, inner: str) -> Iterator[ir.Expression]:
     """Steps before which a factor is 0 in all of a tile."""
     if (inner, side.variable) in facts:
-        yield ir.apply("add", side.start, ir.Constant(facts[inner, side.variable], i64))
+        yield side.start + facts[inner, side.variable]
 
 
 def stops(facts: Differences, side: Side, inner: str) -> Iterator[ir.Expression]:
     """Steps from which on a factor is 0 in all of a tile."""
     if (side.variable, inner) in facts:
-        yield ir.apply("add", side.start, ir.Constant(side.length - facts[side.variable, inner], i64))
+        yield side.start + (side.length - facts[side.variable, inner])
 
 
 def is_read(facts: Differences, row: Side, column: Side) -> ir.Expression:
@@ -63,6 +63,6 @@ def is_read(facts: Differences, row: Side, column: Side) -> ir.Expression:
     for first, second in ((row, column), (column, row)):
         least = facts.get((first.variable, second.variable))
         if least is not None:
-            last = ir.apply("add", first.start, ir.Constant(first.length - 1 - least, i64))
-            test = test & ir.apply("less_equal", second.start, last)
+            last = first.start + (first.length - 1 - least)
+            test = test & (second.start <= last)
     return test

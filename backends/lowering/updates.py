@@ -82,11 +82,11 @@ class Updates(Arrays):
         if self.target.group or not told or survey(body).work > LIGHT:
             return list(nest)
         size = ir.total([ir.bytes_of(target.buffer) for target in targets])
-        small = ir.apply("less_equal", size, ir.Constant(self.target.l2_bytes // 2, i64))
+        small = size <= self.target.l2_bytes // 2
 
         def alone(loop: ir.For) -> ir.For:
             assert loop.grain is not None
-            return replace(loop, grain=ir.Select(small, loop.extent, loop.grain, i64))
+            return replace(loop, grain=ir.select(small, loop.extent, loop.grain))
 
         return [alone(s) if isinstance(s, ir.For) and s.kind == "parallel" else s for s in nest]
 
@@ -110,18 +110,18 @@ class Updates(Arrays):
         guarded = self.guarded(self.array(winner), place, dims(type))
         number: ir.Expression = loops[0].variable
         for loop in loops[1:]:
-            number = self.apply("add", self.apply("multiply", number, loop.extent), loop.variable)
+            number = number * loop.extent + loop.variable
         with self.captured() as statements:
             self.out.append(ir.Allocate(winner))
             places = [nests.Loop(self.loop_variable("i", self.dim(e) or Dim({})), e) for e in extents]
-            nobody = ir.Constant(-1, i64)
+            nobody = ir.Constant(-1)
             self.nest(places, (ir.Store(winner, tuple([each.variable for each in places]), nobody),), set())
             claim = ir.Update(winner, tuple(place), lookup("maximum"), number, guarded)
             self.nest(loops, (*ir.with_own_buffers(element, self.fresh), claim), set())
-            won = self.apply("equal", ir.Load(winner, tuple(place), guarded), number)
+            won = ir.equal(ir.Load(winner, tuple(place), guarded), number)
             self.nest(loops, (*ir.with_own_buffers(element, self.fresh), ir.If(won, stores, ())), set())
-        cleared = ir.apply("floor_divide", ir.product(extents), ir.Constant(CLEARED, i64))
-        return ir.apply("less_equal", cleared, ir.product([loop.extent for loop in loops])), tuple(statements)
+        cleared = ir.product(extents) // CLEARED
+        return cleared <= ir.product([loop.extent for loop in loops]), tuple(statements)
 
     def targets(
         self, op: terms.Operation, olds: Sequence[terms.Atom], env: Environment, destinations: Destinations
@@ -163,9 +163,9 @@ class Updates(Arrays):
         inside: ir.Expression | None = None
         for axis, index in enumerate(indices):
             if not self.proved(index, dims(type)[axis]):
-                below = self.apply("less", index, target.extent(axis))
-                fits = self.apply("logical_and", self.apply("less_equal", ZERO, index), below)
-                inside = fits if inside is None else self.apply("logical_and", inside, fits)
+                below = index < target.extent(axis)
+                fits = (index >= 0) & below
+                inside = fits if inside is None else inside & fits
         self.out.extend(stores if inside is None else [ir.If(inside, tuple(stores), ())])
 
     # Accumulators
@@ -194,7 +194,7 @@ class Updates(Arrays):
         assert isinstance(target, ArrayRef)
         indices = [self.scalar(env, a) for a in op.args[2:]]
         place = target.place(indices)
-        update = ir.Store(target.buffer, place, self.apply("add", ir.Load(target.buffer, place), value))
+        update = ir.Store(target.buffer, place, ir.Load(target.buffer, place) + value)
         self.within(indices, op.args[0].type, target, [update])
 
 

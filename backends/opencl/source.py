@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Literal
 
-from ...core.types import Scalar, bool_, i64
+from ...core.types import Scalar, bool_
 from .. import ir
 from .atomics import Space
 from .contents import awake, buffers_of, changes, conflicts, guards, names_of
@@ -459,7 +459,7 @@ class _Writer(Expressions):
             self.line(f"{REGISTER[scalar]} {own} = {self.text(reduction.neutral)};")
             self.names[reduction.name] = own
         self.in_lanes = True
-        if loop.extent == ir.Constant(self.group, i64):
+        if loop.extent == ir.Constant(self.group):
             self.counters[loop.variable] = COUNTER
             with self.braces(""):
                 self.line(f"const long {self.called(loop.variable)} = get_local_id(0);")
