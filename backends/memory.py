@@ -10,19 +10,18 @@ the run: those buffers are *dynamic*, and take their memory where they are bound
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
+from ..core.dims import Dim, Name
 from ..core.types import bool_, i64
 from . import ir
 
-# A sum of products of variables, by their sorted names, with integer coefficients; what is no sum or product
-# stands in it under its printed form
-Polynomial = dict[tuple[str, ...], int]
 # The path to what every call needs
 ALWAYS = ir.Constant(True, bool_)
-_TERMS = 32  # a polynomial of more terms is not expanded
 
 
 @dataclass(frozen=True)
@@ -59,10 +58,10 @@ class _Life:
 
 def plan(function: ir.Function) -> Plan:
     """The places of all temporaries of a function."""
-    known: dict[str, Polynomial] = {name: {(name,): 1} for name in function.sizes}
+    known = {name: Dim.atom(Name(name)) for name in function.sizes}
     prelude = ir.decided_by_sizes(function)
     for let in prelude:
-        known[let.name] = polynomial(let.value, known)
+        known[let.name] = size_of(let.value, known)
     lives: list[_Life] = []
     _Lives(lives, known).block(function.body, 0, False, ALWAYS)
     returned = {statement.buffer.name for statement in function.body if isinstance(statement, ir.Return)}
@@ -77,7 +76,7 @@ def plan(function: ir.Function) -> Plan:
     )
 
 
-def _assign(lives: list[_Life], known: dict[str, Polynomial]) -> tuple[tuple[Slot, ...], dict[str, int]]:
+def _assign(lives: list[_Life], known: Mapping[str, Dim]) -> tuple[tuple[Slot, ...], dict[str, int]]:
     """Give each buffer, in the order of their first mention, a slot of its size that is free by then, or a new one."""
     slots: list[Slot] = []
     needed: list[ir.Expression] = []  # by slot
@@ -86,8 +85,7 @@ def _assign(lives: list[_Life], known: dict[str, Polynomial]) -> tuple[tuple[Slo
     busy: list[tuple[int, int, object]] = []  # last statement, slot, its key
     keys: dict[object, int] = {}
     for life in sorted(lives, key=lambda life: life.first):
-        size = frozenset(bytes_of(life.buffer, known).items())
-        key = keys.setdefault((size, life.private), len(keys))
+        key = keys.setdefault((bytes_of(life.buffer, known), life.private), len(keys))
         while busy and busy[0][0] < life.first:
             _, slot, other = heappop(busy)
             free[other].append(slot)
@@ -114,7 +112,7 @@ def _where(slot: Slot, needed: ir.Expression) -> Slot:
 class _Lives:
     """Numbers the statements in program order and notes the lives of the buffers allocated."""
 
-    def __init__(self, lives: list[_Life], known: dict[str, Polynomial]) -> None:
+    def __init__(self, lives: list[_Life], known: Mapping[str, Dim]) -> None:
         self.lives, self.known = lives, known
 
     def block(self, block: ir.Block, number: int, private: bool, path: ir.Expression) -> tuple[int, set[str]]:
@@ -158,52 +156,23 @@ class _Lives:
 # Sizes
 
 
-def polynomial(expression: ir.Expression, known: dict[str, Polynomial]) -> Polynomial:
-    """The normal form of an expression of sizes: equal normal forms are equal values."""
-    result: Polynomial | None = None
-    match expression:
-        case ir.Variable(name):
-            result = known.get(name)
-        case ir.Constant(value) if expression.type == i64:
-            result = {(): int(value)}
-        case ir.Apply(primitive, arguments) if expression.type == i64:
-            parts = [polynomial(argument, known) for argument in arguments]
-            match primitive.name:
-                case "add":
-                    result = _sum(parts[0], parts[1], 1)
-                case "subtract":
-                    result = _sum(parts[0], parts[1], -1)
-                case "multiply":
-                    result = _product(parts[0], parts[1])
-                case _:
-                    whole = f"{primitive.name}({', '.join(map(str, map(sorted, map(dict.items, parts))))})"
-                    result = {(whole,): 1}
-        case _:
-            pass
-    if result is None or len(result) > _TERMS:
-        return {(repr(expression),): 1}
-    return {product: factor for product, factor in result.items() if factor}
+def size_of(expression: ir.Expression, known: Mapping[str, Dim]) -> Dim:
+    """The normal form of an expression of sizes: equal normal forms are equal values.
+
+    What is no sum or product stands in it under its printed form.
+    """
+
+    def printed(other: ir.Expression) -> Dim:
+        text = repr(other)
+        if isinstance(other, ir.Apply) and other.type == i64:
+            text = f"{other.primitive}({', '.join([str(size_of(each, known)) for each in other.arguments])})"
+        return Dim.atom(Name(text))
+
+    found = ir.dim_of(expression, known, printed)
+    assert found is not None
+    return found
 
 
-def bytes_of(buffer: ir.Buffer, known: dict[str, Polynomial]) -> Polynomial:
+def bytes_of(buffer: ir.Buffer, known: Mapping[str, Dim]) -> Dim:
     """The size of a buffer."""
-    size: Polynomial = {(): buffer.scalar.bits // 8}
-    for extent in buffer.extents:
-        size = _product(size, polynomial(extent, known))
-    return size
-
-
-def _sum(a: Polynomial, b: Polynomial, sign: int) -> Polynomial:
-    result = dict(a)
-    for product, factor in b.items():
-        result[product] = result.get(product, 0) + sign * factor
-    return result
-
-
-def _product(a: Polynomial, b: Polynomial) -> Polynomial:
-    result: Polynomial = {}
-    for p, factor in a.items():
-        for q, other in b.items():
-            product = tuple(sorted(p + q))
-            result[product] = result.get(product, 0) + factor * other
-    return result
+    return math.prod([size_of(extent, known) for extent in buffer.extents], start=Dim.of(buffer.scalar.bits // 8))

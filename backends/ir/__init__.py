@@ -91,7 +91,7 @@ from .rewriting import (
     without_idle_loops,
     without_unread,
 )
-from .sizes import bytes_of, ceil_divide, product, total
+from .sizes import bytes_of, ceil_divide, dim_of, product, total
 
 __all__ = [
     "Allocate",
@@ -134,6 +134,7 @@ __all__ = [
     "check",
     "decided_by",
     "decided_by_sizes",
+    "dim_of",
     "equal",
     "expression_text",
     "expressions_of",

@@ -10,7 +10,7 @@ from ...core import terms
 from ...core.dims import Compound, Dim, DimAtom, Name, Opaque, index_in_range
 from ...core.environment import Env
 from ...core.language import Unsupported
-from ...core.types import Scalar, Type, dims, element, i64
+from ...core.types import Scalar, Type, dims, element
 from ...interpreters.domains import Domain as Region
 from ...interpreters.domains import Domains as Regions
 from ...interpreters.in_place import InPlace
@@ -180,17 +180,7 @@ class Context(ABC):
 
     def dim(self, value: ir.Expression) -> Dim | None:
         """An integer expression as a dim, for proofs about indices."""
-        match value:
-            case ir.Constant(number) if value.type == i64:
-                return Dim.of(int(number))
-            case ir.Variable(name):
-                return self.known.get(name)
-            case ir.Apply(primitive, (a, b)) if value.type == i64 and primitive.name in ("add", "subtract", "multiply"):
-                left, right = self.dim(a), self.dim(b)
-                if left is not None and right is not None:
-                    combine = {"add": Dim.__add__, "subtract": Dim.__sub__, "multiply": Dim.__mul__}
-                    return combine[primitive.name](left, right)
-        return None
+        return ir.dim_of(value, self.known)
 
     def loop_variable(self, stem: str, extent: Dim) -> ir.Variable:
         """A fresh loop variable, known to lie below its extent."""
