@@ -294,8 +294,7 @@ class _Sums:
         place = self.place(number)
         body: list[ir.Statement] = []
         for buffer, each in zip(partial, self.inner.reductions, strict=True):
-            total, part = ir.Variable(each.name, buffer.scalar), ir.Load(buffer, place)
-            body.append(ir.Assign(each.name, ir.Apply(each.primitive, (total, part), buffer.scalar)))
+            body.append(each.combined(ir.Load(buffer, place)))
         before, after = self.around
         inner = ir.For(number, chunks.loop.extent, "sequential", tuple(body))
         made = replace(self.sweep.loops[-2], body=(*before, inner, *after))

@@ -136,7 +136,7 @@ def _own_sums(loop: ir.For, fresh: Callable[[str], str]) -> ir.For:
     body = (
         *[ir.Declare(name, ir.Constant(0.0, f32)) for name in own.values()],
         *_of_a_thread(ir.For(step.name, rounds, "sequential", turn, reductions=sums), fresh),
-        *[ir.Assign(name, _added_to(name, ir.Variable(mine, f32))) for name, mine in own.items()],
+        *[_sum(name).combined(ir.Variable(mine, f32)) for name, mine in own.items()],
     )
     return replace(loop, variable=thread.name, extent=width, body=body)
 
@@ -161,10 +161,6 @@ def _added(loop: ir.For) -> str | None:
 
 def _sum(name: str) -> ir.Reduction:
     return ir.Reduction(name, lookup("add"), ir.Constant(0.0, f32))
-
-
-def _added_to(name: str, value: ir.Expression) -> ir.Expression:
-    return ir.Variable(name, f32) + value
 
 
 def _sums(loop: ir.For) -> bool:
@@ -223,7 +219,5 @@ def _level(
         body = (ir.Let(loop.variable, start + lane), *loop.body)
         reductions = loop.reductions if loop.kind == "lanes" else ()
         steps.append(replace(loop, variable=lane.name, extent=extent, body=body, reductions=reductions))
-    steps += [
-        ir.Assign(total, _added_to(total, ir.Variable(part, f32))) for total, part in zip(totals, parts, strict=True)
-    ]
+    steps += [_sum(total).combined(ir.Variable(part, f32)) for total, part in zip(totals, parts, strict=True)]
     return ir.For(turn.name, count, "sequential", tuple(steps))

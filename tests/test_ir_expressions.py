@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from adze.backends import ir
+from adze.core.primitive import lookup
 from adze.core.types import bool_, f32, i64
 
 n, i, x = ir.Variable("n"), ir.Variable("i"), ir.Variable("x", f32)
@@ -82,3 +83,12 @@ def test_a_comparison_is_no_answer() -> None:
     for asked in (lambda: bool(i < n), lambda: 0 <= i < n, lambda: max(i, n), lambda: sorted([i, n]), lambda: not i):
         with pytest.raises(TypeError, match="when the code runs"):
             asked()
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_what_is_combined_into_a_reduction_mentions_it(known: bool) -> None:
+    found = ir.Reduction("found", lookup("logical_or"), ir.Constant(False, bool_))
+    combined = found.combined(ir.Constant(known, bool_))
+    loop = ir.For("i", n, "lanes", (combined,), 4, reductions=(found,))
+    ir.check(ir.Function("f", ("n",), (), (), (ir.Declare("found", found.neutral), loop)))
+    assert ir.expression_text(combined.value) == f"found or {known}"

@@ -40,7 +40,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from ...core.primitive import Primitive
-from .expressions import Buffer, Constant, Expression, node
+from .expressions import Apply, Buffer, Constant, Expression, Variable, node
 
 Kind = Literal["sequential", "parallel", "lanes", "jam"]
 
@@ -136,6 +136,11 @@ class Reduction:
     name: str
     primitive: Primitive
     neutral: Constant
+
+    def combined(self, value: Expression) -> Assign:
+        """The statement that combines a value into it, which mentions the variable whatever is known of the value."""
+        type = self.neutral.type
+        return Assign(self.name, Apply(self.primitive, (Variable(self.name, type), value), type))
 
 
 @node

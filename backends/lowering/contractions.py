@@ -414,7 +414,7 @@ class _Contraction:
         for reduction in found:
             nothing = operand.value - operand.value  # 0, if it is finite
             infinite = ir.apply("not_equal", nothing, ir.Constant(zero(buffer.scalar), buffer.scalar))
-            made.append(ir.Assign(reduction.name, ir.Variable(reduction.name, bool_) | infinite))
+            made.append(reduction.combined(infinite))
         return tuple(made)
 
     def nothing(self, buffer: ir.Buffer, place: tuple[ir.Expression, ...]) -> ir.Statement:

@@ -80,10 +80,9 @@ class _Tile:
         self.operands, [self.loop] = (product.row, product.column), product.sum.loops
         self.group = nest.target.group
         fresh = nest.fresh
+        # Rows of odd length: elements side by side are in other banks along both axes
         self.tiles = [
-            ir.Buffer(
-                fresh(name), product.sum.type, (ir.Constant(steps), ir.Constant(side + 1))
-            )  # odd: along both, other banks
+            ir.Buffer(fresh(name), product.sum.type, (ir.Constant(steps), ir.Constant(side + 1)))
             for name, side in zip(("left", "right"), sides, strict=True)
         ]
         self.numbers = [_variable(fresh("tile_row")), _variable(fresh("tile_column"))]

@@ -107,7 +107,7 @@ class Reductions(Pieces):
         total, index = self.fresh("total"), self.fresh("part")
         self.out.append(ir.Declare(total, neutral))
         value = ir.Load(partial, (ir.Variable(index),))
-        merged = ir.Assign(total, ir.Apply(named, (ir.Variable(total, neutral.type), value), neutral.type))
+        merged = ir.Reduction(total, named, neutral).combined(value)
         self.out.append(ir.For(index, count, "sequential", (merged,)))
         return self.let("t", ir.Variable(total, neutral.type))
 

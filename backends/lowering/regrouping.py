@@ -73,11 +73,10 @@ def _two(
     total = ir.Variable(context.fresh("sum"), type)
     add = context.reductions[first.variable].primitive
     own = {name: context.fresh(name.rstrip("0123456789")) for name in _bound(loops, first, once)}
-    context.reductions[own[first.variable]] = ir.Reduction(total.name, add, ir.Constant(zero(type), type))
-    step = ir.Assign(total.name, ir.Apply(add, (total, once.value), type))
+    context.reductions[own[first.variable]] = sums = ir.Reduction(total.name, add, ir.Constant(zero(type), type))
     inner: ir.Block = (
-        ir.Declare(total.name, ir.Constant(zero(type), type)),
-        ir.For(first.variable, first.extent, "sequential", (*once.lets, step)),
+        ir.Declare(total.name, sums.neutral),
+        ir.For(first.variable, first.extent, "sequential", (*once.lets, sums.combined(once.value))),
         ir.Store(stored, place, total),
     )
     result = ir.Variable(sum.start.name, type)

@@ -30,15 +30,15 @@ def requirements(context: Context, loops: Sequence[nests.Loop], body: ir.Block) 
     if wrong is None:
         return None
     failed = ir.Variable(context.fresh("failed"), bool_)
-    found = ir.Assign(failed.name, failed | wrong)
-    reduction = (ir.Reduction(failed.name, lookup("logical_or"), _FALSE),)
+    reduction = ir.Reduction(failed.name, lookup("logical_or"), _FALSE)
+    found = reduction.combined(wrong)
     *outer, last = loops
     strip = 4 * context.target.lanes(i64)
     parallel = context.inside == 0 and context.target.parallel
     grain = nests.grain_of(survey(body).work, [loop.extent for loop in loops[1:]])
 
     def checked(length: ir.Expression, variable: str, at: tuple[ir.Statement, ...]) -> ir.Block:
-        side_by_side = ir.For(variable, length, "lanes", (*at, *tests, found), strip, reductions=reduction)
+        side_by_side = ir.For(variable, length, "lanes", (*at, *tests, found), strip, reductions=(reduction,))
         one_by_one = ir.For(variable, length, "sequential", (*at, *body))
         return ir.Declare(failed.name, _FALSE), side_by_side, ir.If(failed, (one_by_one,), ())
 
