@@ -235,3 +235,29 @@ def chains(length: int) -> None:
 def test_chains_of_constructs() -> None:
     """Longer than Python's stack is deep."""
     apart("chains(1_100)")
+
+
+@pytest.mark.unguarded
+def test_a_sort_that_is_a_piece_of_a_long_block() -> None:
+    """Long blocks are compiled in pieces: what a piece makes is read behind it, with the sizes that it bound."""
+
+    def folded(v: Any) -> Any:
+        for k in range(20):
+            v = az.where(v > 0.5, v * (k + 2), v + 0.25)
+        return v
+
+    @az.program
+    def f(x: az.Array[az.f64, "n"]) -> Any:
+        y = az.concatenate((x, x[1:]))
+        for _ in range(3):
+            y = y[az.argsort(az.cumsum(az.map(folded, y)))]
+        return y
+
+    x = np.random.default_rng(0).random(9)
+    y = np.concatenate((x, x[1:]))
+    for _ in range(3):
+        v = y
+        for k in range(20):
+            v = np.where(v > 0.5, v * (k + 2), v + 0.25)
+        y = y[np.argsort(np.cumsum(v), kind="stable")]
+    np.testing.assert_array_equal(az.compile(f, threads=1)(x), y)

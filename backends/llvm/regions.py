@@ -130,6 +130,9 @@ class Function(Emitter):
             return
         pieces = [(piece, *ir.mentioned(tuple(piece))) for piece in self._pieces(block)]
         last = {name: number for number, (_, variables, _) in enumerate(pieces) for name in variables}
+        for number, (piece, _, _) in enumerate(pieces):  # behind a piece, the caller enters its buffers
+            taken = [extent for each in piece if isinstance(each, ir.Allocate) for extent in each.buffer.extents]
+            last.update(dict.fromkeys([name for name in ir.names_in(taken) if last[name] == number], number + 1))
         words = sum(isinstance(each, ir.Let | ir.Declare) for each in block)
         cells, word = self.body.slot(f"[{words} x i64]", 8), count()
         self.poison(cells, str(8 * words))
