@@ -122,7 +122,9 @@ class Checks:
             raise
 
     def is_user_error(self, error: BaseException) -> bool:
-        return self.file in str(error) or any(self.file in note for note in getattr(error, "__notes__", ()))
+        """Whether it names the program's file, or comes from Python that is written there (``2 % 0``)."""
+        says = self.file in str(error) or any(self.file in note for note in getattr(error, "__notes__", ()))
+        return says or traceback.extract_tb(error.__traceback__)[-1].filename.startswith(self.file)
 
     def agree(self, check: str, calls: str, reference: Any, run: Callable[[], Any]) -> Any:
         """Run it, and compare with a reference: a :class:`Reference`, or an error."""

@@ -31,7 +31,11 @@ EXACT = ("negative", "abs", "sign", "minimum", "maximum", "floor", "ceil", "trun
 
 
 class Disturbed(Evaluate):
-    """Evaluate with errors in operations; it remembers the largest magnitude, and whether anything overflowed."""
+    """Evaluate with errors in operations.
+
+    It remembers the largest magnitude, and whether anything overflowed: to infinity, or a product to zero. The factors
+    of a product may be associated in any way, and another order may meet an infinite one first.
+    """
 
     def __init__(self, sizes: dict[str, int], vectorize: bool, random: np.random.Generator | None) -> None:
         super().__init__(sizes, vectorize)
@@ -47,7 +51,7 @@ class Disturbed(Evaluate):
             if values.dtype.kind != "f":
                 return (result,)
             operands = [arg.run(env) for arg in args]
-            self.note(values, operands)
+            self.note(values, operands, primitive.name == "multiply")
             if primitive.name in EXACT:
                 return (result,)
             if known is not None:
@@ -63,12 +67,12 @@ class Disturbed(Evaluate):
 
         return type(step)(run, step.effects)  # not by name: NumPy's reductions would make no errors
 
-    def note(self, values: Any, operands: Sequence[Any]) -> None:
-        finite = np.isfinite(values)
-        self.largest = max(self.largest, float(np.max(np.abs(values), where=finite, initial=0.0)))
-        if not np.all(finite):
-            given = [np.isfinite(operand) for operand in operands]
-            self.overflowed |= bool(np.any(np.logical_and.reduce(np.broadcast_arrays(np.isinf(values), *given))))
+    def note(self, values: Any, operands: Sequence[Any], product: bool) -> None:
+        for met in (values, *operands):
+            self.largest = max(self.largest, float(np.max(np.abs(met), where=np.isfinite(met), initial=0.0)))
+        infinite = np.logical_and.reduce(np.broadcast_arrays(np.isinf(values), *map(np.isfinite, operands)))
+        vanished = np.logical_and.reduce(np.broadcast_arrays(values == 0, *[x != 0 for x in operands], product))
+        self.overflowed |= bool(np.any(infinite | vanished))
 
 
 @dataclass
