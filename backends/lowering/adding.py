@@ -99,7 +99,7 @@ class _Adding:
     def copies(self) -> ir.Block:
         """Each of some threads adds to a copy of its own; then the copies are added."""
         context = self.context
-        pieces, piece = ir.Variable(context.fresh("pieces")), ir.Variable(context.fresh("piece"))
+        pieces, piece = context.variable("pieces"), context.variable("piece")
         private = {buffer: _Copies(buffer, prefix, context, pieces) for buffer, prefix in self.prefixes.items()}
 
         def store(s: ir.Store) -> ir.Store:
@@ -122,13 +122,13 @@ class _Adding:
         context = self.context
         nest = Nest(self.loops, self.body, set(), {}, True, context.target, context.fresh)
         loops = grids.ordered(nest, survey(self.body))
-        step, turn = ir.Variable(context.fresh("step")), ir.Variable(context.fresh("turn"))
+        step, turn = context.variable("step"), context.variable("turn")
         left = ir.product([loop.extent for loop in loops]) - piece
         count = ir.ceil_divide(left, pieces)
         lets: list[ir.Statement] = [ir.Let(turn.name, step * pieces + piece)]
         for loop in reversed(loops[1:]):
             lets.append(ir.Let(loop.variable.name, turn % loop.extent))
-            rest = ir.Variable(context.fresh("turn"))
+            rest = context.variable("turn")
             lets.append(ir.Let(rest.name, turn // loop.extent))
             turn = rest
         lets.append(ir.Let(loops[0].variable.name, turn))
@@ -137,9 +137,9 @@ class _Adding:
     def merged(self, copies: _Copies, pieces: ir.Expression) -> ir.Block:
         """What all copies of an accumulator hold, added to it in order."""
         context, scalar = self.context, copies.final.scalar
-        loops = [Loop(ir.Variable(context.fresh("i")), extent) for extent in copies.extents]
+        loops = [Loop(context.variable("i"), extent) for extent in copies.extents]
         place = tuple([loop.variable for loop in loops])
-        k, whole = ir.Variable(context.fresh("piece")), ir.Variable(context.fresh("sum"), scalar)
+        k, whole = context.variable("piece"), context.variable("sum", scalar)
         nothing, final = ir.Constant(zero(scalar), scalar), (*copies.prefix, *place)
         added = ir.Assign(whole.name, whole + ir.Load(copies.buffer, (*place, k)))
         body: ir.Block = (
@@ -147,7 +147,7 @@ class _Adding:
             ir.For(k.name, pieces, "sequential", (added,)),
             ir.Store(copies.final, final, ir.Load(copies.final, final) + whole),
         )
-        alone = Loop(ir.Variable(context.fresh("i")), ONE)  # a single number is one element too
+        alone = Loop(context.variable("i"), ONE)  # a single number is one element too
         return self.grid(loops or [alone], body, {k.name: ir.Reduction(whole.name, lookup("add"), nothing)})
 
 

@@ -43,9 +43,7 @@ class Combining(Arrays):
                 self.copy(value, place)
                 made.append(place)
             else:
-                variable = ir.Variable(self.fresh("total"), value.type)
-                self.out.append(ir.Declare(variable.name, value))
-                made.append(variable)
+                made.append(self.declare("total", value))
         return made
 
     def read(self, cell: Cell) -> Operand:
@@ -61,7 +59,17 @@ class Combining(Arrays):
             self.copy(value, cell)
         else:
             assert not isinstance(value, ArrayRef)
-            self.out.append(ir.Assign(cell.name, value))
+            self.assign(cell, value)
+
+    def save(self, cells: Sequence[Cell], places: Sequence[ArrayRef]) -> None:
+        """Write what cells hold to places."""
+        for cell, place in zip(cells, places, strict=True):
+            self.copy(self.read(cell), place)
+
+    def restore(self, cells: Sequence[Cell], places: Sequence[ArrayRef]) -> None:
+        """Write what stands at places to cells."""
+        for cell, place in zip(cells, places, strict=True):
+            self.write(cell, self.read(place))
 
     def fill(self, place: ArrayRef, value: Operand) -> None:
         """Write a value to all parts of an array."""
@@ -144,10 +152,9 @@ class Combining(Arrays):
     ) -> ir.Variable:
         """The loop that combines so many elements into cells, in order; its variable."""
         variable, index = self.indices(op, env, start)
-        with self.captured() as statements:
+        with self.over(variable, length):
             self.at(start, variable, index)
             self.step(op, env, cells, self.element(op, env, index))
-        self.out.append(ir.For(variable.name, length, "sequential", tuple(statements)))
         return variable
 
     def indices(self, op: terms.Operation, env: Environment, start: ir.Expression) -> tuple[ir.Variable, ir.Variable]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ...core import terms
 from ...core.dims import Compound, Dim, DimAtom, Name, Opaque, index_in_range
 from ...core.environment import Env
 from ...core.language import Unsupported
-from ...core.types import Scalar, Type, dims, element
+from ...core.types import Scalar, Type, dims, element, i64
 from ...interpreters.domains import Domain as Region
 from ...interpreters.domains import Domains as Regions
 from ...interpreters.in_place import InPlace
@@ -100,6 +101,9 @@ class Context(ABC):
         name = f"{stem}{'_' if stem[-1:].isdigit() else ''}{self.counter}"
         return self.fresh(stem) if name in self.known else name
 
+    def variable(self, stem: str, type: Scalar = i64) -> ir.Variable:
+        return ir.Variable(self.fresh(stem), type)
+
     def buffer(self, stem: str, type: Type) -> ir.Buffer:
         return ir.Buffer(self.fresh(stem), element(type), tuple([self.size(dim) for dim in dims(type)]))
 
@@ -128,9 +132,52 @@ class Context(ABC):
         self.out.append(ir.Let(name, value))
         return ir.Variable(name, value.type)
 
+    # Statements
+
+    def declare(self, stem: str, value: ir.Expression) -> ir.Variable:
+        """A variable that may change, with its first value."""
+        variable = self.variable(stem, value.type)
+        self.out.append(ir.Declare(variable.name, value))
+        return variable
+
+    def assign(self, variable: ir.Variable, value: ir.Expression) -> None:
+        self.out.append(ir.Assign(variable.name, value))
+
     def captured(self) -> Capture:
         """The statements emitted inside a ``with`` block, apart."""
         return Capture(self)
+
+    @contextmanager
+    def over(
+        self,
+        of: ir.Variable | str,
+        extent: ir.Expression,
+        kind: ir.Kind = "sequential",
+        factor: int = 1,
+        grain: ir.Expression | None = None,
+        reductions: tuple[ir.Reduction, ...] = (),
+    ) -> Iterator[ir.Variable]:
+        """What is emitted inside a ``with`` block becomes a loop over a variable, or over a fresh one of a stem."""
+        variable = self.variable(of) if isinstance(of, str) else of
+        self.inside += kind != "sequential"
+        with self.captured() as body:
+            yield variable
+        self.inside -= kind != "sequential"
+        self.out.append(ir.For(variable.name, extent, kind, tuple(body), factor, grain, reductions))
+
+    @contextmanager
+    def when(self, test: ir.Expression) -> Iterator[None]:
+        """What is emitted inside a ``with`` block runs where the test holds."""
+        with self.captured() as body:
+            yield
+        self.out.append(ir.If(test, tuple(body), ()))
+
+    @contextmanager
+    def as_long_as(self, test: ir.Expression) -> Iterator[None]:
+        """What is emitted inside a ``with`` block runs again and again, as long as the test holds before."""
+        with self.captured() as body:
+            yield
+        self.out.append(ir.While((), test, tuple(body)))
 
     # Sizes and indices
 

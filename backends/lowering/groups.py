@@ -159,7 +159,7 @@ class Groups(Combining):
                 self._append(what, carry, [part.at(ZERO) for part in tile.parts])
 
             self._each_tile(what, chunks, chunk, turn)
-            self._save(carry, [array.at(tile.first) for array in tile.stage])
+            self.save(carry, [array.at(tile.first) for array in tile.stage])
 
         self._each_chunk(what, chunks.count, run, totals)
 
@@ -171,10 +171,9 @@ class Groups(Combining):
         def run(chunk: ir.Variable, tile: _Tile) -> None:
             carry = self.cells(what.types, what.neutrals)
             if totals:
-                with self.captured() as later:
+                with self.when(chunk > 0):
                     previous = self.let("previous", chunk - 1)
-                    self._restore(carry, [total.at(previous) for total in totals])
-                self.out.append(ir.If(chunk > 0, tuple(later), ()))
+                    self.restore(carry, [total.at(previous) for total in totals])
 
             def turn(start: ir.Expression, end: ir.Expression) -> None:
                 self._load(tile, chunks.source, start, end)
@@ -197,24 +196,14 @@ class Groups(Combining):
         totals: Sequence[ArrayRef] = (),
     ) -> None:
         """A group for each chunk. ``run`` is what a lane does; what it leaves first in the stage goes to the totals."""
-        chunk, lane, group = (
-            ir.Variable(self.fresh("chunk")),
-            ir.Variable(self.fresh("lane")),
-            self.target.group,
-        )
-        self.inside += 1
-        with self.captured() as memory:
+        chunk, lane, group = self.variable("chunk"), self.variable("lane"), self.target.group
+        with self.over(chunk, count, "parallel"):
             stage = [self._shared("stage", type, what.row * group) for type in what.types]
             parts = [self._shared("parts", type, group) for type in what.types]
-        with self.captured() as body:
-            first = self.let("first", lane * what.row)
-            run(chunk, _Tile(what, stage, parts, lane, first))
-        with self.captured() as stores:
+            with self.over(lane, ir.Constant(group), "lanes", group):
+                run(chunk, _Tile(what, stage, parts, lane, self.let("first", lane * what.row)))
             for total, array in zip(totals, stage, strict=False):
                 self.copy(self.read(array.at(ZERO)), total.at(chunk))
-        self.inside -= 1
-        lanes = ir.For(lane.name, ir.Constant(group), "lanes", tuple(body), group)
-        self.out.append(ir.For(chunk.name, count, "parallel", (*memory, lanes, *stores)))
 
     def _shared(self, stem: str, type: Type, length: int) -> ArrayRef:
         buffer = ir.Buffer(self.fresh(stem), element(type), (ir.Constant(length),))
@@ -234,36 +223,28 @@ class Groups(Combining):
         tile = ir.Constant(what.row * self.target.group)
         begin = self.let("begin", chunk * chunks.size)
         end = self.let("end", ir.minimum(begin + chunks.size, chunks.extent))
-        number = ir.Variable(self.fresh("tile"))
-        with self.captured() as body:
+        with self.over("tile", self.parts(end - begin, tile)) as number:
             turn(self.let("start", begin + number * tile), end)
-        tiles = self.parts(end - begin, tile)
-        self.out.append(ir.For(number.name, tiles, "sequential", tuple(body)))
 
     def _load(self, tile: _Tile, source: Source, start: ir.Expression, end: ir.Expression) -> None:
         """Fill the stage with the elements from a start; beyond the end they are neutral."""
-        turn, what = ir.Variable(self.fresh("turn")), tile.of
-        with self.captured() as body:
+        what = tile.of
+        with self.over("turn", ir.Constant(what.row)) as turn:
             place, index = self._place(tile, turn, start)
             cells = self.cells(what.types, what.neutrals)
-            with self.captured() as there:
+            with self.when(index < end):
                 for cell, value in zip(cells, source(index), strict=True):
                     self.write(cell, value)
-            self.out.append(ir.If(index < end, tuple(there), ()))
-            self._save(cells, [array.at(place) for array in tile.stage])
-        self.out.append(ir.For(turn.name, ir.Constant(what.row), "sequential", tuple(body)))
+            self.save(cells, [array.at(place) for array in tile.stage])
         self.out.append(ir.Barrier())
 
     def _unload(self, tile: _Tile, results: Sequence[ArrayRef], start: ir.Expression, end: ir.Expression) -> None:
         """Write the stage to the results from a start, up to the end."""
-        turn = ir.Variable(self.fresh("turn"))
-        with self.captured() as body:
+        with self.over("turn", ir.Constant(tile.of.row)) as turn:
             place, index = self._place(tile, turn, start)
-            with self.captured() as there:
+            with self.when(index < end):
                 for array, result in zip(tile.stage, results, strict=True):
                     self.copy(self.read(array.at(place)), result.at(index))
-            self.out.append(ir.If(index < end, tuple(there), ()))
-        self.out.append(ir.For(turn.name, ir.Constant(tile.of.row), "sequential", tuple(body)))
 
     def _place(self, tile: _Tile, turn: ir.Variable, start: ir.Expression) -> tuple[ir.Expression, ir.Expression]:
         """Where a lane reads and writes the stage in a turn, and the index of that element."""
@@ -275,7 +256,7 @@ class Groups(Combining):
         """Each lane's part: what its row combines to."""
         total = self.cells(tile.of.types, [self.read(array.at(tile.first)) for array in tile.stage])
         self._rest_of_row(tile, lambda place: self._append(tile.of, total, [a.at(place) for a in tile.stage]))
-        self._save(total, [part.at(tile.lane) for part in tile.parts])
+        self.save(total, [part.at(tile.lane) for part in tile.parts])
         self.out.append(ir.Barrier())
 
     def _scan_row(self, tile: _Tile) -> None:
@@ -285,18 +266,16 @@ class Groups(Combining):
         def step(place: ir.Expression) -> None:
             slots = [array.at(place) for array in tile.stage]
             self._append(tile.of, total, slots)
-            self._save(total, slots)
+            self.save(total, slots)
 
         self._rest_of_row(tile, step)
-        self._save(total, [part.at(tile.lane) for part in tile.parts])
+        self.save(total, [part.at(tile.lane) for part in tile.parts])
         self.out.append(ir.Barrier())
 
     def _rest_of_row(self, tile: _Tile, step: Callable[[ir.Expression], None]) -> None:
         """The places of a row behind its first."""
-        number = ir.Variable(self.fresh("k"))
-        with self.captured() as body:
+        with self.over("k", ir.Constant(tile.of.row - 1)) as number:
             step(self.let("place", tile.first + 1 + number))
-        self.out.append(ir.For(number.name, ir.Constant(tile.of.row - 1), "sequential", tuple(body)))
 
     def _combine_parts(self, tile: _Tile) -> None:
         """The lanes' parts, combined into the first of them: neighbours, then those two apart, and so on."""
@@ -305,12 +284,11 @@ class Groups(Combining):
             pair = tile.lane * (width + width)
             left = self.let("left", pair)
             right = self.let("right", left + width)
-            with self.captured() as active:
+            with self.when(right < self.target.group):
                 slots = [part.at(left) for part in tile.parts]
                 total = self.cells(tile.of.types, [self.read(slot) for slot in slots])
                 self._append(tile.of, total, [part.at(right) for part in tile.parts])
-                self._save(total, slots)
-            self.out.append(ir.If(right < self.target.group, tuple(active), ()))
+                self.save(total, slots)
 
         self._doubling(level)
 
@@ -321,45 +299,39 @@ class Groups(Combining):
             total = self.cells(tile.of.types, tile.of.neutrals)
             own = [part.at(tile.lane) for part in tile.parts]
             reaches = width <= tile.lane
-            with self.captured() as read:
+            with self.when(reaches):
                 before = self.let("before", tile.lane - width)
-                self._restore(total, [part.at(before) for part in tile.parts])
+                self.restore(total, [part.at(before) for part in tile.parts])
                 self._append(tile.of, total, own)
-            self.out.append(ir.If(reaches, tuple(read), ()))
             self.out.append(ir.Barrier())
-            with self.captured() as write:
-                self._save(total, own)
-            self.out.append(ir.If(reaches, tuple(write), ()))
+            with self.when(reaches):
+                self.save(total, own)
 
         self._doubling(level)
 
     def _doubling(self, level: Callable[[ir.Expression], None]) -> None:
         """A level for each width 1, 2, 4 ... below that of a group, each ending with a barrier."""
-        width = ir.Variable(self.fresh("width"))
-        self.out.append(ir.Declare(width.name, ONE))
-        with self.captured() as body:
+        width = self.declare("width", ONE)
+        with self.captured() as body:  # whose loop has the number after those inside
             present = self.frozen(width)
             level(present)
             self.out.append(ir.Barrier())
-            self.out.append(ir.Assign(width.name, present + present))
+            self.assign(width, present + present)
         levels = ir.Constant(self.target.group.bit_length() - 1)
         self.out.append(ir.For(self.fresh("level"), levels, "sequential", tuple(body)))
 
     def _put_before(self, tile: _Tile, carry: Sequence[Cell]) -> None:
         """Put in front of what each row has combined what the tiles and lanes before it have."""
         before = self.cells(tile.of.types, [self.read(cell) for cell in carry])
-        with self.captured() as others:
+        with self.when(tile.lane > 0):
             previous = self.let("previous", tile.lane - 1)
             self._append(tile.of, before, [part.at(previous) for part in tile.parts])
-        self.out.append(ir.If(tile.lane > 0, tuple(others), ()))
-        number = ir.Variable(self.fresh("k"))
-        with self.captured() as body:
+        with self.over("k", ir.Constant(tile.of.row)) as number:
             place = self.let("place", tile.first + number)
             slots = [array.at(place) for array in tile.stage]
             total = self.cells(tile.of.types, [self.read(cell) for cell in before])
             self._append(tile.of, total, slots)
-            self._save(total, slots)
-        self.out.append(ir.For(number.name, ir.Constant(tile.of.row), "sequential", tuple(body)))
+            self.save(total, slots)
         self.out.append(ir.Barrier())
 
     # Cells
@@ -367,11 +339,3 @@ class Groups(Combining):
     def _append(self, what: _Combination, cells: Sequence[Cell], places: Sequence[ArrayRef]) -> None:
         """Combine what stands at places into cells."""
         self.step(what.op, what.env, cells, [self.read(place) for place in places])
-
-    def _restore(self, cells: Sequence[Cell], places: Sequence[ArrayRef]) -> None:
-        for cell, place in zip(cells, places, strict=True):
-            self.write(cell, self.read(place))
-
-    def _save(self, cells: Sequence[Cell], places: Sequence[ArrayRef]) -> None:
-        for cell, place in zip(cells, places, strict=True):
-            self.copy(self.read(cell), place)

@@ -81,23 +81,20 @@ class Histograms(Groups):
     ) -> None:
         """Combine a range of elements into bins; those that belong to none are ignored."""
         variable, index = self.indices(op, env, start)
-        with self.captured() as body:
+        with self.over(variable, length):
             self.at(start, variable, index)
             bin, *values = self.element(op, env, index)
             assert not isinstance(bin, ArrayRef)
             with self.captured() as update:
                 self.step(op, env, [place.at(bin) for place in bins], values)
             self.out.extend(self._where_inside(op, env, bin, update))
-        self.out.append(ir.For(variable.name, length, "sequential", tuple(body)))
 
     def _where_inside(
         self, op: terms.Operation, env: Environment, bin: ir.Expression, update: Sequence[ir.Statement]
     ) -> Sequence[ir.Statement]:
         if self.proved(bin, op.static[0]):
             return update
-        below = bin < self.scalar(env, op.args[0])
-        inside = (bin >= 0) & below
-        return [ir.If(inside, tuple(update), ())]
+        return [ir.If((bin >= 0) & (bin < self.scalar(env, op.args[0])), tuple(update), ())]
 
     # Outside of all loops
 
@@ -132,31 +129,27 @@ class Histograms(Groups):
             buffer = ir.Buffer(self.fresh("bins"), element(type), tuple([extents[axis] for axis in order]))
             self.out.append(ir.Allocate(buffer))
             copies.append(ArrayRef(buffer, order))
-        piece = ir.Variable(self.fresh("piece"))
+        piece = self.variable("piece")
 
         def bound(k: ir.Expression) -> ir.Expression:
             return extent * k // pieces
 
         self.inside += 1
-        with self.captured() as body:
+        with self.over(piece, pieces, "parallel", grain=None if self.target.group else ONE):
             own = [copy.at(piece) for copy in copies]
             for place, neutral in zip(own, neutrals, strict=True):
                 self.fill(place, neutral)
             start = self.let("start", bound(piece))
             length = self.let("length", bound(piece + 1) - start)
             self.fill_bins(op, env, start, length, own)
-        self.out.append(ir.For(piece.name, pieces, "parallel", tuple(body), grain=None if self.target.group else ONE))
         bin = self.loop_variable("bin", op.static[0])
         later = self.loop_variable("piece", self.unknown())
         with self.captured() as merge:
             cells = self.cells(types, [self.read(copy.at(ZERO).at(bin)) for copy in copies])
-            with self.captured() as steps:
+            with self.over(later, pieces - 1):
                 next = self.let("next", later + 1)
                 self.step(op, env, cells, [self.read(copy.at(next).at(bin)) for copy in copies])
-            others = pieces - 1
-            self.out.append(ir.For(later.name, others, "sequential", tuple(steps)))
-            for cell, result in zip(cells, results, strict=True):
-                self.copy(self.read(cell), result.at(bin))
+            self.save(cells, [result.at(bin) for result in results])
         self.inside -= 1
         self.nest([nests.Loop(bin, bins)], tuple(merge), set())
 
@@ -256,9 +249,8 @@ class Histograms(Groups):
         bins = self.size(op.static[0])  # not the argument, a variable that may change
         least = bins * FILLED
         least = ir.maximum(least, LANE_WORTH * self.target.group)
-        size = ir.maximum(least, self.parts(extent, ir.Constant(self.most_groups)))
-        size = self.let("size", size)
-        chunk = ir.Variable(self.fresh("chunk"))
+        size = self.let("size", ir.maximum(least, self.parts(extent, ir.Constant(self.most_groups))))
+        chunk = self.variable("chunk")
         own = ir.Buffer(self.fresh("bins"), neutral.type, (self.size(op.static[0]),))
         bin = self.loop_variable("bin", op.static[0])
         clear = ir.Store(own, (bin,), neutral)
@@ -267,7 +259,7 @@ class Histograms(Groups):
             self.inside += 1
             start = self.let("start", chunk * size)
             left = extent - start
-            lane = ir.Variable(self.fresh("lane"))
+            lane = self.variable("lane")
             with self.captured() as updates:
                 index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
                 self.at(start, lane, index)
@@ -311,37 +303,28 @@ class Histograms(Groups):
         keys, order = (ir.Buffer(self.fresh(stem), i64, (extent,)) for stem in ("bin_of", "order"))
         self.out.extend([ir.Allocate(keys), ir.Allocate(order)])
         index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
-        with self.captured() as body:
-            self.inside += 1
+        with self.over(index, extent, "parallel"):
             key, *_ = self.element(op, env, index)
             assert not isinstance(key, ArrayRef)
             self.out.append(ir.Store(keys, (index,), key))
-            self.inside -= 1
-        self.out.append(ir.For(index.name, extent, "parallel", tuple(body)))
         self.sort(self.array(keys), self.array(order))
         bin = self.loop_variable("bin", op.static[0])
-        with self.captured() as body:
-            self.inside += 1
+        with self.over(bin, self.scalar(env, op.args[0]), "parallel"):
             begin = self.first_of(bin, keys, order, ZERO, extent)
             end = self.first_of(bin + 1, keys, order, begin, extent)
             self.combine_sorted(op, env, order, begin, end, neutrals, [result.at(bin) for result in results])
-            self.inside -= 1
-        self.out.append(ir.For(bin.name, self.scalar(env, op.args[0]), "parallel", tuple(body)))
 
     def first_of(
         self, bin: ir.Expression, keys: ir.Buffer, order: ir.Buffer, begin: ir.Expression, end: ir.Expression
     ) -> ir.Expression:
         """The first of sorted places, between two, whose element does not belong before a bin."""
-        low, high = ir.Variable(self.fresh("low")), ir.Variable(self.fresh("high"))
-        self.out.extend([ir.Declare(low.name, begin), ir.Declare(high.name, end)])
-        with self.captured() as body:
-            middle = (low + high) // 2
-            middle = self.let("middle", middle)
+        low, high = self.declare("low", begin), self.declare("high", end)
+        with self.as_long_as(low < high):
+            middle = self.let("middle", (low + high) // 2)
             key = ir.Load(keys, (ir.Load(order, (middle,)),))
             before = self.let("before", key < bin)
-            self.out.append(ir.Assign(low.name, ir.select(before, middle + 1, low)))
-            self.out.append(ir.Assign(high.name, ir.select(before, high, middle)))
-        self.out.append(ir.While((), low < high, tuple(body)))
+            self.assign(low, ir.select(before, middle + 1, low))
+            self.assign(high, ir.select(before, high, middle))
         return self.frozen(low)
 
     def combine_sorted(
@@ -360,14 +343,12 @@ class Histograms(Groups):
             if rank(type):
                 self.fill(bin, neutral)
             cells.extend([bin] if rank(type) else self.cells([type], [neutral]))
-        step = ir.Variable(self.fresh("step"))
-        with self.captured() as body:
+        with self.over("step", end - begin) as step:
             index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
             place = self.let("place", begin + step)
             self.out.append(ir.Let(index.name, ir.Load(order, (place,))))
             _, *values = self.element(op, env, index)
             self.step(op, env, cells, values)
-        self.out.append(ir.For(step.name, end - begin, "sequential", tuple(body)))
         for cell, bin in zip(cells, bins, strict=True):
             if isinstance(cell, ir.Variable):
                 self.copy(self.read(cell), bin)

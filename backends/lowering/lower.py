@@ -305,7 +305,7 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
         if cheap and len(pairs) == len(op.types) > 0 and all(isinstance(s, ir.Let) for s in (*then, *orelse)):
             self.out.extend([*then, *orelse])
             return [self.let("t", ir.select(test, a, b)) for a, b in pairs]
-        chosen = [ir.Variable(self.fresh("chosen"), a.type) for a, _ in pairs]
+        chosen = [self.variable("chosen", a.type) for a, _ in pairs]
         self.out.extend([ir.Declare(name.name, ir.Constant(zero(name.type), name.type)) for name in chosen])
         then.extend([ir.Assign(name.name, a) for name, (a, _) in zip(chosen, pairs, strict=True)])
         orelse.extend([ir.Assign(name.name, b) for name, (_, b) in zip(chosen, pairs, strict=True)])

@@ -87,24 +87,19 @@ class Pieces(Groups):
             copies = lanes or self.copies(op, trial)
             rows = 1 if copies == 1 else copies + 1
             totals = self.totals(op.types, most * rows)
-            piece = ir.Variable(self.fresh("piece"))
 
             def bound(k: ir.Expression) -> ir.Expression:
                 return extent * k // count
 
-            with self.captured() as body:
-                self.inside += 1
+            with self.over("piece", count, "parallel", grain=ONE) as piece:
                 start = self.let("start", bound(piece))
                 length = self.let("length", bound(piece + 1) - start)
                 first = self.let("first", piece * rows)
                 reduce = self.interleaved if lanes else self.stretches
                 reduce(Combination(op, env, neutrals, totals), start, length, first, copies)
-                self.inside -= 1
-            self.out.append(ir.For(piece.name, count, "parallel", tuple(body), grain=ONE))
             if self.target.group:
                 self.merge_in_pairs(op, env, count, totals)
-                for cell, total in zip(cells, totals, strict=True):
-                    self.write(cell, self.read(total.at(ZERO)))
+                self.restore(cells, [total.at(ZERO) for total in totals])
             else:
                 self.merge(op, env, count * rows, totals, cells)
         if small:
@@ -121,34 +116,26 @@ class Pieces(Groups):
         cells: Sequence[Cell],
     ) -> None:
         """Combine so many totals into cells, in order."""
-        row = ir.Variable(self.fresh("row"))
-        with self.captured() as body:
+        with self.over("row", rows) as row:
             self.inside += 1
             self.step(op, env, cells, [self.read(total.at(row)) for total in totals])
             self.inside -= 1
-        self.out.append(ir.For(row.name, rows, "sequential", tuple(body)))
 
     def merge_in_pairs(
         self, op: terms.Operation, env: Environment, count: ir.Expression, totals: Sequence[ArrayRef]
     ) -> None:
         """Combine so many totals into the first of them: neighbours, then those two apart, and so on."""
-        width, pair = ir.Variable(self.fresh("width")), ir.Variable(self.fresh("pair"))
-        self.out.append(ir.Declare(width.name, ONE))
-        with self.captured() as level:
+        width, pair = self.declare("width", ONE), self.variable("pair")
+        with self.as_long_as(width < count):
             present = self.frozen(width)
             both = self.let("both", present + present)
-            with self.captured() as body:
-                self.inside += 1
+            # a total without a neighbour stays as it is
+            with self.over(pair, (count + (present - 1)) // both, "parallel"):
                 left = self.let("left", pair * both)
                 right = self.let("right", left + present)
                 element = [self.read(total.at(right)) for total in totals]
                 self.step(op, env, [total.at(left) for total in totals], element)
-                self.inside -= 1
-            # a total without a neighbour stays as it is
-            pairs = (count + (present - 1)) // both
-            self.out.append(ir.For(pair.name, pairs, "parallel", tuple(body)))
-            self.out.append(ir.Assign(width.name, both))
-        self.out.append(ir.While((), width < count, tuple(level)))
+            self.assign(width, both)
 
     def stretches(
         self, what: Combination, start: ir.Expression, length: ir.Expression, first: ir.Expression, copies: int
@@ -160,7 +147,7 @@ class Pieces(Groups):
         """The total of a range."""
         cells = self.cells(what.op.blocks[1].types, what.neutrals)
         self.elements(what.op, what.env, start, length, cells)
-        self.keep(cells, what.totals, row)
+        self.save(cells, [total.at(row) for total in what.totals])
 
     def interleaved(
         self, what: Combination, start: ir.Expression, length: ir.Expression, first: ir.Expression, lanes: int
@@ -168,26 +155,19 @@ class Pieces(Groups):
         """The totals of each so-manieth element of a range, which a lane combines, and of what is left of it."""
         op, env, width = what.op, what.env, ir.Constant(lanes)
         steps = self.let("steps", length // width)
-        lane, step = ir.Variable(self.fresh("lane")), ir.Variable(self.fresh("step"))
+        lane, step = self.variable("lane"), self.variable("step")
         index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
-        with self.captured() as body:
+        with self.over(lane, width, "lanes", lanes):
             cells = self.cells(op.blocks[1].types, what.neutrals)
-            with self.captured() as combined:
-                strip = start + step * width
-                self.out.append(ir.Let(index.name, strip + lane))
+            with self.over(step, steps):
+                self.out.append(ir.Let(index.name, start + step * width + lane))
                 self.step(op, env, cells, self.element(op, env, index))
-            self.out.append(ir.For(step.name, steps, "sequential", tuple(combined)))
-            self.keep(cells, what.totals, self.let("row", first + lane))
-        self.out.append(ir.For(lane.name, width, "lanes", tuple(body), lanes))
+            row = self.let("row", first + lane)
+            self.save(cells, [total.at(row) for total in what.totals])
         done = self.let("done", steps * width)
         begin = self.let("begin", start + done)
         rest = self.let("rest", length - done)
         self.stretch(what, begin, rest, self.let("row", first + width))
-
-    def keep(self, cells: Sequence[Cell], totals: Sequence[ArrayRef], row: ir.Expression) -> None:
-        """Write what cells hold to a row of totals."""
-        for cell, total in zip(cells, totals, strict=True):
-            self.copy(self.read(cell), total.at(row))
 
     def in_lockstep(
         self, start: ir.Expression, length: ir.Expression, first: ir.Expression, copies: int, run: Stretch
@@ -195,11 +175,9 @@ class Pieces(Groups):
         """Run equal stretches of a range side by side, and then what is left; ``run(start, length, row)``."""
         if copies > 1:
             segment = self.let("segment", length // copies)
-            copy = ir.Variable(self.fresh("copy"))
-            with self.captured() as body:
+            with self.over("copy", ir.Constant(copies), "jam", copies) as copy:
                 begin = self.let("begin", start + copy * segment)
                 run(begin, segment, self.let("row", first + copy))
-            self.out.append(ir.For(copy.name, ir.Constant(copies), "jam", tuple(body), copies))
             done = self.let("done", segment * copies)
             start = self.let("begin", start + done)
             length = self.let("rest", length - done)

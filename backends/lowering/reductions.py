@@ -48,9 +48,7 @@ class Reductions(Pieces):
                 self.copy(neutral, place)
                 cells.append(place)
             else:
-                name = self.fresh("sum" if named and named.name == "add" else "total")
-                self.out.append(ir.Declare(name, neutral))
-                cells.append(ir.Variable(name, neutral.type))
+                cells.append(self.declare("sum" if named and named.name == "add" else "total", neutral))
         if self.inside == 0 and self.target.parallel:
             self.reduce_in_pieces(op, env, neutrals, cells)
         else:
@@ -143,19 +141,17 @@ class Reductions(Pieces):
             return self.frozen(self.along_lanes(ZERO, extent, named, neutral, combine))
         partial = ir.Buffer(self.fresh("partial"), neutral.type, (count,))
         self.out.append(ir.Allocate(partial))
-        chunk = ir.Variable(self.fresh("chunk"))
-        with self.captured() as body:
+        with self.over("chunk", count, "parallel") as chunk:
             start = self.let("start", chunk * size)
             length = ir.minimum(extent - start, size)
             self.out.append(ir.Store(partial, (chunk,), self.along_lanes(start, length, named, neutral, combine)))
-        self.out.append(ir.For(chunk.name, count, "parallel", tuple(body)))
         return self.frozen(self.along_lanes(ZERO, count, named, neutral, self.partials(named, partial)))
 
     def partials(self, named: Primitive, partial: ir.Buffer) -> Contribution:
         """What combines the elements of a buffer."""
 
         def combine(index: ir.Expression, part: ir.Variable) -> None:
-            self.out.append(ir.Assign(part.name, ir.Apply(named, (part, ir.Load(partial, (index,))), part.type)))
+            self.assign(part, ir.Apply(named, (part, ir.Load(partial, (index,))), part.type))
 
         return combine
 
@@ -168,14 +164,10 @@ class Reductions(Pieces):
         combine: Contribution,
     ) -> ir.Variable:
         """The variable into which the lanes of a group combine a stretch."""
-        part, lane = ir.Variable(self.fresh("part"), neutral.type), ir.Variable(self.fresh("lane"))
-        with self.captured() as body:
-            self.inside += 1
-            combine(start + lane if start != ZERO else lane, part)
-            self.inside -= 1
+        part, lane = self.declare("part", neutral), self.variable("lane")
         reduction = (ir.Reduction(part.name, named, neutral),)
-        self.out.append(ir.Declare(part.name, neutral))
-        self.out.append(ir.For(lane.name, length, "lanes", tuple(body), self.target.group, reductions=reduction))
+        with self.over(lane, length, "lanes", self.target.group, reductions=reduction):
+            combine(start + lane if start != ZERO else lane, part)
         return part
 
     def element_partials(
@@ -186,7 +178,7 @@ class Reductions(Pieces):
         partial = ir.Buffer(self.fresh("partial"), neutral.type, (extent,))
         self.out.append(ir.Allocate(partial))
         variable = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
-        part = ir.Variable(self.fresh("part"), neutral.type)
+        part = self.variable("part", neutral.type)
         with self.captured() as body:
             self.inside += 1
             self.out.append(ir.Declare(part.name, neutral))
@@ -200,8 +192,8 @@ class Reductions(Pieces):
         self, op: terms.Operation, env: Environment, named: Primitive, neutral: ir.Constant
     ) -> tuple[ir.Buffer, ir.Expression]:
         """One partial result a chunk of elements, which are lanes where that is possible."""
-        chunk, lane = ir.Variable(self.fresh("chunk")), self.fresh("lane")
-        part = ir.Variable(self.fresh("part"), neutral.type)
+        chunk, lane = self.variable("chunk"), self.fresh("lane")
+        part = self.variable("part", neutral.type)
         extent = self.scalar(env, op.args[0])
         size = self.let("size", self._chunk(extent))
         start = chunk * size

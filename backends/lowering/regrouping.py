@@ -70,7 +70,7 @@ def _two(
     loops = [*kept, Loop(ir.Variable(second.variable), second.extent)]
     stored = ir.Buffer(context.fresh("summed"), type, tuple([loop.extent for loop in loops]))
     place = tuple([loop.variable for loop in loops])
-    total = ir.Variable(context.fresh("sum"), type)
+    total = context.variable("sum", type)
     add = context.reductions[first.variable].primitive
     own = {name: context.fresh(name.rstrip("0123456789")) for name in _bound(loops, first, once)}
     context.reductions[own[first.variable]] = sums = ir.Reduction(total.name, add, ir.Constant(zero(type), type))

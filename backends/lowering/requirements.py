@@ -29,7 +29,7 @@ def requirements(context: Context, loops: Sequence[nests.Loop], body: ir.Block) 
     wrong = _wrong(context, body, None, tests) if fits else None
     if wrong is None:
         return None
-    failed = ir.Variable(context.fresh("failed"), bool_)
+    failed = context.variable("failed", bool_)
     reduction = ir.Reduction(failed.name, lookup("logical_or"), _FALSE)
     found = reduction.combined(wrong)
     *outer, last = loops
@@ -43,7 +43,7 @@ def requirements(context: Context, loops: Sequence[nests.Loop], body: ir.Block) 
         return ir.Declare(failed.name, _FALSE), side_by_side, ir.If(failed, (one_by_one,), ())
 
     if not outer and parallel:
-        chunk, lane, size = ir.Variable(context.fresh("chunk")), context.fresh("lane"), ir.Constant(_CHUNK)
+        chunk, lane, size = context.variable("chunk"), context.fresh("lane"), ir.Constant(_CHUNK)
         start = chunk * size
         length = ir.minimum(last.extent - start, size)
         count = ir.ceil_divide(last.extent, size)

@@ -94,12 +94,10 @@ class Scans(Reductions):
         """Scan a range of elements that are scalars, from what was combined before it."""
         cells = self.cells(op.blocks[1].types, values)
         variable, index = self.indices(op, env, start)
-        with self.captured() as body:
+        with self.over(variable, length):
             self.at(start, variable, index)
             self.step(op, env, cells, self.element(op, env, index))
-            for cell, result in zip(cells, results, strict=True):
-                self.copy(self.read(cell), result.at(index))
-        self.out.append(ir.For(variable.name, length, "sequential", tuple(body)))
+            self.save(cells, [result.at(index) for result in results])
 
     def scan_arrays(
         self,
@@ -111,7 +109,7 @@ class Scans(Reductions):
     ) -> None:
         """Scan a range of elements; the results before it are there already."""
         variable, index = self.indices(op, env, start)
-        with self.captured() as body:
+        with self.over(variable, length):
             self.at(start, variable, index)
             element = self.element(op, env, index)
             with self.captured() as first:
@@ -127,7 +125,6 @@ class Scans(Reductions):
                     if not isinstance(value, ArrayRef):
                         self.copy(value, place)
             self.out.append(ir.If(ir.equal(index, 0), tuple(first), tuple(later)))
-        self.out.append(ir.For(variable.name, length, "sequential", tuple(body)))
 
     # In two passes
 
@@ -147,9 +144,9 @@ class Scans(Reductions):
         totals = self.totals(types, blocks * rows)
         carry = self.cells(types, neutrals)
         whole = self.let("whole", block * blocks)
-        group, row = ir.Variable(self.fresh("group")), ir.Variable(self.fresh("row"))
+        group, row = self.variable("group"), self.variable("row")
         scalars = not any(rank(type) for type in types)
-        with self.captured() as body:
+        with self.over(group, self.parts(extent, whole)):
             self.inside += 1
             base = self.let("base", group * whole)
             left = ir.minimum(extent - base, whole)
@@ -176,7 +173,7 @@ class Scans(Reductions):
                 self.in_lockstep(start, length, first, copies, run)
 
             self._each_block(count, reduce)
-            with self.captured() as merge:
+            with self.over(row, count * rows):
                 total = [self.read(each.at(row)) for each in totals]
                 if scalars:
                     before = [self.read(cell) for cell in carry]
@@ -186,16 +183,10 @@ class Scans(Reductions):
                 if not scalars:
                     start, length = bounds(row)
                     last = self.let("last", start + length - 1)
-                    for cell, result in zip(carry, results, strict=True):
-                        self.copy(self.read(cell), result.at(last))
-            number = count * rows
-            self.out.append(ir.For(row.name, number, "sequential", tuple(merge)))
+                    self.save(carry, [result.at(last) for result in results])
             self._each_block(count, scan)
             self.inside -= 1
-        self.out.append(ir.For(group.name, self.parts(extent, whole), "sequential", tuple(body)))
 
     def _each_block(self, count: ir.Expression, run: Callable[[ir.Variable], None]) -> None:
-        number = ir.Variable(self.fresh("block"))
-        with self.captured() as body:
+        with self.over("block", count, "parallel", grain=ONE) as number:
             run(number)
-        self.out.append(ir.For(number.name, count, "parallel", tuple(body), grain=ONE))

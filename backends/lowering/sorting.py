@@ -82,13 +82,11 @@ class Sorting(Combining):
             if self.target.group:
                 size = self.let("merged", ir.minimum(width + width, MERGED))
                 count = ir.ceil_divide(length, size)
-            block = ir.Variable(self.fresh("block"))
-            with self.captured() as body:
+            with self.over("block", count, parallel, grain=self._grain(parallel, MERGES)) as block:
                 self._merge_block(copies, self._bounds(block, length, size), width, length, slot)
-            self.out.append(ir.For(block.name, count, parallel, tuple(body), grain=self._grain(parallel, MERGES)))
 
         width, slot = self._widths(length, width, slot, level)
-        i = ir.Variable(self.fresh("i"))
+        i = self.variable("i")
         place = ir.Load(copies.places, (slot, i + 1))
         self._copy_all(i, length, (ir.Store(result.buffer, result.place([i]), place),))
 
@@ -96,10 +94,8 @@ class Sorting(Combining):
         self, copies: _Copies, array: ArrayRef, length: ir.Expression, chunks: ir.Expression, kind: ir.Kind
     ) -> tuple[ir.Expression, ir.Expression]:
         """Sort each chunk on its own: how wide sorted stretches are then, and in which copy."""
-        chunk = ir.Variable(self.fresh("chunk"))
-        with self.captured() as body:
+        with self.over("chunk", chunks, kind, grain=self._grain(kind, 1)) as chunk:
             self._sort_chunk(copies, array, self._bounds(chunk, length, ir.Constant(CHUNK)), length)
-        self.out.append(ir.For(chunk.name, chunks, kind, tuple(body), grain=self._grain(kind, 1)))
         width, slot = self._widths(ir.minimum(length, CHUNK), ir.Constant(RUN), ZERO)
         return ir.maximum(width, CHUNK), slot
 
@@ -107,14 +103,12 @@ class Sorting(Combining):
         self, copies: _Copies, array: ArrayRef, length: ir.Expression, runs: ir.Expression, kind: ir.Kind
     ) -> tuple[ir.Expression, ir.Expression]:
         """Sort each run on its own, likewise."""
-        run = ir.Variable(self.fresh("run"))
-        with self.captured() as body:
+        with self.over("run", runs, kind) as run:
             self.inside += 1
             stretch = self._bounds(run, length, ir.Constant(RUN))
             self._fill(copies, array, stretch.begin, stretch.end - stretch.begin)
             self._insert(copies, stretch)
             self.inside -= 1
-        self.out.append(ir.For(run.name, runs, kind, tuple(body)))
         return ir.Constant(RUN), ZERO
 
     def _grain(self, kind: ir.Kind, chunks: int) -> ir.Expression | None:
@@ -137,14 +131,12 @@ class Sorting(Combining):
         level: Callable[[ir.Expression, ir.Expression], None] = lambda width, slot: None,
     ) -> tuple[ir.Expression, ir.Expression]:
         """Merge stretches of doubling width until one is the whole: that width, and in which copy it is."""
-        width, now = ir.Variable(self.fresh("width")), ir.Variable(self.fresh("slot"))
-        self.out.extend([ir.Declare(width.name, first), ir.Declare(now.name, slot)])
-        with self.captured() as body:
+        width, now = self.declare("width", first), self.declare("slot", slot)
+        with self.as_long_as(width < length):
             present = self.frozen(width)
             level(present, self.frozen(now))
-            self.out.append(ir.Assign(width.name, present + present))
-            self.out.append(ir.Assign(now.name, 1 - now))
-        self.out.append(ir.While((), width < length, tuple(body)))
+            self.assign(width, present + present)
+            self.assign(now, 1 - now)
         return self.frozen(width), self.frozen(now)
 
     def _bounds(self, number: ir.Expression, length: ir.Expression, size: ir.Expression) -> _Stretch:
@@ -157,28 +149,24 @@ class Sorting(Combining):
     def _sort_chunk(self, copies: _Copies, array: ArrayRef, chunk: _Stretch, length: ir.Expression) -> None:
         count = self.let("count", chunk.end - chunk.begin)
         self._fill(copies, array, chunk.begin, count)
-        run = ir.Variable(self.fresh("run"))
-        with self.captured() as body:
+        with self.over("run", ir.ceil_divide(count, RUN)) as run:
             self._insert(copies, self._part(chunk, run, ir.Constant(RUN)))
-        self.out.append(ir.For(run.name, ir.ceil_divide(count, RUN), "sequential", tuple(body)))
 
         def level(width: ir.Expression, slot: ir.Expression) -> None:
-            pair = ir.Variable(self.fresh("pair"))
+            pair = self.variable("pair")
             both = self.let("both", width + width)
-            with self.captured() as body:
+            with self.over(pair, ir.ceil_divide(count, both)):
                 whole = self._part(chunk, pair, both)
-                middle = ir.minimum(whole.begin + width, whole.end)
-                middle = self.let("middle", middle)
+                middle = self.let("middle", ir.minimum(whole.begin + width, whole.end))
                 halves = _Stretch(whole.begin, middle), _Stretch(middle, whole.end)
                 self._merge(copies, *halves, whole.begin, slot)
-            self.out.append(ir.For(pair.name, ir.ceil_divide(count, both), "sequential", tuple(body)))
 
         # As many levels as in a full chunk, unless there is none: all chunks end in the same copy.
         self._widths(ir.minimum(length, CHUNK), ir.Constant(RUN), ZERO, level)
 
     def _fill(self, copies: _Copies, array: ArrayRef, begin: ir.Expression, count: ir.Expression) -> None:
         """Copy so many keys to a place, and their places."""
-        i = ir.Variable(self.fresh("i"))
+        i = self.variable("i")
         at = begin + i
         source = at - 1
         fill = (
@@ -193,8 +181,8 @@ class Sorting(Combining):
 
     def _insert(self, copies: _Copies, run: _Stretch) -> None:
         """Insert each element of a run into those before it."""
-        i, at = ir.Variable(self.fresh("i")), ir.Variable(self.fresh("at"))
-        with self.captured() as body:
+        i, at = self.variable("i"), self.variable("at")
+        with self.over(i, run.end - run.begin - 1):
             start = self.let("start", run.begin + 1 + i)
             key, place = (self.let("held", each) for each in self._element(copies, ZERO, start))
             self.out.append(ir.Declare(at.name, start))
@@ -204,13 +192,10 @@ class Sorting(Combining):
                 if self.target.group:  # the run before is another thread's
                     near = self.let("near", ir.maximum(before, run.begin))
                 other, other_place = self._element(copies, ZERO, near)
-                more = run.begin <= before
-                test = self.let("test", more & self._precedes(key, other))
+                test = self.let("test", (run.begin <= before) & self._precedes(key, other))
             shift = (*self._put(copies, ZERO, at, other, other_place), ir.Assign(at.name, before))
             self.out.append(ir.While(tuple(head), test, shift))
             self.out.extend(self._put(copies, ZERO, at, key, place))
-        count = run.end - run.begin - 1
-        self.out.append(ir.For(i.name, count, "sequential", tuple(body)))
 
     # Merges
 
@@ -240,19 +225,16 @@ class Sorting(Combining):
         self, copies: _Copies, first: _Stretch, second: _Stretch, at: ir.Expression, slot: ir.Expression
     ) -> ir.Expression:
         """Up to where the first stretch has gone into the output when the output has come to ``at``."""
-        low, high = ir.Variable(self.fresh("low")), ir.Variable(self.fresh("high"))
-        size = second.end - second.begin
-        self.out.append(ir.Declare(low.name, ir.maximum(first.begin, at - size)))
-        self.out.append(ir.Declare(high.name, ir.minimum(at, first.end)))
-        with self.captured() as body:
+        low = self.declare("low", ir.maximum(first.begin, at - (second.end - second.begin)))
+        high = self.declare("high", ir.minimum(at, first.end))
+        with self.as_long_as(low < high):
             i = self.let("i", (low + high) // 2)
             j = self.let("j", self._other(first, second, at, i) - 1)
             key, _ = self._element(copies, slot, i)
             other, _ = self._element(copies, slot, j)
             later = self.let("later", self._precedes(other, key))
-            self.out.append(ir.Assign(high.name, ir.select(later, i, high)))
-            self.out.append(ir.Assign(low.name, ir.select(later, low, i + 1)))
-        self.out.append(ir.While((), low < high, tuple(body)))
+            self.assign(high, ir.select(later, i, high))
+            self.assign(low, ir.select(later, low, i + 1))
         return self.frozen(low)
 
     def _merge(
@@ -260,39 +242,33 @@ class Sorting(Combining):
     ) -> None:
         """Merge two stretches into the other copy, from both ends to the middle."""
         to = self.let("to", 1 - slot)
-        sizes = [each.end - each.begin for each in (first, second)]
-        count = self.let("count", sizes[0] + sizes[1])
-        i, j, k, l = (ir.Variable(self.fresh(stem)) for stem in "ijkl")
-        ends = zip((i, j, k, l), (first.begin, second.begin, first.end, second.end), strict=True)
-        self.out.extend([ir.Declare(variable.name, at) for variable, at in ends])
+        count = self.let("count", first.end - first.begin + (second.end - second.begin))
+        i, j = self.declare("i", first.begin), self.declare("j", second.begin)
+        k, l = self.declare("k", first.end), self.declare("l", second.end)
 
         def from_below(at: ir.Expression) -> None:
             a, b = self.frozen(i), self.frozen(j)
             (key, _), (other, _) = (self._element(copies, slot, each) for each in (a, b))
-            exhausted = first.end <= a
-            chosen = exhausted | self._precedes(other, key)
+            chosen = (first.end <= a) | self._precedes(other, key)
             right = self.let("right", (b < second.end) & chosen)
             self._take(copies, slot, to, right, (b, other), (a, key), target + at)
-            self.out.append(ir.Assign(i.name, ir.select(right, a, a + 1)))
-            self.out.append(ir.Assign(j.name, ir.select(right, b + 1, b)))
+            self.assign(i, ir.select(right, a, a + 1))
+            self.assign(j, ir.select(right, b + 1, b))
 
         def from_above(at: ir.Expression) -> None:
             a, b = (self.let("before", each - 1) for each in (k, l))
             (key, _), (other, _) = (self._element(copies, slot, each) for each in (a, b))
-            exhausted = b < second.begin
-            chosen = exhausted | self._precedes(other, key)
+            chosen = (b < second.begin) | self._precedes(other, key)
             left = self.let("left", (first.begin <= a) & chosen)
-            last = target + count - 1
-            self._take(copies, slot, to, left, (a, key), (b, other), last - at)
-            self.out.append(ir.Assign(k.name, ir.select(left, a, k)))
-            self.out.append(ir.Assign(l.name, ir.select(left, l, b)))
+            self._take(copies, slot, to, left, (a, key), (b, other), target + count - 1 - at)
+            self.assign(k, ir.select(left, a, k))
+            self.assign(l, ir.select(left, l, b))
 
-        step = ir.Variable(self.fresh("step"))
+        step = self.variable("step")
         half = self.let("half", count // 2)
-        with self.captured() as body:
+        with self.over(step, half):
             from_below(step)
             from_above(step)
-        self.out.append(ir.For(step.name, half, "sequential", tuple(body)))
         with self.captured() as middle:
             from_below(half)
         odd = count - (half + half)
@@ -330,6 +306,5 @@ class Sorting(Combining):
             case "bool":
                 return b & ~a
             case "float":
-                number = ir.equal(a, a)
-                return number & ~(b <= a)
+                return ir.equal(a, a) & ~(b <= a)
         return a < b

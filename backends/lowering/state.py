@@ -60,11 +60,10 @@ class State(Arrays):
         ]
         body = op.blocks[0]
         variable = self.loop_variable(body.names[0], op.static[0])
-        with self.captured() as statements:
+        with self.over(variable, extent):
             inside = states.enter()
             places = [*inside.places, *[output.at(variable) for output in outputs]]
             states.leave(inside, self.block(body, env, [variable, *inside.values], places))
-        self.out.append(ir.For(variable.name, extent, "sequential", tuple(statements)))
         return [*states.results(), *outputs]
 
     def output(self, op: terms.Operation, type: Type, env: Environment) -> ArrayRef:
@@ -75,8 +74,7 @@ class State(Arrays):
     def while_loop(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
         """As long as the test holds; the trips are counted."""
         states = _States(self, op, 0, env, destinations)
-        trips = ir.Variable(self.fresh("trips"))
-        self.out.append(ir.Declare(trips.name, ZERO))
+        trips = self.declare("trips", ZERO)
         with self.captured() as head:
             inside = states.enter()
             (test,) = self.block(op.blocks[0], env, inside.values, [None])
@@ -84,7 +82,7 @@ class State(Arrays):
             test = self.let("test", test)
         with self.captured() as body:
             states.leave(inside, self.block(op.blocks[1], env, inside.values, inside.places))
-            self.out.append(ir.Assign(trips.name, trips + 1))
+            self.assign(trips, trips + 1)
         self.out.append(ir.While(tuple(head), test, tuple(body)))
         return [*states.results(), self.frozen(trips)]
 
@@ -105,9 +103,7 @@ class _States:
         initials = [lowering.atom(env, arg) for arg in op.args[first:]]
         for k, (initial, type) in enumerate(zip(initials, self.types, strict=True)):
             if not isinstance(initial, ArrayRef):
-                variable = ir.Variable(lowering.fresh("state"), initial.type)
-                lowering.out.append(ir.Declare(variable.name, initial))
-                self.held[k] = variable
+                self.held[k] = lowering.declare("state", initial)
             elif self.sources[k] == k:
                 place = initial if places.taken[k] else destinations[k] or lowering.allocate("state", type)
                 if place != initial:
@@ -127,8 +123,7 @@ class _States:
         )
         lowering.out.append(ir.Allocate(pool.buffer))
         for number, k in enumerate((*members, *fresh)):
-            variable = ir.Variable(lowering.fresh("slot"))
-            lowering.out.append(ir.Declare(variable.name, ir.Constant(number)))
+            variable = lowering.declare("slot", ir.Constant(number))
             if number < len(members):
                 pool.slots[k] = variable
                 lowering.copy(initials[k], lowering.array(pool.buffer).at(ir.Constant(number)))
