@@ -36,7 +36,7 @@ One worked example, a matrix product whose columns are lanes and whose rows are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from ...core.primitive import Primitive
@@ -252,8 +252,8 @@ def walk(block: Block) -> Iterator[Statement]:
             pending.extend(statement.head[::-1])
 
 
-def branch(test: Expression, then: Block, orelse: Block) -> Block:
+def branch(test: Expression, then: Sequence[Statement], orelse: Sequence[Statement]) -> Block:
     """One of two blocks, at once where the test is known."""
     if isinstance(test, Constant):
-        return then if test.value else orelse
-    return (If(test, then, orelse),)
+        return tuple(then if test.value else orelse)
+    return (If(test, tuple(then), tuple(orelse)),)

@@ -41,7 +41,7 @@ class Arrays(Context):
         accumulators = shared_accumulators if self.target.group else private_accumulators
         adding = accumulators(self, tuple(statements), loops)
         if adding is not None:
-            self.out.extend([*allocations, *adding])
+            self.emit(*allocations, *adding)
             return list(results)
         layouts = self.nest(loops, tuple(statements), temporaries, allocations, self.needed(op, loops))
         made = [self.relaid(result, layouts) for result in results]
@@ -72,7 +72,7 @@ class Arrays(Context):
         for type, destination in zip(op.types, destinations, strict=True):
             if destination is None:
                 buffer = self.stored(op, type, env)
-                self.out.append(ir.Allocate(buffer))
+                self.emit(ir.Allocate(buffer))
                 destination = self.array(buffer)
             results.append(destination)
         return results
@@ -114,7 +114,7 @@ class Arrays(Context):
     def copy(self, value: Operand, destination: ArrayRef) -> None:
         """Store a scalar, or copy an array, into a destination."""
         if not isinstance(value, ArrayRef):
-            self.out.append(ir.Store(destination.buffer, destination.place(()), value))
+            self.emit(ir.Store(destination.buffer, destination.place(()), value))
             return
         source = value
         extents = [source.extent(axis) for axis in range(len(source.order) - len(source.prefix))]
@@ -136,14 +136,14 @@ class Arrays(Context):
         """Arrange a nest's loops; the layouts that its temporaries got. ``needed``: where anyone reads them."""
         required = requirements(self, loops, body)
         if required is not None:
-            self.out.extend(required)
+            self.emit(*required)
             return {}
         parallel = self.inside == 0
         if parallel and self.target.transformations.regroup and not self.target.group:
             two = regrouped(self, loops, body)
             if two is not None:
                 self.decisions.append(f"sum over two loops: one of its factors summed first, as {two.stored.name}")
-                self.out.append(ir.Allocate(two.stored))
+                self.emit(ir.Allocate(two.stored))
                 self.nest(two.loops, two.first, set())
                 body = two.second
         temporaries = temporaries - ir.read_in(body)
@@ -157,7 +157,7 @@ class Arrays(Context):
         renamed = {name: order for name, order in built.layouts.items() if order != tuple(range(len(order)))}
         for allocation in allocations:
             assert isinstance(allocation, ir.Allocate)
-            self.out.append(ir.Allocate(_permuted(allocation.buffer, renamed)))
+            self.emit(ir.Allocate(_permuted(allocation.buffer, renamed)))
 
         def store(statement: ir.Store) -> ir.Store:
             order = renamed.get(statement.buffer.name)
@@ -167,7 +167,7 @@ class Arrays(Context):
             guarded = tuple([order.index(axis) for axis in statement.guarded])
             return ir.Store(_permuted(statement.buffer, renamed), indices, statement.value, guarded)
 
-        self.out.extend(ir.map_block(tuple(built.statements), lambda e: e, store) if renamed else built.statements)
+        self.emit(*ir.map_block(tuple(built.statements), lambda e: e, store) if renamed else built.statements)
         return renamed
 
     def relaid(self, result: ArrayRef, layouts: dict[str, tuple[int, ...]]) -> ArrayRef:

@@ -92,7 +92,7 @@ class Combining(Arrays):
         named = named_operator(operator)
         if named is not None and isinstance(cells[0], ir.Variable):
             assert not isinstance(element[0], ArrayRef)
-            self.out.append(ir.Assign(cells[0].name, self.combined(named, cells[0].name, element[0])))
+            self.emit(ir.Assign(cells[0].name, self.combined(named, cells[0].name, element[0])))
             return
         own = _works_in_place(operator, len(cells))
         before = [self.read(cell) for cell in cells]
@@ -157,15 +157,19 @@ class Combining(Arrays):
             self.step(op, env, cells, self.element(op, env, index))
         return variable
 
+    def index_variable(self, op: terms.Operation, env: Environment) -> ir.Variable:
+        """The variable of a loop over all elements."""
+        return self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
+
     def indices(self, op: terms.Operation, env: Environment, start: ir.Expression) -> tuple[ir.Variable, ir.Variable]:
         """The variable of a loop over elements from a start, and their index, which is known to be in range."""
-        index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
+        index = self.index_variable(op, env)
         return (index, index) if start == ZERO else (self.loop_variable("step", self.unknown()), index)
 
     def at(self, start: ir.Expression, variable: ir.Variable, index: ir.Variable) -> None:
         """Bind the index of an element."""
         if variable != index:
-            self.out.append(ir.Let(index.name, start + variable))
+            self.emit(ir.Let(index.name, start + variable))
 
     def extent_dim(self, op: terms.Operation, env: Environment) -> Dim:
         """The number of elements that are combined, for proofs."""
@@ -186,12 +190,10 @@ class Combining(Arrays):
 
     def totals(self, types: Sequence[Type], rows: ir.Expression) -> list[ArrayRef]:
         """Memory for so many totals."""
-        made = []
-        for type in types:
-            buffer = ir.Buffer(self.fresh("totals"), element(type), (rows, *[self.size(dim) for dim in dims(type)]))
-            self.out.append(ir.Allocate(buffer))
-            made.append(self.array(buffer))
-        return made
+        return [
+            self.array(self.temporary("totals", element(type), (rows, *[self.size(dim) for dim in dims(type)])))
+            for type in types
+        ]
 
     # Sizes
 

@@ -112,14 +112,14 @@ class Context(ABC):
 
     def allocate(self, stem: str, type: Type) -> ArrayRef:
         buffer = self.buffer(stem, type)
-        self.out.append(ir.Allocate(buffer))
+        self.emit(ir.Allocate(buffer))
         return self.array(buffer)
 
     def let(self, stem: str, value: ir.Expression) -> ir.Expression:
         if isinstance(value, ir.Constant | ir.Variable):
             return value
         name = self.fresh(stem)
-        self.out.append(ir.Let(name, value))
+        self.emit(ir.Let(name, value))
         self.values[name] = value
         dim = self.dim(value)
         if dim is not None:
@@ -129,19 +129,28 @@ class Context(ABC):
     def frozen(self, value: ir.Expression) -> ir.Expression:
         """The present value of a variable, which may change later."""
         name = self.fresh("t")
-        self.out.append(ir.Let(name, value))
+        self.emit(ir.Let(name, value))
         return ir.Variable(name, value.type)
 
     # Statements
 
+    def emit(self, *statements: ir.Statement) -> None:
+        self.out.extend(statements)
+
+    def temporary(self, stem: str, scalar: Scalar, extents: Sequence[ir.Expression], shared: bool = False) -> ir.Buffer:
+        """A fresh buffer, from here on."""
+        buffer = ir.Buffer(self.fresh(stem), scalar, tuple(extents))
+        self.emit(ir.Allocate(buffer, shared))
+        return buffer
+
     def declare(self, stem: str, value: ir.Expression) -> ir.Variable:
         """A variable that may change, with its first value."""
         variable = self.variable(stem, value.type)
-        self.out.append(ir.Declare(variable.name, value))
+        self.emit(ir.Declare(variable.name, value))
         return variable
 
     def assign(self, variable: ir.Variable, value: ir.Expression) -> None:
-        self.out.append(ir.Assign(variable.name, value))
+        self.emit(ir.Assign(variable.name, value))
 
     def captured(self) -> Capture:
         """The statements emitted inside a ``with`` block, apart."""
@@ -163,21 +172,21 @@ class Context(ABC):
         with self.captured() as body:
             yield variable
         self.inside -= kind != "sequential"
-        self.out.append(ir.For(variable.name, extent, kind, tuple(body), factor, grain, reductions))
+        self.emit(ir.For(variable.name, extent, kind, tuple(body), factor, grain, reductions))
 
     @contextmanager
     def when(self, test: ir.Expression) -> Iterator[None]:
         """What is emitted inside a ``with`` block runs where the test holds."""
         with self.captured() as body:
             yield
-        self.out.append(ir.If(test, tuple(body), ()))
+        self.emit(ir.If(test, tuple(body), ()))
 
     @contextmanager
     def as_long_as(self, test: ir.Expression) -> Iterator[None]:
         """What is emitted inside a ``with`` block runs again and again, as long as the test holds before."""
         with self.captured() as body:
             yield
-        self.out.append(ir.While((), test, tuple(body)))
+        self.emit(ir.While((), test, tuple(body)))
 
     # Sizes and indices
 

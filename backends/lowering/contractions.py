@@ -78,7 +78,7 @@ def build(nest: Nest) -> Built:
     built = plain(replace(nest, sides=sides))
     contraction = _turned(contraction, found, built.layouts)
     tiled = _Contraction(nest, found, contraction)
-    block = ir.branch(tiled.worth(), tiled.statements(), tuple(built.statements))
+    block = ir.branch(tiled.worth(), tiled.statements(), built.statements)
     return Built(list(block), built.layouts, tiled.decision())
 
 

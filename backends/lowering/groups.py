@@ -124,7 +124,7 @@ class Groups(Combining):
         with self.captured() as before:
             self._chunk_totals(what, chunks, totals)
             self._chunk_scans(what, self._one_chunk(totals, chunks.count), [], totals)
-        self.out.extend(ir.branch(chunks.count > 1, tuple(before), ()))
+        self.emit(*ir.branch(chunks.count > 1, before, ()))
         self._chunk_scans(what, chunks, totals, results)
 
     # Chunks
@@ -133,8 +133,8 @@ class Groups(Combining):
         """The elements of an operation, in at least one chunk; each is of whole tiles."""
 
         def source(index: ir.Expression) -> Sequence[Operand]:
-            variable = self.loop_variable(what.op.blocks[0].names[0], self.extent_dim(what.op, what.env))
-            self.out.append(ir.Let(variable.name, index))
+            variable = self.index_variable(what.op, what.env)
+            self.emit(ir.Let(variable.name, index))
             return self.element(what.op, what.env, variable)
 
         extent, tile = self.scalar(what.env, what.op.args[0]), what.row * self.target.group
@@ -206,9 +206,7 @@ class Groups(Combining):
                 self.copy(self.read(array.at(ZERO)), total.at(chunk))
 
     def _shared(self, stem: str, type: Type, length: int) -> ArrayRef:
-        buffer = ir.Buffer(self.fresh(stem), element(type), (ir.Constant(length),))
-        self.out.append(ir.Allocate(buffer, shared=True))
-        return self.array(buffer)
+        return self.array(self.temporary(stem, element(type), (ir.Constant(length),), shared=True))
 
     # Tiles
 
@@ -236,7 +234,7 @@ class Groups(Combining):
                 for cell, value in zip(cells, source(index), strict=True):
                     self.write(cell, value)
             self.save(cells, [array.at(place) for array in tile.stage])
-        self.out.append(ir.Barrier())
+        self.emit(ir.Barrier())
 
     def _unload(self, tile: _Tile, results: Sequence[ArrayRef], start: ir.Expression, end: ir.Expression) -> None:
         """Write the stage to the results from a start, up to the end."""
@@ -257,7 +255,7 @@ class Groups(Combining):
         total = self.cells(tile.of.types, [self.read(array.at(tile.first)) for array in tile.stage])
         self._rest_of_row(tile, lambda place: self._append(tile.of, total, [a.at(place) for a in tile.stage]))
         self.save(total, [part.at(tile.lane) for part in tile.parts])
-        self.out.append(ir.Barrier())
+        self.emit(ir.Barrier())
 
     def _scan_row(self, tile: _Tile) -> None:
         """Each lane's part, as in ``_combine_row``; in the stage is what each row combined on the way."""
@@ -270,7 +268,7 @@ class Groups(Combining):
 
         self._rest_of_row(tile, step)
         self.save(total, [part.at(tile.lane) for part in tile.parts])
-        self.out.append(ir.Barrier())
+        self.emit(ir.Barrier())
 
     def _rest_of_row(self, tile: _Tile, step: Callable[[ir.Expression], None]) -> None:
         """The places of a row behind its first."""
@@ -303,7 +301,7 @@ class Groups(Combining):
                 before = self.let("before", tile.lane - width)
                 self.restore(total, [part.at(before) for part in tile.parts])
                 self._append(tile.of, total, own)
-            self.out.append(ir.Barrier())
+            self.emit(ir.Barrier())
             with self.when(reaches):
                 self.save(total, own)
 
@@ -315,10 +313,10 @@ class Groups(Combining):
         with self.captured() as body:  # whose loop has the number after those inside
             present = self.frozen(width)
             level(present)
-            self.out.append(ir.Barrier())
+            self.emit(ir.Barrier())
             self.assign(width, present + present)
         levels = ir.Constant(self.target.group.bit_length() - 1)
-        self.out.append(ir.For(self.fresh("level"), levels, "sequential", tuple(body)))
+        self.emit(ir.For(self.fresh("level"), levels, "sequential", tuple(body)))
 
     def _put_before(self, tile: _Tile, carry: Sequence[Cell]) -> None:
         """Put in front of what each row has combined what the tiles and lanes before it have."""
@@ -332,7 +330,7 @@ class Groups(Combining):
             total = self.cells(tile.of.types, [self.read(cell) for cell in before])
             self._append(tile.of, total, slots)
             self.save(total, slots)
-        self.out.append(ir.Barrier())
+        self.emit(ir.Barrier())
 
     # Cells
 

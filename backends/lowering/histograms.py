@@ -28,6 +28,7 @@ from .. import ir
 from . import nests
 from .combining import Cell, elementwise_operator, named_operator
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
+from .grids import nested
 from .groups import Groups
 from .pieces import SMALL, WORTH
 from .private import COPIES
@@ -60,15 +61,15 @@ class Histograms(Groups):
             self.fill_bins(op, env, ZERO, extent, results)
             self.inside -= small
         if self.inside or not self.target.parallel:
-            self.out.extend(serial)
+            self.emit(*serial)
             return list(results)
         pieces = self.let("pieces", self._pieces(op, extent, env))
         if isinstance(pieces, ir.Constant) and pieces.value < 2:
-            self.out.extend(serial)
+            self.emit(*serial)
             return list(results)
         with self.captured() as parallel:
             self.fill_in_pieces(op, env, extent, pieces, neutrals, results)
-        self.out.extend(ir.branch(pieces < 2, tuple(serial), tuple(parallel)))
+        self.emit(*ir.branch(pieces < 2, serial, parallel))
         return list(results)
 
     def fill_bins(
@@ -87,7 +88,7 @@ class Histograms(Groups):
             assert not isinstance(bin, ArrayRef)
             with self.captured() as update:
                 self.step(op, env, [place.at(bin) for place in bins], values)
-            self.out.extend(self._where_inside(op, env, bin, update))
+            self.emit(*self._where_inside(op, env, bin, update))
 
     def _where_inside(
         self, op: terms.Operation, env: Environment, bin: ir.Expression, update: Sequence[ir.Statement]
@@ -126,8 +127,7 @@ class Histograms(Groups):
             order = tuple(range(len(extents)))
             if self.target.group:  # threads side by side write side by side
                 order = (*order[1:], 0)
-            buffer = ir.Buffer(self.fresh("bins"), element(type), tuple([extents[axis] for axis in order]))
-            self.out.append(ir.Allocate(buffer))
+            buffer = self.temporary("bins", element(type), [extents[axis] for axis in order])
             copies.append(ArrayRef(buffer, order))
         piece = self.variable("piece")
 
@@ -183,7 +183,7 @@ class Histograms(Groups):
             self.fill_in_pieces(op, env, extent, pieces, neutrals, results)
         with self.captured() as sorted:
             self.fill_sorted(op, env, extent, neutrals, results)
-        self.out.extend(ir.branch(few, tuple(copied), tuple(sorted)))
+        self.emit(*ir.branch(few, copied, sorted))
 
     # All at once
 
@@ -201,19 +201,19 @@ class Histograms(Groups):
         with self.captured() as directly:
             self.in_result(op, env, extent, named, result)
         if isinstance(neutral, ArrayRef) or not op.static[0].is_static():  # the extents of shared memory are sizes
-            self.out.extend(directly)
+            self.emit(*directly)
             return
         with self.captured() as privately:
             self.in_own_bins(op, env, extent, named, neutral, result)
         bins = self.size(op.static[0])  # not the argument, a variable that may change
         fits = bins <= self.target.shared_bytes // neutral.type.dtype.itemsize
-        self.out.extend(ir.branch(fits, tuple(privately), tuple(directly)))
+        self.emit(*ir.branch(fits, privately, directly))
 
     def in_result(
         self, op: terms.Operation, env: Environment, extent: ir.Expression, named: Primitive, result: ArrayRef
     ) -> None:
         """Threads update the bins of the result."""
-        index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
+        index = self.index_variable(op, env)
         loops = [nests.Loop(index, extent)]
         with self.captured() as body:
             self.inside += 1
@@ -228,13 +228,7 @@ class Histograms(Groups):
             self.inside -= 1
         if all(isinstance(statement, ir.Let) for statement in body):
             loops, parts = [*loops, *parts], []
-        block: ir.Block = (update,)
-        for loop in reversed(parts):
-            block = (ir.For(loop.variable.name, loop.extent, "sequential", block),)
-        block = (*body, *block)
-        for loop in reversed(loops):
-            block = (ir.For(loop.variable.name, loop.extent, "parallel", block),)
-        self.out.extend(block)
+        self.emit(*nested(loops, (*body, *nested(parts, (update,))), "parallel"))
 
     def in_own_bins(
         self,
@@ -261,7 +255,7 @@ class Histograms(Groups):
             left = extent - start
             lane = self.variable("lane")
             with self.captured() as updates:
-                index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
+                index = self.index_variable(op, env)
                 self.at(start, lane, index)
                 bin_of, value = self.element(op, env, index)
                 assert not isinstance(bin_of, ArrayRef) and not isinstance(value, ArrayRef)
@@ -273,7 +267,7 @@ class Histograms(Groups):
 
         length = ir.minimum(left, size)
         filled = (lanes(bin, bins, [clear]), lanes(lane, length, updates), lanes(bin, bins, [merge]))
-        self.out.append(
+        self.emit(
             ir.For(chunk.name, self.parts(extent, size), "parallel", (*body, ir.Allocate(own, shared=True), *filled))
         )
 
@@ -300,13 +294,12 @@ class Histograms(Groups):
         results: Sequence[ArrayRef],
     ) -> None:
         """Sort the places of elements by their bins; a thread combines what belongs to one."""
-        keys, order = (ir.Buffer(self.fresh(stem), i64, (extent,)) for stem in ("bin_of", "order"))
-        self.out.extend([ir.Allocate(keys), ir.Allocate(order)])
-        index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
+        keys, order = (self.temporary(stem, i64, (extent,)) for stem in ("bin_of", "order"))
+        index = self.index_variable(op, env)
         with self.over(index, extent, "parallel"):
             key, *_ = self.element(op, env, index)
             assert not isinstance(key, ArrayRef)
-            self.out.append(ir.Store(keys, (index,), key))
+            self.emit(ir.Store(keys, (index,), key))
         self.sort(self.array(keys), self.array(order))
         bin = self.loop_variable("bin", op.static[0])
         with self.over(bin, self.scalar(env, op.args[0]), "parallel"):
@@ -344,9 +337,9 @@ class Histograms(Groups):
                 self.fill(bin, neutral)
             cells.extend([bin] if rank(type) else self.cells([type], [neutral]))
         with self.over("step", end - begin) as step:
-            index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
+            index = self.index_variable(op, env)
             place = self.let("place", begin + step)
-            self.out.append(ir.Let(index.name, ir.Load(order, (place,))))
+            self.emit(ir.Let(index.name, ir.Load(order, (place,))))
             _, *values = self.element(op, env, index)
             self.step(op, env, cells, values)
         for cell, bin in zip(cells, bins, strict=True):

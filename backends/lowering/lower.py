@@ -109,11 +109,10 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
             buffer = value.buffer
             if value != self.array(buffer) or buffer in buffers or ir.Allocate(buffer) not in self.out:
                 extents = tuple([value.extent(axis) for axis in range(len(value.order) - len(value.prefix))])
-                buffer = ir.Buffer(self.fresh("returned"), buffer.scalar, extents)
-                self.out.append(ir.Allocate(buffer))
+                buffer = self.temporary("returned", buffer.scalar, extents)
                 self.copy(value, self.array(buffer))
             buffers.append(buffer)
-        self.out.extend([ir.Return(number, buffer) for number, buffer in enumerate(buffers)])
+        self.emit(*[ir.Return(number, buffer) for number, buffer in enumerate(buffers)])
 
     # Blocks
 
@@ -211,7 +210,7 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
             case "require":
                 if self.checks:
                     values = tuple([self.scalar(env, a) for a in op.args[1:]])
-                    self.out.append(ir.Require(self.scalar(env, op.args[0]), len(self.failures), values))
+                    self.emit(ir.Require(self.scalar(env, op.args[0]), len(self.failures), values))
                     self.failures.append(op.static[0])
                 return []
         raise Unsupported(f"{op.op} is not compiled (written at {op.origin}); evaluate runs it")
@@ -303,13 +302,13 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
         ]
         cheap = sum(survey(tuple(statements)).work for statements in (then, orelse)) <= SELECTABLE
         if cheap and len(pairs) == len(op.types) > 0 and all(isinstance(s, ir.Let) for s in (*then, *orelse)):
-            self.out.extend([*then, *orelse])
+            self.emit(*then, *orelse)
             return [self.let("t", ir.select(test, a, b)) for a, b in pairs]
         chosen = [self.variable("chosen", a.type) for a, _ in pairs]
-        self.out.extend([ir.Declare(name.name, ir.Constant(zero(name.type), name.type)) for name in chosen])
+        self.emit(*[ir.Declare(name.name, ir.Constant(zero(name.type), name.type)) for name in chosen])
         then.extend([ir.Assign(name.name, a) for name, (a, _) in zip(chosen, pairs, strict=True)])
         orelse.extend([ir.Assign(name.name, b) for name, (_, b) in zip(chosen, pairs, strict=True)])
-        self.out.append(ir.If(test, tuple(then), tuple(orelse)))
+        self.emit(ir.If(test, tuple(then), tuple(orelse)))
         assert not any(keep and a != b for keep, a, b in zip(kept, then_results, else_results, strict=True))
         scalars = iter(chosen)
         return [

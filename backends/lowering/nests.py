@@ -296,11 +296,11 @@ def build(nest: Nest) -> Built:
     second = _arranged(nest, found, choices[1])
     if choices[0].whole:
         worth = _worth_copying(nest, found, choices[0].lane or "")
-        statements = ir.branch(worth, tuple(first.statements), tuple(second.statements))
+        statements = ir.branch(worth, first.statements, second.statements)
         return Built(list(statements), first.layouts)
     by_name = {loop.variable.name: loop for loop in nest.loops}
     short = by_name[choices[0].lane or ""].extent < choices[0].strip // 2
-    return Built(list(ir.branch(short, tuple(second.statements), tuple(first.statements))), first.layouts)
+    return Built(list(ir.branch(short, second.statements, first.statements)), first.layouts)
 
 
 def _worth_copying(nest: Nest, found: Survey, lane: str) -> ir.Expression:

@@ -103,9 +103,9 @@ class Pieces(Groups):
             else:
                 self.merge(op, env, count * rows, totals, cells)
         if small:
-            self.out.extend(parallel)
+            self.emit(*parallel)
         else:
-            self.out.extend(ir.branch(count < 2, tuple(serial), tuple(parallel)))
+            self.emit(*ir.branch(count < 2, serial, parallel))
 
     def merge(
         self,
@@ -156,11 +156,11 @@ class Pieces(Groups):
         op, env, width = what.op, what.env, ir.Constant(lanes)
         steps = self.let("steps", length // width)
         lane, step = self.variable("lane"), self.variable("step")
-        index = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
+        index = self.index_variable(op, env)
         with self.over(lane, width, "lanes", lanes):
             cells = self.cells(op.blocks[1].types, what.neutrals)
             with self.over(step, steps):
-                self.out.append(ir.Let(index.name, start + step * width + lane))
+                self.emit(ir.Let(index.name, start + step * width + lane))
                 self.step(op, env, cells, self.element(op, env, index))
             row = self.let("row", first + lane)
             self.save(cells, [total.at(row) for total in what.totals])

@@ -17,6 +17,7 @@ from ...core.types import f64
 from .. import ir
 from . import nests
 from .context import ONE, Context, zero
+from .grids import nested
 from .survey import survey
 
 # Copies of an accumulator that threads add to side by side.
@@ -42,9 +43,7 @@ def private_accumulators(context: Context, body: ir.Block, loops: list[nests.Loo
     if _meet_nowhere(body, updated, own, loops):
         return None
     outer = loops[0]
-    nest = body
-    for loop in reversed(loops[1:]):
-        nest = (ir.For(loop.variable.name, loop.extent, "sequential", nest),)
+    nest = nested(loops[1:], body)
     sequential: list[ir.Statement] = [ir.For(outer.variable.name, outer.extent, "sequential", nest)]
     if context.inside or not context.target.parallel:
         return sequential
@@ -60,7 +59,7 @@ def private_accumulators(context: Context, body: ir.Block, loops: list[nests.Loo
     worth = _pieces_worth(outer, places, grain)
     several = _small(outer, places) | (worth >= 2)
     copies = _copies(context, outer, ir.with_own_buffers(nest, context.fresh), places, worth, grain)
-    return list(ir.branch(several, copies, tuple(sequential)))
+    return list(ir.branch(several, copies, sequential))
 
 
 def _meet_nowhere(

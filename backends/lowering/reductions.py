@@ -59,13 +59,11 @@ class Reductions(Pieces):
         self, op: terms.Operation, env: Environment, cells: Sequence[Cell], named: Primitive | None
     ) -> None:
         """The loop that combines the elements into cells."""
-        variable = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
-        with self.captured() as statements:
+        variable = self.index_variable(op, env)
+        with self.over(variable, self.scalar(env, op.args[0])):
             self.inside += 1
             self.combine(op, env, variable, cells, named)
             self.inside -= 1
-        extent = self.scalar(env, op.args[0])
-        self.out.append(ir.For(variable.name, extent, "sequential", tuple(statements)))
         neutral = op.args[1]
         if named is not None and isinstance(neutral, terms.Literal) and isinstance(cells[0], ir.Variable):
             constant = ir.Constant(neutral.value, neutral.type)
@@ -102,12 +100,10 @@ class Reductions(Pieces):
         nested = nested and self.extent_dim(op, env).is_static()
         partials = self.element_partials if nested else self.chunk_partials
         partial, count = partials(op, env, named, neutral)
-        total, index = self.fresh("total"), self.fresh("part")
-        self.out.append(ir.Declare(total, neutral))
-        value = ir.Load(partial, (ir.Variable(index),))
-        merged = ir.Reduction(total, named, neutral).combined(value)
-        self.out.append(ir.For(index, count, "sequential", (merged,)))
-        return self.let("t", ir.Variable(total, neutral.type))
+        total = self.declare("total", neutral)
+        with self.over("part", count) as index:
+            self.emit(ir.Reduction(total.name, named, neutral).combined(ir.Load(partial, (index,))))
+        return self.let("t", total)
 
     def total_by_groups(
         self, op: terms.Operation, env: Environment, named: Primitive, neutral: ir.Constant, nested: bool
@@ -120,7 +116,7 @@ class Reductions(Pieces):
 
         def combine(index: ir.Expression, part: ir.Variable) -> None:
             variable = self.loop_variable(op.blocks[0].names[0], dim)
-            self.out.append(ir.Let(variable.name, index))
+            self.emit(ir.Let(variable.name, index))
             self.combine(op, env, variable, [part], named)
 
         return self.total(self.scalar(env, op.args[0]), named, neutral, combine)
@@ -139,12 +135,11 @@ class Reductions(Pieces):
         count = self.let("chunks", self.parts(extent, size))
         if isinstance(count, ir.Constant) and count.value <= 1:
             return self.frozen(self.along_lanes(ZERO, extent, named, neutral, combine))
-        partial = ir.Buffer(self.fresh("partial"), neutral.type, (count,))
-        self.out.append(ir.Allocate(partial))
+        partial = self.temporary("partial", neutral.type, (count,))
         with self.over("chunk", count, "parallel") as chunk:
             start = self.let("start", chunk * size)
             length = ir.minimum(extent - start, size)
-            self.out.append(ir.Store(partial, (chunk,), self.along_lanes(start, length, named, neutral, combine)))
+            self.emit(ir.Store(partial, (chunk,), self.along_lanes(start, length, named, neutral, combine)))
         return self.frozen(self.along_lanes(ZERO, count, named, neutral, self.partials(named, partial)))
 
     def partials(self, named: Primitive, partial: ir.Buffer) -> Contribution:
@@ -175,15 +170,14 @@ class Reductions(Pieces):
     ) -> tuple[ir.Buffer, ir.Expression]:
         """One partial result an element, where elements are reductions themselves: a nest."""
         extent = self.scalar(env, op.args[0])
-        partial = ir.Buffer(self.fresh("partial"), neutral.type, (extent,))
-        self.out.append(ir.Allocate(partial))
-        variable = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
+        partial = self.temporary("partial", neutral.type, (extent,))
+        variable = self.index_variable(op, env)
         part = self.variable("part", neutral.type)
         with self.captured() as body:
             self.inside += 1
-            self.out.append(ir.Declare(part.name, neutral))
+            self.emit(ir.Declare(part.name, neutral))
             self.combine(op, env, variable, [part], named)
-            self.out.append(ir.Store(partial, (variable,), part))
+            self.emit(ir.Store(partial, (variable,), part))
             self.inside -= 1
         self.nest([nests.Loop(variable, extent)], tuple(body), set())
         return partial, extent
@@ -199,12 +193,11 @@ class Reductions(Pieces):
         start = chunk * size
         length = ir.minimum(extent - start, size)
         count = self.let("chunks", self.parts(extent, size))
-        partial = ir.Buffer(self.fresh("partial"), neutral.type, (ir.Constant(PIECES),))
-        self.out.append(ir.Allocate(partial))
-        variable = self.loop_variable(op.blocks[0].names[0], self.extent_dim(op, env))
+        partial = self.temporary("partial", neutral.type, (ir.Constant(PIECES),))
+        variable = self.index_variable(op, env)
         with self.captured() as elements:
             self.inside += 1
-            self.out.append(ir.Let(variable.name, start + ir.Variable(lane)))
+            self.emit(ir.Let(variable.name, start + ir.Variable(lane)))
             self.combine(op, env, variable, [part], named)
             self.inside -= 1
         found = survey(tuple(elements))
@@ -216,11 +209,10 @@ class Reductions(Pieces):
             loop = ir.For(lane, length, "sequential", tuple(elements))
         body = (ir.Declare(part.name, neutral), loop, ir.Store(partial, (chunk,), part))
         if self.target.parallel:
-            work = size * max(1, int(found.work))
-            grain = nests.GRAIN // work
-            self.out.append(ir.For(chunk.name, count, "parallel", body, grain=grain))
+            grain = nests.GRAIN // (size * max(1, int(found.work)))
+            self.emit(ir.For(chunk.name, count, "parallel", body, grain=grain))
         else:
-            self.out.append(ir.For(chunk.name, count, "sequential", body))
+            self.emit(ir.For(chunk.name, count, "sequential", body))
         return partial, count
 
     def _chunk(self, extent: ir.Expression) -> ir.Expression:

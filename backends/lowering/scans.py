@@ -61,7 +61,7 @@ class Scans(Reductions):
                 self.scan_arrays(op, env, ZERO, extent, results)
             self.inside -= small
         if self.inside or not self.target.parallel:
-            self.out.extend(serial)
+            self.emit(*serial)
             return list(results)
         copies = self.copies(op, self.trial(op, env, neutrals))
         block: ir.Expression = ir.Constant(BLOCK) if scalars else self.worthwhile(size)
@@ -73,11 +73,11 @@ class Scans(Reductions):
         else:
             worth = ir.minimum(extent // block, blocks)
         if isinstance(worth, ir.Constant) and worth.value < 2:
-            self.out.extend(serial)
+            self.emit(*serial)
             return list(results)
         with self.captured() as parallel:
             self.scan_in_blocks(op, env, self.let("block", block), blocks, copies, neutrals, results)
-        self.out.extend(ir.branch(worth < 2, tuple(serial), tuple(parallel)))
+        self.emit(*ir.branch(worth < 2, serial, parallel))
         return list(results)
 
     # In order
@@ -124,7 +124,7 @@ class Scans(Reductions):
                 for value, place in zip(combined, places, strict=True):
                     if not isinstance(value, ArrayRef):
                         self.copy(value, place)
-            self.out.append(ir.If(ir.equal(index, 0), tuple(first), tuple(later)))
+            self.emit(ir.If(ir.equal(index, 0), tuple(first), tuple(later)))
 
     # In two passes
 

@@ -66,10 +66,7 @@ class Sorting(Combining):
         """Write the permutation that sorts a vector."""
         length = self.let("length", array.extent(0))
         room = (ir.Constant(2), length + 2)
-        copies = _Copies(
-            ir.Buffer(self.fresh("keys"), array.buffer.scalar, room), ir.Buffer(self.fresh("places"), i64, room)
-        )
-        self.out.extend([ir.Allocate(copies.keys), ir.Allocate(copies.places)])
+        copies = _Copies(self.temporary("keys", array.buffer.scalar, room), self.temporary("places", i64, room))
         parallel: ir.Kind = "parallel" if self.inside == 0 and self.target.parallel else "sequential"
         alone = ir.Constant(RUN if self.target.group else CHUNK)
         chunks = self.let("chunks", ir.ceil_divide(length, alone))
@@ -117,9 +114,9 @@ class Sorting(Combining):
     def _copy_all(self, variable: ir.Variable, count: ir.Expression, stores: tuple[ir.Statement, ...]) -> None:
         """A loop that only copies."""
         if not self.target.group:
-            self.out.append(ir.For(variable.name, count, "lanes", stores, self.target.lanes(i64)))
+            self.emit(ir.For(variable.name, count, "lanes", stores, self.target.lanes(i64)))
         else:
-            self.out.append(ir.For(variable.name, count, "sequential" if self.inside else "parallel", stores))
+            self.emit(ir.For(variable.name, count, "sequential" if self.inside else "parallel", stores))
 
     # Widths that double, between two copies
 
@@ -185,7 +182,7 @@ class Sorting(Combining):
         with self.over(i, run.end - run.begin - 1):
             start = self.let("start", run.begin + 1 + i)
             key, place = (self.let("held", each) for each in self._element(copies, ZERO, start))
-            self.out.append(ir.Declare(at.name, start))
+            self.emit(ir.Declare(at.name, start))
             with self.captured() as head:
                 before = self.let("before", at - 1)
                 near = before
@@ -194,8 +191,8 @@ class Sorting(Combining):
                 other, other_place = self._element(copies, ZERO, near)
                 test = self.let("test", (run.begin <= before) & self._precedes(key, other))
             shift = (*self._put(copies, ZERO, at, other, other_place), ir.Assign(at.name, before))
-            self.out.append(ir.While(tuple(head), test, shift))
-            self.out.extend(self._put(copies, ZERO, at, key, place))
+            self.emit(ir.While(tuple(head), test, shift))
+            self.emit(*self._put(copies, ZERO, at, key, place))
 
     # Merges
 
@@ -272,7 +269,7 @@ class Sorting(Combining):
         with self.captured() as middle:
             from_below(half)
         odd = count - (half + half)
-        self.out.append(ir.For(self.fresh("step"), odd, "sequential", tuple(middle)))
+        self.emit(ir.For(self.fresh("step"), odd, "sequential", tuple(middle)))
 
     def _take(
         self,
@@ -287,7 +284,7 @@ class Sorting(Combining):
         """Move one of two elements, each of which is an index and a key."""
         source = self.let("source", ir.select(test, then[0], orelse[0]))
         key = ir.select(test, then[1], orelse[1])
-        self.out.extend(self._put(copies, to, at, key, ir.Load(copies.places, (slot, source))))
+        self.emit(*self._put(copies, to, at, key, ir.Load(copies.places, (slot, source))))
 
     # Elements
 

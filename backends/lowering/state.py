@@ -68,7 +68,7 @@ class State(Arrays):
 
     def output(self, op: terms.Operation, type: Type, env: Environment) -> ArrayRef:
         buffer = self.stored(op, type, env)
-        self.out.append(ir.Allocate(buffer))
+        self.emit(ir.Allocate(buffer))
         return self.array(buffer)
 
     def while_loop(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
@@ -83,7 +83,7 @@ class State(Arrays):
         with self.captured() as body:
             states.leave(inside, self.block(op.blocks[1], env, inside.values, inside.places))
             self.assign(trips, trips + 1)
-        self.out.append(ir.While(tuple(head), test, tuple(body)))
+        self.emit(ir.While(tuple(head), test, tuple(body)))
         return [*states.results(), self.frozen(trips)]
 
 
@@ -121,7 +121,7 @@ class _States:
         pool = _Pool(
             ir.Buffer(like.name, element(self.types[members[0]]), (slots, *like.extents)), members, fresh, {}, []
         )
-        lowering.out.append(ir.Allocate(pool.buffer))
+        lowering.emit(ir.Allocate(pool.buffer))
         for number, k in enumerate((*members, *fresh)):
             variable = lowering.declare("slot", ir.Constant(number))
             if number < len(members):

@@ -63,12 +63,12 @@ class Updates(Arrays):
         if loops and unique:
             with self.captured() as nest:
                 self.nest(loops, body, set())
-            self.out.extend(self.alone_where_small(nest, body, place, targets))
+            self.emit(*self.alone_where_small(nest, body, place, targets))
         elif contest:
             worth, block = self.contest(loops, tuple(statements), tuple(stores), place, targets[0], op.types[0])
-            self.out.extend(ir.branch(worth, block, in_order))
+            self.emit(*ir.branch(worth, block, in_order))
         else:
-            self.out.extend(in_order)
+            self.emit(*in_order)
         return list(targets)
 
     def alone_where_small(
@@ -112,7 +112,7 @@ class Updates(Arrays):
         for loop in loops[1:]:
             number = number * loop.extent + loop.variable
         with self.captured() as statements:
-            self.out.append(ir.Allocate(winner))
+            self.emit(ir.Allocate(winner))
             places = [nests.Loop(self.loop_variable("i", self.dim(e) or Dim({})), e) for e in extents]
             nobody = ir.Constant(-1)
             self.nest(places, (ir.Store(winner, tuple([each.variable for each in places]), nobody),), set())
@@ -147,7 +147,7 @@ class Updates(Arrays):
         for value, target in zip(values, targets, strict=True):
             if not isinstance(value, ArrayRef):
                 guarded = self.guarded(target, place, dims(op.types[0]))
-                self.out.append(ir.Store(target.buffer, target.place(place), value, guarded))
+                self.emit(ir.Store(target.buffer, target.place(place), value, guarded))
         if arrays:
             with self.captured() as stores:
                 for value, target in arrays:
@@ -166,7 +166,7 @@ class Updates(Arrays):
                 below = index < target.extent(axis)
                 fits = (index >= 0) & below
                 inside = fits if inside is None else inside & fits
-        self.out.extend(stores if inside is None else [ir.If(inside, tuple(stores), ())])
+        self.emit(*stores if inside is None else [ir.If(inside, tuple(stores), ())])
 
     # Accumulators
 
