@@ -54,13 +54,8 @@ def _fused(block: ir.Block, target: Target) -> ir.Block:
     """A block with the nests in it fused, innermost blocks first."""
     made: list[ir.Statement] = []
     for statement in block:
-        match statement:
-            case ir.If(test, then, orelse):
-                statement = ir.If(test, _fused(then, target), _fused(orelse, target))
-            case ir.While(head, test, body):
-                statement = ir.While(_fused(head, target), test, _fused(body, target))
-            case ir.For() if _Nest.of(statement) is None:
-                statement = replace(statement, body=_fused(statement.body, target))
+        if not isinstance(statement, ir.For) or _Nest.of(statement) is None:
+            statement = ir.map_inside(statement, lambda inner: _fused(inner, target))
         _append(made, statement, target)
     return _with_checks(made, target)
 

@@ -45,17 +45,10 @@ class _Heaps:
     def host(self, block: ir.Block) -> ir.Block:
         made: list[ir.Statement] = []
         for statement in block:
-            match statement:
-                case ir.Kernel():
-                    made.extend(self.kernel(statement))
-                case ir.For():
-                    made.append(replace(statement, body=self.host(statement.body)))
-                case ir.If(test, then, orelse):
-                    made.append(ir.If(test, self.host(then), self.host(orelse)))
-                case ir.While(head, test, body):
-                    made.append(ir.While(self.host(head), test, self.host(body)))
-                case _:
-                    made.append(statement)
+            if isinstance(statement, ir.Kernel):
+                made.extend(self.kernel(statement))
+            else:
+                made.append(ir.map_inside(statement, self.host))
         return tuple(made)
 
     def kernel(self, kernel: ir.Kernel) -> list[ir.Statement]:

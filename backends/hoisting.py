@@ -39,12 +39,10 @@ def _block(block: ir.Block) -> ir.Block:
         match statement:
             case ir.For(kind="sequential"):
                 made += _Hoisting(replace(statement, body=_block(statement.body))).statements()
-            case ir.If(test, then, orelse):
-                made.append(ir.If(test, _block(then), _block(orelse)))
-            case ir.While(head, test, body):
-                made.append(ir.While(head, test, _block(body)))
-            case _:
+            case ir.For():
                 made.append(statement)
+            case _:
+                made.append(ir.map_inside(statement, _block))
     return tuple(made)
 
 

@@ -222,12 +222,10 @@ class _Splitter:
         match statement:
             case ir.For(variable, extent):
                 return [ir.For(variable, extent, "sequential", self.block(statement.body, active))]
-            case ir.If(test, then, orelse):
-                return [ir.If(test, self.block(then, active), self.block(orelse, active))]
             case ir.While(head, test, body) if id(statement) in self.placed.speculated:
                 return self.ahead(head, test, body, active)
-            case ir.While(head, test, body):
-                return [ir.While(self.block(head, active), test, self.block(body, active))]
+            case ir.If() | ir.While():
+                return [ir.map_inside(statement, lambda inner: self.block(inner, active))]
         raise AssertionError(statement)
 
     def ahead(

@@ -52,14 +52,8 @@ class _Localising:
         """A block with its neighbouring loops joined, and their temporaries inside of them."""
         made: list[ir.Statement] = []
         for statement in block:
-            match statement:
-                case ir.If(test, then, orelse):
-                    statement = ir.If(test, self.block(then), self.block(orelse))
-                case ir.While(head, test, body):
-                    statement = ir.While(self.block(head), test, self.block(body))
-                case ir.For(kind="sequential"):
-                    statement = replace(statement, body=self.block(statement.body))
-            self.append(made, statement)
+            apart = isinstance(statement, ir.For) and statement.kind != "sequential"
+            self.append(made, statement if apart else ir.map_inside(statement, self.block))
         return self.with_own_temporaries(made)
 
     # Joining

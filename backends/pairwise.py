@@ -91,13 +91,9 @@ def _statement(statement: ir.Statement, asked: frozenset[str], fresh: Callable[[
         case ir.For(kind="sequential") if total := _summed(statement):
             # the partial sums of chunks, for instance
             return _in_blocks(replace(statement, reductions=(_sum(total),)), fresh)
-        case ir.For(kind="parallel" | "sequential"):
-            return (replace(statement, body=_block(statement.body, asked, fresh)),)
-        case ir.If(test, then, orelse):
-            return (ir.If(test, _block(then, asked, fresh), _block(orelse, asked, fresh)),)
-        case ir.While(head, test, body):
-            return (ir.While(head, test, _block(body, asked, fresh)),)
-    return (statement,)
+        case ir.For(kind="lanes" | "jam"):
+            return (statement,)
+    return (ir.map_inside(statement, lambda inner: _block(inner, asked, fresh)),)
 
 
 def _by_threads(block: ir.Block, fresh: Callable[[str], str]) -> ir.Block:
@@ -107,18 +103,11 @@ def _by_threads(block: ir.Block, fresh: Callable[[str], str]) -> ir.Block:
         match statement:
             case ir.For(kind="lanes") if _sums(statement):
                 made += ir.branch(_is_short(statement, FEW_OF_A_THREAD), (statement,), (_own_sums(statement, fresh),))
-                continue
             case ir.For(kind="sequential") if total := _added(statement):
                 blocks = _of_a_thread(replace(statement, reductions=(_sum(total),)), fresh)
                 made += ir.branch(_is_short(statement, FEW_OF_A_THREAD), (statement,), blocks)
-                continue
-            case ir.For():
-                statement = replace(statement, body=_by_threads(statement.body, fresh))
-            case ir.If(test, then, orelse):
-                statement = ir.If(test, _by_threads(then, fresh), _by_threads(orelse, fresh))
-            case ir.While(head, test, body):
-                statement = ir.While(head, test, _by_threads(body, fresh))
-        made.append(statement)
+            case _:
+                made.append(ir.map_inside(statement, lambda inner: _by_threads(inner, fresh)))
     return tuple(made)
 
 

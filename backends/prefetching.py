@@ -42,13 +42,7 @@ def _statement(statement: ir.Statement, target: Target) -> ir.Statement:
             isinstance(each, ir.For | ir.While) for each in ir.walk(statement.body)
         ):
             return replace(statement, body=(*_ahead(statement, target), *statement.body))
-        case ir.For():
-            return replace(statement, body=_block(statement.body, target))
-        case ir.If(test, then, orelse):
-            return ir.If(test, _block(then, target), _block(orelse, target))
-        case ir.While(head, test, body):
-            return ir.While(head, test, _block(body, target))
-    return statement
+    return ir.map_inside(statement, lambda inner: _block(inner, target))
 
 
 def _ahead(loop: ir.For, target: Target) -> Iterator[ir.Statement]:

@@ -33,12 +33,25 @@ def several(x: Vector) -> Any:
     return az.sum(x), az.sum(x * x), az.max(x)
 
 
+@az.program
+def doubled_below_total(x: Vector, bound: az.f32) -> Any:
+    return az.while_loop(lambda t: az.sum(az.where(t > 0, x, 0)) > t, lambda t: t * 2, bound)
+
+
 def test_ten_million_tenths() -> None:
     x = np.full(10**7, 0.1, np.float32)
     exact = x.sum(dtype=np.float64)
     assert abs(float(az.compile(total)(x)) - exact) < 4 * EPS * exact
     for value in az.compile(rows)(x.reshape(4, -1)):
         assert abs(float(value) - exact / 4) < 16 * EPS * exact / 4
+
+
+@pytest.mark.parametrize("way", [{}, {"threads": 1}])
+def test_sums_in_the_test_of_a_while_are_as_exact(way: dict[str, Any]) -> None:
+    x = np.full(10**7, 0.1, np.float32)
+    exact, compiled = x.sum(dtype=np.float64), az.compile(doubled_below_total, **way)
+    below, above = (np.float32(exact * (1 + k * EPS)) for k in (-4, 4))
+    assert compiled(x, below) == 2 * below and compiled(x, above) == above
 
 
 @pytest.mark.parametrize("n", [0, 1, 63, 64, 65, 1023, 1024, 1025, 16 * 1024 + 7, 300_001])
@@ -65,6 +78,14 @@ def test_ten_million_tenths_where_threads_come_in_groups() -> None:
     for program, matrix in ((rows, x.reshape(4, -1)), (columns, x.reshape(-1, 4))):
         for value in az.compile(program, backend="opencl")(matrix):
             assert abs(float(value) - exact / 4) < 32 * EPS * exact / 4
+
+
+@pytest.mark.usefixtures("opencl")
+def test_sums_in_the_test_of_a_while_are_as_exact_where_threads_come_in_groups() -> None:
+    x = np.full(10**7, 0.1, np.float32)
+    exact, compiled = x.sum(dtype=np.float64), az.compile(doubled_below_total, backend="opencl")
+    below, above = (np.float32(exact * (1 + k * EPS)) for k in (-16, 16))
+    assert compiled(x, below) == 2 * below and compiled(x, above) == above
 
 
 @pytest.mark.usefixtures("opencl")

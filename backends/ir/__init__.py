@@ -77,6 +77,7 @@ from .queries import (
 from .rewriting import (
     Place,
     map_block,
+    map_inside,
     map_operands,
     read_packed,
     renamed,
@@ -142,6 +143,7 @@ __all__ = [
     "inside",
     "loads",
     "map_block",
+    "map_inside",
     "map_operands",
     "maximum",
     "mentioned",

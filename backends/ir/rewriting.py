@@ -77,22 +77,27 @@ def renamed(block: Block, names: Mapping[str, str]) -> Block:
     return with_buffers(map_block(block, variable, lambda store: store, name=name), buffer)
 
 
+def map_inside(statement: Statement, rewrite: Callable[[Block], Block]) -> Statement:
+    """The statement with the blocks inside of it rewritten."""
+    match statement:
+        case For() | Kernel():
+            return replace(statement, body=rewrite(statement.body))
+        case If(test, then, orelse):
+            return If(test, rewrite(then), rewrite(orelse))
+        case While(head, test, body):
+            return While(rewrite(head), test, rewrite(body))
+    return statement
+
+
 def without(block: Block, unwanted: Callable[[Statement], bool]) -> Block:
     """A block without some of its statements, and without the loops that have nothing to do."""
     made: list[Statement] = []
     for statement in block:
         if unwanted(statement):
             continue
-        match statement:
-            case For():
-                statement = replace(statement, body=without(statement.body, unwanted))
-                if not statement.reductions and all(isinstance(each, Let) for each in statement.body):
-                    continue
-            case If(test, then, orelse):
-                statement = If(test, without(then, unwanted), without(orelse, unwanted))
-            case While(head, test, inner):
-                statement = While(without(head, unwanted), test, without(inner, unwanted))
-        made.append(statement)
+        inner = map_inside(statement, partial(without, unwanted=unwanted))
+        if not isinstance(inner, For) or inner.reductions or not all(isinstance(each, Let) for each in inner.body):
+            made.append(inner)
     return tuple(made)
 
 

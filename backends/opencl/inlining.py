@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import replace
 
 from .. import ir
 
@@ -57,12 +56,10 @@ class _Inlining:
         made: list[ir.Statement] = []
         for statement in block:
             match statement:
-                case ir.For():
-                    made.append(replace(statement, body=self.block(statement.body)))
+                case ir.For() | ir.While():
+                    made.append(ir.map_inside(statement, self.block))
                 case ir.If(test, then, orelse):
                     made.append(ir.If(put(test), self.block(then), self.block(orelse)))
-                case ir.While(head, test, body):
-                    made.append(ir.While(self.block(head), test, self.block(body)))
                 case ir.Let(name, value) if name in used_here and self.moves(name, value := put(value)):
                     values[name] = value
                 case _:
