@@ -141,8 +141,8 @@ class _Chunks:
     @property
     def written(self) -> set[str]:
         """The names of the buffers that chunks write, without those of their own."""
-        own = {each.buffer.name for each in ir.walk(self.loop.body) if isinstance(each, ir.Allocate)}
-        return {each.buffer.name for each in ir.walk(self.loop.body) if isinstance(each, ir.Store)} - own
+        own = ir.allocated_in(self.loop.body)
+        return {each.buffer.name for each in ir.of_kind(self.loop.body, ir.Store)} - own
 
     @property
     def lanes(self) -> dict[str, str]:
@@ -250,11 +250,11 @@ class _Sums:
         if sum(1 for _ in ir.walk(chunks.loop.body)) > LARGEST:
             return False
         written = chunks.written
-        after = {each.buffer.name for each in ir.walk(tuple(between)) if isinstance(each, ir.Store)}
+        after = {each.buffer.name for each in ir.of_kind(tuple(between), ir.Store)}
         moved = [load for each in between if not isinstance(each, ir.For) for load in ir.loads(each)]
         if self.sweep.extents[-1] != chunks.extent or any(load.buffer.name in written | after for load in moved):
             return False
-        own = {each.buffer.name for each in ir.walk((self.sweep.loops[0],)) if isinstance(each, ir.Store)}
+        own = {each.buffer.name for each in ir.of_kind((self.sweep.loops[0],), ir.Store)}
         summed = [load for each in self.inner.body for load in ir.loads(each)]
         read = [load for each in ir.walk((self.sweep.loops[0],)) for load in ir.loads(each)]
         point = ir.Variable(self.inner.variable)

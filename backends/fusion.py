@@ -82,7 +82,7 @@ def _checked(check: ir.For, other: ir.For, target: Target) -> ir.For | None:
     extents = check.extent == other.extent and check.kind == other.kind == "parallel"
     effects = (ir.Store, ir.Update, ir.Allocate, ir.While)
     only_requires = not any(isinstance(each, effects) for each in ir.walk(check.body))
-    last = not any(isinstance(each, ir.Require | ir.Allocate) for each in ir.walk(other.body))
+    last = not ir.contains(other.body, ir.Require, ir.Allocate)
     apart = ir.written_in(other.body).isdisjoint(ir.read_in(check.body)) and ir.bound_in((check,)).isdisjoint(
         ir.bound_in(other.body)
     )
@@ -267,7 +267,7 @@ def _is_simple(body: ir.Block) -> bool:
 
 
 def _writes(block: ir.Block) -> list[Access]:
-    return [(statement.buffer, statement.indices) for statement in ir.walk(block) if isinstance(statement, ir.Store)]
+    return [(statement.buffer, statement.indices) for statement in ir.of_kind(block, ir.Store)]
 
 
 def _reads(block: ir.Block) -> list[Access]:
@@ -285,7 +285,7 @@ def _place(load: ir.Load) -> Access:
 
 def _passed_on(body: ir.Block) -> ir.Block:
     """A body in which what was stored at a place is not read again from there."""
-    mutable = {statement.name for statement in ir.walk(body) if isinstance(statement, ir.Declare)}
+    mutable = {statement.name for statement in ir.of_kind(body, ir.Declare)}
 
     def passed_on(block: ir.Block, known: dict[Access, ir.Expression]) -> ir.Block:
         made: list[ir.Statement] = []

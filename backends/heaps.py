@@ -149,7 +149,7 @@ class _Placed:
 
 
 def _allocations(body: ir.Block) -> list[ir.Allocate]:
-    return [each for each in ir.walk(body) if isinstance(each, ir.Allocate)]
+    return list(ir.of_kind(body, ir.Allocate))
 
 
 def decided_inside(buffer: ir.Buffer, body: ir.Block) -> bool:
@@ -231,7 +231,7 @@ class _Slice:
                 kept = True
                 self.use(ir.expressions_of(statement))
                 if isinstance(statement, ir.While):  # a failure ends it
-                    self.required.update(id(each) for each in ir.walk((statement,)) if isinstance(each, ir.Require))
+                    self.required.update(id(each) for each in ir.of_kind((statement,), ir.Require))
                 if isinstance(statement, ir.For):
                     self.names.update(reduction.name for reduction in statement.reductions)
         return kept
@@ -310,7 +310,7 @@ def _refuse(buffer: ir.Buffer) -> None:
 
 def _refuse_in_lanes(body: ir.Block, waiting: Sequence[ir.Allocate]) -> None:
     """A group has one part of a heap, and not one for each of its lanes."""
-    loops = [each for each in ir.walk(body) if isinstance(each, ir.For) and each.kind == "lanes"]
+    loops = [each for each in ir.of_kind(body, ir.For) if each.kind == "lanes"]
     for allocation in [each for loop in loops for each in _allocations(loop.body)]:
         if allocation in waiting:
             raise Unsupported(

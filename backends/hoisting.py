@@ -53,7 +53,7 @@ class _Hoisting:
         self.loop = loop
         self.changing = _changing(loop)
         self.stores = _stores(loop.body)
-        self.own = {each.buffer.name for each in ir.walk(loop.body) if isinstance(each, ir.Allocate)}
+        self.own = ir.allocated_in(loop.body)
         self.allocated: list[ir.Allocate] = []
         self.filled: list[tuple[ir.Expression, ir.Block]] = []  # and when
 

@@ -95,7 +95,7 @@ class _Placed:
 
     def measures_on_device(self, statement: ir.Statement) -> bool:
         """Whether the device computes how many threads a kernel has, or how much memory each."""
-        own = [each.buffer for each in ir.walk((statement,)) if isinstance(each, ir.Allocate)]
+        own = [each.buffer for each in ir.of_kind((statement,), ir.Allocate)]
         memory = [extent for buffer in own for extent in buffer.extents]
         decided = any(decided_inside(buffer, (statement,)) for buffer in own)
         return decided or any(map(self.on_device, [*memory, *_extents(statement)]))
@@ -148,7 +148,7 @@ def driven(statement: ir.Statement) -> bool:
 
 def _extents(statement: ir.Statement) -> list[ir.Expression]:
     """Those of the parallel loops in a statement."""
-    return [each.extent for each in ir.walk((statement,)) if isinstance(each, ir.For) and each.kind == "parallel"]
+    return [each.extent for each in ir.of_kind((statement,), ir.For) if each.kind == "parallel"]
 
 
 def changed(block: ir.Block) -> dict[str, Scalar]:
@@ -255,7 +255,7 @@ class _Splitter:
 
     def name(self, body: ir.Block) -> str:
         """A name that says what a kernel computes: the first array that it writes, or scalar that it binds."""
-        own = {each.buffer.name for each in ir.walk(body) if isinstance(each, ir.Allocate)}
+        own = ir.allocated_in(body)
         written = [each.buffer.name for each in ir.walk(body) if isinstance(each, ir.Store | ir.Update)]
         written = [name for name in written if name not in own]
         bound = [each.name for each in ir.walk(body) if isinstance(each, ir.Let | ir.Declare | ir.Assign)]
@@ -317,7 +317,7 @@ class _Cells:
         """
         match statement:
             case ir.Kernel(_, body):
-                own = [each.buffer for each in ir.walk(body) if isinstance(each, ir.Allocate)]
+                own = [each.buffer for each in ir.of_kind(body, ir.Allocate)]
                 bound = {each.name for each in ir.walk(body) if isinstance(each, ir.Let | ir.Declare)}
                 memory = [extent for buffer in own for extent in buffer.extents]
                 return self._needed_in(*memory, *[each for inner in body for each in _extents(inner)]) - bound

@@ -179,7 +179,7 @@ def _meet(first: ir.Statement, others: Sequence[ir.Statement]) -> bool:
 
 def _own_axes(name: str, block: ir.Block, variable: str) -> list[int]:
     """The axes along which a block touches a buffer at a variable alone."""
-    places = [(s.indices, s.guarded) for s in ir.walk(block) if isinstance(s, ir.Store) and s.buffer.name == name]
+    places = [(s.indices, s.guarded) for s in ir.of_kind(block, ir.Store) if s.buffer.name == name]
     reads = [load for statement in ir.walk(block) for load in ir.loads(statement) if load.buffer.name == name]
     places += [(load.indices, load.guarded) for load in reads]
     own = [

@@ -38,9 +38,7 @@ def _block(block: ir.Block, target: Target) -> ir.Block:
 
 def _statement(statement: ir.Statement, target: Target) -> ir.Statement:
     match statement:
-        case ir.For(kind="lanes" | "sequential") if not any(
-            isinstance(each, ir.For | ir.While) for each in ir.walk(statement.body)
-        ):
+        case ir.For(kind="lanes" | "sequential") if not ir.contains(statement.body, ir.For, ir.While):
             return replace(statement, body=(*_ahead(statement, target), *statement.body))
     return ir.map_inside(statement, lambda inner: _block(inner, target))
 
@@ -49,8 +47,8 @@ def _ahead(loop: ir.For, target: Target) -> Iterator[ir.Statement]:
     """What a loop asks for."""
     if sum(1 for _ in ir.walk(loop.body)) > SHORT:
         return
-    allocated = {each.buffer for each in ir.walk(loop.body) if isinstance(each, ir.Allocate)}
-    written = {each.buffer for each in ir.walk(loop.body) if isinstance(each, ir.Store)}
+    allocated = {each.buffer for each in ir.of_kind(loop.body, ir.Allocate)}
+    written = {each.buffer for each in ir.of_kind(loop.body, ir.Store)}
     bound = ir.bound_in(loop.body) | {reduction.name for reduction in loop.reductions}
     lets = {statement.name: statement.value for statement in loop.body if isinstance(statement, ir.Let)}
     done: set[tuple[ir.Buffer, tuple[ir.Expression, ...]]] = set()

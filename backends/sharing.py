@@ -38,7 +38,7 @@ WORTH = 20
 
 def shared(function: ir.Function) -> ir.Function:
     """A function in which no sweep computes again what one before it could store."""
-    mutable = {statement.name for statement in ir.walk(function.body) if isinstance(statement, ir.Declare)}
+    mutable = {statement.name for statement in ir.of_kind(function.body, ir.Declare)}
     fresh = partial(ir.unused_names(function), "shared")
     body = _Sharing(frozenset(function.sizes), mutable, fresh).block(function.body, {})
     return _in_results(replace(function, body=body))

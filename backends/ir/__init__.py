@@ -48,10 +48,13 @@ from .loops import (
     Update,
     While,
     branch,
+    contains,
+    of_kind,
     walk,
 )
 from .printer import expression_text, statement_text, text
 from .queries import (
+    allocated_in,
     assigned_in,
     bindings_of,
     blocks_of,
@@ -124,6 +127,7 @@ __all__ = [
     "Update",
     "Variable",
     "While",
+    "allocated_in",
     "apply",
     "assigned_in",
     "bindings_of",
@@ -133,6 +137,7 @@ __all__ = [
     "bytes_of",
     "ceil_divide",
     "check",
+    "contains",
     "decided_by",
     "decided_by_sizes",
     "dim_of",
@@ -151,6 +156,7 @@ __all__ = [
     "names_in",
     "names_of",
     "node",
+    "of_kind",
     "operands",
     "product",
     "read_in",

@@ -37,7 +37,7 @@ One worked example, a matrix product whose columns are lanes and whose rows are 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
 from ...core.primitive import Primitive
 from .expressions import Apply, Buffer, Constant, Expression, Variable, node
@@ -201,6 +201,8 @@ class Kernel(_Holding):
     body: Block
 
 
+S = TypeVar("S")
+
 Statement = (
     Let
     | Declare
@@ -250,6 +252,16 @@ def walk(block: Block) -> Iterator[Statement]:
         elif isinstance(statement, While):
             pending.extend(statement.body[::-1])
             pending.extend(statement.head[::-1])
+
+
+def of_kind(block: Block, kind: type[S]) -> Iterator[S]:
+    """All statements of one kind."""
+    return (statement for statement in walk(block) if isinstance(statement, kind))
+
+
+def contains(block: Block, *kinds: type) -> bool:
+    """Whether there is a statement of one of these kinds."""
+    return any(isinstance(statement, kinds) for statement in walk(block))
 
 
 def branch(test: Expression, then: Sequence[Statement], orelse: Sequence[Statement]) -> Block:

@@ -25,6 +25,7 @@ from .loops import (
     Store,
     Update,
     While,
+    of_kind,
     walk,
 )
 
@@ -183,6 +184,11 @@ def mentioned(block: Block) -> tuple[set[str], set[str]]:
 def read_in(block: Block) -> set[str]:
     """The names of the buffers that a block reads; an update reads nothing."""
     return _Names(block).read
+
+
+def allocated_in(block: Block) -> set[str]:
+    """The names of the buffers that a block allocates."""
+    return {allocation.buffer.name for allocation in of_kind(block, Allocate)}
 
 
 def written_in(block: Block) -> set[str]:

@@ -74,7 +74,7 @@ class OutOfBounds(AssertionError):
 
 def arrays_of(function: ir.Function) -> tuple[str, ...]:
     """The arrays of a function by number: arguments, results, temporaries."""
-    own = [statement.buffer for statement in ir.walk(function.body) if isinstance(statement, ir.Allocate)]
+    own = [statement.buffer for statement in ir.of_kind(function.body, ir.Allocate)]
     return tuple(dict.fromkeys([buffer.name for buffer in (*function.arguments, *function.results, *own)]))
 
 

@@ -41,7 +41,7 @@ class Branches:
         self._numbers: dict[int, tuple[int | None, int | None]] = {}  # by the id of the If
         self._lets = ir.decided_by_sizes(function)
         self._static = {*function.sizes, *[let.name for let in self._lets]}
-        times = Counter(id(statement) for statement in ir.walk(function.body) if isinstance(statement, ir.If))
+        times = Counter(id(statement) for statement in ir.of_kind(function.body, ir.If))
         self._repeated = {each for each, count in times.items() if count > 1}
         self._look(function.body, None, None)
 

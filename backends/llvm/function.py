@@ -112,7 +112,7 @@ class Emitter(Checking):
         for each in statement.head:
             self.statement(each)
         goes_on = self.scalar(statement.test)
-        if any(isinstance(each, ir.Require) for each in ir.walk((statement,))):
+        if ir.contains((statement,), ir.Require):
             failed = self.body.value(f"load atomic i64, ptr {self.failure} monotonic, align 8")
             goes_on = self.body.value(f"and i1 {goes_on}, {self.body.value(f'icmp eq i64 {failed}, 0')}")
         self.body.line(f"br i1 {goes_on}, label %{inside}, label %{after}")
@@ -428,4 +428,4 @@ class Emitter(Checking):
 
 def has_loops(block: ir.Block) -> bool:
     """Whether there are loops in a block."""
-    return any(isinstance(each, ir.For | ir.While) for each in ir.walk(block))
+    return ir.contains(block, ir.For, ir.While)

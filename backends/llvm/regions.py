@@ -216,7 +216,7 @@ class Function(Emitter):
 
     def _arena(self, block: ir.Block, part: Function, frame: _Frame, by_thread: bool) -> Arena:
         """The arena as the part sees it: the slots of its own buffers, private ones in the copy of its thread."""
-        names = [statement.buffer.name for statement in ir.walk(block) if isinstance(statement, ir.Allocate)]
+        names = [statement.buffer.name for statement in ir.of_kind(block, ir.Allocate)]
         slots = sorted({self.unit.plan.slot_of[name] for name in names if name in self.unit.plan.slot_of})
         offsets = {slot: frame.carry("i64", self.arena.offsets[slot]) for slot in slots}
         if not slots:

@@ -65,7 +65,7 @@ class Unit:
     def __init__(self, function: ir.Function, machine: Machine) -> None:
         self.plan, self.machine = plan(function), machine
         self.branches = Branches(function, self.plan.dynamic)
-        updated = {each.buffer.name for each in ir.walk(function.body) if isinstance(each, ir.Update)}
+        updated = {each.buffer.name for each in ir.of_kind(function.body, ir.Update)}
         self.unread = self.plan.dynamic - ir.read_in(function.body) - updated  # what is stored to, and returned
         self.module = Module(machine.optimised)
         self.bounds = Bounds(function, self.module) if machine.bounds else None

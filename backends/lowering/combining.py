@@ -197,7 +197,7 @@ class Combining(Arrays):
 
     # Sizes
 
-    def parts(self, extent: ir.Expression, size: ir.Expression) -> ir.Expression:
+    def parts(self, extent: ir.Expression, size: ir.Expression | int) -> ir.Expression:
         """How many parts of a size there are, the last of which may be smaller."""
         return (extent + size - 1) // size
 

@@ -160,7 +160,7 @@ class Context(ABC):
     def over(
         self,
         of: ir.Variable | str,
-        extent: ir.Expression,
+        extent: ir.Expression | int,
         kind: ir.Kind = "sequential",
         factor: int = 1,
         grain: ir.Expression | None = None,
@@ -172,7 +172,8 @@ class Context(ABC):
         with self.captured() as body:
             yield variable
         self.inside -= kind != "sequential"
-        self.emit(ir.For(variable.name, extent, kind, tuple(body), factor, grain, reductions))
+        count = ir.Constant(extent) if isinstance(extent, int) else extent
+        self.emit(ir.For(variable.name, count, kind, tuple(body), factor, grain, reductions))
 
     @contextmanager
     def when(self, test: ir.Expression) -> Iterator[None]:

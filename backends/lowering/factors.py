@@ -117,7 +117,7 @@ def product_of(nest: Nest, found: Survey, loops: Sequence[Loop]) -> Product | No
     if a.value.type != sum.type or b.value.type != sum.type:
         return None
     varying = found.bound - {let.name for let in sum.before}
-    varying -= {s.name for s in ir.walk(nest.body) if isinstance(s, ir.Declare)}
+    varying -= {s.name for s in ir.of_kind(nest.body, ir.Declare)}
     own, inner = {*nest.variables, *[each.variable for each in sum.loops]}, sum.loops[-1].variable
     if any(not factor.free & varying <= own or inner not in factor.free for factor in sum.factors):
         return None

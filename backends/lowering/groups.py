@@ -138,7 +138,7 @@ class Groups(Combining):
             return self.element(what.op, what.env, variable)
 
         extent, tile = self.scalar(what.env, what.op.args[0]), what.row * self.target.group
-        tiles = ir.maximum(self.parts(extent, ir.Constant(tile * self.most_groups)), 1)
+        tiles = ir.maximum(self.parts(extent, tile * self.most_groups), 1)
         size = self.let("size", tiles * tile)
         return _Chunks(source, extent, self.let("chunks", ir.maximum(self.parts(extent, size), 1)), size)
 
@@ -200,7 +200,7 @@ class Groups(Combining):
         with self.over(chunk, count, "parallel"):
             stage = [self._shared("stage", type, what.row * group) for type in what.types]
             parts = [self._shared("parts", type, group) for type in what.types]
-            with self.over(lane, ir.Constant(group), "lanes", group):
+            with self.over(lane, group, "lanes", group):
                 run(chunk, _Tile(what, stage, parts, lane, self.let("first", lane * what.row)))
             for total, array in zip(totals, stage, strict=False):
                 self.copy(self.read(array.at(ZERO)), total.at(chunk))
@@ -227,7 +227,7 @@ class Groups(Combining):
     def _load(self, tile: _Tile, source: Source, start: ir.Expression, end: ir.Expression) -> None:
         """Fill the stage with the elements from a start; beyond the end they are neutral."""
         what = tile.of
-        with self.over("turn", ir.Constant(what.row)) as turn:
+        with self.over("turn", what.row) as turn:
             place, index = self._place(tile, turn, start)
             cells = self.cells(what.types, what.neutrals)
             with self.when(index < end):
@@ -238,7 +238,7 @@ class Groups(Combining):
 
     def _unload(self, tile: _Tile, results: Sequence[ArrayRef], start: ir.Expression, end: ir.Expression) -> None:
         """Write the stage to the results from a start, up to the end."""
-        with self.over("turn", ir.Constant(tile.of.row)) as turn:
+        with self.over("turn", tile.of.row) as turn:
             place, index = self._place(tile, turn, start)
             with self.when(index < end):
                 for array, result in zip(tile.stage, results, strict=True):
@@ -272,7 +272,7 @@ class Groups(Combining):
 
     def _rest_of_row(self, tile: _Tile, step: Callable[[ir.Expression], None]) -> None:
         """The places of a row behind its first."""
-        with self.over("k", ir.Constant(tile.of.row - 1)) as number:
+        with self.over("k", tile.of.row - 1) as number:
             step(self.let("place", tile.first + 1 + number))
 
     def _combine_parts(self, tile: _Tile) -> None:
@@ -324,7 +324,7 @@ class Groups(Combining):
         with self.when(tile.lane > 0):
             previous = self.let("previous", tile.lane - 1)
             self._append(tile.of, before, [part.at(previous) for part in tile.parts])
-        with self.over("k", ir.Constant(tile.of.row)) as number:
+        with self.over("k", tile.of.row) as number:
             place = self.let("place", tile.first + number)
             slots = [array.at(place) for array in tile.stage]
             total = self.cells(tile.of.types, [self.read(cell) for cell in before])

@@ -243,7 +243,7 @@ class Histograms(Groups):
         bins = self.size(op.static[0])  # not the argument, a variable that may change
         least = bins * FILLED
         least = ir.maximum(least, LANE_WORTH * self.target.group)
-        size = self.let("size", ir.maximum(least, self.parts(extent, ir.Constant(self.most_groups))))
+        size = self.let("size", ir.maximum(least, self.parts(extent, self.most_groups)))
         chunk = self.variable("chunk")
         own = ir.Buffer(self.fresh("bins"), neutral.type, (self.size(op.static[0]),))
         bin = self.loop_variable("bin", op.static[0])

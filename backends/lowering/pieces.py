@@ -175,7 +175,7 @@ class Pieces(Groups):
         """Run equal stretches of a range side by side, and then what is left; ``run(start, length, row)``."""
         if copies > 1:
             segment = self.let("segment", length // copies)
-            with self.over("copy", ir.Constant(copies), "jam", copies) as copy:
+            with self.over("copy", copies, "jam", copies) as copy:
                 begin = self.let("begin", start + copy * segment)
                 run(begin, segment, self.let("row", first + copy))
             done = self.let("done", segment * copies)

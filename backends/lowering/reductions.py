@@ -130,7 +130,7 @@ class Reductions(Pieces):
     ) -> ir.Expression:
         """A total along lanes: a partial one by each group, and the total of these by one more."""
         least = LANE_WORTH * self.target.group
-        strips = ir.maximum(self.parts(extent, ir.Constant(least * self.most_groups)), 1)
+        strips = ir.maximum(self.parts(extent, least * self.most_groups), 1)
         size = self.let("size", strips * least)
         count = self.let("chunks", self.parts(extent, size))
         if isinstance(count, ir.Constant) and count.value <= 1:

@@ -43,7 +43,7 @@ def regrouped(context: Context, loops: Sequence[Loop], body: ir.Block) -> Regrou
     if not found.simple or any(depends(each.extent, found.bound) for each in sum.loops):
         return None
     a, b = sum.factors
-    if (a.free | b.free) & {s.name for s in ir.walk(body) if isinstance(s, ir.Declare)}:
+    if (a.free | b.free) & {s.name for s in ir.of_kind(body, ir.Declare)}:
         return None
     for once, other in ((a, b), (b, a)):
         for first, second in ((outer, inner), (inner, outer)):

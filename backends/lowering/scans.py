@@ -67,7 +67,7 @@ class Scans(Reductions):
         block: ir.Expression = ir.Constant(BLOCK) if scalars else self.worthwhile(size)
         blocks = self.let("most", self.most(size, THREADS if self.target.group else BLOCKS))
         if self.target.group:
-            block = ir.maximum(self.worthwhile(size), self.parts(extent, ir.Constant(THREADS)))
+            block = ir.maximum(self.worthwhile(size), self.parts(extent, THREADS))
         if copies > 1:
             worth = extent // WORTH_LOCKSTEP
         else:

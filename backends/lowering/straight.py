@@ -184,7 +184,7 @@ def _before(statement: ir.Statement, group: _Group) -> bool:
     """Whether a statement after the loops of a group may as well stand before them."""
     if isinstance(statement, ir.Allocate):
         return True
-    if any(isinstance(each, ir.Assign | ir.Return) for each in ir.walk((statement,))):
+    if ir.contains((statement,), ir.Assign, ir.Return):
         return False
     _, buffers = ir.mentioned((statement,))
     return not buffers & group.code.written and not ir.written_in((statement,)) & group.code.read

@@ -20,7 +20,7 @@ def awake(body: ir.Block) -> ir.Block:
 
 def names_of(body: ir.Block) -> set[str]:
     """All names of a kernel."""
-    temporaries = {each.buffer.name for each in ir.walk(body) if isinstance(each, ir.Allocate)}
+    temporaries = ir.allocated_in(body)
     mentioned = {part.name for part in ir.variables_of(body)} | {buffer.name for buffer in buffers_of(body)}
     return ir.bound_in(body) | mentioned | temporaries
 
@@ -48,8 +48,8 @@ def changes(body: ir.Block, expression: ir.Expression) -> bool:
 
 def conflicts(body: ir.Block) -> set[str]:
     """The buffers where what one thread of a group writes another may read, or write again later."""
-    lanes = [each for each in ir.walk(body) if isinstance(each, ir.For) and each.kind == "lanes"]
-    own = {each.buffer.name for loop in lanes for each in ir.walk(loop.body) if isinstance(each, ir.Allocate)}
+    lanes = [each for each in ir.of_kind(body, ir.For) if each.kind == "lanes"]
+    own = {each.buffer.name for loop in lanes for each in ir.of_kind(loop.body, ir.Allocate)}
     loaded = {part.buffer.name for each in ir.walk(body) for part in ir.loads(each)}
     times: Counter[str] = Counter()
     _count_writes(body, 1, times)

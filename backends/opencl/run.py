@@ -273,7 +273,7 @@ class Executable:
 
     def _while(self, statement: ir.While) -> Step:
         head, test, body = self._block(statement.head), self._value(statement.test), self._block(statement.body)
-        requires = any(isinstance(each, ir.Require) for each in ir.walk((statement,)))
+        requires = ir.contains((statement,), ir.Require)
 
         def run(call: Call) -> None:
             head(call)

@@ -392,7 +392,7 @@ class _Writer(Expressions):
         with self.braces("while (true)"):
             self.block(statement.head)
             test = self.text(statement.test)
-            if any(isinstance(each, ir.Require) for each in ir.walk((statement,))):
+            if ir.contains((statement,), ir.Require):
                 self.fails = True
                 if self.grouped and not self.in_lanes:
                     self.declare("  local int failed;")
