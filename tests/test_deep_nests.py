@@ -1,13 +1,14 @@
 """Deep nests: loops in one another, up to 64, take code and time in proportion to their number.
 
 Extents are 1 in the run, which the code does not know: so a nest is one evaluation of its innermost element, and its
-derivative is known. Growth is counted in bindings of terms.
+derivative is known. Growth is counted in bindings of terms, and in calls of functions.
 """
 
 import math
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -127,23 +128,34 @@ def test_terms_grow_with_the_depth(nest: Any) -> None:
     assert counts[1] < 2 * counts[0]
 
 
+def calls_of(run: Callable[[], Any]) -> int:
+    """How many of Python's functions are called."""
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
 def test_loops_are_looked_into_as_often_as_they_are_deep() -> None:
-    """Not twice as often for each loop around, to see what their states become. In calls of Python's functions."""
-    counts = []
-    for depth in (6, 12):
-        gradient, calls = az.grad(loops(depth)), 0
-
-        def count(frame: Any, event: str, argument: Any) -> None:
-            nonlocal calls
-            calls += event == "call"
-
-        sys.setprofile(count)
-        try:
-            az.simplify(gradient)
-        finally:
-            sys.setprofile(None)
-        counts.append(calls)
+    """Not twice as often for each loop around, to see what their states become."""
+    counts = [calls_of(partial(az.simplify, az.grad(loops(depth)))) for depth in (6, 12)]
     assert counts[1] < 5 * counts[0]
+
+
+@pytest.mark.parametrize("nest", [products, chains])
+def test_work_grows_with_the_depth(nest: Any) -> None:
+    """To look at each update with all around it again would take the cube of the depth."""
+    terms = [az.simplify(az.grad(nest(depth))) for depth in (8, 16)]
+    counts = [calls_of(partial(az.simplify, term)) for term in terms]
+    assert counts[1] < 3 * counts[0]
 
 
 def test_what_no_memory_holds_is_not_stored() -> None:

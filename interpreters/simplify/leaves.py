@@ -6,7 +6,7 @@ tree knows what its leaves share, and so what would be computed twice if they ra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heappop, heappush
@@ -168,25 +168,38 @@ class Tree:
         What a statement other than a leaf needs has one bit more.
         """
         found: list[tuple[Node, int]] = []
+        read: set[int] = set()  # by number, those that are not only run
         waiting: dict[int, tuple[Node, int]] = {}
         heap: list[int] = []
 
-        def need(values: Iterable[Value], who: int) -> None:
+        def need(node: Node, who: int) -> None:
+            if not node.free.isdisjoint(self.binders):
+                if node.number not in waiting:
+                    heappush(heap, -node.number)  # users have greater numbers than what they use
+                waiting[node.number] = (node, waiting.get(node.number, (node, 0))[1] | who)
+
+        def need_values(values: Iterable[Value], who: int) -> None:
             for value in values:
-                node = value.source
-                if node is not None and not node.free.isdisjoint(self.binders):
-                    if node.number not in waiting:
-                        heappush(heap, -node.number)  # users have greater numbers than what they use
-                    waiting[node.number] = (node, waiting.get(node.number, (node, 0))[1] | who)
+                if value.source is not None:
+                    read.add(value.source.number)
+                    need(value.source, who)
+
+        def need_operands(node: Node, who: int) -> None:
+            need_values(node.args, who)
+            for body in node.bodies:
+                need_values(body.results, who)
+                for statement in body.statements:
+                    need(statement, who)
 
         for k, leaf in enumerate(self.leaves):
-            need(leaf.operands, 1 << k)
+            need_values(leaf.operands, 1 << k)
         for statement in self.opaque:
-            need(_operands(statement), 1 << len(self.leaves))
+            need_operands(statement, 1 << len(self.leaves))
         while heap:
             node, who = waiting.pop(-heappop(heap))
-            found.append((node, who))
-            need(_operands(node), who)
+            if node.number in read:
+                found.append((node, who))
+            need_operands(node, who)
         return found
 
     def independent(self) -> list[Leaf]:
@@ -217,15 +230,6 @@ class Tree:
             once += cost
             again += cost * ((who & bits).bit_count() + (who & ~bits != 0))
         return again > REPEATED * (once + len(self.leaves))
-
-
-def _operands(node: Node) -> Iterator[Value]:
-    """What a node needs: its arguments, and what its bodies give back and do."""
-    yield from node.args
-    for body in node.bodies:
-        yield from body.results
-        for statement in body.statements:
-            yield from _operands(statement)
 
 
 def is_costly(node: Node) -> bool:
