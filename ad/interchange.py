@@ -21,8 +21,7 @@ from ..core.environment import Env
 from ..core.graph import Body, Node, Value
 from ..core.placement import to_block
 from ..core.types import ArrayType, Type, array_of, dims, element
-from ..interpreters.embed import Atom, Block, Embed, Entries, Operation
-from ..interpreters.simplify import fresh_binders
+from ..interpreters.embed import Atom, Block, Embed, Entries, Operation, fresh_binders
 from .reductions import adds_arrays
 
 COMBINING = frozenset({"reduce", "scan", "histogram"})

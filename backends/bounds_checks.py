@@ -17,16 +17,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.builder import Builder, build
+from ..core.builder import Builder
 from ..core.dims import Dim, least
-from ..core.environment import Env
 from ..core.graph import Body, Node, Value
 from ..core.indexing import extents_of
-from ..core.placement import to_block
 from ..core.terms import Block
 from ..core.types import bool_, i64
-from ..interpreters.embed import Embed
-from ..interpreters.simplify import fresh_binders
+from ..interpreters.embed import Embed, rebuilt
 from ..interpreters.simplify.implied import DIFFERENCES, is_exact
 
 # So many comparisons before a loop are worth it.
@@ -35,12 +32,7 @@ FEW = 8
 
 def decided(block: Block) -> Block:
     """The closed block, where loops that only check run if a check may fail."""
-    with build(_guarded) as builder:
-        binders = fresh_binders(builder, block)
-        results = block.interpret(Embed(builder))(Env(), binders)
-        made, captured = to_block(binders, results, builder.scopes[0].statements, block.names)
-        assert not captured
-        return made
+    return rebuilt(block, Embed, _guarded)
 
 
 def _guarded(

@@ -20,16 +20,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..core.builder import Builder, build
+from ..core.builder import Builder
 from ..core.combinators.operands import extreme
-from ..core.environment import Env
 from ..core.graph import Value
-from ..core.placement import to_block
 from ..core.primitive import Primitive
 from ..core.terms import Block, Failure, Literal, Operation, Variable
 from ..core.types import Scalar, bool_, i64
 from ..interpreters import embed
-from ..interpreters.simplify import fresh_binders
 from .lowering.commuting import commutes
 
 # Where the neutral elements are among the arguments, behind the extent.
@@ -54,12 +51,7 @@ def verified(block: Block) -> Block:
     """
     if not _is_open(block):
         return block
-    with build() as builder:
-        binders = fresh_binders(builder, block)
-        results = block.interpret(_Verify(builder))(Env(), binders)
-        made, captured = to_block(binders, results, builder.scopes[0].statements, block.names)
-        assert not captured
-        return made
+    return embed.rebuilt(block, _Verify)
 
 
 def _is_open(block: Block, reached: bool = True) -> bool:

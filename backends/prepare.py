@@ -14,14 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from ..core.builder import build
+from ..core.builder import Builder
 from ..core.environment import Env
 from ..core.language import Language, Unsupported
-from ..core.placement import to_block
 from ..core.terms import Atom, Block, Foreign, Operation, Variable
 from ..core.types import Type
 from ..interpreters import embed
-from ..interpreters.simplify import fresh_binders
 
 _OTHERS = frozenset(
     {"custom", "probe", "foreign", "function", "fix", "apply", "pack", "project", "construct", "case", "par"}
@@ -36,13 +34,13 @@ def prepare(block: Block, checks: bool = True) -> Block:
     if not _mentions(block, _OTHERS if checks else _OTHERS | {"require"}):
         return block
     block = _without_rules(block)
-    with build() as builder:
-        binders, preparing = fresh_binders(builder, block), _Prepare(builder)
-        preparing.checks = checks
-        results = block.interpret(preparing)(Env(), binders)
-        prepared, captured = to_block(binders, results, builder.scopes[0].statements, block.names)
-        assert not captured
-        return prepared
+
+    def preparing(builder: Builder) -> _Prepare:
+        language = _Prepare(builder)
+        language.checks = checks
+        return language
+
+    return embed.rebuilt(block, preparing)
 
 
 def _mentions(block: Block, constructs: frozenset[str]) -> bool:

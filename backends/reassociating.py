@@ -35,9 +35,8 @@ from ..core.graph import Node, Value
 from ..core.placement import to_block
 from ..core.terms import Block
 from ..core.types import dims, element
-from ..interpreters.embed import Embed
+from ..interpreters.embed import Embed, fresh_binders
 from ..interpreters.reads_first import reads_first
-from ..interpreters.simplify import fresh_binders
 from ..interpreters.simplify.loop_rewriting import sources
 from ..interpreters.simplify.rules import component_operator, rewrite
 from ..interpreters.simplify.value_numbering import operands

@@ -24,8 +24,8 @@ from ..core.graph import Body, Node, Value
 from ..core.placement import to_block
 from ..core.terms import Block
 from ..core.types import dims
-from ..interpreters.embed import Embed
-from ..interpreters.simplify import fresh_binders, simplify
+from ..interpreters.embed import Embed, fresh_binders
+from ..interpreters.simplify import simplify
 from ..interpreters.simplify.leaves import is_costly
 from ..interpreters.simplify.loop_rewriting import sources
 from ..interpreters.simplify.value_numbering import ValueNumbering as Alike

@@ -28,18 +28,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..core.builder import Builder, build
+from ..core.builder import Builder
 from ..core.dims import Dim
-from ..core.environment import Env
 from ..core.graph import Value
 from ..core.language import Binding
-from ..core.placement import to_block
 from ..core.primitive import Primitive
 from ..core.terms import Block
 from ..core.types import Accumulator, ArrayType, Type, dims, i64
-from ..interpreters.embed import Embed
+from ..interpreters.embed import Embed, rebuilt
 from ..interpreters.reads_first import reads_first
-from ..interpreters.simplify import fresh_binders, simplify
+from ..interpreters.simplify import simplify
 from ..interpreters.simplify.leaves import COSTLY
 from ..interpreters.simplify.rules import rewrite
 from .shared_updates import MANY, Free, Place, Updates, outside, repeated, shared, together, updates_of
@@ -73,13 +71,7 @@ def schedule(
 
 
 def _round(block: Block, decisions: list[str], groups: bool) -> Block:
-    with build(rewrite) as builder:
-        binders = fresh_binders(builder, block)
-        meaning = block.interpret(_Distribute(builder, decisions, groups))
-        results = meaning(Env(), binders)
-        scheduled, captured = to_block(binders, results, builder.scopes[0].statements, block.names)
-        assert not captured
-        return scheduled
+    return rebuilt(block, lambda builder: _Distribute(builder, decisions, groups), rewrite)
 
 
 T = TypeVar("T")

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core.builder import Builder
-from ..core.dims import Dim
+from ..core import terms
+from ..core.builder import Builder, Rule, build
+from ..core.dims import Dim, DimAtom, Opaque
 from ..core.environment import Env
 from ..core.graph import NONE, Body, Value
 from ..core.language import Binding, Language
+from ..core.placement import to_block
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Foreign
 from ..core.type_rules import binder_types
-from ..core.types import ArrayType, FunctionType, Named, Scalar, Type, accumulator_of
+from ..core.types import ArrayType, FunctionType, Named, Scalar, Type, accumulator_of, i64, map_dims
 
 Entries = Env[Any]
 Atom = Callable[[Entries], Value]
@@ -243,3 +245,35 @@ def accumulate(builder: Builder, initials: Sequence[Value], body: Callable[..., 
     types = [accumulator_of(value.type) for value in initials]
     made: Body = builder.body(types, body)
     return builder.emit("accumulate", (), initials, [made])
+
+
+def rebuilt(block: terms.Block, language: Callable[[Builder], Embed], rule: Rule | None = None) -> terms.Block:
+    """A closed block as a language that emits rebuilds it."""
+    with build(rule) as builder:
+        binders = fresh_binders(builder, block)
+        results = block.interpret(language(builder))(Env(), binders)
+        made, captured = to_block(binders, results, builder.scopes[0].statements, block.names)
+        assert not captured
+        return made
+
+
+def fresh_binders(builder: Builder, block: terms.Block) -> list[Value]:
+    """Binders for a whole term's parameters; sizes known by number only get numbers of this builder."""
+    integers = [
+        builder.variable(type, name) for type, name in zip(block.binders, block.names, strict=True) if type == i64
+    ]
+    numbers = {number: Dim.of(value.dim) for number, value in enumerate(integers) if value.dim is not None}
+
+    def renumber(atom: DimAtom) -> Dim | None:
+        if not isinstance(atom, Opaque):
+            return None
+        return numbers.setdefault(atom.number, Dim.atom(Opaque(-1 - atom.number)))
+
+    def renamed(type: Type) -> Type:
+        return map_dims(type, lambda dim: dim.substitute(renumber))
+
+    remaining = iter(integers)
+    return [
+        next(remaining) if type == i64 else builder.variable(renamed(type), name)
+        for type, name in zip(block.binders, block.names, strict=True)
+    ]

@@ -18,7 +18,7 @@ from typing import Any
 
 from ...core import terms
 from ...core.builder import Builder, build, current
-from ...core.dims import Dim, DimAtom, Opaque
+from ...core.dims import Dim
 from ...core.environment import Env
 from ...core.graph import Value
 from ...core.language import Binding, Language
@@ -27,7 +27,8 @@ from ...core.placement import to_block
 from ...core.primitive import Primitive
 from ...core.program import Instance, Program, instance_of
 from ...core.terms import Constant, Failure, Foreign
-from ...core.types import ArrayType, FunctionType, Named, Scalar, Type, i64, map_dims
+from ...core.types import ArrayType, FunctionType, Named, Scalar, Type
+from ..embed import fresh_binders
 from .constructs import (
     Accumulate,
     AddTo,
@@ -96,28 +97,6 @@ def _rewritten(block: terms.Block) -> terms.Block:
             if loops.changed:
                 block = to_block(binders, results, builder.scopes[0].statements, block.names)[0]
     return block
-
-
-def fresh_binders(builder: Builder, block: terms.Block) -> list[Value]:
-    """Binders for a whole term's parameters; sizes known by number only get numbers of this builder."""
-    integers = [
-        builder.variable(type, name) for type, name in zip(block.binders, block.names, strict=True) if type == i64
-    ]
-    numbers = {number: Dim.of(value.dim) for number, value in enumerate(integers) if value.dim is not None}
-
-    def renumber(atom: DimAtom) -> Dim | None:
-        if not isinstance(atom, Opaque):
-            return None
-        return numbers.setdefault(atom.number, Dim.atom(Opaque(-1 - atom.number)))
-
-    def renamed(type: Type) -> Type:
-        return map_dims(type, lambda dim: dim.substitute(renumber))
-
-    remaining = iter(integers)
-    return [
-        next(remaining) if type == i64 else builder.variable(renamed(type), name)
-        for type, name in zip(block.binders, block.names, strict=True)
-    ]
 
 
 class _Simplify(Language[Atom, Operation, Block]):
