@@ -92,10 +92,11 @@ def map_inside(statement: Statement, rewrite: Callable[[Block], Block]) -> State
 def without(block: Block, unwanted: Callable[[Statement], bool]) -> Block:
     """A block without some of its statements, and without the loops that have nothing to do."""
     made: list[Statement] = []
+    rewrite = partial(without, unwanted=unwanted)
     for statement in block:
         if unwanted(statement):
             continue
-        inner = map_inside(statement, partial(without, unwanted=unwanted))
+        inner = map_inside(statement, rewrite)
         if not isinstance(inner, For) or inner.reductions or not all(isinstance(each, Let) for each in inner.body):
             made.append(inner)
     return tuple(made)
