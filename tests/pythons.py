@@ -3,9 +3,10 @@
     make test-all-pythons                  # what has not passed at this state of the tree
     python tests/pythons.py -k primitives  # the same with arguments for pytest
 
-Each Python gets an environment in ``.pythons``, made once: the newest packages, and for the lowest Python also one with
-the lowest versions that ``pyproject.toml`` declares. Where ``.pythons`` says that the same files have passed with the
-same arguments, nothing is run again: so a run that was cut short is taken up where it was.
+Each Python gets an environment in ``.pythons``, made once, with the package and what its tests need: the newest
+packages, and for the lowest Python also one with the lowest versions of what ``pyproject.toml`` says that the package
+needs. Where ``.pythons`` says that the same files have passed with the same arguments, nothing is run again: so a run
+that was cut short is taken up where it was.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / ".pythons"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-TOOLS = ["pytest", "hypothesis", "pytest-timeout", "pytest-xdist"]
+EXTRAS = ".[test,examples]"
 
 
 def declared() -> list[str]:
@@ -40,20 +41,17 @@ def interpreter(version: str) -> str | None:
     return str(ours[-1]) if ours else shutil.which(f"python{version}")
 
 
-def packages(lowest: bool) -> list[str]:
-    return [name.replace(">=", "==") if lowest else name for name in PROJECT["dependencies"]]
-
-
 def environment(name: str, python: str, lowest: bool) -> Path:
     """The Python of an environment, which is made if it is not there."""
     folder = FOLDER / name
     own = folder / "bin" / "python"
-    wanted = "\n".join([*packages(lowest), *TOOLS])
-    stamp = folder / "installed"
+    needed = [package.replace(">=", "==") if lowest else package for package in PROJECT["dependencies"]]
+    optional = [package for extra in PROJECT["optional-dependencies"].values() for package in extra]
+    wanted, stamp = "\n".join([EXTRAS, *needed, *optional]), folder / "installed"
     if not stamp.exists() or stamp.read_text() != wanted:
         subprocess.run([python, "-m", "venv", "--clear", str(folder)], check=True)
         install = [str(own), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*install, *packages(lowest), *TOOLS], check=True)
+        subprocess.run([*install, *needed, "--editable", EXTRAS], cwd=ROOT, check=True)
         stamp.write_text(wanted)
     return own
 

@@ -409,7 +409,11 @@ def test_what_belongs_to_another_user_is_not_used(
         return os.stat_result([*status[:4], status.st_uid + 1, *status[5:]])
 
     if foreign == "folder":
-        monkeypatch.setattr(Path, "stat", lambda self: of_another(stat(self)) if self == folder else stat(self))
+
+        def of_path(self: Path, **how: Any) -> os.stat_result:
+            return of_another(stat(self, **how)) if self == folder else stat(self, **how)
+
+        monkeypatch.setattr(Path, "stat", of_path)
     else:
         monkeypatch.setattr(os, "fstat", lambda number: of_another(fstat(number)))
     with pytest.warns(RuntimeWarning, match="belongs to another user"):
