@@ -209,3 +209,31 @@ def test_code_for_another_processor_is_not_taken_from_disk(tmp_path: Path, monke
         assert state() == "compiled"
     stored._surroundings.cache_clear()
     assert state() == "loaded from disk"
+
+
+def test_the_last_row_is_combined_where_it_is_asked_for() -> None:
+    """Rows at places that the run computes, as the elements of a reduction."""
+
+    @az.program
+    def largest(a: az.Array[az.f64, "m n"], k: az.Array[az.i64, "p"]) -> az.Array[az.f64, "n"]:
+        rows, nothing = az.map(lambda j: a[j], k), az.full(a.shape[1], -np.inf)
+        return az.reduce(lambda p, q: az.where(p[0] < q[0], q, p), nothing, rows)
+
+    a, places = np.sort(GENERATOR.normal(size=(4, 5)), axis=0), np.array([2, 3, 0, 3])
+    for chosen, row in ((places, 3), (places[2:3], 0)):
+        assert np.array_equal(on_threads(largest, a, chosen), a[row])
+
+
+def test_a_state_that_is_no_result_has_memory_of_its_own() -> None:
+    """An argument's array is updated step by step, and only its sum is given back."""
+
+    @az.program
+    def total(x: az.Array[az.f64, "n"]) -> az.f64:
+        return az.sum(az.fori_loop(0, az.size(x), lambda i, s: az.update(s, i, 2.0 * s[i] + s[0]), x))
+
+    x = GENERATOR.normal(size=9)
+    expected = x.copy()
+    for i in range(9):
+        expected[i] = 2.0 * expected[i] + expected[0]
+    before = x.copy()
+    assert np.isclose(on_threads(total, x), expected.sum(), rtol=1e-13) and np.array_equal(x, before)

@@ -29,11 +29,14 @@ NO_PROGRAM_SHOWS = (
 )  # fmt: skip
 # Files of tests that compile programs and look at what they do.
 TESTS = (
-    "test_arguments", "test_branches", "test_calls", "test_compile", "test_contractions", "test_disk_cache",
-    "test_fusion", "test_golden", "test_hoisting", "test_in_place", "test_localising", "test_chunking", "test_nesting",
-    "test_prefetching", "test_random_programs", "test_reassociating", "test_regrouping", "test_results",
-    "test_reusing", "test_schedule", "test_sharing", "test_specialisations", "test_straight", "test_subnormals",
-    "test_transformations", "test_unrolling", "test_commuting", "test_elementary",
+    "test_arguments", "test_bounds_checks", "test_branches", "test_calls", "test_checkpoint", "test_chunking",
+    "test_commuting", "test_compile", "test_computed_sizes", "test_contractions", "test_deep_nests", "test_disk_cache",
+    "test_elementary", "test_fusion", "test_golden", "test_hoisting", "test_in_place", "test_index_set_shifting",
+    "test_localising", "test_long_programs", "test_memory", "test_nesting", "test_neutral_elements", "test_pairwise",
+    "test_pieces", "test_prefetching", "test_primitives", "test_random_programs", "test_reassociating",
+    "test_regrouping", "test_results", "test_reusing", "test_scattered_to_one_place", "test_schedule", "test_sharing",
+    "test_small_sizes", "test_specialisations", "test_square_products", "test_straight", "test_subnormals",
+    "test_transformations", "test_unrolling",
 )  # fmt: skip
 
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
