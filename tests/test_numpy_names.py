@@ -19,6 +19,9 @@ from adze.core.types import scalar_of
 
 pytestmark = pytest.mark.unguarded
 
+# As of now: examples that other tests run make primitives of NumPy's functions, too
+ANSWERING = {f.__name__ for f in [*MEANINGS, *NUMPY] if getattr(np, f.__name__, None) is f}
+
 TYPES = [np.dtype(name) for name in ("f8", "f4", "i8", "i4", "?")]
 MIXED = [("f8", "f4"), ("f4", "i4"), ("f4", "i8"), ("i4", "i8"), ("i4", "f8"), ("?", "f4"), ("i4", "?"), ("?", "f8")]
 SHAPES: list[tuple[int, ...]] = [(), (5,), (0,), (3, 4), (0, 3), (2, 3, 4)]
@@ -267,8 +270,7 @@ ROUNDED = {
 
 
 def test_every_function_that_answers_is_here() -> None:
-    tables = [f for f in [*MEANINGS, *NUMPY] if getattr(np, f.__name__, None) is f]
-    assert {f.__name__ for f in tables} == {f.__name__ for f in [*CALLS, *ELEMENTWISE]}
+    assert {f.__name__ for f in [*CALLS, *ELEMENTWISE]} == ANSWERING
 
 
 @pytest.mark.parametrize("function", CALLS, ids=lambda f: f.__name__)
