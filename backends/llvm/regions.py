@@ -132,7 +132,8 @@ class Function(Emitter):
         last = {name: number for number, (_, variables, _) in enumerate(pieces) for name in variables}
         for number, (piece, _, _) in enumerate(pieces):  # behind a piece, the caller enters its buffers
             taken = [extent for each in piece if isinstance(each, ir.Allocate) for extent in each.buffer.extents]
-            last.update(dict.fromkeys([name for name in ir.names_in(taken) if last[name] == number], number + 1))
+            for name in ir.names_in(taken):
+                last[name] = max(last[name], number + 1)
         words = sum(isinstance(each, ir.Let | ir.Declare) for each in block)
         cells, word = self.body.slot(f"[{words} x i64]", 8), count()
         self.poison(cells, str(8 * words))
@@ -216,8 +217,8 @@ class Function(Emitter):
 
     def _arena(self, block: ir.Block, part: Function, frame: _Frame, by_thread: bool) -> Arena:
         """The arena as the part sees it: the slots of its own buffers, private ones in the copy of its thread."""
-        names = [statement.buffer.name for statement in ir.of_kind(block, ir.Allocate)]
-        slots = sorted({self.unit.plan.slot_of[name] for name in names if name in self.unit.plan.slot_of})
+        slot_of = self.unit.plan.slot_of
+        slots = sorted({slot_of[name] for name in ir.allocated_in(block) if name in slot_of})
         offsets = {slot: frame.carry("i64", self.arena.offsets[slot]) for slot in slots}
         if not slots:
             return Arena("null", "null", "0", offsets)
