@@ -3,7 +3,8 @@
 Each mutant (``changes.py``) is one wrong version of a derivative: a scalar partial with its sign turned, or one place
 in a module of rules (``mutations.py`` says how). The tests of derivatives run against it until one fails, and then it
 is killed. A mutant that survives them all is printed, and the run fails: a test is missing. Mutants that mean the same
-as the original are listed in ``equivalent.py``, each with its reason; an entry there that fits no mutant fails the run.
+as the original are listed, each with its reason (``equivalent.py``, ``compiler.py``); an entry that fits no mutant
+fails the run.
 
 How it is fast: pytest collects the tests once. Some forks of that process run all of them and note which places
 of the rules and which partials each of them reaches; a test that fails there fails the run. Each mutant is a fork, too,
@@ -18,7 +19,8 @@ A mutant may do anything: its memory is limited, and a test that takes ``PATIENC
 noticed it.
 
 Those of the compiler (``compiler.py``) are drawn from very many, and run in hours. What became of each is written to
-``.mutants/`` at once, and is not tried again while no source and no test has changed: such a run may be stopped.
+``.mutants/`` at once, and is not tried again while no source has changed and the test that killed it is the same (or
+all tests are, when none did): such a run may be stopped.
 
     python tests/mutants                  all mutants of derivatives
     python tests/mutants combining 127    those whose description holds all these words
@@ -39,7 +41,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
@@ -95,6 +97,7 @@ class Suite:
     words: Sequence[str]  # the names of tests have one of these, and none of those
     left_out: Sequence[str]
     hold_some: Sequence[str]  # words of the files in which only some tests have such names
+    equivalent: Mapping[object, str]  # by key: why a mutant means the same as the original
     records: Path | None  # where it is written what became of each mutant
 
     def wants(self, name: str) -> bool:
@@ -102,12 +105,13 @@ class Suite:
 
 
 def rules() -> Suite:
-    return Suite(files_of_rules(), of_the_rules(), of_rules, TESTS_OF_RULES, LEFT_OUT, HOLD_SOME, None)
+    return Suite(files_of_rules(), of_the_rules(), of_rules, TESTS_OF_RULES, LEFT_OUT, HOLD_SOME, EQUIVALENT, None)
 
 
 def compilers() -> Suite:
-    records = ROOT / ".mutants"
-    return Suite(files_of_backends(), of_the_backends(), compiler.kinds, compiler.TESTS, ("opencl",), (), records)
+    mutants, records = of_the_backends(), ROOT / ".mutants"
+    same = compiler.EQUIVALENT
+    return Suite(files_of_backends(), mutants, compiler.kinds, compiler.TESTS, ("opencl",), (), same, records)
 
 
 # Tests
@@ -220,13 +224,13 @@ class Run:
         for mutant, (end, what) in self.results([Nothing(min(mutants, key=self.facing_count).spot)]):
             if end == "killed":
                 yield f"{mutant} is killed by {what}"
-        for mutant, (end, what) in self.ends([mutant for mutant in mutants if mutant.key not in EQUIVALENT]):
+        for mutant, (end, what) in self.ends([mutant for mutant in mutants if mutant.key not in self.suite.equivalent]):
             if end == "killed":
                 self.kills[what] = self.kills.get(what, 0) + 1
             else:
                 yield f"{end} {mutant}"
         if whole:
-            for key in EQUIVALENT.keys() - {mutant.key for mutant in mutants}:
+            for key in self.suite.equivalent.keys() - {mutant.key for mutant in mutants}:
                 yield f"listed as equivalent, but no mutant: {key}"
 
     def ends(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, tuple[str, str]]]:
@@ -310,16 +314,25 @@ class Run:
 
 
 class Records:
-    """What is known of mutants from runs on these very sources and tests."""
+    """What is known of mutants from runs on these very sources.
+
+    One that was killed stays so while the test that did it stands; one that survived has survived these tests.
+    """
 
     def __init__(self, folder: Path) -> None:
-        made = hashlib.blake2b(digest_size=10)
-        for file in sorted([*ROOT.glob("[abcit]*/**/*.py"), ROOT / "pyproject.toml"]):
-            made.update(file.read_bytes())
         folder.mkdir(exist_ok=True)
-        self._ends, self._uses = folder / f"{made.hexdigest()}.jsonl", folder / f"{made.hexdigest()}.uses"
+        sources = digest([*ROOT.glob("[abci]*/**/*.py"), ROOT / "pyproject.toml"])
+        self._tests = digest(ROOT.glob("tests/**/*.py"))
+        self._ends, self._uses = folder / f"{sources}.jsonl", folder / f"{sources}.{self._tests}.uses"
         lines = self._ends.read_text().splitlines() if self._ends.exists() else []
-        self.ends: dict[str, tuple[str, str]] = {name: (end, what) for name, end, what in map(json.loads, lines)}
+        self.ends: dict[str, tuple[str, str]] = {
+            name: (end, what) for name, end, what, tests in map(json.loads, lines) if self._holds_for(what) == tests
+        }
+
+    def _holds_for(self, killer: str) -> str:
+        """The digest of the tests of which a record tells: the file of the killer, or else all."""
+        file = ROOT / killer.partition("::")[0]
+        return digest([file]) if "::" in killer and file.exists() else self._tests
 
     @property
     def uses(self) -> dict[str, Use]:
@@ -332,7 +345,14 @@ class Records:
 
     def add(self, mutant: Mutant, end: tuple[str, str]) -> None:
         with self._ends.open("a") as file:
-            file.write(json.dumps([str(mutant), *end]) + "\n")
+            file.write(json.dumps([str(mutant), *end, self._holds_for(end[1])]) + "\n")
+
+
+def digest(files: Iterable[Path]) -> str:
+    made = hashlib.blake2b(digest_size=10)
+    for file in sorted(files):
+        made.update(file.read_bytes())
+    return made.hexdigest()
 
 
 def start(work: Callable[[Any, Any], None], given: Any) -> tuple[Any, Any]:
@@ -360,7 +380,7 @@ class Plugin:
 
     def __init__(self, suite: Suite, mutants: Sequence[Mutant]) -> None:
         self.suite, self.mutants = suite, mutants
-        self.whole = suite.records is None and len(mutants) == len(suite.mutants)
+        self.whole = len(mutants) == len(suite.mutants)
         self.faults = 0
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -370,7 +390,10 @@ class Plugin:
         for fault in run.faults(self.mutants, self.whole):
             self.faults += 1
             print(fault, flush=True)
-        killed, equivalent = sum(run.kills.values()), sum(mutant.key in EQUIVALENT for mutant in self.mutants)
+        killed, equivalent = (
+            sum(run.kills.values()),
+            sum(mutant.key in self.suite.equivalent for mutant in self.mutants),
+        )
         seconds = time.perf_counter() - begin
         print(f"{len(self.mutants)} mutants, {killed} killed, {equivalent} equivalent, {seconds:.0f} s", flush=True)
         return True

@@ -39,6 +39,9 @@ TESTS = (
     "test_transformations", "test_unrolling",
 )  # fmt: skip
 
+# Mutants that mean the same as the original, or choose at another cost, each with its reason, by key (equivalent.py).
+EQUIVALENT: dict[object, str] = {}
+
 _COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
