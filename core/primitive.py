@@ -79,6 +79,13 @@ _BUILTINS = re.compile(
 )
 
 
+_KINDS = {"f": "float", "i": "int", "u": "int", "b": "bool"}  # of scalars, by NumPy's letters
+
+
+def _itself(x: Any) -> Any:
+    return np.asarray(x)[()]
+
+
 @dataclass(frozen=True, eq=False)
 class Guard:
     """What the last of integer operands must satisfy where the user applies an operation; the operation is total.
@@ -122,7 +129,11 @@ class Primitive:
                 expression: Structure = apply(self, arguments)
                 return expression
         with np.errstate(all="ignore"):
-            number: Structure = self.numpy(*arguments)
+            # An operand may be the result: NumPy's versions differ in the type they give (of floor, for integers).
+            kind = _KINDS.get(np.asarray(arguments[0]).dtype.kind)
+            itself = kind is not None and self.otherwise.get(kind, self.name) is None
+            meaning: Callable[..., Any] = _itself if itself else self.numpy
+            number: Structure = meaning(*arguments)
             return number
 
     @typeguard_ignore  # every operation of every pass comes here

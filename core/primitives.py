@@ -33,8 +33,14 @@ def _instruction(**by_kind: str) -> Instructions:
 
 
 def by_element(function: Callable[[float], float]) -> Callable[[Any], Any]:
-    """A function of Python's floats on NumPy's scalars and arrays; computed in double precision."""
-    return lambda x: np.vectorize(function, otypes=[np.float64])(np.asarray(x, np.float64))[()]
+    """A function of Python's floats on NumPy's scalars and arrays; computed in double precision, of the same type."""
+
+    def apply(x: Any) -> Any:
+        x = np.asarray(x)
+        found = np.vectorize(function, otypes=[np.float64])(x.astype(np.float64))
+        return (found.astype(x.dtype) if x.dtype.kind == "f" else found)[()]
+
+    return apply
 
 
 # A row reads best on as few lines as it needs.
