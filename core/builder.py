@@ -23,21 +23,17 @@ from typing import Any
 
 from . import terms
 from .alpha_equivalence import alpha_key
+from .constructs import Construct, Role, construct
 from .dims import Dim, Opaque, arithmetic
-from .graph import NONE, PARTIAL, REQUIREMENT, Body, Node, Value, numbers, union
+from .graph import NONE, REQUIREMENT, Body, Node, Value, numbers, union
 from .limits import lifted_limits
 from .primitive import PRIMITIVES, Primitive
 from .source import at_line
 from .terms import NOWHERE, Failure, Origin
-from .type_rules import binder_types, result_types
 from .types import Accumulator, ArrayType, Itself, Scalar, Type, dims, i64, rank
 from .weak_types import Inference
 
-# The constructs whose requirements become statements of their own, and where their extents begin.
-_CHECKED = {"generate": 0, "reduce": 0, "scan": 0, "histogram": 1, "scatter": 0, "cond": 0}
-
-# Constructs that are statements by themselves, besides updates; their effect.
-_STATEMENTS = frozenset({"require", "probe", "apply"})
+# The effect of constructs that are statements by themselves, besides updates.
 _REQUIRES = frozenset({REQUIREMENT})
 
 # What stands for the results of a node, where a substitution meets it.
@@ -133,17 +129,18 @@ class Builder:
         """:meth:`emit` without the rules."""
         args, bodies = tuple(args), tuple(bodies)
         pure = op == "apply" and isinstance(args[0].type, Itself)  # where it is known, its body's effects are seen
-        effects, partial = NONE, op in PARTIAL and not pure
+        row = construct(op, static)
+        effects, partial = NONE, row.partial and not pure
         if bodies:
-            if op in _CHECKED and bodies[0].results:
-                bodies = self._without_requirements(op, static, args, bodies)
-            running = bodies[:1] if op == "custom" else bodies  # rules run in derivatives only
-            if op not in ("function", "fix"):  # a function has its effects where it is applied
+            if (row.makes_elements or op == "cond") and bodies[0].results:
+                bodies = self._without_requirements(row, static, args, bodies)
+            running = bodies[: len(row.blocks)] if row.more is Role.RULE else bodies  # rules run in derivatives only
+            if not row.functions:  # a function has its effects where it is applied
                 effects = union([body.effects for body in running])
             partial = partial or any([body.partial for body in running])
-        if op == "add_to":
+        if row.writes:
             effects = args[0].free
-        elif op in _STATEMENTS and not pure:
+        elif not (row.pure or pure):
             effects = _REQUIRES
         anchor = NONE
         if partial:
@@ -152,7 +149,7 @@ class Builder:
         key = (op, static, tuple([arg.number for arg in args]), tuple([body.number for body in bodies]), anchor)
         node = self._nodes.get(key) if not effects else None
         if node is None:
-            node = self._node(op, static, args, bodies, effects, anchor)
+            node = self._node(row, static, args, bodies, effects, anchor)
             node.partial = partial
             if not effects:
                 self._nodes[key] = node
@@ -162,13 +159,13 @@ class Builder:
         return node.results
 
     def _without_requirements(
-        self, op: str, static: tuple[Any, ...], args: tuple[Value, ...], bodies: tuple[Body, ...]
+        self, row: Construct, static: tuple[Any, ...], args: tuple[Value, ...], bodies: tuple[Body, ...]
     ) -> tuple[Body, ...]:
         """Requirements inside a pure construct become a statement of their own beside it.
 
         What remains has no effect: it may be shared, moved and fused like everything else.
         """
-        checking = bodies if op == "cond" else bodies[:1]
+        checking = bodies if row.chooses else bodies[:1]
         if not any(body.statements for body in checking):
             return bodies
         for body in bodies:
@@ -176,12 +173,10 @@ class Builder:
             dependent = any(not result.free.isdisjoint(bound) for result in body.results)
             if dependent or body.effects - {REQUIREMENT} or (body.statements and body not in checking):
                 return bodies
-        if op == "cond":
-            self.make("cond", (), args, [Body(self._next(), (), body.statements, ()) for body in checking])
+        if row.extents is None:
+            self.make(row.name, static, args, [Body(self._next(), (), body.statements, ()) for body in checking])
         else:
-            first = _CHECKED[op]
-            extents = args[first : first + len(bodies[0].binders)]
-            self._check(extents, bodies[0].binders, bodies[0].statements)
+            self._check(args[row.extents(static)], bodies[0].binders, bodies[0].statements)
         return tuple([self.close(body.binders, (), body.results, body.partial) for body in bodies])
 
     def _check(self, extents: Sequence[Value], binders: tuple[Value, ...], statements: tuple[Node, ...]) -> None:
@@ -194,16 +189,17 @@ class Builder:
 
     def _node(
         self,
-        op: str,
+        row: Construct,
         static: tuple[Any, ...],
         args: tuple[Value, ...],
         bodies: tuple[Body, ...],
         effects: frozenset[int],
         anchor: frozenset[int],
     ) -> Node:
-        types = result_types(op, static, [arg.type for arg in args], [body.types for body in bodies])
+        op = row.name
+        types = row.types(static, [arg.type for arg in args], [body.types for body in bodies])
         node = Node()
-        node.op, node.static, node.args, node.bodies, node.effects = op, static, args, bodies, effects
+        node.op, node.row, node.static, node.args, node.bodies, node.effects = op, row, static, args, bodies, effects
         node.free = union([anchor, *[arg.free for arg in args], *[body.free for body in bodies]])
         node.sizes = self._sizes_in(types)
         node.number, node.origin = self._next(), self.origin
@@ -497,7 +493,7 @@ class Substitution:
 
         def need(node: Node) -> None:
             stack.extend([arg.source for arg in node.args if arg.source is not None])
-            for body in node.bodies if node.op != "par" else ():
+            for body in () if node.row.splits else node.bodies:
                 inner.update(numbers(body.binders, body.statements))
                 stack.extend([result.source for result in body.results if result.source is not None])
                 stack.extend(body.statements)
@@ -530,7 +526,7 @@ class Substitution:
         static = (_dim(args[0]),) if node.static and isinstance(node.static[0], Dim) else node.static
         bodies: list[Body] = []
         for body in node.bodies:
-            types = binder_types(node.op, static, [arg.type for arg in args], [earlier.types for earlier in bodies])
+            types = node.row.binders(static, [arg.type for arg in args], [earlier.types for earlier in bodies])
             bodies.append(self.body(body, types))
         self.builder.origin, outer = node.origin, self.builder.origin
         results = self.builder.emit(node.op, static, args, bodies)

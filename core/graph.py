@@ -7,10 +7,11 @@ the end (``placement.py``), so an expression may be used anywhere its free binde
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from . import terms
+from .constructs import Construct
 from .dims import Dim, Opaque
 from .terms import Origin
 from .types import Type, i64
@@ -19,11 +20,6 @@ from .types import Type, i64
 REQUIREMENT = -1
 
 NONE: frozenset[int] = frozenset()
-
-# Constructs whose bodies run any number of times, or not at all because of a choice; and constructs that may not end.
-LOOPS = frozenset({"generate", "reduce", "scan", "histogram", "scatter", "loop", "while", "function", "fix"})
-BRANCHES = frozenset({"cond", "case", "custom"})
-PARTIAL = frozenset({"while", "apply"})
 
 
 class Value:
@@ -65,9 +61,12 @@ class Value:
 class Node:
     """An operation in the graph."""
 
-    __slots__ = ("args", "bodies", "effects", "free", "number", "op", "origin", "partial", "results", "sizes", "static")
+    __slots__ = (
+        "args", "bodies", "effects", "free", "number", "op", "origin", "partial", "results", "row", "sizes", "static",
+    )  # fmt: skip
 
     op: str
+    row: Construct
     static: tuple[Any, ...]
     args: tuple[Value, ...]
     bodies: tuple[Body, ...]
@@ -78,6 +77,11 @@ class Node:
     number: int
     partial: bool  # it may not end
     origin: Origin
+
+    def loop_variables(self) -> Iterator[tuple[Value, Value]]:
+        """The binders of the first body that are indices, each with its extent."""
+        extents = self.row.iterations(self)
+        return zip(self.bodies[0].binders, extents, strict=False) if extents else iter(())
 
 
 class Body:

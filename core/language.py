@@ -231,62 +231,9 @@ class Language(ABC, Generic[A, O, B]):
     def _meaning_of_operation(self, operation: terms.Operation) -> O:
         a = [self.meaning_of_atom(atom) for atom in operation.args]
         b = [self.meaning_of_block(block) for block in operation.blocks]
-        static = operation.static
-        match operation.op:
-            case "primitive":
-                return self.primitive(static[0], a)
-            case "cond":
-                return self.cond(a[0], *b)
-            case "loop":
-                return self.loop(static[0], a[0], a[1:], *b)
-            case "size":
-                return self.size(a[0], static[0])
-            case "index":
-                return self.index(a[0], a[1:])
-            case "generate":
-                return self.generate(static[0], a[0], *b)
-            case "reduce":
-                return self.reduce(a[0], a[1:], *b)
-            case "scan":
-                return self.scan(static[0], a[0], a[1:], *b)
-            case "histogram":
-                return self.histogram(static[0], a[0], a[1], a[2:], *b)
-            case "scatter":
-                unique, count = static
-                return self.scatter(unique, a[:count], a[count:], *b)
-            case "argsort":
-                return self.argsort(a[0])
-            case "while":
-                return self.while_loop(a, *b)
-            case "custom":
-                return self.custom(static, a, b[0], b[1:])
-            case "probe":
-                return self.probe(static[0], a)
-            case "foreign":
-                return self.foreign(static[0], a)
-            case "function":
-                return self.function(static[0], *b)
-            case "fix":
-                return self.fix(static[0], *b)
-            case "apply":
-                return self.apply(a[0], a[1:])
-            case "pack":
-                return self.pack(a)
-            case "project":
-                return self.project(a[0], static[0])
-            case "construct":
-                return self.construct(static[0], static[1], a)
-            case "case":
-                return self.case(a[0], static, b)
-            case "par":
-                return self.par(b)
-            case "accumulate":
-                return self.accumulate(a, *b)
-            case "add_to":
-                return self.add_to(a[0], a[1], a[2:])
-            case "require":
-                return self.require(a[0], static[0], a[1:])
-        raise ValueError(f"no construct is called {operation.op!r}")
+        row = operation.row
+        meaning: O = getattr(self, row.method)(*row.parameters(operation.static, a, b))
+        return meaning
 
     def meaning_of_block(self, block: terms.Block) -> B:
         bindings = [Binding(self.meaning_of_operation(x), x.types, x.origin) for x in block.bindings]

@@ -15,19 +15,20 @@ from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
 
 from . import terms
+from .constructs import Construct
 from .dims import Dim, DimAtom, Opaque
-from .graph import BRANCHES, LOOPS, Body, Node, Value, numbers
+from .graph import Body, Node, Value, numbers
 from .terms import Block, Operation
 from .types import Scalar, Type, dims, i64, map_dims
 
 
 class _Region:
-    """A scope of the program being laid out, with the nodes placed in it."""
+    """A scope of the program being laid out, with the nodes placed in it; ``of`` is the construct it belongs to."""
 
-    __slots__ = ("body", "bound", "inner", "kind", "order", "parent")
+    __slots__ = ("body", "bound", "inner", "of", "order", "parent")
 
-    def __init__(self, parent: _Region | None, body: Body, kind: str) -> None:
-        self.parent, self.body, self.kind = parent, body, kind
+    def __init__(self, parent: _Region | None, body: Body, of: Construct | None) -> None:
+        self.parent, self.body, self.of = parent, body, of
         self.bound = numbers(body.binders, body.statements)
         self.order: list[Node] = []
         self.inner: dict[tuple[int, int], _Region] = {}
@@ -35,7 +36,7 @@ class _Region:
     def enter(self, node: Node, k: int) -> _Region:
         region = self.inner.get((node.number, k))
         if region is None:
-            region = self.inner[node.number, k] = _Region(self, node.bodies[k], node.op)
+            region = self.inner[node.number, k] = _Region(self, node.bodies[k], node.row)
         return region
 
     def nearest(self, regions: set[_Region]) -> _Region | None:
@@ -55,8 +56,10 @@ def _risen(node: Node, region: _Region) -> _Region:
         return region
     home, branch = region, False
     while region.parent is not None and node.free.isdisjoint(region.bound):
-        branch = branch or region.kind in BRANCHES or (region.kind == "par" and node.number > region.body.opened)
-        leaves_loop = region.kind in LOOPS
+        of, opened = region.of, region.body.opened
+        assert of is not None, "the root has no parent"
+        branch = branch or of.branches or (of.splits and node.number > opened)
+        leaves_loop = of.loops
         region = region.parent
         if not branch or (leaves_loop and node.bodies):
             home, branch = region, False
@@ -65,15 +68,15 @@ def _risen(node: Node, region: _Region) -> _Region:
 
 def _is_computed_size(value: Value) -> bool:
     """Whether a value is an integer that is known by those that it is computed from."""
-    computed = value.source is not None and value.source.op in ("primitive", "size")
-    return computed and value.dim is not None and value.dim != Dim.atom(Opaque(value.number))
+    computed = value.source is not None and value.dim is not None
+    return computed and value.dim != Dim.atom(Opaque(value.number))
 
 
 class _Layout:
     """Both walks over the graph from a root body."""
 
     def __init__(self, root: Body, sizes: Collection[int] = ()) -> None:
-        self.root, self.sizes = _Region(None, root, "root"), sizes
+        self.root, self.sizes = _Region(None, root, None), sizes
         self.homes: dict[int, set[_Region]] = {}
         self.captured: dict[int, Value] = {}
 

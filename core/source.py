@@ -14,11 +14,34 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from types import CodeType, FrameType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from .terms import NOWHERE, Origin
+
+@dataclass(frozen=True)
+class Origin:
+    """Where an operation was written: the user's file and line, and a name for its result if there is one.
+
+    ``combines`` says that the user combines elements there, with a neutral element that is to be verified.
+    """
+
+    file: str
+    line: int
+    name: str = ""
+    combines: bool = field(default=False, compare=False)
+
+    @property
+    def derived(self) -> Origin:
+        """The origin of what a derivative makes of the operation."""
+        return replace(self, combines=False) if self.combines else self
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.file else "an unknown line"
+
+
+NOWHERE = Origin("", 0)
 
 _MACHINERY = ("adze", "numpy", "typeguard", "contextlib", "functools")
 

@@ -23,40 +23,20 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from .constructs import Construct, construct
 from .dims import Dim
+from .source import NOWHERE as NOWHERE
+from .source import Origin as Origin
 from .types import ArrayType, Scalar, Type, i64, scalar_of
 
 B = TypeVar("B")
 B_co = TypeVar("B_co", covariant=True)
 
-
-@dataclass(frozen=True)
-class Origin:
-    """Where an operation was written: the user's file and line, and a name for its result if there is one.
-
-    ``combines`` says that the user combines elements there, with a neutral element that is to be verified.
-    """
-
-    file: str
-    line: int
-    name: str = ""
-    combines: bool = field(default=False, compare=False)
-
-    @property
-    def derived(self) -> Origin:
-        """The origin of what a derivative makes of the operation."""
-        return replace(self, combines=False) if self.combines else self
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}" if self.file else "an unknown line"
-
-
-NOWHERE = Origin("", 0)
 
 # What to write where a neutral element is not neutral
 NOT_NEUTRAL = "; a start is combined afterwards, as in op(start, reduce(op, neutral, xs))"
@@ -193,6 +173,11 @@ class Operation:
 
     def __repr__(self) -> str:
         return f"Operation({self.op!r}, {self.static}, {self.args}, {self.blocks})"
+
+    @property
+    def row(self) -> Construct:
+        """What is known of the construct."""
+        return construct(self.op, self.static)
 
     def __reduce__(self) -> Any:
         return Operation, (self.op, self.static, self.args, self.blocks, self.types, self.origin)

@@ -1,13 +1,14 @@
-"""The type rule of each construct, used by whoever builds terms and by ``check``.
+"""The type rules of the constructs, to which the rows of ``constructs.py`` refer.
 
 A rule gets the static part, the types of the arguments and the result types of the blocks, and gives the types of
-the results. It raises TypeError, in terms of the construct, when they do not fit together.
+the results. It raises TypeError, in terms of the construct, when they do not fit together. One whose name begins with
+``of_`` gives the types of the parameters of the next block, after blocks that give results of these types.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from .source import at_line
 from .types import (
@@ -20,7 +21,6 @@ from .types import (
     Scalar,
     TupleType,
     Type,
-    accumulator_of,
     all_dims,
     array_of,
     bool_,
@@ -31,165 +31,173 @@ from .types import (
     rank,
 )
 
+# The types of the results, from the static part, the types of the arguments and those of the blocks' results.
+TypeRule = Callable[[tuple[Any, ...], Sequence[Type], Sequence[Sequence[Type]]], tuple[Type, ...]]
 
-def result_types(
-    op: str, static: tuple[Any, ...], args: Sequence[Type], blocks: Sequence[Sequence[Type]]
-) -> tuple[Type, ...]:
-    """The types of an operation's results (see the module)."""
-    match op:
-        case "primitive":
-            return (static[0].result_type([_scalar(op, type) for type in args]),)
-        case "size":
-            _expect(isinstance(args[0], ArrayType) and 0 <= static[0] < rank(args[0]), "size of an axis", args)
-            return (i64,)
-        case "index":
-            _expect(isinstance(args[0], ArrayType) and len(args) - 1 == rank(args[0]), "one index an axis", args)
-            _integers(op, args[1:])
-            return (element(args[0]),)
-        case "cond":
-            _expect(args[0] == bool_, "a bool as test", args)
-            _expect(tuple(blocks[0]) == tuple(blocks[1]), "branches of one type", [*blocks[0], *blocks[1]])
-            return tuple(blocks[0])
-        case "generate":
-            _integers(op, args)
-            return tuple(_stacked(static[0], type) for type in blocks[0])
-        case "reduce":
-            return _combined(args[:1], args[1:], blocks[0], blocks[1])
-        case "loop":
-            _integers(op, args[:1])
-            state = tuple(args[1:])
-            _expect(tuple(blocks[0][: len(state)]) == state, "a body that keeps the state's type", [*blocks[0], *state])
-            return state + tuple(_stacked(static[0], type) for type in blocks[0][len(state) :])
-        case "scan":
-            return tuple(_stacked(static[0], type) for type in _combined(args[:1], args[1:], blocks[0], blocks[1]))
-        case "histogram":
-            _expect(blocks[0][:1] == (i64,), "elements that begin with an i64 bin", blocks[0])
-            neutrals = _combined(args[:2], args[2:], blocks[0][1:], blocks[1])
-            return tuple(_stacked(static[0], type) for type in neutrals)
-        case "scatter":
-            return _scattered(args[: static[1]], args[static[1] :], blocks[0])
-        case "argsort":
-            _expect(isinstance(args[0], ArrayType) and rank(args[0]) == 1, "a vector to sort", args)
-            return (ArrayType(i64, dims(args[0])),)
-        case "while":
-            _expect(tuple(blocks[0]) == (bool_,), "a test that gives one bool", blocks[0])
-            _expect(tuple(blocks[1]) == tuple(args), "a body that keeps the state's type", [*blocks[1], *args])
-            return (*args, i64)
-        case "custom":
-            floating, results = _floating(args), _floating(blocks[0])
-            for rule, block in zip(rules_of(static), blocks[1:], strict=True):
-                wanted = {"jvp": results, "vjp": floating}[rule]
-                _expect(tuple(block) == wanted, f"a {rule} rule that gives ({', '.join(map(str, wanted))})", block)
-            return tuple(blocks[0])
-        case "probe":
-            return tuple(args)
-        case "foreign":
-            return tuple(static[0].result_types(args))
-        case "function" | "fix":
-            type = static[0]
-            _known(type)
-            _expect(tuple(blocks[0]) == type.results, f"a body of a function {type}", blocks[0])
-            return (type,)
-        case "apply":
-            function = args[0]
-            if not isinstance(function, FunctionType):
-                raise TypeError(f"apply takes a function, got {function}")
-            _expect(tuple(args[1:]) == function.parameters, f"arguments of a function {function}", args[1:])
-            return function.results
-        case "pack":
-            return (_known(TupleType(tuple(args))),)
-        case "project":
-            items = args[0].items if isinstance(args[0], TupleType) else ()
-            _expect(0 <= static[0] < len(items), f"a tuple with an item {static[0]}", args)
-            return (items[static[0]],)
-        case "construct":
-            named, variant = static
-            wanted = tuple(named.fields(variant).values())
-            _expect(tuple(args) == wanted, f"the fields ({', '.join(map(str, wanted))}) of {named}.{variant}", args)
-            return (_known(named),)
-        case "case":
-            _expect(isinstance(args[0], Named), "a value of a declared type", args)
-            _expect(
-                len(static) > 0 and set(static) == _variants(args[0]), f"a branch for each variant of {args[0]}", args
-            )
-            for block in blocks[1:]:
-                _expect(tuple(block) == tuple(blocks[0]), "branches of one type", [*blocks[0], *block])
-            return tuple(blocks[0])
-        case "par":
-            return tuple(type for block in blocks for type in block)
-        case "accumulate":
-            return (*args, *blocks[0])
-        case "add_to":
-            target = args[0]
-            _expect(isinstance(target, Accumulator), "an accumulator", args)
-            _expect(args[1] == element(target), "a value of the accumulator's scalar type", args)
-            _expect(len(args) - 2 == rank(target), "one index an axis", args)
-            _integers(op, args[2:])
-            return ()
-        case "require":
-            _expect(args[0] == bool_, "a bool as test", args)
-            _integers(op, args[1:])
-            return ()
-    raise TypeError(f"no construct is called {op!r}")
+# The types of the next block's parameters, after blocks that give results of the last argument's types.
+BinderRule = TypeRule
+
+Static = tuple[Any, ...]
+Types = Sequence[Type]
+Blocks = Sequence[Sequence[Type]]
 
 
-def block_count(op: str, static: tuple[Any, ...]) -> int | None:
-    """How many blocks a construct has; None when it may be any number."""
-    match op:
-        case "par":
-            return None
-        case "case":
-            return len(static)
-        case "custom":
-            return 1 + len(rules_of(static))
-    return _BLOCKS.get(op, 0)
+def primitive(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    return (static[0].result_type([_scalar("primitive", type) for type in args]),)
 
 
-def rules_of(static: tuple[Any, ...]) -> tuple[str, ...]:
+def size(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    _expect(isinstance(args[0], ArrayType) and 0 <= static[0] < rank(args[0]), "size of an axis", args)
+    return (i64,)
+
+
+def index(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    _expect(isinstance(args[0], ArrayType) and len(args) - 1 == rank(args[0]), "one index an axis", args)
+    _integers("index", args[1:])
+    return (element(args[0]),)
+
+
+def cond(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    _expect(args[0] == bool_, "a bool as test", args)
+    _expect(tuple(blocks[0]) == tuple(blocks[1]), "branches of one type", [*blocks[0], *blocks[1]])
+    return tuple(blocks[0])
+
+
+def generate(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    _integers("generate", args)
+    return tuple([_stacked(static[0], type) for type in blocks[0]])
+
+
+def loop(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    _integers("loop", args[:1])
+    state = tuple(args[1:])
+    _expect(tuple(blocks[0][: len(state)]) == state, "a body that keeps the state's type", [*blocks[0], *state])
+    return state + tuple([_stacked(static[0], type) for type in blocks[0][len(state) :]])
+
+
+def open_loop(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    _expect(tuple(blocks[0]) == (bool_,), "a test that gives one bool", blocks[0])
+    _expect(tuple(blocks[1]) == tuple(args), "a body that keeps the state's type", [*blocks[1], *args])
+    return (*args, i64)
+
+
+def combination(extents: int) -> TypeRule:
+    """The rule for elements over so many extents, with neutral elements behind them, and an operator."""
+
+    def rule(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+        return _combined(args[:extents], args[extents:], blocks[0], blocks[1])
+
+    return rule
+
+
+def of_combination(extents: int) -> BinderRule:
+    """The binders of an element, then those of an operator, with neutral elements behind so many extents."""
+    return lambda static, args, earlier: (*args[extents:], *args[extents:]) if earlier else (i64,)
+
+
+def stacked(rule: TypeRule) -> TypeRule:
+    """The rule whose results are stacked along the dim of the static part."""
+    return lambda static, args, blocks: tuple([_stacked(static[0], type) for type in rule(static, args, blocks)])
+
+
+def histogram(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    _expect(blocks[0][:1] == (i64,), "elements that begin with an i64 bin", blocks[0])
+    return _combined(args[:2], args[2:], blocks[0][1:], blocks[1])
+
+
+def scatter(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    return _scattered(args[: static[1]], args[static[1] :], blocks[0])
+
+
+def argsort(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    _expect(isinstance(args[0], ArrayType) and rank(args[0]) == 1, "a vector to sort", args)
+    return (ArrayType(i64, dims(args[0])),)
+
+
+def custom(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    floating, results = _floating(args), _floating(blocks[0])
+    for rule, block in zip(rules_of(static), blocks[1:], strict=True):
+        wanted = {"jvp": results, "vjp": floating}[rule]
+        _expect(tuple(block) == wanted, f"a {rule} rule that gives ({', '.join(map(str, wanted))})", block)
+    return tuple(blocks[0])
+
+
+def of_custom(static: Static, args: Types, earlier: Blocks) -> tuple[Type, ...]:
+    if not earlier:
+        return tuple(args)
+    itself = Itself(tuple(args), tuple(earlier[0]))
+    return (itself, *args, *_floating(args if static[len(earlier) - 1] == "jvp" else earlier[0]))
+
+
+def rules_of(static: Static) -> tuple[str, ...]:
     """The rules that a custom has a block for. A "checkpoint" has none: its derivatives are those of its body."""
     return tuple([rule for rule in static if rule != "checkpoint"])
 
 
-_BLOCKS = {
-    "cond": 2, "generate": 1, "reduce": 2, "scan": 2, "histogram": 2, "scatter": 1, "loop": 1, "while": 2,
-    "function": 1, "fix": 1, "accumulate": 1,
-}  # fmt: skip
+def function(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    type = static[0]
+    _known(type)
+    _expect(tuple(blocks[0]) == type.results, f"a body of a function {type}", blocks[0])
+    return (type,)
 
 
-def binder_types(
-    op: str, static: tuple[Any, ...], args: Sequence[Type], earlier: Sequence[Sequence[Type]] = ()
-) -> tuple[Type, ...]:
-    """The types of the parameters of a construct's next block, after blocks that give results of ``earlier`` types."""
-    k = len(earlier)
-    match op:
-        case "generate":
-            return (i64,)
-        case "reduce" | "scan":
-            return (i64,) if k == 0 else (*args[1:], *args[1:])
-        case "histogram":
-            return (i64,) if k == 0 else (*args[2:], *args[2:])
-        case "scatter":
-            return (i64,) * int(static[1])
-        case "loop":
-            return (i64, *args[1:])
-        case "while":
-            return tuple(args)
-        case "custom":
-            if k == 0:
-                return tuple(args)
-            itself = Itself(tuple(args), tuple(earlier[0]))
-            return (itself, *args, *_floating(args if static[k - 1] == "jvp" else earlier[0]))
-        case "function":
-            return cast(FunctionType, static[0]).parameters
-        case "fix":
-            return (static[0], *static[0].parameters)
-        case "case":
-            value = args[0]
-            if not isinstance(value, Named) or static[k] not in value.declaration.variants:
-                raise TypeError(f"case of {', '.join(map(str, static))} takes a value of a declared type, got {value}")
-            return tuple(value.fields(static[k]).values())
-        case "accumulate":
-            return tuple([accumulator_of(type) for type in args])
+def apply(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    function = args[0]
+    if not isinstance(function, FunctionType):
+        raise TypeError(f"apply takes a function, got {function}")
+    _expect(tuple(args[1:]) == function.parameters, f"arguments of a function {function}", args[1:])
+    return function.results
+
+
+def pack(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    return (_known(TupleType(tuple(args))),)
+
+
+def project(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    items = args[0].items if isinstance(args[0], TupleType) else ()
+    _expect(0 <= static[0] < len(items), f"a tuple with an item {static[0]}", args)
+    return (items[static[0]],)
+
+
+def declared(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    named, variant = static
+    wanted = tuple(named.fields(variant).values())
+    _expect(tuple(args) == wanted, f"the fields ({', '.join(map(str, wanted))}) of {named}.{variant}", args)
+    return (_known(named),)
+
+
+def case(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    _expect(isinstance(args[0], Named), "a value of a declared type", args)
+    complete = len(static) > 0 and set(static) == _variants(args[0])
+    _expect(complete, f"a branch for each variant of {args[0]}", args)
+    for block in blocks[1:]:
+        _expect(tuple(block) == tuple(blocks[0]), "branches of one type", [*blocks[0], *block])
+    return tuple(blocks[0])
+
+
+def of_case(static: Static, args: Types, earlier: Blocks) -> tuple[Type, ...]:
+    value, variant = args[0], static[len(earlier)]
+    if not isinstance(value, Named) or variant not in value.declaration.variants:
+        raise TypeError(f"case of {', '.join(map(str, static))} takes a value of a declared type, got {value}")
+    return tuple(value.fields(variant).values())
+
+
+def add_to(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    target = args[0]
+    _expect(isinstance(target, Accumulator), "an accumulator", args)
+    _expect(args[1] == element(target), "a value of the accumulator's scalar type", args)
+    _expect(len(args) - 2 == rank(target), "one index an axis", args)
+    _integers("add_to", args[2:])
+    return ()
+
+
+def require(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    _expect(args[0] == bool_, "a bool as test", args)
+    _integers("require", args[1:])
+    return ()
+
+
+def no_binders(static: Static, args: Types, earlier: Blocks) -> tuple[Type, ...]:
     return ()
 
 

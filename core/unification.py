@@ -24,9 +24,6 @@ from .dims import Dim, DimAtom, Name
 from .terms import Atom, Block, Failure, Literal, Operation, Size, Variable
 from .types import Type, all_dims, i64, map_dims
 
-# Constructs whose blocks run exactly once where the construct does; of a custom function the first block does.
-_ONCE = {"custom": 1, "par": None, "accumulate": None}
-
 
 @dataclass(frozen=True)
 class Equality:
@@ -88,7 +85,9 @@ def _statements(block: Block, always: bool, scope: Scope, extents: Sequence[Dim]
     for operation in block.bindings:
         if operation.op == "require":
             yield operation
-        for inner in operation.blocks[: _ONCE.get(operation.op, 0)] if always else operation.blocks:
+        for k, inner in enumerate(operation.blocks):
+            if always and not operation.row.role(k).always:
+                continue
             yield from _statements(inner, always, scope, operation.static if operation.op == "generate" else ())
         scope += [operation] * len(operation.types)
     del scope[outside:]

@@ -23,7 +23,6 @@ from ..core.environment import Env
 from ..core.limits import lifted_limits
 from ..core.program import Instance, Program, instance_of
 from ..core.terms import Atom, Block, Literal, Operation, Size, Variable
-from ..core.type_rules import binder_types, block_count, result_types
 from ..core.types import Accumulator, Type, dims, i64
 
 
@@ -96,25 +95,26 @@ class _Checker:
         """Check an operation; what it binds."""
         entries = [self.atom(arg, env) for arg in operation.args]
         types = [arg.type for arg in operation.args]
+        row = operation.row
         for position, type in enumerate(types):
-            if isinstance(type, Accumulator) and (operation.op, position) != ("add_to", 0):
+            if isinstance(type, Accumulator) and not (row.writes and position == 0):
                 raise _IllTyped("an accumulator is only written to, by add_to")
         if operation.static and isinstance(operation.static[0], Dim):
             self.extent(operation.static[0], entries[0])
-        count = block_count(operation.op, operation.static)
+        count = row.count(operation.static)
         if count is not None and count != len(operation.blocks):
             raise _IllTyped(f"{operation.op} has {count} blocks, not {len(operation.blocks)}")
-        if operation.op == "add_to" and operation.args[0].index >= len(env) - self.sealed:  # type: ignore[union-attr]
+        if row.writes and operation.args[0].index >= len(env) - self.sealed:  # type: ignore[union-attr]
             raise _IllTyped("an accumulator is written to by a function, which may be applied outside its scope")
         outer = self.sealed
-        if operation.op in ("function", "fix"):
+        if row.functions:
             self.sealed = len(env)
         blocks: list[tuple[Type, ...]] = []
         for block in operation.blocks:
-            binders = binder_types(operation.op, operation.static, types, blocks)
+            binders = row.binders(operation.static, types, blocks)
             blocks.append(self.block(block, env, binders))
         self.sealed = outer
-        expected = result_types(operation.op, operation.static, types, blocks)
+        expected = row.types(operation.static, types, blocks)
         if expected != operation.types:
             raise _IllTyped(f"it yields ({_types(expected)}), but binds ({_types(operation.types)})")
         for type in expected:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..core import terms
 from ..core.builder import Builder, Rule, build
+from ..core.constructs import construct
 from ..core.dims import Dim, DimAtom, Opaque
 from ..core.environment import Env
 from ..core.graph import NONE, Body, Value
@@ -18,7 +19,6 @@ from ..core.language import Binding, Language
 from ..core.placement import to_block
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Foreign
-from ..core.type_rules import binder_types
 from ..core.types import ArrayType, FunctionType, Named, Scalar, Type, accumulator_of, i64, map_dims
 
 Entries = Env[Any]
@@ -226,9 +226,9 @@ def emit_blocks(
     """Emit a construct whose blocks are functions of their parameters."""
     if op == "apply" and isinstance(args[0], Known):
         return tuple(args[0].emit(*args[1:]))
-    bodies: list[Body] = []
+    bodies, row = list[Body](), construct(op, static)
     for block in blocks:
-        types = binder_types(op, static, [arg.type for arg in args], [body.types for body in bodies])
+        types = row.binders(static, [arg.type for arg in args], [body.types for body in bodies])
         bodies.append(builder.body(types, block))
     return builder.emit(op, static, args, bodies)
 

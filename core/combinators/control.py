@@ -138,7 +138,7 @@ def _is_elementwise(value: Value) -> bool:
         if source is None or source.number in seen or source.free.isdisjoint(inside):
             continue
         seen.add(source.number)
-        if source.op not in ("primitive", "index", "cond", "generate"):
+        if not (source.row.elementwise or source.op == "generate"):
             return False
         stack.extend(source.args)
         for inner in source.bodies:

@@ -37,7 +37,7 @@ from functools import partial
 
 from ...core.builder import Builder, Replacement, Substitution
 from ...core.dims import Dim, Opaque
-from ...core.graph import BRANCHES, Node, Value
+from ...core.graph import Node, Value
 from ...core.terms import Block, Operation
 from ...core.types import ArrayType, dims, i64, is_float, rank
 from .leaves import is_costly
@@ -52,14 +52,6 @@ STORED = 12
 MOST = 8
 # The readers of a loop are looked into when they have at most so many operations.
 LARGEST = 4000
-
-# What may be computed at another place, if nothing in it has an effect or may not end.
-_MOVABLE = frozenset({
-    "primitive", "index", "size", "cond", "generate", "reduce", "scan", "histogram", "scatter", "argsort", "loop",
-    "accumulate", "add_to",
-})  # fmt: skip
-# Where the extents of a construct's loop variables begin.
-_EXTENTS = {"generate": 0, "reduce": 0, "scan": 0, "histogram": 1, "scatter": 0, "loop": 0}
 
 
 def stores_arrays(block: Block) -> bool:
@@ -114,11 +106,11 @@ class _Readers:
             self.nodes[node.number] = node
             if not branch:
                 self.always.add(node.number)
-            for binder, extent in zip(*_loop_variables(node), strict=False):
+            for binder, extent in node.loop_variables():
                 index = _Index(binder, extent, node.op == "loop")
                 if self.loops.setdefault(binder.number, index) != index:
                     self.loops[binder.number] = None  # a body of several loops
-            branch = branch or node.op in BRANCHES
+            branch = branch or node.row.branches
             stack.extend([(inner, branch) for inner in [*sources(operands(node)), *_statements(node)]])
 
 
@@ -129,15 +121,6 @@ class _Index:
     variable: Value
     extent: Value
     in_order: bool
-
-
-def _loop_variables(node: Node) -> tuple[Sequence[Value], Sequence[Value]]:
-    """The loop variables of a node and their extents (and more values, which belong to no variable)."""
-    first = _EXTENTS.get(node.op)
-    if first is None:
-        return (), ()
-    count = node.static[1] if node.op == "scatter" else 1
-    return node.bodies[0].binders[:count], node.args[first:]
 
 
 # What may be stored
@@ -178,7 +161,7 @@ class _Flow:
 
     def _known(self, node: Node) -> _Known:
         step = self._step(node)
-        movable, feeds, steps = node.op in _MOVABLE and not node.partial, set[Value](), set[int]()
+        movable, feeds, steps = node.row.movable and not node.partial, set[Value](), set[int]()
         if step is not None:
             feeds, steps = {node.args[0]}, {step}
         for value in [*(operands(node) if step is None else node.args[1:])]:
@@ -208,7 +191,7 @@ class _Flow:
         if len(steps) != 1 or not all(self.index(j).in_order for j in steps) or node.number not in self.readers.always:
             return False
         around = nodes_within(node.results, steps)
-        return all(x.op in _MOVABLE and not x.effects and not x.partial and not x.bodies for x in around)
+        return all(x.row.movable and not x.effects and not x.partial and not x.bodies for x in around)
 
     def _feeding(self, value: Value) -> frozenset[Value]:
         known = self.known[source(value).number]
