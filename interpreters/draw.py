@@ -32,20 +32,6 @@ from .pretty.steps import input_text, steps, typed_text
 from .simplify import simplify
 from .trace import Trace
 
-_ROLES: dict[str, Sequence[str]] = {
-    "cond": ("then", "else"),
-    "generate": ("element",),
-    "reduce": ("element", "operator"),
-    "scan": ("element", "operator"),
-    "histogram": ("bin, element", "operator"),
-    "scatter": ("place, element",),
-    "loop": ("step",),
-    "while": ("test", "step"),
-    "function": ("body",),
-    "fix": ("body",),
-    "accumulate": ("body",),
-}
-
 
 @dataclass(frozen=True)
 class Drawing:
@@ -189,14 +175,13 @@ class _Drawer:
     def operation(self, operation: ResolvedOperation, depth: int) -> str:
         ends = []
         name = reduction_name(operation)
-        args = [self.text(arg) for arg in operation.args]
-        indices = _indices(operation)
+        extents = [self.text(arg) for arg in operation.row.iterations(operation)]
         for k, block in enumerate(operation.blocks[:1] if name else operation.blocks):
             self.count += 1
             self.line(f"subgraph cluster{self.count} {{", depth)
             self.line(f"label={_quoted(f'{operation.op}: {self.role(operation, k)}')}; style=rounded;", depth + 1)
             with self.names.scope():
-                ends.append(self.contents(block, args[indices] if k == 0 else [], "gives", depth + 1))
+                ends.append(self.contents(block, extents if k == 0 else [], "gives", depth + 1))
             self.line("}", depth)
         made = self.node(self.label(operation), depth)
         self.edges(operation.args, made, depth)
@@ -208,19 +193,18 @@ class _Drawer:
 
     def role(self, operation: ResolvedOperation, k: int) -> str:
         """What a block is for."""
-        if operation.op in ("custom", "case"):
-            return str((("body",) if operation.op == "custom" else ()) + operation.static)[k]
-        roles = _ROLES.get(operation.op)
-        return f"branch {k + 1}" if roles is None else roles[k]
+        return operation.row.names(operation.static, len(operation.blocks))[k] or f"branch {k + 1}"
 
     def indices(self, operation: ResolvedOperation) -> Sequence[str]:
-        count = len(operation.args[_indices(operation)])
+        count = len(operation.row.iterations(operation))
         return [index.text for index in operation.blocks[0].binders[:count]] if count else []
 
     def label(self, operation: ResolvedOperation) -> str:
         args = [self.text(arg) for arg in operation.args]
-        for position, index in zip(range(len(args))[_indices(operation)], self.indices(operation), strict=True):
-            args[position] = f"{index} < {args[position]}"
+        extents = operation.row.extents
+        if extents is not None:
+            places = extents(operation.static)
+            args[places] = [f"{i} < {extent}" for i, extent in zip(self.indices(operation), args[places], strict=True)]
         names = [self.names.bind(result) for result in operation.results]
         match operation.op:
             case "primitive":
@@ -249,18 +233,6 @@ class _Drawer:
     def made(self, result: Bound) -> str:
         """The value of a result, its type where that is not known."""
         return typed_text(result.type, self.values[result]) if result in self.values else str(result.type)
-
-
-def _indices(operation: ResolvedOperation) -> slice:
-    """Which arguments are the extents of loop indices."""
-    match operation.op:
-        case "generate" | "reduce" | "scan" | "loop":
-            return slice(0, 1)
-        case "histogram":
-            return slice(1, 2)
-        case "scatter":
-            return slice(0, operation.static[1])
-    return slice(0, 0)
 
 
 def _quoted(text: str) -> str:

@@ -39,9 +39,6 @@ from itertools import count
 from ..core.terms import Atom, Block, Literal, Operation, Variable
 from ..core.types import ArrayType, Type
 
-# Constructs whose values may hold arrays out of sight: what goes into them is nobody's from there on.
-_OPAQUE = frozenset({"function", "fix", "apply", "pack", "project", "construct", "case", "par", "custom", "probe"})
-
 
 @dataclass(frozen=True)
 class Places:
@@ -200,7 +197,7 @@ class _Walk:
                 return self.cond(op, here)
         for block in op.blocks:
             self.block(block, here.env, _Scope(self.unowned(block.binders)))
-        if op.op in _OPAQUE:
+        if op.row.holds:  # what goes into it is nobody's from there on
             used = [here.env[len(here.env) - 1 - index] for index in self.free(op)]
             self.escaped.update([home for home in used if home is not None])
             return self.unowned(op.types)
@@ -246,7 +243,8 @@ class _Walk:
         return homes
 
     def loop(self, op: Operation, here: _Here) -> list[Home]:
-        first = 1 if op.op == "loop" else 0
+        assert op.row.takes is not None
+        first = op.row.takes(op.static)
         states = op.types[: len(op.args) - first]
         homes = self.unowned(states)
         body = op.blocks[-1]

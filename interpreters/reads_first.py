@@ -16,12 +16,6 @@ from ..core.environment import Env
 from ..core.terms import Atom, Block, Operation, Variable
 from ..core.types import ArrayType
 
-# The constructs that may take the memory of arguments, and the first of these.
-_FIRST = {"loop": 1, "while": 0, "accumulate": 0}
-# Those whose blocks run at most once.
-_ONCE = frozenset({"cond", "accumulate"})
-_STATEMENTS = frozenset({"require", "probe", "add_to", "apply"})
-
 
 def reads_first(block: Block) -> Block:
     """The block with its operations, and those inside them, in such an order."""
@@ -37,9 +31,10 @@ def _updated(op: Operation) -> list[int]:
 
     As indices where the operation stands.
     """
-    first = op.static[1] if op.op == "scatter" else _FIRST.get(op.op, len(op.args))
+    row = op.row
+    first = len(op.args) if row.takes is None else row.takes(op.static)
     found = [arg.index for arg in op.args[first:] if isinstance(arg, Variable) and isinstance(arg.type, ArrayType)]
-    for block in op.blocks if op.op in _ONCE else ():
+    for block in op.blocks if row.inline and not row.holds else ():
         bound = len(block.binders)
         for inner in block.bindings:
             found += [index - bound for index in _updated(inner) if index >= bound]
@@ -125,7 +120,7 @@ def _early(
 
 
 def _effects(op: Operation) -> bool:
-    return op.op in _STATEMENTS or any(_effects(x) for block in op.blocks for x in block.bindings)
+    return op.row.statement or any(_effects(x) for block in op.blocks for x in block.bindings)
 
 
 def _free(op: Operation) -> set[int]:

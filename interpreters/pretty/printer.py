@@ -200,7 +200,7 @@ class Printer(Expressions):
                 if word is None:
                     word = f"histogram {name} of {self.atom(operation.args[0])} bins over"
                     word = word.replace(" None", "")
-                extent = operation.args[1 if operation.op == "histogram" else 0]
+                [extent] = operation.row.iterations(operation)
                 self.headed(f"{start}{word} {self.range(element.binders[0], extent)}:", element)
             if name is not None:
                 return

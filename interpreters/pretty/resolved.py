@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ...core import terms
+from ...core.constructs import CONSTRUCTS, Construct, construct
 from ...core.environment import Env
 from ...core.primitive import PRIMITIVES, Primitive
 from ...core.terms import Block, Literal, Origin, Variable
@@ -55,6 +56,11 @@ class ResolvedOperation:
     blocks: list[ResolvedBlock]
     results: list[Bound]
     origin: Origin = terms.NOWHERE
+
+    @property
+    def row(self) -> Construct:
+        """What is known of the construct. TypeError for what only print has."""
+        return construct(self.op, self.static)
 
     def __post_init__(self) -> None:
         for result in self.results:
@@ -137,7 +143,7 @@ def square(op: str, static: tuple[Any, ...], args: Sequence[Argument]) -> Bound 
 
 def reduction_name(operation: ResolvedOperation) -> str | None:
     """What combining by a primitive operator with its usual neutral element is called: ``sum``, ``max``..."""
-    if operation.op not in ("reduce", "scan", "histogram") or len(operation.results) != 1:
+    if operation.op not in CONSTRUCTS or not operation.row.combines or len(operation.results) != 1:
         return None
     operator, neutral = operation.blocks[1], operation.args[-1]
     if len(operator.operations) != 1 or operator.results != operator.operations[0].results:

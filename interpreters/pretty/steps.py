@@ -80,7 +80,7 @@ def _leave_out_unused(block: ResolvedBlock, used: set[Argument]) -> None:
     used.update(block.results)
     kept = []
     for operation in reversed(block.operations):
-        if operation.op in ("primitive", "index") and used.isdisjoint(operation.results):
+        if operation.row.elementwise and not operation.blocks and used.isdisjoint(operation.results):
             continue
         used.update(operation.args)
         for inner in operation.blocks:

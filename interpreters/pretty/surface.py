@@ -44,7 +44,7 @@ class _Recognition:
         operations: list[ResolvedOperation] = []
         for operation in block.operations:
             operation.args = [real(arg) for arg in operation.args]
-            if operation.op in ("generate", "loop", "scan"):
+            if operation.row.stacked:
                 self.dims[operation.args[0]] = operation.static[0]
             for inner in operation.blocks:
                 self.block(inner)

@@ -72,7 +72,7 @@ class _Accumulate:
 
     def chosen(self, node: Node, path: Path) -> list[Node]:
         """The statement with conds of updates alone replaced by updates of conds, where one may leave the body."""
-        if node.op not in ("generate", "cond") or node.results:
+        if not node.row.control or node.results:
             return [node]
         bodies = []
         for k, body in enumerate(node.bodies):

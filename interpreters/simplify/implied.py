@@ -156,7 +156,7 @@ def _left(b: Builder, statement: Node, facts: Sequence[Dim]) -> list[Node]:
     """What is left of a statement."""
     if statement.op == "require":
         return [] if implied(b, statement.args[0], facts) else [statement]
-    if statement.op not in ("generate", "cond") or statement.results or REQUIREMENT not in statement.effects:
+    if not statement.row.control or statement.results or REQUIREMENT not in statement.effects:
         return [statement]
     inner = []
     for body, holds in zip(statement.bodies, (True, False), strict=False):

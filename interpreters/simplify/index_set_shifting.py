@@ -59,7 +59,7 @@ def shifted_index_sets(b: Builder, statement: Node, beside: frozenset[int]) -> l
 
     ``beside`` are the statements of the block, whose results must not be needed.
     """
-    if statement.op not in ("generate", "cond") or statement.results:
+    if not statement.row.control or statement.results:
         return [statement]
     tree = Tree(statement, beside)
     if len(tree.leaves) == 1 and not tree.opaque and not tree.leaves[0].path.guards:

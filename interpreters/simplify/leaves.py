@@ -19,8 +19,6 @@ from ...core.types import dims, element
 COSTLY = 8
 # Cheap operations that several leaves share are repeated while that makes the whole at most so many times as much.
 REPEATED = 3
-# Constructs that take about as long as an addition, besides what is in the branches of a cond.
-CHEAP_CONSTRUCTS = frozenset({"index", "size", "cond", "pack", "project", "construct"})
 
 
 @dataclass(frozen=True)
@@ -150,7 +148,7 @@ class Tree:
     def _walk(self, node: Node, path: Path) -> None:
         if node.op == "add_to":
             self.leaves.append(Leaf(node, path))
-        elif node.results or node.op not in ("generate", "cond"):
+        elif node.results or not node.row.control:
             self.opaque.append(node)
         else:
             for k, body in enumerate(node.bodies):
@@ -236,7 +234,7 @@ def is_costly(node: Node) -> bool:
     """Whether a node should not be computed twice: an expensive scalar operation, or anything that runs a block."""
     if node.op == "primitive":
         return bool(node.static[0].cost > COSTLY)
-    return node.op not in CHEAP_CONSTRUCTS
+    return not node.row.cheap
 
 
 # Tests as choices
@@ -273,7 +271,7 @@ def without(b: Builder, node: Node, removed: set[int]) -> list[Node]:
     """The statement without some of its updates."""
     if node.number in removed:
         return []
-    if node.results or node.op not in ("generate", "cond"):
+    if node.results or not node.row.control:
         return [node]
     bodies = [[new for old in body.statements for new in without(b, old, removed)] for body in node.bodies]
     return with_statements(b, node, bodies)

@@ -235,7 +235,7 @@ def _required_once(body: Body) -> bool:
     pending = list(body.statements)
     while pending:
         node = pending.pop()
-        loop = node.op in ("generate", "cond") and not node.results
+        loop = node.row.control and not node.results
         if body.binders[0].number in node.free or node.partial or not (loop or node.op == "require"):
             return False
         pending += [statement for inner in node.bodies for statement in inner.statements]

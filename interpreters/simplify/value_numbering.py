@@ -27,8 +27,6 @@ from .leaves import is_costly
 MANY = 1000
 # Arrays are computed where they are read through so many other arrays.
 DEEPEST = 20
-# The constructs whose elements are computed in a loop without a state.
-_ELEMENTS = frozenset({"generate", "reduce", "scan", "histogram"})
 _NOTHING: Mapping[int, Replacement] = MappingProxyType({})
 
 
@@ -91,8 +89,9 @@ class ValueNumbering:
                 continue
             found.add(key)
             push(node.args, around)
-            if node.op in _ELEMENTS and not node.bodies[0].statements:
-                extent = node.args[1 if node.op == "histogram" else 0].dim
+            if node.row.elements and not node.bodies[0].statements:
+                [(_, count)] = node.loop_variables()
+                extent = count.dim
                 assert extent is not None
                 push(b.instantiate(node.bodies[0], [self.variable(extent, around.count(extent))]), (*around, extent))
         return found
@@ -191,21 +190,24 @@ def own_work(node: Node) -> int:
     match node.op:
         case "primitive":
             return int(node.static[0].cost) if is_costly(node) else 0
-        case "reduce" | "scan" | "histogram":
-            extent = node.args[1 if node.op == "histogram" else 0].dim
-            return 0 if extent is None else amount([extent]) * max(1, len(_inside(node.bodies[0])))
         case "loop":
             return _work(node)
-    return 0
+    if not node.row.combines:
+        return 0
+    return amount(_extents(node)) * max(1, len(_inside(node.bodies[0])))
 
 
 def _work(node: Node) -> int:
     """About how many additions a node is, with all that is in its bodies."""
     if node.op == "primitive":
         return int(node.static[0].cost)
-    extent = node.args[0].dim if node.op in ("generate", "reduce", "scan", "loop") else None
+    extents = _extents(node)
     inside = sum([_work(inner) for body in node.bodies for inner in _inside(body)])
-    return inside if extent is None else amount([extent]) * max(1, inside)
+    return amount(extents) * max(1, inside) if extents else inside
+
+
+def _extents(node: Node) -> list[Dim]:
+    return [count.dim for _, count in node.loop_variables() if count.dim is not None]
 
 
 def _inside(body: Body) -> list[Node]:

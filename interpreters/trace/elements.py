@@ -240,8 +240,8 @@ class Elements(Control):
 
 def _only_computes(block: Block) -> bool:
     """Whether all that comes of a block is its results."""
-    others = ("require", "probe", "foreign", "add_to", "apply")
-    return all([o.op not in others and all(map(_only_computes, o.blocks)) for o in block.bindings])
+    others = [o for o in block.bindings if o.row.statement or o.row.external or not all(map(_only_computes, o.blocks))]
+    return not others
 
 
 def _scalar(value: Any) -> Scalar:

@@ -23,10 +23,6 @@ _SCALARS = frozenset(_KINDS)
 PRESETS = {"scalars": _SCALARS, "arrays": _SCALARS | {"arrays"}}
 _TAKEN_APART = ("functions", "tuples", "sums", "data")
 
-_SIMPLE = frozenset({"primitive", "size", "index", "argsort", "require", "probe", "foreign"})
-_WITH_BLOCKS = frozenset({"generate", "reduce", "scan", "histogram", "scatter", "accumulate"})
-_STATEMENTS = frozenset({"require", "probe"})
-
 
 class Keeping:
     """The kept types, by what the user says. Raises ValueError for a choice that is impossible."""
@@ -64,12 +60,13 @@ class Keeping:
         if not self.straight(operation):
             return False
         if not self.arrays and (
-            operation.op in _WITH_BLOCKS or any(isinstance(type, ArrayType) for type in outer_types(operation))
+            (operation.blocks and operation.row.straight)
+            or any(isinstance(type, ArrayType) for type in outer_types(operation))
         ):
             return False
         if operation.op == "require":
             return all(map(self, [a.type for a in operation.args]))
-        if operation.op in _SIMPLE or operation.op == "custom":
+        if not operation.blocks or operation.op == "custom":
             return all(map(self, operation.types))
         return self._computed(operation)
 
@@ -112,17 +109,16 @@ def outer_types(operation: Operation) -> list[Type]:
 def has_effect(operation: Operation) -> bool:
     """Whether an operation is, or holds, a statement."""
     blocks = operation.blocks[:1] if operation.op == "custom" else operation.blocks
-    return operation.op in _STATEMENTS or any(has_effect(inner) for b in blocks for inner in b.bindings)
+    statement = not operation.row.pure and not operation.row.higher_order
+    return statement or any(has_effect(inner) for b in blocks for inner in b.bindings)
 
 
 def has_order(block: Block) -> bool:
     """Whether a block shows values, or calls what was written elsewhere: its elements are run one by one."""
-    return any(o.op in ("probe", "foreign") or any(map(has_order, o.blocks)) for o in block.bindings)
+    return any(o.row.external or any(map(has_order, o.blocks)) for o in block.bindings)
 
 
 def _branch_free(operation: Operation) -> bool:
     if operation.op == "custom":  # like a primitive, with rules of its own
         return "checkpoint" not in operation.static
-    if operation.op in _SIMPLE or operation.op == "add_to":
-        return True
-    return operation.op in _WITH_BLOCKS and all(_branch_free(o) for b in operation.blocks for o in b.bindings)
+    return operation.row.straight and all(_branch_free(o) for b in operation.blocks for o in b.bindings)

@@ -39,8 +39,6 @@ from .joining import Part, join
 from .keeping import has_effect, has_order
 from .recording import Known, Recorder, constant_atom, shifted
 
-_OVER_ELEMENTS = ("reduce", "scan", "histogram", "scatter")
-
 
 class Cell:
     """An accumulator of an accumulate that is taken apart."""
@@ -229,14 +227,14 @@ class Lanes(Control):
         if self.forced and kept and self.keeping.straight(operation) and operation.op != "primitive":
             return self.step(operation)
         whole = self.keeping.stays(operation) or (self.keeping.straight(operation) and not kept)
-        if operation.op in _OVER_ELEMENTS and not whole:
+        if operation.row.makes_elements and operation.op != "generate" and not whole:
             return self._over_columns(operation)
         return super().meaning_of_operation(operation)
 
     def _over_columns(self, operation: Operation) -> Step:
         """A construct over elements that branch, or are combined by what branches: first the elements, as arrays."""
-        first, axes = (operation.op == "histogram"), operation.static[1] if operation.op == "scatter" else 1
-        columns = self._columns(operation.blocks[0], operation.args[first : first + axes])
+        extents = operation.row.iterations(operation)
+        columns, axes = self._columns(operation.blocks[0], extents), len(extents)
         operator = [self.meaning_of_block(block) for block in operation.blocks[1:]]
         args = [self.meaning_of_atom(a) for a in operation.args]
 
@@ -302,9 +300,9 @@ class Lanes(Control):
         types: Any,
     ) -> Sequence[Entry]:
         """A reduction, scan or histogram whose operator branches: one application after the other."""
-        op, origin, count = operation.op, operation.origin, dims(columns[0].type)[0].constant or 0
+        op, row, origin, count = operation.op, operation.row, operation.origin, dims(columns[0].type)[0].constant or 0
         elements = [[self.part(column, k) for column in columns] for k in range(count)]
-        if op == "histogram":
+        if row.places:
             bins = self.extent(given[0])
             placed = [(int(self.uniform(place)), values) for place, *values in elements]
             placed = [(k, values) for k, values in placed if 0 <= k < bins]
@@ -319,7 +317,7 @@ class Lanes(Control):
         running: list[Sequence[Entry]] = []
         for x in elements:
             running.append(operator.run(env, [*running[-1], *x]) if running else x)
-        if op == "scan":
+        if row.stacked:
             return self.stacked(running, types)
         return running[-1] if running else given[1:]
 
