@@ -30,8 +30,6 @@ from ..core.terms import Atom, Block, Literal, Operation, Size, Variable
 from ..core.types import Accumulator, Type, dims, i64, rank
 from ..interpreters.simplify.implied import DIFFERENCES
 
-_BRANCHING = frozenset({"cond", "case"})
-
 Sources = Iterable[int]  # the numbers of values
 Facts = Sequence[Dim] | None
 
@@ -60,7 +58,7 @@ def before_branches(block: Block) -> frozenset[int]:
 
 def _has_branches(block: Block) -> bool:
     return any(
-        operation.op in _BRANCHING or any(map(_has_branches, operation.blocks))
+        operation.row.chooses or any(map(_has_branches, operation.blocks))
         for operation in block.bindings
         if operation.blocks
     )
@@ -233,9 +231,9 @@ class _Flow:
             whole = len(indices) < rank(operation.args[0].type)
             return [[self.use(operation.args[0], env, None if whole else indices)]]
         args = [self.use(arg, env) for arg in operation.args]
+        if operation.row.discrete:
+            return [()] * len(operation.types)
         match operation.op:
-            case "size" | "argsort" | "require":
-                return [()] * len(operation.types)
             case "cond" | "case":
                 tests = self.tests.get(args[0], (None, None)) if operation.op == "cond" else (None,) * len(blocks)
                 return _each([self.branch(block, env, facts) for block, facts in zip(blocks, tests, strict=True)])
@@ -243,7 +241,7 @@ class _Flow:
                 return _each([self.inside(blocks[0], env, self.indices([self.dim(operation.args[0], env)]))])
             case "reduce" | "scan" | "histogram":
                 neutrals = args[len(args) - len(operation.types) :]
-                extent = self.dim(operation.args[operation.op == "histogram"], env)
+                [extent] = [self.dim(arg, env) for arg in operation.row.iterations(operation)]
                 elements = self.inside(blocks[0], env, self.indices([extent]))[-len(neutrals) :]
                 binders = self.new(_each([elements, neutrals]) * 2)
                 combined = self.inside(blocks[1], env, binders)
@@ -255,7 +253,7 @@ class _Flow:
                 return [*self.steps(args, blocks[1], env, []), ()]
             case "scatter":
                 destinations = args[operation.static[1] :]
-                extents = [self.dim(arg, env) for arg in operation.args[: operation.static[1]]]
+                extents = [self.dim(arg, env) for arg in operation.row.iterations(operation)]
                 elements = self.inside(blocks[0], env, self.indices(extents))[-len(destinations) :]
                 return _each([destinations, elements])
             case "custom":

@@ -57,7 +57,7 @@ class Directions(Forward):
             binders.append(source.bodies[0].binders[0])
             value = source.bodies[0].results[value.position]
         inside = frozenset([binder.number for binder in binders])
-        if _tested(value) is None or any(node.op not in _SCALAR for node in nodes_within([value], inside)):
+        if _tested(value) is None or any(not node.row.elementwise for node in nodes_within([value], inside)):
             return super().element_of(tangent, places)
         return self.builder.substitute([value], dict(zip(binders, places, strict=True)))[0]
 
@@ -91,7 +91,6 @@ class Directions(Forward):
 
 
 # What an element is made of that may be computed anywhere: scalars
-_SCALAR = frozenset({"primitive", "index", "size", "cond"})
 
 
 def along(b: Builder, value: Value, places: Sequence[Value]) -> Value:

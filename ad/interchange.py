@@ -24,8 +24,6 @@ from ..core.types import ArrayType, Type, array_of, dims, element
 from ..interpreters.embed import Atom, Block, Embed, Entries, Operation, fresh_binders
 from .reductions import adds_arrays
 
-COMBINING = frozenset({"reduce", "scan", "histogram"})
-
 At = Callable[[Value], Sequence[Value]]
 Combine = Callable[..., Sequence[Value]]
 
@@ -44,7 +42,7 @@ def interchanged(block: terms.Block) -> terms.Block:
 
 def _combines_arrays(block: terms.Block) -> bool:
     return any(
-        (operation.op in COMBINING and any(isinstance(type, ArrayType) for type in operation.blocks[1].types))
+        (operation.row.combines and any(isinstance(type, ArrayType) for type in operation.blocks[1].types))
         or any(map(_combines_arrays, operation.blocks))
         for operation in block.bindings
     )

@@ -29,9 +29,6 @@ from ..core.graph import Body, Node, Value, union
 from ..core.types import dims, i64
 from ..interpreters.simplify.leaves import is_costly
 
-# The constructs whose elements are computed in a loop without a state.
-_INNER = frozenset({"generate", "reduce", "scan"})
-
 
 def generate(b: Builder, extents: Sequence[Value], function: Callable[..., Sequence[Value]]) -> tuple[Value, ...]:
     """Arrays over directions, which have one index or several: ``function`` gives their elements."""
@@ -212,8 +209,8 @@ def _invariants(body: Body, directions: Collection[int]) -> dict[Node, Loops]:
             continue
         if node.op == "accumulate":
             enter(node.bodies[0], loops)
-        if node.op in _INNER:
-            binder, extent = node.bodies[0].binders[0], node.args[0]
+        if node.row.elements:
+            [(binder, extent)] = node.loop_variables()
             if binder.number in directions:
                 enter(node.bodies[0], loops)
             elif extent.free.isdisjoint({*directions, *[outer.number for outer, _ in loops]}):
@@ -232,7 +229,7 @@ def _storable(node: Node, loops: frozenset[int]) -> bool:
         if node.number in seen or node.free.isdisjoint(loops):
             continue
         seen.add(node.number)
-        if node.op not in ("generate", "cond") and is_costly(node):
+        if not node.row.control and is_costly(node):
             return True
         waiting += [arg.source for arg in node.args if arg.source is not None]
         waiting += [result.source for body in node.bodies for result in body.results if result.source is not None]

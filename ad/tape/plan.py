@@ -24,10 +24,6 @@ from .partials import Partials, partials
 
 Use = tuple[int, int]  # a level of the block (negative: ~ the index of an outer variable), and a slot of it
 
-# Constructs whose results do not move; those whose operands do not: sizes, and neutral elements, which are constant.
-_STILL = ("size", "argsort", "require")
-_CONSTANTS = ("generate", "reduce", "scan", "histogram")
-
 
 @dataclass
 class Plan:
@@ -118,7 +114,7 @@ def make_plan(
             rule = _rule(operation, start, moving)
             if rule is not None:
                 own = [start - 1 - operation.args[position].index for position in rule.positions]  # type: ignore[union-attr]
-        elif operation.op not in _STILL:
+        elif not operation.row.discrete:
             found = _movable(operation)
             own = sorted({start - 1 - x.index for x in found if moving(start - 1 - x.index)})
             adds = frozenset(
@@ -179,7 +175,7 @@ def _rule(operation: Operation, start: int, moving: Callable[[int], bool]) -> Pa
 def _movable(operation: Operation) -> list[Variable]:
     """What a construct with a derivative reads, but for what is constant."""
     found: Sequence[Atom] = operation.args[:1] if operation.op == "index" else variables(operation)
-    if operation.op in _CONSTANTS:
+    if operation.row.elements:  # its operands are sizes, and neutral elements, which are constant
         found = found[len(operation.args) :]
     return [atom for atom in found if isinstance(atom, Variable)]
 
