@@ -61,7 +61,7 @@ def _extremes(b: Builder, statements: Sequence[Node]) -> list[Dim] | None:
     for node in statements:
         if node.op == "require":
             own = _of_test(b, node.args[0])
-        elif node.op in ("generate", "cond") and not node.results:
+        elif node.row.control and not node.results:
             own = _extremes(b, [statement for body in node.bodies for statement in body.statements])
         else:
             own = None

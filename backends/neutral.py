@@ -24,21 +24,10 @@ from ..core.builder import Builder
 from ..core.combinators.operands import extreme
 from ..core.graph import Value
 from ..core.primitive import Primitive
-from ..core.terms import Block, Failure, Literal, Operation, Variable
+from ..core.terms import Atom, Block, Failure, Literal, Operation, Variable
 from ..core.types import Scalar, bool_, i64
 from ..interpreters import embed
 from .lowering.commuting import commutes
-
-# Where the neutral elements are among the arguments, behind the extent.
-_NEUTRALS = {"reduce": 1, "scan": 1, "histogram": 2}
-
-# Constructs whose blocks run where they stand, at most once.
-_IN_PLACE = frozenset({"cond", "accumulate", "custom"})
-
-# Which blocks of what iterates belong to the first iteration.
-_BODIES = {
-    "generate": (0,), "reduce": (0,), "scan": (0,), "histogram": (0,), "scatter": (0,), "loop": (0,), "while": (0, 1),
-}  # fmt: skip
 
 # An operator may round, by so many units of the last place.
 _ROUNDING = 16
@@ -60,19 +49,19 @@ def _is_open(block: Block, reached: bool = True) -> bool:
     for x in block.bindings:
         found = (_combines(x) and reached) or found
         for k, inner in enumerate(x.blocks):
-            inside = x.op in _IN_PLACE or k in _BODIES.get(x.op, ())
+            inside = x.row.inline or x.row.role(k).iterated
             found = _is_open(inner, reached and inside) or found
     return found
 
 
 def _combines(x: Operation) -> bool:
     """Whether an operation combines elements with a neutral element that is to be verified."""
-    return x.op in _NEUTRALS and not _is_neutral(x) and x.origin.combines
+    return x.row.combines and not _is_neutral(x) and x.origin.combines
 
 
 def _is_neutral(x: Operation) -> bool:
     """Whether a number is known to be the neutral element of a primitive; ValueError where it is known not to be."""
-    primitive, unit = _primitive(x.blocks[1]), x.args[_NEUTRALS[x.op]]
+    primitive, unit = _primitive(x.blocks[1]), _neutrals(x)[0]
     if primitive is None or not isinstance(unit, Literal):
         return False
     number, one = unit.type.dtype.type(unit.value), unit.type.dtype.type(1)
@@ -98,8 +87,13 @@ def _primitive(operator: Block) -> Primitive | None:
     return None
 
 
+def _neutrals(x: Operation) -> Sequence[Atom]:
+    """The neutral elements, which stand behind the extents."""
+    return x.args[len(x.args) - len(x.types) :]
+
+
 def _failure(x: Operation, problem: str) -> Failure:
-    units = x.args[_NEUTRALS[x.op] :]
+    units = _neutrals(x)
     numbers = ", ".join([str(unit.value) for unit in units if isinstance(unit, Literal)])
     shown = f"{numbers}: " if numbers else ""
     return Failure("neutral", f"{x.op}: the neutral element is not neutral: {shown}{problem}", x.origin)
@@ -119,10 +113,12 @@ class _Verify(embed.Embed):
 
     def meaning_of_operation(self, operation: Operation) -> embed.Operation:
         plain = super().meaning_of_operation(operation)
-        if not operation.blocks or operation.op in _IN_PLACE:
+        if not operation.blocks or operation.row.inline:
             return plain
         combines = _combines(operation)
-        if not combines and not any([_is_open(operation.blocks[k]) for k in _BODIES[operation.op]]):
+        if not combines and not any(
+            [_is_open(b) for k, b in enumerate(operation.blocks) if operation.row.role(k).iterated]
+        ):
             return plain
         args = [self.meaning_of_atom(atom) for atom in operation.args]
         blocks = [self.meaning_of_block(block) for block in operation.blocks]
@@ -169,15 +165,16 @@ class _Verify(embed.Embed):
         if x.op == "while":
             self._if(blocks[0](env, args)[0], lambda: blocks[1](env, args))
             return
-        extents = args[: x.static[1]] if x.op == "scatter" else args[1:2] if x.op == "histogram" else args[:1]
+        assert x.row.extents is not None
+        extents = args[x.row.extents(x.static)]
         state = args[1:] if x.op == "loop" else []
 
         def first() -> None:
             values = blocks[0](env, [*[zero] * len(extents), *state])
-            if combines and x.op == "histogram":
+            if combines and x.row.places:
                 self._first_in_bin(x, env, args, blocks)
             elif combines:
-                self._require(x, args[_NEUTRALS[x.op] :], values, lambda *ab: blocks[1](env, ab))
+                self._require(x, args[len(args) - len(values) :], values, lambda *ab: blocks[1](env, ab))
 
         some = [builder.primitive("less", zero, extent) for extent in extents]
         self._if(functools.reduce(lambda a, b: builder.primitive("logical_and", a, b), some), first)

@@ -21,17 +21,13 @@ from ..core.terms import Atom, Block, Foreign, Operation, Variable
 from ..core.types import Type
 from ..interpreters import embed
 
-_OTHERS = frozenset(
-    {"custom", "probe", "foreign", "function", "fix", "apply", "pack", "project", "construct", "case", "par"}
-)
-
 
 def prepare(block: Block, checks: bool = True) -> Block:
     """The closed block in the constructs that compiled code has; Unsupported, with the line, for the others.
 
     Without ``checks`` it requires nothing: so simplifying drops what only requirements need.
     """
-    if not _mentions(block, _OTHERS if checks else _OTHERS | {"require"}):
+    if not _mentions(block, checks):
         return block
     block = _without_rules(block)
 
@@ -43,8 +39,14 @@ def prepare(block: Block, checks: bool = True) -> Block:
     return embed.rebuilt(block, preparing)
 
 
-def _mentions(block: Block, constructs: frozenset[str]) -> bool:
-    return any(x.op in constructs or any(_mentions(inner, constructs) for inner in x.blocks) for x in block.bindings)
+def _mentions(block: Block, checks: bool) -> bool:
+    """Whether a block has anything that ``_Prepare`` does not rebuild as it is."""
+    return any(
+        (x.op == "require" and not checks)
+        or getattr(_Prepare, x.row.method) is not getattr(embed.Embed, x.row.method)
+        or any(_mentions(inner, checks) for inner in x.blocks)
+        for x in block.bindings
+    )
 
 
 def _without_rules(block: Block) -> Block:

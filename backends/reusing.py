@@ -35,8 +35,6 @@ from ..interpreters.simplify.value_numbering import amount, operands, own_work
 WORTH = 32
 # A reduction counts if it is this part of the program's largest; a size that is not known is 1000.
 PART = 100
-# The constructs that run their first body for each index, with the place of the extent among their arguments.
-_LOOPS = {"generate": 0, "reduce": 0, "scan": 0, "histogram": 1}
 
 Loops = tuple[tuple[Value, Value], ...]  # by binder and extent, from outside
 
@@ -215,10 +213,10 @@ def _in_loops(root: Body) -> list[tuple[Node, Loops]]:
             found[node.number] = None if node.number in found else (node, around)
         if node.op == "accumulate":
             enter(node.bodies[0], loops)
-        if node.op in _LOOPS:
-            extent = node.args[_LOOPS[node.op]]
+        if node.row.elements:
+            [(binder, extent)] = node.loop_variables()
             if extent.free <= parameters:
-                enter(node.bodies[0], (*loops, (node.bodies[0].binders[0], extent)))
+                enter(node.bodies[0], (*loops, (binder, extent)))
     return [each for number in sorted(found) if (each := found[number]) is not None]
 
 

@@ -183,7 +183,7 @@ def _perfect(block: terms.Block, bound: int) -> terms.Operation | None:
     if not block.bindings or block.bindings[-1].op != "generate":
         return None
     last = block.bindings[-1]
-    if any(binding.op not in ("primitive", "index", "size") for binding in block.bindings[:-1]):
+    if any(binding.blocks or not binding.row.elementwise for binding in block.bindings[:-1]):
         return None
     count = len(last.types)
     wanted = [terms.Variable(count - 1 - k, type) for k, type in enumerate(last.types)]

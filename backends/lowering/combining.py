@@ -173,7 +173,7 @@ class Combining(Arrays):
 
     def extent_dim(self, op: terms.Operation, env: Environment) -> Dim:
         """The number of elements that are combined, for proofs."""
-        extent = op.args[1 if op.op == "histogram" else 0]
+        [extent] = op.row.iterations(op)
         return self.dim(self.scalar(env, extent)) or self.unknown()
 
     def unknown(self) -> Dim:

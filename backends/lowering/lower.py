@@ -159,17 +159,19 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
 
     def updated(self, op: terms.Operation) -> list[terms.Atom | None]:
         """For each result, the operand whose memory it takes."""
-        first = {"scatter": len(op.args) - len(op.types), "loop": 1}.get(op.op, 0)
-        taken = self.places.of(op).taken if op.op != "cond" else ()
-        return [op.args[first + k] if take else None for k, take in enumerate(taken)]
+        if op.row.takes is None:
+            return []
+        first = op.row.takes(op.static)
+        return [op.args[first + k] if take else None for k, take in enumerate(self.places.of(op).taken)]
 
     # Operations
 
     def operation(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
         if op.static and isinstance(op.static[0], Dim):
             self.know(op.static[0], self.scalar(env, op.args[0]))
-        if op.op in ("reduce", "scatter", "histogram"):
-            for atom in op.args[: len(op.blocks[0].binders) + (op.op == "histogram")]:
+        row = op.row
+        if row.extents is not None and row.makes_elements and not row.stacked:
+            for atom in op.args[: row.extents(op.static).stop]:
                 self.fixed(self.scalar(env, atom))
         if not all(dim.is_static() for type in op.types for dim in dims(type)):
             around: Env[Delayed] = env.mapped(_present)

@@ -228,6 +228,6 @@ def _merged(body: terms.Block, outer: terms.Operation) -> terms.Operation | None
         return None
     inner = body.bindings[-1]
     same = inner.blocks[1] == outer.blocks[1] and inner.args[1:] == outer.args[1:] and len(inner.types) == 1
-    plain = all(binding.op in ("primitive", "index", "size") for binding in body.bindings[:-1])
+    plain = all(binding.row.elementwise and not binding.blocks for binding in body.bindings[:-1])
     is_result = body.results[0] == terms.Variable(0, inner.types[0])
     return inner if same and plain and is_result and isinstance(inner.args[1], terms.Literal) else None
