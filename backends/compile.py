@@ -160,8 +160,25 @@ class Compiled:
     # For people to look at: a program without annotations shows what its calls have led to
 
     @property
+    def nests(self) -> str:
+        """What the program is lowered to, as text: nests of points that run in any order, and loops that have one.
+
+        >>> import adze as az
+        >>> @az.program
+        ... def double(x: az.Array[az.f64, "n"]) -> az.Array[az.f64, "n"]:
+        ...     return 2 * x
+        >>> print(az.compile(double).nests)
+        double(n; x1: f64[n]) -> result2: f64[n]
+          nest i3 < n
+            let t4 = x1[i3]
+            let t5 = 2.0 * t4
+            result2[i3] = t5
+        """
+        return self._each("#", lambda instance: self.backend.version(instance).nests)
+
+    @property
     def loops(self) -> str:
-        """The loop IR, as text.
+        """The loop IR, as text: nests in the loops that were chosen for them.
 
         This and what follows shows a program whose parameters are annotated. One that leaves types to its arguments is
         shown for each types and constant sizes that it was called with; TypeError when it was not called yet. Where

@@ -14,7 +14,7 @@ from .forms import Form
 from .fusion import fused
 from .hoisting import hoisted
 from .localising import localised
-from .lowering import Lowered, lower
+from .lowering import Lowered, lower, with_roles
 from .neutral import verified
 from .pairwise import summed_pairwise
 from .prefetching import prefetched
@@ -55,20 +55,24 @@ def forms_of(instance: Instance, target: Target, checks: bool = True) -> tuple[F
     return tuple([replace(form, decisions=(*decisions, *form.decisions)) for form in forms])
 
 
-def loops_of(form: Form, name: str, target: Target, checks: bool, deterministic: bool = True) -> Lowered:
-    """Lower a form of a program for a target.
+def nests_of(form: Form, name: str, target: Target, checks: bool, deterministic: bool = True) -> Lowered:
+    """Lower a form of a program for a target to nests, whose points are run in no order yet.
 
     ``checks`` keeps its requirements; ``deterministic`` asks for the same bits in each run, without atomics.
     """
-    lowered = lower(open_checkpoints(form.block), _identifier(name), target, checks, deterministic)
+    return lower(open_checkpoints(form.block), _identifier(name), target, checks, deterministic)
+
+
+def loops_of(form: Form, name: str, target: Target, checks: bool, deterministic: bool = True) -> Lowered:
+    """Lower a form of a program for a target to loops; see :func:`nests_of`."""
+    lowered = with_roles(nests_of(form, name, target, checks, deterministic))
     if not target.group:
         for transformation, rewritten in PASSES:
             if getattr(target.transformations, transformation):
                 lowered = replace(lowered, function=rewritten(lowered.function, target))
     lowered = replace(lowered, function=summed_pairwise(lowered.function, target))
-    lowered.decisions[:0] = form.decisions
     ir.check(lowered.function, groups=target.group > 0)
-    return lowered
+    return replace(lowered, decisions=list(dict.fromkeys([*form.decisions, *lowered.decisions])))
 
 
 def _identifier(name: str) -> str:

@@ -16,7 +16,7 @@ import adze as az
 from adze.backends import ir
 from adze.backends.heaps import with_heaps
 from adze.backends.kernels import split
-from adze.backends.lowering import lower
+from adze.backends.lowering import lower, with_roles
 from adze.backends.opencl.source import source
 from adze.backends.schedule import schedule
 from adze.backends.stages import forms_of, loops_of
@@ -34,11 +34,13 @@ def stages(program: az.Program) -> dict[str, str]:
     term = program.at().term
     simplified = az.simplify(term)
     scheduled = schedule(simplified)
+    lowered = lower(scheduled, "program", TARGET)
     return {
         "written": az.pretty(term, simplified=False, style="loops"),
         "simplified": az.pretty(simplified, simplified=False, style="loops"),
         "scheduled": az.pretty(scheduled, simplified=False, style="loops"),
-        "loops": ir.text(lower(scheduled, "program", TARGET).function),
+        "nests": ir.text(lowered.function),
+        "loops": ir.text(with_roles(lowered).function),
     }
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -213,6 +213,11 @@ class Run:
                         yield from self._block(body, scope)
                 case ir.For():
                     self._side_by_side(statement, scope)
+                case ir.Nest(axes, body) if axes and not statement.meets:
+                    rows = replace(statement, axes=axes[1:]).in_order() if axes[1:] else body
+                    self._side_by_side(ir.For(axes[0].variable.name, axes[0].extent, "parallel", rows), scope)
+                case ir.Nest():
+                    yield from self._block(statement.in_order(), scope)
                 case ir.Kernel(_, body):  # has copies of the host's scalars; its own names end with it
                     own = _Scope(dict(scope.names), dict(scope.memory), scope.path)
                     yield from self._block(body, own)
@@ -303,7 +308,9 @@ def run(function: ir.Function, arrays: list[np.ndarray], sizes: list[int]) -> li
 
 
 def lower_for(instance: Instance, leaves: Sequence[Any], target: Target, **options: Any) -> Lowered:
-    """An instance lowered for a target, and checked; ``options`` are ``checks`` and ``deterministic``.
+    """An instance lowered for a target, and checked; ``options`` are ``checks``, ``deterministic``, and ``nests``.
+
+    With these it is lowered to nests, which have no loops yet.
 
     Of several forms it is the one that the sizes of the leaves of arguments take.
     """
@@ -315,7 +322,8 @@ def lower_for(instance: Instance, leaves: Sequence[Any], target: Target, **optio
     key = ("plain loops", target, form.condition, tuple(options.items()))
     if key not in instance.compiled:
         wanted = {"checks": True, "deterministic": False, **options}
-        lowered = stages.loops_of(form, instance.program.name, target, **wanted)
+        stage = stages.nests_of if wanted.pop("nests", False) else stages.loops_of
+        lowered = stage(form, instance.program.name, target, **wanted)
         for statement in ir.walk(lowered.function.body):
             if isinstance(statement, ir.For) and target.group:
                 assert statement.kind != "jam"

@@ -26,6 +26,7 @@ from .loops import (
     If,
     Kernel,
     Let,
+    Nest,
     Prefetch,
     Reduction,
     Require,
@@ -67,6 +68,7 @@ class _Widened:
 @dataclass
 class _Checker:
     groups: bool = False  # lanes are threads
+    nests: bool = False  # nests may be without loops
     names: dict[str, _Name] = field(default_factory=dict)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)  # names of all buffers so far
@@ -179,6 +181,9 @@ class _Checker:
                     self.depth -= 1
             case Kernel(_, body):
                 self._block(body)
+            case Nest():
+                _expect(self.nests, "a nest has no loops yet")
+                self._block(statement.in_order())
             case Return(number, buffer):
                 _expect(self.depth == 1 and number in self.returned, "only the top level returns each array, once")
                 self.returned.remove(number)
@@ -353,10 +358,13 @@ class _Checker:
         self.entered.append(buffer.name)
 
 
-def check(function: Function, groups: bool = False) -> None:
-    """Raise :class:`InvalidLoops` if a function breaks the rules of the loop IR; ``groups``: the target has some."""
+def check(function: Function, groups: bool = False, nests: bool = False) -> None:
+    """Raise :class:`InvalidLoops` if a function breaks the rules of the loop IR.
+
+    ``groups``: the target has some. ``nests``: there may be nests, whose roles are not decided yet.
+    """
     try:
-        _Checker(groups).function(function)
+        _Checker(groups, nests).function(function)
     except InvalidLoops as error:
         raise InvalidLoops(f"in the loops of {function.name}: {error}") from None
 

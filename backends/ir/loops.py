@@ -36,7 +36,8 @@ One worked example, a matrix product whose columns are lanes and whose rows are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import Literal, TypeVar
 
 from ...core.primitive import Primitive
@@ -191,6 +192,42 @@ class Return:
 
 
 @node
+class Axis:
+    """One of the axes of a nest, which counts from 0."""
+
+    variable: Variable
+    extent: Expression
+
+
+@node
+class Nest(_Holding):
+    """The body for all points of some axes, in any order. Lowering writes it; a schedule makes loops of it.
+
+    Which axis is for threads, which for lanes, and in which order the others run, is not decided yet, nor is the layout
+    of the temporaries that it *fills*: allocated just before, written by this nest alone. No point reads what another
+    one writes; where points *meet* in what they add to, the sum of all is meant. In the body stand what a point
+    computes and the nests that are private to it.
+    """
+
+    axes: tuple[Axis, ...]
+    body: Block
+    outermost: bool  # no other nest or parallel loop is around it: threads may share it out
+    fills: tuple[Buffer, ...] = ()
+    meets: bool = False
+    read: Mapping[tuple[str, str], int] = field(
+        default_factory=dict
+    )  # where what it fills is read: least i - j of variables
+    alone: Expression | None = None  # when one thread is faster than several, as far as memory decides
+
+    def in_order(self) -> Block:
+        """What it means: plain loops, one inside the other."""
+        block = self.body
+        for axis in reversed(self.axes):
+            block = (For(axis.variable.name, axis.extent, "sequential", block),)
+        return block
+
+
+@node
 class Kernel(_Holding):
     """What a device with memory of its own runs at once; the rest of its function is run by the host.
 
@@ -217,6 +254,7 @@ Statement = (
     | While
     | Require
     | Return
+    | Nest
     | Kernel
 )
 Block = tuple[Statement, ...]
@@ -244,7 +282,7 @@ def walk(block: Block) -> Iterator[Statement]:
     while pending:
         statement = pending.pop()
         yield statement
-        if isinstance(statement, For | Kernel):
+        if isinstance(statement, For | Nest | Kernel):
             pending.extend(statement.body[::-1])
         elif isinstance(statement, If):
             pending.extend(statement.orelse[::-1])

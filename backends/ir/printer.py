@@ -16,6 +16,7 @@ from .loops import (
     If,
     Kernel,
     Let,
+    Nest,
     Prefetch,
     Require,
     Return,
@@ -73,6 +74,8 @@ def statement_text(statement: Statement) -> str:
             return f"{'shared' if statement.shared else 'temporary'} {_buffer(buffer)}"
         case For():
             return _for(statement)
+        case Nest(axes):
+            return "nest " + ", ".join([f"{axis.variable.name} < {expression_text(axis.extent)}" for axis in axes])
         case If(test):
             return f"if {expression_text(test)}"
         case While(_, test):
@@ -109,7 +112,7 @@ def _indented(block: Block) -> Iterator[str]:
             yield "  before each test"
             yield from ("  " + line for line in _indented(statement.head))
         yield "  " + statement_text(statement)
-        if isinstance(statement, For | Kernel):
+        if isinstance(statement, For | Nest | Kernel):
             yield from ("  " + line for line in _indented(statement.body))
         elif isinstance(statement, If):
             yield from ("  " + line for line in _indented(statement.then))

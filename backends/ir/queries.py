@@ -18,6 +18,7 @@ from .loops import (
     If,
     Kernel,
     Let,
+    Nest,
     Prefetch,
     Require,
     Return,
@@ -69,6 +70,9 @@ def expressions_of(statement: Statement) -> tuple[Expression, ...]:
             return buffer.extents
         case For():
             return (statement.extent,) if statement.grain is None else (statement.extent, statement.grain)
+        case Nest(axes):
+            extents = tuple([axis.extent for axis in axes])
+            return extents if statement.alone is None else (*extents, statement.alone)
         case If(test) | While(_, test):
             return (test,)
         case Require(test, _, values):
@@ -93,7 +97,7 @@ def unused_names(function: Function) -> Callable[[str], str]:
 def blocks_of(statement: Statement) -> tuple[Block, ...]:
     """The blocks inside a statement."""
     match statement:
-        case For() | Kernel():
+        case For() | Nest() | Kernel():
             return (statement.body,)
         case If(_, then, orelse):
             return (then, orelse)
@@ -115,7 +119,7 @@ class _Names:
         self.read: set[str] = set()
         self.written: set[str] = set()
         for statement in block:
-            if isinstance(statement, For | If | While | Kernel):
+            if isinstance(statement, For | Nest | If | While | Kernel):
                 self._include(_names_of(statement))
             else:
                 self._add(statement)
@@ -133,6 +137,9 @@ class _Names:
                 self.variables.add(statement.variable)
                 self.bound.add(statement.variable)
                 self.variables.update([reduction.name for reduction in statement.reductions])
+            case Nest(axes):
+                self.variables.update([axis.variable.name for axis in axes])
+                self.bound.update([axis.variable.name for axis in axes])
             case Store(buffer) | Update(buffer):
                 self.buffers.add(buffer.name)
                 self.written.add(buffer.name)
@@ -164,7 +171,7 @@ def names_of(expression: Expression) -> tuple[set[str], set[str]]:
     return found
 
 
-def _names_of(statement: For | If | While | Kernel) -> _Names:
+def _names_of(statement: For | Nest | If | While | Kernel) -> _Names:
     """The names in a statement and its blocks, kept with it: passes ask for them again at each level of loops."""
     kept: dict[str, Any] = vars(statement)
     if "names" not in kept:
@@ -311,6 +318,8 @@ def _look(block: Block, binders: dict[str, int | None], found: set[int]) -> None
                     found.add(binders[name] or 0)
             case For():
                 _look(statement.body, {**binders, statement.variable: None}, found)
+            case Nest(axes, inner):
+                _look(inner, {**binders, **{axis.variable.name: None for axis in axes}}, found)
             case Kernel(_, inner):
                 _look(inner, binders, found)
             case If(_, then, orelse):

@@ -10,6 +10,7 @@ from .expressions import Apply, Buffer, Constant, Expression, Load, MultiplyAdd,
 from .loops import (
     Allocate,
     Assign,
+    Axis,
     Barrier,
     Block,
     Declare,
@@ -17,6 +18,7 @@ from .loops import (
     If,
     Kernel,
     Let,
+    Nest,
     Prefetch,
     Require,
     Return,
@@ -80,7 +82,7 @@ def renamed(block: Block, names: Mapping[str, str]) -> Block:
 def map_inside(statement: Statement, rewrite: Callable[[Block], Block]) -> Statement:
     """The statement with the blocks inside of it rewritten."""
     match statement:
-        case For() | Kernel():
+        case For() | Nest() | Kernel():
             return replace(statement, body=rewrite(statement.body))
         case If(test, then, orelse):
             return If(test, rewrite(then), rewrite(orelse))
@@ -207,6 +209,14 @@ def map_block(
                 reductions = tuple([replace(each, name=name(each.name)) for each in statement.reductions])
                 loop = replace(statement, variable=name(statement.variable), extent=expression(statement.extent))
                 made.append(replace(loop, body=inner, grain=grain, reductions=reductions))
+            case Nest():
+                axes = [Axis(Variable(name(axis.variable.name)), expression(axis.extent)) for axis in statement.axes]
+                alone = None if statement.alone is None else expression(statement.alone)
+                fills = tuple([buffer(each) for each in statement.fills])
+                read = {(name(i), name(j)): least for (i, j), least in statement.read.items()}
+                inner = map_block(statement.body, expression, store, buffer, name)
+                nest = replace(statement, axes=tuple(axes), body=inner, fills=fills, read=read, alone=alone)
+                made.append(nest)
             case If(test, then, orelse):
                 branches = [map_block(branch, expression, store, buffer, name) for branch in (then, orelse)]
                 made.append(If(expression(test), *branches))

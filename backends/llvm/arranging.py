@@ -19,7 +19,7 @@ import numpy as np
 
 from ...core.types import SCALARS, Scalar
 from .. import ir
-from ..lowering.nests import LEAST_BITS, Loop, Nest, build
+from ..lowering.nests import LEAST_BITS, Plan, build
 from .emit import emit
 from .host import host, host_target
 from .jit import Executable
@@ -51,11 +51,11 @@ def _mover(scalar: Scalar, order: Sequence[int]) -> Executable:
     """The code that copies an array whose axes lie in an order."""
     numbers, target = count(), host_target()
     sizes = [f"n{axis}" for axis in range(len(order))]
-    loops = [Loop(ir.Variable(f"i{axis}"), ir.Variable(size)) for axis, size in enumerate(sizes)]
+    loops = [ir.Axis(ir.Variable(f"i{axis}"), ir.Variable(size)) for axis, size in enumerate(sizes)]
     lying = ir.Buffer("lying", scalar, tuple([loops[axis].extent for axis in order]))
     made = ir.Buffer("made", scalar, tuple([loop.extent for loop in loops]))
     element = ir.Load(lying, tuple([loops[axis].variable for axis in order]))
     body = (ir.Store(made, tuple([loop.variable for loop in loops]), element),)
-    nest = Nest(loops, body, set(), {}, True, target, lambda stem: f"{stem}{next(numbers)}")
+    nest = Plan(loops, body, set(), {}, True, target, lambda stem: f"{stem}{next(numbers)}")
     function = ir.Function("arrange", tuple(sizes), (lying,), (made,), tuple(build(nest).statements))
     return load_runtime(str(emit(function, host())), partial(Executable, parallel=True))

@@ -15,7 +15,7 @@ from ..forms import Form, Head, chosen, where_taken
 from ..lowering import Lowered
 from ..outline import schedule_text
 from ..specialisations import MISSING, Specialisation
-from ..stages import forms_of, loops_of
+from ..stages import forms_of, loops_of, nests_of
 from ..transformations import ALL, Transformations
 from .built import Built, Kept
 from .calls import Bound
@@ -80,9 +80,11 @@ class Version:
         """A form in the loop IR, and what its failures say."""
         if number not in self._lowered:
             with lifted_limits():
-                name = self.instance.program.name
-                self._lowered[number] = loops_of(self._forms[number], name, self._target, self._checks)
+                self._lowered[number] = self._lower(loops_of, number)
         return self._lowered[number]
+
+    def _lower(self, stage: Callable[..., Lowered], number: int) -> Lowered:
+        return stage(self._forms[number], self.instance.program.name, self._target, self._checks)
 
     def built(self, number: int) -> Built:
         """The machine code of a form."""
@@ -146,6 +148,11 @@ class Version:
             self.built(number).warm(sizes)
 
     # For people to look at: each form, under its condition where there are several
+
+    @property
+    def nests(self) -> str:
+        with lifted_limits():
+            return self._each("#", lambda number: ir.text(self._lower(nests_of, number).function))
 
     @property
     def loops(self) -> str:

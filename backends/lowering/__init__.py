@@ -2,5 +2,6 @@
 
 from ...core.language import Unsupported
 from .lower import Lowered, lower, returned
+from .roles import with_roles
 
-__all__ = ["Lowered", "Unsupported", "lower", "returned"]
+__all__ = ["Lowered", "Unsupported", "lower", "returned", "with_roles"]

@@ -21,7 +21,7 @@ from ...core.primitive import lookup
 from .. import ir
 from . import grids
 from .context import ONE, Context, zero
-from .nests import Loop, Nest
+from .nests import Plan
 from .private import adds, common_prefix, sliced, updated_by
 from .survey import survey
 
@@ -31,23 +31,23 @@ SMALL = 256
 ROOM = 1 << 22
 
 
-def shared_accumulators(context: Context, body: ir.Block, loops: list[Loop]) -> list[ir.Statement] | None:
+def shared_accumulators(context: Context, nest: ir.Nest) -> list[ir.Statement] | None:
     """A nest that updates accumulators which iterations share: None when they do not."""
     shared = {
         buffer: stores
-        for buffer, stores in updated_by(body).items()
-        if not all(sliced(stores, loop.variable.name) for loop in loops)
+        for buffer, stores in updated_by(nest.body).items()
+        if not all(sliced(stores, axis.variable.name) for axis in nest.axes)
     }
-    if context.inside or not shared:
+    if not nest.outermost or not shared:
         return None
-    return list(_Adding(context, body, loops, shared).chosen())
+    return list(_Adding(context, nest.body, list(nest.axes), shared).chosen())
 
 
 class _Adding:
     """The ways to run one nest."""
 
     def __init__(
-        self, context: Context, body: ir.Block, loops: list[Loop], shared: dict[ir.Buffer, list[ir.Store]]
+        self, context: Context, body: ir.Block, loops: list[ir.Axis], shared: dict[ir.Buffer, list[ir.Store]]
     ) -> None:
         self.context, self.body, self.loops, self.shared = context, body, loops, shared
         bound = ir.bound_in(body) | {loop.variable.name for loop in loops}
@@ -67,9 +67,9 @@ class _Adding:
             enough = self.count() <= slices
         return ir.branch(enough, self.slices(), block) if self.own else block
 
-    def grid(self, loops: list[Loop], body: ir.Block, reductions: dict[str, ir.Reduction] | None = None) -> ir.Block:
+    def grid(self, loops: list[ir.Axis], body: ir.Block, reductions: dict[str, ir.Reduction] | None = None) -> ir.Block:
         context = self.context
-        nest = Nest(loops, body, set(), reductions or {}, True, context.target, context.fresh)
+        nest = Plan(loops, body, set(), reductions or {}, True, context.target, context.fresh)
         return tuple(grids.build(nest).statements)
 
     def slices(self) -> ir.Block:
@@ -120,7 +120,7 @@ class _Adding:
     def turns(self, piece: ir.Expression, pieces: ir.Expression, body: ir.Block) -> ir.Statement:
         """The iterations of a piece, as far apart as there are pieces: threads side by side run neighbours."""
         context = self.context
-        nest = Nest(self.loops, self.body, set(), {}, True, context.target, context.fresh)
+        nest = Plan(self.loops, self.body, set(), {}, True, context.target, context.fresh)
         loops = grids.ordered(nest, survey(self.body))
         step, turn = context.variable("step"), context.variable("turn")
         left = ir.product([loop.extent for loop in loops]) - piece
@@ -137,7 +137,7 @@ class _Adding:
     def merged(self, copies: _Copies, pieces: ir.Expression) -> ir.Block:
         """What all copies of an accumulator hold, added to it in order."""
         context, scalar = self.context, copies.final.scalar
-        loops = [Loop(context.variable("i"), extent) for extent in copies.extents]
+        loops = [ir.Axis(context.variable("i"), extent) for extent in copies.extents]
         place = tuple([loop.variable for loop in loops])
         k, whole = context.variable("piece"), context.variable("sum", scalar)
         nothing, final = ir.Constant(zero(scalar), scalar), (*copies.prefix, *place)
@@ -147,7 +147,7 @@ class _Adding:
             ir.For(k.name, pieces, "sequential", (added,)),
             ir.Store(copies.final, final, ir.Load(copies.final, final) + whole),
         )
-        alone = Loop(context.variable("i"), ONE)  # a single number is one element too
+        alone = ir.Axis(context.variable("i"), ONE)  # a single number is one element too
         return self.grid(loops or [alone], body, {k.name: ir.Reduction(whole.name, lookup("add"), nothing)})
 
 
@@ -172,7 +172,7 @@ class _Copies:
 
     def cleared(self, piece: ir.Expression) -> ir.Block:
         """A piece's copy, set to zero."""
-        loops = [Loop(ir.Variable(self.context.fresh("i")), extent) for extent in self.extents]
+        loops = [ir.Axis(ir.Variable(self.context.fresh("i")), extent) for extent in self.extents]
         place = (*[loop.variable for loop in loops], piece)
         return grids.nested(
             loops, (ir.Store(self.buffer, place, ir.Constant(zero(self.final.scalar), self.final.scalar)),)

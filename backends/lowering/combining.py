@@ -22,7 +22,6 @@ from ...core.dims import Dim, Opaque
 from ...core.primitive import Primitive
 from ...core.types import Type, dims, element, rank
 from .. import ir
-from . import nests
 from .arrays import Arrays
 from .context import ONE, ZERO, ArrayRef, Environment, Operand
 
@@ -77,12 +76,12 @@ class Combining(Arrays):
         loops = []
         for axis in range(axes):
             extent = place.extent(axis)
-            loops.append(nests.Loop(self.loop_variable("i", self.dim(extent) or self.unknown()), extent))
+            loops.append(ir.Axis(self.loop_variable("i", self.dim(extent) or self.unknown()), extent))
         indices = [loop.variable for loop in loops]
         if isinstance(value, ArrayRef):
             inner = indices[axes - (len(value.order) - len(value.prefix)) :]
             value = ir.Load(value.buffer, value.place(inner))
-        self.nest(loops, (ir.Store(place.buffer, place.place(indices), value),), set())
+        self.nest(loops, (ir.Store(place.buffer, place.place(indices), value),))
 
     # Steps
 

@@ -66,7 +66,6 @@ class Context(ABC):
     extents: dict[int, Dim] = field(default_factory=dict)  # loop variables by number
     values: dict[str, ir.Expression] = field(default_factory=dict)  # what Lets stand for
     reductions: dict[str, ir.Reduction] = field(default_factory=dict)  # by loop variable
-    independent: set[str] = field(default_factory=set)  # variables of sequential loops that need no order
     places: InPlace = field(default_factory=lambda: InPlace(terms.Block((), (), (), ())))
     regions: Regions = field(default_factory=lambda: Regions(terms.Block((), (), (), ())))
     nonzero: dict[str, Region] = field(default_factory=dict)  # by buffer, of its axes: where it is not 0

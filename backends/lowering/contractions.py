@@ -46,7 +46,7 @@ from ...core.types import bool_
 from .. import ir
 from .context import ZERO, zero
 from .factors import Operand, Product, product_of
-from .nests import Built, Loop, Nest, grain_of, pack
+from .nests import Built, Plan, grain_of, pack
 from .nests import build as plain
 from .survey import DEPTH_WEIGHT, Survey, survey
 from .triangles import Differences, Side, firsts, is_read, nonzero, stops
@@ -66,7 +66,7 @@ TASKS = 8
 DOWN, ACROSS = 2, 4
 
 
-def build(nest: Nest) -> Built:
+def build(nest: Plan) -> Built:
     """The nest as loops: in tiles where it is a product and they are worth it, else as any nest."""
     if not nest.target.transformations.contract or not nest.target.transformations.vectorise:
         return plain(nest)
@@ -108,7 +108,7 @@ class _Part:
 class _Contraction:
     """A product as loops over blocks."""
 
-    def __init__(self, nest: Nest, found: Survey, product: Product) -> None:
+    def __init__(self, nest: Plan, found: Survey, product: Product) -> None:
         self.nest, self.found, self.sum = nest, found, product.sum
         self.row, self.column, self.inner = product.row, product.column, product.sum.loops
         self.extent = ir.product([loop.extent for loop in self.inner])
@@ -208,7 +208,7 @@ class _Contraction:
         """One of several ways, whose buffers have names of their own."""
         return ir.with_own_buffers(tuple(statements), lambda name: self.nest.fresh(name.rstrip("0123456789")))
 
-    def by_batch(self, loop: Loop, once: bool) -> ir.For:
+    def by_batch(self, loop: ir.Axis, once: bool) -> ir.For:
         """A parallel loop over the batch: a thread computes a whole product of it at a time."""
         rows, made = self.part("row", ZERO, self.row.along.extent, ir.Constant(self.rows))
         made += self.own(once)

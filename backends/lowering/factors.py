@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from ...core.types import Scalar
 from .. import ir
 from .context import zero
-from .nests import Loop, Nest, contiguous, depends
+from .nests import Plan, contiguous, depends
 from .survey import Access, Survey
 
 
@@ -89,7 +89,7 @@ def sum_of(body: ir.Block, reductions: Mapping[str, ir.Reduction]) -> Sum | None
 class Operand(Factor):
     """A factor with the loop of the nest that it is along."""
 
-    along: Loop
+    along: ir.Axis
     inner_first: bool  # it is contiguous along the inner loop
 
 
@@ -102,7 +102,7 @@ class Product:
     column: Operand
 
 
-def product_of(nest: Nest, found: Survey, loops: Sequence[Loop]) -> Product | None:
+def product_of(nest: Plan, found: Survey, loops: Sequence[ir.Axis]) -> Product | None:
     """A nest's body as a product, if it is one."""
     sum = sum_of(nest.body, nest.reductions)
     if sum is None or len(sum.loops) != len(found.inner):
@@ -157,17 +157,17 @@ def _factors(last: ir.Assign, before: Sequence[ir.Let]) -> tuple[Factor, Factor]
     return None
 
 
-def _widest(loops: Sequence[Loop], names: set[str]) -> Loop | None:
+def _widest(loops: Sequence[ir.Axis], names: set[str]) -> ir.Axis | None:
     """Of the loops with these variables, the one that is known to be longest, or else the last."""
     found = [loop for loop in loops if loop.variable.name in names]
 
-    def length(loop: Loop) -> float:
+    def length(loop: ir.Axis) -> float:
         return loop.extent.value if isinstance(loop.extent, ir.Constant) else float("inf")
 
     return max(reversed(found), key=length, default=None)
 
 
-def _inner_first(found: Survey, factor: Factor, inner: str, along: Loop) -> bool:
+def _inner_first(found: Survey, factor: Factor, inner: str, along: ir.Axis) -> bool:
     """Whether a factor reads its arrays contiguously along the inner loop, and not along the loop of the nest."""
     values = [factor.value, *[let.value for let in factor.lets]]
     reads = [part for value in values for part in ir.inside(value) if isinstance(part, ir.Load)]

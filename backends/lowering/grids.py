@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .. import ir
-from .nests import Built, Choice, Loop, Nest, contiguous, depends, layouts_of, reducing_lanes
+from .nests import Built, Choice, Plan, contiguous, depends, layouts_of, reducing_lanes
 from .products import tiles
 from .survey import Access, Survey, survey
 
@@ -42,7 +42,7 @@ class _Form:
     block: ir.Block
 
 
-def build(nest: Nest) -> Built:
+def build(nest: Plan) -> Built:
     """The nest as loops; where sizes decide between several ways, all of them, and the choice."""
     if not nest.parallel or not nest.loops:
         return Built(list(nested(nest.loops, nest.body)), {})
@@ -59,7 +59,7 @@ def build(nest: Nest) -> Built:
     return Built(list(block), layouts_of(nest, found, loops[:-1], loops[-1].variable.name))
 
 
-def _merged(nest: Nest) -> Nest:
+def _merged(nest: Plan) -> Plan:
     """The nest with the nests that are all of its body but bindings, which are computed again for each iteration."""
     *lets, last = nest.body or (None,)
     bound = {loop.variable.name for loop in nest.loops} | {let.name for let in lets if isinstance(let, ir.Let)}
@@ -67,21 +67,21 @@ def _merged(nest: Nest) -> Nest:
         return nest
     if not all(isinstance(let, ir.Let) for let in lets):
         return nest
-    loops = [*nest.loops, Loop(ir.Variable(last.variable), last.extent)]
+    loops = [*nest.loops, ir.Axis(ir.Variable(last.variable), last.extent)]
     return _merged(replace(nest, loops=loops, body=(*lets, *last.body)))
 
 
-def nested(loops: Sequence[Loop], body: ir.Block, kind: ir.Kind = "sequential") -> ir.Block:
+def nested(loops: Sequence[ir.Axis], body: ir.Block, kind: ir.Kind = "sequential") -> ir.Block:
     """Perfectly nested loops."""
     for loop in reversed(loops):
         body = (ir.For(loop.variable.name, loop.extent, kind, body),)
     return body
 
 
-def ordered(nest: Nest, found: Survey) -> list[Loop]:
+def ordered(nest: Plan, found: Survey) -> list[ir.Axis]:
     """The loops, the one along which most is contiguous at the end."""
 
-    def cost(loop: Loop) -> float:
+    def cost(loop: ir.Axis) -> float:
         name = loop.variable.name
         written = [s for s in found.stores if s.buffer.name not in nest.temporaries]
         return _reading(found, name) + sum(_cost(store, name) for store in written)
@@ -104,7 +104,7 @@ def _cost(access: Access, variable: str) -> float:
 # A group an element
 
 
-def _segments(nest: Nest, found: Survey, loops: Sequence[Loop]) -> _Form | None:
+def _segments(nest: Plan, found: Survey, loops: Sequence[ir.Axis]) -> _Form | None:
     """The nest with a group an element, when its body is one reduction and scalars."""
     group = nest.target.group
     worth: dict[str, ir.Expression] = {}
@@ -126,7 +126,7 @@ def _segments(nest: Nest, found: Survey, loops: Sequence[Loop]) -> _Form | None:
     return _Form(when, nested(loops, body, "parallel"))
 
 
-def _chain(nest: Nest) -> list[ir.For]:
+def _chain(nest: Plan) -> list[ir.For]:
     """The loops that combine into the one variable that a body reduces, outermost first, if that is all it does.
 
     What stands around a loop is for all threads alike, so it is scalars; what is inside is a thread's own.

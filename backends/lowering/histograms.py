@@ -25,7 +25,6 @@ from ...core import terms
 from ...core.primitive import Primitive
 from ...core.types import dims, element, i64, rank
 from .. import ir
-from . import nests
 from .combining import Cell, elementwise_operator, named_operator
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 from .grids import nested
@@ -151,7 +150,7 @@ class Histograms(Groups):
                 self.step(op, env, cells, [self.read(copy.at(next).at(bin)) for copy in copies])
             self.save(cells, [result.at(bin) for result in results])
         self.inside -= 1
-        self.nest([nests.Loop(bin, bins)], tuple(merge), set())
+        self.nest([ir.Axis(bin, bins)], tuple(merge))
 
     # Where threads come in groups
 
@@ -214,12 +213,12 @@ class Histograms(Groups):
     ) -> None:
         """Threads update the bins of the result."""
         index = self.index_variable(op, env)
-        loops = [nests.Loop(index, extent)]
+        loops = [ir.Axis(index, extent)]
         with self.captured() as body:
             self.inside += 1
             bin, value = self.element(op, env, index)
             assert not isinstance(bin, ArrayRef)
-            parts = [nests.Loop(self.loop_variable("i", dim), self.size(dim)) for dim in dims(op.blocks[1].types[0])]
+            parts = [ir.Axis(self.loop_variable("i", dim), self.size(dim)) for dim in dims(op.blocks[1].types[0])]
             if isinstance(value, ArrayRef):
                 at = [loop.variable for loop in parts]
                 update = self.update(op, [bin, *at], named, ir.Load(value.buffer, value.place(at)), result)

@@ -1,9 +1,9 @@
-"""From a scheduled term to the loop IR, in destination-passing style.
+"""From a scheduled term to nests and loops, in destination-passing style.
 
 A term is walked from the top, since a destination is handed down: an array is written where it is wanted, element by
 element, and only arrays that no destination takes are allocated. Scalars become Lets; a reduction becomes a variable
-and a loop (``reductions.py``, ``pieces.py``); a generate becomes a nest (``arrays.py``), whose loops ``nests.py``
-arranges; state and accumulators are updated in place (``state.py``). Reads whose index is not proved in range are
+and a loop (``reductions.py``, ``pieces.py``); a generate becomes a nest (``arrays.py``), which gets its loops later
+(``roles.py``); state and accumulators are updated in place (``state.py``). Reads whose index is not proved in range are
 clamped, so that no other memory is touched; what reports the mistake is the requirement that the program holds.
 """
 
@@ -27,12 +27,11 @@ from ...interpreters.in_place import InPlace
 from ...interpreters.simplify.rules import rewrite
 from .. import ir
 from ..target import Target
-from .context import ArrayRef, Destinations, Environment, Operand, zero
+from .context import ArrayRef, Context, Destinations, Environment, Operand, zero
 from .histograms import Histograms
 from .scans import Scans
 from .sorting import Sorting
 from .state import State
-from .straight import straightened
 from .survey import survey
 from .updates import Updates, accumulates
 
@@ -45,13 +44,14 @@ Delayed = Callable[[], Operand | None]
 
 @dataclass
 class Lowered:
-    """A function of the loop IR, with what its call needs to know."""
+    """A function of the loop IR, whose nests have no loops at first, with what its call needs to know."""
 
     function: ir.Function
     types: tuple[Type, ...]  # of the results: callers derive from them, as the function does, what is ``returned``
     failures: list[terms.Failure]
     constants: list[terms.Constant]
     decisions: list[str]  # what was chosen, to be read by people
+    context: Context  # what is known of its names and buffers, for who gives its nests their loops
 
 
 def _present(operand: Operand) -> Delayed:
@@ -68,7 +68,7 @@ def returned(type: Type) -> bool:
 
 
 def lower(block: terms.Block, name: str, target: Target, checks: bool = True, deterministic: bool = False) -> Lowered:
-    """Lower a closed, scheduled block. Raises Unsupported for what compiled programs cannot do.
+    """Lower a closed, scheduled block to nests. Raises Unsupported for what compiled programs cannot do.
 
     Where the target has atomics, floating numbers that many iterations add to one place are summed in the order in
     which they come, which is another in each run; ``deterministic`` sums them in an order that sizes alone decide.
@@ -95,12 +95,8 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
         self.hand_over([value for value in loose if isinstance(value, ArrayRef)])
         hidden = tuple(self.constants.values())
         written = tuple([buffer for buffer in results if buffer is not None])
-        body = ir.without_idle_loops(tuple(self.out))
-        allowed = self.target.transformations
-        if not self.target.group and allowed.straighten and allowed.vectorise:
-            body = straightened(body, self.target, self.fresh, self.decisions)
-        function = ir.Function(name, tuple(sizes), (*arguments, *hidden), written, body, len(loose))
-        return Lowered(function, block.types, self.failures, list(self.constants), list(dict.fromkeys(self.decisions)))
+        function = ir.Function(name, tuple(sizes), (*arguments, *hidden), written, tuple(self.out), len(loose))
+        return Lowered(function, block.types, self.failures, list(self.constants), self.decisions, self)
 
     def hand_over(self, values: Sequence[ArrayRef]) -> None:
         """Return arrays of sizes that the run decides: each as it is, or a copy where it is not the only one there."""

@@ -49,14 +49,6 @@ FEW = 24
 LEAST_BITS = 32
 
 
-@dataclass(frozen=True)
-class Loop:
-    """A parallel loop of a nest."""
-
-    variable: ir.Variable
-    extent: ir.Expression
-
-
 # What the reads of an array are to be, compared with its elements, for a copy of the whole array to be worth it.
 REPEATED = 4
 
@@ -69,7 +61,7 @@ def contiguous(access: Access, variable: str, axis: int) -> bool:
     return variable in access.steps[axis] and not any(variable in each for each in others)
 
 
-def _packable(access: Access, variable: str, loops: Sequence[Loop], inner: dict[str, ir.For]) -> bool:
+def _packable(access: Access, variable: str, loops: Sequence[ir.Axis], inner: dict[str, ir.For]) -> bool:
     """Whether a read across the lane is of distinct plain loops, and repeated for some other loop."""
     names = [index.name for index in access.indices if isinstance(index, ir.Variable)]
     known = {loop.variable.name for loop in loops} | set(inner)
@@ -77,7 +69,7 @@ def _packable(access: Access, variable: str, loops: Sequence[Loop], inner: dict[
     return plain and variable in names and len(names) < len(known) and access.weight > 1
 
 
-def _gathered(access: Access, variable: str, loops: Sequence[Loop], inner: dict[str, ir.For]) -> int | None:
+def _gathered(access: Access, variable: str, loops: Sequence[ir.Axis], inner: dict[str, ir.For]) -> int | None:
     """The axis along which a repeated read goes across the lane at a place that is not of plain loops alone."""
     known = {loop.variable.name for loop in loops} | set(inner)
     plain = all(isinstance(index, ir.Variable) and index.name in known for index in access.indices)
@@ -88,7 +80,7 @@ def _gathered(access: Access, variable: str, loops: Sequence[Loop], inner: dict[
 
 
 def _load_cost(
-    access: Access, variable: str, loops: Sequence[Loop], inner: dict[str, ir.For], whole: bool = False
+    access: Access, variable: str, loops: Sequence[ir.Axis], inner: dict[str, ir.For], whole: bool = False
 ) -> float:
     if not access.mentions(variable):
         return 0.5
@@ -98,7 +90,7 @@ def _load_cost(
     return 1.5 if turned or (whole and _gathered(access, variable, loops, inner) is not None) else 8.0
 
 
-def _across(access: Access, lane: str, loops: Sequence[Loop]) -> list[str]:
+def _across(access: Access, lane: str, loops: Sequence[ir.Axis]) -> list[str]:
     """The loops of the nest along which something is contiguous that the lane goes across."""
     last = len(access.indices) - 1
     if not access.mentions(lane) or contiguous(access, lane, last):
@@ -119,7 +111,7 @@ class Choice:
 
 
 def choose(
-    loops: Sequence[Loop],
+    loops: Sequence[ir.Axis],
     found: Survey,
     temporaries: set[str],
     reductions: dict[str, ir.Reduction],
@@ -192,7 +184,7 @@ def _may_be_lanes(variable: str, found: Survey, reductions: dict[str, ir.Reducti
     return len({reductions[name].name for name in found.inner if name in reductions}) == 1 == found.mutable
 
 
-def _jam(loops: Sequence[Loop], found: Survey, lane: str, temporaries: set[str]) -> str | None:
+def _jam(loops: Sequence[ir.Axis], found: Survey, lane: str, temporaries: set[str]) -> str | None:
     """The loop along which most of what the reductions read and compute is shared; without these, see ``_side``."""
     if not found.inner:
         return _side(loops, found, lane, temporaries)
@@ -209,7 +201,7 @@ def _jam(loops: Sequence[Loop], found: Survey, lane: str, temporaries: set[str])
     return best
 
 
-def _side(loops: Sequence[Loop], found: Survey, lane: str, temporaries: set[str]) -> str | None:
+def _side(loops: Sequence[ir.Axis], found: Survey, lane: str, temporaries: set[str]) -> str | None:
     """The loop that makes squares with the lane of most that is read or written across it, in a small body."""
     moved = [*found.loads, *[store for store in found.stores if store.buffer.name not in temporaries]]
     if found.lets > FEW or any(access.buffer.scalar.bits < LEAST_BITS for access in moved):
@@ -257,10 +249,10 @@ def _that_registers_hold(choice: Choice, found: Survey, target: Target) -> Choic
 
 
 @dataclass
-class Nest:
-    """A nest that is being built."""
+class Plan:
+    """A nest whose roles are being chosen, and what is known around it."""
 
-    loops: list[Loop]
+    loops: list[ir.Axis]
     body: ir.Block
     temporaries: set[str]  # buffers that only this nest writes and whose layout is free
     reductions: dict[str, ir.Reduction]  # what inner loops combine into, by loop variable
@@ -286,7 +278,7 @@ class Built:
     decision: str = ""  # to be read by people
 
 
-def build(nest: Nest) -> Built:
+def build(nest: Plan) -> Built:
     """The nest as loops; where sizes decide between two ways, both, and the choice."""
     found = survey(nest.body, nest.variables)
     choices = choose(nest.loops, found, nest.temporaries, nest.reductions, nest.target, nest.sides)
@@ -303,7 +295,7 @@ def build(nest: Nest) -> Built:
     return Built(list(ir.branch(short, second.statements, first.statements)), first.layouts)
 
 
-def _worth_copying(nest: Nest, found: Survey, lane: str) -> ir.Expression:
+def _worth_copying(nest: Plan, found: Survey, lane: str) -> ir.Expression:
     """Whether the arrays that would be packed whole are read so often that it pays, for one lane."""
     elements, reads = [], 1.0
     for access in found.loads:
@@ -316,7 +308,7 @@ def _worth_copying(nest: Nest, found: Survey, lane: str) -> ir.Expression:
     return needed <= often * int(reads)
 
 
-def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
+def _arranged(nest: Plan, found: Survey, choice: Choice) -> Built:
     """The nest with its loops in the roles chosen."""
     statements: list[ir.Statement] = []
     body = nest.body
@@ -369,7 +361,7 @@ def _arranged(nest: Nest, found: Survey, choice: Choice) -> Built:
     return Built(statements, layouts)
 
 
-def _lanes(loop: Loop, body: ir.Block, strip: int, register: int) -> ir.For:
+def _lanes(loop: ir.Axis, body: ir.Block, strip: int, register: int) -> ir.For:
     """A loop of lanes; where its extent is small and known, such that no lane is ever off.
 
     What is written with lanes off is slow to read again, as an operator on small matrices does.
@@ -410,7 +402,7 @@ class Chunk:
     Sizes alone decide where pieces begin.
     """
 
-    def __init__(self, loop: Loop, size: int, fresh: Callable[[str], str]) -> None:
+    def __init__(self, loop: ir.Axis, size: int, fresh: Callable[[str], str]) -> None:
         self.loop, self.size = loop, size
         self.number, self.lane = ir.Variable(fresh("chunk")), fresh("lane")
         self.start = self.number * size
@@ -452,7 +444,7 @@ def _shared_out(lanes: Chunk, jams: Chunk, body: ir.Block, grain: ir.Expression,
     return ir.For(task.name, count, "parallel", (first, second, *body), grain=grain)
 
 
-def layouts_of(nest: Nest, found: Survey, order: Sequence[Loop], lane: str | None) -> dict[str, tuple[int, ...]]:
+def layouts_of(nest: Plan, found: Survey, order: Sequence[ir.Axis], lane: str | None) -> dict[str, tuple[int, ...]]:
     """For each temporary the axes in the order of the loops that run over them, outermost first.
 
     An axis that an inner loop runs over stays inside of these, and that of the lanes inside of all.
@@ -497,7 +489,7 @@ class Packing:
         return any(depends(index, {variable}) for load in self.replacements.values() for index in load.indices)
 
 
-def pack(nest: Nest, found: Survey, lane: str, chunk: Chunk | None = None, whole: bool = False) -> Packing:
+def pack(nest: Plan, found: Survey, lane: str, chunk: Chunk | None = None, whole: bool = False) -> Packing:
     """Copies of the arrays that are read across the lane, with the lane as last axis; those of a chunk for itself.
 
     Arrays that are read where data say are copied ``whole``, if at all.
@@ -538,7 +530,7 @@ def pack(nest: Nest, found: Survey, lane: str, chunk: Chunk | None = None, whole
     return packing
 
 
-def _copy_whole(nest: Nest, access: Access, axis: int, packing: Packing) -> None:
+def _copy_whole(nest: Plan, access: Access, axis: int, packing: Packing) -> None:
     """A copy of a whole array with an axis as the last."""
     source, names = access.buffer, [nest.fresh("p") for _ in access.indices]
     axes = [*[k for k in range(len(names)) if k != axis], axis]
@@ -556,7 +548,7 @@ def depends(expression: ir.Expression, variables: set[str]) -> bool:
 
 
 def _copy(
-    nest: Nest,
+    nest: Plan,
     access: Access,
     packed: ir.Buffer,
     order: Sequence[str],
@@ -585,7 +577,7 @@ def _copy(
     outer = [name for name in order if name not in (last, lane)]
     parallel = chunk is None and nest.parallel and nest.target.parallel
     if parallel and not outer:
-        pieces = Chunk(Loop(ir.Variable(names[lane]), extents[lane]), ROWS_CHUNK, nest.fresh)
+        pieces = Chunk(ir.Axis(ir.Variable(names[lane]), extents[lane]), ROWS_CHUNK, nest.fresh)
         return [pieces.parallel(square, grain_of(2.0, [extents[last]]))]
     body = (square,)
     for k, name in reversed(list(enumerate(outer))):

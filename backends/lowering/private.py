@@ -30,12 +30,13 @@ COPYING = 4
 LARGEST_STEP = 1 << 20
 
 
-def private_accumulators(context: Context, body: ir.Block, loops: list[nests.Loop]) -> list[ir.Statement] | None:
+def private_accumulators(context: Context, nest: ir.Nest) -> list[ir.Statement] | None:
     """A nest that updates accumulators: None when its loops are independent, as those of any other nest.
 
     The outer loop is parallel when each iteration updates a slice of its own; else it is cut into pieces that
     update copies, which are then added in order.
     """
+    loops, body = nest.axes, nest.body
     updated = updated_by(body)
     if not updated:
         return None
@@ -43,9 +44,9 @@ def private_accumulators(context: Context, body: ir.Block, loops: list[nests.Loo
     if _meet_nowhere(body, updated, own, loops):
         return None
     outer = loops[0]
-    nest = nested(loops[1:], body)
-    sequential: list[ir.Statement] = [ir.For(outer.variable.name, outer.extent, "sequential", nest)]
-    if context.inside or not context.target.parallel:
+    inner = nested(loops[1:], body)
+    sequential: list[ir.Statement] = [ir.For(outer.variable.name, outer.extent, "sequential", inner)]
+    if not nest.outermost or not context.target.parallel:
         return sequential
     name = outer.variable.name
     bound = ir.bound_in(body) | {loop.variable.name for loop in loops}
@@ -54,23 +55,23 @@ def private_accumulators(context: Context, body: ir.Block, loops: list[nests.Loo
     way = "copies for pieces of the loop, added in order" if shared else "a slice of its own for each iteration"
     context.decisions.append(f"accumulated in {', '.join([buffer.name for buffer in updated])}: {way}")
     if not shared:
-        return [ir.For(name, outer.extent, "parallel", nest, grain=grain)]
+        return [ir.For(name, outer.extent, "parallel", inner, grain=grain)]
     places = [Place(buffer, prefix, context) for buffer, prefix in shared.items()]
     worth = _pieces_worth(outer, places, grain)
     several = _small(outer, places) | (worth >= 2)
-    copies = _copies(context, outer, ir.with_own_buffers(nest, context.fresh), places, worth, grain)
+    copies = _copies(context, outer, ir.with_own_buffers(inner, context.fresh), places, worth, grain)
     return list(ir.branch(several, copies, sequential))
 
 
 def _meet_nowhere(
-    body: ir.Block, updated: dict[ir.Buffer, list[ir.Store]], own: dict[ir.Buffer, set[str]], loops: list[nests.Loop]
+    body: ir.Block, updated: dict[ir.Buffer, list[ir.Store]], own: dict[ir.Buffer, set[str]], loops: Sequence[ir.Axis]
 ) -> bool:
     """Whether each iteration of all loops together has a place of its own, to which it adds outside of inner loops."""
     apart = all(loop.variable.name in variables for variables in own.values() for loop in loops)
     return apart and all(store in body for stores in updated.values() for store in stores)
 
 
-def own_variables(context: Context, stores: list[ir.Store], body: ir.Block, loops: list[nests.Loop]) -> set[str]:
+def own_variables(context: Context, stores: list[ir.Store], body: ir.Block, loops: Sequence[ir.Axis]) -> set[str]:
     """The variables of a nest's loops whose iterations update slices of a buffer of their own.
 
     All updates have the same index along one axis: the variable or a known multiple of it, also with something that
@@ -118,13 +119,13 @@ def _moving(index: ir.Expression, bound: set[str]) -> dict[str, ir.Expression] |
     return None
 
 
-def _small(outer: nests.Loop, places: Sequence[Place]) -> ir.Expression:
+def _small(outer: ir.Axis, places: Sequence[Place]) -> ir.Expression:
     """Whether copies of the accumulators cost next to nothing."""
     spread = outer.extent // COPIES
     return _scalars(places) <= ir.maximum(spread, SMALL)
 
 
-def _pieces_worth(outer: nests.Loop, places: Sequence[Place], grain: ir.Expression) -> ir.Expression:
+def _pieces_worth(outer: ir.Axis, places: Sequence[Place], grain: ir.Expression) -> ir.Expression:
     """How many pieces of the loop are worth a thread's attention and a copy of the accumulators each."""
     copying = _scalars(places) * COPYING
     grains = copying // nests.GRAIN + 1
@@ -133,7 +134,7 @@ def _pieces_worth(outer: nests.Loop, places: Sequence[Place], grain: ir.Expressi
 
 def _copies(
     context: Context,
-    outer: nests.Loop,
+    outer: ir.Axis,
     nest: ir.Block,
     places: Sequence[Place],
     worth: ir.Expression,

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from .. import ir
 from .context import zero
 from .factors import Product, product_of
-from .nests import Loop, Nest
+from .nests import Plan
 from .survey import Survey
 
 # A thread has so many places of a tile along either side.
@@ -48,11 +48,11 @@ class Tiled:
     """A product as loops over tiles and what a group does for each, and when that is better than a plain grid."""
 
     when: ir.Expression
-    loops: list[Loop]
+    loops: list[ir.Axis]
     body: ir.Block
 
 
-def tiles(nest: Nest, found: Survey, loops: Sequence[Loop]) -> Tiled | None:
+def tiles(nest: Plan, found: Survey, loops: Sequence[ir.Axis]) -> Tiled | None:
     """The nest over tiles, if it is a matrix product; ``loops`` are its loops, the last the fastest to move."""
     product = product_of(nest, found, loops)
     if product is None or len(product.sum.loops) > 1:
@@ -75,7 +75,7 @@ def tiles(nest: Nest, found: Survey, loops: Sequence[Loop]) -> Tiled | None:
 class _Tile:
     """What a group does: its threads stand in rows, of which there are ``down``."""
 
-    def __init__(self, nest: Nest, product: Product, down: int, sides: tuple[int, int], steps: int) -> None:
+    def __init__(self, nest: Plan, product: Product, down: int, sides: tuple[int, int], steps: int) -> None:
         self.nest, self.sum, self.down, self.sides, self.steps = nest, product.sum, down, sides, steps
         self.operands, [self.loop] = (product.row, product.column), product.sum.loops
         self.group = nest.target.group
@@ -95,14 +95,14 @@ class _Tile:
             for c in range(EACH)
         }
 
-    def tiled(self, loops: Sequence[Loop]) -> Tiled:
+    def tiled(self, loops: Sequence[ir.Axis]) -> Tiled:
         batch = [loop for loop in loops if all(loop is not operand.along for operand in self.operands)]
         when: ir.Expression = self.steps <= self.loop.extent
         over = []
         for operand, side, number in zip(self.operands, self.sides, self.numbers, strict=True):
             extent = operand.along.extent
             when = when & (side // 2 <= extent)
-            over.append(Loop(number, ir.ceil_divide(extent, side)))
+            over.append(ir.Axis(number, ir.ceil_divide(extent, side)))
         lanes = ir.For(self.lane.name, ir.Constant(self.group), "lanes", self.work(), self.group)
         return Tiled(when, [*batch, *over], (*[ir.Allocate(tile, True) for tile in self.tiles], lanes))
 

@@ -179,7 +179,7 @@ class Reductions(Pieces):
             self.combine(op, env, variable, [part], named)
             self.emit(ir.Store(partial, (variable,), part))
             self.inside -= 1
-        self.nest([nests.Loop(variable, extent)], tuple(body), set())
+        self.nest([ir.Axis(variable, extent)], tuple(body))
         return partial, extent
 
     def chunk_partials(

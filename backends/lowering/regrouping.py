@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from .. import ir
 from .context import Context, zero
 from .factors import Factor, Sum, sum_of
-from .nests import Loop, depends
+from .nests import depends
 from .survey import survey
 
 
@@ -27,13 +27,13 @@ from .survey import survey
 class Regrouped:
     """The two nests that a nest becomes: the loops and the body of the first, what it stores, and the second's body."""
 
-    loops: list[Loop]
+    loops: list[ir.Axis]
     first: ir.Block
     stored: ir.Buffer
     second: ir.Block
 
 
-def regrouped(context: Context, loops: Sequence[Loop], body: ir.Block) -> Regrouped | None:
+def regrouped(context: Context, loops: Sequence[ir.Axis], body: ir.Block) -> Regrouped | None:
     """A nest as two, where that saves a level of loops."""
     sum = sum_of(body, context.reductions)
     if sum is None or len(sum.loops) != 2:
@@ -58,7 +58,7 @@ def _two(
     sum: Sum,
     order: tuple[ir.For, ir.For],
     factors: tuple[Factor, Factor],
-    kept: list[Loop],
+    kept: list[ir.Axis],
     body: ir.Block,
 ) -> Regrouped:
     """The nests: the first sums one factor over the first loop, the second the products over the other.
@@ -67,7 +67,7 @@ def _two(
     """
     (first, second), (once, other) = order, factors
     type = sum.type
-    loops = [*kept, Loop(ir.Variable(second.variable), second.extent)]
+    loops = [*kept, ir.Axis(ir.Variable(second.variable), second.extent)]
     stored = ir.Buffer(context.fresh("summed"), type, tuple([loop.extent for loop in loops]))
     place = tuple([loop.variable for loop in loops])
     total = context.variable("sum", type)
@@ -94,6 +94,6 @@ def _two(
     )
 
 
-def _bound(loops: Sequence[Loop], inner: ir.For, factor: Factor) -> list[str]:
+def _bound(loops: Sequence[ir.Axis], inner: ir.For, factor: Factor) -> list[str]:
     """What a nest binds that sums a factor: the variables of its loops, and the bindings of the factor."""
     return [*[loop.variable.name for loop in loops], inner.variable, *[let.name for let in factor.lets]]

@@ -9,8 +9,6 @@ Where lanes are threads there is nothing to gain: such a nest is a grid like any
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...core.primitive import lookup
 from ...core.types import bool_, i64
 from .. import ir
@@ -22,8 +20,9 @@ _FALSE = ir.Constant(False, bool_)
 _CHUNK = 4096  # iterations of a single loop, of which threads take some
 
 
-def requirements(context: Context, loops: Sequence[nests.Loop], body: ir.Block) -> list[ir.Statement] | None:
+def requirements(context: Context, nest: ir.Nest) -> list[ir.Statement] | None:
     """The nest in this form; None when it does something else or has loops inside, and where lanes are threads."""
+    loops, body = nest.axes, nest.body
     tests: list[ir.Statement] = []
     fits = loops and not context.target.group and _only_requires(body)
     wrong = _wrong(context, body, None, tests) if fits else None
@@ -34,7 +33,7 @@ def requirements(context: Context, loops: Sequence[nests.Loop], body: ir.Block) 
     found = reduction.combined(wrong)
     *outer, last = loops
     strip = 4 * context.target.lanes(i64)
-    parallel = context.inside == 0 and context.target.parallel
+    parallel = nest.outermost and context.target.parallel
     grain = nests.grain_of(survey(body).work, [loop.extent for loop in loops[1:]])
 
     def checked(length: ir.Expression, variable: str, at: tuple[ir.Statement, ...]) -> ir.Block:
@@ -50,11 +49,11 @@ def requirements(context: Context, loops: Sequence[nests.Loop], body: ir.Block) 
         at = ir.Let(last.variable.name, start + ir.Variable(lane))
         share = grain // size
         return [ir.For(chunk.name, count, "parallel", checked(length, lane, (at,)), grain=share)]
-    nest = checked(last.extent, last.variable.name, ())
+    made = checked(last.extent, last.variable.name, ())
     for loop in reversed(outer):
         kind: ir.Kind = "parallel" if parallel and loop is outer[0] else "sequential"
-        nest = (ir.For(loop.variable.name, loop.extent, kind, nest, grain=grain if kind == "parallel" else None),)
-    return list(nest)
+        made = (ir.For(loop.variable.name, loop.extent, kind, made, grain=grain if kind == "parallel" else None),)
+    return list(made)
 
 
 def _only_requires(body: ir.Block) -> bool:

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, replace
 from ...core.types import i64
 from .. import ir
 from ..target import Target
-from .nests import GRAIN, Chunk, Loop
+from .nests import GRAIN, Chunk
 from .tracing import Irregular, Straight, scalar_of, simplified
 
 CODE = 20_000  # operations of a chunk, about: enough to pay for beginning it
@@ -150,7 +150,7 @@ class _Groups:
             return [loop]
         size = lanes * max(1, min(64, CODE // max(1, int(cost * lanes))))
         grain = ir.Constant(int(GRAIN / max(1.0, cost)) + 1)
-        return [Chunk(Loop(code.variable, code.extent), size, self.fresh).parallel(loop, grain)]
+        return [Chunk(ir.Axis(code.variable, code.extent), size, self.fresh).parallel(loop, grain)]
 
 
 def _decided(block: ir.Block) -> Iterator[ir.Statement]:

@@ -126,6 +126,9 @@ def survey(body: ir.Block, around: Iterable[str] = ()) -> Survey:
                     found.simple = False
                     visit(then, weight)
                     visit(orelse, weight)
+                case ir.Nest(axes, inner):
+                    found.simple = False
+                    visit(inner, weight * DEPTH_WEIGHT ** len(axes))
                 case ir.For() | ir.Kernel():
                     found.simple = False
                     visit(statement.body, weight * DEPTH_WEIGHT)

@@ -13,14 +13,13 @@ to find out which that is:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ...core import terms
 from ...core.dims import Dim, Opaque
 from ...core.primitive import lookup
 from ...core.types import Type, dims, i64, rank
 from .. import ir
-from . import grids, nests
+from . import grids
 from .arrays import Arrays
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 from .survey import survey
@@ -39,7 +38,7 @@ class Updates(Arrays):
         unique, count = op.static
         targets = self.targets(op, op.args[count:], env, destinations)
         element = op.blocks[0]
-        loops: list[nests.Loop] = []
+        loops: list[ir.Axis] = []
         variables: list[Operand] = []
         for atom, name in zip(op.args[:count], element.names, strict=True):
             extent = self.scalar(env, atom)
@@ -47,7 +46,7 @@ class Updates(Arrays):
                 variables.append(ZERO)
                 continue
             number = self.dim(extent) or Dim.atom(Opaque(-1_000_000 - self.counter))
-            loops.append(nests.Loop(self.loop_variable(name, number), extent))
+            loops.append(ir.Axis(self.loop_variable(name, number), extent))
             variables.append(loops[-1].variable)
         contest = bool(loops) and not unique and self.may_contest(element, len(targets))
         side_by_side = bool(loops) and (unique or contest)
@@ -61,9 +60,8 @@ class Updates(Arrays):
         in_order = grids.nested(loops, body)
         place = [index for index in results[: -len(targets)] if not isinstance(index, ArrayRef)]
         if loops and unique:
-            with self.captured() as nest:
-                self.nest(loops, body, set())
-            self.emit(*self.alone_where_small(nest, body, place, targets))
+            alone = self.one_is_faster(body, place, targets)
+            self.emit(ir.Nest(tuple(loops), body, self.inside == 0, alone=alone))
         elif contest:
             worth, block = self.contest(loops, tuple(statements), tuple(stores), place, targets[0], op.types[0])
             self.emit(*ir.branch(worth, block, in_order))
@@ -71,24 +69,17 @@ class Updates(Arrays):
             self.emit(*in_order)
         return list(targets)
 
-    def alone_where_small(
-        self, nest: Sequence[ir.Statement], body: ir.Block, place: Sequence[ir.Expression], targets: Sequence[ArrayRef]
-    ) -> list[ir.Statement]:
-        """A nest of writes, which one thread runs where the lines that it writes would go from cache to cache.
+    def one_is_faster(
+        self, body: ir.Block, place: Sequence[ir.Expression], targets: Sequence[ArrayRef]
+    ) -> ir.Expression | None:
+        """When one thread is faster than several, since the lines that they write would go from cache to cache.
 
         That is where data tell the places, the arrays stay in a core's cache, and little is computed for a write.
         """
         told = any(self.dim(index) is None for index in place)
         if self.target.group or not told or survey(body).work > LIGHT:
-            return list(nest)
-        size = ir.total([ir.bytes_of(target.buffer) for target in targets])
-        small = size <= self.target.l2_bytes // 2
-
-        def alone(loop: ir.For) -> ir.For:
-            assert loop.grain is not None
-            return replace(loop, grain=ir.select(small, loop.extent, loop.grain))
-
-        return [alone(s) if isinstance(s, ir.For) and s.kind == "parallel" else s for s in nest]
+            return None
+        return ir.total([ir.bytes_of(target.buffer) for target in targets]) <= self.target.l2_bytes // 2
 
     def may_contest(self, element: terms.Block, count: int) -> bool:
         """Whether iterations may find out side by side which of them comes last, at the top level."""
@@ -97,7 +88,7 @@ class Updates(Arrays):
 
     def contest(
         self,
-        loops: list[nests.Loop],
+        loops: list[ir.Axis],
         element: ir.Block,
         stores: ir.Block,
         place: Sequence[ir.Expression],
@@ -113,13 +104,13 @@ class Updates(Arrays):
             number = number * loop.extent + loop.variable
         with self.captured() as statements:
             self.emit(ir.Allocate(winner))
-            places = [nests.Loop(self.loop_variable("i", self.dim(e) or Dim({})), e) for e in extents]
+            places = [ir.Axis(self.loop_variable("i", self.dim(e) or Dim({})), e) for e in extents]
             nobody = ir.Constant(-1)
-            self.nest(places, (ir.Store(winner, tuple([each.variable for each in places]), nobody),), set())
+            self.nest(places, (ir.Store(winner, tuple([each.variable for each in places]), nobody),))
             claim = ir.Update(winner, tuple(place), lookup("maximum"), number, guarded)
-            self.nest(loops, (*ir.with_own_buffers(element, self.fresh), claim), set())
+            self.nest(loops, (*ir.with_own_buffers(element, self.fresh), claim))
             won = ir.equal(ir.Load(winner, tuple(place), guarded), number)
-            self.nest(loops, (*ir.with_own_buffers(element, self.fresh), ir.If(won, stores, ())), set())
+            self.nest(loops, (*ir.with_own_buffers(element, self.fresh), ir.If(won, stores, ())))
         cleared = ir.product(extents) // CLEARED
         return cleared <= ir.product([loop.extent for loop in loops]), tuple(statements)
 

@@ -11,13 +11,14 @@ import numpy as np
 
 from ...core import trees
 from ...core.host_arrays import on_device
+from ...core.limits import lifted_limits
 from ...core.program import Instance, convert
 from ...core.types import Type, element
 from .. import ir
 from ..lowering import returned
 from ..outline import schedule_text
 from ..specialisations import ALWAYS, COMPILED, Specialisation, purpose
-from ..stages import forms_of, loops_of
+from ..stages import forms_of, loops_of, nests_of
 from ..transformations import ALL, Transformations
 from .devices import Device, target_of
 from .interrupts import BRIEF
@@ -39,7 +40,8 @@ class Version:
         self.instance, self.device = instance, device
         target = replace(target_of(device), transformations=allowed)
         [form] = forms_of(instance, target, checks)
-        self.lowered = loops_of(form, instance.program.name, target, checks, deterministic)
+        self._lower = form, instance.program.name, target, checks, deterministic
+        self.lowered = loops_of(*self._lower)
         self.executable = Executable(self.lowered.function, device, instance.program.name)
         self.on = self.executable.on
         types = self.lowered.types
@@ -79,6 +81,11 @@ class Version:
         for k, (buffer, shape) in zip(self.order, given, strict=True):
             results[k] = self._result(buffer, shape, self.lowered.types[k], stays)
         return trees.unflatten(self.instance.outputs, [results[k] for k in range(len(results))])
+
+    @property
+    def nests(self) -> str:
+        with lifted_limits():
+            return ir.text(nests_of(*self._lower).function)
 
     @property
     def loops(self) -> str:

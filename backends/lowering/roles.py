@@ -1,0 +1,164 @@
+"""Roles: each nest becomes loops, some for threads, some for lanes, some that run side by side.
+
+Lowering leaves nests (``ir.Nest``): points in any order, arrays in any layout. Here they get their loops, inner nests
+before those around them. The first of these that fits says how:
+
+* points that add to the same places: pieces with copies (``private.py``), or atomics (``adding.py``)
+* points that only require something: a test side by side (``requirements.py``)
+* a sum over two loops: one of its factors first, in a nest of its own (``regrouping.py``)
+* a grid of threads in groups (``grids.py``), or a product in tiles (``contractions.py``), or what reads and writes say
+  (``nests.py``)
+
+Who fills a temporary says in which order its axes stand in memory; what comes after it is changed to that. ::
+
+    temporary t: f64[n, m]                        temporary t: f64[m, n]
+    nest i < n, j < m                             parallel j < m
+      t[i, j] = x[j, i]                     =>      lanes i < n by 32
+    nest j < m                                        t[j, i] = x[j, i]
+      y[j] = t[0, j]                              parallel chunk < ..: lanes ..: y[j] = t[j, 0]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from .. import ir
+from . import contractions, grids
+from .adding import shared_accumulators
+from .context import Context
+from .lower import Lowered
+from .nests import Built, Plan
+from .private import private_accumulators
+from .regrouping import regrouped
+from .requirements import requirements
+from .straight import straightened
+
+# By buffer: its axes in the order in which they stand in memory.
+Layouts = Mapping[str, tuple[int, ...]]
+
+
+def with_roles(lowered: Lowered) -> Lowered:
+    """A function with loops in place of its nests."""
+    context = lowered.context
+    allowed = context.target.transformations
+    body = ir.without_idle_loops(_Roles(context, lowered.function.body).block(lowered.function.body))
+    if not context.target.group and allowed.straighten and allowed.vectorise:
+        body = straightened(body, context.target, context.fresh, context.decisions)
+    return replace(lowered, function=replace(lowered.function, body=body))
+
+
+class _Roles:
+    """The nests of one function."""
+
+    def __init__(self, context: Context, body: ir.Block) -> None:
+        self.context = context
+        self.independent: set[str] = set()  # variables of inner loops that need no order
+        self.fixed = {s.buffer.name for s in ir.walk(body) if isinstance(s, ir.Return | ir.Update)}
+
+    def block(self, block: ir.Block) -> ir.Block:
+        """A block with loops in place of its nests; what a nest fills has its layout from there on."""
+        made: list[ir.Statement] = []
+        layouts: dict[str, tuple[int, ...]] = {}
+        for statement in block:
+            if layouts and not layouts.keys().isdisjoint(ir.mentioned((statement,))[1]):
+                (statement,) = _relaid((statement,), layouts)
+            if not isinstance(statement, ir.Nest):
+                made.append(ir.map_inside(statement, self.block))
+                continue
+            built = self.nest(replace(statement, body=self.block(statement.body)))
+            found = {name: order for name, order in built.layouts.items() if order != tuple(range(len(order)))}
+            if found:
+                layouts |= found
+                self.note(found)
+                made = [_allocated(each, found) for each in made]
+                built.statements = list(_relaid(built.statements, found))
+            made += built.statements
+        return tuple(made)
+
+    def nest(self, nest: ir.Nest) -> Built:
+        """The loops of a nest whose body has its own already."""
+        context, target = self.context, self.context.target
+        if nest.meets:
+            accumulators = shared_accumulators if target.group else private_accumulators
+            adding = accumulators(context, nest)
+            if adding is not None:
+                return Built(adding, {})
+        required = requirements(context, nest)
+        if required is not None:
+            return Built(required, {})
+        before: list[ir.Statement] = []
+        if nest.outermost and target.transformations.regroup and not target.group:
+            two = regrouped(context, nest.axes, nest.body)
+            if two is not None:
+                context.decisions.append(f"sum over two loops: one of its factors summed first, as {two.stored.name}")
+                first = self.nest(ir.Nest(tuple(two.loops), two.first, nest.outermost))
+                before = [ir.Allocate(two.stored), *first.statements]
+                nest = replace(nest, body=two.second)
+        built = self.built(nest)
+        if built.decision:
+            context.decisions.append(built.decision)
+        statements = [*before, *built.statements]
+        if nest.alone is not None:
+            statements = [_for_one(each, nest.alone) for each in statements]
+        return Built(statements, built.layouts)
+
+    def built(self, nest: ir.Nest) -> Built:
+        """The loops that reads and writes are best for."""
+        context, target = self.context, self.context.target
+        fills = {buffer.name for buffer in nest.fills} - ir.read_in(nest.body) - self.fixed
+        inner = frozenset(self.independent)
+        self.independent.update([axis.variable.name for axis in nest.axes])
+        known = (nest.read, context.nonzero) if target.transformations.bound else ({}, {})
+        plan = Plan(
+            list(nest.axes), nest.body, fills, context.reductions, nest.outermost, target, context.fresh, inner, *known
+        )
+        return grids.build(plan) if target.group else contractions.build(plan)
+
+    def note(self, layouts: Layouts) -> None:
+        """Where arrays are 0, by their axes in memory."""
+        for name, order in layouts.items():
+            if name in self.context.nonzero:
+                axes = self.context.nonzero[name].items()
+                self.context.nonzero[name] = {(order.index(a), order.index(b)): least for (a, b), least in axes}
+
+
+def _for_one(statement: ir.Statement, when: ir.Expression) -> ir.Statement:
+    """A parallel loop that one thread runs under a condition."""
+    if not isinstance(statement, ir.For) or statement.grain is None:
+        return statement
+    return replace(statement, grain=ir.select(when, statement.extent, statement.grain))
+
+
+def _allocated(statement: ir.Statement, layouts: Layouts) -> ir.Statement:
+    if isinstance(statement, ir.Allocate) and statement.buffer.name in layouts:
+        return ir.Allocate(_permuted(statement.buffer, layouts[statement.buffer.name]))
+    return statement
+
+
+def _relaid(block: Sequence[ir.Statement], layouts: Layouts) -> ir.Block:
+    """A block with the axes of some buffers in the order in which they stand in memory."""
+
+    def place(e: ir.Load | ir.Store, order: tuple[int, ...]) -> tuple[ir.Buffer, tuple[ir.Expression, ...]]:
+        return _permuted(e.buffer, order), tuple([e.indices[axis] for axis in order])
+
+    def guards(e: ir.Load | ir.Store, order: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted([order.index(axis) for axis in e.guarded]))
+
+    def expression(e: ir.Expression) -> ir.Expression:
+        e = ir.map_operands(e, expression)
+        order = layouts.get(e.buffer.name) if isinstance(e, ir.Load) else None
+        return ir.Load(*place(e, order), guards(e, order)) if isinstance(e, ir.Load) and order else e
+
+    def store(s: ir.Store) -> ir.Store:
+        order = layouts.get(s.buffer.name)
+        if not order:
+            return s
+        buffer, indices = place(s, order)
+        return ir.Store(buffer, indices, s.value, guards(s, order))
+
+    return ir.map_block(tuple(block), expression, store)
+
+
+def _permuted(buffer: ir.Buffer, order: tuple[int, ...]) -> ir.Buffer:
+    return ir.Buffer(buffer.name, buffer.scalar, tuple([buffer.extents[axis] for axis in order]))
