@@ -17,6 +17,7 @@ Where cotangents are kept is the matter of ``cells.py``. The rules of longer con
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,6 +31,7 @@ from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Origin
 from ..core.types import ArrayType, Scalar, Type
 from ..interpreters.embed import emit_blocks, name_arguments
+from ..interpreters.simplify.accumulators import zeros_like
 from .activity import active_results
 from .branches import before_branches, share
 from .cells import Cell, Entry, Sweep
@@ -53,8 +55,9 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
         self.before_branch = False  # of the operation whose meaning is found
 
     def meaning(self, block: terms.Block) -> Block:
+        block = self.expanded(block)
         self.before_branches = before_branches(block)
-        return block.interpret(self)
+        return self.meaning_of_block(block)
 
     def meaning_of_operation(self, operation: terms.Operation) -> Operation:
         self.before_branch = id(operation) in self.before_branches
@@ -353,6 +356,31 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
         """The return sweep of a block with constant parameters, as the body of a statement."""
         block.run(env, self.constants(binders))[1](cotangents)
         return []
+
+    def by_rule(
+        self, op: str, static: tuple[Any, ...], args: Sequence[Atom], rule: Callable[..., Sequence[Expr | None]]
+    ) -> Operation:
+        """``y = f(x)``:  ``x_bar += rule(y_bar, y, x)``, for a construct without blocks that was added.
+
+        The rule gets the cotangents of the results, the results and the operands, and gives one cotangent, or None for
+        0, for each operand. A result that nothing is differentiated by has the cotangent 0.
+        """
+        b = self.builder
+
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+            operands, cells = [arg.primal(env) for arg in args], [arg.cell(env) for arg in args]
+            results = b.emit(op, static, operands)
+
+            def pull(cotangents: Cotangents) -> None:
+                given = [zeros_like(b, y) if g is None else g for g, y in zip(cotangents, results, strict=True)]
+                found = rule(*[Expr(value, b) for value in [*given, *results, *operands]])
+                for cell, cotangent in zip(cells, found, strict=True):
+                    if cell is not None and cotangent is not None:
+                        cell.add(cotangent.value)
+
+            return results, pull
+
+        return replace(self.opaque(op, static, args), run=run)
 
     def opaque(
         self, op: str, static: tuple[Any, ...], args: Sequence[Atom], blocks: Sequence[Block] = (), name: str = ""

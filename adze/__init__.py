@@ -34,6 +34,7 @@ with install_import_hook(_CHECKED):
     )
     from .backends.compile import Compiled, compile
     from .backends.opencl.devices import devices, to_device
+    from .core.added import construct
     from .core.case import case
     from .core.checkpoint import checkpoint
     from .core.combinators import (
@@ -118,6 +119,7 @@ with install_import_hook(_CHECKED):
         zeros,
         zeros_like,
     )
+    from .core.constructs import Role
     from .core.custom import custom_jvp, custom_vjp, foreign, inspect
     from .core.data import data
     from .core.expr import Expr
@@ -222,6 +224,7 @@ __all__ = [
     "Primitive",
     "Program",
     "Reify",
+    "Role",
     "SparseJacobian",
     "Trace",
     "Unsupported",
@@ -258,6 +261,7 @@ __all__ = [
     "compile",
     "concatenate",
     "cond",
+    "construct",
     "cos",
     "cosh",
     "cost",

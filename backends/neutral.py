@@ -113,7 +113,7 @@ class _Verify(embed.Embed):
 
     def meaning_of_operation(self, operation: Operation) -> embed.Operation:
         plain = super().meaning_of_operation(operation)
-        if not operation.blocks or operation.row.inline:
+        if not operation.blocks or operation.row.inline or operation.row.expansion is not None:
             return plain
         combines = _combines(operation)
         if not combines and not any(

@@ -15,11 +15,14 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from ..core.builder import Builder
+from ..core.constructs import ADDED
 from ..core.environment import Env
 from ..core.language import Language, Unsupported
 from ..core.terms import Atom, Block, Foreign, Operation, Variable
 from ..core.types import Type
 from ..interpreters import embed
+from ..interpreters.expansion import expanded
+from .lowering.lower import Lowering
 
 
 def prepare(block: Block, checks: bool = True) -> Block:
@@ -27,6 +30,7 @@ def prepare(block: Block, checks: bool = True) -> Block:
 
     Without ``checks`` it requires nothing: so simplifying drops what only requirements need.
     """
+    block = expanded(block, lambda row: hasattr(Lowering, row.method)) if ADDED else block
     if not _mentions(block, checks):
         return block
     block = _without_rules(block)
@@ -43,7 +47,7 @@ def _mentions(block: Block, checks: bool) -> bool:
     """Whether a block has anything that ``_Prepare`` does not rebuild as it is."""
     return any(
         (x.op == "require" and not checks)
-        or getattr(_Prepare, x.row.method) is not getattr(embed.Embed, x.row.method)
+        or getattr(_Prepare, x.row.method, None) is not getattr(embed.Embed, x.row.method, None)
         or any(_mentions(inner, checks) for inner in x.blocks)
         for x in block.bindings
     )

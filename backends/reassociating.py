@@ -119,7 +119,7 @@ class _Top:
 
     def loops(self) -> list[int]:
         """The numbers of the binders of its loops, outermost first."""
-        nodes = [node for node in reversed(self.inside) if node.op in ("generate", "reduce")]
+        nodes = [node for node in reversed(self.inside) if node.row.parallel]
         return [node.bodies[0].binders[0].number for node in nodes]
 
     def containing(self, array: Value) -> set[int]:
@@ -173,7 +173,7 @@ class _Plan:
         found, outer, stack = {top.number: top}, list[Node](), [top]
         while stack:
             node = stack.pop()
-            if node.op in ("generate", "reduce"):
+            if node.row.parallel:
                 [binder] = node.bodies[0].binders
                 self._loops.setdefault(binder.number, (binder, node.args[0]))
             for source in _sources(node):

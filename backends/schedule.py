@@ -33,7 +33,7 @@ from ..core.dims import Dim
 from ..core.graph import Value
 from ..core.language import Binding
 from ..core.primitive import Primitive
-from ..core.terms import Block
+from ..core.terms import Block, Operation
 from ..core.types import Accumulator, ArrayType, Type, dims, i64
 from ..interpreters.embed import Embed, rebuilt
 from ..interpreters.reads_first import reads_first
@@ -324,6 +324,13 @@ class _Distribute(Embed):
     def dim(self, dim: Dim) -> Any:
         short = dim.constant is not None and dim.constant <= SMALL
         return _Atom(super().dim(dim), extent=_extent(dim), short=short)
+
+    def operation(self, operation: Operation, args: Sequence[Any], blocks: Sequence[Any]) -> Any:
+        emit = super().operation(operation, args, blocks)
+        if operation.row.expansion is None:
+            return emit
+        free, stored = _free(*args, *blocks), max([block.stored for block in blocks], default=0)
+        return _Operation(emit, free, free, loops=True, heavy=True, stored=stored, long=True)
 
     def primitive(self, primitive: Primitive, args: Sequence[Any]) -> Any:
         costly = primitive.cost > COSTLY

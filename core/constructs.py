@@ -14,7 +14,7 @@ constructs with blocks; the properties of blocks are those of regions in MLIR: L
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -84,6 +84,8 @@ class Construct:
     movable: bool = False  # it may be computed at another place, if nothing in it has an effect or may not end
     holds: bool = True  # its results may hold arrays among its operands, out of sight
     higher_order: bool = False  # it makes or uses functions, tuples and declared types as values
+    expansion: Callable[..., Any] | None = None  # what one from outside means in terms of others, on expressions
+    own: set[type] = field(default_factory=set)  # the interpretations that have another meaning of one from outside
     discrete: bool = False  # its results do not move when its operands do: there is no derivative
 
     @cached_property
@@ -147,6 +149,16 @@ class Construct:
         return self.makes_elements and self.takes is None
 
     @cached_property
+    def parallel(self) -> bool:
+        """Whether its elements may be computed side by side, and have their places or are combined."""
+        return self.elements and not self.ordered and not self.places
+
+    @cached_property
+    def updates(self) -> bool:
+        """Whether what it runs updates its arguments, rather than to give new ones."""
+        return self.takes is not None and Role.STEP not in self.roles
+
+    @cached_property
     def combines(self) -> bool:
         """Whether its second block combines the elements that its first one gives."""
         return self.roles == (Role.ELEMENT, Role.OPERATOR)
@@ -179,16 +191,31 @@ class Construct:
     def __repr__(self) -> str:
         return self.name
 
+    def __reduce__(self) -> tuple[Callable[[str], Construct], tuple[str]]:
+        return added, (self.name,)
+
+
+PROPERTIES = tuple([each.name for each in fields(Construct) if isinstance(each.default, bool)])
 
 CONSTRUCTS: dict[str, Construct] = {}
+ADDED: dict[str, Construct] = {}  # from outside: the first static part of an operation is such a row
 
 
 def construct(op: str, static: tuple[Any, ...]) -> Construct:
     """The row of an operation. TypeError where no construct has this name."""
     row = CONSTRUCTS.get(op)
-    if row is None:
-        raise TypeError(f"no construct is called {op!r}")
-    return row
+    if row is not None:
+        return row
+    if static and isinstance(static[0], Construct):
+        return static[0]
+    raise TypeError(f"no construct is called {op!r}")
+
+
+def added(name: str) -> Construct:
+    """The row that was added by this name. TypeError where there is none."""
+    if name not in ADDED:
+        raise TypeError(f"no construct is called {name!r} here: import the module that adds it")
+    return ADDED[name]
 
 
 def _row(name: str, types: TypeRule, parameters: Parameters, method: str = "", **stated: Any) -> None:

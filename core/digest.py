@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import gamma, primitives, special
+from .constructs import PROPERTIES, Construct
 from .dims import Compound, Dim, Name, Opaque
+from .language import EXPANSION
 from .primitive import PRIMITIVES, Primitive
 from .terms import Block, Constant, Failure, Literal, Operation, Origin, Size, Variable
 from .trees import Shape
@@ -81,6 +83,22 @@ class _Writer:
 
     def operation(self, part: Operation) -> None:
         self.sequence((part.op, part.static, part.args, part.blocks, part.types, part.origin))
+        if part.static and isinstance(part.static[0], Construct):
+            self.part(self.definition(part))
+
+    def construct(self, part: Construct) -> None:
+        """One that was added: its properties stand here, its expansion where it is used."""
+        if part.own or part.blocks:
+            raise NoDigest(f"the construct {part.name} means what Python functions say")
+        self.sequence((part.name, *[getattr(part, name) for name in PROPERTIES]))
+
+    def definition(self, part: Operation) -> Block:
+        """What an operation without blocks means in terms of others, for arguments of its types."""
+        types = tuple([arg.type for arg in part.args])
+        args = tuple([Variable(len(types) - 1 - k, type) for k, type in enumerate(types)])
+        alone = Operation(part.op, part.static, args, (), part.types)
+        results = tuple([Variable(len(part.types) - 1 - k, type) for k, type in enumerate(part.types)])
+        return EXPANSION["default"](Block(types, (alone,), results), lambda construct: False)
 
     def variable(self, part: Variable) -> None:
         self.sequence(("v", part.index, part.type))
@@ -150,6 +168,7 @@ _WRITERS: dict[type, Callable[[_Writer, Any], None]] = {
     Origin: _Writer.origin,
     Failure: _Writer.failure,
     Primitive: _Writer.primitive,
+    Construct: _Writer.construct,
     Dim: _Writer.dim,
     Opaque: _Writer.opaque,
     Compound: _Writer.compound,

@@ -6,22 +6,27 @@ refused by default, with the line where it was written: override it to give it o
 ``A`` is what an atom means, ``O`` an operation, ``B`` a block. In practice an atom means ``env -> value``, an
 operation ``env -> values`` and a block ``(env, arguments) -> values``, where the environment holds what the De
 Bruijn indices stand for: running a scope again is calling its block's meaning again. Terms are the initial form of
-the language, its instances the final one; :meth:`Language.meaning_of_block` leads from one to the other, and
-``Reify`` (``reify.py``) leads back.
+the language, its instances the final one; :meth:`Fold.meaning` leads from one to the other, and ``Reify``
+(``reify.py``) leads back.
 
 (Carette, Kiselyov, Shan: Finally Tagless, Partially Evaluated, 2009; variadic constructs as in Schenck et al. 2022,
 section 2.1.)
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from . import terms
+from .constructs import ADDED, Construct
 from .dims import Dim
 from .primitive import Primitive
 from .terms import Failure, Foreign, Origin
 from .types import ArrayType, FunctionType, Named, Scalar, Type
+
+# What writes the constructs of a term that an interpretation does not know in others that it knows. It is itself an
+# interpretation, and enters itself (``interpreters/expansion.py``).
+EXPANSION: dict[str, Callable[[terms.Block, Callable[[Construct], bool]], terms.Block]] = {}
 
 A = TypeVar("A")
 O = TypeVar("O")
@@ -46,12 +51,8 @@ class Unsupported(TypeError):
         return message if self.origin is None else f"{message}, written at {self.origin}"
 
 
-class Language(ABC, Generic[A, O, B]):
-    """The constructs. Subclass it to give programs a meaning of your own."""
-
-    def refuse(self, construct: str) -> NoReturn:
-        """Raise what an interpretation without a meaning for a construct raises."""
-        raise Unsupported(f"{type(self).__name__.strip('_')} has no meaning for {construct}")
+class Fold(ABC, Generic[A, O, B]):
+    """Gives terms a meaning from the inside out: atoms, then operations, then blocks."""
 
     # Atoms
 
@@ -70,6 +71,74 @@ class Language(ABC, Generic[A, O, B]):
     @abstractmethod
     def dim(self, dim: Dim) -> A:
         """The i64 value of a size expression over the names bound by a call."""
+
+    # Operations and blocks
+
+    @abstractmethod
+    def operation(self, operation: terms.Operation, args: Sequence[A], blocks: Sequence[B]) -> O:
+        """An operation, from the meanings of its arguments and blocks."""
+
+    @abstractmethod
+    def block(
+        self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[A], names: Sequence[str]
+    ) -> B:
+        """Parameters (with names for people), operations in order, results."""
+
+    # The fold
+
+    def knows(self, construct: Construct) -> bool:
+        """Whether it has a meaning for a construct that the language does not have by itself."""
+        return True
+
+    def expanded(self, block: terms.Block) -> terms.Block:
+        """A term with constructs that have no meaning here written in those that have."""
+        return EXPANSION["default"](block, self.knows) if ADDED else block
+
+    def meaning(self, block: terms.Block) -> B:
+        """The meaning of a term."""
+        return self.meaning_of_block(self.expanded(block))
+
+    def meaning_of_atom(self, atom: terms.Atom) -> A:
+        match atom:
+            case terms.Variable(index, type):
+                return self.variable(index, type)
+            case terms.Literal(_, type):
+                return self.literal(atom.value, type)
+            case terms.Constant():
+                return self.constant(atom, atom.type)
+            case terms.Size(dim):
+                return self.dim(dim)
+
+    def meaning_of_operation(self, operation: terms.Operation) -> O:
+        args = [self.meaning_of_atom(atom) for atom in operation.args]
+        blocks = [self.meaning_of_block(block) for block in operation.blocks]
+        try:
+            return self.operation(operation, args, blocks)
+        except Unsupported as error:
+            if error.origin is None:
+                error.origin = operation.origin
+            raise
+
+    def meaning_of_block(self, block: terms.Block) -> B:
+        bindings = [Binding(self.meaning_of_operation(x), x.types, x.origin) for x in block.bindings]
+        return self.block(block.binders, bindings, [self.meaning_of_atom(x) for x in block.results], block.names)
+
+
+class Language(Fold[A, O, B]):
+    """The constructs. Subclass it to give programs a meaning of your own."""
+
+    def refuse(self, construct: str) -> NoReturn:
+        """Raise what an interpretation without a meaning for a construct raises."""
+        raise Unsupported(f"{type(self).__name__.strip('_')} has no meaning for {construct}")
+
+    def knows(self, construct: Construct) -> bool:
+        return hasattr(self, construct.method)
+
+    def operation(self, operation: terms.Operation, args: Sequence[A], blocks: Sequence[B]) -> O:
+        """What the method says that the row of the construct names."""
+        row = operation.row
+        meaning: O = getattr(self, row.method)(*row.parameters(operation.static, args, blocks))
+        return meaning
 
     # Scalars and control
 
@@ -198,43 +267,3 @@ class Language(ABC, Generic[A, O, B]):
     @abstractmethod
     def require(self, test: A, failure: Failure, values: Sequence[A]) -> O:
         """A statement: the program fails, with these integers, when the test is false."""
-
-    # Blocks
-
-    @abstractmethod
-    def block(
-        self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[A], names: Sequence[str]
-    ) -> B:
-        """Parameters (with names for people), operations in order, results."""
-
-    # The fold
-
-    def meaning_of_atom(self, atom: terms.Atom) -> A:
-        match atom:
-            case terms.Variable(index, type):
-                return self.variable(index, type)
-            case terms.Literal(_, type):
-                return self.literal(atom.value, type)
-            case terms.Constant():
-                return self.constant(atom, atom.type)
-            case terms.Size(dim):
-                return self.dim(dim)
-
-    def meaning_of_operation(self, operation: terms.Operation) -> O:
-        try:
-            return self._meaning_of_operation(operation)
-        except Unsupported as error:
-            if error.origin is None:
-                error.origin = operation.origin
-            raise
-
-    def _meaning_of_operation(self, operation: terms.Operation) -> O:
-        a = [self.meaning_of_atom(atom) for atom in operation.args]
-        b = [self.meaning_of_block(block) for block in operation.blocks]
-        row = operation.row
-        meaning: O = getattr(self, row.method)(*row.parameters(operation.static, a, b))
-        return meaning
-
-    def meaning_of_block(self, block: terms.Block) -> B:
-        bindings = [Binding(self.meaning_of_operation(x), x.types, x.origin) for x in block.bindings]
-        return self.block(block.binders, bindings, [self.meaning_of_atom(x) for x in block.results], block.names)

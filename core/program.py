@@ -27,7 +27,7 @@ from .expr import Expr, as_expr
 from .functions import as_typed, description
 from .graph import Value
 from .inlining import Inlining, check_results
-from .language import Language
+from .language import Fold
 from .placement import to_block
 from .source import at_line, ending_at_user, line_of, repeated, shorten
 from .terms import Block
@@ -560,7 +560,7 @@ def instance_of(program: Program | Instance) -> Instance:
     return program if isinstance(program, Instance) else uncompiled(program).at()
 
 
-def interpret(program: Program | Instance | Block, language: Language[Any, Any, B]) -> B:
+def interpret(program: Program | Instance | Block, language: Fold[Any, Any, B]) -> B:
     """The meaning of a program in a language of your own: a fold over its term (``language.py``).
 
     A program must have its types in its annotations; give ``f.at(types...)`` for another choice.

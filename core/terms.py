@@ -186,7 +186,7 @@ class Operation:
 class Meaning(Protocol[B_co]):
     """What gives terms a meaning."""
 
-    def meaning_of_block(self, block: Block) -> B_co: ...
+    def meaning(self, block: Block) -> B_co: ...
 
 
 class Block:
@@ -250,7 +250,7 @@ class Block:
 
     def interpret(self, language: Meaning[B]) -> B:
         """The meaning of this block in a language (``language.Language``): a fold, one method a construct."""
-        return language.meaning_of_block(self)
+        return language.meaning(self)
 
     def count(self) -> int:
         """How many operations the block holds, at all depths: the size of a program."""

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..core import terms
 from ..core.builder import Builder, Rule, build
-from ..core.constructs import construct
+from ..core.constructs import Construct, construct
 from ..core.dims import Dim, DimAtom, Opaque
 from ..core.environment import Env
 from ..core.graph import NONE, Body, Value
@@ -43,6 +43,16 @@ class Embed(Language[Atom, Operation, Block]):
     def value(self, entry: Any) -> Value:
         assert isinstance(entry, Value)
         return entry
+
+    def knows(self, construct: Construct) -> bool:
+        return True
+
+    def operation(self, operation: terms.Operation, args: Sequence[Atom], blocks: Sequence[Block]) -> Operation:
+        row, static = operation.row, operation.static
+        method: Callable[..., Operation] | None = getattr(self, row.method, None)
+        if method is None:
+            return self._with_blocks(operation.op, static, args, blocks)
+        return method(*row.parameters(static, args, blocks))
 
     def variable(self, index: int, type: Type) -> Atom:
         return lambda env: self.value(env.get(index))

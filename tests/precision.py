@@ -19,10 +19,10 @@ from adze.core.builder import current
 from adze.core.environment import Env
 from adze.core.expr import Expr, as_expr
 from adze.core.language import Binding
-from adze.core.primitive import Primitive, lookup
+from adze.core.primitive import lookup
 from adze.core.program import Instance, Program
 from adze.core.reify import Pending, Reify
-from adze.core.terms import Atom, Block, Constant, Literal
+from adze.core.terms import Atom, Block, Constant, Literal, Operation
 from adze.core.types import Accumulator, ArrayType, Scalar, Type, accumulator_of, array_of, dims, f32, f64, is_float
 from adze.interpreters.embed import Embed
 
@@ -48,9 +48,11 @@ class InPrecision(Reify):
     def constant(self, array: Constant, type: ArrayType) -> Atom:
         return Constant.capture(array.array.astype(self.scalar.dtype)) if is_float(type) else array
 
-    def primitive(self, primitive: Primitive, args: Sequence[Atom]) -> Pending:
-        conversion = primitive.name in (f32.name, f64.name)
-        return super().primitive(lookup(self.scalar.name) if conversion else primitive, args)
+    def operation(self, operation: Operation, args: Sequence[Atom], blocks: Sequence[Block]) -> Pending:
+        op, static = operation.op, operation.static
+        if op == "primitive" and static[0].name in (f32.name, f64.name):
+            operation = Operation(op, (lookup(self.scalar.name),), operation.args, (), operation.types)
+        return super().operation(operation, args, blocks)
 
     def block(
         self, binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Atom], names: Sequence[str]

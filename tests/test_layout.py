@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 import typeguard
+from count_construct import table
 
 import adze
+from adze.core.constructs import CONSTRUCTS
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -86,3 +88,28 @@ def test_the_package_is_checked_at_run_time(request: pytest.FixtureRequest) -> N
     assert request.config.getoption("typeguard_packages") == "adze"
     hooks = [finder for finder in sys.meta_path if type(finder).__module__.startswith(typeguard.__name__)]
     assert any(getattr(finder, "should_instrument", lambda name: False)(adze.__name__) for finder in hooks)
+
+
+def test_the_table_of_constructs_is_up_to_date() -> None:
+    assert table() in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), "write it anew: tests/count_construct.py"
+
+
+def test_only_the_table_has_sets_of_constructs() -> None:
+    """What several constructs have in common is asked of their rows."""
+    wrong = []
+    for file in [file for folder in MAY_IMPORT for file in sorted((ROOT / folder).rglob("*.py"))]:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Compare(
+                    ops=[ast.In() | ast.NotIn()], comparators=[ast.Tuple() | ast.List() | ast.Set() as held]
+                ):
+                    names = held.elts
+                case ast.Call(func=ast.Name(id="frozenset"), args=[ast.Tuple() | ast.List() | ast.Set() as held]):
+                    names = held.elts
+                case ast.Assign(value=ast.Tuple() | ast.List() | ast.Set() as held, targets=[ast.Name(id=target)]):
+                    names = [] if target == "__all__" else held.elts
+                case _:
+                    continue
+            if names and all([isinstance(name, ast.Constant) and name.value in CONSTRUCTS for name in names]):
+                wrong.append(f"{file.relative_to(ROOT)}:{node.lineno}")
+    assert not wrong, ", ".join(wrong)

@@ -73,10 +73,10 @@ def lower(block: terms.Block, name: str, target: Target, checks: bool = True, de
     Where the target has atomics, floating numbers that many iterations add to one place are summed in the order in
     which they come, which is another in each run; ``deterministic`` sums them in an order that sizes alone decide.
     """
-    return _Lowering(target, checks, deterministic).function(block, name)
+    return Lowering(target, checks, deterministic).function(block, name)
 
 
-class _Lowering(State, Updates, Sorting, Scans, Histograms):
+class Lowering(State, Updates, Sorting, Scans, Histograms):
     """The walk: blocks, scalars and branches."""
 
     def function(self, block: terms.Block, name: str) -> Lowered:
@@ -211,6 +211,10 @@ class _Lowering(State, Updates, Sorting, Scans, Histograms):
                     self.emit(ir.Require(self.scalar(env, op.args[0]), len(self.failures), values))
                     self.failures.append(op.static[0])
                 return []
+        method = getattr(self, row.method, None)
+        if row.expansion is not None and method is not None:
+            results: list[Operand] = method(op, env, destinations)
+            return results
         raise Unsupported(f"{op.op} is not compiled (written at {op.origin}); evaluate runs it")
 
     def primitive(self, row: Primitive, arguments: list[ir.Expression], name: str = "") -> ir.Expression:

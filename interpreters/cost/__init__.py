@@ -65,7 +65,8 @@ class Symbolic(Language[Atom, Step, Body]):
     """The meanings for one term."""
 
     def __init__(self, term: Block) -> None:
-        self.term, self.in_place = term, InPlace(term)
+        self.term = self.expanded(term)
+        self.in_place = InPlace(self.term)
         self.inside: list[Operation] = []  # the operation being interpreted, and those around it
         self.numbers = count()
         self.names: dict[int, str] = {}  # of integers, by the numbers of their symbols

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.constructs import Construct
 from ...core.environment import Env
 from ...core.terms import Block, Operation, Origin
 from ..evaluate import Evaluate
@@ -27,7 +28,8 @@ class Counting(Evaluate):
 
     def __init__(self, term: Block, sizes: dict[str, int]) -> None:
         super().__init__(sizes, vectorize=False, show=lambda name, values: None)
-        self.term, self.in_place = term, InPlace(term)
+        self.term = self.expanded(term)
+        self.in_place = InPlace(self.term)
         self.cost = FREE
         self.frames: list[dict[int, list[Cost]]] = [{}]
 
@@ -40,6 +42,9 @@ class Counting(Evaluate):
             return self.frames[0][id(self.term)][0] + cost_of_results(self.term, [_shape(result) for result in results])
 
         return deeply(run) if uses_functions(self.term) else run()
+
+    def knows(self, construct: Construct) -> bool:
+        return False  # what it costs is what it means in terms of others
 
     def meaning_of_block(self, block: Block) -> Code:
         code = super().meaning_of_block(block)

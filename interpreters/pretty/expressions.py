@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from ...core.constructs import ADDED
 from ...core.terms import Constant, Literal, Size
 from ...core.types import Named, rank
 from .lifting import PLACE, WHOLE
@@ -150,7 +151,9 @@ class Expressions(Names, ABC):
                 return self.field(operation)
             case "construct":
                 return f"{_variant(static[0], static[1])}({self.joined(args)})", ATOM
-        return None
+        if operation.op not in ADDED or operation.blocks:
+            return None
+        return f"{operation.op}({self.joined(args)})", ATOM
 
     def primitive(self, operation: ResolvedOperation) -> Expression:
         primitive, args = operation.static[0], operation.args
@@ -356,7 +359,7 @@ class Expressions(Names, ABC):
             once = value.uses <= 1 and not value.inside and len(expression[0]) <= limit
             cheap = operation.op in ("index", "read", "project") or value.comparison is not None
             short = cheap and not value.hint and len(expression[0]) <= SHORT
-            if operation.op == "apply" and value.uses == 0:
+            if (operation.op == "apply" or operation.op in ADDED) and value.uses == 0:
                 self.line(expression[0])
             elif once or short or value.fill:
                 value.text, value.precedence = expression

@@ -18,14 +18,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from ...core.constructs import CONSTRUCTS
 from ...core.type_rules import rules_of
 from ...core.types import FunctionType
 from .expressions import ATOM, REDUCED, RUNNING, Expressions
 from .resolved import Argument, Bound, ResolvedBlock, ResolvedOperation, reduction_name
 
 LINE = 96  # the longest line that holds a loop and its body
-
-_NAMES_ITSELF = ("accumulate", "scatter", "function", "fix")  # what is bound before it is made
 
 
 class Printer(Expressions):
@@ -49,7 +48,7 @@ class Printer(Expressions):
         expression = self.expression(last) if len(last.results) == 1 else None
         if expression is not None:
             self.line(f"{give} {expression[0]}")
-        elif last.op in _NAMES_ITSELF:
+        elif last.op in CONSTRUCTS and (last.row.updates or last.row.functions):  # bound before it is made
             self.statement(last, None)
             self.give(give, [self.atom(result) for result in block.results])
         else:
@@ -126,7 +125,7 @@ class Printer(Expressions):
             case "custom":
                 self.custom(operation, give)
             case _:
-                raise TypeError(f"no construct is called {operation.op!r}")
+                self.added(operation, give)
 
     def subscript(self, indices: Sequence[Argument]) -> str:
         return f"[{self.joined(indices)}]" if indices else ""
@@ -143,6 +142,20 @@ class Printer(Expressions):
     def call(self, operation: ResolvedOperation, give: str | None, text: str) -> None:
         with self.bound(operation, give) as start:
             self.line(f"{start}{text}")
+
+    def added(self, operation: ResolvedOperation, give: str | None) -> None:
+        """A construct that was added: its blocks, by name, stand below it."""
+        row, text = operation.row, f"{operation.op}({self.joined(operation.args)})"
+        if not operation.blocks:
+            self.call(operation, give, text)
+            return
+        with self.bound(operation, give) as start:
+            self.line(f"{start}{text}:")
+            with self.indented():
+                for name, block in zip(row.blocks, operation.blocks, strict=True):
+                    with self.scope():
+                        names = [self.bind(binder) for binder in block.binders]
+                        self.headed(f"{name} ({', '.join(names)}):", block)
 
     def generate(self, operation: ResolvedOperation, give: str | None) -> None:
         with self.bound(operation, give) as start, self.scope():

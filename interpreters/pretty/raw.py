@@ -18,19 +18,29 @@ type. This printer is a language like any other: an atom means its text, an oper
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...core import terms
 from ...core.dims import Dim
-from ...core.language import Binding, Language
-from ...core.primitive import Primitive
-from ...core.terms import Block, Failure, Foreign
-from ...core.types import ArrayType, FunctionType, Named, Scalar, Type
+from ...core.language import Binding, Fold
+from ...core.terms import Block, Operation
+from ...core.types import ArrayType, Scalar, Type
 
 Lines = list[str]
+
+# What is shown of the static part, where that is not all of it
+_SHOWN: dict[str, Callable[[tuple[Any, ...]], Sequence[Any]]] = {
+    "scatter": lambda static: ["unique", static[1]] if static[0] else [static[1]],
+    "probe": lambda static: [repr(static[0])],
+    "foreign": lambda static: [static[0].name],
+    "function": lambda static: [],
+    "fix": lambda static: [],
+    "construct": lambda static: [static[1]],
+    "require": lambda static: [static[0].kind],
+}
 
 
 def raw(block: Block) -> str:
@@ -39,7 +49,7 @@ def raw(block: Block) -> str:
     return "\n".join(lines)
 
 
-class _Raw(Language[str, Lines, Lines]):
+class _Raw(Fold[str, Lines, Lines]):
     """One line an operation; the lines of its blocks are indented below it."""
 
     # Atoms
@@ -59,92 +69,10 @@ class _Raw(Language[str, Lines, Lines]):
 
     # Operations
 
-    def line(
-        self, op: str, args: Sequence[str] = (), blocks: Sequence[Lines] = (), static: Sequence[Any] = ()
-    ) -> Lines:
-        start = f"{op}[{', '.join(map(str, static))}]" if static else op
+    def operation(self, operation: Operation, args: Sequence[str], blocks: Sequence[Lines]) -> Lines:
+        static = [part for part in _SHOWN.get(operation.op, list)(operation.static) if part is not operation.row]
+        start = f"{operation.op}[{', '.join(map(str, static))}]" if static else operation.op
         return [f"{start} {', '.join(args)}".rstrip(), *_indented(line for block in blocks for line in block)]
-
-    def primitive(self, primitive: Primitive, args: Sequence[str]) -> Lines:
-        return self.line("primitive", args, static=[primitive.name])
-
-    def cond(self, test: str, then: Lines, orelse: Lines) -> Lines:
-        return self.line("cond", [test], [then, orelse])
-
-    def loop(self, dim: Dim, extent: str, initials: Sequence[str], body: Lines) -> Lines:
-        return self.line("loop", [extent, *initials], [body], [dim])
-
-    def size(self, array: str, axis: int) -> Lines:
-        return self.line("size", [array], static=[axis])
-
-    def index(self, array: str, indices: Sequence[str]) -> Lines:
-        return self.line("index", [array, *indices])
-
-    def generate(self, dim: Dim, extent: str, body: Lines) -> Lines:
-        return self.line("generate", [extent], [body], [dim])
-
-    def reduce(self, extent: str, neutrals: Sequence[str], element: Lines, operator: Lines) -> Lines:
-        return self.line("reduce", [extent, *neutrals], [element, operator])
-
-    def scan(self, dim: Dim, extent: str, neutrals: Sequence[str], element: Lines, operator: Lines) -> Lines:
-        return self.line("scan", [extent, *neutrals], [element, operator], [dim])
-
-    def histogram(
-        self, dim: Dim, bins: str, extent: str, neutrals: Sequence[str], element: Lines, operator: Lines
-    ) -> Lines:
-        return self.line("histogram", [bins, extent, *neutrals], [element, operator], [dim])
-
-    def scatter(self, unique: bool, extents: Sequence[str], destinations: Sequence[str], element: Lines) -> Lines:
-        static = ["unique", len(extents)] if unique else [len(extents)]
-        return self.line("scatter", [*extents, *destinations], [element], static)
-
-    def argsort(self, array: str) -> Lines:
-        return self.line("argsort", [array])
-
-    def while_loop(self, initials: Sequence[str], test: Lines, body: Lines) -> Lines:
-        return self.line("while", initials, [test, body])
-
-    def custom(self, rules: tuple[str, ...], args: Sequence[str], body: Lines, blocks: Sequence[Lines]) -> Lines:
-        return self.line("custom", args, [body, *blocks], rules)
-
-    def probe(self, name: str, values: Sequence[str]) -> Lines:
-        return self.line("probe", values, static=[repr(name)])
-
-    def foreign(self, function: Foreign, args: Sequence[str]) -> Lines:
-        return self.line("foreign", args, static=[function.name])
-
-    def function(self, type: FunctionType, body: Lines) -> Lines:
-        return self.line("function", blocks=[body])
-
-    def fix(self, type: FunctionType, body: Lines) -> Lines:
-        return self.line("fix", blocks=[body])
-
-    def apply(self, function: str, args: Sequence[str]) -> Lines:
-        return self.line("apply", [function, *args])
-
-    def pack(self, items: Sequence[str]) -> Lines:
-        return self.line("pack", items)
-
-    def project(self, value: str, position: int) -> Lines:
-        return self.line("project", [value], static=[position])
-
-    def construct(self, type: Named, variant: str, fields: Sequence[str]) -> Lines:
-        return self.line("construct", fields, static=[variant])
-
-    def case(self, value: str, variants: tuple[str, ...], branches: Sequence[Lines]) -> Lines:
-        return self.line("case", [value], branches, variants)
-
-    def par(self, branches: Sequence[Lines]) -> Lines:
-        return self.line("par", blocks=branches)
-
-    def accumulate(self, initials: Sequence[str], body: Lines) -> Lines:
-        return self.line("accumulate", initials, [body])
-
-    def add_to(self, accumulator: str, value: str, indices: Sequence[str]) -> Lines:
-        return self.line("add_to", [accumulator, value, *indices])
-
-    def require(self, test: str, failure: Failure, values: Sequence[str]) -> Lines:
-        return self.line("require", [test, *values], static=[failure.kind])
 
     # Blocks
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from ...core import terms
 from ...core.builder import Builder, build, current
+from ...core.constructs import Construct
 from ...core.dims import Dim
 from ...core.environment import Env
 from ...core.graph import Value
@@ -102,6 +103,14 @@ def _rewritten(block: terms.Block) -> terms.Block:
 class _Simplify(Language[Atom, Operation, Block]):
     def __init__(self, fuse: bool) -> None:
         self.fuse, self.nesting = fuse, Nesting()
+
+    def knows(self, construct: Construct) -> bool:
+        return True
+
+    def operation(self, operation: terms.Operation, args: Sequence[Atom], blocks: Sequence[Block]) -> Operation:
+        if operation.row.expansion is None:
+            return super().operation(operation, args, blocks)
+        return Whole(operation.op, operation.static, args, blocks)
 
     def variable(self, index: int, type: Type) -> Atom:
         return Atom(index)

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from ...core.builder import current
+from ...core.constructs import Role, construct
 from ...core.environment import Env
 from ...core.graph import Value
 from ..embed import accumulate, emit_blocks
@@ -308,16 +309,21 @@ class While(Operation):
 
 
 class Whole(Operation):
-    """A custom, a function or a fix: all of it is needed if anything is. Of its blocks, only a custom's body runs."""
+    """A custom, a function, a fix or what was added: all of it is needed if anything is, with the blocks that run."""
 
     def __init__(self, op: str, static: tuple[Any, ...], args: Sequence[Atom], blocks: Sequence[Block]) -> None:
         self.op, self.static, self.args, self.blocks = op, static, args, blocks
+        self.row = construct(op, static)
 
     def analyse(self, env: Uses, live: set[int], loops: tuple[Use, ...]) -> Effects:
         effects: Effects = set()
         elsewhere = (*loops, Use(()))  # run any number of times, where the construct is used
-        if self.op == "custom":
-            effects = self.blocks[0].analyse(env, self.blocks[0].parameters(loops), (), loops)
+        if self.row.statement:
+            effects.add(REQUIREMENTS)
+        for k, block in enumerate(self.blocks):
+            around = loops if self.row.role(k).always else elsewhere
+            if self.row.role(k) not in (Role.RULE, Role.FUNCTION):
+                effects |= block.analyse(env, block.parameters(around), (), around)
         if live or effects:
             self.need(env, self.args)
             for block in self.blocks:

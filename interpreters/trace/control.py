@@ -181,7 +181,8 @@ class Control(Language[Meaning, Step, Code]):
 
     def meaning_of_operation(self, operation: Operation) -> Step:
         """What stays becomes a step; the methods say what becomes of the others."""
-        if self.keeping.stays(operation) and operation.op not in ("primitive", "probe"):
+        shows = operation.row.statement and operation.row.external
+        if self.keeping.stays(operation) and operation.op != "primitive" and not shows:
             return self.step(operation)
         dropped = not any(self.keeping(type) or self.keeping.parts(type) for type in operation.types)
         if dropped and self.keeping.straight(operation) and not has_effect(operation):
