@@ -15,6 +15,7 @@ from operator import or_
 from typing import Any, NamedTuple
 
 from ..core.active_operands import active_operands
+from ..core.constructs import Construct
 from ..core.dims import Dim
 from ..core.environment import Env
 from ..core.language import Binding
@@ -129,26 +130,17 @@ class Activity(Fragment[Atom, Operation, Block]):
     def generate(self, dim: Dim, extent: Atom, body: Block) -> Operation:
         return lambda env: body(env, [False])
 
-    def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
+    def combination(
+        self, construct: Construct, extents: Sequence[Atom], neutrals: Sequence[Atom], element: Block, operator: Block
+    ) -> Operation:
         def run(env: Env[Any]) -> Active:
             elements = element(env, [False])
-            starts = _either([self.is_active(neutral(env)) for neutral in neutrals], elements.results)
+            values = elements.results[len(elements.results) - len(neutrals) :]
+            starts = _either([self.is_active(neutral(env)) for neutral in neutrals], values)
             total = self._followed(operator, starts, lambda state: operator(env, [*state, *state]))
             return Active(total.results, elements.updates or total.updates)
 
         return run
-
-    def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
-        return self.reduce(extent, neutrals, element, operator)
-
-    def histogram(
-        self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block
-    ) -> Operation:
-        def values(env: Env[Any], arguments: Sequence[Any]) -> Active:
-            found = element(env, arguments)
-            return Active(found.results[1:], found.updates)
-
-        return self.reduce(extent, neutrals, Block(values, element.parameters), operator)
 
     def scatter(self, unique: bool, extents: Sequence[Atom], destinations: Sequence[Atom], element: Block) -> Operation:
         def run(env: Env[Any]) -> Active:

@@ -239,7 +239,7 @@ class _Flow:
                 return _each([self.branch(block, env, facts) for block, facts in zip(blocks, tests, strict=True)])
             case "generate":
                 return _each([self.inside(blocks[0], env, self.indices([self.dim(operation.args[0], env)]))])
-            case "reduce" | "scan" | "histogram":
+            case _ if operation.row.combines:
                 neutrals = args[len(args) - len(operation.types) :]
                 [extent] = [self.dim(arg, env) for arg in operation.row.iterations(operation)]
                 elements = self.inside(blocks[0], env, self.indices([extent]))[-len(neutrals) :]

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from ..core.constructs import Construct
 from ..core.dims import Dim
 from ..core.expr import Expr
 from ..core.graph import Value
@@ -27,7 +28,7 @@ from .activity import active_results
 from .cells import Sweep
 from .custom import CustomPushforward, probe_name
 from .duals import Atom, Block, Dual, Duals, Emission, Operation, Pick
-from .forward_reductions import Histogram, Reduction, Scan
+from .forward_reductions import Combination, Histogram, Reduction, Scan
 from .fragment import Fragment, refused
 from .reverse import Reverse
 
@@ -131,34 +132,17 @@ class Forward(Emission, Fragment[Atom, Operation, Block]):
 
         return Operation(run, self.activity.generate(dim, extent, body.activity))
 
-    def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
-        """Sums of tangents, the operator on duals, or the extremal element's tangent (``forward_reductions.py``)."""
-
-        def run(env: Duals, active: Pick) -> Sequence[Dual]:
-            units = [a(env) for a in neutrals]
-            return Reduction(self, env, extent(env).primal, units, element, operator, active).push()
-
-        return Operation(run, self.activity.reduce(extent, neutrals, element.activity, operator.activity))
-
-    def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
-        """The operator on duals; running extrema move with the first element that attains them."""
-
-        def run(env: Duals, active: Pick) -> Sequence[Dual]:
-            units = [a(env) for a in neutrals]
-            return Scan(self, env, extent(env).primal, units, element, operator, active).push()
-
-        return Operation(run, self.activity.scan(dim, extent, neutrals, element.activity, operator.activity))
-
-    def histogram(
-        self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block
+    def combination(
+        self, construct: Construct, extents: Sequence[Atom], neutrals: Sequence[Atom], element: Block, operator: Block
     ) -> Operation:
-        """The operator on duals, bin by bin; extrema as in a scan."""
+        """Sums of tangents, the operator on duals, or an extremal element's tangent (``forward_reductions.py``)."""
+        rule: type[Combination] = Histogram if construct.places else Scan if construct.stacked else Reduction
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
-            count, length, units = bins(env).primal, extent(env).primal, [a(env) for a in neutrals]
-            return Histogram(self, env, length, units, element, operator, active, bins=count).push()
+            units, sizes = [a(env) for a in neutrals], [a(env).primal for a in extents]
+            return rule(self, construct, env, sizes, units, element, operator, active).push()
 
-        activity = self.activity.histogram(dim, bins, extent, neutrals, element.activity, operator.activity)
+        activity = self.activity.combination(construct, extents, neutrals, element.activity, operator.activity)
         return Operation(run, activity)
 
     def scatter(self, unique: bool, extents: Sequence[Atom], destinations: Sequence[Atom], element: Block) -> Operation:

@@ -19,8 +19,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
+from ..core.constructs import Construct
 from ..core.dims import Dim
 from ..core.graph import Body, Node, Value, numbers
 from ..core.types import Scalar, i64
@@ -35,15 +36,14 @@ class Combination(ABC):
     """A construct of so many elements over duals; ``active`` says which components have tangents."""
 
     forward: Emission
+    construct: Construct
     env: Duals
-    length: Value
+    extents: Sequence[Value]
     units: Sequence[Dual]
     element: Block
     operator: Block
     active: Pick
     body: Body = field(init=False)  # of an element: where it goes, the values, the tangents of the active ones
-
-    places: ClassVar[int] = 0  # how many numbers of an element say where it goes
 
     def __post_init__(self) -> None:
         b = self.forward.builder
@@ -59,6 +59,16 @@ class Combination(ABC):
         if any(not result.free.isdisjoint(bound) for result in self.body.results):  # probes run once
             stored = b.emit("generate", (extents[0],), [self.length], [self.body])
             self.body = b.body([i64], lambda i: [b.part(array, [i]) for array in stored], extents=extents)
+
+    @property
+    def length(self) -> Value:
+        """The number of elements."""
+        return self.extents[-1]
+
+    @property
+    def places(self) -> int:
+        """How many numbers of an element say where it goes."""
+        return int(self.construct.places)
 
     def push(self) -> Sequence[Dual]:
         """The results, with the tangents of the active ones."""
@@ -79,9 +89,10 @@ class Combination(ABC):
         )
         return self.forward.duals(values, moving)
 
-    @abstractmethod
     def combined(self, neutrals: Sequence[Value], elements: Body, operator: Body) -> Sequence[Value]:
         """The construct over such elements."""
+        static = (_dim(self.extents[0]),) if self.construct.stacked else ()
+        return self.forward.builder.emit(self.construct.name, static, [*self.extents, *neutrals], [elements, operator])
 
     @abstractmethod
     def extreme(self, component: int, rule: str | Choice) -> Value:
@@ -166,9 +177,6 @@ class Combination(ABC):
 
 
 class Reduction(Combination):
-    def combined(self, neutrals: Sequence[Value], elements: Body, operator: Body) -> Sequence[Value]:
-        return self.forward.builder.emit("reduce", (), [self.length, *neutrals], [elements, operator])
-
     def by_operator(self, moving: Pick) -> Sequence[Dual]:
         """Sums have sums of tangents beside them."""
         if not all(rule == "add" for rule in self.rules(moving).values()):
@@ -190,9 +198,6 @@ class Reduction(Combination):
 
 
 class Scan(Combination):
-    def combined(self, neutrals: Sequence[Value], elements: Body, operator: Body) -> Sequence[Value]:
-        return self.forward.builder.emit("scan", (_dim(self.length),), [self.length, *neutrals], [elements, operator])
-
     def extreme(self, component: int, rule: str | Choice) -> Value:
         """Each of the tangents is read by many results: they are stored."""
         b, firsts = self.forward.builder, self.first(component, rule)
@@ -208,21 +213,12 @@ class Scan(Combination):
         return b.array([self.length], at)
 
 
-@dataclass
 class Histogram(Combination):
     """Tangents go to the bins of their primals."""
 
-    bins: Value = field(kw_only=True)
-
-    places = 1
-
-    def combined(self, neutrals: Sequence[Value], elements: Body, operator: Body) -> Sequence[Value]:
-        args = [self.bins, self.length, *neutrals]
-        return self.forward.builder.emit("histogram", (_dim(self.bins),), args, [elements, operator])
-
     def extreme(self, component: int, rule: str | Choice) -> Value:
         b, firsts = self.forward.builder, self.first(component, rule)
-        return b.array([self.bins], lambda place: self.tangent_at(component, b.index(firsts, [place])))
+        return b.array(self.extents[:1], lambda place: self.tangent_at(component, b.index(firsts, [place])))
 
 
 def _dim(extent: Value) -> Dim:

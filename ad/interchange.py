@@ -12,20 +12,18 @@ Sums of arrays stay, as they have a rule. (Schenck et al. 2022, section 5.2: tra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
 from ..core import terms
 from ..core.builder import Builder, Replacement, Substitution, build
-from ..core.dims import Dim
+from ..core.constructs import Construct
 from ..core.environment import Env
 from ..core.graph import Body, Node, Value
 from ..core.placement import to_block
 from ..core.types import ArrayType, Type, array_of, dims, element
 from ..interpreters.embed import Atom, Block, Embed, Entries, Operation, fresh_binders
 from .reductions import adds_arrays
-
-At = Callable[[Value], Sequence[Value]]
-Combine = Callable[..., Sequence[Value]]
 
 
 def interchanged(block: terms.Block) -> terms.Block:
@@ -53,57 +51,23 @@ class _Interchange(Embed):
         super().__init__(builder)
         self.changed = False
 
-    def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
-        def run(env: Entries) -> Sequence[Value]:
-            length = extent(env)
-
-            def combine(units: Sequence[Value], at: At, op: Combine) -> Sequence[Value]:
-                return self.builder.reduce(length, units, at, op)
-
-            return self._combined(env, length, neutrals, element, operator, combine, 0, 0)
-
-        return run
-
-    def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
-        def run(env: Entries) -> Sequence[Value]:
-            length = extent(env)
-
-            def combine(units: Sequence[Value], at: At, op: Combine) -> Sequence[Value]:
-                return self.builder.scan(length, units, at, op)
-
-            return self._combined(env, length, neutrals, element, operator, combine, 0, 1)
-
-        return run
-
-    def histogram(
-        self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block
+    def combination(
+        self, construct: Construct, extents: Sequence[Atom], neutrals: Sequence[Atom], element: Block, operator: Block
     ) -> Operation:
-        def run(env: Entries) -> Sequence[Value]:
-            count, length = bins(env), extent(env)
-
-            def combine(units: Sequence[Value], at: At, op: Combine) -> Sequence[Value]:
-                return self.builder.histogram(count, length, units, at, op)
-
-            return self._combined(env, length, neutrals, element, operator, combine, 1, 1)
-
-        return run
+        return lambda env: self._combined(construct, env, [a(env) for a in extents], neutrals, element, operator)
 
     def _combined(
         self,
+        construct: Construct,
         env: Entries,
-        length: Value,
+        extents: Sequence[Value],
         neutrals: Sequence[Atom],
         element: Block,
         operator: Block,
-        combine: Callable[[Sequence[Value], At, Combine], Sequence[Value]],
-        places: int,
-        axes: int,
     ) -> Sequence[Value]:
-        """The construct of the innermost elements that can be reached, and so many axes outside of these.
-
-        ``places`` are the results of an element that say where it goes; ``axes`` are those that the construct gives
-        its results.
-        """
+        """The construct of the innermost elements that can be reached, and outside of these the axes around."""
+        combine, length = partial(self.builder.combination, construct.name, extents), extents[-1]
+        places = int(construct.places)  # the results of an element that say where it goes
         b, units = self.builder, [unit(env) for unit in neutrals]
         types = [unit.type for unit in units]
         body = b.body([*types, *types], lambda *ab: operator(env, ab))
@@ -125,7 +89,7 @@ class _Interchange(Embed):
             return combine([b.part(unit, outer) for unit in units], at, lambda *ab: b.instantiate(body, ab))
 
         made, depth = inside(body, []), _depth(b, body)
-        return [_turned(b, array, depth) for array in made] if axes else made
+        return [_turned(b, array, depth) for array in made] if construct.stacked else made
 
 
 def _depth(b: Builder, body: Body) -> int:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..core import terms
+from ..core.constructs import Construct
 from ..core.dims import Dim
 from ..core.environment import Env
 from ..core.language import Binding, Language
@@ -210,19 +211,8 @@ class Linearity(Language[Atom, Operation, Block]):
     def generate(self, dim: Dim, extent: Atom, body: Block) -> Operation:
         return lambda env: self.under([extent(env)], "a size that depends on it", lambda: body(env, CONSTANT))
 
-    def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
-        return self._combined([extent], neutrals, element, operator)
-
-    def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
-        return self._combined([extent], neutrals, element, operator)
-
-    def histogram(
-        self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block
-    ) -> Operation:
-        return self._combined([bins, extent], neutrals, element, operator)
-
-    def _combined(
-        self, extents: Sequence[Atom], neutrals: Sequence[Atom], element: Block, operator: Block
+    def combination(
+        self, construct: Construct, extents: Sequence[Atom], neutrals: Sequence[Atom], element: Block, operator: Block
     ) -> Operation:
         """A reduction of elements; what an element has in front of its values says where they go."""
 

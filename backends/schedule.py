@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..core.builder import Builder
+from ..core.constructs import Construct
 from ..core.dims import Dim
 from ..core.graph import Value
 from ..core.language import Binding
@@ -431,28 +432,20 @@ class _Distribute(Embed):
         long = element.long or not extent.short
         return _Operation(emit, free, inner, loops=True, heavy=True, stored=stored, long=long)
 
-    def scan(self, dim: Dim, extent: Any, neutrals: Sequence[Any], element: Any, operator: Any) -> Any:
-        return self._combined(Builder.scan, [extent], neutrals, element, operator)
-
-    def histogram(self, dim: Dim, bins: Any, extent: Any, neutrals: Sequence[Any], element: Any, operator: Any) -> Any:
-        return self._combined(Builder.histogram, [bins, extent], neutrals, element, operator)
-
-    def _combined(
-        self, make: Callable[..., Any], sizes: Sequence[Any], neutrals: Sequence[Any], element: Any, operator: Any
+    def combination(
+        self, construct: Construct, extents: Sequence[Any], neutrals: Sequence[Any], element: Any, operator: Any
     ) -> Any:
         """What combines elements in order; what is heavy in them is stored."""
         cuts = element.heavy_parts()
-        stored = sizes[-1].extent * element.elements(cuts)
+        stored = extents[-1].extent * element.elements(cuts)
 
         def emit(env: Any) -> Sequence[Value]:
-            extents = [size(env) for size in sizes]
-            length = extents[-1]
-            at = self.distributed(env, length, element, cuts, stored)
+            sizes = [extent(env) for extent in extents]
+            at = self.distributed(env, sizes[-1], element, cuts, stored)
             units = [neutral(env) for neutral in neutrals]
-            values: Sequence[Value] = make(self.builder, *extents, units, at, lambda *ab: operator(env, ab))
-            return values
+            return self.builder.combination(construct.name, sizes, units, at, lambda *ab: operator(env, ab))
 
-        free, inner = _free(*sizes, *neutrals, element, operator), element.free | operator.free
+        free, inner = _free(*extents, *neutrals, element, operator), element.free | operator.free
         return _Operation(emit, free, inner, loops=True, heavy=True, stored=stored, long=True)
 
     def block(

@@ -23,7 +23,7 @@ from typing import Any
 
 from . import terms
 from .alpha_equivalence import alpha_key
-from .constructs import Construct, Role, construct
+from .constructs import CONSTRUCTS, Construct, Role, construct
 from .dims import Dim, Opaque, arithmetic
 from .graph import NONE, REQUIREMENT, Body, Node, Value, numbers, union
 from .limits import lifted_limits
@@ -300,8 +300,7 @@ class Builder:
         operator: Callable[..., Sequence[Value]],
         names: Sequence[str] = (),
     ) -> tuple[Value, ...]:
-        bodies = self._combination(extent, neutrals, element, operator, names)
-        return self.emit("reduce", (), [extent, *neutrals], bodies)
+        return self.combination("reduce", [extent], neutrals, element, operator, names)
 
     def scan(
         self,
@@ -311,8 +310,7 @@ class Builder:
         operator: Callable[..., Sequence[Value]],
         names: Sequence[str] = (),
     ) -> tuple[Value, ...]:
-        bodies = self._combination(extent, neutrals, element, operator, names)
-        return self.emit("scan", (_dim(extent),), [extent, *neutrals], bodies)
+        return self.combination("scan", [extent], neutrals, element, operator, names)
 
     def histogram(
         self,
@@ -324,8 +322,7 @@ class Builder:
         names: Sequence[str] = (),
     ) -> tuple[Value, ...]:
         """``element(i)`` is the bin and the values."""
-        bodies = self._combination(extent, neutrals, element, operator, names)
-        return self.emit("histogram", (_dim(bins),), [bins, extent, *neutrals], bodies)
+        return self.combination("histogram", [bins, extent], neutrals, element, operator, names)
 
     def scatter(
         self,
@@ -351,17 +348,20 @@ class Builder:
         bodies = [self.body(types, lambda *state: [test(*state)], names), self.body(types, body, names)]
         return self.emit("while", (), initials, bodies)
 
-    def _combination(
+    def combination(
         self,
-        extent: Value,
+        op: str,
+        extents: Sequence[Value],
         neutrals: Sequence[Value],
         element: Callable[[Value], Sequence[Value]],
         operator: Callable[..., Sequence[Value]],
-        names: Sequence[str],
-    ) -> list[Body]:
-        """The bodies of a construct that combines elements: an element, the operator."""
+        names: Sequence[str] = (),
+    ) -> tuple[Value, ...]:
+        """A construct that combines elements: there are as many as the last extent says."""
         types = [neutral.type for neutral in neutrals]
-        return [self.body([i64], element, extents=[_dim(extent)]), self.body([*types, *types], operator, names)]
+        bodies = [self.body([i64], element, extents=[_dim(extents[-1])]), self.body([*types, *types], operator, names)]
+        static = (_dim(extents[0]),) if CONSTRUCTS[op].stacked else ()
+        return self.emit(op, static, [*extents, *neutrals], bodies)
 
     def sum(self, extent: Value, element: Callable[[Value], Value], type: Scalar) -> Value:
         zero = self.literal(0, type)

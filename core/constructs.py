@@ -263,9 +263,9 @@ _row("reduce", rules.combination(1), lambda s, a, b: (a[0], a[1:], *b), blocks=_
      binders=rules.of_combination(1), extents=_first, **_ARRAYS)
 _row("scan", rules.stacked(rules.combination(1)), lambda s, a, b: (s[0], a[0], a[1:], *b), blocks=_COMBINES,
      binders=rules.of_combination(1), extents=_first, stacked=True, **{**_ARRAYS, "ordered": True})
-_row("histogram", rules.stacked(rules.histogram), lambda s, a, b: (s[0], a[0], a[1], a[2:], *b),
+_row("histogram", rules.stacked(rules.binned), lambda s, a, b: (s[0], a[0], a[1], a[2:], *b),
      blocks={"bin, element": Role.ELEMENT, "operator": Role.OPERATOR}, binders=rules.of_combination(2),
-     extents=lambda s: slice(1, 2), places=True, **_ARRAYS)
+     extents=lambda s: slice(1, 2), stacked=True, places=True, **_ARRAYS)
 _row("scatter", rules.scatter, lambda s, a, b: (s[0], a[: s[1]], a[s[1] :], *b),
      blocks={"place, element": Role.ELEMENT}, binders=lambda s, a, earlier: (i64,) * int(s[1]),
      extents=lambda s: slice(0, s[1]), takes=lambda s: int(s[1]), places=True, **{**_ARRAYS, "ordered": True})

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from . import terms
-from .constructs import ADDED, Construct
+from .constructs import ADDED, CONSTRUCTS, Construct
 from .dims import Dim
 from .primitive import Primitive
 from .terms import Failure, Foreign, Origin
@@ -168,20 +168,26 @@ class Language(Fold[A, O, B]):
     def generate(self, dim: Dim, extent: A, body: B) -> O:
         """The arrays of ``body(i)`` for i in 0..extent, one for each result; ``dim`` is the extent in types."""
 
-    @abstractmethod
     def reduce(self, extent: A, neutrals: Sequence[A], element: B, operator: B) -> O:
         """``element(0) op element(1) op ...`` with an associative operator and its neutral element."""
+        return self.combination(CONSTRUCTS["reduce"], [extent], neutrals, element, operator)
 
     def scan(self, dim: Dim, extent: A, neutrals: Sequence[A], element: B, operator: B) -> O:
         """The running reductions ``element(0) op ... op element(i)`` for i in 0..extent, stacked."""
-        self.refuse("scan")
+        return self.combination(CONSTRUCTS["scan"], [extent], neutrals, element, operator)
 
     def histogram(self, dim: Dim, bins: A, extent: A, neutrals: Sequence[A], element: B, operator: B) -> O:
         """``element(i) -> (bin, *values)``: for each bin, the reduction in order of the values that go there.
 
         Values of bins outside 0..bins are ignored. ``dim`` is the number of bins in types.
         """
-        self.refuse("histogram")
+        return self.combination(CONSTRUCTS["histogram"], [bins, extent], neutrals, element, operator)
+
+    def combination(
+        self, construct: Construct, extents: Sequence[A], neutrals: Sequence[A], element: B, operator: B
+    ) -> O:
+        """One of these three, for interpretations that treat them alike; there are elements for the last extent."""
+        self.refuse(construct.name)
 
     def scatter(self, unique: bool, extents: Sequence[A], destinations: Sequence[A], element: B) -> O:
         """The destinations with ``element(*i) -> (*indices, *values)`` written, for all i in order of the extents.

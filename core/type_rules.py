@@ -100,7 +100,7 @@ def stacked(rule: TypeRule) -> TypeRule:
     return lambda static, args, blocks: tuple([_stacked(static[0], type) for type in rule(static, args, blocks)])
 
 
-def histogram(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def binned(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
     _expect(blocks[0][:1] == (i64,), "elements that begin with an i64 bin", blocks[0])
     return _combined(args[:2], args[2:], blocks[0][1:], blocks[1])
 

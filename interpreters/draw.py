@@ -222,8 +222,8 @@ class _Drawer:
                 text = f"{operation.op}({args[0]}, {operation.static[0]})"
             case op:
                 name = reduction_name(operation)
-                words = {"reduce": name or op, "scan": RUNNING.get(name or "", op), "histogram": f"histogram {name}"}
-                word = words[op] if name else op
+                row = operation.row
+                word = RUNNING[name] if name and row.ordered else f"{op} {name}" if name and row.places else name or op
                 shown = args[:-1] if name else args
                 text = f"{word}({', '.join(shown)})" if shown else word
         first = f"{', '.join(names)} = {text}" if names else text

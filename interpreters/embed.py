@@ -87,27 +87,14 @@ class Embed(Language[Atom, Operation, Block]):
     def generate(self, dim: Dim, extent: Atom, body: Block) -> Operation:
         return lambda env: self.builder.generate(extent(env), lambda i: body(env, [i]))
 
-    def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
-        def run(env: Entries) -> Sequence[Value]:
-            units = [a(env) for a in neutrals]
-            return self.builder.reduce(extent(env), units, lambda i: element(env, [i]), lambda *ab: operator(env, ab))
-
-        return run
-
-    def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
-        def run(env: Entries) -> Sequence[Value]:
-            units = [a(env) for a in neutrals]
-            return self.builder.scan(extent(env), units, lambda i: element(env, [i]), lambda *ab: operator(env, ab))
-
-        return run
-
-    def histogram(
-        self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block
+    def combination(
+        self, construct: Construct, extents: Sequence[Atom], neutrals: Sequence[Atom], element: Block, operator: Block
     ) -> Operation:
         def run(env: Entries) -> Sequence[Value]:
-            units = [a(env) for a in neutrals]
-            sizes = bins(env), extent(env)
-            return self.builder.histogram(*sizes, units, lambda i: element(env, [i]), lambda *ab: operator(env, ab))
+            units, sizes = [a(env) for a in neutrals], [a(env) for a in extents]
+            return self.builder.combination(
+                construct.name, sizes, units, lambda i: element(env, [i]), lambda *ab: operator(env, ab)
+            )
 
         return run
 

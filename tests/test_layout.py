@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import typeguard
-from count_construct import table
+from count_construct import files, table
 
 import adze
 from adze.core.constructs import CONSTRUCTS
@@ -92,6 +92,12 @@ def test_the_package_is_checked_at_run_time(request: pytest.FixtureRequest) -> N
 
 def test_the_table_of_constructs_is_up_to_date() -> None:
     assert table() in (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), "write it anew: tests/count_construct.py"
+
+
+@pytest.mark.parametrize("name", ["scan", "histogram"])
+def test_few_files_name_a_construct(name: str) -> None:
+    found = files(CONSTRUCTS[name])
+    assert len(found) <= 15, ", ".join(found)
 
 
 def test_only_the_table_has_sets_of_constructs() -> None:

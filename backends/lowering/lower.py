@@ -38,6 +38,9 @@ from .updates import Updates, accumulates
 # A cond between scalars is a selection when both branches cost no more than this many additions.
 SELECTABLE = 60
 
+# How a construct is lowered: its operation, what is in scope, and where results are wanted.
+Lower = Callable[[terms.Operation, Environment, Destinations], list[Operand]]
+
 # What a block uses, as seen from around it: made when it is asked for, None where only the block can.
 Delayed = Callable[[], Operand | None]
 
@@ -166,7 +169,7 @@ class Lowering(State, Updates, Sorting, Scans, Histograms):
         if op.static and isinstance(op.static[0], Dim):
             self.know(op.static[0], self.scalar(env, op.args[0]))
         row = op.row
-        if row.extents is not None and row.makes_elements and not row.stacked:
+        if row.extents is not None and row.makes_elements and (row.places or not row.stacked):
             for atom in op.args[: row.extents(op.static).stop]:
                 self.fixed(self.scalar(env, atom))
         if not all(dim.is_static() for type in op.types for dim in dims(type)):
@@ -182,26 +185,8 @@ class Lowering(State, Updates, Sorting, Scans, Histograms):
                 return [self.let("size", array.extent(op.static[0]))]
             case "index":
                 return [self.index(op, env)]
-            case "cond":
-                return self.cond(op, env, destinations)
-            case "generate":
-                return self.generate(op, env, destinations)
-            case "reduce":
-                return self.reduce(op, env, destinations)
-            case "scan":
-                return self.scan(op, env, destinations)
-            case "histogram":
-                return self.histogram(op, env, destinations)
-            case "loop":
-                return self.loop(op, env, destinations)
-            case "while":
-                return self.while_loop(op, env, destinations)
-            case "scatter":
-                return self.scatter(op, env, destinations)
             case "argsort":
                 return [self.argsort(op, env, destinations[0])]
-            case "accumulate":
-                return self.accumulate(op, env, destinations)
             case "add_to":
                 self.add_to(op, env)
                 return []
@@ -211,10 +196,9 @@ class Lowering(State, Updates, Sorting, Scans, Histograms):
                     self.emit(ir.Require(self.scalar(env, op.args[0]), len(self.failures), values))
                     self.failures.append(op.static[0])
                 return []
-        method = getattr(self, row.method, None)
-        if row.expansion is not None and method is not None:
-            results: list[Operand] = method(op, env, destinations)
-            return results
+        method: Lower | None = None if row.higher_order else getattr(self, row.method, None)
+        if method is not None:
+            return method(op, env, destinations)
         raise Unsupported(f"{op.op} is not compiled (written at {op.origin}); evaluate runs it")
 
     def primitive(self, row: Primitive, arguments: list[ir.Expression], name: str = "") -> ir.Expression:

@@ -20,6 +20,7 @@ from itertools import count
 from typing import Any, NoReturn
 
 from ...core import terms
+from ...core.constructs import Construct
 from ...core.dims import Compound, Dim, DimAtom, Opaque, arithmetic, bounds
 from ...core.environment import Env
 from ...core.language import Binding, Language, Unsupported
@@ -204,32 +205,16 @@ class Symbolic(Language[Atom, Step, Body]):
 
         return Step(run)
 
-    def combined(
-        self, env: Env[Known], trips: Dim, neutrals: Sequence[Atom], element: Body, operator: Body
-    ) -> tuple[list[Known], list[Runs]]:
-        """What comes out of an operator, and the runs of both blocks."""
-        units = _shapes(env, neutrals)
-        elements = self.repeated([trips], lambda i: element(env, i))[1]
-        operators = self.repeated([trips], lambda i: operator(env, [*units, *units]))[1]
-        return units, [elements, operators]
-
-    def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Body, operator: Body) -> Step:
-        return Step(lambda env: self.combined(env, self.extent(extent(env)), neutrals, element, operator))
-
-    def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Body, operator: Body) -> Step:
-        def run(env: Env[Known]) -> Outcome:
-            trips = self.extent(extent(env))
-            units, runs = self.combined(env, trips, neutrals, element, operator)
-            return _stacked(trips, units), runs
-
-        return Step(run)
-
-    def histogram(
-        self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Body, operator: Body
+    def combination(
+        self, construct: Construct, extents: Sequence[Atom], neutrals: Sequence[Atom], element: Body, operator: Body
     ) -> Step:
         def run(env: Env[Known]) -> Outcome:
-            units, runs = self.combined(env, self.extent(extent(env)), neutrals, element, operator)
-            return _stacked(self.extent(bins(env)), units), runs
+            units, trips = _shapes(env, neutrals), self.extent(extents[-1](env))
+            elements = self.repeated([trips], lambda i: element(env, i))[1]
+            operators = self.repeated([trips], lambda i: operator(env, [*units, *units]))[1]
+            if construct.stacked:
+                units = _stacked(self.extent(extents[0](env)) if construct.places else trips, units)
+            return units, [elements, operators]
 
         return Step(run)
 

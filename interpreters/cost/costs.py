@@ -119,11 +119,10 @@ def cost_of(
             return inside.lasting(largest([branch.longest for branch in runs]) + 1)
         case "generate":
             return inside.lasting(runs[0].longest + 1) + _stored(operation.blocks[0], 0, results)
-        case "reduce":
-            return inside.lasting(_combined(runs))
-        case "scan":
-            return inside.lasting(_combined(runs)) + _stored_scalars(operation.types, results)
-        case "histogram":
+        case _ if operation.row.combines and not operation.row.places:
+            stored = _stored_scalars(operation.types, results) if operation.row.stacked else FREE
+            return inside.lasting(_combined(runs)) + stored
+        case _ if operation.row.combines:
             cells = sum([1 for block_type in operation.blocks[1].types if rank(block_type) == 0])
             updates = Cost(reads=runs[1].count * cells, writes=runs[1].count * cells)
             return (inside + updates).lasting(_combined(runs) + 1) + Cost(writes=sum(map(_size, results), 0))

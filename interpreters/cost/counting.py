@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.constructs import Construct
+from ...core.constructs import CONSTRUCTS, Construct
 from ...core.environment import Env
 from ...core.terms import Block, Operation, Origin
 from ..evaluate import Evaluate
@@ -96,7 +96,7 @@ class Counting(Evaluate):
         inside: Any = np.True_,
     ) -> None:
         """In a reduce or scan this stands for the combination with the neutral element; a histogram does its own."""
-        if construct == "histogram":
+        if CONSTRUCTS[construct].places:
             return
         if origin.combines:
             super().check_neutral(construct, origin, units, elements, combine, operator, inside)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from ...core.constructs import ADDED
+from ...core.constructs import ADDED, CONSTRUCTS
 from ...core.terms import Constant, Literal, Size
 from ...core.types import Named, rank
 from .lifting import PLACE, WHOLE
@@ -34,7 +34,7 @@ _ON_ARRAYS = {"and": "&", "or": "|"}  # NumPy's spelling
 
 RUNNING = {"sum": "cumsum", "prod": "cumprod", "max": "cummax", "min": "cummin", "all": "cumall", "any": "cumany"}
 
-_LONG = ("reduce", "scan", "fold", "map")
+_LONG = ("fold", "map")
 
 Expression = tuple[str, int]
 
@@ -113,10 +113,6 @@ class Expressions(Names, ABC):
                 return f"size({self.atom(args[0])}, {static[0]})", ATOM
             case "cond":
                 return self.choice(operation)
-            case "reduce" | "scan":
-                return self.reduction(operation)
-            case "histogram":
-                return self.named_histogram(operation)
             case "grouped":
                 return f"histogram({static[0]}, {self.joined(args)})", ATOM
             case "fold" | "running":
@@ -151,6 +147,8 @@ class Expressions(Names, ABC):
                 return self.field(operation)
             case "construct":
                 return f"{_variant(static[0], static[1])}({self.joined(args)})", ATOM
+            case op if op in CONSTRUCTS and operation.row.combines:
+                return self.named_histogram(operation) if operation.row.places else self.reduction(operation)
         if operation.op not in ADDED or operation.blocks:
             return None
         return f"{operation.op}({self.joined(args)})", ATOM
@@ -223,13 +221,13 @@ class Expressions(Names, ABC):
         if name is None:
             return None
         count = self.count
-        scan = operation.op == "scan"
+        running = operation.row.ordered
         with self.scope():
             ranges = []
             while True:
                 element = operation.blocks[0]
                 ranges.append(self.range(element.binders[0], operation.args[0]))
-                inner = None if scan else self.only_operation(element)
+                inner = None if running else self.only_operation(element)
                 if inner is None or inner.op != "reduce" or reduction_name(inner) != name:
                     break
                 operation = inner
@@ -237,7 +235,7 @@ class Expressions(Names, ABC):
         if body is None or len(body[0][0]) > REDUCED:
             self.count = count
             return None
-        return f"{RUNNING[name] if scan else name}({', '.join(ranges)}: {body[0][0]})", ATOM
+        return f"{RUNNING[name] if running else name}({', '.join(ranges)}: {body[0][0]})", ATOM
 
     def named_histogram(self, operation: ResolvedOperation) -> Expression | None:
         name = reduction_name(operation)
@@ -355,7 +353,8 @@ class Expressions(Names, ABC):
                 self.statement(operation, None)
                 continue
             value = operation.results[0]
-            limit = REDUCED if operation.op in _LONG else INLINE
+            combines = operation.op in CONSTRUCTS and operation.row.combines and not operation.row.places
+            limit = REDUCED if combines or operation.op in _LONG else INLINE
             once = value.uses <= 1 and not value.inside and len(expression[0]) <= limit
             cheap = operation.op in ("index", "read", "project") or value.comparison is not None
             short = cheap and not value.hint and len(expression[0]) <= SHORT

@@ -116,14 +116,14 @@ class Printer(Expressions):
                 self.case(operation, give)
             case "par":
                 self.par(operation, give)
-            case "reduce" | "scan" | "histogram":
-                self.reduce(operation, give)
             case "loop":
                 self.loop(operation, give)
             case "while":
                 self.while_loop(operation, give)
             case "custom":
                 self.custom(operation, give)
+            case _ if operation.row.combines:
+                self.reduce(operation, give)
             case _:
                 self.added(operation, give)
 
@@ -209,10 +209,10 @@ class Printer(Expressions):
         name = reduction_name(operation)
         with self.bound(operation, give) as start:
             with self.scope():
-                word = {"reduce": name or "reduce", "scan": RUNNING[name] if name else "scan"}.get(operation.op)
-                if word is None:
-                    word = f"histogram {name} of {self.atom(operation.args[0])} bins over"
-                    word = word.replace(" None", "")
+                row = operation.row
+                word = RUNNING[name] if name and row.ordered else name or operation.op
+                if row.places:
+                    word = f"{operation.op}{f' {name}' if name else ''} of {self.atom(operation.args[0])} bins over"
                 [extent] = operation.row.iterations(operation)
                 self.headed(f"{start}{word} {self.range(element.binders[0], extent)}:", element)
             if name is not None:

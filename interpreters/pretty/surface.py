@@ -72,14 +72,12 @@ class _Recognition:
                     operation.op, operation.static = "read", ((PLACE,) * places, ())
                 case "generate":
                     return self.generate(operation)
-                case "reduce":
-                    return self.reduce(operation)
-                case "scan":
-                    return self.scan(operation)
-                case "histogram":
-                    return self.histogram(operation)
                 case "scatter":
                     return self.scatter(operation)
+                case _ if operation.row.combines:
+                    row = operation.row
+                    recognise = self.grouped if row.places else self.running if row.ordered else self.folded
+                    return recognise(operation)
         except Stays:
             pass
         return [operation]
@@ -106,7 +104,7 @@ class _Recognition:
         lifting = self.lifting(operation, extent)
         return lifting.finished(lifting.lift(result, 0), operation.results[0])
 
-    def reduce(self, operation: ResolvedOperation) -> list[ResolvedOperation]:
+    def folded(self, operation: ResolvedOperation) -> list[ResolvedOperation]:
         name, extent = reduction_name(operation), operation.args[0]
         if name is None:
             raise Stays
@@ -127,7 +125,7 @@ class _Recognition:
                 raise
             return [mapped, operation_of("fold", (name, None), list(elements), total)]
 
-    def scan(self, operation: ResolvedOperation) -> list[ResolvedOperation]:
+    def running(self, operation: ResolvedOperation) -> list[ResolvedOperation]:
         name = reduction_name(operation)
         if name is None:
             raise Stays
@@ -135,7 +133,7 @@ class _Recognition:
         array = lifting.lift(real(operation.blocks[0].results[0]), 0)
         return [*lifting.operations(array), operation_of("running", (name, 0), [array], operation.results)]
 
-    def histogram(self, operation: ResolvedOperation) -> list[ResolvedOperation]:
+    def grouped(self, operation: ResolvedOperation) -> list[ResolvedOperation]:
         name = reduction_name(operation)
         bins, extent = operation.args[:2]
         if name is None:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...core import terms
-from ...core.builder import Builder, build, current
+from ...core.builder import build, current
 from ...core.constructs import Construct
 from ...core.dims import Dim
 from ...core.environment import Env
@@ -142,16 +142,10 @@ class _Simplify(Language[Atom, Operation, Block]):
     def generate(self, dim: Dim, extent: Atom, body: Block) -> Operation:
         return Generate(extent, body, self.fuse, self.nesting)
 
-    def reduce(self, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
-        return Combine(Builder.reduce, [extent], neutrals, element, operator)
-
-    def scan(self, dim: Dim, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block) -> Operation:
-        return Combine(Builder.scan, [extent], neutrals, element, operator)
-
-    def histogram(
-        self, dim: Dim, bins: Atom, extent: Atom, neutrals: Sequence[Atom], element: Block, operator: Block
+    def combination(
+        self, construct: Construct, extents: Sequence[Atom], neutrals: Sequence[Atom], element: Block, operator: Block
     ) -> Operation:
-        return Combine(Builder.histogram, [bins, extent], neutrals, element, operator)
+        return Combine(construct, extents, neutrals, element, operator)
 
     def scatter(self, unique: bool, extents: Sequence[Atom], destinations: Sequence[Atom], element: Block) -> Operation:
         return Scatter(unique, extents, destinations, element)

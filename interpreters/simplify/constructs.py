@@ -6,13 +6,13 @@ This is the meaning that ``simplify`` folds a term into; the idea, and what a bl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from ...core.builder import current
-from ...core.constructs import Role, construct
+from ...core.constructs import Construct, Role, construct
 from ...core.environment import Env
 from ...core.graph import Value
 from ..embed import accumulate, emit_blocks
@@ -103,13 +103,14 @@ class Combine(Operation):
 
     def __init__(
         self,
-        make: Callable[..., Sequence[Value]],
+        construct: Construct,
         extents: Sequence[Atom],
         neutrals: Sequence[Atom],
         element: Block,
         operator: Block,
     ) -> None:
-        self.make, self.extents, self.neutrals, self.element, self.operator = make, extents, neutrals, element, operator
+        self.construct, self.extents, self.neutrals = construct, extents, neutrals
+        self.element, self.operator = element, operator
         self.needed: list[int] = []
         self.wanted: list[int] = []  # of an element
 
@@ -154,7 +155,8 @@ class Combine(Operation):
             return self.operator.emit(env, both, self.needed)
 
         neutrals = [self.neutrals[k].value(env) for k in self.needed]
-        return _spread(self.needed, self.make(current(), *extents, neutrals, element, operator), count)
+        made = current().combination(self.construct.name, extents, neutrals, element, operator)
+        return _spread(self.needed, made, count)
 
 
 class Scatter(Operation):
