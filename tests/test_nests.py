@@ -71,3 +71,85 @@ def test_an_array_that_is_handed_out_has_its_axes_in_order() -> None:
     compiled = az.compile(turned)
     np.testing.assert_array_equal(compiled(x), x[: (x[0] > 0.5).sum()].T + 1)
     assert "temporary returned" not in compiled.loops
+
+
+# Roles
+
+SIZES = (0, 1, 2, 7, 33)
+RANDOM = np.random.default_rng(28)
+
+
+def test_a_table_of_rows_has_lanes_along_a_side() -> None:
+    """Lanes along the sum would have to be summed for each entry, and read more."""
+
+    @az.program
+    def distances(x: az.Array[az.f64, "n d"], y: az.Array[az.f64, "m d"]) -> az.Array[az.f64, "n m"]:
+        return az.generate((x.shape[0], y.shape[0]), lambda i, j: az.sum((x[i] - y[j]) ** 2))
+
+    compiled = az.compile(distances)
+    assert "y2_packed" in compiled.loops
+    for n, m, d in zip(SIZES, SIZES[::-1], (3, 1, 40, 0, 17), strict=True):
+        x, y = RANDOM.random((n, d)), RANDOM.random((m, d))
+        np.testing.assert_allclose(compiled(x, y), ((x[:, None] - y) ** 2).sum(2), rtol=1e-13)
+
+
+def test_all_sums_of_an_element_are_lanes() -> None:
+    @az.program
+    def cosines(x: az.Array[az.f64, "n d"], a: az.Array[az.f64, "d"]) -> az.Array[az.f64, "n"]:
+        return az.map(lambda row: az.sum(row * a) / az.sqrt(az.sum(row * row)), x)
+
+    compiled = az.compile(cosines)
+    assert compiled.loops.count("combining") == 2
+    for n, d in ((0, 3), (1, 1), (7, 33), (33, 130), (5, 1025)):
+        x, a = RANDOM.random((n, d)), RANDOM.random(d)
+        np.testing.assert_allclose(compiled(x, a), x @ a / np.sqrt((x * x).sum(1)), rtol=1e-13)
+
+
+def test_sums_of_which_one_is_no_lane_stay_as_they_are() -> None:
+    """The length of the second one varies along it; its state is no sum."""
+
+    @az.program
+    def ragged(x: az.Array[az.f64, "n d"], counts: az.Array[az.i64, "n"]) -> az.Array[az.f64, "n"]:
+        def element(i: az.Expr) -> az.Expr:
+            last = az.fori_loop(0, counts[i], lambda k, s: 0.5 * s + x[i, k], 0.0)
+            return az.sum(x[i]) * last
+
+        return az.map(element, az.iota(x.shape[0]))
+
+    x, counts = RANDOM.random((7, 40)), np.arange(7)
+    wanted = [row.sum() * sum(0.5 ** (n - 1 - k) * row[k] for k in range(n)) for row, n in zip(x, counts, strict=True)]
+    np.testing.assert_allclose(az.compile(ragged)(x, counts), wanted, rtol=1e-13)
+
+
+@pytest.mark.parametrize("order", ["ij", "ji"])
+def test_outer_loops_run_as_what_they_read_stands_in_memory(order: str) -> None:
+    """However the program is written."""
+
+    @az.program
+    def sums(x: az.Array[az.f64, "n m d"]) -> Any:
+        if order == "ij":
+            return az.generate(x.shape[:2], lambda i, j: az.sum(x[i, j]))
+        return az.sum(az.generate((x.shape[1], x.shape[0]), lambda j, i: az.sum(x[i, j]) ** 2), axis=0)
+
+    loops = az.compile(sums).loops
+    assert loops.index("parallel i") < loops.index("for j")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_product_of_many_rows_stays_with_the_thread_that_reads_it(turned: bool) -> None:
+    """What is summed over the product's rows, or its columns, is never there as a whole."""
+
+    @az.program
+    def squares(q: az.Array[az.f64, "k d d"], x: az.Array[az.f64, "n d"]) -> az.Array[az.f64, "n k"]:
+        def total(i: az.Expr, j: az.Expr) -> az.Expr:
+            row = az.generate(q.shape[1], lambda r: az.sum((q[j, :, r] if turned else q[j, r]) * x[i]))
+            return az.sum(row * row)
+
+        return az.generate((x.shape[0], q.shape[0]), total)
+
+    q, x = RANDOM.random((16, 64, 64)), RANDOM.random((1000, 64))
+    compiled = az.compile(squares, threads=1)
+    np.testing.assert_allclose(
+        compiled(q, x), (np.einsum("kcr,nc->nkr" if turned else "krc,nc->nkr", q, x) ** 2).sum(2), rtol=1e-12
+    )
+    assert compiled.peak_bytes(q, x) < 16 * 1000 * 64 * 8 / 4

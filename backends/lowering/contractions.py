@@ -197,12 +197,10 @@ class _Contraction:
     def products(self, once: bool) -> ir.Block:
         """All of it but what is done before; ``once``: all steps are one block."""
         tasks = self.with_own_names(self.by_tasks(once))
-        if len(self.batch) != 1 or not self.alone or not self.nest.target.transformations.localise:
+        if len(self.batch) != 1 or not self.threaded or not self.nest.target.transformations.localise:
             return tasks
         [loop] = self.batch
-        whole = self.row.along.extent <= self.rows
-        test = (loop.extent >= TASKS) & whole
-        return ir.branch(test, self.with_own_names([self.by_batch(loop, once)]), tasks)
+        return ir.branch(loop.extent >= TASKS, self.with_own_names([self.by_batch(loop, once)]), tasks)
 
     def with_own_names(self, statements: Sequence[ir.Statement]) -> ir.Block:
         """One of several ways, whose buffers have names of their own."""
@@ -210,16 +208,16 @@ class _Contraction:
 
     def by_batch(self, loop: ir.Axis, once: bool) -> ir.For:
         """A parallel loop over the batch: a thread computes a whole product of it at a time."""
-        rows, made = self.part("row", ZERO, self.row.along.extent, ir.Constant(self.rows))
-        made += self.own(once)
-        block = self.variable("block")
-        columns, body = self.part("column", block, self.column.along.extent, ir.Constant(self.columns))
+        row, column = self.variable("block"), self.variable("block")
+        rows, inner = self.part("row", row, self.row.along.extent, ir.Constant(self.rows))
+        columns, body = self.part("column", column, self.column.along.extent, ir.Constant(self.columns))
         body += self.computed(rows, columns, once)
-        made.append(
-            ir.For(block.name, ir.ceil_divide(self.column.along.extent, self.columns), "sequential", tuple(body))
-        )
+        across = ir.ceil_divide(self.column.along.extent, self.columns)
+        inner.append(ir.For(column.name, across, "sequential", tuple(body)))
+        down = ir.ceil_divide(self.row.along.extent, self.rows)
+        made = (*self.own(once), ir.For(row.name, down, "sequential", tuple(inner)))
         grain = self.grain(self.row.along.extent, self.column.along.extent)
-        return ir.For(loop.variable.name, loop.extent, "parallel", tuple(made), grain=grain)
+        return ir.For(loop.variable.name, loop.extent, "parallel", made, grain=grain)
 
     def by_tasks(self, once: bool) -> list[ir.Statement]:
         """A loop over the batch and blocks of rows and of columns, which is parallel if it may be."""

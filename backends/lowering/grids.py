@@ -122,7 +122,7 @@ def _segments(nest: Plan, found: Survey, loops: Sequence[ir.Axis]) -> _Form | No
     if _reading(found, loops[-1].variable.name) <= 2 * _reading(found, lane):
         elements = ir.product([loop.extent for loop in loops])
         when = when & (elements < nest.target.threads)
-    body = reducing_lanes(nest.body, Choice(lane, None, True, group), nest.reductions)
+    body = reducing_lanes(nest.body, Choice(lane, None, (lane,), group), nest.reductions)
     return _Form(when, nested(loops, body, "parallel"))
 
 

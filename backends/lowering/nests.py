@@ -4,9 +4,11 @@ A nest is a list of parallel loops over one body of scalar code, in which at mos
 run in any order, so they are chosen by what the body reads: the *lane* is the loop along which most of it is
 contiguous or does not vary (a temporary that the nest writes gets the lane as its last axis, whatever its place in
 the type); an array that would be read across is packed first, when it is read again and again; the *jam* is the
-loop along which most reads are shared; the loop outside of these is parallel. A body without sums is jammed where it
-reads or writes across the lane, along what is contiguous there: lane and jam together are squares, which the target
-transposes in registers; packing is done like that, too.
+loop along which most reads are shared; the loops outside of these run in the order in which arrays stand in memory,
+and the outermost one is parallel. The lanes may also be the sums of the body, all of them, if nothing else is cheaper:
+their lanes are to be summed at the end. A body without sums is jammed where it reads or writes across the lane, along
+what is contiguous there: lane and jam together are squares, which the target transposes in registers; packing is done
+like that, too.
 
     Y[k, r, i] = sum(j: Q[k, r, j] * (x[i, j] - mu[k, j]))     lane i, jam r, parallel k, x packed as [j, i]
     Y[i, j] = x[i, j] + z[j, i]                                lane j, jam i, squares of z
@@ -52,7 +54,11 @@ LEAST_BITS = 32
 # What the reads of an array are to be, compared with its elements, for a copy of the whole array to be worth it.
 REPEATED = 4
 
-# Costs of a lane
+# Costs of a lane, where a contiguous read costs 1: what does not vary with it; what is transposed in registers, or is
+# copied to be contiguous and then read again and again; any other read.
+SAME, TURNED, ACROSS = 0.5, 1.5, 8.0
+# A step of the sum of a register's lanes moves half of them, and adds.
+HALVING = 2.0
 
 
 def contiguous(access: Access, variable: str, axis: int) -> bool:
@@ -61,12 +67,12 @@ def contiguous(access: Access, variable: str, axis: int) -> bool:
     return variable in access.steps[axis] and not any(variable in each for each in others)
 
 
-def _packable(access: Access, variable: str, loops: Sequence[ir.Axis], inner: dict[str, ir.For]) -> bool:
+def _packable(access: Access, variable: str, loops: Sequence[ir.Axis]) -> bool:
     """Whether a read across the lane is of distinct plain loops, and repeated for some other loop."""
     names = [index.name for index in access.indices if isinstance(index, ir.Variable)]
-    known = {loop.variable.name for loop in loops} | set(inner)
-    plain = len(names) == len(access.indices) == len(set(names)) and set(names) <= known
-    return plain and variable in names and len(names) < len(known) and access.weight > 1
+    around = {loop.variable.name for loop in loops} | set(access.around)
+    plain = len(names) == len(access.indices) == len(set(names)) and set(names) <= around
+    return plain and variable in names and len(names) < len(around) and access.weight > 1
 
 
 def _gathered(access: Access, variable: str, loops: Sequence[ir.Axis], inner: dict[str, ir.For]) -> int | None:
@@ -83,11 +89,11 @@ def _load_cost(
     access: Access, variable: str, loops: Sequence[ir.Axis], inner: dict[str, ir.For], whole: bool = False
 ) -> float:
     if not access.mentions(variable):
-        return 0.5
+        return SAME
     if access.indices and contiguous(access, variable, len(access.indices) - 1):
         return 1.0
-    turned = _across(access, variable, loops) if not inner else _packable(access, variable, loops, inner)
-    return 1.5 if turned or (whole and _gathered(access, variable, loops, inner) is not None) else 8.0
+    turned = _packable(access, variable, loops) if inner else _across(access, variable, loops)
+    return TURNED if turned or (whole and _gathered(access, variable, loops, inner) is not None) else ACROSS
 
 
 def _across(access: Access, lane: str, loops: Sequence[ir.Axis]) -> list[str]:
@@ -104,7 +110,7 @@ class Choice:
 
     lane: str | None  # a loop of the nest, or an inner reduction
     jam: str | None
-    reduction: bool = False  # the lane is an inner reduction
+    sums: tuple[str, ...] = ()  # inner reductions that are lanes, the lane among them
     strip: int = 1
     copies: int = 1
     whole: bool = False  # arrays that are read where data say are packed whole
@@ -129,13 +135,16 @@ def choose(
     lanes = _lanes_of(found, target)
     extents = {loop.variable.name: loop.extent for loop in loops} | {v: f.extent for v, f in found.inner.items()}
 
-    def cost(variable: str, whole: bool = False) -> float:
-        total = sum(a.weight * _load_cost(a, variable, loops, found.inner, whole) for a in found.loads)
+    def cost(variable: str, whole: bool = False, sums: Sequence[str] = ()) -> float:
+        lane_of = [next((name for name in sums if name in access.around), variable) for access in found.loads]
+        pairs = zip(found.loads, lane_of, strict=True)
+        total = sum(a.weight * _load_cost(a, lane, loops, found.inner, whole) for a, lane in pairs)
         for store in found.stores:
             if store.mentions(variable):
                 free = store.buffer.name in temporaries or contiguous(store, variable, len(store.indices) - 1)
-                total += 1.0 if free else 8.0
+                total += 1.0 if free else ACROSS
         total *= _idle(extents[variable], lanes)
+        total += len(sums) * HALVING * (lanes.bit_length() - 1)
         if variable in found.inner and isinstance(extents[variable], ir.Constant):
             total += found.once * (lanes - 1)  # a scalar, where other lanes compute several at once
         # Without copies a reduction waits for its own result: too few sums run side by side.
@@ -147,8 +156,8 @@ def choose(
         return [_load_cost(a, variable, loops, found.inner) for a in found.loads if a.weight == deepest]
 
     candidates = [loop.variable.name for loop in loops if found.may_widen(loop.variable.name)]
-    summing = [name for name in found.inner if _may_be_lanes(name, found, reductions)]
-    costs = {name: cost(name) for name in (*candidates, *summing)}
+    sums = [min(names, key=cost) for names in _sums(found, reductions)]
+    costs = {name: cost(name) for name in candidates} | {name: cost(name, sums=sums) for name in sums}
     choices = []
     if candidates:
         lane = min(candidates, key=lambda name: costs[name])
@@ -157,11 +166,10 @@ def choose(
             wanted = [name for name in candidates if name in sides and sum(in_sum(name)) <= sum(in_sum(lane))]
             lane = min(wanted, key=lambda name: costs[name], default=lane)
         choices.append(_sized(Choice(lane, _jam(loops, found, lane, temporaries)), found, target))
-    if summing:
-        lane = min(summing, key=lambda name: costs[name])
-        choices.append(_sized(Choice(lane, _jam(loops, found, lane, temporaries), True), found, target))
+    if sums:
+        choices.append(_sized(Choice(sums[0], _jam(loops, found, sums[0], temporaries), tuple(sums)), found, target))
     choices.sort(key=lambda choice: costs[choice.lane or ""])
-    if len(choices) == 2 and (choices[0].reduction or costs[choices[1].lane or ""] > 2 * costs[choices[0].lane or ""]):
+    if len(choices) == 2 and (choices[0].sums or costs[choices[1].lane or ""] > 2 * costs[choices[0].lane or ""]):
         choices.pop()
     if candidates and allowed.pack:
         lane = min(candidates, key=lambda name: cost(name, True))
@@ -177,11 +185,20 @@ def _idle(extent: ir.Expression, lanes: int) -> float:
     return -(-needed // lanes) * lanes / needed if needed > 0 else 1.0
 
 
-def _may_be_lanes(variable: str, found: Survey, reductions: dict[str, ir.Reduction]) -> bool:
-    """Whether an inner loop combines into one variable, in a body that does nothing else with loops."""
-    if variable not in reductions or variable in found.uniform:
-        return False
-    return len({reductions[name].name for name in found.inner if name in reductions}) == 1 == found.mutable
+def _sums(found: Survey, reductions: dict[str, ir.Reduction]) -> list[list[str]]:
+    """For each reduction in a body, the loops of it that may be lanes; nothing if the body has other loops."""
+    inside = {name: [each.variable for each in ir.of_kind(loop.body, ir.For)] for name, loop in found.inner.items()}
+    parts = {part for names in inside.values() for part in names}
+    made, variables = list[list[str]](), set[str]()
+    for whole in [name for name in inside if name not in parts]:
+        names = [whole, *inside[whole]]
+        combined = {reductions[name].name for name in names if name in reductions}
+        lanes = [name for name in names if name in reductions and name not in found.uniform]
+        if len(combined) != 1 or not lanes:
+            return []
+        variables |= combined
+        made.append(lanes)
+    return made if len(variables) == found.mutable else []
 
 
 def _jam(loops: Sequence[ir.Axis], found: Survey, lane: str, temporaries: set[str]) -> str | None:
@@ -190,7 +207,7 @@ def _jam(loops: Sequence[ir.Axis], found: Survey, lane: str, temporaries: set[st
         return _side(loops, found, lane, temporaries)
     deepest = max((access.weight for access in found.loads), default=1.0)
     best, shared = None, 0
-    for loop in loops:
+    for loop in reversed(loops):  # of several that are as good the innermost one, whose neighbours are closest
         name = loop.variable.name
         if name == lane or not found.may_widen(name):
             continue
@@ -314,6 +331,7 @@ def _arranged(nest: Plan, found: Survey, choice: Choice) -> Built:
     body = nest.body
     by_name = {loop.variable.name: loop for loop in nest.loops}
     rest = [loop for loop in nest.loops if loop.variable.name not in (choice.lane, choice.jam)]
+    rest = in_memory_order(rest, [*found.loads, *found.stores])
     lane = by_name.get(choice.lane or "")
     chunk = None
     if lane is not None and not rest and nest.parallel and nest.target.parallel:
@@ -325,7 +343,7 @@ def _arranged(nest: Plan, found: Survey, choice: Choice) -> Built:
         body = ir.read_packed(body, packing.replacements)
     layouts = layouts_of(nest, found, [*rest, *[by_name[n] for n in (choice.jam,) if n in by_name]], choice.lane)
     work = found.work
-    if choice.reduction:
+    if choice.sums:
         body = reducing_lanes(body, choice, nest.reductions)
     if chunk is not None and choice.jam is not None and found.inner and not packing.mentions(choice.jam):
         pieces = Chunk(by_name[choice.jam], JAMMED * choice.copies, nest.fresh)
@@ -359,6 +377,29 @@ def _arranged(nest: Plan, found: Survey, choice: Choice) -> Built:
             body = (ir.For(loop.variable.name, loop.extent, "sequential", body),)
     statements.extend(body)
     return Built(statements, layouts)
+
+
+def in_memory_order(axes: Sequence[ir.Axis], accesses: Sequence[Access]) -> list[ir.Axis]:
+    """The axes such that most of what is read and written is passed through as it stands in memory, outermost first.
+
+    (McKinley, Carr and Tseng 1996: memory order.) The axes stay as they are where that makes no difference.
+    """
+    left, ordered = list(axes), list[ir.Axis]()
+
+    def before(first: str, second: str) -> float:
+        """By how much it is better that one axis is around another."""
+        total = 0.0
+        for access in accesses:
+            places = [[k for k, each in enumerate(access.varies) if name in each] for name in (first, second)]
+            if places[0] and places[1]:
+                total += access.weight * ((places[0][0] < places[1][0]) - (places[1][0] < places[0][0]))
+        return total
+
+    while left:
+        names = [axis.variable.name for axis in left]
+        gains = [sum([before(name, other) for other in names]) for name in names]
+        ordered.append(left.pop(gains.index(max(gains))))
+    return ordered
 
 
 def _lanes(loop: ir.Axis, body: ir.Block, strip: int, register: int) -> ir.For:
@@ -461,10 +502,10 @@ def layouts_of(nest: Plan, found: Survey, order: Sequence[ir.Axis], lane: str | 
 
 
 def reducing_lanes(body: ir.Block, choice: Choice, reductions: dict[str, ir.Reduction]) -> ir.Block:
-    """An inner reduction as a loop of lanes."""
+    """Inner reductions as loops of lanes."""
     made: list[ir.Statement] = []
     for statement in body:
-        if isinstance(statement, ir.For) and statement.variable == choice.lane:
+        if isinstance(statement, ir.For) and statement.variable in choice.sums:
             reduction = (reductions[statement.variable],)
             made.append(replace(statement, kind="lanes", factor=choice.strip, reductions=reduction))
         elif isinstance(statement, ir.For):
@@ -510,7 +551,7 @@ def pack(nest: Plan, found: Survey, lane: str, chunk: Chunk | None = None, whole
         axis = _gathered(access, lane, nest.loops, found.inner) if whole and chunk is None else None
         if axis is not None:
             _copy_whole(nest, access, axis, packing)
-        if axis is not None or access.guarded or not _packable(access, lane, nest.loops, found.inner):
+        if axis is not None or access.guarded or not _packable(access, lane, nest.loops):
             continue
         names = [index.name for index in access.indices if isinstance(index, ir.Variable)]
         order = (*[name for name in names if name != lane], lane)

@@ -19,7 +19,9 @@ MOST_WORK = 2.0**40
 
 @dataclass
 class Access:
-    """A read or write of a buffer in the body, with the variables its indices mention, and those they step with.
+    """A read or write of a buffer in the body, with the loops inside that are around it.
+
+    Its indices mention variables, and step with some of them.
 
     An index steps with a variable if it grows by one where that does.
     """
@@ -30,6 +32,7 @@ class Access:
     varies: list[frozenset[str]]
     steps: list[frozenset[str]]
     guarded: tuple[int, ...] = ()
+    around: tuple[str, ...] = ()
 
     def mentions(self, variable: str) -> bool:
         return any(variable in each for each in self.varies)
@@ -61,6 +64,7 @@ def survey(body: ir.Block, around: Iterable[str] = ()) -> Survey:
     found = Survey(bound=set(around))
     depends: dict[str, frozenset[str]] = {}
     steps: dict[str, frozenset[str]] = {}  # by Let
+    loops: list[str] = []  # inside, around what is looked at
 
     def mentioned(expression: ir.Expression) -> frozenset[str]:
         match expression:
@@ -82,7 +86,7 @@ def survey(body: ir.Block, around: Iterable[str] = ()) -> Survey:
 
     def access(e: ir.Load | ir.Store, weight: float) -> Access:
         varies, moves = [mentioned(i) for i in e.indices], [stepping(i) for i in e.indices]
-        return Access(e.buffer, e.indices, weight, varies, moves, e.guarded)
+        return Access(e.buffer, e.indices, weight, varies, moves, e.guarded, tuple(loops))
 
     def read(expression: ir.Expression, weight: float) -> None:
         for each in ir.inside(expression):
@@ -119,7 +123,9 @@ def survey(body: ir.Block, around: Iterable[str] = ()) -> Survey:
                     found.inner[variable] = statement
                     found.uniform |= mentioned(extent)
                     known = extent.value if isinstance(extent, ir.Constant) else DEPTH_WEIGHT
+                    loops.append(variable)
                     visit(inner, weight * max(1.0, min(float(known), 64.0)))
+                    loops.pop()
                 case ir.Allocate() | ir.Require() | ir.Return() | ir.Update() | ir.Prefetch() | ir.Barrier():
                     found.simple = False
                 case ir.If(_, then, orelse):
