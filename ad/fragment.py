@@ -19,8 +19,7 @@ from typing import Any, TypeVar
 
 from ..core.builder import Builder
 from ..core.language import Language, Unsupported
-from ..core.terms import Foreign
-from ..core.types import FunctionType, Named
+from ..core.terms import Foreign, Operation
 
 A = TypeVar("A")
 O = TypeVar("O")
@@ -64,23 +63,10 @@ class Fragment(Language[A, O, B]):
     ) -> O:
         """The construct ``op``; ``name`` is that of a foreign function."""
 
+    def operation(self, operation: Operation, args: Sequence[A], blocks: Sequence[B]) -> O:
+        if operation.row.values:
+            return self.opaque(operation.op, operation.static, args, blocks)
+        return super().operation(operation, args, blocks)
+
     def foreign(self, function: Foreign, args: Sequence[A]) -> O:
         return self.opaque("foreign", (function,), args, name=function.name)
-
-    def function(self, type: FunctionType, body: B) -> O:
-        return self.opaque("function", (type,), [], [body])
-
-    def fix(self, type: FunctionType, body: B) -> O:
-        return self.opaque("fix", (type,), [], [body])
-
-    def apply(self, function: A, args: Sequence[A]) -> O:
-        return self.opaque("apply", (), [function, *args])
-
-    def pack(self, items: Sequence[A]) -> O:
-        return self.opaque("pack", (), items)
-
-    def project(self, value: A, position: int) -> O:
-        return self.opaque("project", (position,), [value])
-
-    def construct(self, type: Named, variant: str, fields: Sequence[A]) -> O:
-        return self.opaque("construct", (type, variant), fields)

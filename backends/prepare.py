@@ -47,6 +47,7 @@ def _mentions(block: Block, checks: bool) -> bool:
     """Whether a block has anything that ``_Prepare`` does not rebuild as it is."""
     return any(
         (x.op == "require" and not checks)
+        or x.row.higher_order
         or getattr(_Prepare, x.row.method, None) is not getattr(embed.Embed, x.row.method, None)
         or any(_mentions(inner, checks) for inner in x.blocks)
         for x in block.bindings
@@ -87,13 +88,12 @@ class _Prepare(embed.Embed):
     def foreign(self, function: Foreign, args: Sequence[embed.Atom]) -> embed.Operation:
         self.refuse(f"the foreign function {function.name}")
 
-    function = Language.function
-    fix = Language.fix
-    apply = Language.apply
-    pack = Language.pack
-    project = Language.project
-    construct = Language.construct
-    case = Language.case
+    def operation(
+        self, operation: Operation, args: Sequence[embed.Atom], blocks: Sequence[embed.Block]
+    ) -> embed.Operation:
+        if operation.row.higher_order:
+            getattr(Language, operation.row.method)(self, *operation.row.parameters(operation.static, args, blocks))
+        return super().operation(operation, args, blocks)
 
 
 # Checkpoints

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from . import trees
 from .builder import Builder, current
-from .constructs import ADDED, CONSTRUCTS, PROPERTIES, Construct, Role
+from .constructs import ADDED, CONSTRUCTS, Construct, Role
 from .expr import Expr, as_expr
 from .graph import Body, Value
 from .language import Language
@@ -28,6 +28,10 @@ M = TypeVar("M", bound=Callable[..., Any])
 
 # What a block is, and the types of its parameters for those of the arguments.
 BlockRule = tuple[Role, Callable[..., Sequence[Type]]]
+
+
+# What may be stated of a construct from outside.
+STATED = ("pure", "partial", "external", "holds", "movable", "cheap", "discrete")
 
 
 class Added:
@@ -105,9 +109,10 @@ def construct(
     expressions, followed by a function for each block. ``blocks`` says by name what each block is (:class:`Role`),
     and the types of its parameters for those of the arguments.
 
-    ``properties`` are those of a row (``core/constructs.py``), such as ``pure=True, partial=False``. What is not
-    stated is what is safe to assume. A construct with the name of one that was added replaces it, in programs that
-    are built from then on. ValueError for a name that the language or an interpretation has already.
+    ``properties`` are those of a row (``core/constructs.py``) that ``STATED`` names, such as ``pure=True,
+    partial=False``. What is not stated is what is safe to assume. A construct with the name of one that was added
+    replaces it, in programs that are built from then on. ValueError for a name that the language or an interpretation
+    has already.
 
     >>> import adze as az
     >>> double = az.construct("double", types=lambda x: x, expansion=lambda x: x + x, pure=True, partial=False)
@@ -133,8 +138,8 @@ def construct(
         return tuple(list(rules.values())[len(earlier)][1](*args))
 
     for stated in properties:
-        if stated not in PROPERTIES:
-            raise ValueError(at_line(f"az.construct: there is no property {stated!r}, but {', '.join(PROPERTIES)}"))
+        if stated not in STATED:
+            raise ValueError(at_line(f"az.construct: there is no property {stated!r}, but {', '.join(STATED)}"))
     said: dict[str, Any] = {"blocks": roles, "binders": binders, "expansion": expansion, **properties}
     row = ADDED[name] = Construct(name, name, result_types, lambda s, a, b: (s, a, b), **said)
     return Added(row)

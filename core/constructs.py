@@ -180,6 +180,11 @@ class Construct:
         return self.writes or not self.pure
 
     @cached_property
+    def values(self) -> bool:
+        """Whether it makes or uses functions, tuples and declared types, rather than to choose by one."""
+        return self.higher_order and not self.chooses
+
+    @cached_property
     def functions(self) -> bool:
         """Whether its block runs where a function is applied."""
         return Role.FUNCTION in self._all

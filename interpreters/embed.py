@@ -19,7 +19,7 @@ from ..core.language import Binding, Language
 from ..core.placement import to_block
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Foreign
-from ..core.types import ArrayType, FunctionType, Named, Scalar, Type, accumulator_of, i64, map_dims
+from ..core.types import ArrayType, FunctionType, Scalar, Type, accumulator_of, i64, map_dims
 
 Entries = Env[Any]
 Atom = Callable[[Entries], Value]
@@ -50,7 +50,7 @@ class Embed(Language[Atom, Operation, Block]):
     def operation(self, operation: terms.Operation, args: Sequence[Atom], blocks: Sequence[Block]) -> Operation:
         row, static = operation.row, operation.static
         method: Callable[..., Operation] | None = getattr(self, row.method, None)
-        if method is None:
+        if method is None or row.values:
             return self._with_blocks(operation.op, static, args, blocks)
         return method(*row.parameters(static, args, blocks))
 
@@ -128,24 +128,6 @@ class Embed(Language[Atom, Operation, Block]):
         return self._with_blocks("foreign", (function,), args, [])
 
     # The higher-order fragment
-
-    def function(self, type: FunctionType, body: Block) -> Operation:
-        return self._with_blocks("function", (type,), [], [body])
-
-    def fix(self, type: FunctionType, body: Block) -> Operation:
-        return self._with_blocks("fix", (type,), [], [body])
-
-    def apply(self, function: Atom, args: Sequence[Atom]) -> Operation:
-        return self._with_blocks("apply", (), [function, *args], [])
-
-    def pack(self, items: Sequence[Atom]) -> Operation:
-        return self._with_blocks("pack", (), items, [])
-
-    def project(self, value: Atom, position: int) -> Operation:
-        return self._with_blocks("project", (position,), [value], [])
-
-    def construct(self, type: Named, variant: str, fields: Sequence[Atom]) -> Operation:
-        return self._with_blocks("construct", (type, variant), fields, [])
 
     def case(self, value: Atom, variants: tuple[str, ...], branches: Sequence[Block]) -> Operation:
         return self._with_blocks("case", variants, [value], branches)

@@ -26,16 +26,6 @@ CLASSES = ("empty", "one", "odd")
 BRANCHES = ("then", "else")
 _MARKS = {"empty": "0", "one": "1", "odd": "3", "then": "t", "else": "e"}
 
-# Where the numbers of iterations stand among the arguments of a construct.
-_EXTENTS: dict[str, Callable[[tuple[Any, ...]], slice]] = {
-    "generate": lambda static: slice(0, 1),
-    "reduce": lambda static: slice(0, 1),
-    "scan": lambda static: slice(0, 1),
-    "histogram": lambda static: slice(1, 2),
-    "scatter": lambda static: slice(0, static[1]),
-    "loop": lambda static: slice(0, 1),
-}
-
 
 def size_class(count: int) -> str | None:
     """The class of a number of iterations."""
@@ -69,7 +59,7 @@ class _Counting(Evaluate):
             return "then" if args[0] else "else"
         if operation.op == "while":
             return size_class(int(results[-1]))
-        extents = _EXTENTS.get(operation.op)
+        extents = operation.row.extents
         return (
             None if extents is None else size_class(int(np.prod([max(0, n) for n in args[extents(operation.static)]])))
         )

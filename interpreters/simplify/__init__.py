@@ -28,7 +28,7 @@ from ...core.placement import to_block
 from ...core.primitive import Primitive
 from ...core.program import Instance, Program, instance_of
 from ...core.terms import Constant, Failure, Foreign
-from ...core.types import ArrayType, FunctionType, Named, Scalar, Type
+from ...core.types import ArrayType, Scalar, Type
 from ..embed import fresh_binders
 from .constructs import (
     Accumulate,
@@ -108,9 +108,10 @@ class _Simplify(Language[Atom, Operation, Block]):
         return True
 
     def operation(self, operation: terms.Operation, args: Sequence[Atom], blocks: Sequence[Block]) -> Operation:
-        if operation.row.expansion is None:
-            return super().operation(operation, args, blocks)
-        return Whole(operation.op, operation.static, args, blocks)
+        op, static, row = operation.op, operation.static, operation.row
+        if row.functions or row.expansion is not None:
+            return Whole(op, static, args, blocks)
+        return self._plain(op, static, args) if row.values and row.pure else super().operation(operation, args, blocks)
 
     def variable(self, index: int, type: Type) -> Atom:
         return Atom(index)
@@ -169,23 +170,8 @@ class _Simplify(Language[Atom, Operation, Block]):
 
     # The higher-order fragment
 
-    def function(self, type: FunctionType, body: Block) -> Operation:
-        return Whole("function", (type,), [], [body])
-
-    def fix(self, type: FunctionType, body: Block) -> Operation:
-        return Whole("fix", (type,), [], [body])
-
     def apply(self, function: Atom, args: Sequence[Atom]) -> Operation:
         return Statement([function, *args], lambda operands: current().emit("apply", (), operands))
-
-    def pack(self, items: Sequence[Atom]) -> Operation:
-        return self._plain("pack", (), items)
-
-    def project(self, value: Atom, position: int) -> Operation:
-        return self._plain("project", (position,), [value])
-
-    def construct(self, type: Named, variant: str, fields: Sequence[Atom]) -> Operation:
-        return self._plain("construct", (type, variant), fields)
 
     def case(self, value: Atom, variants: tuple[str, ...], branches: Sequence[Block]) -> Operation:
         return Choice("case", variants, value, branches, self.nesting)
