@@ -27,7 +27,7 @@ from .types import Type, is_data
 M = TypeVar("M", bound=Callable[..., Any])
 
 # What a block is, and the types of its parameters for those of the arguments.
-BlockRule = tuple[Role, Callable[..., Sequence[Type]]]
+BlockRule = tuple[Role, Callable[..., Sequence[Any]]]
 
 
 # What may be stated of a construct from outside.

@@ -21,15 +21,16 @@ import adze as az
 from adze.ad.reverse import Reverse
 from adze.backends import ir
 from adze.backends.lowering.lower import Lowering
-from adze.core.types import dims, element
+from adze.core.expr import same_size
+from adze.core.types import dims, element, rank
 from adze.interpreters.evaluate import Evaluate
 from adze.interpreters.evaluate.batches import Step
 
 
 def result_type(a: Any, x: Any) -> Any:
-    """The type of y for those of a and x; TypeError where they do not fit."""
-    if a != x or len(dims(x)) != 1:
-        raise TypeError(f"two vectors of one type, got {a} and {x}")
+    """The type of y, which is that of x; TypeError where a does not fit. Sizes may turn out to be equal later."""
+    if element(a) != element(x) or rank(a) != 1 or rank(x) != 1 or dims(a)[0].compare(dims(x)[0]) is False:
+        raise TypeError(f"two vectors of one size and scalar type, got {a} and {x}")
     return x
 
 
@@ -48,6 +49,12 @@ recurrence = az.construct(
     external=False,  # it runs no code but what is said here,
     holds=False,  # and its result is an array of its own.
 )
+
+
+def linear_recurrence(a: az.Expr, x: az.Expr) -> az.Expr:
+    """What users call: y for a and x, whose sizes are required to be equal where that is not known."""
+    same_size(a.value, 0, x.value, 0, "linear_recurrence")
+    return recurrence(a, x)  # type: ignore[return-value]
 
 
 @recurrence.method(Evaluate)
@@ -84,7 +91,7 @@ def lowered(self: Lowering, op: Any, env: Any, destinations: Any) -> Sequence[An
     state = self.declare("state", ir.Constant(0.0, element(op.types[0])))
     i = self.loop_variable("i", dims(op.types[0])[0])
     with self.over(i, y.extent(0)):
-        before = ir.Load(a.buffer, a.place([i])) * state
+        before = ir.Load(a.buffer, a.place([i]), self.guarded(a, [i], dims(op.args[0].type))) * state
         self.assign(state, before + ir.Load(x.buffer, x.place([i])))
         self.emit(ir.Store(y.buffer, y.place([i]), state))
     return [y]
@@ -92,7 +99,7 @@ def lowered(self: Lowering, op: Any, env: Any, destinations: Any) -> Sequence[An
 
 @az.program
 def loss(a: az.Array[az.f64, "n"], x: az.Array[az.f64, "n"]) -> az.f64:
-    return az.sum(recurrence(az.sigmoid(a), x) ** 2)
+    return az.sum(linear_recurrence(az.sigmoid(a), x) ** 2)
 
 
 def main() -> None:

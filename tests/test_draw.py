@@ -185,3 +185,21 @@ def test_a_graph_has_the_names_of_the_printed_trace() -> None:
     drawn = re.findall(r'^  n\d+ \[label="(\w+) = ', str(az.draw(trace)), re.MULTILINE)
     assert drawn == ["a", *steps]
     assert "f64[2]: [" in str(az.draw(trace))
+
+
+def test_blocks_have_names() -> None:
+    """Those of a custom function are its body and its rules, those of a par have none of their own."""
+
+    @az.custom_jvp
+    def square(x: az.Expr) -> az.Expr:
+        return x * x
+
+    square.defjvp(lambda primals, tangents: 2.0 * primals[0] * tangents[0])
+
+    @az.program
+    def f(x: az.f64) -> az.f64:
+        a, b = az.par(lambda: az.checkpoint(az.sin)(x), lambda: square(x))
+        return a * b
+
+    labels = re.findall(r'^ *label="(\w+: .*)"; style', str(az.draw(f)), re.MULTILINE)
+    assert labels == ["par: branch 1", "custom: body", "par: branch 2", "custom: body", "custom: jvp"]

@@ -31,7 +31,7 @@ def new() -> Iterator[ModuleType]:
 
 
 @pytest.fixture
-def first() -> Iterator[az.construct]:
+def first() -> Iterator[Any]:
     """The first index below n for which a block holds, or n: a construct with a block, of which nothing is stated."""
 
     def search(n: Any, holds: Any) -> Any:
@@ -214,12 +214,15 @@ def test_the_definition_is_part_of_the_key(new: ModuleType) -> None:
 
 
 def test_errors_name_the_line(new: ModuleType) -> None:
-    @az.program
-    def lengths(a: az.Array[az.f64, "m"], x: az.Array[az.f64, "n"]) -> az.Array[az.f64, "n"]:
-        return new.recurrence(a, x)
+    def lengths(a: Any, x: Any) -> az.Expr:
+        return az.sum(new.linear_recurrence(a, x))
 
-    with pytest.raises(TypeError, match=r"two vectors of one type, got f64\[m\] and f64\[n\].*_construct.py:"):
-        az.check(lengths.at().term)
+    for run in (az.evaluate, az.compile):
+        np.testing.assert_allclose(run(az.grad(lengths, argnums=1))(np.ones(3), np.ones(3)), [3.0, 2.0, 1.0])
+        with pytest.raises(ValueError, match=r"the sizes .* differ, at .*new_construct.py:"):
+            run(lengths)(np.ones(3), np.ones(2))
+        with pytest.raises(TypeError, match=r"two vectors of one size and scalar type, got .*_construct.py:"):
+            run(lengths)(np.ones(3), np.ones(3, np.float32))
     for name in ("scan", "variable", "not a name"):
         with pytest.raises(ValueError, match="is no name, or it is taken"):
             az.construct(name, types=lambda x: x, expansion=lambda x: x)
