@@ -771,6 +771,7 @@ def test_writes_inside_of_more_than_one_batch_holds() -> None:
         lambda n: az.cumsum(az.iota(n)),
         lambda n: az.sort(az.iota(n)),
         lambda n: az.map(lambda i: az.ones(n), az.iota(n)),
+        lambda n: az.scan_loop(lambda s, i: (s + 1.0, s), 0.0, az.iota(n))[1],
     ],
 )
 def test_arrays_beyond_memory_are_refused_at_once(large: Any) -> None:

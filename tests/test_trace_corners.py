@@ -297,3 +297,27 @@ def test_deep_recursion(keep: str) -> None:
     depth = 10_000
     assert az.trace(program, keep=keep)(depth, 0.0).result == depth
     assert az.grad(program, argnums=1, via="trace")(depth, 0.0) == np.float64(1.5) ** depth
+
+
+# Beyond memory
+
+LONG = 2**50
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: az.fori_loop(0, LONG, lambda i, s: s * x, 1.0),
+        lambda x: az.scan_loop(lambda s, i: (s * x, s), 1.0, az.iota(LONG))[1][0],
+        lambda x: az.reduce(lambda a, b: az.maximum(a * 1.0, b), -np.inf, az.map(lambda i: x * i, az.iota(LONG))),
+        lambda x: az.cumsum(az.iota(LONG) * x)[3],
+        lambda x: x * az.sum(az.ones(LONG)),
+        lambda x: az.sort(az.iota(LONG) * x)[0],
+        lambda x: az.map(lambda k: az.fori_loop(0, LONG, lambda i, s: s * x * k, 1.0), az.iota(3))[0],
+    ],
+    ids=["loop", "rows of a loop", "reduce", "scan", "constant", "sort", "loop in a map"],
+)
+@pytest.mark.parametrize("keep", ["arrays", "reals"])
+def test_traces_beyond_memory_are_refused_at_once(keep: str, f: Any) -> None:
+    with pytest.raises(MemoryError, match=r"no memory for .*\b1125899906842624\b.*test_trace_corners\.py:\d+"):
+        az.trace(f, keep=keep)(2.0)

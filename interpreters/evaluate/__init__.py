@@ -121,6 +121,8 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
                     require_room(steps, results[count:])
                     made = [np.empty((steps, *np.shape(value)), value.dtype) for value in results[count:]]
                     return [*results[:count], *made]
+                if i == 0:
+                    require_room(steps, results[count:])
                 state = results[:count]
                 outputs.append(results[count:])
             if len(body.ranks) == count:

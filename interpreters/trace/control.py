@@ -33,6 +33,8 @@ Entry = Any  # Known, an array of Known, a function of entries, a tuple of entri
 Meaning = Callable[[Env[Entry]], Entry]
 Step = Callable[[Env[Entry]], Sequence[Entry]]
 
+_RECORDED = 64  # words of memory that a recorded step takes, at least
+
 
 @dataclass
 class Code:
@@ -295,13 +297,25 @@ class Control(Language[Meaning, Step, Code]):
         def run(env: Env[Entry]) -> Sequence[Entry]:
             state, rows = [initial(env) for initial in initials], []
             steps, types = self.extent(extent(env)), self.output_types[len(initials) :]
+            before = len(self.recorder.bindings)
             for i in range(steps):
                 results = body.run(env, [self.fixed(i), *state])
+                if i == 0:
+                    self.require_room(steps, before, results[len(initials) :])
                 state = results[: len(initials)]
                 rows.append(results[len(initials) :])
             return [*state, *self.stacked(rows, types)]
 
         return run
+
+    def require_room(self, steps: int, before: int, row: Sequence[Entry]) -> None:
+        """Refuse so many steps like the first one, which has given a row and recorded what came since ``before``."""
+        recorded = len(self.recorder.bindings) - before
+        try:
+            np.empty((steps, len(row) + recorded * _RECORDED), np.int64)  # of which no page is touched
+        except (MemoryError, ValueError):
+            what = f"of which the first one records {recorded}" if recorded else "each of which gives a row"
+            raise Refused(MemoryError, f"no memory for the trace of {steps} iterations, {what}") from None
 
     def while_loop(self, initials: Sequence[Meaning], test: Code, body: Code) -> Step:
         def run(env: Env[Entry]) -> Sequence[Entry]:

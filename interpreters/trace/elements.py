@@ -90,10 +90,12 @@ class Elements(Control):
 
     def generate(self, dim: Dim, extent: Meaning, body: Code) -> Step:
         def run(env: Env[Entry]) -> Sequence[Entry]:
-            types, count = self.output_types, self.extent(extent(env))
+            types, count, before = self.output_types, self.extent(extent(env)), len(self.recorder.bindings)
             rows = [body.run(env, [self.fixed(i)]) for i in range(min(count, 1))]
             if rows and self._is_empty(rows[0], body):
                 return [self._longer(entry, count) for entry in rows[0]]
+            if rows:
+                self.require_room(count, before, rows[0])
             rows += [body.run(env, [self.fixed(i)]) for i in range(1, count)]
             return self.stacked(rows, types)
 
@@ -130,11 +132,12 @@ class Elements(Control):
         self, construct: str, env: Env[Entry], count: int, units: Sequence[Entry], element: Code, operator: Code
     ) -> list[Sequence[Entry]]:
         """The reductions of the first elements, one after the other."""
-        origin = self.origin
+        origin, before = self.origin, len(self.recorder.bindings)
         running: list[Sequence[Entry]] = []
         for i in range(count):
             x = element.run(env, [self.fixed(i)])
             if i == 0:
+                self.require_room(count, before, x)
                 self.check_neutral(construct, origin, units, x, operator, env)
             running.append(operator.run(env, [*running[-1], *x]) if running else x)
         return running
