@@ -186,7 +186,9 @@ def _counting(body: ir.Block, allocation: ir.Allocate, sizes: ir.Buffer, heaps: 
     """A kernel that stores how much each iteration needs for a temporary: the most, where it is made several times."""
     needed = ir.Variable(f"needed_{allocation.buffer.name}")
     sliced = _Slice(allocation, body, heaps).block
-    size = ir.product([ir.maximum(extent, 1) for extent in allocation.buffer.extents])
+    size: ir.Expression = ONE
+    for extent in allocation.buffer.extents:  # as ``memory.room``
+        size = ir.select(extent > 0, ir.product([size, extent]), ONE)
     count = ir.Assign(needed.name, ir.maximum(needed, size))
     store = ir.Store(sizes, (_iteration(ir.grid(body)[1]),), needed)
     return _in_grid(body, lambda inner: (ir.Declare(needed.name, ONE), *sliced(inner, count), store))

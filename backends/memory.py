@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
@@ -171,6 +171,21 @@ def size_of(expression: ir.Expression, known: Mapping[str, Dim]) -> Dim:
     found = ir.dim_of(expression, known, printed)
     assert found is not None
     return found
+
+
+def room(extents: Iterable[int]) -> int:
+    """The elements that reads may touch: all of them, and those behind the last axis that is empty.
+
+    A read of an empty array runs on with its index clamped to 0, after a requirement that has failed. Elements are in
+    row-major order, so an axis before an empty one has a stride of 0.
+
+    >>> room((3, 4)), room((2**50, 0)), room((2**50, 0, 4))
+    (12, 1, 4)
+    """
+    count = 1
+    for extent in extents:
+        count = count * extent if extent > 0 else 1
+    return count
 
 
 def bytes_of(buffer: ir.Buffer, known: Mapping[str, Dim]) -> Dim:

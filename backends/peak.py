@@ -132,7 +132,7 @@ class _Measure:
             length = self.range(extent)
             if length is None:
                 raise LookupError(buffer.name)
-            count *= max(1, int(length[1]))
+            count = count * int(length[1]) if length[1] > 0 else buffer.scalar.bits // 8
         return -(-count // self.alignment) * self.alignment
 
     def range(self, expression: ir.Expression) -> Range:

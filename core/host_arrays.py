@@ -43,6 +43,21 @@ def too_long(shape: Sequence[int]) -> ValueError:
     return ValueError(at_line(f"NumPy has no array of shape {tuple(shape)}: it is empty, but too long"))
 
 
+def no_memory(shape: Sequence[int]) -> MemoryError:
+    """What is raised where there is no memory for an array of this shape."""
+    return MemoryError(at_line(f"no memory for an array of shape {tuple(shape)}"))
+
+
+def new_array(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """As ``np.empty``; MemoryError, or ValueError where an empty array is too long, with the user's line."""
+    try:
+        return np.empty(shape, dtype)
+    except MemoryError:
+        raise no_memory(shape) from None
+    except ValueError:  # where the number of bytes is none of 64 bits
+        raise too_long(shape) if 0 in shape else no_memory(shape) from None
+
+
 def is_masked(leaf: Any) -> bool:
     """Whether this is an array with a mask, or a list that holds one, or a masked element."""
     if not isinstance(leaf, list | tuple):

@@ -13,6 +13,7 @@ import pytest
 
 import adze as az
 from adze.backends.llvm import arranging
+from adze.core.trees import tree_map
 from adze.core.types import SCALARS, Scalar, bool_
 
 
@@ -180,8 +181,65 @@ def test_more_temporary_memory_than_a_word_tells(m: int) -> None:
     call = az.compile(f)
     square = np.exp(2 * np.ones((3, 3)))
     np.testing.assert_allclose(call(np.ones((2, 3))), (square @ square).sum())
-    with pytest.raises(MemoryError):
+    with pytest.raises(MemoryError, match=r"no memory for .*test_calls\.py:\d+"):
         call(np.zeros((0, m)))
+
+
+LONG: dict[str, Any] = {
+    "elements": lambda x: x + 1,
+    "transposed": lambda x: 2 * x.T,
+    "sums of rows": lambda x: az.sum(x, axis=0),
+    "product": lambda x: x.T @ x,
+    "cumulated": lambda x: (az.cumsum(x, axis=0), az.cumsum(x, axis=1)),
+    "sorted": lambda x: az.sort(x, axis=1),
+    "joined": lambda x: az.concatenate([x, x]),
+    "updated": lambda x: az.update(x, 0, 1.0),
+    "in a loop": lambda x: az.fori_loop(0, 3, lambda i, s: 2 * s + x, x),
+    "flat": lambda x: x.reshape(-1),
+    "pushed": lambda x: az.vjp(lambda y: az.exp(y) ** 2)(x, x),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_an_empty_array_that_is_longer_than_memory(name: str) -> None:
+    """It takes no memory, and loops over its rows, which have no elements, take no time."""
+
+    @az.program
+    def f(x: az.Array[az.f64, "n m"]) -> Any:
+        return LONG[name](x)
+
+    x = np.empty((2**50, 0))
+    found, wanted = az.compile(f)(x), az.evaluate(f)(x)
+    assert tree_map(np.shape, found) == tree_map(np.shape, wanted)
+
+
+def test_reads_of_empty_arrays_are_errors_and_touch_nothing() -> None:
+    @az.program
+    def f(x: az.Array[az.f64, "n m k"], i: az.i64, j: az.i64) -> Any:
+        return az.sum(x[i, j])
+
+    for shape in ((2**50, 0, 4), (0, 3, 4), (0, 2**40, 0), (2**40, 2**8, 0), (0, 1, 10**7)):
+        for run in (az.evaluate(f), az.compile(f)):
+            if shape[0]:
+                assert shape[1] == 0 or run(np.empty(shape), 2**39, 2) == 0
+            else:
+                with pytest.raises(IndexError, match="index 1 is out of range for axis 0"):
+                    run(np.empty(shape), 1, 0)
+            if shape[1] == 0:
+                with pytest.raises(IndexError, match="index 2 is out of range for axis 1"):
+                    run(np.empty(shape), 2**39, 2)
+
+
+def test_results_and_arguments_beyond_memory_name_the_line_of_the_call() -> None:
+    @az.program
+    def outer(x: az.Array[az.f64, "n m"]) -> Any:
+        return x @ x.T, x[0]
+
+    for shape, wanted in (((2**50, 0), (2**50, 2**50)), ((2**20, 0), (2**20, 2**20)), ((0, 2**50), (0, 2**50))):
+        with pytest.raises(MemoryError) as caught:
+            az.compile(outer)(np.empty(shape))
+        assert str(caught.value).startswith(f"no memory for an array of shape {wanted} (at ")
+        assert "test_calls.py:" in str(caught.value)
 
 
 def test_an_array_of_computed_size_lives_to_the_end_of_the_interpreter() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
@@ -201,6 +202,28 @@ def allocated_in(block: Block) -> set[str]:
 def written_in(block: Block) -> set[str]:
     """The names of the buffers that a block stores to or updates."""
     return _Names(block).written
+
+
+def fills(block: Block) -> Expression | None:
+    """Whether the arrays that loops write have elements; they do nothing if not.
+
+    None where that is known, or they do something else, or only fill vectors, whose elements they count.
+    """
+    stores = [each for each in walk(block) if isinstance(each, Store | Update | Require | Return | Kernel)]
+    if assigned_in(block) - bound_in(block):
+        return None
+    own, test = allocated_in(block), None
+    for store in stores:
+        if not isinstance(store, Store):
+            return None
+        if store.buffer.name in own:
+            continue
+        some = [extent > 0 for extent in store.buffer.extents if not isinstance(extent, Constant)]
+        if len(store.buffer.extents) < 2 or not some:
+            return None
+        filled = functools.reduce(lambda a, b: a & b, some)
+        test = filled if test is None or test == filled else test | filled
+    return test
 
 
 def assigned_in(block: Block) -> set[str]:

@@ -25,12 +25,13 @@ import numpy as np
 from ...core import trees
 from ...core.arguments import Signature
 from ...core.dims import Dim, Name
-from ...core.host_arrays import MASKED, is_masked, too_long
+from ...core.host_arrays import MASKED, is_masked, no_memory, too_long
 from ...core.source import at_line
 from ...core.terms import Constant, Failure
 from ...core.types import Scalar, Type, dims, element, rank
 from ...core.unification import Equality
 from ..lowering import returned
+from ..memory import room
 from ..runtime import default_threads
 from . import bounds
 from .arranging import row_major
@@ -450,11 +451,11 @@ def _refused(place: Any, kind: _Kind, sizes: Sequence[int]) -> tuple[type[Except
 
 
 def _readable(value: Any) -> Array:
-    """An argument in row-major order; an empty one with room for one along each axis.
-
-    A read whose index is clamped then touches the argument's own memory, even in an empty array.
-    """
+    """An argument in row-major order; an empty one with room for what is read where an index is clamped."""
     array: Array = np.asarray(value)
     if array.size == 0:
-        return np.zeros([max(1, length) for length in array.shape], array.dtype)
+        try:
+            return np.zeros(room(array.shape), array.dtype)
+        except (MemoryError, ValueError):
+            raise no_memory(array.shape) from None
     return np.ascontiguousarray(array)

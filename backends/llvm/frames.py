@@ -30,6 +30,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.source import at_line
 from ..runtime import once
 from . import control, interrupts
 from .assemble import link
@@ -310,7 +311,10 @@ class Frame:
     def reserve(self, size: int, table: int) -> None:
         """Have an arena of so many bytes at least, and the address of the table of branches before it."""
         if size > self._room:
-            arena, kept = np.empty(size + HEAD + ALIGNMENT, np.uint8), self._kept
+            try:
+                arena, kept = np.empty(size + HEAD + ALIGNMENT, np.uint8), self._kept
+            except (MemoryError, ValueError):  # where NumPy has no arrays of that many bytes
+                raise MemoryError(at_line(f"no memory for {size / 2**30:.2f} GiB of temporary arrays")) from None
             start = -arena.ctypes.data % ALIGNMENT
             self._kept = arena[start + ALIGNMENT : start + HEAD].view(np.int64)
             self._kept[:] = kept

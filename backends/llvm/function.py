@@ -157,13 +157,14 @@ class Emitter(Checking):
 
     def own_bytes(self, buffer: ir.Buffer, multiply: Callable[[str, str], str]) -> str:
         """The bytes that may be read and written in a buffer."""
-        size = str(bytes_of(buffer.scalar))
-        for extent in buffer.extents:
-            size = multiply(size, self.room_along(self.scalar(extent)))
+        one = size = str(bytes_of(buffer.scalar))
+        tests = []
+        for extent in map(self.scalar, buffer.extents):  # as ``memory.room``
+            tests.append(self.body.value(f"icmp sgt i64 {extent}, 0"))
+            size = self.body.value(f"select i1 {tests[-1]}, i64 {multiply(size, extent)}, i64 {one}")
         if buffer.name in self.unit.unread:  # no index is clamped into it, so that it may be longer than memory
-            some = [self.body.value(f"icmp sgt i64 {self.scalar(extent)}, 0") for extent in buffer.extents]
-            for test in some:
-                size = self.body.value(f"select i1 {test}, i64 {size}, i64 {bytes_of(buffer.scalar)}")
+            for some in tests:
+                size = self.body.value(f"select i1 {some}, i64 {size}, i64 {one}")
         return size
 
     def _room(self, buffer: ir.Buffer) -> str:
@@ -264,7 +265,16 @@ class Emitter(Checking):
             case "lanes":
                 self._lanes(loop)
             case "parallel":
+                fills = ir.fills((loop,))
+                if fills is None:
+                    self.parallel(loop)
+                    return
+                inside, after = self.body.name("fills"), self.body.name("after")
+                self.body.line(f"br i1 {self.scalar(fills)}, label %{inside}, label %{after}")
+                self.body.label(inside)
                 self.parallel(loop)
+                self.body.branch(after)
+                self.body.label(after)
 
     def note_scalars(self, loop: ir.For) -> None:
         """Note in the text that a loop is one of scalars, if it is an innermost one with nothing side by side."""

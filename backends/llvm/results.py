@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.host_arrays import too_long
+from ...core.host_arrays import new_array, no_memory
 
 LARGE = 1 << 19  # bytes from which this is worth its while
 MOST = 256 << 20
@@ -33,14 +33,14 @@ class _Lease(np.ndarray[Any, Any]):
 
 
 def empty(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """As ``np.empty``; ValueError with the user's line where NumPy has no empty array of this shape."""
+    """As ``new_array``, in memory that came back."""
     size = math.prod(shape) * dtype.itemsize
     if size < LARGE:
-        try:
-            return np.empty(shape, dtype)
-        except ValueError:
-            raise too_long(shape) from None
-    block = _found(size + _ALIGNMENT)
+        return new_array(shape, dtype)
+    try:
+        block = _found(size + _ALIGNMENT)
+    except (MemoryError, ValueError):  # where NumPy has no arrays of that many bytes
+        raise no_memory(shape) from None
     lease = block.view(_Lease)
     weakref.finalize(lease, _came_back, block).atexit = False
     start = -block.ctypes.data % _ALIGNMENT

@@ -323,18 +323,14 @@ def require_memory(device: Device, what: str, peak: int, largest: int) -> None:
     if peak > device.memory:
         raise out_of_memory(device, what, peak)
     if largest > device.largest_allocation:
-        raise MemoryError(
-            f"{what}: an array takes {_size(largest)}, and {device.name} gives {_size(device.largest_allocation)} at "
-            "most to one"
-        )
+        problem = f"{what}: an array takes {_size(largest)}, and {device.name} gives"
+        raise MemoryError(at_line(f"{problem} {_size(device.largest_allocation)} at most to one"))
 
 
 def out_of_memory(device: Device, what: str, peak: int) -> MemoryError:
     """The error of a call for whose ``peak`` bytes a device has no room."""
-    return MemoryError(
-        f"{what}: a call takes {_size(peak)} on the device, and {device.name} has {_size(device.memory)} in all, of "
-        "which arrays that are still in use take their part"
-    )
+    problem = f"{what}: a call takes {_size(peak)} on the device, and {device.name} has {_size(device.memory)} in all"
+    return MemoryError(at_line(f"{problem}, of which arrays that are still in use take their part"))
 
 
 def _size(count: int) -> str:

@@ -23,7 +23,7 @@ from ...core.types import Scalar, bool_, f64
 from .. import ir
 from ..heaps import with_heaps
 from ..kernels import split
-from ..memory import plan
+from ..memory import plan, room
 from ..runtime import Failure
 from .devices import Device, build_options, opened, out_of_memory, require_double, require_memory, target_of
 from .names import c_name
@@ -139,7 +139,7 @@ class Executable:
             try:
                 yield
             finally:
-                self.running = False
+                self.running, self.planned = False, 0
 
     def _run(self, call: Call) -> tuple[list[tuple[Any, tuple[int, ...]]], Failure | None]:
         self._reserve(call)
@@ -193,9 +193,13 @@ class Executable:
     def _allocate(self, count: int) -> Any:
         if count > self.device.largest_allocation:
             raise out_of_memory(self.device, self.name, max(count, self.planned))
+        return self.allocate(count)
+
+    def allocate(self, count: int) -> Any:
+        """Memory of the device; MemoryError where it has none."""
         try:
             return self.on.pool.allocate(max(8, -(-count // 8) * 8))
-        except (self.cl.MemoryError, self.cl.RuntimeError) as error:
+        except (self.cl.MemoryError, self.cl.RuntimeError, self.cl.LogicError) as error:  # the last for absurd sizes
             raise out_of_memory(self.device, self.name, max(count, self.planned)) from error
 
     # Sizes
@@ -207,8 +211,8 @@ class Executable:
         return tuple([max(0, int(extent(call))) for extent in extents])
 
     def _bytes(self, buffer: ir.Buffer, call: Call) -> int:
-        """Room for one along each axis, at least: a clamped index touches this memory alone."""
-        return prod([max(1, extent) for extent in self._shape(buffer, call)]) * (buffer.scalar.bits // 8)
+        """Room for all that may be read, where an index is clamped, too."""
+        return room(self._shape(buffer, call)) * (buffer.scalar.bits // 8)
 
     # Statements of the host
 
@@ -232,8 +236,12 @@ class Executable:
                 return bind
             case ir.Allocate(buffer):
                 return self._allocation(buffer)
-            case ir.Kernel(name):
-                return self._launch(self.source.entries[name])
+            case ir.Kernel(name, body):
+                launch, test = self._launch(self.source.entries[name]), ir.fills(body)
+                if test is None:
+                    return launch
+                fills = self._value(test)
+                return lambda call: launch(call) if fills(call) else None
             case ir.For():
                 return self._loop(statement)
             case ir.If(test, then, orelse):

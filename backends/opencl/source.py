@@ -28,11 +28,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import prod
 from typing import Literal
 
 from ...core.types import Scalar, bool_
 from .. import ir
+from ..memory import room
 from .atomics import Space
 from .contents import awake, buffers_of, changes, conflicts, guards, names_of
 from .expressions import COUNTER, MEMORY, REGISTER, Expressions, c_name
@@ -427,8 +427,7 @@ class _Writer(Expressions):
             return
         if self.grouped and not self.in_lanes:
             self.scratch.append(Scratch(buffer, True))
-            size = " * ".join(map(self.room, buffer.extents)) or "1"
-            self.line(f"global {memory} *{name} = {self.all(buffer)} + get_group_id(0) * {size};")
+            self.line(f"global {memory} *{name} = {self.all(buffer)} + get_group_id(0) * {self.room(buffer)};")
             return
         self.spaces[buffer.name] = "private"
         if count is not None and count * buffer.scalar.bits // 8 <= OWN_BYTES:
@@ -438,9 +437,17 @@ class _Writer(Expressions):
             self.interleaved.add(buffer.name)
             self.line(f"global {memory} *{name} = {self.all(buffer)} + get_global_id(0);")
 
-    def room(self, extent: ir.Expression) -> str:
-        """How much there is along an axis: as the host counts it, at least one."""
-        return str(max(int(extent.value), 1)) if isinstance(extent, ir.Constant) else f"max({self.text(extent)}, 1L)"
+    def room(self, buffer: ir.Buffer) -> str:
+        """How many elements a buffer has room for, as the host counts them (``memory.room``)."""
+        size = "1"
+        for extent in buffer.extents:
+            text = _factor(self.text(extent))
+            more = text if size == "1" else f"{size} * {text}"
+            if not isinstance(extent, ir.Constant):
+                size = f"({text} > 0 ? {more} : 1)"
+            else:
+                size = more if extent.value > 0 else "1"
+        return size
 
     # Lanes
 
@@ -511,11 +518,11 @@ def _term(text: str) -> str:
 
 
 def _count(buffer: ir.Buffer) -> int | None:
-    """How many elements a buffer has room for, if that is known: one along each axis, and whole words."""
+    """How many elements a buffer has room for, if that is known: whole words."""
     extents = [extent.value for extent in buffer.extents if isinstance(extent, ir.Constant)]
     if len(extents) < len(buffer.extents):
         return None
-    count = prod(max(1, int(extent)) for extent in extents)
+    count = room(map(int, extents))
     return -(-count // 4) * 4 if buffer.scalar == bool_ else count
 
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from ...core import trees
-from ...core.host_arrays import on_device
+from ...core.host_arrays import new_array, on_device
 from ...core.limits import lifted_limits
 from ...core.program import Instance, convert
 from ...core.types import Type, element
 from .. import ir
 from ..lowering import returned
+from ..memory import room
 from ..outline import schedule_text
 from ..specialisations import ALWAYS, COMPILED, Specialisation, purpose
 from ..stages import forms_of, loops_of, nests_of
@@ -121,18 +122,18 @@ class Version:
     def _memory_of(self, array: Any) -> Any:
         self.on.wait_for(array)
         if array.size == 0:
-            return self._moved(np.zeros(1, array.dtype))
+            return self._moved(np.empty(array.shape, array.dtype))
         if array.offset == 0:
             return array.base_data
-        copy = self.on.pool.allocate(array.nbytes)
+        copy = self.executable.allocate(array.nbytes)
         self.executable.cl.enqueue_copy(
             self.on.queue, copy, array.base_data, src_offset=array.offset, byte_count=array.nbytes
         )
         return copy
 
     def _moved(self, array: np.ndarray[Any, Any]) -> Any:
-        """A copy on the device; of an empty array, room for an element."""
-        memory = self.on.pool.allocate(max(8, array.nbytes))
+        """A copy on the device; of an empty array, room for what is read where an index is clamped."""
+        memory = self.executable.allocate(room(array.shape) * array.itemsize)
         if array.nbytes:
             self.on.progress.wait()
             self.executable.cl.enqueue_copy(self.on.queue, memory, np.ascontiguousarray(array))
@@ -144,7 +145,7 @@ class Version:
             from pyopencl.array import Array
 
             return Array(self.on.queue, shape, dtype, data=memory, allocator=self.on.pool)
-        result = np.empty(shape, dtype)
+        result = new_array(shape, dtype)
         self.on.progress.wait()
         if result.nbytes:
             self.executable.cl.enqueue_copy(self.on.queue, result, memory)
