@@ -31,51 +31,49 @@ from .types import (
     rank,
 )
 
-# The types of the results, from the static part, the types of the arguments and those of the blocks' results.
-TypeRule = Callable[[tuple[Any, ...], Sequence[Type], Sequence[Sequence[Type]]], tuple[Type, ...]]
-
-# The types of the next block's parameters, after blocks that give results of the last argument's types.
-BinderRule = TypeRule
-
 Static = tuple[Any, ...]
 Types = Sequence[Type]
-Blocks = Sequence[Sequence[Type]]
+Blocks = Sequence[Sequence[Type]]  # the types of the results of each
+Results = tuple[Type, ...]
+
+TypeRule = Callable[[Static, Types, Blocks], Results]
+BinderRule = TypeRule  # of which the blocks are those before
 
 
-def primitive(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def primitive(static: Static, args: Types, blocks: Blocks) -> Results:
     return (static[0].result_type([_scalar("primitive", type) for type in args]),)
 
 
-def size(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def size(static: Static, args: Types, blocks: Blocks) -> Results:
     _expect(isinstance(args[0], ArrayType) and 0 <= static[0] < rank(args[0]), "size of an axis", args)
     return (i64,)
 
 
-def index(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def index(static: Static, args: Types, blocks: Blocks) -> Results:
     _expect(isinstance(args[0], ArrayType) and len(args) - 1 == rank(args[0]), "one index an axis", args)
     _integers("index", args[1:])
     return (element(args[0]),)
 
 
-def cond(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def cond(static: Static, args: Types, blocks: Blocks) -> Results:
     _expect(args[0] == bool_, "a bool as test", args)
     _expect(tuple(blocks[0]) == tuple(blocks[1]), "branches of one type", [*blocks[0], *blocks[1]])
     return tuple(blocks[0])
 
 
-def generate(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def generate(static: Static, args: Types, blocks: Blocks) -> Results:
     _integers("generate", args)
     return tuple([_stacked(static[0], type) for type in blocks[0]])
 
 
-def loop(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def loop(static: Static, args: Types, blocks: Blocks) -> Results:
     _integers("loop", args[:1])
     state = tuple(args[1:])
     _expect(tuple(blocks[0][: len(state)]) == state, "a body that keeps the state's type", [*blocks[0], *state])
     return state + tuple([_stacked(static[0], type) for type in blocks[0][len(state) :]])
 
 
-def open_loop(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def open_loop(static: Static, args: Types, blocks: Blocks) -> Results:
     _expect(tuple(blocks[0]) == (bool_,), "a test that gives one bool", blocks[0])
     _expect(tuple(blocks[1]) == tuple(args), "a body that keeps the state's type", [*blocks[1], *args])
     return (*args, i64)
@@ -84,7 +82,7 @@ def open_loop(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
 def combination(extents: int) -> TypeRule:
     """The rule for elements over so many extents, with neutral elements behind them, and an operator."""
 
-    def rule(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+    def rule(static: Static, args: Types, blocks: Blocks) -> Results:
         return _combined(args[:extents], args[extents:], blocks[0], blocks[1])
 
     return rule
@@ -100,21 +98,21 @@ def stacked(rule: TypeRule) -> TypeRule:
     return lambda static, args, blocks: tuple([_stacked(static[0], type) for type in rule(static, args, blocks)])
 
 
-def binned(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def binned(static: Static, args: Types, blocks: Blocks) -> Results:
     _expect(blocks[0][:1] == (i64,), "elements that begin with an i64 bin", blocks[0])
     return _combined(args[:2], args[2:], blocks[0][1:], blocks[1])
 
 
-def scatter(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def scatter(static: Static, args: Types, blocks: Blocks) -> Results:
     return _scattered(args[: static[1]], args[static[1] :], blocks[0])
 
 
-def argsort(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def argsort(static: Static, args: Types, blocks: Blocks) -> Results:
     _expect(isinstance(args[0], ArrayType) and rank(args[0]) == 1, "a vector to sort", args)
     return (ArrayType(i64, dims(args[0])),)
 
 
-def custom(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def custom(static: Static, args: Types, blocks: Blocks) -> Results:
     floating, results = _floating(args), _floating(blocks[0])
     for rule, block in zip(rules_of(static), blocks[1:], strict=True):
         wanted = {"jvp": results, "vjp": floating}[rule]
@@ -122,7 +120,7 @@ def custom(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
     return tuple(blocks[0])
 
 
-def of_custom(static: Static, args: Types, earlier: Blocks) -> tuple[Type, ...]:
+def of_custom(static: Static, args: Types, earlier: Blocks) -> Results:
     if not earlier:
         return tuple(args)
     itself = Itself(tuple(args), tuple(earlier[0]))
@@ -134,14 +132,14 @@ def rules_of(static: Static) -> tuple[str, ...]:
     return tuple([rule for rule in static if rule != "checkpoint"])
 
 
-def function(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def function(static: Static, args: Types, blocks: Blocks) -> Results:
     type = static[0]
     _known(type)
     _expect(tuple(blocks[0]) == type.results, f"a body of a function {type}", blocks[0])
     return (type,)
 
 
-def apply(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def apply(static: Static, args: Types, blocks: Blocks) -> Results:
     function = args[0]
     if not isinstance(function, FunctionType):
         raise TypeError(f"apply takes a function, got {function}")
@@ -149,24 +147,24 @@ def apply(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
     return function.results
 
 
-def pack(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def pack(static: Static, args: Types, blocks: Blocks) -> Results:
     return (_known(TupleType(tuple(args))),)
 
 
-def project(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def project(static: Static, args: Types, blocks: Blocks) -> Results:
     items = args[0].items if isinstance(args[0], TupleType) else ()
     _expect(0 <= static[0] < len(items), f"a tuple with an item {static[0]}", args)
     return (items[static[0]],)
 
 
-def declared(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def declared(static: Static, args: Types, blocks: Blocks) -> Results:
     named, variant = static
     wanted = tuple(named.fields(variant).values())
     _expect(tuple(args) == wanted, f"the fields ({', '.join(map(str, wanted))}) of {named}.{variant}", args)
     return (_known(named),)
 
 
-def case(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def case(static: Static, args: Types, blocks: Blocks) -> Results:
     _expect(isinstance(args[0], Named), "a value of a declared type", args)
     complete = len(static) > 0 and set(static) == _variants(args[0])
     _expect(complete, f"a branch for each variant of {args[0]}", args)
@@ -175,14 +173,14 @@ def case(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
     return tuple(blocks[0])
 
 
-def of_case(static: Static, args: Types, earlier: Blocks) -> tuple[Type, ...]:
+def of_case(static: Static, args: Types, earlier: Blocks) -> Results:
     value, variant = args[0], static[len(earlier)]
     if not isinstance(value, Named) or variant not in value.declaration.variants:
         raise TypeError(f"case of {', '.join(map(str, static))} takes a value of a declared type, got {value}")
     return tuple(value.fields(variant).values())
 
 
-def add_to(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def add_to(static: Static, args: Types, blocks: Blocks) -> Results:
     target = args[0]
     _expect(isinstance(target, Accumulator), "an accumulator", args)
     _expect(args[1] == element(target), "a value of the accumulator's scalar type", args)
@@ -191,19 +189,19 @@ def add_to(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
     return ()
 
 
-def require(static: Static, args: Types, blocks: Blocks) -> tuple[Type, ...]:
+def require(static: Static, args: Types, blocks: Blocks) -> Results:
     _expect(args[0] == bool_, "a bool as test", args)
     _integers("require", args[1:])
     return ()
 
 
-def no_binders(static: Static, args: Types, earlier: Blocks) -> tuple[Type, ...]:
+def no_binders(static: Static, args: Types, earlier: Blocks) -> Results:
     return ()
 
 
 def _combined(
     extents: Sequence[Type], neutrals: Sequence[Type], elements: Sequence[Type], results: Sequence[Type]
-) -> tuple[Type, ...]:
+) -> Results:
     """The types that an operator combines."""
     _integers("a reduction", extents)
     _expect(tuple(elements) == tuple(neutrals), "elements of the neutral's type", [*elements, *neutrals])
@@ -211,7 +209,7 @@ def _combined(
     return tuple(neutrals)
 
 
-def _scattered(extents: Sequence[Type], destinations: Sequence[Type], results: Sequence[Type]) -> tuple[Type, ...]:
+def _scattered(extents: Sequence[Type], destinations: Sequence[Type], results: Sequence[Type]) -> Results:
     """The destinations, when indices and values fit into them."""
     _integers("scatter", extents)
     axes = len(results) - len(destinations)
@@ -228,7 +226,7 @@ def _stripped(type: Type, axes: int) -> Type:
     return array_of(element(type), dims(type)[axes:])
 
 
-def _floating(types: Sequence[Type]) -> tuple[Type, ...]:
+def _floating(types: Sequence[Type]) -> Results:
     return tuple(type for type in types if is_float(type))
 
 
