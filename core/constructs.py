@@ -140,8 +140,8 @@ class Construct:
 
     @cached_property
     def makes_elements(self) -> bool:
-        """Whether it runs its first block for each index, without a state."""
-        return self.roles[:1] == (Role.ELEMENT,)
+        """Whether it runs its first block for each index of its extents, without a state."""
+        return self.roles[:1] == (Role.ELEMENT,) and self.extents is not None
 
     @cached_property
     def elements(self) -> bool:
@@ -161,7 +161,7 @@ class Construct:
     @cached_property
     def combines(self) -> bool:
         """Whether its second block combines the elements that its first one gives."""
-        return self.roles == (Role.ELEMENT, Role.OPERATOR)
+        return self.makes_elements and self.roles[1:] == (Role.OPERATOR,)
 
     @cached_property
     def inline(self) -> bool:

@@ -182,6 +182,49 @@ def test_a_construct_with_a_block(first: Any) -> None:
     np.testing.assert_allclose(az.grad(roots, via="trace")(x, 1.5), slope, rtol=1e-14)
 
 
+@pytest.mark.parametrize("pure", [False, True])
+def test_blocks_that_are_elements_and_operators(pure: bool) -> None:
+    """Passes that look into loops know the extents of those of the language alone."""
+
+    def halves(n: Any, at: Any, op: Any) -> Any:
+        """From both ends at once."""
+        return op(
+            az.reduce(op, 0.0, az.generate(n // 2, at)),
+            az.reduce(op, 0.0, az.generate(n - n // 2, lambda i: at(n - 1 - i))),
+        )
+
+    folded = az.construct(
+        "folded",
+        types=lambda n, element, combined: element[0],
+        expansion=halves,
+        blocks={
+            "element": (az.Role.ELEMENT, lambda n: (az.i64,)),
+            "operator": (az.Role.OPERATOR, lambda n: (az.f64, az.f64)),
+        },
+        pure=pure,
+        partial=not pure,
+        external=not pure,
+        holds=not pure,
+    )
+
+    @az.program
+    def f(x: az.Array[az.f64, "m n"], k: az.i64) -> az.f64:
+        rows = az.map(lambda row: folded(row.shape[0], lambda i: az.sin(row[i + k]) * row[i], lambda a, b: a + b), x)
+        return az.sum(rows * rows)
+
+    x = np.arange(12.0).reshape(3, 4) / 7
+    sums = np.sum(np.sin(x) * x, axis=1, keepdims=True)
+    slope = 2 * sums * (np.sin(x) + x * np.cos(x))
+    az.check(az.simplify(f.at().term))
+    run: Any = az.compile if pure else az.evaluate
+    np.testing.assert_allclose(run(f)(x, 0), np.sum(sums**2), rtol=1e-13)
+    np.testing.assert_allclose(run(az.jvp(f))(x, 0, x)[1], np.sum(slope * x), rtol=1e-12)
+    np.testing.assert_allclose(az.evaluate(az.grad(f))(x, 0), slope, rtol=1e-12)
+    with pytest.raises(IndexError, match=r"_construct\.py"):
+        run(f)(x, 1)
+    del ADDED["folded"]
+
+
 def test_what_is_not_pure_stays(first: Any) -> None:
     @az.program
     def unused(n: az.i64) -> az.i64:
