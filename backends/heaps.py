@@ -188,7 +188,7 @@ def _counting(body: ir.Block, allocation: ir.Allocate, sizes: ir.Buffer, heaps: 
     sliced = _Slice(allocation, body, heaps).block
     size: ir.Expression = ONE
     for extent in allocation.buffer.extents:  # as ``memory.room``
-        size = ir.select(extent > 0, ir.product([size, extent]), ONE)
+        size = ir.maximum(extent, 1) if size == ONE else ir.select(extent > 0, size * extent, ONE)
     count = ir.Assign(needed.name, ir.maximum(needed, size))
     store = ir.Store(sizes, (_iteration(ir.grid(body)[1]),), needed)
     return _in_grid(body, lambda inner: (ir.Declare(needed.name, ONE), *sliced(inner, count), store))
