@@ -152,7 +152,7 @@ class Lowering(State, Updates, Sorting, Scans, Histograms):
             level -= len(binding.types)
             for k, operand in enumerate(self.updated(binding)):
                 place = direct.get(level + k)
-                if place is not None and isinstance(operand, terms.Variable) and level - 1 - operand.index >= 0:
+                if place is not None and isinstance(operand, terms.Variable):
                     direct.setdefault(level - 1 - operand.index, place)
         return direct
 
