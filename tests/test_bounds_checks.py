@@ -71,6 +71,20 @@ def test_loops_that_only_check_run_if_they_may_fail() -> None:
     assert loops.index("if ") < loops.index("failed")
 
 
+@pytest.mark.parametrize("wrong", range(3))
+def test_each_of_several_checks_in_a_loop_may_fail(wrong: int) -> None:
+    @az.program
+    def read(x: X, p: az.Array[az.i64, "k"], q: az.Array[az.i64, "k"], r: az.Array[az.i64, "k"]) -> Any:
+        return az.map(lambda a, b, c: x[a] * x[b] * x[c], p, q, r)
+
+    x, places = numbers(5), np.tile(np.arange(5), (3, 2))
+    run = az.compile(read)
+    assert run(x, *places).tolist() == (x * x * x).tolist() * 2
+    places[wrong, 7] = 9
+    with pytest.raises(IndexError, match="index 9 is out of range"):
+        run(x, *places)
+
+
 def test_integers_that_wrap_around_are_left_to_the_loop() -> None:
     """The last index is 16 * 2**61, which is 0 as an integer of 64 bits; the fourth is out of range."""
 

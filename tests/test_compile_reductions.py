@@ -225,7 +225,7 @@ def sums(x: az.Array[az.i64, "n 3"], k: az.Array[az.i64, "n"]):  # type: ignore[
 
 
 @pytest.mark.unguarded
-@pytest.mark.parametrize("n", [0, 1, 2, 4097, 30_011])
+@pytest.mark.parametrize("n", [4097, 30_011, 0, 1, 2])
 def test_operators_that_read_their_own_place_and_others(n: int) -> None:
     """Sums are made in place; what reads other places of its left operand, or an earlier result, is not."""
 

@@ -237,3 +237,99 @@ def test_a_state_that_is_no_result_has_memory_of_its_own() -> None:
         expected[i] = 2.0 * expected[i] + expected[0]
     before = x.copy()
     assert np.isclose(on_threads(total, x), expected.sum(), rtol=1e-13) and np.array_equal(x, before)
+
+
+def test_what_is_made_behind_an_array_that_is_written_in_place() -> None:
+    """The array is made where the result shall be, and what comes later is not."""
+
+    @az.program
+    def chosen(x: az.Array[az.f64, "n"], y: az.Array[az.f64, "n"], p: az.Array[az.i64, "m"]) -> Any:
+        placed = az.sort(x)
+        other = az.sort(az.sin(y))
+        sums = az.cumsum(other * other)
+        result = az.scatter(placed, p, sums[p] + other[p])
+        later = az.sort(result * y)
+        return result, az.sum(later * az.cumsum(later))
+
+    (x, y), p = GENERATOR.normal(size=(2, 50)), GENERATOR.permutation(50)[:20]
+    other, expected = np.sort(np.sin(y)), np.sort(x)
+    expected[p] = np.cumsum(other * other)[p] + other[p]
+    later = np.sort(expected * y)
+    result, total = az.compile(chosen)(x, y, p)
+    assert np.allclose(result, expected) and np.isclose(total, (later * np.cumsum(later)).sum())
+
+
+def test_transposed_copies_that_are_not_side_by_side() -> None:
+    """Of two arrays that are read across the lanes one goes element by element, the other in steps of two."""
+
+    @az.program
+    def turned(x: az.Array[az.f64, "m n"], y: az.Array[az.f64, "m n 2"]) -> az.Array[az.f64, "n m"]:
+        return az.generate((x.shape[1], x.shape[0]), lambda i, j: x[j, i] * y[j, i, 1])
+
+    x, y = GENERATOR.normal(size=(70, 61)), GENERATOR.normal(size=(70, 61, 2))
+    assert np.array_equal(on_threads(turned, x, y), (x * y[:, :, 1]).T)
+
+
+def test_permutations_one_after_the_other() -> None:
+    """The operator reads its left operand at places that the right one tells: its result has memory of its own."""
+
+    @az.program
+    def composed(p: az.Array[az.i64, "n k m"]) -> az.Array[az.i64, "k m"]:
+        def after(a: az.Expr, b: az.Expr) -> az.Expr:
+            return az.generate(b.shape, lambda i, j: a[i, b[i, j]])
+
+        return az.reduce(after, az.generate(p.shape[1:], lambda i, j: j), p)
+
+    p = np.array([[GENERATOR.permutation(300) for _ in range(3)] for _ in range(20)])
+    expected = np.tile(np.arange(300), (3, 1))
+    for each in p:
+        expected = np.take_along_axis(expected, each, axis=1)
+    assert np.array_equal(on_threads(composed, p), expected)
+
+
+def test_what_a_chunk_packs_is_as_long_as_the_chunk() -> None:
+    @az.program
+    def rows(x: az.Array[az.f64, "n k"], m: az.Array[az.f64, "k l"]) -> az.Array[az.f64, "n"]:
+        return az.map(lambda row: az.sum(az.generate(m.shape, lambda i, j: az.tanh(row[i] * m[i, j]))), x)
+
+    x, m = GENERATOR.normal(size=(1030, 70)), GENERATOR.normal(size=(70, 3))
+    assert np.allclose(on_threads(rows, x, m), np.tanh(x[:, :, None] * m).sum((1, 2)))
+    planned = az.compile(rows, threads=1).peak_bytes(np.empty((40_000, 10)), np.empty((10, 20)))
+    assert planned < 40_000 * x.itemsize + 100_000
+
+
+def test_a_sum_over_a_triangle_of_products() -> None:
+    """One factor of the sum varies with the outer index, the other with the inner one, which the outer one bounds."""
+
+    @az.program
+    def products(a: az.Array[az.f64, "n k"], b: az.Array[az.f64, "m k"]) -> az.Array[az.f64, "n m"]:
+        def below(r: az.Expr, c: az.Expr, i: az.Expr) -> az.Expr:
+            return az.sum(az.generate(i, lambda j: a[r, i] * b[c, j]))
+
+        return az.generate(
+            (a.shape[0], b.shape[0]), lambda r, c: az.sum(az.generate(a.shape[1], lambda i: below(r, c, i)))
+        )
+
+    a, b = GENERATOR.normal(size=(5, 30)), GENERATOR.normal(size=(7, 30))
+    assert np.allclose(on_threads(products, a, b), a @ np.tri(30, k=-1) @ b.T)
+
+
+def test_gradients_of_what_goes_into_a_loop_and_of_the_loop() -> None:
+    """The loop back adds to one and gives what the other is made of: it is run once for both."""
+
+    @az.program
+    def recurrent(m: az.Array[az.f64, "d e"], w: az.Array[az.f64, "d d"], x: az.Array[az.f64, "n e"]) -> az.f64:
+        def row(r: az.Expr) -> az.Expr:
+            return az.sum(az.fori_loop(0, 2, lambda i, h: az.tanh(w @ h), m @ r))
+
+        return az.sum(az.map(row, x))
+
+    m, w, x = GENERATOR.normal(size=(5, 4)), GENERATOR.normal(size=(5, 5)), GENERATOR.normal(size=(30, 4))
+    first = x @ m.T
+    second = np.tanh(first @ w.T)
+    last = 1 - np.tanh(second @ w.T) ** 2
+    before = (last @ w) * (1 - second**2)
+    expected = (before @ w).T @ x, last.T @ second + before.T @ first
+    for threads in (1, 3):
+        for got, wanted in zip(az.compile(az.grad(recurrent, argnums=(0, 1)), threads=threads)(m, w, x), expected):
+            assert np.allclose(got, wanted)

@@ -226,6 +226,42 @@ def test_triangles_bound_products(program: Any, reference: Any, d: int, n: int) 
     np.testing.assert_array_equal(found, unbounded(*arguments))  # to the bit
 
 
+@pytest.mark.unguarded
+@pytest.mark.parametrize("offset", [-20, -3, -1, 0, 1, 3])
+def test_triangles_begin_at_any_diagonal(offset: int) -> None:
+    """An upper and a lower one, as the left and as the right factor."""
+
+    @az.program
+    def four(q: az.Array[az.f64, "d d"], x: az.Array[az.f64, "d n"]) -> Any:
+        above = az.generate(q.shape, lambda i, j: az.cond(j - i >= offset, lambda: az.exp(q[i, j]), lambda: 0.0))
+        below = az.generate(q.shape, lambda i, j: az.cond(i - j >= offset, lambda: az.exp(q[i, j]), lambda: 0.0))
+        return above @ x, below @ x, x.T @ above, x.T @ below
+
+    d, n = 41, 70
+    r = np.random.default_rng(offset + 20)
+    q, x = r.standard_normal((d, d)), r.standard_normal((d, n))
+    above, below = np.triu(np.exp(q), offset), np.tril(np.exp(q), -offset)
+    compiled = az.compile(four)
+    assert str(compiled.schedule).count("bounded") >= 4
+    for found, expected in zip(compiled(q, x), (above @ x, below @ x, x.T @ above, x.T @ below), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_products_of_a_batch_inside_of_a_parallel_loop(threads: int) -> None:
+    @az.program
+    def powers(a: az.Array[az.f64, "b k m m"], x: az.Array[az.f64, "b k m m"]) -> az.Array[az.f64, "b k m m"]:
+        def step(a: az.Expr, s: az.Expr) -> az.Expr:
+            return az.map(lambda p: p @ a[0], az.map(lambda p, q: p @ q, a, s))
+
+        return az.map(lambda a, x: az.fori_loop(0, 2, lambda i, s: step(a, s), x), a, x)
+
+    a, x = np.random.default_rng(0).standard_normal((2, 2, 9, 40, 40))
+    found = az.compile(powers, threads=threads)(a, x)
+    once = a @ x @ a[:, :1]
+    np.testing.assert_allclose(found, a @ once @ a[:, :1], rtol=1e-11, atol=1e-8)
+
+
 @pytest.mark.parametrize(("program", "reference"), BOUNDED)
 @pytest.mark.parametrize("value", [np.inf, np.nan])
 def test_what_is_not_finite_is_multiplied_by_zeros_of_triangles(program: Any, reference: Any, value: float) -> None:

@@ -155,6 +155,36 @@ def test_results_that_the_run_makes_room_for() -> None:
     assert 8000 <= az.compile(f).peak_bytes(1000) <= 8128
 
 
+def test_a_program_that_stores_nothing_takes_its_result_alone() -> None:
+    assert az.compile(az.program(lambda x: 2 * x)).peak_bytes(STATE) == STATE.nbytes
+
+
+def test_a_sum_takes_no_array_of_its_elements() -> None:
+    squares = az.program(lambda x: az.sum(x * x)).at(az.Array[az.f64, "100000"])
+    assert az.compile(squares).peak_bytes(np.empty(100_000)) < 10_000
+
+
+@pytest.mark.unguarded
+def test_sizes_that_an_argument_holds() -> None:
+    """At a place that is known, and at one that goes round: each bounds what is taken."""
+
+    @az.program
+    def one(x: az.f64, counts: az.Array[az.i64, "b"]) -> az.f64:
+        return az.sum(az.sort(az.generate(counts[1], lambda i: az.sin(x * i))))
+
+    @az.program
+    def rounds(x: az.f64, n: az.i64, k: az.i64) -> az.f64:
+        return az.sum(az.generate(n, lambda i: az.sum(az.sort(az.generate(i % k, lambda j: az.sin(x * j))))))
+
+    def bytes_of(*counts: int) -> int:
+        return az.compile(one, threads=1).peak_bytes(1.0, np.array(counts))
+
+    assert bytes_of(5, 40_000, 7) - bytes_of(5, 8_000, 7) >= 32_000 * STATE.itemsize
+    assert bytes_of(5, 8_000, 7) == bytes_of(40_000, 8_000, 90_000)
+    peak = az.compile(rounds, threads=1).peak_bytes
+    assert peak(1.0, 1001, 1000) == peak(1.0, 5000, 1000) > peak(1.0, 5000, 800) >= 800 * STATE.itemsize
+
+
 def test_what_only_the_run_knows_is_refused() -> None:
     @az.program
     def f(x: az.Array[az.f64, "m"]) -> az.f64:

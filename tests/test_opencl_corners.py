@@ -209,6 +209,35 @@ def test_a_failure_is_told_before_the_memory_that_it_leads_to() -> None:
     assert_same(run(-np.ones(3), 2), az.evaluate(wide)(-np.ones(3), 2))
 
 
+def test_a_failure_ends_the_counting_of_memory(small: Device) -> None:
+    """The walk decides how much memory is needed; where it leaves the array, it is in a circle ever after."""
+
+    @az.program
+    def walked(following: az.Array[az.i64, "n"], starts: az.Array[az.i64, "m"]) -> Any:
+        def each(start: Any) -> Any:
+            end = az.while_loop(lambda s: following[s] >= 0, lambda s: following[s], start)
+            return az.sum(az.sort(az.generate(end, lambda j: following[0] * j)))
+
+        return az.map(each, starts)
+
+    starts = np.array([0, 1])
+    agrees(walked, np.array([1, 2, -1]), starts, device=small)
+    with pytest.raises(IndexError, match="index 9 is out of range"):
+        az.compile(walked, backend="opencl", device=small)(np.array([1, 9, 0]), starts)
+
+
+def test_memory_that_is_as_large_as_what_is_in_it_is_refused(small: Device) -> None:
+    @az.program
+    def growing(x: az.i64, k: az.Array[az.i64, "n"]) -> Any:
+        def grown(i: Any, s: Any) -> Any:
+            return az.cumsum(az.generate(s, lambda j: x * j))[s - 1] + 1
+
+        return az.map(lambda size: az.fori_loop(0, 2, grown, size), k)
+
+    with pytest.raises(Unsupported, match="depends on what is in it"):
+        az.compile(growing, backend="opencl", device=small)(1, np.array([2, 3]))
+
+
 def test_memory_of_lanes_that_they_decide_is_refused() -> None:
     body = (ir.Let("size", at(P, "lane")), ir.Allocate(ir.Buffer("own", f64, (var("size"),))))
     rows = loop("i", N, lanes("lane", N, *body), kind="parallel")

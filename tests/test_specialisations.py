@@ -63,6 +63,24 @@ def test_sizes_to_make_ahead_are_those_of_the_program(sizes: dict[str, int]) -> 
         compiled.warm(**sizes)
 
 
+def test_a_program_without_sizes_has_none_to_make_ahead() -> None:
+    with pytest.raises(TypeError, match="which are: none"):
+        az.compile(az.program(lambda x: x + 1).at(az.f64)).warm(n=3)
+
+
+def test_a_branch_in_a_branch_that_is_kept_on_disk(cache: None) -> None:
+    """Only the inner one is missing when the second program is called."""
+
+    def called(k: int) -> set[str]:
+        a, b = np.ones((100, k)), np.ones((k, 64))
+        compiled = fresh(product)
+        np.testing.assert_array_equal(compiled(a, b), k)
+        return set(states(compiled))
+
+    assert called(100) == {"compiled", "not compiled"}
+    assert called(3000) == {"compiled", "loaded from disk", "not compiled"}
+
+
 # Programs that leave types to their arguments
 
 
@@ -101,6 +119,17 @@ def test_small_sizes_are_constants_until_they_differ() -> None:
     assert len(with_names) == 2 and with_names[1].startswith("points_1 = 3")
     assert run(5, 3) == run(17, 3) == with_names  # no code of their own
     assert run(9, 4)[-1] == "points_1 = t_0" and len(run(1000, 16)) == 3
+
+
+def test_sizes_that_were_equal_in_a_branch_are_not_later() -> None:
+    """The first call makes code for equal sizes; where the branch is not taken they may differ, to either side."""
+    compiled = az.compile(lambda b, x, y: az.cond(b, lambda: az.sum(x * y), lambda: az.sum(x) - 2 * az.sum(y)))
+    x = np.linspace(1.0, 2.0, 40)
+    np.testing.assert_allclose(compiled(True, x, x), x @ x, rtol=1e-14)
+    assert "=" in compiled.specialisations[0].condition
+    for n in (23, 99, 40):
+        y = np.linspace(-1.0, 3.0, n)
+        np.testing.assert_allclose(compiled(False, x, y), x.sum() - 2 * y.sum(), rtol=1e-13)
 
 
 def test_empty_and_larger_axes_are_no_constants() -> None:

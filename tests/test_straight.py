@@ -212,6 +212,26 @@ def test_an_index_that_is_good_in_its_branch_alone_reads_nothing_elsewhere() -> 
         np.testing.assert_allclose(az.compile(f, checks=checks)(x, k, y), wanted, rtol=1e-14)
 
 
+def test_tests_that_are_known_in_part() -> None:
+    """An index of straight-line code is a constant, and a test of it is one; the rest of a test is not."""
+
+    @az.program
+    def f(x: az.Array[az.f64, "n 4"], c: az.Array[az.f64, "n"]) -> Any:
+        def sums(test: Callable[[az.Expr, az.Expr], az.Expr]) -> az.Expr:
+            def entry(row: az.Expr, t: az.Expr, j: az.Expr) -> az.Expr:
+                return az.where(test(j < 2, row[j] > t), row[j], 0.5 * row[3 - j])
+
+            return az.map(lambda row, t: az.sum(az.generate(4, lambda j: entry(row, t, j))), x, c)
+
+        return sums(lambda a, b: a & b), sums(lambda a, b: b & a), sums(lambda a, b: a | b), sums(lambda a, b: b | a)
+
+    x, c = RANDOM.normal(size=(301, 4)), RANDOM.normal(size=301)
+    a, b = np.arange(4) < 2, x > c[:, None]
+    both, either = (np.where(test, x, 0.5 * x[:, ::-1]).sum(1) for test in (a & b, a | b))
+    for found, wanted in zip(az.compile(f)(x, c), (both, both, either, either), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-13, atol=1e-13)
+
+
 def test_a_buffer_that_only_ever_receives_one_constant_is_that_constant() -> None:
     ones = ir.Buffer("ones", f64, (const(3),))
     fill = loop("f", 3, put(ones, "f", const(1.0, f64)), kind="parallel")
