@@ -41,7 +41,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from multiprocessing import connection
 from pathlib import Path
@@ -55,6 +55,7 @@ from changes import (
     ROOT,
     Mutant,
     Nothing,
+    Source,
     files_of_backends,
     files_of_rules,
     module,
@@ -67,7 +68,7 @@ from mutations import Kinds, noting, of_rules, source
 
 import adze as az
 from adze.core.primitive import PRIMITIVES
-from adze.core.program import RUNNERS, Instance
+from adze.core.program import RUNNERS, Instance, Program
 from adze.core.trees import unflatten
 from adze.interpreters.evaluate import convert, evaluate_block
 
@@ -98,6 +99,7 @@ class Suite:
     left_out: Sequence[str]
     hold_some: Sequence[str]  # words of the files in which only some tests have such names
     equivalent: Mapping[object, str]  # by key: why a mutant means the same as the original
+    known: Set[object]  # the keys of all mutants, also of those that were not drawn
     records: Path | None  # where it is written what became of each mutant
 
     def wants(self, name: str) -> bool:
@@ -105,13 +107,15 @@ class Suite:
 
 
 def rules() -> Suite:
-    return Suite(files_of_rules(), of_the_rules(), of_rules, TESTS_OF_RULES, LEFT_OUT, HOLD_SOME, EQUIVALENT, None)
+    mutants = of_the_rules()
+    known = {mutant.key for mutant in mutants}
+    return Suite(files_of_rules(), mutants, of_rules, TESTS_OF_RULES, LEFT_OUT, HOLD_SOME, EQUIVALENT, known, None)
 
 
 def compilers() -> Suite:
     mutants, records = of_the_backends(), ROOT / ".mutants"
-    same = compiler.EQUIVALENT
-    return Suite(files_of_backends(), mutants, compiler.kinds, compiler.TESTS, ("opencl",), (), same, records)
+    known, drawn, same = {mutant.key for mutant in mutants}, mutants[: compiler.COUNT], compiler.EQUIVALENT
+    return Suite(files_of_backends(), drawn, compiler.kinds, compiler.TESTS, (), (), same, known, records)
 
 
 # Tests
@@ -134,7 +138,7 @@ def passes(item: pytest.Item) -> bool:
     return all(report.passed for report in reports)
 
 
-def watched(items: Sequence[pytest.Item], living: Living, suite: Suite) -> Iterator[Use]:
+def watched(items: Sequence[pytest.Item], living: Living, suite: Suite, programs: Sequence[Program]) -> Iterator[Use]:
     """Run the tests as they are, and see what they reach."""
     reached: set[object] = set()
     for file in suite.files:
@@ -145,14 +149,18 @@ def watched(items: Sequence[pytest.Item], living: Living, suite: Suite) -> Itera
             object.__setattr__(row, "derivative", noted(row.name, row.derivative, reached))
     for item in items:
         reached.clear()
-        forget(suite.files)
+        forget(suite.files, programs)
         start = time.perf_counter()
         passed = passes(item)
         yield Use(passed, time.perf_counter() - start, set(reached))
 
 
-def forget(files: Sequence[str]) -> None:
-    """Empty the caches of modules: what one test has left there the next one would not be seen to reach."""
+def forget(files: Sequence[str], programs: Sequence[Program]) -> None:
+    """Empty the caches of modules, and what programs of several tests keep of their code: what one test has left there
+    the next one would not be seen to reach."""
+    for program in programs:
+        for instance in program.instances():
+            instance.compiled.clear()
     for file in files:
         for found in vars(module(file)).values():
             if hasattr(found, "cache_clear"):
@@ -204,7 +212,9 @@ class Run:
         self.suite = suite
         self.items = [item for item in items if suite.wants(item.nodeid.removeprefix("tests/"))]
         self.living = Living(ROOT, [file for file in suite.files if module(file)])
+        self.programs = [each for each in gc.get_objects() if isinstance(each, Program)]
         self.kills: dict[str, int] = {}
+        self.kills_in: dict[tuple[str, str], int] = {}  # by file and test
         self.uses: dict[str, Use] = {}
         self.records = Records(suite.records) if suite.records is not None else None
 
@@ -227,10 +237,13 @@ class Run:
         for mutant, (end, what) in self.ends([mutant for mutant in mutants if mutant.key not in self.suite.equivalent]):
             if end == "killed":
                 self.kills[what] = self.kills.get(what, 0) + 1
+                if isinstance(mutant, Source):
+                    place = mutant.mutation.file, what
+                    self.kills_in[place] = self.kills_in.get(place, 0) + 1
             else:
                 yield f"{end} {mutant}"
         if whole:
-            for key in self.suite.equivalent.keys() - {mutant.key for mutant in mutants}:
+            for key in self.suite.equivalent.keys() - self.suite.known:
                 yield f"listed as equivalent, but no mutant: {key}"
 
     def ends(self, mutants: Sequence[Mutant]) -> Iterator[tuple[Mutant, tuple[str, str]]]:
@@ -248,9 +261,8 @@ class Run:
         def work(items: Sequence[pytest.Item], send: Any) -> None:
             quiet()
             try:
-                send.send(
-                    {item.nodeid: use for item, use in zip(items, watched(items, self.living, self.suite), strict=True)}
-                )
+                uses = watched(items, self.living, self.suite, self.programs)
+                send.send({item.nodeid: use for item, use in zip(items, uses, strict=True)})
             except Exception:
                 send.send(traceback.format_exc())
 
@@ -268,8 +280,11 @@ class Run:
     def facing(self, mutant: Mutant) -> list[pytest.Item]:
         """The tests that reach what a mutant changes, the likeliest killers first."""
 
+        file = mutant.mutation.file if isinstance(mutant, Source) else ""
+
         def order(item: pytest.Item) -> float:
-            return -(self.kills.get(item.nodeid, 0) + 0.2) / (self.uses[item.nodeid].seconds + 0.02)
+            kills = self.kills.get(item.nodeid, 0) + 4 * self.kills_in.get((file, item.nodeid), 0)
+            return -(kills + 0.2) / (self.uses[item.nodeid].seconds + 0.02)
 
         return sorted([item for item in self.items if self.reaches(item, mutant)], key=order)
 

@@ -116,14 +116,14 @@ def files_of_rules() -> list[str]:
 
 
 def of_the_backends() -> list[Mutant]:
-    """Mutants of the compiler, so many drawn from all: by their keys, so that a function is changed as before while
-    others are written anew."""
+    """All mutants of the compiler, shuffled: by their keys, so that a function is changed as before while others are
+    written anew."""
 
-    def drawn(mutant: Source) -> bytes:
+    def number(mutant: Source) -> bytes:
         return hashlib.blake2b(repr((compiler.SEED, mutant.key)).encode()).digest()
 
     found = [Source(each) for file in files_of_backends() for each in mutations(ROOT, file, compiler.kinds)]
-    return list(sorted(found, key=drawn)[: compiler.COUNT])
+    return list(sorted(found, key=number))
 
 
 def files_of_backends() -> list[str]:

@@ -14,7 +14,7 @@ A mutation changes one place in the syntax tree of a module of rules:
                 and the other way round
 
 Left alone are what stands in a ``raise`` or an ``assert``, and texts and lists that are put together: these are no
-terms of a rule.
+terms of a rule; and what a class holds besides its methods, which was computed when the module was read.
 
 A *spot* is a node of the tree that has mutations; :func:`noting` gives a module that says which spots it reaches.
 """
@@ -135,11 +135,12 @@ def _inside(parent: ast.AST, function: str, kinds: Kinds) -> Iterator[Place]:
         return
     if isinstance(parent, ast.FunctionDef | ast.ClassDef):
         function = f"{function}.{parent.name}".removeprefix(".")
+    defines = isinstance(parent, ast.ClassDef)
     for name, value in list(ast.iter_fields(parent)):
         if name in ("annotation", "returns", "decorator_list", "defaults", "kw_defaults"):
             continue
         for position, node in enumerate(list(value) if isinstance(value, list) else [value]):
-            if isinstance(node, ast.AST):
+            if isinstance(node, ast.AST) and (not defines or isinstance(node, ast.FunctionDef | ast.ClassDef)):
                 for kind, replacement in kinds(node) if function else ():
                     assert isinstance(node, ast.expr | ast.stmt)
                     put = _putting(parent, name, position if isinstance(value, list) else None)
