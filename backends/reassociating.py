@@ -31,13 +31,12 @@ from pathlib import Path
 from ..core.builder import Builder, Replacement, Substitution, build
 from ..core.dims import Dim
 from ..core.environment import Env
-from ..core.graph import Node, Value
+from ..core.graph import Node, Value, sources
 from ..core.placement import to_block
 from ..core.terms import Block
 from ..core.types import dims, element
 from ..interpreters.embed import Embed, fresh_binders
 from ..interpreters.reads_first import reads_first
-from ..interpreters.simplify.loop_rewriting import sources
 from ..interpreters.simplify.rules import component_operator, rewrite
 from ..interpreters.simplify.value_numbering import operands
 from .forms import Condition, Form

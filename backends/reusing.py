@@ -20,14 +20,13 @@ from dataclasses import dataclass
 
 from ..core.builder import Builder, Replacement, Substitution, build
 from ..core.environment import Env
-from ..core.graph import Body, Node, Value
+from ..core.graph import Body, Node, Value, sources
 from ..core.placement import to_block
 from ..core.terms import Block
 from ..core.types import dims
 from ..interpreters.embed import Embed, fresh_binders
 from ..interpreters.simplify import simplify
 from ..interpreters.simplify.leaves import is_costly
-from ..interpreters.simplify.loop_rewriting import sources
 from ..interpreters.simplify.value_numbering import ValueNumbering as Alike
 from ..interpreters.simplify.value_numbering import amount, operands, own_work
 

@@ -22,10 +22,10 @@ from types import MappingProxyType
 from typing import Any
 
 from . import terms
-from .alpha_equivalence import alpha_key
+from .alpha_equivalence import code_and_values
 from .constructs import CONSTRUCTS, Construct, Role, construct
 from .dims import Dim, Opaque, arithmetic
-from .graph import NONE, REQUIREMENT, Body, Node, Value, numbers, union
+from .graph import NONE, REQUIREMENT, Body, Node, Value, needs, numbers, sources, union
 from .limits import lifted_limits
 from .primitive import PRIMITIVES, Primitive
 from .source import at_line
@@ -72,7 +72,8 @@ class Builder:
         self._count = 0
         self._atoms: dict[terms.Atom, Value] = {}
         self._nodes: dict[tuple[Any, ...], Node] = {}
-        self._bodies: dict[tuple[Any, ...], Body] = {}
+        self._codes: dict[tuple[Any, ...], int] = {}
+        self._bodies: dict[tuple[int, ...], Body] = {}
         self._by_dim: dict[Dim, Value] = {}  # integer values, for sizes that are one
         self.extents: dict[int, Dim] = {}  # of loop variables in scope, for proofs about indices
         self.inference: Inference | None = None  # of the types of states that begin as numbers
@@ -427,10 +428,13 @@ class Builder:
         if any(node.effects for node in statements):
             partial = partial or any(node.partial for node in statements)
             return Body(self._next(), binders, statements, results, partial, opened)
-        key = alpha_key(binders, results)
-        body = self._bodies.get(key)
+        key, values = code_and_values(binders, results)
+        code = self._codes.setdefault(key, len(self._codes))
+        closure = (code, *[value.number for value in values])
+        body = self._bodies.get(closure)
         if body is None:
-            body = self._bodies[key] = Body(self._next(), binders, statements, results, partial, opened)
+            body = Body(self._next(), binders, statements, results, partial, opened, code, values)
+            self._bodies[closure] = body
         return body
 
     def instantiate(self, body: Body, arguments: Sequence[Value]) -> list[Value]:
@@ -477,40 +481,24 @@ class Substitution:
         return level.memo[value.source.number][value.position]
 
     def values(self, values: Sequence[Value]) -> list[Value]:
-        self.rebuild([value.source for value in values if value.source is not None])
+        self.rebuild(sources(values))
         return [self.value(value) for value in values]
 
-    def rebuild(self, nodes: Iterable[Node], users: Sequence[Node] = ()) -> None:
-        """Emit the images of these nodes and of all that they and the users need, which are not emitted themselves.
+    def rebuild(self, nodes: Iterable[Node]) -> None:
+        """Emit the images of these nodes and of all that they need from here, which have none yet.
 
         Arguments have lower numbers than their users. What bodies need from here comes first, but for those of a
-        ``par``, which keep what was made in them.
+        ``par``, which keep what was made in them. Statements are emitted in their order, before what uses them.
         """
         needed: dict[int, Node] = {}
-        inner: set[int] = set()  # what the bodies bind that are looked into
-        seen: set[int] = set()
         stack = list(nodes)
-
-        def need(node: Node) -> None:
-            stack.extend([arg.source for arg in node.args if arg.source is not None])
-            for body in () if node.row.splits else node.bodies:
-                inner.update(numbers(body.binders, body.statements))
-                stack.extend([result.source for result in body.results if result.source is not None])
-                stack.extend(body.statements)
-
-        for user in users:
-            need(user)
         while stack:
             node = stack.pop()
             level = self.level(node.free)
-            if level is None or node.number in seen or node.number in level.memo:
+            if node.effects or level is None or node.number in needed or node.number in level.memo:
                 continue
-            seen.add(node.number)
-            if not node.effects and node.free.isdisjoint(inner):
-                needed[node.number] = node
-            elif not inner:
-                continue
-            need(node)
+            needed[node.number] = node
+            stack.extend(needs(node))
         for number in sorted(needed):
             level = self.level(needed[number].free)
             assert level is not None
@@ -546,7 +534,7 @@ class Substitution:
 
     def apply(self, body: Body) -> list[Value]:
         for statement in body.statements:
-            self.rebuild((), [statement])
+            self.rebuild(needs(statement))
             self.memo[statement.number] = self.image(statement)
         return self.values(body.results)
 

@@ -7,7 +7,7 @@ the end (``placement.py``), so an expression may be used anywhere its free binde
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from . import terms
@@ -91,7 +91,10 @@ class Body:
     as its binders are: their ``free`` holds the statement's number, which keeps what uses them in its scope.
     """
 
-    __slots__ = ("binders", "effects", "free", "number", "opened", "partial", "results", "statements")
+    __slots__ = (
+        "_outside", "binders", "code", "effects", "free", "number", "opened", "partial", "results", "statements",
+        "values",
+    )  # fmt: skip
 
     binders: tuple[Value, ...]
     statements: tuple[Node, ...]
@@ -101,6 +104,8 @@ class Body:
     number: int
     partial: bool  # holds something that may not end
     opened: int  # nodes of lower number were there before
+    code: int | None  # the number of its code (``alpha_equivalence.py``), if it has no statements
+    values: Sequence[Value]  # from outside, that the code is for
 
     def __init__(
         self,
@@ -110,17 +115,53 @@ class Body:
         results: tuple[Value, ...],
         partial: bool = False,
         opened: int = 0,
+        code: int | None = None,
+        values: Sequence[Value] = (),
     ) -> None:
-        self.partial, self.opened = partial, opened
+        self.partial, self.opened, self.code, self.values = partial, opened, code, values
         bound = numbers(binders, statements)
         self.number, self.binders, self.statements, self.results = number, binders, statements, results
         used = union([value.free for value in results] + [node.free for node in statements])
         self.free = used - bound if bound else used
         self.effects = union([node.effects for node in statements]) - bound
+        self._outside: tuple[Node, ...] | None = None
+
+    @property
+    def outside(self) -> tuple[Node, ...]:
+        """The nodes that what is inside uses, or what is in bodies inside, and that do not depend on what it binds.
+
+        Those of a ``par`` inside are left out.
+        """
+        if self._outside is None:
+            bound = numbers(self.binders, self.statements)
+            found: dict[int, Node] = {}
+            stack, seen = [*sources(self.results), *self.statements], set[int]()
+            while stack:
+                node = stack.pop()
+                if node.number in seen:
+                    continue
+                seen.add(node.number)
+                if node.number not in bound and node.free.isdisjoint(bound):
+                    found[node.number] = node
+                else:
+                    stack.extend(needs(node))
+            self._outside = tuple(found.values())
+        return self._outside
 
     @property
     def types(self) -> tuple[Type, ...]:
         return tuple(value.type for value in self.results)
+
+
+def sources(values: Iterable[Value]) -> list[Node]:
+    """The nodes of the values that are results."""
+    return [value.source for value in values if value.source is not None]
+
+
+def needs(node: Node) -> list[Node]:
+    """The nodes that a node uses, and those that its bodies use from outside, but for the bodies of a ``par``."""
+    bodies = () if node.row.splits else node.bodies
+    return [*sources(node.args), *[outer for body in bodies for outer in body.outside]]
 
 
 def numbers(binders: Iterable[Value], statements: Iterable[Node]) -> frozenset[int]:

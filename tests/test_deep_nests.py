@@ -16,6 +16,8 @@ import pytest
 
 import adze as az
 from adze.backends.schedule import schedule
+from adze.core.program import instance_of
+from adze.interpreters.embed import Embed, rebuilt
 
 pytestmark = pytest.mark.unguarded
 
@@ -156,6 +158,14 @@ def test_work_grows_with_the_depth(nest: Any) -> None:
     terms = [az.simplify(az.grad(nest(depth))) for depth in (8, 16)]
     counts = [calls_of(partial(az.simplify, term)) for term in terms]
     assert counts[1] < 3 * counts[0]
+
+
+@pytest.mark.parametrize("nest", [chains, loops])
+def test_a_loop_is_looked_into_once_not_for_each_loop_around(nest: Any) -> None:
+    """To see what it needs from outside, and whether it is equal to another."""
+    terms = [instance_of(nest(depth)).term for depth in (16, 32)]
+    counts = [calls_of(partial(rebuilt, term, Embed)) for term in terms]
+    assert counts[1] < 2.1 * counts[0]
 
 
 def test_what_no_memory_holds_is_not_stored() -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...core.builder import Builder, Replacement, Substitution
 from ...core.dims import Dim
 from ...core.environment import Env
-from ...core.graph import Node, Value
+from ...core.graph import Node, Value, sources
 from ...core.language import Binding
 from ...core.types import Type
 from .. import embed
@@ -117,7 +117,7 @@ def _rewritten(
     for position, statement in enumerate(statements, loops[0].position):
         while waiting and waiting[0].position <= position and waiting[0].node is not statement:
             settle()
-        rewriting.rebuild([arg.source for arg in statement.args if arg.source is not None])
+        rewriting.rebuild(sources(statement.args))
         rewriting.memo[statement.number] = rewriting.image(statement)
         if waiting and waiting[0].node is statement:
             settle()
@@ -130,8 +130,3 @@ def source(value: Value) -> Node:
     """The node of a value that is the result of one."""
     assert value.source is not None
     return value.source
-
-
-def sources(values: Iterable[Value]) -> list[Node]:
-    """The nodes of the values that are results."""
-    return [value.source for value in values if value.source is not None]

@@ -11,12 +11,13 @@ store may differ.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable, Sequence
 
 from ...core.builder import Builder, Replacement
 from ...core.graph import Node, Value
 from .loop_rewriting import LoopRewriting, Loops, Pending, source
-from .value_numbering import ValueNumbering, fused_results
+from .value_numbering import ValueNumbering, fused_results, start
 
 
 class RedundantLoops(LoopRewriting):
@@ -28,10 +29,12 @@ class RedundantLoops(LoopRewriting):
     def change(self, loops: Loops, results: Sequence[Value], statements: list[Node]) -> dict[int, Replacement]:
         """What a later loop stores may depend on nothing that comes after the first."""
         known: dict[Hashable, int] = {}
-        numbering = ValueNumbering(self.builder)
-        with numbering.comparing():
-            keys = [numbering.key(loop.node) for loop in loops]
-        for position, (loop, key) in enumerate(zip(loops, keys, strict=True)):
+        numbering, starts = ValueNumbering(self.builder), Counter([start(loop.node) for loop in loops])
+        for position, loop in enumerate(loops):
+            if starts[start(loop.node)] == 1:
+                continue
+            with numbering.comparing():
+                key = numbering.key(loop.node)
             first = known.setdefault(key, position)
             later = {binder.number for other in loops[first:] for binder in other.results}
             if first != position and loop.node.free.isdisjoint(later):

@@ -37,14 +37,14 @@ from functools import partial
 
 from ...core.builder import Builder, Replacement, Substitution
 from ...core.dims import Dim, Opaque
-from ...core.graph import Node, Value
+from ...core.graph import Node, Value, sources
 from ...core.terms import Block, Operation
 from ...core.types import ArrayType, dims, i64, is_float, rank
 from .leaves import is_costly
-from .loop_rewriting import LoopRewriting, Loops, Pending, source, sources
+from .loop_rewriting import LoopRewriting, Loops, Pending, source
 from .minimum_cut import minimum_cut
 from .rules import nodes_within
-from .value_numbering import ValueNumbering, amount, fused_results, operands, own_work
+from .value_numbering import ValueNumbering, amount, fused_results, kind, operands, own_work
 
 # To store an element, and to read it again, takes about as long as so many additions.
 STORED = 12
@@ -273,13 +273,15 @@ class _Flow:
                     around.append(extent)
                 found[node.number] = costs[node.number] * amount(around)
             computed = numbering.computed(body)
+            found = {node.number: found[node.number] for node in nodes if kind(node) in computed.kinds}
+            nodes = [node for node in nodes if node.number in found]
             images = numbering.images([node.results[0] for node in nodes], mapping, replaced)
             for node, image in zip(nodes, images, strict=True):
                 again = image.source
                 segment = (
                     again is not None and again.op == "loop" and not set(again.args[1:]).isdisjoint(body.binders[1:])
                 )
-                if again is None or segment or numbering.key(again) not in computed:
+                if again is None or segment or again not in computed:
                     del found[node.number]
         return found
 

@@ -45,6 +45,7 @@ class ValueNumbering:
         self.builder, self.only = b, None if only is None else set(only)
         self._variables: dict[tuple[Dim, int], Value] = {}
         self._elements: dict[tuple[int, ...], Value] = {}
+        self._keys: dict[int, Hashable] = {}  # of loops, by their numbers
         self._depth = 0
 
     @contextmanager
@@ -71,9 +72,9 @@ class ValueNumbering:
         again = Substitution(self.builder, dict(mapping), None, (), replaced)
         return [again.values([value])[0] for value in values]
 
-    def computed(self, body: Body) -> set[Hashable]:
-        """The keys of what the body of a loop computes."""
-        b, found = self.builder, set[Hashable]()
+    def computed(self, body: Body) -> Computed:
+        """What the body of a loop computes."""
+        b, found = self.builder, Computed(self)
         again = Substitution(b, {binder: binder for binder in body.binders}, None, body.statements)
         again.memo.update({statement.number: statement.results for statement in body.statements})
         stack: list[tuple[Node, tuple[Dim, ...]]] = []
@@ -84,10 +85,8 @@ class ValueNumbering:
         push(again.values(body.results), ())
         while stack:
             node, around = stack.pop()
-            key = self.key(node)
-            if key in found:
+            if not found.add(node):
                 continue
-            found.add(key)
             push(node.args, around)
             if node.row.elements and not node.bodies[0].statements:
                 [(_, count)] = node.loop_variables()
@@ -100,15 +99,17 @@ class ValueNumbering:
         """What nodes share that compute the same: loops, whatever they store."""
         if node.op != "loop" or node.effects:
             return node.number
-        body, b = node.bodies[0], self.builder
-        states = body.results[: len(node.args) - 1]
+        if node.number not in self._keys:
+            body, b = node.bodies[0], self.builder
+            states = body.results[: len(node.args) - 1]
 
-        def run(*binders: Value) -> Sequence[Value]:
-            made = b.substitute(states, dict(zip(body.binders, binders, strict=True)))
-            return [b.part(x, ()) if rank(x.type) and x.source is not None else x for x in made]
+            def run(*binders: Value) -> Sequence[Value]:
+                made = b.substitute(states, dict(zip(body.binders, binders, strict=True)))
+                return [b.part(x, ()) if rank(x.type) and x.source is not None else x for x in made]
 
-        again = b.body([binder.type for binder in body.binders], run)
-        return node.static, tuple([arg.number for arg in node.args]), again.number
+            again = b.body([binder.type for binder in body.binders], run)
+            self._keys[node.number] = *start(node), again.number
+        return self._keys[node.number]
 
     def _rule(
         self, b: Builder, op: str, static: tuple[Any, ...], args: tuple[Value, ...], bodies: tuple[Body, ...]
@@ -129,6 +130,40 @@ class ValueNumbering:
             self._elements[key] = b.index(element, args[2:])
             self._depth -= 1
         return (self._elements[key],)
+
+
+class Computed:
+    """What a loop computes: nodes to compare others with, of which only those are looked into that begin alike."""
+
+    def __init__(self, numbering: ValueNumbering) -> None:
+        self.numbering = numbering
+        self.numbers: set[int] = set()
+        self.kinds: set[Hashable] = set()
+        self.loops: dict[Hashable, list[Node]] = {}  # by their start
+
+    def add(self, node: Node) -> bool:
+        """Note a node; whether it is a new one."""
+        if node.number in self.numbers:
+            return False
+        self.numbers.add(node.number)
+        self.kinds.add(kind(node))
+        if node.op == "loop":
+            self.loops.setdefault(start(node), []).append(node)
+        return True
+
+    def __contains__(self, node: Node) -> bool:
+        alike = self.loops.get(start(node), ()) if node.op == "loop" else ()
+        return node.number in self.numbers or any(self.numbering.key(x) == self.numbering.key(node) for x in alike)
+
+
+def start(node: Node) -> tuple[Hashable, ...]:
+    """What loops share that begin with the same values."""
+    return node.static, tuple([arg.number for arg in node.args])
+
+
+def kind(node: Node) -> Hashable:
+    """What nodes share that may be the same, at whatever places they stand."""
+    return node.static if node.op == "primitive" else node.op
 
 
 def fused_results(b: Builder, results: Sequence[Value]) -> list[Value]:
