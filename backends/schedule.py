@@ -103,6 +103,8 @@ class _Operation:
     long: bool = False  # it has a loop that cannot be written out
     ordered: bool = False  # it has updates in a loop that runs in order, which they cannot leave
     updates: Updates = field(default_factory=dict)  # what updates inside it read
+    factors: Sequence[Free] = ()  # what each of two factors is made from, of a product or of a sum of products
+    adds: bool = False  # whether it is the addition of two scalars
 
     def __call__(self, env: Any) -> Sequence[Value]:
         values: Sequence[Value] = self.emit(env)
@@ -142,12 +144,30 @@ class _Block:
         values: list[Value] = self.run(env, arguments)
         return values
 
-    def cuts(self, reduction: bool, lanes: bool = False, wanted: Free = frozenset()) -> Cuts:
+    def factors(self) -> Sequence[Free]:
+        """What each of two factors is made from, whose product, or sum of products, is the only result.
+
+        Binders have their levels; what is outside is counted from -1 downwards.
+        """
+        made: list[Free] = [frozenset([level]) for level in range(len(self.binders))]
+        factors: Sequence[Free] = ()
+        for binding in self.bindings:
+            bound = len(made)
+            of = [
+                frozenset().union(*[made[bound - 1 - k] if k < bound else frozenset([bound - 1 - k]) for k in free])
+                for free in (binding.operation.free, *binding.operation.factors)
+            ]
+            made += of[:1] * len(binding.types)
+            factors = of[1:]
+        return factors if [result.free for result in self.results] == [frozenset([0])] else ()
+
+    def cuts(self, reduction: bool, lanes: bool = False, wanted: Free = frozenset(), product: bool = False) -> Cuts:
         """The bindings to be stored for all iterations of the loop around this block.
 
         In a reduction all loops are, but for one that it goes on combining; ``lanes`` says that a loop outside of it
         can be lanes, which then run all of its loops, so that each of several results may come from a loop. Small
-        arrays that would be kept in registers are stored if they are ``wanted``.
+        arrays that would be kept in registers are stored if they are ``wanted``. The result is stored, too, if it is an
+        entry of a ``product`` of matrices.
         """
         starts, position = [], len(self.binders)
         for binding in self.bindings:
@@ -163,7 +183,7 @@ class _Block:
                 # What is cheap is computed again inside the loops; what is not is stored, and so is what it is made of.
                 used |= {start - 1 - index for index in operation.free}
         shared = self._shared(starts)
-        merged = self._result_levels(position, lanes) if reduction else set()
+        merged = self._result_levels(position, lanes) if reduction and not product else set()
         found = {}
         for k, (start, binding) in enumerate(zip(starts, self.bindings, strict=True)):
             levels = set(range(start, start + len(binding.types)))
@@ -258,6 +278,11 @@ def _extent(dim: Dim) -> int:
     return max(SHORT, dim.constant or 0)
 
 
+def _adds(operator: _Block) -> bool:
+    """Whether an operator is the addition of two scalars."""
+    return len(operator.binders) == 2 and [binding.operation.adds for binding in operator.bindings] == [True]
+
+
 def _free(*parts: Any) -> Free:
     return frozenset().union(*[part.free for part in parts])
 
@@ -337,7 +362,10 @@ class _Distribute(Embed):
 
     def primitive(self, primitive: Primitive, args: Sequence[Any]) -> Any:
         costly = primitive.cost > COSTLY
-        return _Operation(super().primitive(primitive, args), _free(*args), costly=costly, heavy=costly)
+        factors = [arg.free for arg in args] if primitive.name == "multiply" else []
+        emit = super().primitive(primitive, args)
+        adds = primitive.name == "add"
+        return _Operation(emit, _free(*args), costly=costly, heavy=costly, factors=factors, adds=adds)
 
     def size(self, array: Any, axis: int) -> Any:
         return _Operation(super().size(array, axis), array.free)
@@ -440,8 +468,12 @@ class _Distribute(Embed):
         ordered = dict(sorted({**element.heavy_parts(), **alone}.items())) if len(operator.bindings) > 1 else alone
         stored = extent.extent * element.elements(alone)
 
+        factors, sums = element.factors(), _adds(operator)
+
         def emit(env: Any) -> Sequence[Value]:
             cuts = along if self.parallel and not self.groups else alone if len(self.builder.scopes) > 1 else ordered
+            if not sums and self.of_matrices(env, factors):
+                cuts = element.cuts(reduction=True, product=True)
             length = extent(env)
             at = self.distributed(env, length, element, cuts, stored)
             units = [neutral(env) for neutral in neutrals]
@@ -449,7 +481,18 @@ class _Distribute(Embed):
 
         free, inner = _free(extent, *neutrals, element, operator), element.free | operator.free
         long = element.long or not extent.short
-        return _Operation(emit, free, inner, loops=True, heavy=True, stored=stored, long=long)
+        outside = [frozenset([-1 - level for level in each if level < 0]) for each in factors if sums and 0 in each]
+        return _Operation(emit, free, inner, True, heavy=True, stored=stored, long=long, factors=outside)
+
+    def of_matrices(self, env: Any, factors: Sequence[Free]) -> bool:
+        """Whether of two factors of a loop's element one alone varies with the loop, and the other with one around."""
+        if len(factors) != 2 or (0 in factors[0]) == (0 in factors[1]):
+            return False
+        around = frozenset([binder.number for scope in self.builder.scopes[1:] for binder in scope.binders])
+        row, column = sorted(factors, key=lambda each: 0 in each)
+        made = [[env.get(-1 - level) for level in each if level < 0] for each in (row, column)]
+        rows, columns = [frozenset().union(*[value.free for value in each if value is not None]) for each in made]
+        return not (rows - columns).isdisjoint(around)
 
     def combination(
         self, construct: Construct, extents: Sequence[Any], neutrals: Sequence[Any], element: Any, operator: Any

@@ -1,5 +1,6 @@
 """Nests: what lowering leaves without an order means the program, and its points need nothing of each other."""
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -153,3 +154,64 @@ def test_a_product_of_many_rows_stays_with_the_thread_that_reads_it(turned: bool
         compiled(q, x), (np.einsum("kcr,nc->nkr" if turned else "krc,nc->nkr", q, x) ** 2).sum(2), rtol=1e-12
     )
     assert compiled.peak_bytes(q, x) < 16 * 1000 * 64 * 8 / 4
+
+
+# The same program, written in other ways
+
+Points, Centres = az.Array[az.f64, "n d"], az.Array[az.f64, "k d"]
+
+
+def squared(p: az.Expr, q: az.Expr) -> az.Expr:
+    return az.sum((p - q) ** 2)
+
+
+def mapped(x: Points, y: Centres) -> az.f64:
+    return az.sum(az.map(lambda p: az.min(az.map(lambda q: squared(p, q), y)), x))
+
+
+def by_rows(x: Points, y: Centres) -> az.f64:
+    table = az.generate((x.shape[0], y.shape[0]), lambda i, j: squared(x[i], y[j]))
+    return az.sum(az.min(table, axis=1))
+
+
+def by_columns(x: Points, y: Centres) -> az.f64:
+    table = az.generate((y.shape[0], x.shape[0]), lambda j, i: squared(x[i], y[j]))
+    return az.sum(az.min(table, axis=0))
+
+
+def broadcast(x: Points, y: Centres) -> az.f64:
+    return az.sum(az.min(az.sum((x[:, None, :] - y[None, :, :]) ** 2, axis=2), axis=1))
+
+
+def numbered_anew(text: str) -> str:
+    """Nests with names that tell their place alone."""
+    names: dict[str, str] = {}
+
+    def name(found: re.Match[str]) -> str:
+        return names.setdefault(found[0], f"v{len(names)}")
+
+    return re.sub(r"\b(?!f64\b|i64\b)[a-z_]+\d+\b(?!\()", name, text.partition("\n")[2])
+
+
+@pytest.mark.parametrize("verb", [lambda f: f, az.grad], ids=["value", "gradient"])
+def test_tables_made_in_other_ways_are_the_same_nests(verb: Any) -> None:
+    x, y = RANDOM.random((70, 5)), RANDOM.random((9, 5))
+    spellings = [az.compile(verb(az.program(f))) for f in (mapped, by_rows, by_columns, broadcast)]
+    first, *others = [numbered_anew(compiled.nests) for compiled in spellings]
+    assert [each == first for each in others] == [True] * 3
+    np.testing.assert_allclose(spellings[2](x, y), az.evaluate(verb(az.program(mapped)))(x, y), rtol=1e-12)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_what_is_greatest_in_a_product_is_of_a_product(axis: int) -> None:
+    """Its entries are sums inside of a maximum, and yet in tiles; those of no product are not stored."""
+
+    @az.program
+    def greatest(x: az.Array[az.f64, "n k"], y: az.Array[az.f64, "k m"]) -> Any:
+        return az.max(x @ y, axis=axis)
+
+    compiled = az.compile(greatest)
+    assert "product over" in compiled.schedule
+    for n, k, m in ((70, 40, 50), (7, 33, 130), (1, 0, 2), (33, 1, 1)):
+        x, y = RANDOM.random((n, k)), RANDOM.random((k, m))
+        np.testing.assert_allclose(compiled(x, y), (x @ y).max(axis), rtol=1e-13)

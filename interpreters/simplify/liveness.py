@@ -45,8 +45,7 @@ class Use:
         """One read that computes no element twice, nor what some elements share.
 
         Its indices are the variables of the loops that lie between definition and read, in their order, and besides
-        them only values from outside these loops. In any order, if elements are computed ``apart``, sharing little:
-        inside of another loop, for outside of all the array itself is what threads share out.
+        them only values from outside these loops; in any order, if elements are computed ``apart``, sharing little.
         """
         if self.escapes or self.results or len(self.reads) != 1:
             return False
@@ -54,7 +53,7 @@ class Use:
         between = loops[len(self.loops) :]
         moving = [index for index in indices if index is not None and (index in between or self.inside(index))]
         moving = moving[: len(between)]
-        return tuple(moving) == between or (apart and bool(self.loops) and set(moving) == set(between))
+        return tuple(moving) == between or (apart and set(moving) == set(between))
 
     def axes(self) -> int:
         """The number of indices of the reads."""
