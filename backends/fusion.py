@@ -35,7 +35,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from . import ir
-from .lowering.nests import strip_of
+from .lowering.lanes import strip_of
 from .lowering.survey import survey
 from .target import Target
 

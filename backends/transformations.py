@@ -17,7 +17,7 @@ class Transformations:
 
     distribute: bool = True  # store what inner loops share, and run one nest after the other (schedule.py)
     reassociate: bool = True  # sum first what a stored product would multiply (reassociating.py)
-    vectorise: bool = True  # run a loop of a nest as lanes of vectors (lowering/nests.py)
+    vectorise: bool = True  # run a loop of a nest as lanes of vectors (lowering/lanes.py)
     reuse: bool = True  # store what several loops compute for the same indices (reusing.py)
     pack: bool = True  # copy an array that lanes would read across (lowering/nests.py)
     regroup: bool = True  # sum a factor of a sum of sums of products first (lowering/regrouping.py)
@@ -28,12 +28,12 @@ class Transformations:
     share: bool = True  # store what a later nest would compute again (sharing.py)
     hoist: bool = True  # fill a temporary that stays the same before a loop (hoisting.py)
     localise: bool = True  # run parallel loops over the same range as one, in the cache (localising.py)
-    jam: bool = True  # run several iterations of an outer loop side by side (lowering/nests.py)
+    jam: bool = True  # run several iterations of an outer loop side by side (lowering/lanes.py)
     inline: bool = True  # elementary functions as code of our own, not as calls of a library (llvm/elementary)
     straighten: bool = True  # run maps over short arrays as straight-line code along lanes (lowering/straight.py)
     prefetch: bool = True  # ask for elements at indices that are read further on (prefetching.py)
-    strip: int = 0  # how many lanes of a nest run at a time, a power of two (lowering/nests.py)
-    copies: int = 0  # how many iterations a jam runs side by side (lowering/nests.py)
+    strip: int = 0  # how many lanes of a nest run at a time, a power of two (lowering/lanes.py)
+    copies: int = 0  # how many iterations a jam runs side by side (lowering/lanes.py)
 
 
 ALL = Transformations()

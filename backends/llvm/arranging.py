@@ -19,7 +19,8 @@ import numpy as np
 
 from ...core.types import SCALARS, Scalar
 from .. import ir
-from ..lowering.nests import LEAST_BITS, Plan, build
+from ..lowering.lanes import LEAST_BITS
+from ..lowering.nests import Plan, build
 from .emit import emit
 from .host import host, host_target
 from .jit import Executable

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from ...core.types import Scalar
 from .. import ir
 from .context import zero
-from .nests import Plan, contiguous, depends
+from .lanes import contiguous
+from .nests import Plan, depends
 from .survey import Access, Survey
 
 

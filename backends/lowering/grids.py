@@ -26,7 +26,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .. import ir
-from .nests import Built, Choice, Plan, contiguous, depends, layouts_of, reducing_lanes
+from .lanes import Choice, contiguous
+from .nests import Built, Plan, depends, layouts_of, reducing_lanes
 from .products import tiles
 from .survey import Access, Survey, survey
 

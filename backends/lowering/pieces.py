@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from ...core import terms
 from ...core.types import element, i64, rank
 from .. import ir
-from . import nests
 from .combining import Cell
 from .commuting import commutes
 from .context import ONE, ZERO, ArrayRef, Environment, Operand
 from .groups import Groups
+from .lanes import contiguous
 from .survey import Survey, survey
 
 # At most so many pieces of a reduction are reduced side by side.
@@ -209,7 +209,7 @@ class Pieces(Groups):
             return 0
         index, found = trial
         across = [load for load in found.loads if load.mentions(index)]
-        rows = all(nests.contiguous(load, index, len(load.indices) - 1) for load in across)
+        rows = all(contiguous(load, index, len(load.indices) - 1) for load in across)
         body, operator = op.blocks
         place = terms.Variable(sum(len(binding.types) for binding in body.bindings), i64)
         if found.inner or not rows or not commutes(operator, frozenset(_places(body.results, place))):

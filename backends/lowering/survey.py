@@ -1,6 +1,6 @@
 """What a body of scalar code consists of: its reads and writes, its inner loops, and about how much work it is.
 
-This is all that ``nests.py`` looks at when it chooses which loop is the vector. Reads are weighed by the loops around
+This is all that ``lanes.py`` looks at when it chooses which loop is the vector. Reads are weighed by the loops around
 them; a loop of unknown extent counts as ``DEPTH_WEIGHT`` iterations.
 """
 

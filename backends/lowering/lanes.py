@@ -1,0 +1,252 @@
+"""Lanes: which loop of a nest is the vector, which ones run side by side, and in which order the others run.
+
+A loop costs as lanes what it costs to read and write along it: little where elements are side by side or the same for
+all lanes, more where they are transposed or copied first, most where each lane reads elsewhere. Sums may be lanes, too;
+these are then to be added up at the end. The cheapest loop is the lane; where sizes decide there is a second choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from ...core.types import i64
+from .. import ir
+from ..target import Target
+from .survey import Access, Survey
+
+# What it costs more to reduce into one strip at a time.
+LATENCY = 1.5
+# A body with at most so many bindings runs on several registers at a time.
+FEW = 24
+# Squares of smaller scalars have more rows than there are registers.
+LEAST_BITS = 32
+# Costs of a lane, where a contiguous read costs 1: what does not vary with it; what is transposed in registers, or is
+# copied to be contiguous and then read again and again; any other read.
+SAME, TURNED, ACROSS = 0.5, 1.5, 8.0
+# A step of the sum of a register's lanes moves half of them, and adds.
+HALVING = 2.0
+
+
+def contiguous(access: Access, variable: str, axis: int) -> bool:
+    """Whether the variable moves along this axis alone, one element a step."""
+    others = [each for k, each in enumerate(access.varies) if k != axis]
+    return variable in access.steps[axis] and not any(variable in each for each in others)
+
+
+def packable(access: Access, variable: str, loops: Sequence[ir.Axis]) -> bool:
+    """Whether a read across the lane is of distinct plain loops, and repeated for some other loop."""
+    names = [index.name for index in access.indices if isinstance(index, ir.Variable)]
+    around = {loop.variable.name for loop in loops} | set(access.around)
+    plain = len(names) == len(access.indices) == len(set(names)) and set(names) <= around
+    return plain and variable in names and len(names) < len(around) and access.weight > 1
+
+
+def gathered(access: Access, variable: str, loops: Sequence[ir.Axis], inner: dict[str, ir.For]) -> int | None:
+    """The axis along which a repeated read goes across the lane at a place that is not of plain loops alone."""
+    known = {loop.variable.name for loop in loops} | set(inner)
+    plain = all(isinstance(index, ir.Variable) and index.name in known for index in access.indices)
+    axes = [axis for axis, mentioned in enumerate(access.varies) if variable in mentioned]
+    if plain or len(axes) != 1 or access.weight <= 1 or len(loops) < 2 or axes[0] in access.guarded:
+        return None
+    return axes[0] if access.indices[axes[0]] == ir.Variable(variable) else None
+
+
+def _load_cost(
+    access: Access, variable: str, loops: Sequence[ir.Axis], inner: dict[str, ir.For], whole: bool = False
+) -> float:
+    if not access.mentions(variable):
+        return SAME
+    if access.indices and contiguous(access, variable, len(access.indices) - 1):
+        return 1.0
+    turned = packable(access, variable, loops) if inner else _across(access, variable, loops)
+    return TURNED if turned or (whole and gathered(access, variable, loops, inner) is not None) else ACROSS
+
+
+def _across(access: Access, lane: str, loops: Sequence[ir.Axis]) -> list[str]:
+    """The loops of the nest along which something is contiguous that the lane goes across."""
+    last = len(access.indices) - 1
+    if not access.mentions(lane) or contiguous(access, lane, last):
+        return []
+    return [loop.variable.name for loop in loops if contiguous(access, loop.variable.name, last)]
+
+
+@dataclass
+class Choice:
+    """The roles of a nest's loops."""
+
+    lane: str | None  # a loop of the nest, or an inner reduction
+    jam: str | None
+    sums: tuple[str, ...] = ()  # inner reductions that are lanes, the lane among them
+    strip: int = 1
+    copies: int = 1
+    whole: bool = False  # arrays that are read where data say are packed whole
+
+
+def choose(
+    loops: Sequence[ir.Axis],
+    found: Survey,
+    temporaries: set[str],
+    reductions: dict[str, ir.Reduction],
+    target: Target,
+    sides: Collection[str] = (),
+) -> list[Choice]:
+    """The roles that cost least (see the module), and a second choice where sizes decide which is better.
+
+    Lanes along a loop of the nest need no sum over lanes, but are idle where that loop is short; lanes along a
+    reduction are summed at the end. ``sides``: the loops over rows and columns, if it is a product.
+    """
+    allowed = target.transformations
+    if not (found.simple and allowed.vectorise):
+        return [Choice(None, None)]
+    lanes = _lanes_of(found, target)
+    extents = {loop.variable.name: loop.extent for loop in loops} | {v: f.extent for v, f in found.inner.items()}
+
+    def cost(variable: str, whole: bool = False, sums: Sequence[str] = ()) -> float:
+        lane_of = [next((name for name in sums if name in access.around), variable) for access in found.loads]
+        pairs = zip(found.loads, lane_of, strict=True)
+        total = sum(a.weight * _load_cost(a, lane, loops, found.inner, whole) for a, lane in pairs)
+        for store in found.stores:
+            if store.mentions(variable):
+                free = store.buffer.name in temporaries or contiguous(store, variable, len(store.indices) - 1)
+                total += 1.0 if free else ACROSS
+        total *= _idle(extents[variable], lanes)
+        total += len(sums) * HALVING * (lanes.bit_length() - 1)
+        if variable in found.inner and isinstance(extents[variable], ir.Constant):
+            total += found.once * (lanes - 1)  # a scalar, where other lanes compute several at once
+        # Without copies a reduction waits for its own result: too few sums run side by side.
+        return total * LATENCY if found.inner and _jam(loops, found, variable, temporaries) is None else total
+
+    deepest = max((access.weight for access in found.loads), default=1.0)
+
+    def in_sum(variable: str) -> list[float]:
+        return [_load_cost(a, variable, loops, found.inner) for a in found.loads if a.weight == deepest]
+
+    candidates = [loop.variable.name for loop in loops if found.may_widen(loop.variable.name)]
+    sums = [min(names, key=cost) for names in _sums(found, reductions)]
+    costs = {name: cost(name) for name in candidates} | {name: cost(name, sums=sums) for name in sums}
+    choices = []
+    if candidates:
+        lane = min(candidates, key=lambda name: costs[name])
+        if lane not in sides and max(in_sum(lane), default=0.0) > 1.0:
+            # It packs along a batch as it would along rows or columns, whose results are stored together.
+            wanted = [name for name in candidates if name in sides and sum(in_sum(name)) <= sum(in_sum(lane))]
+            lane = min(wanted, key=lambda name: costs[name], default=lane)
+        choices.append(_sized(Choice(lane, _jam(loops, found, lane, temporaries)), found, target))
+    if sums:
+        choices.append(_sized(Choice(sums[0], _jam(loops, found, sums[0], temporaries), tuple(sums)), found, target))
+    choices.sort(key=lambda choice: costs[choice.lane or ""])
+    if len(choices) == 2 and (choices[0].sums or costs[choices[1].lane or ""] > 2 * costs[choices[0].lane or ""]):
+        choices.pop()
+    if candidates and allowed.pack:
+        lane = min(candidates, key=lambda name: cost(name, True))
+        if 2 * cost(lane, True) < costs[choices[0].lane or ""]:
+            wide = Choice(lane, _jam(loops, found, lane, temporaries), whole=True)
+            return [_sized(wide, found, target), choices[0]]
+    return choices or [Choice(None, None)]
+
+
+def _idle(extent: ir.Expression, lanes: int) -> float:
+    """The lanes of registers that a loop takes, for each one that it needs: more than 1 if it is short, and known."""
+    needed = int(extent.value) if isinstance(extent, ir.Constant) else 0
+    return -(-needed // lanes) * lanes / needed if needed > 0 else 1.0
+
+
+def _sums(found: Survey, reductions: dict[str, ir.Reduction]) -> list[list[str]]:
+    """For each reduction in a body, the loops of it that may be lanes; nothing if the body has other loops."""
+    inside = {name: [each.variable for each in ir.of_kind(loop.body, ir.For)] for name, loop in found.inner.items()}
+    parts = {part for names in inside.values() for part in names}
+    made, variables = list[list[str]](), set[str]()
+    for whole in [name for name in inside if name not in parts]:
+        names = [whole, *inside[whole]]
+        combined = {reductions[name].name for name in names if name in reductions}
+        lanes = [name for name in names if name in reductions and name not in found.uniform]
+        if len(combined) != 1 or not lanes:
+            return []
+        variables |= combined
+        made.append(lanes)
+    return made if len(variables) == found.mutable else []
+
+
+def _jam(loops: Sequence[ir.Axis], found: Survey, lane: str, temporaries: set[str]) -> str | None:
+    """The loop along which most of what the reductions read and compute is shared; without these, see ``_side``."""
+    if not found.inner:
+        return _side(loops, found, lane, temporaries)
+    deepest = max((access.weight for access in found.loads), default=1.0)
+    best, shared = None, 0
+    for loop in reversed(loops):  # of several that are as good the innermost one, whose neighbours are closest
+        name = loop.variable.name
+        if name == lane or not found.may_widen(name):
+            continue
+        count = sum(name not in mentioned for weight, mentioned in found.operations if weight == deepest)
+        vectors = sum(not a.mentions(name) and a.mentions(lane) for a in found.loads if a.weight == deepest)
+        if vectors and count > shared:
+            best, shared = name, count
+    return best
+
+
+def _side(loops: Sequence[ir.Axis], found: Survey, lane: str, temporaries: set[str]) -> str | None:
+    """The loop that makes squares with the lane of most that is read or written across it, in a small body."""
+    moved = [*found.loads, *[store for store in found.stores if store.buffer.name not in temporaries]]
+    if found.lets > FEW or any(access.buffer.scalar.bits < LEAST_BITS for access in moved):
+        return None
+    loops = [loop for loop in loops if found.may_widen(loop.variable.name)]
+    names = [name for access in moved if not access.guarded for name in _across(access, lane, loops)]
+    return max(names, key=names.count, default=None)
+
+
+def _sized(choice: Choice, found: Survey, target: Target) -> Choice:
+    """The strip and the number of copies that the registers hold, or those that were asked for."""
+    wanted = target.transformations
+    sized = _that_registers_hold(choice if wanted.jam else replace(choice, jam=None), found, target)
+    copies = wanted.copies or sized.copies if sized.jam else 1
+    return replace(sized, strip=wanted.strip or sized.strip, copies=copies)
+
+
+def _lanes_of(found: Survey, target: Target) -> int:
+    """How many of the scalars in a body a register holds."""
+    scalars = [access.buffer.scalar for access in (*found.stores, *found.loads) if access.buffer.scalar.kind == "float"]
+    return min([target.lanes(scalar) for scalar in scalars], default=target.lanes(i64))
+
+
+def strip_of(found: Survey, target: Target) -> int:
+    """The strip of a body without loops inside."""
+    return target.transformations.strip or _lanes_of(found, target) * (4 if found.lets <= FEW else 1)
+
+
+def _that_registers_hold(choice: Choice, found: Survey, target: Target) -> Choice:
+    lanes = _lanes_of(found, target)
+    accumulators = max(1, found.mutable)
+    room = max(1, target.registers // 2)
+    if not found.inner:
+        return (
+            replace(choice, strip=lanes, copies=lanes) if choice.jam else replace(choice, strip=strip_of(found, target))
+        )
+    copies = 4 if choice.jam else 1
+    registers = 4
+    while copies * registers * accumulators > room and registers > 1:
+        registers //= 2
+    return replace(choice, strip=lanes * registers, copies=copies)
+
+
+def in_memory_order(axes: Sequence[ir.Axis], accesses: Sequence[Access]) -> list[ir.Axis]:
+    """The axes such that most of what is read and written is passed through as it stands in memory, outermost first.
+
+    (McKinley, Carr and Tseng 1996: memory order.) The axes stay as they are where that makes no difference.
+    """
+    left, ordered = list(axes), list[ir.Axis]()
+
+    def before(first: str, second: str) -> float:
+        """By how much it is better that one axis is around another."""
+        total = 0.0
+        for access in accesses:
+            places = [[k for k, each in enumerate(access.varies) if name in each] for name in (first, second)]
+            if places[0] and places[1]:
+                total += access.weight * ((places[0][0] < places[1][0]) - (places[1][0] < places[0][0]))
+        return total
+
+    while left:
+        names = [axis.variable.name for axis in left]
+        gains = [sum([before(name, other) for other in names]) for name in names]
+        ordered.append(left.pop(gains.index(max(gains))))
+    return ordered
