@@ -66,7 +66,7 @@ EQUIVALENT: dict[object, str] = {
         "max([row for row in ROWS if (row + 1) * slot <= self.target.shared_bytes], default=0)",
     ): "rows of another length: a matter of cost",
     (
-        "backends/lowering/lower.py", "_Lowering.direct", "dropped",
+        "backends/lowering/lower.py", "Lowering.direct", "dropped",
         "direct.setdefault(level - 1 - operand.index, place)",
     ): "the array is made elsewhere and copied, at more cost",
     ("backends/lowering/combining.py", "_outside", "compared", "atom.index >= depth"): (
@@ -159,7 +159,6 @@ EQUIVALENT: dict[object, str] = {
     ("backends/lowering/nests.py", "_side", "other", "max(names, key=names.count, default=None)"): (
         "chooses a jam, at another cost"
     ),
-    ("backends/llvm/calls.py", "_readable", "off by one", "1"): "more room behind an empty array than one read needs",
     ("backends/chunking.py", "_Chunks.with_own", "right only", "len(extents) > 1 and axis == len(extents) - 1"): (
         "padding, which an array of one axis does not need"
     ),
@@ -177,11 +176,50 @@ EQUIVALENT: dict[object, str] = {
         "less is shared, at more cost"
     ),
     (
-        "backends/lowering/lower.py", "_Lowering.cond", "left only",
+        "backends/lowering/lower.py", "Lowering.cond", "left only",
         "not op.types and (not self.target.group) and (not any(map(accumulates, op.blocks)))",
     ): "whether threads share a branch that gives nothing: a matter of cost",
     ("backends/lowering/regrouping.py", "regrouped", "compared", "len(kept) < len(loops)"): (
         "a nest in two where nothing is saved: a matter of cost"
+    ),
+    ("backends/lowering/private.py", "_over", "off by one", "1"): "which loop is lanes: a matter of cost",
+    ("backends/lowering/combining.py", "_gives", "other", "count - 1"): (
+        "no operator is known to go element by element, so more is copied"
+    ),
+    (
+        "backends/lowering/tracing.py", "Straight._safe", "left only",
+        "isinstance(index, ir.Constant) and isinstance(extent, ir.Constant) and (0 <= index.value < extent.value)",
+    ): "a number as an index is guarded, or in range wherever the loop runs",
+    (
+        "backends/lowering/regrouping.py", "_two", "right only",
+        "ir.MultiplyAdd(a, b, result, type) if sum.fused else result + a * b",
+    ): "the product is rounded before it is added, at more cost",
+    ("backends/schedule.py", "_Block.wanted", "right only", "counts.get(level, 0) + count"): (
+        "chooses what is stored, at another cost"
+    ),
+    ("backends/shared_updates.py", "together", "dropped", "_count(found.setdefault(place, {}), read)"): (
+        "chooses what is stored, at another cost"
+    ),
+    ("backends/lowering/combining.py", "_part", "off by one", "1"): "parts of arrays are copied, at more cost",
+    ("backends/llvm/regions.py", "Function.block", "dropped", "self.forget(block)"): (
+        "names are bound once, and the checker refuses reads of those out of scope"
+    ),
+    ("backends/llvm/elementary/logarithm.py", "log1p", "right only", "1.0 - (total - back) + (x - back)"): (
+        "the first part is 0 below 2 to the number of digits, and is lost in the result above"
+    ),
+    ("backends/llvm/branches.py", "Branches._look", "dropped", "self._look(orelse, path, around)"): (
+        "what is inside is compiled at once, at more cost"
+    ),
+    (
+        "backends/sweeps.py", "_parts", "left only",
+        "(divide.name, subtract.name, add.name) == ('floor_divide', 'subtract', 'add') and size == by",
+    ): "the size that rounds up is the one that divides: no pass counts otherwise",
+    ("backends/llvm/text.py", "_wrapped", "off by one", "64"): "LLVM takes the lower 64 bits of a longer constant",
+    ("backends/prefetching.py", "_simple", "compared", "len(loads) > 1"): (
+        "chooses what is prefetched, at another cost"
+    ),
+    ("backends/lowering/requirements.py", "_wrong", "left only", "fails if when is None else when & fails"): (
+        "where nothing fails, the loop that looks for a failure finds none: a matter of cost"
     ),
 }  # fmt: skip
 
