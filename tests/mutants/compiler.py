@@ -83,11 +83,11 @@ EQUIVALENT: dict[object, str] = {
         "room for no arena is any number below 0; with the number of a word off by one no call works"
     ),
     ("backends/llvm/text.py", "Body.remainder", "off by one", "0"): "the general way gives the same",
-    ("backends/lowering/nests.py", "_sized", "left only", "wanted.copies or sized.copies if sized.jam else 1"): (
+    ("backends/lowering/lanes.py", "_sized", "left only", "wanted.copies or sized.copies if sized.jam else 1"): (
         "without a jam nobody asks how many copies it has"
     ),
     (
-        "backends/lowering/nests.py", "_that_registers_hold", "left only",
+        "backends/lowering/lanes.py", "_that_registers_hold", "left only",
         "replace(choice, strip=lanes, copies=lanes) if choice.jam else replace(choice, strip=strip_of(found, target))",
     ): "chooses a strip, at another cost",
     (
@@ -156,7 +156,7 @@ EQUIVALENT: dict[object, str] = {
         "backends/neutral.py", "_primitive", "left only",
         "{a.index, b.index} == {0, 1} and operator.results == (Variable(0, x.types[0]),)",
     ): "the one operation of an operator is its result: what nobody uses is not there",
-    ("backends/lowering/nests.py", "_side", "other", "max(names, key=names.count, default=None)"): (
+    ("backends/lowering/lanes.py", "_side", "other", "max(names, key=names.count, default=None)"): (
         "chooses a jam, at another cost"
     ),
     ("backends/chunking.py", "_Chunks.with_own", "right only", "len(extents) > 1 and axis == len(extents) - 1"): (
