@@ -101,7 +101,6 @@ class _Operation:
     heavy: bool = False  # it takes longer to compute than to read what was stored
     stored: int = 0  # how many elements are stored when its loops are distributed
     long: bool = False  # it has a loop that cannot be written out
-    ordered: bool = False  # it has updates in a loop that runs in order, which they cannot leave
     updates: Updates = field(default_factory=dict)  # what updates inside it read
     factors: Sequence[Free] = ()  # what each of two factors is made from, of a product or of a sum of products
     adds: bool = False  # whether it is the addition of two scalars
@@ -136,7 +135,6 @@ class _Block:
         self.heavy = any(binding.operation.heavy for binding in bindings)
         self.stored = max([binding.operation.stored for binding in bindings], default=0)
         self.long = any(binding.operation.long for binding in bindings)
-        self.ordered = any(binding.operation.ordered for binding in bindings)
         self.read = updates_of(len(binders), bindings)
         self.updates = outside(self.read)
 
@@ -385,24 +383,19 @@ class _Distribute(Embed):
             heavy,
             max(then.stored, orelse.stored),
             then.long or orelse.long,
-            then.ordered or orelse.ordered,
             together([then.updates, orelse.updates]),
         )
 
     def loop(self, dim: Dim, extent: Any, initials: Sequence[Any], body: Any) -> Any:
         emit = self.in_order(super().loop(dim, extent, initials, body))
         free, stored, updates = _free(extent, *initials, body), body.stored, repeated(body.updates)
-        long, ordered = body.long or not extent.short, bool(updates)
-        return _Operation(
-            emit, free, body.free, loops=True, heavy=True, stored=stored, long=long, ordered=ordered, updates=updates
-        )
+        long = body.long or not extent.short
+        return _Operation(emit, free, body.free, loops=True, heavy=True, stored=stored, long=long, updates=updates)
 
     def while_loop(self, initials: Sequence[Any], test: Any, body: Any) -> Any:
         emit, inner = self.in_order(super().while_loop(initials, test, body)), test.free | body.free
         free, stored, updates = _free(*initials, test, body), max(test.stored, body.stored), repeated(body.updates)
-        return _Operation(
-            emit, free, inner, loops=True, heavy=True, stored=stored, long=True, ordered=bool(updates), updates=updates
-        )
+        return _Operation(emit, free, inner, loops=True, heavy=True, stored=stored, long=True, updates=updates)
 
     def scatter(self, unique: bool, extents: Sequence[Any], destinations: Sequence[Any], element: Any) -> Any:
         emit = super().scatter(unique, extents, destinations, element)
@@ -420,10 +413,8 @@ class _Distribute(Embed):
 
     def accumulate(self, initials: Sequence[Any], body: Any) -> Any:
         emit, free = super().accumulate(initials, body), _free(*initials, body)
-        stored, long, ordered, updates = body.stored, body.long, body.ordered, body.updates
-        return _Operation(
-            emit, free, body.free, loops=True, heavy=True, stored=stored, long=long, ordered=ordered, updates=updates
-        )
+        stored, long, updates = body.stored, body.long, body.updates
+        return _Operation(emit, free, body.free, loops=True, heavy=True, stored=stored, long=long, updates=updates)
 
     def add_to(self, accumulator: Any, value: Any, indices: Sequence[Any]) -> Any:
         emit = super().add_to(accumulator, value, indices)
@@ -450,17 +441,7 @@ class _Distribute(Embed):
 
         stored, long = extent.extent * body.elements(fixed), body.long or not extent.short
         free, updates = _free(extent, body), repeated(body.updates, dim)
-        return _Operation(
-            emit,
-            free,
-            body.free,
-            loops=True,
-            heavy=body.heavy,
-            stored=stored,
-            long=long,
-            ordered=body.ordered,
-            updates=updates,
-        )
+        return _Operation(emit, free, body.free, True, heavy=body.heavy, stored=stored, long=long, updates=updates)
 
     def reduce(self, extent: Any, neutrals: Sequence[Any], element: Any, operator: Any) -> Any:
         along, alone = element.cuts(reduction=True, lanes=True), element.cuts(reduction=True)
@@ -531,26 +512,25 @@ class _Distributed:
     def _run(self, i: Value, stop: int | None = None) -> list[Value]:
         """Emit the body for an iteration; up to a binding, whose results it then gives.
 
-        Statements run once, in the last part: for the others the accumulators of this place do not exist. What results
-        come with runs a second time for its statements, if these may become sums; a loop that runs in order is run
-        once for both, since it stays what it is, and would run twice at each level of a nest.
+        Statements run once, in the last part: for the others the accumulators of this place do not exist.
         """
-        whole, outer = self.env.enter([i]), self.builder.origin
-        env = whole if stop is None else self.env.mapped(_without_accumulator).enter([i])
+        env, outer = (
+            (self.env if stop is None else self.env.mapped(_without_accumulator)).enter([i]),
+            self.builder.origin,
+        )
         for k, binding in enumerate(self.body.bindings):
             self.builder.origin = binding.origin
-            operation = binding.operation
-            if k == stop:
-                return list(operation(whole if operation.ordered else env))
             if k in self.stored:
-                if stop is None and not operation.ordered and _updates(operation, env):
-                    operation(env)  # for its statements
+                if stop is None and _updates(binding.operation, env):
+                    binding.operation(env)  # for its statements
                 values = [self.builder.part(array, [i]) for array in self.stored[k]]
             elif stop is not None and not binding.types:
                 values = []
             else:
-                values = list(operation(env))
-            env, whole = env.extend(values), whole.extend(values)
+                values = list(binding.operation(env))
+            if k == stop:
+                return values
+            env = env.extend(values)
         self.builder.origin = outer
         return [result(env) for result in self.body.results]
 

@@ -93,21 +93,6 @@ def loops(depth: int) -> az.Program:
     return f
 
 
-def states(depth: int) -> az.Program:
-    """Loops with an array for a state, in maps, at each level."""
-
-    def level(x: Any, left: int) -> Any:
-        if not left:
-            return az.sin(x)
-        return az.map(lambda v: az.sum(az.fori_loop(0, 2, lambda i, s: az.sin(s) * level(x * s, left - 1), x * v)), x)
-
-    @az.program
-    def f(x: az.Array[az.f64, "n"]) -> az.f64:
-        return az.sum(level(x, depth))
-
-    return f
-
-
 def chained(x: float, depth: int) -> tuple[float, float]:
     value, derivative = x, 1.0
     for _ in range(depth):
@@ -143,15 +128,6 @@ def test_terms_grow_with_the_depth(nest: Any) -> None:
     """Of what is stored for all loops around, a gradient would have as many times more as its nest is deep."""
     counts = [schedule(az.simplify(az.grad(nest(depth)))).count() for depth in (10, 20)]
     assert counts[1] < 2 * counts[0]
-
-
-def test_loops_with_updates_run_once_where_their_results_are_stored() -> None:
-    """They would run twice at each level, for the results and for the updates."""
-    term = az.simplify(az.grad(states(3)))
-    assert schedule(term).count() < 1.3 * term.count()
-    f, x, step = states(2), np.array([1.1, -0.7, 0.9]), 1e-6
-    by = [float(az.evaluate(f)(x + s) - az.evaluate(f)(x - s)) / (2 * step) for s in step * np.eye(3)]
-    np.testing.assert_allclose(az.compile(az.grad(f), threads=2)(x), by, rtol=1e-7)
 
 
 def calls_of(run: Callable[[], Any]) -> int:
