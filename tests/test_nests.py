@@ -215,3 +215,17 @@ def test_what_is_greatest_in_a_product_is_of_a_product(axis: int) -> None:
     for n, k, m in ((70, 40, 50), (7, 33, 130), (1, 0, 2), (33, 1, 1)):
         x, y = RANDOM.random((n, k)), RANDOM.random((k, m))
         np.testing.assert_allclose(compiled(x, y), (x @ y).max(axis), rtol=1e-13)
+
+
+def test_a_sum_of_sums_has_lanes_whatever_sizes_its_extents_are_computed_from() -> None:
+    @az.program
+    def inside(u: az.Array[az.f64, "n m"]) -> az.f64:
+        neighbours = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]
+        return az.sum(neighbours * neighbours)
+
+    compiled = az.compile(inside)
+    assert re.search(r"lanes \w+ < .* combining part", compiled.loops)
+    for n, m in ((3, 3), (40, 7), (9, 130), (2, 5)):
+        u = RANDOM.random((n, m))
+        wanted = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]
+        np.testing.assert_allclose(compiled(u), (wanted * wanted).sum(), rtol=1e-12)

@@ -266,7 +266,7 @@ class Emitter(Checking):
                 self._lanes(loop)
             case "parallel":
                 fills = ir.fills((loop,))
-                if fills is None:
+                if fills is None or not ir.names_in([fills]) <= self.names.keys():  # a piece may not know all sizes
                     self.parallel(loop)
                     return
                 inside, after = self.body.name("fills"), self.body.name("after")

@@ -246,6 +246,14 @@ class Context(ABC):
         self.extents[number] = extent
         return ir.Variable(name)
 
+    def of_sizes(self, extent: ir.Expression) -> bool:
+        """Whether the sizes of the function alone decide an extent."""
+        return not any(
+            isinstance(part, ir.Load)
+            or (isinstance(part, ir.Variable) and not (part.name in self.known and self.known[part.name].is_static()))
+            for part in ir.inside(extent)
+        )
+
     def proved(self, index: ir.Expression, size: Dim) -> bool:
         """Whether an index is in range of an axis for all sizes."""
         dim = self.dim(index)

@@ -97,7 +97,7 @@ class Reductions(Pieces):
         nested = any(binding.blocks and binding.op != "cond" for binding in op.blocks[0].bindings)
         if self.target.group:
             return self.total_by_groups(op, env, named, neutral, nested)
-        nested = nested and self.extent_dim(op, env).is_static()
+        nested = nested and self.of_sizes(self.scalar(env, op.args[0]))
         partials = self.element_partials if nested else self.chunk_partials
         partial, count = partials(op, env, named, neutral)
         total = self.declare("total", neutral)

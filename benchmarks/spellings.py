@@ -1,0 +1,238 @@
+"""The same program, written in other ways: how much the speed depends on how a program happens to be written.
+
+    python benchmarks/spellings.py [GROUP ...] [--threads 1] [--seconds 0.5]
+
+A group has the spellings of one program that users might choose between: tables made in either order, maps in maps or
+broadcast arrays, products or sums of products, neighbours by slices, by indices or by ``az.roll``. All of them give the
+same values (this is checked). They are timed in turns, with their gradients; what is told is the median of each, and
+its ratio to the fastest one's::
+
+    nearest of k centres, n=10000 k=100 d=16            value, ms          gradient, ms
+      maps in maps                                      0.48   1.12        0.59   1.07
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from measure import confine, error, in_turns, leaves
+
+import adze as az
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
+import gmm
+
+CLOSE = 1e-9  # the largest difference of results, relative to their magnitude
+
+
+@dataclass(frozen=True)
+class Group:
+    """Spellings of one program by name, and the arguments of a call; their gradients are by the argument ``of``."""
+
+    title: str
+    spellings: Mapping[str, Any]
+    arguments: Sequence[Any]
+    of: int = 0
+
+
+RANDOM = np.random.default_rng(19)
+
+# The distance to the nearest of some centres, summed over points
+
+Points, Centres = az.Array[az.f64, "n d"], az.Array[az.f64, "k d"]
+
+
+def _squared(p: az.Expr, q: az.Expr) -> az.Expr:
+    return az.sum((p - q) ** 2)
+
+
+@az.program
+def maps_in_maps(x: Points, y: Centres) -> az.f64:
+    return az.sum(az.map(lambda p: az.min(az.map(lambda q: _squared(p, q), y)), x))
+
+
+@az.program
+def table_by_points(x: Points, y: Centres) -> az.f64:
+    table = az.generate((x.shape[0], y.shape[0]), lambda i, j: _squared(x[i], y[j]))
+    return az.sum(az.min(table, axis=1))
+
+
+@az.program
+def table_by_centres(x: Points, y: Centres) -> az.f64:
+    table = az.generate((y.shape[0], x.shape[0]), lambda j, i: _squared(x[i], y[j]))
+    return az.sum(az.min(table, axis=0))
+
+
+@az.program
+def broadcast_by_points(x: Points, y: Centres) -> az.f64:
+    return az.sum(az.min(az.sum((x[:, None, :] - y[None, :, :]) ** 2, axis=2), axis=1))
+
+
+@az.program
+def broadcast_by_centres(x: Points, y: Centres) -> az.f64:
+    return az.sum(az.min(az.sum((y[:, None, :] - x[None, :, :]) ** 2, axis=2), axis=0))
+
+
+@az.program
+def coordinates_first(x: Points, y: Centres) -> az.f64:
+    return az.sum(az.min(az.sum((x.T[:, :, None] - y.T[:, None, :]) ** 2, axis=0), axis=1))
+
+
+# The greatest of each row of a product of matrices, summed
+
+Left, Right = az.Array[az.f64, "n k"], az.Array[az.f64, "k m"]
+
+
+@az.program
+def product_by_rows(a: Left, b: Right) -> az.f64:
+    return az.sum(az.max(a @ b, axis=1))
+
+
+@az.program
+def product_by_columns(a: Left, b: Right) -> az.f64:
+    return az.sum(az.max(b.T @ a.T, axis=0))
+
+
+@az.program
+def product_summed(a: Left, b: Right) -> az.f64:
+    rows, columns = a.shape[0], b.shape[1]
+    products = az.generate((rows, columns), lambda i, j: az.sum(a[i] * b[:, j]))
+    return az.sum(az.max(products, axis=1))
+
+
+@az.program
+def rows_times_columns(a: Left, b: Right) -> az.f64:
+    return az.sum(az.map(lambda row: az.max(az.map(lambda column: az.sum(row * column), b.T)), a))
+
+
+# Five neighbours of a square grid, the square of their mean summed over its inside
+
+Grid = az.Array[az.f64, "n m"]
+
+
+def _of_squares(mean: az.Expr) -> az.Expr:
+    return az.sum(mean * mean)
+
+
+@az.program
+def slices(u: Grid) -> az.f64:
+    centre, above, below = u[1:-1, 1:-1], u[:-2, 1:-1], u[2:, 1:-1]
+    return _of_squares(0.2 * (centre + above + below + u[1:-1, :-2] + u[1:-1, 2:]))
+
+
+@az.program
+def indices(u: Grid) -> az.f64:
+    def mean(i: az.Expr, j: az.Expr) -> az.Expr:
+        return 0.2 * (u[i + 1, j + 1] + u[i, j + 1] + u[i + 2, j + 1] + u[i + 1, j] + u[i + 1, j + 2])
+
+    return _of_squares(az.generate((u.shape[0] - 2, u.shape[1] - 2), mean))
+
+
+@az.program
+def rolled(u: Grid) -> az.f64:
+    around = az.roll(u, 1, 0) + az.roll(u, -1, 0) + az.roll(u, 1, 1) + az.roll(u, -1, 1)
+    return _of_squares((0.2 * (u + around))[1:-1, 1:-1])
+
+
+@az.program
+def padded(u: Grid) -> az.f64:
+    p = az.pad(u, 1)
+    mean = 0.2 * (u + p[:-2, 1:-1] + p[2:, 1:-1] + p[1:-1, :-2] + p[1:-1, 2:])
+    return _of_squares(mean[1:-1, 1:-1])
+
+
+# The mixture model, the size of whose packed triangles is known or has a name of its own
+
+
+def _mixture(triangle: str) -> az.Program:
+    def objective(alpha, mu, q, l, x, gamma, m):  # type: ignore[no-untyped-def]
+        return gmm.objective.function(alpha, mu, q, l, x, gamma, m)
+
+    shapes = {"alpha": "k", "mu": "k d", "q": "k d", "l": f"k {triangle}", "x": "n d"}
+    types = {name: az.Array[az.f64, shape] for name, shape in shapes.items()}
+    objective.__annotations__ = {**types, "gamma": az.f64, "m": az.i64, "return": az.f64}
+    return az.program(objective)
+
+
+def _mixtures(n: int, d: int, k: int) -> Sequence[Any]:
+    shapes = (k,), (k, d), (k, d), (k, d * (d - 1) // 2), (n, d)
+    return *[RANDOM.random(shape) for shape in shapes], 1.0, 0
+
+
+GROUPS = {
+    "nearest": Group(
+        "nearest of k centres, n=10000 k=100 d=16",
+        {
+            "maps in maps": maps_in_maps,
+            "a table by points": table_by_points,
+            "a table by centres": table_by_centres,
+            "broadcast, points first": broadcast_by_points,
+            "broadcast, centres first": broadcast_by_centres,
+            "broadcast, coordinates first": coordinates_first,
+        },
+        (RANDOM.random((10000, 16)), RANDOM.random((100, 16))),
+    ),
+    "greatest": Group(
+        "greatest entries of a product, n=500 k=500 m=500",
+        {
+            "by rows": product_by_rows,
+            "transposed, by columns": product_by_columns,
+            "sums of products": product_summed,
+            "maps in maps": rows_times_columns,
+        },
+        (RANDOM.random((500, 500)), RANDOM.random((500, 500))),
+    ),
+    "stencil": Group(
+        "five neighbours, 1000 x 1000",
+        {"slices": slices, "indices": indices, "padded": padded, "rolled": rolled},
+        (RANDOM.random((1000, 1000)),),
+    ),
+    "gmm": Group(
+        "mixture model, n=1000 d=64 k=100",
+        {"d * (d - 1) // 2": _mixture("d*(d-1)//2"), "a name of its own": _mixture("t")},
+        _mixtures(1000, 64, 100),
+        of=1,
+    ),
+}
+
+
+def timed(group: Group, derived: bool, options: argparse.Namespace) -> list[float]:
+    """The median of each spelling, or of its gradient, in ms; all of them must give the same."""
+    programs = [az.grad(each, argnums=group.of) if derived else each for each in group.spellings.values()]
+    calls = [az.compile(each, threads=options.threads) for each in programs]
+    wanted, *others = [leaves(call(*group.arguments)) for call in calls]
+    for name, found in zip(list(group.spellings)[1:], others, strict=True):
+        if error(found, wanted) > CLOSE:
+            raise ValueError(f"{group.title}: {name} gives other results than {next(iter(group.spellings))}")
+    runs = in_turns([lambda call=call: call(*group.arguments) for call in calls], options.seconds)  # type: ignore[misc]
+    return [1e3 * float(np.median(run)) for run in runs]
+
+
+def main() -> None:
+    options = read_options()
+    print(confine(options.threads))
+    for name in options.groups or GROUPS:
+        group = GROUPS[name]
+        print(f"\n{group.title:52}value, ms          gradient, ms")
+        columns = [timed(group, derived, options) for derived in (False, True)]
+        for spelling, *medians in zip(group.spellings, *columns, strict=True):
+            cells = [f"{ms:8.2f} {ms / min(column):6.2f}" for ms, column in zip(medians, columns, strict=True)]
+            print(f"  {spelling:46}{'     '.join(cells)}", flush=True)
+
+
+def read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Time programs that are written in several ways.")
+    parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], help="all, if none is named")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=0.5, help="that each spelling is timed for")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
