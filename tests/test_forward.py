@@ -57,6 +57,19 @@ def test_any_operator() -> None:
     np.testing.assert_allclose([moved, offset], (np.array(ahead) - behind) / (2 * h), rtol=1e-7)
 
 
+def test_reductions_and_scans_of_duals_are_written_as_others_are() -> None:
+    """The sizes of results are a part of what has such: of scans, not of reductions."""
+
+    @az.program
+    def f(x: az.Array[az.f64, "n"]) -> az.f64:
+        products = az.scan(lambda a, b: a * b + az.sin(a), 1.0, x)
+        return az.reduce(lambda a, b: a * b + az.sin(a), 1.0, products)
+
+    term = az.jvp(f).at().term
+    found = {operation.op: len(operation.static) for operation in operations(term)}
+    assert (found["reduce"], found["scan"]) == (0, 1)
+
+
 def test_an_operator_that_captures_what_is_differentiated() -> None:
     def f(x: Any, s: Any) -> Any:
         return az.reduce(lambda p, q: p + q + s * p * q, 0.0, x)

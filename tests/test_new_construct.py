@@ -12,6 +12,7 @@ import pytest
 from load import example
 
 import adze as az
+from adze.ad.reverse import Reverse
 from adze.core.constructs import ADDED, CONSTRUCTS
 from adze.core.digest import NoDigest, digest
 from adze.core.terms import Block
@@ -119,6 +120,36 @@ def test_values_and_derivatives(run: Any, rows: az.Program, total: az.Program) -
         np.testing.assert_allclose(gradient(a, x), moved, rtol=1e-12, atol=1e-12)
         along = pushed(a, x, x, a)[1]
         np.testing.assert_allclose(along, np.sum(moved * [x, a]), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("wanted", [0, 1, 2])
+def test_derivatives_of_some_of_several_results(wanted: int) -> None:
+    """What no cotangent comes to has the cotangent 0 for the rule, and an operand that does not move is left out."""
+
+    def both(x: Any, y: Any) -> Any:
+        return x * y, az.sin(x) + y
+
+    polar = az.construct("both", types=lambda x, y: (x, y), expansion=both, pure=True, partial=False)
+
+    @polar.method(Reverse)
+    def reversed_(self: Reverse, static: Any, args: Any, blocks: Any) -> Any:
+        def rule(p_bar: Any, s_bar: Any, p: Any, s: Any, x: Any, y: Any) -> Any:
+            return p_bar * y + s_bar * az.cos(x), p_bar * x + s_bar
+
+        return self.by_rule("both", static, args, rule)
+
+    @az.program
+    def f(x: az.f64, y: az.f64) -> az.f64:
+        product, total = polar(x, y)
+        return (product, total, product * total)[wanted]
+
+    x, y = 0.7, -1.3
+    p, s = x * y, np.sin(x) + y
+    moved = [(y, x), (np.cos(x), 1.0), (y * s + p * np.cos(x), x * s + p)][wanted]
+    np.testing.assert_allclose(az.evaluate(az.grad(f, argnums=(0, 1)))(x, y), moved, rtol=1e-13)
+    np.testing.assert_allclose(az.evaluate(az.grad(f, argnums=1))(x, y), moved[1], rtol=1e-13)
+    delattr(Reverse, polar.row.method)
+    del ADDED["both"]
 
 
 def test_compiled_code_is_the_loop_that_it_says(rows: az.Program) -> None:
