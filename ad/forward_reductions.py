@@ -91,8 +91,7 @@ class Combination(ABC):
 
     def combined(self, neutrals: Sequence[Value], elements: Body, operator: Body) -> Sequence[Value]:
         """The construct over such elements."""
-        static = (_dim(self.extents[0]),) if self.construct.stacked else ()
-        return self.forward.builder.emit(self.construct.name, static, [*self.extents, *neutrals], [elements, operator])
+        return self.forward.builder.combined(self.construct.name, self.extents, neutrals, [elements, operator])
 
     @abstractmethod
     def extreme(self, component: int, rule: str | Choice) -> Value:

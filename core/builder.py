@@ -361,6 +361,12 @@ class Builder:
         """A construct that combines elements: there are as many as the last extent says."""
         types = [neutral.type for neutral in neutrals]
         bodies = [self.body([i64], element, extents=[_dim(extents[-1])]), self.body([*types, *types], operator, names)]
+        return self.combined(op, extents, neutrals, bodies)
+
+    def combined(
+        self, op: str, extents: Sequence[Value], neutrals: Sequence[Value], bodies: Sequence[Body]
+    ) -> tuple[Value, ...]:
+        """A construct that combines elements, of the bodies of an element and of the operator."""
         static = (_dim(extents[0]),) if CONSTRUCTS[op].stacked else ()
         return self.emit(op, static, [*extents, *neutrals], bodies)
 
