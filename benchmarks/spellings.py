@@ -17,6 +17,7 @@ import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,7 @@ def padded(u: Grid) -> az.f64:
 
 
 def _mixture(triangle: str) -> az.Program:
-    def objective(alpha, mu, q, l, x, gamma, m):  # type: ignore[no-untyped-def]
+    def objective(alpha: Any, mu: Any, q: Any, l: Any, x: Any, gamma: Any, m: Any) -> Any:
         return gmm.objective.function(alpha, mu, q, l, x, gamma, m)
 
     shapes = {"alpha": "k", "mu": "k d", "q": "k d", "l": f"k {triangle}", "x": "n d"}
@@ -210,7 +211,7 @@ def timed(group: Group, derived: bool, options: argparse.Namespace) -> list[floa
     for name, found in zip(list(group.spellings)[1:], others, strict=True):
         if error(found, wanted) > CLOSE:
             raise ValueError(f"{group.title}: {name} gives other results than {next(iter(group.spellings))}")
-    runs = in_turns([lambda call=call: call(*group.arguments) for call in calls], options.seconds)  # type: ignore[misc]
+    runs = in_turns([partial(call, *group.arguments) for call in calls], options.seconds)
     return [1e3 * float(np.median(run)) for run in runs]
 
 

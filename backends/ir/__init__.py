@@ -51,6 +51,7 @@ from .loops import (
     While,
     branch,
     contains,
+    nested,
     of_kind,
     walk,
 )
@@ -64,7 +65,6 @@ from .queries import (
     decided_by,
     decided_by_sizes,
     expressions_of,
-    fills,
     grid,
     inside,
     loads,
@@ -78,6 +78,7 @@ from .queries import (
     variables_of,
     varying,
     wholes,
+    writes_elements,
     written_in,
 )
 from .rewriting import (
@@ -149,7 +150,6 @@ __all__ = [
     "equal",
     "expression_text",
     "expressions_of",
-    "fills",
     "grid",
     "inside",
     "loads",
@@ -161,6 +161,7 @@ __all__ = [
     "minimum",
     "names_in",
     "names_of",
+    "nested",
     "node",
     "of_kind",
     "operands",
@@ -188,5 +189,6 @@ __all__ = [
     "without_dead",
     "without_idle_loops",
     "without_unread",
+    "writes_elements",
     "written_in",
 ]

@@ -214,17 +214,12 @@ class Nest(_Holding):
     outermost: bool  # no other nest or parallel loop is around it: threads may share it out
     fills: tuple[Buffer, ...] = ()
     meets: bool = False
-    read: Mapping[tuple[str, str], int] = field(
-        default_factory=dict
-    )  # where what it fills is read: least i - j of variables
+    read: Mapping[tuple[str, str], int] = field(default_factory=dict)  # where it is read: least i - j of variables
     alone: Expression | None = None  # when one thread is faster than several, as far as memory decides
 
     def in_order(self) -> Block:
         """What it means: plain loops, one inside the other."""
-        block = self.body
-        for axis in reversed(self.axes):
-            block = (For(axis.variable.name, axis.extent, "sequential", block),)
-        return block
+        return nested(self.axes, self.body)
 
 
 @node
@@ -274,6 +269,13 @@ class Function:
     results: tuple[Buffer, ...]
     body: Block
     returned: int = 0
+
+
+def nested(axes: Sequence[Axis], body: Block, kind: Kind = "sequential") -> Block:
+    """Perfectly nested loops."""
+    for axis in reversed(axes):
+        body = (For(axis.variable.name, axis.extent, kind, body),)
+    return body
 
 
 def walk(block: Block) -> Iterator[Statement]:

@@ -204,7 +204,7 @@ def written_in(block: Block) -> set[str]:
     return _Names(block).written
 
 
-def fills(block: Block) -> Expression | None:
+def writes_elements(block: Block) -> Expression | None:
     """Whether the arrays that loops write have elements; they do nothing if not.
 
     None where that is known, or they do something else, or only fill vectors, whose elements they count.

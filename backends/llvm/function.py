@@ -265,7 +265,7 @@ class Emitter(Checking):
             case "lanes":
                 self._lanes(loop)
             case "parallel":
-                fills = ir.fills((loop,))
+                fills = ir.writes_elements((loop,))
                 if fills is None or not ir.names_in([fills]) <= self.names.keys():  # a piece may not know all sizes
                     self.parallel(loop)
                     return

@@ -74,7 +74,7 @@ class _Adding:
 
     def slices(self) -> ir.Block:
         others = [loop for loop in self.loops if loop not in self.own]
-        return self.grid(self.own, grids.nested(others, self.body))
+        return self.grid(self.own, ir.nested(others, self.body))
 
     def atomics(self) -> ir.Block:
         def update(store: ir.Store) -> ir.Statement:
@@ -174,6 +174,6 @@ class _Copies:
         """A piece's copy, set to zero."""
         loops = [ir.Axis(ir.Variable(self.context.fresh("i")), extent) for extent in self.extents]
         place = (*[loop.variable for loop in loops], piece)
-        return grids.nested(
+        return ir.nested(
             loops, (ir.Store(self.buffer, place, ir.Constant(zero(self.final.scalar), self.final.scalar)),)
         )

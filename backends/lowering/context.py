@@ -248,11 +248,8 @@ class Context(ABC):
 
     def of_sizes(self, extent: ir.Expression) -> bool:
         """Whether the sizes of the function alone decide an extent."""
-        return not any(
-            isinstance(part, ir.Load)
-            or (isinstance(part, ir.Variable) and not (part.name in self.known and self.known[part.name].is_static()))
-            for part in ir.inside(extent)
-        )
+        sizes = {name for name in ir.names_in([extent]) if name in self.known and self.known[name].is_static()}
+        return ir.decided_by(sizes, extent)
 
     def proved(self, index: ir.Expression, size: Dim) -> bool:
         """Whether an index is in range of an axis for all sizes."""

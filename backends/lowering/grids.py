@@ -26,13 +26,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .. import ir
-from .lanes import Choice, contiguous
+from .lanes import ACROSS, SAME, Choice, contiguous
 from .nests import Built, Plan, depends, layouts_of, reducing_lanes
 from .products import tiles
 from .survey import Access, Survey, survey
-
-# What it costs to read or write across rows, where a contiguous read costs 1.
-ACROSS = 8.0
 
 
 @dataclass(frozen=True)
@@ -46,17 +43,17 @@ class _Form:
 def build(nest: Plan) -> Built:
     """The nest as loops; where sizes decide between several ways, all of them, and the choice."""
     if not nest.parallel or not nest.loops:
-        return Built(list(nested(nest.loops, nest.body)), {})
+        return Built(list(ir.nested(nest.loops, nest.body)), {})
     nest = _merged(nest)
     found = survey(nest.body, nest.variables)
     loops = ordered(nest, found)
-    block = nested(loops, nest.body, "parallel")
+    block = ir.nested(loops, nest.body, "parallel")
     shared = _segments(nest, found, loops)
     if shared is not None:
         block = ir.branch(shared.when, shared.block, block)
     tiled = tiles(nest, found, loops)
     if tiled is not None:
-        block = ir.branch(tiled.when, nested(tiled.loops, tiled.body, "parallel"), block)
+        block = ir.branch(tiled.when, ir.nested(tiled.loops, tiled.body, "parallel"), block)
     return Built(list(block), layouts_of(nest, found, loops[:-1], loops[-1].variable.name))
 
 
@@ -70,13 +67,6 @@ def _merged(nest: Plan) -> Plan:
         return nest
     loops = [*nest.loops, ir.Axis(ir.Variable(last.variable), last.extent)]
     return _merged(replace(nest, loops=loops, body=(*lets, *last.body)))
-
-
-def nested(loops: Sequence[ir.Axis], body: ir.Block, kind: ir.Kind = "sequential") -> ir.Block:
-    """Perfectly nested loops."""
-    for loop in reversed(loops):
-        body = (ir.For(loop.variable.name, loop.extent, kind, body),)
-    return body
 
 
 def ordered(nest: Plan, found: Survey) -> list[ir.Axis]:
@@ -98,7 +88,7 @@ def _reading(found: Survey, variable: str) -> float:
 
 def _cost(access: Access, variable: str) -> float:
     if not access.mentions(variable):
-        return 0.5
+        return SAME
     return 1.0 if access.indices and contiguous(access, variable, len(access.indices) - 1) else ACROSS
 
 
@@ -124,7 +114,7 @@ def _segments(nest: Plan, found: Survey, loops: Sequence[ir.Axis]) -> _Form | No
         elements = ir.product([loop.extent for loop in loops])
         when = when & (elements < nest.target.threads)
     body = reducing_lanes(nest.body, Choice(lane, None, (lane,), group), nest.reductions)
-    return _Form(when, nested(loops, body, "parallel"))
+    return _Form(when, ir.nested(loops, body, "parallel"))
 
 
 def _chain(nest: Plan) -> list[ir.For]:

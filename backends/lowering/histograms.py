@@ -27,7 +27,6 @@ from ...core.types import dims, element, i64, rank
 from .. import ir
 from .combining import Cell, elementwise_operator, named_operator
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
-from .grids import nested
 from .groups import Groups
 from .pieces import SMALL, WORTH
 from .private import COPIES
@@ -227,7 +226,7 @@ class Histograms(Groups):
             self.inside -= 1
         if all(isinstance(statement, ir.Let) for statement in body):
             loops, parts = [*loops, *parts], []
-        self.emit(*nested(loops, (*body, *nested(parts, (update,))), "parallel"))
+        self.emit(*ir.nested(loops, (*body, *ir.nested(parts, (update,))), "parallel"))
 
     def in_own_bins(
         self,

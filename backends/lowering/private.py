@@ -17,7 +17,6 @@ from ...core.types import f64
 from .. import ir
 from . import nests
 from .context import ONE, Context, zero
-from .grids import nested
 from .survey import survey
 
 # Copies of an accumulator that threads add to side by side.
@@ -44,7 +43,7 @@ def private_accumulators(context: Context, nest: ir.Nest) -> list[ir.Statement] 
     if _meet_nowhere(body, updated, own, loops):
         return None
     outer = loops[0]
-    inner = nested(loops[1:], body)
+    inner = ir.nested(loops[1:], body)
     sequential: list[ir.Statement] = [ir.For(outer.variable.name, outer.extent, "sequential", inner)]
     if not nest.outermost or not context.target.parallel:
         return sequential

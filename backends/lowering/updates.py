@@ -19,7 +19,6 @@ from ...core.dims import Dim, Opaque
 from ...core.primitive import lookup
 from ...core.types import Type, dims, i64, rank
 from .. import ir
-from . import grids
 from .arrays import Arrays
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 from .survey import survey
@@ -57,7 +56,7 @@ class Updates(Arrays):
                 self.write_at(results[: -len(targets)], results[-len(targets) :], targets, op)
             self.inside -= side_by_side
         body: ir.Block = (*statements, *stores)
-        in_order = grids.nested(loops, body)
+        in_order = ir.nested(loops, body)
         place = [index for index in results[: -len(targets)] if not isinstance(index, ArrayRef)]
         if loops and unique:
             alone = self.one_is_faster(body, place, targets)

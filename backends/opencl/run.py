@@ -237,7 +237,7 @@ class Executable:
             case ir.Allocate(buffer):
                 return self._allocation(buffer)
             case ir.Kernel(name, body):
-                launch, test = self._launch(self.source.entries[name]), ir.fills(body)
+                launch, test = self._launch(self.source.entries[name]), ir.writes_elements(body)
                 if test is None:
                     return launch
                 fills = self._value(test)
