@@ -173,8 +173,29 @@ class Dim:
             return other if operator == "min" else self
         if (other - self).is_nonnegative():
             return self if operator == "min" else other
+        for one, rest in ((self, other), (other, self)):
+            inner = one._without_dominated(operator, rest)
+            if inner is not None:
+                return inner._extremum(operator, rest)
         first, second = sorted((self, other), key=str)
         return Dim.atom(Compound(operator, first, second))
+
+    def _without_dominated(self, operator: str, other: Dim) -> Dim | None:
+        """One side of an extremum in this dim, where the other side is never the extremum of it and ``other``.
+
+        >>> n = Dim.of("n")
+        >>> ((n - 1).maximum(0) - 1).maximum(0), ((n - 1).maximum(0) - 1).maximum(-2)
+        (max(0, n - 2), max(0, n - 1) - 1)
+        """
+        for monomial, c in self.terms:
+            match monomial, c:
+                case ((Compound(inner, left, right),), 1) if inner == operator:
+                    rest = Dim({m: k for m, k in self.terms if m is not monomial})
+                    for side, kept in ((left, right), (right, left)):
+                        above = other - side - rest
+                        if (above if operator == "max" else -above).is_nonnegative():
+                            return kept + rest
+        return None
 
     # Questions
 
@@ -201,14 +222,14 @@ class Dim:
                     return any(either) if (c > 0) == (operator == "max") else all(either)
         return False
 
-    def fits(self) -> bool:
-        """Whether all integers in it are those of 64 bits.
+    def fits(self, bits: int = 63) -> bool:
+        """Whether all integers in it are those of so many bits and a sign.
 
         >>> Dim.of(2**63 - 1).fits(), Dim.parse("n - min(n, 9223372036854775808)").fits()
         (True, False)
         """
-        small = all(abs(c) < 1 << 63 for _, c in self.terms)
-        return small and all(part.fits() for monomial, _ in self.terms for atom in monomial for part in _parts(atom))
+        parts = [part for monomial, _ in self.terms for atom in monomial for part in _parts(atom)]
+        return all(abs(c) < 1 << bits for _, c in self.terms) and all(part.fits(bits) for part in parts)
 
     def compare(self, other: Dim) -> bool | None:
         """True when equal, False when different for all sizes, None when it depends on the sizes."""

@@ -127,8 +127,11 @@ def _slice(builder: Builder, part: slice, size: Value) -> tuple[Value, Callable[
         raise TypeError(at_line("the step of a slice is a Python integer other than zero"))
     zero, one = builder.literal(0, i64), builder.literal(1, i64)
 
-    def bound(end: Any, default: Value, low: Value, high: Value) -> Value:
-        """An end of the slice, clipped as Python clips it."""
+    def bound(end: Any, default: Value, inner: str, low: Value, high: Value) -> Value:
+        """An end of the slice, clipped as Python clips it; ``inner`` does so on the side where the other end is.
+
+        That is left out where nothing overflows: beyond the other end, the slice is empty.
+        """
         if end is None:
             return default
         end = _plain(end)
@@ -137,16 +140,19 @@ def _slice(builder: Builder, part: slice, size: Value) -> tuple[Value, Callable[
             raise TypeError(at_line(f"the end of a slice is an integer, not {value.type}"))
         if isinstance(end, int) and end < 0:
             value = builder.primitive("add", size, value)
-        return builder.primitive("minimum", builder.primitive("maximum", value, low), high)
+        small = value.dim is not None and value.dim.is_static() and value.dim.fits(61)
+        if not (small and inner == "maximum"):
+            value = builder.primitive("maximum", value, low)
+        return value if small and inner == "minimum" else builder.primitive("minimum", value, high)
 
     if step > 0:
-        start = bound(part.start, zero, zero, size)
-        stop = bound(part.stop, size, zero, size)
+        start = bound(part.start, zero, "minimum", zero, size)
+        stop = bound(part.stop, size, "maximum", zero, size)
         span = builder.primitive("subtract", stop, start)
     else:
         last, before = builder.primitive("subtract", size, one), builder.literal(-1, i64)
-        start = bound(part.start, last, before, last)
-        stop = bound(part.stop, before, before, last)
+        start = bound(part.start, last, "maximum", before, last)
+        stop = bound(part.stop, before, "minimum", before, last)
         span = builder.primitive("subtract", start, stop)
     stride = builder.literal(abs(step), i64)
     if part.start is not None or part.stop is not None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ...core.dims import Dim
+from ...core.dims import Dim, arithmetic
 from ...core.types import i64
 from .expressions import Apply, Buffer, Constant, Expression, Operand, Variable
 
-_TERMS = 32  # a polynomial of more terms is not expanded
-_POLYNOMIAL = {"add": Dim.__add__, "subtract": Dim.__sub__, "multiply": Dim.__mul__}
+_ARITHMETIC = ("add", "subtract", "multiply", "minimum", "maximum", "floor_divide")  # what has a meaning on dims
 
 
 def product(factors: Iterable[Expression]) -> Expression:
@@ -42,21 +41,21 @@ def bytes_of(buffer: Buffer) -> Expression:
 def dim_of(
     expression: Expression, known: Mapping[str, Dim], other: Callable[[Expression], Dim | None] = lambda _: None
 ) -> Dim | None:
-    """An i64 expression as a polynomial, given what its variables are; ``other`` says what is neither sum nor product.
+    """An i64 expression as a dim, given what its variables are; ``other`` says what is made by no arithmetic of sizes.
 
     >>> n = Variable("n")
     >>> dim_of((n + 1) * n - 1, {"n": Dim.of("n")})
     n*n + n - 1
+    >>> dim_of(ceil_divide(n, 4) + 2, {"n": Dim.of("n")})
+    (n + 3)//4 + 2
     """
     match expression:
         case Constant(number) if expression.type == i64:
             return Dim.of(int(number))
         case Variable(name) if name in known:
             return known[name]
-        case Apply(primitive, (a, b)) if expression.type == i64 and primitive.name in _POLYNOMIAL:
-            left, right = dim_of(a, known, other), dim_of(b, known, other)
-            if left is not None and right is not None:
-                dim = _POLYNOMIAL[primitive.name](left, right)
-                if len(dim.terms) <= _TERMS:
-                    return dim
+        case Apply(primitive, (a, b)) if expression.type == i64 and primitive.name in _ARITHMETIC:
+            dim = arithmetic(primitive.name, (dim_of(a, known, other), dim_of(b, known, other)))
+            if dim is not None:
+                return dim
     return other(expression)

@@ -346,9 +346,9 @@ def slice_text(start: Dim, step: int, count: Dim, size: Dim) -> str | None:
             continue
         for last in dict.fromkeys([None, *ends]):
             high = size if last is None else _clipped(last, size)
-            spans = [high - low, (high - low).maximum(0)]
-            if first >= 0 and (last is None or last < 0):
-                spans.append(size + (last or 0) - first)  # what is clipped has no elements
+            # What the inner side of an end would clip has no elements.
+            inner = (size + last if last is not None and last < 0 else high) - (first if first >= 0 else low)
+            spans = [high - low, (high - low).maximum(0), inner, inner.maximum(0)]
             if any(((span + step - 1) // step).compare(count) for span in spans):
                 tail = "" if step == 1 else f":{step}"
                 return f"{first or ''}:{'' if last is None else last}{tail}"
