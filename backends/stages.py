@@ -28,7 +28,6 @@ from .target import Target
 # What the loop IR goes through, in this order, where threads do not come in groups: the transformation by which a pass
 # is switched off, and the pass.
 PASSES: tuple[tuple[str, Callable[[ir.Function, Target], ir.Function]], ...] = (
-    ("fuse", fused),
     ("chunk", lambda function, _: summed_in_chunks(function)),
     ("share", lambda function, _: shared(function)),
     ("hoist", lambda function, _: hoisted(function)),
@@ -60,7 +59,8 @@ def nests_of(form: Form, name: str, target: Target, checks: bool, deterministic:
 
     ``checks`` keeps its requirements; ``deterministic`` asks for the same bits in each run, without atomics.
     """
-    return lower(open_checkpoints(form.block), _identifier(name), target, checks, deterministic)
+    lowered = lower(open_checkpoints(form.block), _identifier(name), target, checks, deterministic)
+    return fused(lowered) if target.transformations.fuse else lowered
 
 
 def loops_of(form: Form, name: str, target: Target, checks: bool, deterministic: bool = True) -> Lowered:

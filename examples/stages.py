@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import adze as az
 from adze.backends import ir
+from adze.backends.fusion import fused
 from adze.backends.heaps import with_heaps
 from adze.backends.kernels import split
 from adze.backends.lowering import lower, with_roles
@@ -34,7 +35,7 @@ def stages(program: az.Program) -> dict[str, str]:
     term = program.at().term
     simplified = az.simplify(term)
     scheduled = schedule(simplified)
-    lowered = lower(scheduled, "program", TARGET)
+    lowered = fused(lower(scheduled, "program", TARGET))
     return {
         "written": az.pretty(term, simplified=False, style="loops"),
         "simplified": az.pretty(simplified, simplified=False, style="loops"),

@@ -1,4 +1,4 @@
-"""Neighbouring nests run as one, and temporaries between them are not stored (``backends/fusion``)."""
+"""Neighbouring nests are one, on both backends, and temporaries between them are not stored (``backends/fusion``)."""
 
 from typing import Any
 
@@ -200,3 +200,115 @@ def test_what_is_required_of_an_array_is_tested_before_it_is_overwritten() -> No
     k[8999] = 9000
     with pytest.raises(IndexError, match="index 9000 "):
         az.compile(followed)(np.zeros(9000), k, 1)
+
+
+# Roles are kept
+
+
+@az.program
+def layer(x: az.Array[az.f64, "n k"], w: az.Array[az.f64, "k m"], b: az.Array[az.f64, "m"]) -> Any:
+    """A product, and what is made of its elements."""
+    z = x @ w + b
+    return z, az.maximum(z, 0.0)
+
+
+def test_what_is_made_of_a_product_is_done_behind_its_sum() -> None:
+    compiled, apart = az.compile(layer), az.compile(layer, schedule={"fuse": False})
+    assert compiled.nests.count("nest ") == 1 and apart.nests.count("nest ") == 2
+    assert "tiles of" in compiled.schedule
+    rng = np.random.default_rng(1)
+    for n, k, m in [(0, 3, 2), (1, 1, 1), (7, 0, 5), (65, 130, 33), (200, 300, 100)]:
+        x, w, b = rng.normal(size=(n, k)), rng.normal(size=(k, m)), rng.normal(size=m)
+        found, once = compiled(x, w, b), apart(x, w, b)
+        for a, other, expected in zip(found, once, (x @ w + b, np.maximum(x @ w + b, 0)), strict=True):
+            np.testing.assert_array_equal(a, other)
+            np.testing.assert_allclose(a, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_nests_whose_lanes_would_turn_stay_apart() -> None:
+    @az.program
+    def transposed(x: az.Array[az.f64, "n m"]) -> Any:
+        n, m = x.shape
+        return az.map(lambda row: az.map(az.exp, row), x), az.generate((m, n), lambda j, i: 2 * x[i, j])
+
+    compiled = az.compile(transposed)
+    assert compiled.nests.count("nest ") == 2
+    x = np.random.default_rng(2).normal(size=(37, 53))
+    assert_close(compiled(x), (np.exp(x), 2 * x.T))
+
+
+def test_axes_are_matched_by_what_they_index() -> None:
+    """Both tables run along the points; the second one has its axes the other way round."""
+
+    @az.program
+    def tables(x: az.Array[az.f64, "n n"]) -> Any:
+        n = x.shape[0]
+        first = az.generate((n, n), lambda i, j: az.exp(x[i, j]) * az.sin(x[i, j]))
+        return first, az.sum(az.generate((n, n), lambda j, i: first[i, j] * (1 + first[i, j])), axis=0)
+
+    x = np.random.default_rng(3).normal(size=(41, 41))
+    first = np.exp(x) * np.sin(x)
+    assert_close(az.compile(tables)(x), (first, (first * (1 + first)).T.sum(0)))
+
+
+def test_points_that_add_to_one_place_stay_apart_from_others() -> None:
+    @az.program
+    def counted(x: Vector, k: az.Array[az.i64, "n"]) -> Any:
+        sums = az.permute(lambda a, b: a + b, az.zeros(4), lambda i: k[i], x)
+        return sums, x * 2.0, x + 1.0
+
+    rng = np.random.default_rng(4)
+    x, k = rng.integers(-4, 5, size=9000).astype(float), rng.integers(0, 4, 9000)
+    for threads in (1, 2):
+        sums = np.bincount(k, x, 4)
+        assert_close(az.compile(counted, threads=threads)(x, k), (sums, x * 2, x + 1))
+
+
+def test_updates_of_one_array_are_no_reason_to_fuse() -> None:
+    """What is read of an array before it changes is read before."""
+
+    @az.program
+    def updated(x: Vector, k: az.Array[az.i64, "n"]) -> Any:
+        y = x * 2.0
+        z = az.map(lambda i: y[i], k)
+        return az.scatter(y, k, x), z
+
+    rng = np.random.default_rng(5)
+    x, k = rng.normal(size=5000), rng.permutation(5000)
+    scattered = x * 2
+    scattered[k] = x
+    assert_close(az.compile(updated)(x, k), (scattered, (x * 2)[k]))
+
+
+def assert_close(found: Any, expected: Any) -> None:
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+# On a device
+
+
+@pytest.mark.parametrize("program", [neighbours, layer, matrices, picked_and_bounded], ids=lambda p: p.name)
+def test_fused_nests_are_one_kernel(program: Any) -> None:
+    rng = np.random.default_rng(6)
+    arguments: dict[str, tuple[Any, ...]] = {
+        "neighbours": (rng.random(700), rng.random(700)),
+        "layer": (rng.random((70, 40)), rng.random((40, 50)), rng.random(50)),
+        "matrices": (rng.random((30, 5)), rng.random((5, 30))),
+        "picked_and_bounded": (rng.random(700), rng.integers(0, 700, 300)),
+    }
+    given = arguments[program.name]
+    together = az.compile(program, backend="opencl")
+    apart = az.compile(program, backend="opencl", schedule={"fuse": False})
+    for a, b, expected in zip(together(*given), apart(*given), az.evaluate(program)(*given), strict=True):
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+        np.testing.assert_allclose(np.asarray(a), expected, rtol=1e-12)
+    assert together.loops.count("kernel ") < apart.loops.count("kernel ")
+
+
+def test_a_kernel_that_requires_something_tells_the_first_failure() -> None:
+    compiled = az.compile(picked_and_bounded, backend="opencl")
+    x, k = np.ones(700), np.zeros(300, np.int64)
+    k[[17, 250]] = 700, -3
+    with pytest.raises(IndexError, match=r"index (700|-3) "):
+        compiled(x, k)

@@ -44,10 +44,10 @@ from dataclasses import dataclass, replace
 from ...core.primitive import lookup
 from ...core.types import bool_
 from .. import ir
+from . import nests
 from .context import ZERO, zero
 from .factors import Operand, Product, product_of
-from .nests import Built, Plan, grain_of, pack
-from .nests import build as plain
+from .nests import Built, Plan, Roles, grain_of, pack
 from .survey import DEPTH_WEIGHT, Survey, survey
 from .triangles import Differences, Side, firsts, is_read, nonzero, stops
 
@@ -68,18 +68,34 @@ DOWN, ACROSS = 2, 4
 
 def build(nest: Plan) -> Built:
     """The nest as loops: in tiles where it is a product and they are worth it, else as any nest."""
-    if not nest.target.transformations.contract or not nest.target.transformations.vectorise:
-        return plain(nest)
     found = survey(nest.body, nest.variables)
-    contraction = product_of(nest, found, nest.loops) if found.simple else None
-    if contraction is None or contraction.sum.type.kind != "float":
-        return plain(nest)
-    sides = frozenset([side.along.variable.name for side in (contraction.row, contraction.column)])
-    built = plain(replace(nest, sides=sides))
+    contraction = _product(nest, found)
+    if contraction is None:
+        return nests.build(nest)
+    built = nests.build(replace(nest, sides=contraction.sides))
     contraction = _turned(contraction, found, built.layouts)
     tiled = _Contraction(nest, found, contraction)
     block = ir.branch(tiled.worth(), tiled.statements(), built.statements)
     return Built(list(block), built.layouts, tiled.decision())
+
+
+def roles_of(nest: Plan) -> Roles:
+    """The roles that the loops of a nest will have."""
+    found = survey(nest.body, nest.variables)
+    contraction = _product(nest, found)
+    if contraction is None:
+        return nests.roles_of(nest)
+    roles = nests.roles_of(replace(nest, sides=contraction.sides))
+    return replace(roles, further=(*roles.further, contraction.sides))
+
+
+def _product(nest: Plan, found: Survey) -> Product | None:
+    """The product that a nest is, if tiles may be made of it."""
+    allowed = nest.target.transformations
+    if not (allowed.contract and allowed.vectorise and found.simple):
+        return None
+    product = product_of(nest, found, nest.loops)
+    return product if product is not None and product.sum.type.kind == "float" else None
 
 
 def _turned(product: Product, found: Survey, layouts: dict[str, tuple[int, ...]]) -> Product:

@@ -102,6 +102,11 @@ class Product:
     row: Operand
     column: Operand
 
+    @property
+    def sides(self) -> frozenset[str]:
+        """The variables of the loops over rows and columns."""
+        return frozenset([self.row.along.variable.name, self.column.along.variable.name])
+
 
 def product_of(nest: Plan, found: Survey, loops: Sequence[ir.Axis]) -> Product | None:
     """A nest's body as a product, if it is one."""

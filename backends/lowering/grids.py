@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 
 from .. import ir
 from .lanes import ACROSS, SAME, Choice, contiguous
-from .nests import Built, Plan, depends, layouts_of, reducing_lanes
+from .nests import Built, Plan, Roles, depends, layouts_of, reducing_lanes
 from .products import tiles
 from .survey import Access, Survey, survey
 
@@ -55,6 +55,18 @@ def build(nest: Plan) -> Built:
     if tiled is not None:
         block = ir.branch(tiled.when, ir.nested(tiled.loops, tiled.body, "parallel"), block)
     return Built(list(block), layouts_of(nest, found, loops[:-1], loops[-1].variable.name))
+
+
+def roles_of(nest: Plan) -> Roles:
+    """The roles that the loops of a nest will have."""
+    if not nest.parallel or not nest.loops:
+        return Roles(tuple(nest.variables), None)
+    found = survey(nest.body, nest.variables)
+    loops = ordered(nest, found)
+    shared, tiled = _segments(nest, found, loops), tiles(nest, found, loops)
+    order = tuple([loop.variable.name for loop in loops])
+    further = tuple([form.when for form in (shared, tiled) if form is not None])
+    return Roles(order, order[-1], further, bool(found.inner), layouts=layouts_of(nest, found, loops[:-1], order[-1]))
 
 
 def _merged(nest: Plan) -> Plan:

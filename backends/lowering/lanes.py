@@ -105,7 +105,10 @@ def choose(
     def cost(variable: str, whole: bool = False, sums: Sequence[str] = ()) -> float:
         lane_of = [next((name for name in sums if name in access.around), variable) for access in found.loads]
         pairs = zip(found.loads, lane_of, strict=True)
-        total = sum(a.weight * _load_cost(a, lane, loops, found.inner, whole) for a, lane in pairs)
+        total = 0.0
+        for access, lane in pairs:
+            own = access.buffer.name in temporaries and access.mentions(lane)  # read where it was written
+            total += access.weight * (1.0 if own else _load_cost(access, lane, loops, found.inner, whole))
         for store in found.stores:
             if store.mentions(variable):
                 free = store.buffer.name in temporaries or contiguous(store, variable, len(store.indices) - 1)

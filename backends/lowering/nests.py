@@ -22,7 +22,7 @@ This is for lanes of vectors; where lanes are threads, ``grids.py`` arranges the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...core.primitive import Libm
@@ -46,6 +46,10 @@ JAMMED = 8
 ROWS_CHUNK = 64
 # What the reads of an array are to be, compared with its elements, for a copy of the whole array to be worth it.
 REPEATED = 4
+
+
+# By buffer: its axes in the order in which they stand in memory.
+Layouts = Mapping[str, tuple[int, ...]]
 
 
 # Building the loops
@@ -79,6 +83,39 @@ class Built:
     statements: list[ir.Statement]
     layouts: dict[str, tuple[int, ...]]
     decision: str = ""  # to be read by people
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The roles of a nest's loops, as far as another nest must have the same to run with it."""
+
+    order: tuple[str, ...]  # the loops, outermost first; the lanes are last
+    lane: str | None
+    further: tuple[object, ...] = ()  # what else is chosen: jams, sums as lanes, tiles, a second way
+    combines: bool = False  # there are loops inside
+    in_order: bool = False  # each point is for itself, along the axes as they stand
+    layouts: Layouts = field(default_factory=dict, compare=False)
+
+    @property
+    def plain(self) -> bool:
+        """Whether each point is for itself."""
+        return not self.further
+
+
+def roles_of(nest: Plan) -> Roles:
+    """The roles that the loops of a nest will have."""
+    found = survey(nest.body, nest.variables)
+    choices = choose(nest.loops, found, nest.temporaries, nest.reductions, nest.target, nest.sides)
+    lane = choices[0].lane
+    rest = in_memory_order([loop for loop in nest.loops if loop.variable.name != lane], [*found.loads, *found.stores])
+    order = (*[loop.variable.name for loop in rest], *[name for name in nest.variables if name == lane])
+    jams = [(choice.jam, choice.sums, choice.whole) for choice in choices]
+    further = () if jams == [(None, (), False)] else tuple(jams)
+    combines = bool(found.inner)
+    in_order = not further and not combines and order == tuple(nest.variables) and lane == order[-1]
+    by_name = {loop.variable.name: loop for loop in nest.loops}
+    outer = [by_name[name] for name in order if name != lane]
+    return Roles(order, lane, further, combines, in_order, layouts_of(nest, found, outer, lane))
 
 
 def build(nest: Plan) -> Built:

@@ -156,13 +156,12 @@ def _copies(
     def store(s: ir.Store) -> ir.Store:
         return private[s.buffer].redirected(s, ir.Variable(piece)) if s.buffer in private else s
 
-    body: list[ir.Statement] = []
+    alike: dict[tuple[ir.Expression, ...], list[Place]] = {}  # by extents: one loop runs over all of these
     for place in private.values():
-
-        def clear(i: tuple[ir.Expression, ...], c: ir.Buffer = place.copy) -> ir.Store:
-            return ir.Store(c, (ir.Variable(piece), *i), ir.Constant(zero(c.scalar), c.scalar))
-
-        body.extend(_over(context, place.extents, clear))
+        alike.setdefault(place.extents, []).append(place)
+    body: list[ir.Statement] = []
+    for extents, same in alike.items():
+        body += _over(context, extents, [place.cleared(ir.Variable(piece)) for place in same])
     start = context.fresh("start")
     body.append(ir.Let(start, bound(ir.Variable(piece))))
     length = bound(ir.Variable(piece) + 1) - ir.Variable(start)
@@ -172,16 +171,15 @@ def _copies(
     # as many pieces as have the iterations that are worth a thread's attention
     share = grain * count // ir.maximum(outer.extent, 1)
     made.append(ir.For(piece, count, "parallel", tuple(body), grain=ir.maximum(share, 1)))
-    for place in private.values():
+    for extents, same in alike.items():
         k = context.fresh("piece")
-
-        def merge(i: tuple[ir.Expression, ...], p: Place = place, k: str = k) -> ir.Store:
-            final = (*p.prefix, *i)
-            value = ir.Load(p.buffer, final) + ir.Load(p.copy, (ir.Variable(k), *i))
-            return ir.Store(p.buffer, final, value)
-
-        made.append(ir.For(k, count, "sequential", tuple(_over(context, place.extents, merge))))
+        merged = _over(context, extents, [place.merged(ir.Variable(k)) for place in same])
+        made.append(ir.For(k, count, "sequential", tuple(merged)))
     return tuple(made)
+
+
+# What is stored for an element, by its indices.
+Element = Callable[[tuple[ir.Expression, ...]], ir.Store]
 
 
 class Place:
@@ -195,6 +193,20 @@ class Place:
         self.buffer, self.prefix, self.extents = buffer, prefix, buffer.extents[len(prefix) :]
         name = context.fresh(f"{buffer.name}_copy")
         self.copy = ir.Buffer(name, buffer.scalar, (ir.Constant(COPIES), *self.extents))
+
+    def cleared(self, piece: ir.Expression) -> Element:
+        """What clears an element of a piece's copy."""
+        nothing = ir.Constant(zero(self.copy.scalar), self.copy.scalar)
+        return lambda index: ir.Store(self.copy, (piece, *index), nothing)
+
+    def merged(self, piece: ir.Expression) -> Element:
+        """What adds an element of a piece's copy to the accumulator."""
+
+        def merge(index: tuple[ir.Expression, ...]) -> ir.Store:
+            final = (*self.prefix, *index)
+            return ir.Store(self.buffer, final, ir.Load(self.buffer, final) + ir.Load(self.copy, (piece, *index)))
+
+        return merge
 
     def redirected(self, update: ir.Store, piece: ir.Expression) -> ir.Store:
         """The update, of a piece's copy."""
@@ -211,12 +223,11 @@ def _scalars(places: Sequence[Place]) -> ir.Expression:
     return ir.total([ir.product(place.extents) for place in places])
 
 
-def _over(
-    context: Context, extents: Sequence[ir.Expression], store: Callable[[tuple[ir.Expression, ...]], ir.Store]
-) -> list[ir.Statement]:
-    """A store for all indices, the last of them as lanes."""
+def _over(context: Context, extents: Sequence[ir.Expression], stores: Sequence[Element]) -> list[ir.Statement]:
+    """Stores for all indices, the last of them as lanes."""
     names = [context.fresh("i") for _ in extents]
-    body: ir.Block = (store(tuple([ir.Variable(name) for name in names])),)
+    indices = tuple([ir.Variable(name) for name in names])
+    body: ir.Block = tuple([store(indices) for store in stores])
     for k, (name, extent) in reversed(list(enumerate(zip(names, extents, strict=True)))):
         last = k == len(names) - 1
         body = (

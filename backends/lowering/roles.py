@@ -20,7 +20,7 @@ Who fills a temporary says in which order its axes stand in memory; what comes a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from .. import ir
@@ -28,14 +28,11 @@ from . import contractions, grids
 from .adding import shared_accumulators
 from .context import Context
 from .lower import Lowered
-from .nests import Built, Plan
+from .nests import Built, Layouts, Plan, Roles
 from .private import private_accumulators
 from .regrouping import regrouped
-from .requirements import requirements
+from .requirements import beside_requirements, requirements
 from .straight import straightened
-
-# By buffer: its axes in the order in which they stand in memory.
-Layouts = Mapping[str, tuple[int, ...]]
 
 
 def with_roles(lowered: Lowered) -> Lowered:
@@ -48,13 +45,44 @@ def with_roles(lowered: Lowered) -> Lowered:
     return replace(lowered, function=replace(lowered.function, body=body))
 
 
-class _Roles:
-    """The nests of one function."""
+class Planner:
+    """Says which roles the loops of a nest will have, among the nests of one function."""
 
     def __init__(self, context: Context, body: ir.Block) -> None:
         self.context = context
         self.independent: set[str] = set()  # variables of inner loops that need no order
         self.fixed = {s.buffer.name for s in ir.walk(body) if isinstance(s, ir.Return | ir.Update)}
+
+    def plan(self, nest: ir.Nest) -> Plan:
+        """What is known of a nest and around it."""
+        context, target = self.context, self.context.target
+        free = {buffer.name for buffer in nest.fills} - self.fixed - _read_elsewhere(nest.body)
+        known = (nest.read, context.nonzero) if target.transformations.bound else ({}, {})
+        inner = frozenset(self.independent)
+        return Plan(
+            list(nest.axes),
+            nest.body,
+            free,
+            context.reductions,
+            nest.outermost,
+            target,
+            context.fresh,
+            inner,
+            *known,
+        )
+
+    def roles(self, nest: ir.Nest) -> Roles:
+        """The roles of the loops of a nest."""
+        if self.context.target.group:
+            return grids.roles_of(self.plan(nest))
+        return contractions.roles_of(self.plan(replace(nest, body=beside_requirements(nest.body))))
+
+
+class _Roles:
+    """The nests of one function, which get their loops."""
+
+    def __init__(self, context: Context, body: ir.Block) -> None:
+        self.context, self.planner = context, Planner(context, body)
 
     def block(self, block: ir.Block) -> ir.Block:
         """A block with loops in place of its nests; what a nest fills has its layout from there on."""
@@ -62,7 +90,7 @@ class _Roles:
         layouts: dict[str, tuple[int, ...]] = {}
         for statement in block:
             if layouts and not layouts.keys().isdisjoint(ir.mentioned((statement,))[1]):
-                (statement,) = _relaid((statement,), layouts)
+                (statement,) = relaid((statement,), layouts)
             if not isinstance(statement, ir.Nest):
                 made.append(ir.map_inside(statement, self.block))
                 continue
@@ -72,7 +100,7 @@ class _Roles:
                 layouts |= found
                 self.note(found)
                 made = [_allocated(each, found) for each in made]
-                built.statements = list(_relaid(built.statements, found))
+                built.statements = list(relaid(built.statements, found))
             made += built.statements
         return tuple(made)
 
@@ -84,9 +112,9 @@ class _Roles:
             adding = accumulators(context, nest)
             if adding is not None:
                 return Built(adding, {})
-        required = requirements(context, nest)
+        required = requirements(context, self.planner.plan(nest))
         if required is not None:
-            return Built(required, {})
+            return required
         before: list[ir.Statement] = []
         if nest.outermost and target.transformations.regroup and not target.group:
             two = regrouped(context, nest.axes, nest.body)
@@ -105,15 +133,9 @@ class _Roles:
 
     def built(self, nest: ir.Nest) -> Built:
         """The loops that reads and writes are best for."""
-        context, target = self.context, self.context.target
-        fills = {buffer.name for buffer in nest.fills} - ir.read_in(nest.body) - self.fixed
-        inner = frozenset(self.independent)
-        self.independent.update([axis.variable.name for axis in nest.axes])
-        known = (nest.read, context.nonzero) if target.transformations.bound else ({}, {})
-        plan = Plan(
-            list(nest.axes), nest.body, fills, context.reductions, nest.outermost, target, context.fresh, inner, *known
-        )
-        return grids.build(plan) if target.group else contractions.build(plan)
+        plan = self.planner.plan(nest)
+        self.planner.independent.update(plan.variables)
+        return grids.build(plan) if self.context.target.group else contractions.build(plan)
 
     def note(self, layouts: Layouts) -> None:
         """Where arrays are 0, by their axes in memory."""
@@ -121,6 +143,13 @@ class _Roles:
             if name in self.context.nonzero:
                 axes = self.context.nonzero[name].items()
                 self.context.nonzero[name] = {(order.index(a), order.index(b)): least for (a, b), least in axes}
+
+
+def _read_elsewhere(body: ir.Block) -> set[str]:
+    """The buffers that points read at places where they do not write."""
+    written = {(store.buffer, store.indices, ()) for store in ir.of_kind(body, ir.Store)}
+    reads = [load for statement in ir.walk(body) for load in ir.loads(statement)]
+    return {load.buffer.name for load in reads if (load.buffer, load.indices, load.guarded) not in written}
 
 
 def _for_one(statement: ir.Statement, when: ir.Expression) -> ir.Statement:
@@ -136,7 +165,7 @@ def _allocated(statement: ir.Statement, layouts: Layouts) -> ir.Statement:
     return statement
 
 
-def _relaid(block: Sequence[ir.Statement], layouts: Layouts) -> ir.Block:
+def relaid(block: Sequence[ir.Statement], layouts: Layouts) -> ir.Block:
     """A block with the axes of some buffers in the order in which they stand in memory."""
 
     def place(e: ir.Load | ir.Store, order: tuple[int, ...]) -> tuple[ir.Buffer, tuple[ir.Expression, ...]]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ...core.types import Scalar, bool_, f64
+from ...core.types import bool_, f64
 from .. import ir
 from ..heaps import with_heaps
 from ..kernels import split
@@ -70,7 +70,7 @@ class Executable:
         self._require_types()
         self.source = source(self.function, self.target.group)
         program = self._built()
-        self.kernels = {name: getattr(program, c_name(name)) for name in self.source.entries}
+        self.kernels = {name: _typed(getattr(program, c_name(name)), e) for name, e in self.source.entries.items()}
         self.plan = plan(self.function)
         statements = list(ir.walk(self.function.body))
         self.fails = any(isinstance(each, ir.Require) for each in statements)
@@ -339,7 +339,7 @@ class Executable:
 
     def _launch(self, entry: Entry) -> Step:
         kernel = self.kernels[entry.name]
-        scalars = [(name, _passed(scalar)) for name, scalar in entry.scalars]
+        scalars = [name for name, _ in entry.scalars]
         buffers = [buffer.name for buffer in entry.buffers]
         grid = [self._value(extent) for extent in entry.grid]
         group = entry.group if entry.grouped or grid else 1
@@ -349,7 +349,7 @@ class Executable:
             if total == 0:
                 return
             groups = self._groups(entry, total, call) if grid else 1
-            values = [passed(call.names[name]) for name, passed in scalars]
+            values = [call.names[name] for name in scalars]
             values += [call.memory[name] for name in buffers]
             for each in entry.scratch:
                 count = groups if each.of_group else groups * group
@@ -377,6 +377,9 @@ class Executable:
         return wanted
 
 
-def _passed(scalar: Scalar) -> Callable[[Any], Any]:
-    """A number as a kernel takes it: a truth value is a byte."""
-    return np.uint8 if scalar == bool_ else scalar.dtype.type
+def _typed(kernel: Any, entry: Entry) -> Any:
+    """The kernel with the types of its numbers, which need not be found out at each launch; a truth value is a byte."""
+    numbers = [np.dtype(np.uint8) if scalar == bool_ else scalar.dtype for _, scalar in entry.scalars]
+    others = len(entry.buffers) + len(entry.scratch) + len(entry.shared) + entry.fails
+    kernel.set_scalar_arg_dtypes([*numbers, *[None] * others])
+    return kernel
