@@ -8,6 +8,7 @@ import numpy as np
 import plain_loops
 import pytest
 from programs import CASES, Case, sampled
+from spelled_alike import numbered_anew
 from test_compile import assert_same
 from test_grids import GROUPS
 
@@ -181,16 +182,6 @@ def by_columns(x: Points, y: Centres) -> az.f64:
 
 def broadcast(x: Points, y: Centres) -> az.f64:
     return az.sum(az.min(az.sum((x[:, None, :] - y[None, :, :]) ** 2, axis=2), axis=1))
-
-
-def numbered_anew(text: str) -> str:
-    """Nests with names that tell their place alone."""
-    names: dict[str, str] = {}
-
-    def name(found: re.Match[str]) -> str:
-        return names.setdefault(found[0], f"v{len(names)}")
-
-    return re.sub(r"\b(?!f64\b|i64\b)[a-z_]+\d+\b(?!\()", name, text.partition("\n")[2])
 
 
 @pytest.mark.parametrize("verb", [lambda f: f, az.grad], ids=["value", "gradient"])

@@ -9,5 +9,6 @@ GradBench and ADBench (tests/data/README.md). Each module has
 * ``arguments(given)``, the arguments of both from the input of a case as the suite writes it;
 * ``answer(function, result)``, the result of one of the functions as the suite writes it.
 
-``cases.py`` reads the cases of tests/data.
+``cases.py`` reads the cases of tests/data. ``variants.py`` has small programs of more kinds, and ``rewriting.py`` makes
+other spellings of these, to see that they are the same nests (tests/test_spellings.py).
 """
