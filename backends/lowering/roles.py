@@ -56,7 +56,8 @@ class Planner:
     def plan(self, nest: ir.Nest) -> Plan:
         """What is known of a nest and around it."""
         context, target = self.context, self.context.target
-        free = {buffer.name for buffer in nest.fills} - self.fixed - _read_elsewhere(nest.body)
+        free = {buffer.name for buffer in nest.fills} - self.fixed
+        free -= _read_elsewhere(nest.body) if free else free
         known = (nest.read, context.nonzero) if target.transformations.bound else ({}, {})
         inner = frozenset(self.independent)
         return Plan(
