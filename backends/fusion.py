@@ -11,7 +11,8 @@ than on their points, on a device each is a kernel, and large ones read again wh
 Points of a nest run in any order, so two are one if no point of either touches what another point writes: wherever
 both touch a buffer, and one of them writes it, their indices have each axis in a common place (Allen and Kennedy,
 ch. 8: fusion prevented by no dependence but loop-independent ones). Axes that index the same axes of the same arrays
-are the same, whatever their order. A nest moves down to a later one past bindings and allocations only.
+are the same, whatever their order. A nest moves down to a later one past bindings and allocations only; what
+needs its results then follows both.
 
 Fused nests must keep their roles: a product stays one, with the other nest before its sum or behind it, and nobody's
 lanes turn. What a point does may hold a loop; where both have one, these must become one by the same rule, so that a
@@ -19,6 +20,11 @@ scan is summed while it is made. ::
 
     nest i < n: for j < m: p = p * x[i]; t[j, i] = p      =>   nest i < n: for j < m: p = p * x[i]
     nest i < n: for j < m: s = s + c[j] * t[j, i]                                    s = s + c[j] * p
+
+A nest that combines (a sum, a maximum) is fused with those that write what it reads, or read what it does::
+
+    nest i < n: y[i] = exp(x[i])                               nest i < n combining total by add
+    nest j < n combining total by add: total = total + y[j]  =>  let v = exp(x[i]);  y[i] = v;  total = total + v
 
 A nest that only requires something becomes one with the nest behind it, which mostly reads the same; see
 ``lowering/requirements.py`` for its loops. Code may run on after a failure, since reads are clamped.
@@ -64,20 +70,25 @@ class _Fusion:
         for statement in block:
             statement = ir.map_inside(statement, self.block)
             if isinstance(statement, ir.Nest):
-                statement = self.with_last(made, statement)
-            made.append(statement)
+                self.append(made, statement)
+            else:
+                made.append(statement)
         return tuple(made)
 
-    def with_last(self, made: list[ir.Statement], second: ir.Nest) -> ir.Nest:
-        """A nest, fused with the last one of a block if it can be, which then leaves the block; and so on."""
+    def append(self, made: list[ir.Statement], second: ir.Nest) -> None:
+        """Add a nest to a block, fused with the last one in it if it can be, and that with the one before."""
         position = _before(made)
         first = made[position] if position >= 0 else None
-        if isinstance(first, ir.Nest) and not _read(made[position + 1 :], first):
-            both = self.one(first, second)
+        if isinstance(first, ir.Nest):
+            between = made[position + 1 :]
+            after = _depending(first, between)
+            both = None if _meet(second, after) else self.one(first, second)
             if both is not None:
-                del made[position]
-                return self.with_last(made, both)
-        return second
+                made[position:] = [statement for statement in between if statement not in after]
+                self.append(made, both)
+                made += after
+                return
+        made.append(second)
 
     def one(self, first: ir.Nest, second: ir.Nest) -> ir.Nest | None:
         """Two nests as one, if their axes are the same and no point needs another one of the other nest."""
@@ -88,6 +99,8 @@ class _Fusion:
         if not _plain(work_of(first.body)):
             return None
         variables = [axis.variable.name for axis in first.axes]
+        if not ir.assigned_in(first.body).isdisjoint(ir.mentioned((second,))[0]):
+            return None
         if _meets(first, variables) or _meets(second, variables) or not _apart(first.body, second.body, variables):
             return None
         body = _with_loops_joined((*first.body, *_rest(first.body, second.body)))
@@ -103,6 +116,7 @@ class _Fusion:
             fills=(*first.fills, *second.fills),
             meets=first.meets or second.meets,
             alone=first.alone if first.alone == second.alone else None,
+            combines=(*first.combines, *second.combines),
             read={pair: min(least, second.read[pair]) for pair, least in first.read.items() if pair in second.read},
         )
         return both if self.alike(first, second, both) else None
@@ -111,6 +125,8 @@ class _Fusion:
         """Whether two nests run together as each of them runs alone."""
         mine, common = self.planner.roles(first), self.planner.roles(both)
         its = self.planner.roles(replace(second, body=relaid(second.body, mine.layouts)))
+        if first.combines or second.combines:
+            return mine.in_order and its.in_order and common.in_order
         if not work_of(first.body):
             return its == common and common.in_order
         if mine.combines and its.combines:
@@ -122,14 +138,26 @@ class _Fusion:
 def _before(made: Sequence[ir.Statement]) -> int:
     """The position of the last statement of a block that is more than a binding or an allocation; -1 without one."""
     position = len(made) - 1
-    while position >= 0 and isinstance(made[position], ir.Let | ir.Allocate):
+    while position >= 0 and isinstance(made[position], ir.Let | ir.Declare | ir.Allocate):
         position -= 1
     return position
 
 
-def _read(statements: Sequence[ir.Statement], nest: ir.Nest) -> bool:
-    """Whether statements between two nests read what the first one writes."""
-    return not ir.written_in(nest.body).isdisjoint(ir.read_in(tuple(statements)))
+def _depending(nest: ir.Nest, statements: Sequence[ir.Statement]) -> list[ir.Statement]:
+    """Those of the bindings behind a nest that need what it makes, directly or through each other."""
+    names, written, found = ir.assigned_in(nest.body), ir.written_in(nest.body), list[ir.Statement]()
+    for statement in statements:
+        variables, buffers = ir.mentioned((statement,))
+        if not (names.isdisjoint(variables) and written.isdisjoint(buffers)) and not isinstance(statement, ir.Allocate):
+            found.append(statement)
+            names = names | ir.bound_in((statement,))
+    return found
+
+
+def _meet(nest: ir.Nest, bindings: Sequence[ir.Statement]) -> bool:
+    """Whether a nest needs some bindings, or writes what they read."""
+    needed = ir.mentioned((nest,))[0].isdisjoint(ir.bound_in(tuple(bindings)))
+    return not (needed and ir.written_in(nest.body).isdisjoint(ir.read_in(tuple(bindings))))
 
 
 # Axes
@@ -228,13 +256,19 @@ def _place(load: ir.Load) -> Access:
 
 
 def _rest(before: ir.Block, body: ir.Block) -> Iterator[ir.Statement]:
-    """The body of the second nest; indices that are computed before are not computed again."""
-    mutable = {statement.name for statement in before if isinstance(statement, ir.Declare)}
-    known = {s.value: s.name for s in before if isinstance(s, ir.Let) and mutable.isdisjoint(ir.names_in([s.value]))}
+    """The body of the second nest; what is computed before is not computed again."""
+    changing = {s.name for s in before if isinstance(s, ir.Declare)} | ir.assigned_in(before)
+    written = ir.written_in(before) | ir.written_in(body)
+
+    def stays(let: ir.Let) -> bool:
+        variables, buffers = ir.mentioned((let,))
+        return changing.isdisjoint(variables) and written.isdisjoint(buffers)
+
+    known = {s.value: s.name for s in before if isinstance(s, ir.Let) and stays(s)}
     names: dict[str, ir.Expression] = {}
     for statement in body:
         (statement,) = ir.substituted_in((statement,), names)
-        if isinstance(statement, ir.Let) and statement.value in known and not list(ir.loads(statement)):
+        if isinstance(statement, ir.Let) and statement.value in known:
             names[statement.name] = ir.Variable(known[statement.value], statement.value.type)
         else:
             yield statement

@@ -213,7 +213,7 @@ class Run:
                         yield from self._block(body, scope)
                 case ir.For():
                     self._side_by_side(statement, scope)
-                case ir.Nest(axes, body) if axes and not statement.meets:
+                case ir.Nest(axes, body) if axes and not statement.meets and not statement.combines:
                     rows = replace(statement, axes=axes[1:]).in_order() if axes[1:] else body
                     self._side_by_side(ir.For(axes[0].variable.name, axes[0].extent, "parallel", rows), scope)
                 case ir.Nest():

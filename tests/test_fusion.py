@@ -280,15 +280,102 @@ def test_updates_of_one_array_are_no_reason_to_fuse() -> None:
     assert_close(az.compile(updated)(x, k), (scattered, (x * 2)[k]))
 
 
+# Nests that combine
+
+
+@az.program
+def statistics(x: Vector) -> Any:
+    """An array, what is combined of it, and of what it is made from."""
+    y = az.exp(-x)
+    return y, az.sum(y), az.max(x) + 1.0, az.sum(x * x), az.min(y)
+
+
+@az.program
+def variance(x: Vector) -> Any:
+    """The second sum needs the first one."""
+    mean = az.sum(x) / x.shape[0]
+    return az.sum((x - mean) ** 2), az.max(x)
+
+
+@az.program
+def single(x: az.Array[az.f32, "n"]) -> Any:
+    """A sum of f32 has parts of its own, which a maximum has not."""
+    return az.sum(x), az.max(x), az.sum(x * x), x * 2
+
+
+@az.program
+def whole(k: az.Array[az.i64, "n"]) -> Any:
+    return az.sum(k), az.max(k), az.map(lambda i: i + 1, k)
+
+
+COMBINED = [statistics, variance, single, whole]
+
+
+@pytest.mark.parametrize("n", [0, 1, 31, 33, 4096, 4097, 70_001])
+@pytest.mark.parametrize("program", COMBINED, ids=lambda program: program.name)
+def test_what_is_combined_is_the_same_alone_and_beside_others(program: Any, n: int) -> None:
+    """The same bits with nests fused and apart, and on any number of threads; the values of evaluate."""
+    type = {"single": np.float32, "whole": np.int64}.get(program.name, np.float64)
+    x = (np.random.default_rng(n).normal(size=n) * 3).astype(type)
+    fused, apart = COMPILED_COMBINED[program.name]
+    wanted, expected = apart(x), az.evaluate(program)(x)
+    for compiled in fused:
+        for a, b, c in zip(compiled(x), wanted, expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+            np.testing.assert_allclose(a, c, rtol=1e-4 if type is np.float32 else 1e-12)
+
+
+COMPILED_COMBINED = {
+    program.name: (
+        [az.compile(program, threads=threads) for threads in (1, 2, 5)],
+        az.compile(program, schedule={"fuse": False}),
+    )
+    for program in COMBINED
+}
+
+
+def test_one_nest_stores_and_combines() -> None:
+    text = az.compile(statistics).nests
+    assert text.count("nest ") == 1 and text.count(" combining ") == 4 and text.count("exp(") == 1
+    assert az.compile(variance).nests.count("nest ") == 2
+    assert az.compile(single).nests.count("nest ") == 3
+    assert az.compile(whole).nests.count("nest ") == 1
+
+
+def test_no_more_is_combined_at_once_than_registers_hold() -> None:
+    @az.program
+    def moments(x: Vector) -> Any:
+        return tuple([az.sum(x**k) for k in range(1, 40)])
+
+    x = np.random.default_rng(8).uniform(0.5, 1.0, size=5000)
+    assert 1 < az.compile(moments).nests.count("nest ") < 39
+    assert_close(az.compile(moments)(x), [np.sum(x**k) for k in range(1, 40)])
+
+
+def test_bindings_between_nests_stay_before_or_follow() -> None:
+    @az.program
+    def scaled(x: Vector, y: Vector) -> Any:
+        total = az.sum(x)
+        inverse = 1.0 / total
+        shift = y[0] * 2.0
+        return az.map(lambda v: v + shift, x), inverse * 3.0, az.max(x)
+
+    x, y = np.arange(1.0, 5001.0), np.arange(5.0, 5005.0)
+    compiled = az.compile(scaled)
+    assert compiled.nests.count("nest ") == 1
+    assert_close(compiled(x, y), (x + 10, 3 / x.sum(), x.max()))
+    assert_close(az.compile(scaled, backend="opencl")(x, y), (x + 10, 3 / x.sum(), x.max()))
+
+
 def assert_close(found: Any, expected: Any) -> None:
     for a, b in zip(found, expected, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-12)
+        np.testing.assert_allclose(np.asarray(a), b, rtol=1e-12)
 
 
 # On a device
 
 
-@pytest.mark.parametrize("program", [neighbours, layer, matrices, picked_and_bounded], ids=lambda p: p.name)
+@pytest.mark.parametrize("program", [neighbours, layer, matrices, picked_and_bounded, statistics])
 def test_fused_nests_are_one_kernel(program: Any) -> None:
     rng = np.random.default_rng(6)
     arguments: dict[str, tuple[Any, ...]] = {
@@ -296,6 +383,7 @@ def test_fused_nests_are_one_kernel(program: Any) -> None:
         "layer": (rng.random((70, 40)), rng.random((40, 50)), rng.random(50)),
         "matrices": (rng.random((30, 5)), rng.random((5, 30))),
         "picked_and_bounded": (rng.random(700), rng.integers(0, 700, 300)),
+        "statistics": (rng.random(70_000),),
     }
     given = arguments[program.name]
     together = az.compile(program, backend="opencl")

@@ -205,8 +205,9 @@ class Nest(_Holding):
 
     Which axis is for threads, which for lanes, and in which order the others run, is not decided yet, nor is the layout
     of the temporaries that it *fills*: allocated just before, written by this nest alone. No point reads what another
-    one writes; where points *meet* in what they add to, the sum of all is meant. In the body stand what a point
-    computes and the nests that are private to it.
+    one writes; where points *meet* in what they add to, the sum of all is meant. Variables that it *combines* into are
+    declared before, and only combined into: by what of all, in which order, is not decided yet either. In the body
+    stand what a point computes and the nests that are private to it.
     """
 
     axes: tuple[Axis, ...]
@@ -216,6 +217,7 @@ class Nest(_Holding):
     meets: bool = False
     read: Mapping[tuple[str, str], int] = field(default_factory=dict)  # where it is read: least i - j of variables
     alone: Expression | None = None  # when one thread is faster than several, as far as memory decides
+    combines: tuple[Reduction, ...] = ()
 
     def in_order(self) -> Block:
         """What it means: plain loops, one inside the other."""

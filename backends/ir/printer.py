@@ -18,6 +18,7 @@ from .loops import (
     Let,
     Nest,
     Prefetch,
+    Reduction,
     Require,
     Return,
     Statement,
@@ -75,7 +76,8 @@ def statement_text(statement: Statement) -> str:
         case For():
             return _for(statement)
         case Nest(axes):
-            return "nest " + ", ".join([f"{axis.variable.name} < {expression_text(axis.extent)}" for axis in axes])
+            over = ", ".join([f"{axis.variable.name} < {expression_text(axis.extent)}" for axis in axes])
+            return " ".join([f"nest {over}", *map(_combining, statement.combines)])
         case If(test):
             return f"if {expression_text(test)}"
         case While(_, test):
@@ -99,11 +101,11 @@ def _for(loop: For) -> str:
         words.append(f"by {loop.factor}")
     if loop.grain is not None:
         words.append(f"grain {expression_text(loop.grain)}")
-    words += [
-        f"combining {each.name} by {each.primitive.name} from {expression_text(each.neutral)}"
-        for each in loop.reductions
-    ]
-    return " ".join(words)
+    return " ".join([*words, *map(_combining, loop.reductions)])
+
+
+def _combining(reduction: Reduction) -> str:
+    return f"combining {reduction.name} by {reduction.primitive.name} from {expression_text(reduction.neutral)}"
 
 
 def _indented(block: Block) -> Iterator[str]:

@@ -140,6 +140,7 @@ class _Names:
                 self.variables.update([reduction.name for reduction in statement.reductions])
             case Nest(axes):
                 self.variables.update([axis.variable.name for axis in axes])
+                self.variables.update([reduction.name for reduction in statement.combines])
                 self.bound.update([axis.variable.name for axis in axes])
             case Store(buffer) | Update(buffer):
                 self.buffers.add(buffer.name)

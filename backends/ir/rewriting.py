@@ -215,7 +215,9 @@ def map_block(
                 fills = tuple([buffer(each) for each in statement.fills])
                 read = {(name(i), name(j)): least for (i, j), least in statement.read.items()}
                 inner = map_block(statement.body, expression, store, buffer, name)
+                combines = tuple([replace(each, name=name(each.name)) for each in statement.combines])
                 nest = replace(statement, axes=tuple(axes), body=inner, fills=fills, read=read, alone=alone)
+                nest = replace(nest, combines=combines)
                 made.append(nest)
             case If(test, then, orelse):
                 branches = [map_block(branch, expression, store, buffer, name) for branch in (then, orelse)]

@@ -50,6 +50,10 @@ Environment = Env[Operand]
 Destinations = Sequence[ArrayRef | None]
 
 
+# Groups for each that runs at a time.
+WAVES = 4
+
+
 @dataclass
 class Context(ABC):
     """The state of lowering one function. Subclasses add the constructs."""
@@ -91,6 +95,11 @@ class Context(ABC):
 
         Gives the environment after them.
         """
+
+    @property
+    def most_groups(self) -> int:
+        """How many groups share the work at most, where threads come in groups."""
+        return max(1, WAVES * self.target.threads // max(1, self.target.group))
 
     # Names and values
 

@@ -66,7 +66,8 @@ def roles_of(nest: Plan) -> Roles:
     shared, tiled = _segments(nest, found, loops), tiles(nest, found, loops)
     order = tuple([loop.variable.name for loop in loops])
     further = tuple([form.when for form in (shared, tiled) if form is not None])
-    return Roles(order, order[-1], further, bool(found.inner), layouts=layouts_of(nest, found, loops[:-1], order[-1]))
+    in_order = not further and not found.inner and order == tuple(nest.variables)
+    return Roles(order, order[-1], further, bool(found.inner), in_order, layouts_of(nest, found, loops[:-1], order[-1]))
 
 
 def _merged(nest: Plan) -> Plan:

@@ -18,7 +18,7 @@ combined so far, has the parts scanned (Hillis and Steele 1986), puts what comes
 writes the stage out as it was filled. Beyond the last element there is the neutral element, of which any number may
 stand in a row.
 
-A long stretch of elements is cut into chunks, one a group, so that there are about ``WAVES`` times as many threads as
+A long stretch of elements is cut into chunks, one a group, so that there are a few times as many threads as
 the target runs at a time. Sizes and the target alone decide how many chunks there are, so each run gives the same
 result. An operator on arrays, or one of so many components that no tile fits into shared memory, is not for groups.
 """
@@ -36,8 +36,6 @@ from .context import ONE, ZERO, ArrayRef, Environment, Operand
 
 # Elements in the row of a lane: the most of these that fit.
 ROWS = (7, 5, 3, 1)
-# Groups for each that runs at a time.
-WAVES = 4
 
 # The components of the element at an index.
 Source = Callable[[ir.Expression], Sequence[Operand]]
@@ -80,11 +78,6 @@ class _Tile:
 
 class Groups(Combining):
     """Reductions and scans by groups."""
-
-    @property
-    def most_groups(self) -> int:
-        """How many groups share the work at most."""
-        return max(1, WAVES * self.target.threads // max(1, self.target.group))
 
     def row(self, types: Sequence[Type]) -> int:
         """How many elements are the row of a lane; 0 if groups do not combine such elements here."""

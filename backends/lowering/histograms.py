@@ -30,7 +30,7 @@ from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 from .groups import Groups
 from .pieces import SMALL, WORTH
 from .private import COPIES
-from .reductions import LANE_WORTH
+from .totals import LANE_WORTH
 
 # A piece has at least so many elements for each bin.
 FILLED = 4

@@ -1,33 +1,22 @@
-"""Reductions: cells that a loop combines elements into, or, outside of all loops, parts side by side.
+"""Reductions: cells that a loop combines elements into, or, outside of all loops, a nest that combines.
 
-Outside of all loops, what a single primitive combines (a sum, a maximum) is cut into chunks, which lanes reduce, or has
-a nest compute its elements where these are reductions themselves; what any other operator combines is reduced in pieces
-(``pieces.py``). Sizes alone decide how many parts there are, and their totals are combined in order, so the result does
-not depend on the number of threads.
-
-On a target with groups, what a single primitive combines goes along the lanes of a group, each of which takes every
-``group``-th element, and what another operator combines as in ``groups.py``; one more group combines the groups'
-totals. Operators on small arrays combine pieces as elsewhere.
+Outside of all loops, what a single primitive combines (a sum, a maximum) is a nest, whose loops are made later
+(``totals.py``); elements that are reductions themselves are computed by a nest of their own before. What any other
+operator combines is reduced in pieces (``pieces.py``) or, on a target with groups, as in ``groups.py``: operators on
+small arrays combine pieces there, too. Sizes alone decide how many parts there are, and their totals are combined in
+order, so the result does not depend on the number of threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ...core import terms
 from ...core.primitive import Primitive
 from .. import ir
-from . import nests
 from .combining import Cell, named_operator
-from .context import ZERO, ArrayRef, Destinations, Environment, Operand
-from .pieces import PIECES, Pieces
-from .survey import survey
-
-# Where threads come in groups, a lane combines about this many elements at least.
-LANE_WORTH = 4
-
-# Combine the element at an index into a variable.
-Contribution = Callable[[ir.Expression, ir.Variable], None]
+from .context import ArrayRef, Destinations, Environment, Operand
+from .pieces import Pieces
 
 
 class Reductions(Pieces):
@@ -93,81 +82,31 @@ class Reductions(Pieces):
     def whole_reduction(
         self, op: terms.Operation, env: Environment, named: Primitive, neutral: ir.Constant
     ) -> ir.Expression:
-        """A reduction outside of all loops: partial results side by side, combined in order."""
+        """A reduction outside of all loops: a nest that combines, or the totals of the elements' own loops in order."""
+        extent = self.scalar(env, op.args[0])
         nested = any(binding.blocks and binding.op != "cond" for binding in op.blocks[0].bindings)
-        if self.target.group:
-            return self.total_by_groups(op, env, named, neutral, nested)
-        nested = nested and self.of_sizes(self.scalar(env, op.args[0]))
-        partials = self.element_partials if nested else self.chunk_partials
-        partial, count = partials(op, env, named, neutral)
+        nested = nested and (self.target.group > 0 or self.of_sizes(extent))
+        partial = self.element_partials(op, env, named, neutral) if nested else None
         total = self.declare("total", neutral)
-        with self.over("part", count) as index:
-            self.emit(ir.Reduction(total.name, named, neutral).combined(ir.Load(partial, (index,))))
-        return self.let("t", total)
-
-    def total_by_groups(
-        self, op: terms.Operation, env: Environment, named: Primitive, neutral: ir.Constant, nested: bool
-    ) -> ir.Expression:
-        """The total of elements, each by a lane; those that are reductions themselves are first computed in a nest."""
-        if nested:
-            partial, extent = self.element_partials(op, env, named, neutral)
-            return self.total(extent, named, neutral, self.partials(named, partial))
-        dim = self.extent_dim(op, env)
-
-        def combine(index: ir.Expression, part: ir.Variable) -> None:
-            variable = self.loop_variable(op.blocks[0].names[0], dim)
-            self.emit(ir.Let(variable.name, index))
-            self.combine(op, env, variable, [part], named)
-
-        return self.total(self.scalar(env, op.args[0]), named, neutral, combine)
-
-    def total(
-        self,
-        extent: ir.Expression,
-        named: Primitive,
-        neutral: ir.Constant,
-        combine: Contribution,
-    ) -> ir.Expression:
-        """A total along lanes: a partial one by each group, and the total of these by one more."""
-        least = LANE_WORTH * self.target.group
-        strips = ir.maximum(self.parts(extent, least * self.most_groups), 1)
-        size = self.let("size", strips * least)
-        count = self.let("chunks", self.parts(extent, size))
-        if isinstance(count, ir.Constant) and count.value <= 1:
-            return self.frozen(self.along_lanes(ZERO, extent, named, neutral, combine))
-        partial = self.temporary("partial", neutral.type, (count,))
-        with self.over("chunk", count, "parallel") as chunk:
-            start = self.let("start", chunk * size)
-            length = ir.minimum(extent - start, size)
-            self.emit(ir.Store(partial, (chunk,), self.along_lanes(start, length, named, neutral, combine)))
-        return self.frozen(self.along_lanes(ZERO, count, named, neutral, self.partials(named, partial)))
-
-    def partials(self, named: Primitive, partial: ir.Buffer) -> Contribution:
-        """What combines the elements of a buffer."""
-
-        def combine(index: ir.Expression, part: ir.Variable) -> None:
-            self.assign(part, ir.Apply(named, (part, ir.Load(partial, (index,))), part.type))
-
-        return combine
-
-    def along_lanes(
-        self,
-        start: ir.Expression,
-        length: ir.Expression,
-        named: Primitive,
-        neutral: ir.Constant,
-        combine: Contribution,
-    ) -> ir.Variable:
-        """The variable into which the lanes of a group combine a stretch."""
-        part, lane = self.declare("part", neutral), self.variable("lane")
-        reduction = (ir.Reduction(part.name, named, neutral),)
-        with self.over(lane, length, "lanes", self.target.group, reductions=reduction):
-            combine(start + lane if start != ZERO else lane, part)
-        return part
+        if partial is not None and not self.target.group:
+            with self.over("part", extent) as index:
+                self.emit(ir.Reduction(total.name, named, neutral).combined(ir.Load(partial, (index,))))
+            return total
+        variable = self.index_variable(op, env)
+        with self.captured() as body:
+            self.inside += 1
+            if partial is None:
+                self.combine(op, env, variable, [total], named)
+            else:
+                self.emit(ir.Reduction(total.name, named, neutral).combined(ir.Load(partial, (variable,))))
+            self.inside -= 1
+        reduction = ir.Reduction(total.name, named, neutral)
+        self.emit(ir.Nest((ir.Axis(variable, extent),), tuple(body), True, combines=(reduction,)))
+        return total
 
     def element_partials(
         self, op: terms.Operation, env: Environment, named: Primitive, neutral: ir.Constant
-    ) -> tuple[ir.Buffer, ir.Expression]:
+    ) -> ir.Buffer:
         """One partial result an element, where elements are reductions themselves: a nest."""
         extent = self.scalar(env, op.args[0])
         partial = self.temporary("partial", neutral.type, (extent,))
@@ -180,46 +119,7 @@ class Reductions(Pieces):
             self.emit(ir.Store(partial, (variable,), part))
             self.inside -= 1
         self.nest([ir.Axis(variable, extent)], tuple(body))
-        return partial, extent
-
-    def chunk_partials(
-        self, op: terms.Operation, env: Environment, named: Primitive, neutral: ir.Constant
-    ) -> tuple[ir.Buffer, ir.Expression]:
-        """One partial result a chunk of elements, which are lanes where that is possible."""
-        chunk, lane = self.variable("chunk"), self.fresh("lane")
-        part = self.variable("part", neutral.type)
-        extent = self.scalar(env, op.args[0])
-        size = self.let("size", self._chunk(extent))
-        start = chunk * size
-        length = ir.minimum(extent - start, size)
-        count = self.let("chunks", self.parts(extent, size))
-        partial = self.temporary("partial", neutral.type, (ir.Constant(PIECES),))
-        variable = self.index_variable(op, env)
-        with self.captured() as elements:
-            self.inside += 1
-            self.emit(ir.Let(variable.name, start + ir.Variable(lane)))
-            self.combine(op, env, variable, [part], named)
-            self.inside -= 1
-        found = survey(tuple(elements))
-        if found.simple and not found.inner and self.target.transformations.vectorise:
-            reduction = (ir.Reduction(part.name, named, neutral),)
-            strip = 4 * self.target.lanes(neutral.type)
-            loop = ir.For(lane, length, "lanes", tuple(elements), strip, reductions=reduction)
-        else:
-            loop = ir.For(lane, length, "sequential", tuple(elements))
-        body = (ir.Declare(part.name, neutral), loop, ir.Store(partial, (chunk,), part))
-        if self.target.parallel:
-            grain = nests.GRAIN // (size * max(1, int(found.work)))
-            self.emit(ir.For(chunk.name, count, "parallel", body, grain=grain))
-        else:
-            self.emit(ir.For(chunk.name, count, "sequential", body))
-        return partial, count
-
-    def _chunk(self, extent: ir.Expression) -> ir.Expression:
-        """The elements of a chunk: a multiple of 64, such that there are few enough chunks."""
-        strips = extent // (64 * PIECES)
-        share = (strips + 1) * 64
-        return ir.maximum(share, nests.LONG_CHUNK)
+        return partial
 
 
 def _merged(body: terms.Block, outer: terms.Operation) -> terms.Operation | None:

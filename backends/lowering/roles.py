@@ -3,6 +3,7 @@
 Lowering leaves nests (``ir.Nest``): points in any order, arrays in any layout. Here they get their loops, inner nests
 before those around them. The first of these that fits says how:
 
+* points whose values are combined: parts of them, and the parts in order (``totals.py``)
 * points that add to the same places: pieces with copies (``private.py``), or atomics (``adding.py``)
 * points that only require something: a test side by side (``requirements.py``)
 * a sum over two loops: one of its factors first, in a nest of its own (``regrouping.py``)
@@ -24,7 +25,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .. import ir
-from . import contractions, grids
+from . import contractions, grids, totals
 from .adding import shared_accumulators
 from .context import Context
 from .lower import Lowered
@@ -74,6 +75,8 @@ class Planner:
 
     def roles(self, nest: ir.Nest) -> Roles:
         """The roles of the loops of a nest."""
+        if nest.combines:
+            return totals.roles_of(self.context, nest)
         if self.context.target.group:
             return grids.roles_of(self.plan(nest))
         return contractions.roles_of(self.plan(replace(nest, body=beside_requirements(nest.body))))
@@ -95,6 +98,8 @@ class _Roles:
             if not isinstance(statement, ir.Nest):
                 made.append(ir.map_inside(statement, self.block))
                 continue
+            combined = {each.name for each in statement.combines}  # declared where it is combined
+            made = [each for each in made if not (isinstance(each, ir.Declare) and each.name in combined)]
             built = self.nest(replace(statement, body=self.block(statement.body)))
             found = {name: order for name, order in built.layouts.items() if order != tuple(range(len(order)))}
             if found:
@@ -108,6 +113,8 @@ class _Roles:
     def nest(self, nest: ir.Nest) -> Built:
         """The loops of a nest whose body has its own already."""
         context, target = self.context, self.context.target
+        if nest.combines:
+            return Built(totals.totals(context, nest), {})
         if nest.meets:
             accumulators = shared_accumulators if target.group else private_accumulators
             adding = accumulators(context, nest)

@@ -339,7 +339,7 @@ class Executable:
 
     def _launch(self, entry: Entry) -> Step:
         kernel = self.kernels[entry.name]
-        scalars = [name for name, _ in entry.scalars]
+        scalars = [(name, scalar == bool_) for name, scalar in entry.scalars]
         buffers = [buffer.name for buffer in entry.buffers]
         grid = [self._value(extent) for extent in entry.grid]
         group = entry.group if entry.grouped or grid else 1
@@ -349,7 +349,7 @@ class Executable:
             if total == 0:
                 return
             groups = self._groups(entry, total, call) if grid else 1
-            values = [call.names[name] for name in scalars]
+            values = [np.uint8(call.names[name]) if test else call.names[name] for name, test in scalars]
             values += [call.memory[name] for name in buffers]
             for each in entry.scratch:
                 count = groups if each.of_group else groups * group
