@@ -11,8 +11,8 @@ than on their points, on a device each is a kernel, and large ones read again wh
 Points of a nest run in any order, so two are one if no point of either touches what another point writes: wherever
 both touch a buffer, and one of them writes it, their indices have each axis in a common place (Allen and Kennedy,
 ch. 8: fusion prevented by no dependence but loop-independent ones). Axes that index the same axes of the same arrays
-are the same, whatever their order. A nest moves down to a later one past bindings and allocations only; what
-needs its results then follows both.
+are the same, whatever their order. A nest moves down to a later one, past what has nothing to do with it, and what
+needs its results then follows both; none moves past a requirement.
 
 Fused nests must keep their roles: a product stays one, with the other nest before its sum or behind it, and nobody's
 lanes turn. What a point does may hold a loop; where both have one, these must become one by the same rule, so that a
@@ -45,6 +45,8 @@ from .lowering.private import updated_by
 from .lowering.requirements import work_of
 from .lowering.roles import Planner, relaid
 
+# A nest moves past so many others to the one that it is fused with: more are looked at in vain.
+PASSED = 12
 # Fused nests have at most so many bindings together: more values do not fit into the registers.
 LARGEST = 160
 
@@ -76,26 +78,31 @@ class _Fusion:
         return tuple(made)
 
     def append(self, made: list[ir.Statement], second: ir.Nest) -> None:
-        """Add a nest to a block, fused with the last one in it if it can be, and that with the one before."""
-        position = _before(made)
-        first = made[position] if position >= 0 else None
-        if isinstance(first, ir.Nest):
-            between = made[position + 1 :]
-            after = _depending(first, between)
-            both = None if _meet(second, after) else self.one(first, second)
-            if both is not None:
-                made[position:] = [statement for statement in between if statement not in after]
-                self.append(made, both)
-                made += after
-                return
+        """Add a nest to a block, fused with one before it if it can be, and that with another one."""
+        passed = 0
+        for position in range(len(made) - 1, -1, -1):
+            first = made[position]
+            if isinstance(first, ir.Let | ir.Declare | ir.Allocate):
+                continue
+            if isinstance(first, ir.Nest) and _same_extents(first, second):
+                between = made[position + 1 :]
+                after = _depending(first, between)
+                both = None if _conflict((second,), after) else self.one(first, second)
+                if both is not None:
+                    made[position:] = [statement for statement in between if statement not in after]
+                    self.append(made, both)
+                    made += after
+                    return
+            passed += 1
+            if passed > PASSED or ir.contains((first,), ir.Require, ir.Return):
+                break
         made.append(second)
 
     def one(self, first: ir.Nest, second: ir.Nest) -> ir.Nest | None:
         """Two nests as one, if their axes are the same and no point needs another one of the other nest."""
-        axes = _common_axes(first, second)
-        if axes is None or first.outermost != second.outermost or not _plain(second.body):
+        if first.outermost != second.outermost or not _plain(second.body):
             return None
-        second = _along(first, second, axes)
+        second = _along(first, second, _common_axes(first, second))
         if not _plain(work_of(first.body)):
             return None
         variables = [axis.variable.name for axis in first.axes]
@@ -135,38 +142,37 @@ class _Fusion:
         return leading == common and mine.lane == its.lane and (leading.combines or mine == its)
 
 
-def _before(made: Sequence[ir.Statement]) -> int:
-    """The position of the last statement of a block that is more than a binding or an allocation; -1 without one."""
-    position = len(made) - 1
-    while position >= 0 and isinstance(made[position], ir.Let | ir.Declare | ir.Allocate):
-        position -= 1
-    return position
-
-
 def _depending(nest: ir.Nest, statements: Sequence[ir.Statement]) -> list[ir.Statement]:
-    """Those of the bindings behind a nest that need what it makes, directly or through each other."""
-    names, written, found = ir.assigned_in(nest.body), ir.written_in(nest.body), list[ir.Statement]()
+    """Those of the statements behind a nest that must stay there, directly or because of each other."""
+    found: list[ir.Statement] = []
     for statement in statements:
-        variables, buffers = ir.mentioned((statement,))
-        if not (names.isdisjoint(variables) and written.isdisjoint(buffers)) and not isinstance(statement, ir.Allocate):
+        before = found if isinstance(statement, ir.Allocate) else [nest, *found]  # what a nest fills is allocated
+        if _conflict((statement,), before):
             found.append(statement)
-            names = names | ir.bound_in((statement,))
     return found
 
 
-def _meet(nest: ir.Nest, bindings: Sequence[ir.Statement]) -> bool:
-    """Whether a nest needs some bindings, or writes what they read."""
-    needed = ir.mentioned((nest,))[0].isdisjoint(ir.bound_in(tuple(bindings)))
-    return not (needed and ir.written_in(nest.body).isdisjoint(ir.read_in(tuple(bindings))))
+def _conflict(block: ir.Block, others: Sequence[ir.Statement]) -> bool:
+    """Whether some statements make or change what others mention, or the other way round."""
+    for mine, its in ((block, tuple(others)), (tuple(others), block)):
+        variables, buffers = ir.mentioned(its)
+        names = ir.assigned_in(mine).union([s.name for s in mine if isinstance(s, ir.Let | ir.Declare)])
+        made = ir.written_in(mine).union([s.buffer.name for s in mine if isinstance(s, ir.Allocate)])
+        if not (names.isdisjoint(variables) and made.isdisjoint(buffers)):
+            return True
+    return False
 
 
 # Axes
 
 
-def _common_axes(first: ir.Nest, second: ir.Nest) -> list[int] | None:
-    """For each axis of the second nest the one of the first that it is, if they have the same: by what they index."""
-    if len(first.axes) != len(second.axes):
-        return None
+def _same_extents(first: ir.Nest, second: ir.Nest) -> bool:
+    """Whether two nests run over the same extents, in any order."""
+    return Counter([axis.extent for axis in first.axes]) == Counter([axis.extent for axis in second.axes])
+
+
+def _common_axes(first: ir.Nest, second: ir.Nest) -> list[int]:
+    """For each axis of the second nest the one of the first that it is, by what they index; extents are the same."""
     met = Counter(
         (a, b)
         for mine, its in _pairs(first, second)
@@ -176,8 +182,6 @@ def _common_axes(first: ir.Nest, second: ir.Nest) -> list[int] | None:
     left, found = list(range(len(first.axes))), list[int]()
     for k, axis in enumerate(second.axes):
         fitting = [number for number in left if first.axes[number].extent == axis.extent]
-        if not fitting:
-            return None
         variable = axis.variable
         found.append(max(fitting, key=lambda number: (met[first.axes[number].variable, variable], number == k)))
         left.remove(found[-1])

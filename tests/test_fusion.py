@@ -338,7 +338,7 @@ def test_one_nest_stores_and_combines() -> None:
     text = az.compile(statistics).nests
     assert text.count("nest ") == 1 and text.count(" combining ") == 4 and text.count("exp(") == 1
     assert az.compile(variance).nests.count("nest ") == 2
-    assert az.compile(single).nests.count("nest ") == 3
+    assert az.compile(single).nests.count("nest ") == 2
     assert az.compile(whole).nests.count("nest ") == 1
 
 
@@ -365,6 +365,22 @@ def test_bindings_between_nests_stay_before_or_follow() -> None:
     assert compiled.nests.count("nest ") == 1
     assert_close(compiled(x, y), (x + 10, 3 / x.sum(), x.max()))
     assert_close(az.compile(scaled, backend="opencl")(x, y), (x + 10, 3 / x.sum(), x.max()))
+
+
+def test_nests_move_past_what_has_nothing_to_do_with_them() -> None:
+    @az.program
+    def apart(x: Vector, y: az.Array[az.f64, "m"]) -> Any:
+        first = az.sum(x)
+        kept = az.filter(lambda v: v > first, y)
+        return first, az.sum(kept), az.max(x), kept, x - 1.0, az.min(y)
+
+    x, y = np.linspace(0, 1, 700), np.linspace(0, 900, 1300)
+    kept = y[y > x.sum()]
+    for backend in ("llvm", "opencl"):
+        compiled = az.compile(apart, backend=backend)
+        assert_close(compiled(x, y), (x.sum(), kept.sum(), x.max(), kept, x - 1, y.min()))
+    [nest] = [line for line in az.compile(apart).nests.splitlines() if line.count(" combining ") == 2]
+    assert "by maximum" in nest and "by add" in nest
 
 
 def assert_close(found: Any, expected: Any) -> None:
