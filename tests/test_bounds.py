@@ -212,6 +212,24 @@ def twice(x: az.Array[az.f64, "n"]) -> az.Array[az.f64, "n"]:
     return x + x
 
 
+@pytest.mark.parametrize("wrong", [-1, 5, 6, 2**40, -(2**62)])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_parts_of_arrays_at_wrong_indices_are_clamped(wrong: int, threads: int) -> None:
+    """Code runs on after a failure, and reads parts of the array; the failure is what the caller sees."""
+
+    @az.program
+    def product(xs: az.Array[az.f64, "n 2 2"], k: az.Array[az.i64, "m"]) -> Any:
+        return az.reduce(lambda a, b: a @ b, az.eye(2), az.map(lambda i: xs[i], k))
+
+    xs, k = np.full((5, 2, 2), 0.5), np.arange(9) % 5
+    with checked():
+        compiled = az.compile(product, threads=threads)
+        assert_same(compiled(xs, k), az.evaluate(product)(xs, k))
+        k[7] = wrong
+        with pytest.raises(IndexError, match=f"index {wrong} "):
+            compiled(xs, k)
+
+
 def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is looked at by ``az.compile``, and code that checks is other code than code that does not."""
     program = az.program(twice)

@@ -43,6 +43,17 @@ TESTS = (
 # Mutants that mean the same as the original, or choose at another cost, each with its reason, by key (equivalent.py);
 # it need not be drawn.
 EQUIVALENT: dict[object, str] = {
+    (
+        "backends/lowering/factors.py", "sum_of", "right only",
+        "initial != ir.Constant(zero(initial.type), initial.type) or not all((isinstance(s, ir.Let) for s in lets))",
+    ): "what adds up starts from its neutral element, 0",
+    ("backends/lowering/lanes.py", "in_memory_order.before", "compared", "name in each"): (
+        "in which order loops run: a matter of cost"
+    ),
+    (
+        "backends/lowering/updates.py", "accumulates", "left only",
+        "binding.op == 'add_to' or any(map(accumulates, binding.blocks))",
+    ): "what branches that only check have for several threads: a matter of cost",
     ("backends/reusing.py", "_Recurring.stored", "off by one", "0"): "each of the nodes computes the same",
     ("backends/lowering/pieces.py", "Pieces.merge_in_pairs", "compared", "width < count"): (
         "one turn more, of no pairs"
