@@ -11,8 +11,8 @@ than on their points, on a device each is a kernel, and large ones read again wh
 Points of a nest run in any order, so two are one if no point of either touches what another point writes: wherever
 both touch a buffer, and one of them writes it, their indices have each axis in a common place (Allen and Kennedy,
 ch. 8: fusion prevented by no dependence but loop-independent ones). Axes that index the same axes of the same arrays
-are the same, whatever their order. A nest moves down to a later one, past what has nothing to do with it, and what
-needs its results then follows both; none moves past a requirement.
+are the same, whatever their order. A nest moves down to a later one, past what has nothing to do with it; bindings that
+need its results then follow both. None moves past a requirement.
 
 Fused nests must keep their roles: a product stays one, with the other nest before its sum or behind it, and nobody's
 lanes turn. What a point does may hold a loop; where both have one, these must become one by the same rule, so that a
@@ -87,7 +87,8 @@ class _Fusion:
             if isinstance(first, ir.Nest) and _same_extents(first, second):
                 between = made[position + 1 :]
                 after = _depending(first, between)
-                both = None if _conflict((second,), after) else self.one(first, second)
+                follows = all(isinstance(each, ir.Let | ir.Declare) for each in after)  # what it fills lives no longer
+                both = self.one(first, second) if follows and not _conflict((second,), after) else None
                 if both is not None:
                     made[position:] = [statement for statement in between if statement not in after]
                     self.append(made, both)

@@ -1,52 +1,145 @@
-"""What a sweep computes and a later one over the same range would compute again is stored by the first.
+"""Common subexpressions of nests: what one computes and a later one would compute again is stored by the first.
 
-Reductions and maps over one range each have their own loops. Where an expensive value of an element is needed in two of
-them, as the exponentials that a softmax sums and then divides by their sum, it is computed once::
+Reductions and maps over one range are nests of their own, where the one needs the other's result. An expensive value of
+an element that is needed in two of them, as the exponentials that a softmax sums and then divides by their sum, is
+computed once::
 
-    parallel chunk: lanes i                         temporary shared: f64[n]
-      sum = sum + exp(x[i] - top)                   parallel chunk: lanes i
-    ...                                               let e = exp(x[i] - top)
-    parallel chunk: lanes i                    =>     shared[i] = e
-      y[i] = exp(x[i] - top) * scale                  sum = sum + e
-                                                    ...
-                                                    parallel chunk: lanes i
-                                                      y[i] = shared[i] * scale
+                                                 temporary shared: f64[n]
+    nest i < n combining sum by add              nest i < n combining sum by add
+      sum = sum + exp(x[i] - top)                  let e = exp(x[i] - top)
+    ...                                     =>     shared[i] = e
+    nest i < n                                     sum = sum + e
+      y[i] = exp(x[i] - top) * scale             ...
+                                                 nest i < n
+                                                   y[i] = shared[i] * scale
 
-A value is the same where the expressions are, down to what is bound around the sweeps and to elements of buffers that
-nothing wrote in between. It is stored if it is worth about ``WORTH`` additions, which is what a store and a load cost,
-and if one of the sweeps reads or writes an array of that size anyway: the sum of a function of all pairs needs no
-memory for pairs.
+A value is the same where the expressions are, down to what is bound around the nests and to elements of buffers that
+nothing wrote in between. Loops inside of a nest, one in the other, are part of its range. A value is stored if it is
+worth about ``WORTH`` additions, which is what a store and a load cost, and if one of the nests reads or writes an array
+of that size anyway: the sum of a function of all pairs needs no memory for pairs.
 
-A temporary that is read for the last time by the sweep that writes a result of the same shape, place by place, takes
+A temporary that is read for the last time by the nest that writes a result of the same shape, place by place, takes
 the memory of that result: above, ``y`` is computed in place, and what is in a cache stays there.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from ..core.types import Scalar
 from ..interpreters.simplify.leaves import COSTLY
 from . import ir
-from .sweeps import Sweep, sweep_of
+from .lowering import Lowered
+from .lowering.context import Context
+from .lowering.roles import Planner
 
 WORTH = 20
 
 
-def shared(function: ir.Function) -> ir.Function:
-    """A function in which no sweep computes again what one before it could store."""
-    mutable = {statement.name for statement in ir.of_kind(function.body, ir.Declare)}
-    fresh = partial(ir.unused_names(function), "shared")
-    body = _Sharing(frozenset(function.sizes), mutable, fresh).block(function.body, {})
-    return _in_results(replace(function, body=body))
+def shared(lowered: Lowered) -> Lowered:
+    """A function in which no nest computes again what one before it could store."""
+    function = lowered.function
+    body = _Sharing(lowered.context, function).block(function.body)
+    return replace(lowered, function=_in_results(replace(function, body=body)))
+
+
+# Ranges
+
+
+@dataclass(frozen=True)
+class _Range:
+    """A nest and the loops inside of it, one in the other: they run through all indices of a range."""
+
+    nest: ir.Nest
+    loops: tuple[ir.For, ...]
+
+    @staticmethod
+    def of(statement: ir.Statement) -> _Range | None:
+        """The range of a nest that does nothing but compute and store."""
+        if not isinstance(statement, ir.Nest):
+            return None
+        blocks, loops = [statement.body], list[ir.For]()
+        while inner := [each for each in blocks[-1] if isinstance(each, ir.For)]:
+            loops.append(inner[0])
+            blocks.append(inner[0].body)
+        plain = ir.For | ir.Let | ir.Declare | ir.Store | ir.Assign
+        if not all(isinstance(each, plain) for block in blocks for each in block):
+            return None
+        made = _Range(statement, tuple(loops))
+        bound = ir.bound_in((statement,))
+        one = all(sum(isinstance(each, ir.For) for each in block) <= 1 for block in blocks)
+        return made if one and bound.isdisjoint(ir.names_in(made.extents)) else None
+
+    @property
+    def place(self) -> tuple[ir.Variable, ...]:
+        """The indices."""
+        return (*[axis.variable for axis in self.nest.axes], *[ir.Variable(loop.variable) for loop in self.loops])
+
+    @property
+    def extents(self) -> tuple[ir.Expression, ...]:
+        return (*[axis.extent for axis in self.nest.axes], *[loop.extent for loop in self.loops])
+
+    @property
+    def blocks(self) -> list[ir.Block]:
+        """The body of the nest, and those of its loops."""
+        return [self.nest.body, *[loop.body for loop in self.loops]]
+
+    @property
+    def body(self) -> ir.Block:
+        """What runs for each index."""
+        return self.blocks[-1]
+
+    def with_body(self, body: ir.Block) -> ir.Nest:
+        """The same nest and loops around another block."""
+        for block, loop in zip(self.blocks[-2::-1], self.loops[::-1], strict=True):
+            made = replace(loop, body=body)
+            body = tuple([made if each is loop else each for each in block])
+        return replace(self.nest, body=body)
+
+    def reading(self, present: Mapping[str, _Made]) -> ir.Nest:
+        """The nest reading what is present, by the name that it has here; it computes only what it needs then."""
+        if not present:
+            return self.nest
+        live: set[str] = set()
+        body: list[ir.Statement] = []
+        filled = [value.buffer for value in present.values()]  # what this nest would have filled is filled by then
+        for statement in reversed(self.body):
+            if isinstance(statement, ir.Store) and statement.buffer in filled:
+                continue
+            if isinstance(statement, ir.Let):
+                if statement.name not in live:
+                    continue
+                found = present.get(statement.name)
+                if found is not None and found.buffer is not None:
+                    statement = ir.Let(statement.name, ir.Load(found.buffer, self.place))
+            live |= ir.names_in(ir.expressions_of(statement))
+            body.append(statement)
+        fills = tuple([buffer for buffer in self.nest.fills if buffer not in filled])
+        return replace(self.with_body(tuple(body[::-1])), fills=fills)
+
+    def filled_with(self, name: str) -> ir.Buffer | None:
+        """The temporary that is filled with what has a name, place by place, and not read in the nest."""
+        read = ir.read_in(self.nest.body)
+        for statement in self.body:
+            match statement:
+                case ir.Store(buffer, indices, ir.Variable(stored), ()) if stored == name and indices == self.place:
+                    if buffer in self.nest.fills and buffer.name not in read:
+                        return buffer
+        return None
+
+    @property
+    def whole(self) -> bool:
+        """Whether an array that has an element for each index is read or written in it."""
+        parts = [part for statement in self.body for whole in ir.expressions_of(statement) for part in ir.inside(whole)]
+        accesses = [each for each in (*self.body, *parts) if isinstance(each, ir.Store | ir.Load)]
+        return any(set(self.place) <= set(access.indices) for access in accesses)
 
 
 # Values
 
-# What is computed in a sweep, by numbers of what it is computed from; equal keys are equal values.
+# What is computed in a range, by numbers of what it is computed from; equal keys are equal values.
 Key = tuple[object, ...]
 
 
@@ -60,7 +153,7 @@ class _Values:
     reads: list[frozenset[str]] = field(default_factory=list)  # the buffers and variables from which it is computed
 
     def number(self, expression: ir.Expression, names: Mapping[str, int], changing: set[str]) -> int:
-        """The number of an expression; ``names`` are those of what is bound in the sweep, which changes others."""
+        """The number of an expression; ``names`` are those of what is bound in the range, which changes others."""
         if isinstance(expression, ir.Variable) and expression.name in names:
             return names[expression.name]
         parts = [self.number(each, names, changing) for each in ir.operands(expression)]
@@ -96,105 +189,91 @@ class _Values:
 
 @dataclass
 class _Made:
-    """A value that a sweep computes: where it is bound, and the buffer that keeps it once somebody asks."""
+    """A value that a nest computes: where it is bound, and the buffer that keeps it once somebody asks."""
 
-    position: int  # of the sweep, in its block
-    sweep: Sweep
+    position: int  # of the nest, in its block
+    range: _Range
     name: str
     scalar: Scalar
     reads: frozenset[str]  # the buffers and variables that it is computed from
     buffer: ir.Buffer | None = None
 
 
-@dataclass
 class _Sharing:
-    """Goes through blocks; ``sizes`` are those of the function."""
+    """Goes through the blocks of a function."""
 
-    sizes: frozenset[str]
-    mutable: set[str]
-    fresh: Callable[[], str]
+    def __init__(self, context: Context, function: ir.Function) -> None:
+        self.context, self.planner = context, Planner(context, function.body)
+        self.sizes = frozenset(function.sizes)
+        self.mutable = {statement.name for statement in ir.of_kind(function.body, ir.Declare)}
 
-    def block(self, block: ir.Block, lets: Mapping[str, ir.Expression]) -> ir.Block:
-        """A block in which sweeps share what they compute."""
-        known, values = dict(lets), _Values(self.mutable)
+    def block(self, block: ir.Block) -> ir.Block:
+        """A block in which nests share what they compute."""
+        values = _Values(self.mutable)
         present: dict[int, _Made] = {}  # by number
-        all: list[_Made] = []
-        statements = list(block)
+        made = [[statement] for statement in block]  # with what is allocated before, in place of each statement
         for position, statement in enumerate(block):
-            if isinstance(statement, ir.Let):
-                known[statement.name] = statement.value
-            sweep = sweep_of(statement, known)
+            range = _Range.of(statement)
             written = ir.written_in((statement,)) | ir.assigned_in((statement,))
-            # a sweep may read what it has written itself
-            present = {number: made for number, made in present.items() if written.isdisjoint(made.reads)}
-            if sweep is None:
-                statements[position] = self.branches(statement, known)
-            elif self.static(sweep):
-                numbers = dict(_numbered(sweep, values))
-                statements[position] = sweep.with_body(self.reading(sweep, numbers, present))
-                for let in _lets(sweep.body):
+            # a nest may read what it has written itself
+            present = {number: value for number, value in present.items() if written.isdisjoint(value.reads)}
+            if range is None:
+                made[position] = [self.branches(statement)]
+            elif ir.names_in(range.extents) <= self.sizes:
+                numbers = dict(_numbered(range, values))
+                known = {let.name: present.get(numbers[let.name]) for let in _lets(range.body)}
+                wanted = {n: value for n, value in known.items() if value and self.keeps(value, range, n, made)}
+                nest = range.reading(wanted)
+                made[position] = [nest] if any(not isinstance(each, ir.Let) for each in nest.body) else []
+                left = set[str]() if nest.read else ir.bound_in((nest,))  # what nobody reads is not always computed
+                for let in [let for let in _lets(range.body) if let.name in left]:
                     number = numbers[let.name]
                     if number not in present and values.costs[number] >= WORTH and _expensive(let.value):
-                        made = _Made(position, sweep, let.name, let.value.type, values.reads[number])
-                        present[number] = made
-                        all.append(made)
-            present = {number: made for number, made in present.items() if written.isdisjoint(made.reads)}
-        return tuple(self.storing(statements, [made for made in all if made.buffer is not None]))
+                        present[number] = _Made(position, range, let.name, let.value.type, values.reads[number])
+            present = {number: value for number, value in present.items() if written.isdisjoint(value.reads)}
+        return tuple([statement for statements in made for statement in statements])
 
-    def branches(self, statement: ir.Statement, lets: Mapping[str, ir.Expression]) -> ir.Statement:
+    def branches(self, statement: ir.Statement) -> ir.Statement:
         """A statement with what stands in its branches shared there.
 
         Loops are left as they are: what is small enough for many turns is computed again sooner than it is stored.
         """
         if isinstance(statement, ir.If):
-            return ir.If(statement.test, self.block(statement.then, lets), self.block(statement.orelse, lets))
+            return ir.If(statement.test, self.block(statement.then), self.block(statement.orelse))
         return statement
 
-    def static(self, sweep: Sweep) -> bool:
-        """Whether the sizes of the function say how large a sweep is."""
-        parts = [part for extent in sweep.extents for part in ir.inside(extent)]
-        return all(part.name in self.sizes for part in parts if isinstance(part, ir.Variable))
+    def keeps(self, value: _Made, range: _Range, name: str, made: list[list[ir.Statement]]) -> bool:
+        """Whether the nest that computes a value stores it, or can; not if its loops would have other roles then.
 
-    def reading(self, sweep: Sweep, numbers: Mapping[str, int], present: Mapping[int, _Made]) -> ir.Block:
-        """The body of a sweep that reads what is present, and computes only what it needs then."""
-        live: set[str] = set()
-        body: list[ir.Statement] = []
-        replaced = False
-        for statement in reversed(sweep.body):
-            if isinstance(statement, ir.Let):
-                if statement.name not in live:
-                    continue
-                found = present.get(numbers[statement.name])
-                if found is not None and found.sweep.order == sweep.order and (found.sweep.whole or sweep.whole):
-                    if found.buffer is None:
-                        extents = tuple([sweep.extents[axis] for axis in sweep.order])
-                        found.buffer = ir.Buffer(self.fresh(), found.scalar, extents)
-                    statement, replaced = ir.Let(statement.name, ir.Load(found.buffer, sweep.place)), True
-            live |= ir.names_in(ir.expressions_of(statement))
-            body.append(statement)
-        return tuple(body[::-1]) if replaced else sweep.body
+        Where the one that would compute it again only fills an array with it, that array is filled at once.
+        """
+        if value.buffer is not None or not (value.range.whole or range.whole):
+            return value.buffer is not None
+        *before, nest = made[value.position]
+        assert isinstance(nest, ir.Nest)
+        filled = range.filled_with(name)
+        allocated = made.index([ir.Allocate(filled)]) if filled and [ir.Allocate(filled)] in made else None
+        buffer = filled if filled and allocated is not None else self.new(value, range)
+        store = ir.Store(buffer, value.range.place, ir.Variable(value.name, value.scalar))
+        storing = replace(nest, body=_after(nest.body, value.name, store), fills=(*nest.fills, buffer))
+        if self.planner.roles(storing) != self.planner.roles(nest):
+            return False
+        value.buffer, made[value.position] = buffer, [*before, ir.Allocate(buffer), storing]
+        if allocated is not None:
+            made[allocated] = []
+        return True
 
-    def storing(self, statements: list[ir.Statement], kept: list[_Made]) -> Iterator[ir.Statement]:
-        """The statements of a block, with stores of the values that are to be kept."""
-        for position, statement in enumerate(statements):
-            for made in kept:
-                if made.position == position and made.buffer is not None:
-                    store = ir.Store(made.buffer, made.sweep.place, ir.Variable(made.name, made.scalar))
-                    statement = _after(statement, made.name, store)
-                    yield ir.Allocate(made.buffer)
-            yield statement
+    def new(self, value: _Made, range: _Range) -> ir.Buffer:
+        return ir.Buffer(self.context.fresh("shared"), value.scalar, range.extents)
 
 
-def _numbered(sweep: Sweep, values: _Values) -> Iterator[tuple[str, int]]:
-    """The numbers of all that is bound in a sweep."""
-    names = {loop.variable: values.new() for loop in sweep.loops}
-    changing = {each.name for each in ir.walk((sweep.loops[0],)) if isinstance(each, ir.Declare | ir.Assign)}
-    for position, index in enumerate(sweep.indices):
-        names[index] = values.of((position, sweep.extents), 0.0, frozenset())
-    for loop in sweep.loops:
-        for let in _lets(loop.body):
-            if let.name not in names:
-                names[let.name] = values.number(let.value, names, changing)
+def _numbered(range: _Range, values: _Values) -> Iterator[tuple[str, int]]:
+    """The numbers of all that is bound in a range."""
+    changing = ir.assigned_in(range.nest.body) | {each.name for each in ir.of_kind(range.nest.body, ir.Declare)}
+    extents = range.extents
+    names = {index.name: values.of((k, extents), 0.0, frozenset()) for k, index in enumerate(range.place)}
+    for let in [let for block in range.blocks for let in _lets(block)]:
+        names[let.name] = values.number(let.value, names, changing)
     yield from names.items()
 
 
@@ -207,15 +286,15 @@ def _expensive(value: ir.Expression) -> bool:
     return any(isinstance(part, ir.Apply) and part.primitive.cost > COSTLY for part in ir.inside(value))
 
 
-def _after(loop: ir.Statement, name: str, store: ir.Store) -> ir.Statement:
-    """Loops in which a store follows where a name is bound."""
-    assert isinstance(loop, ir.For)
+def _after(block: ir.Block, name: str, store: ir.Store) -> ir.Block:
+    """A block in which a store follows where a name is bound."""
     body: list[ir.Statement] = []
-    for statement in loop.body:
-        body.append(_after(statement, name, store) if isinstance(statement, ir.For) else statement)
+    for statement in block:
+        inside = isinstance(statement, ir.For)
+        body.append(ir.map_inside(statement, lambda inner: _after(inner, name, store)) if inside else statement)
         if isinstance(statement, ir.Let) and statement.name == name:
             body.append(store)
-    return replace(loop, body=tuple(body))
+    return tuple(body)
 
 
 # In the memory of results
@@ -223,7 +302,6 @@ def _after(loop: ir.Statement, name: str, store: ir.Store) -> ir.Statement:
 
 def _in_results(function: ir.Function) -> ir.Function:
     """A function whose temporaries take the memory of results, where these are written in place of them."""
-    lets = {statement.name: statement.value for statement in function.body if isinstance(statement, ir.Let)}
     temporaries = {s.buffer.name: s.buffer for s in function.body if isinstance(s, ir.Allocate)}
     uses: defaultdict[str, list[int]] = defaultdict(list)  # where each buffer is mentioned
     for position, statement in enumerate(function.body):
@@ -241,40 +319,51 @@ def _in_results(function: ir.Function) -> ir.Function:
         first = uses[result.name][0] if uses[result.name] else -1
         while first >= 0:
             (statement,) = _with_kept((function.body[first],), kept)
-            sweep = sweep_of(statement, lets)
+            range = _Range.of(statement)
             left = [each for each in ending[first] if each.name not in kept]
-            found = None if sweep is None else _replaced(sweep, left, result)
+            found = None if range is None else _replaced(range, left, result)
             if found is not None:
                 kept[found.name] = result
             first = -1 if found is None else uses[found.name][0]
     return replace(function, body=_with_kept(function.body, kept)) if kept else function
 
 
-def _replaced(sweep: Sweep, ending: Sequence[ir.Buffer], result: ir.Buffer) -> ir.Buffer | None:
-    """The first of the temporaries that a sweep reads for the last time whose memory it may write a result to."""
+def _replaced(range: _Range, ending: Sequence[ir.Buffer], result: ir.Buffer) -> ir.Buffer | None:
+    """The first of the temporaries that a range reads for the last time whose memory it may write a result to."""
     like = [each for each in ending if (each.scalar, each.extents) == (result.scalar, result.extents)]
-    return next((each for each in like if _replaces(sweep, each, result)), None)
+    return next((each for each in like if _replaces(range, each, result)), None)
 
 
-def _replaces(sweep: Sweep, temporary: ir.Buffer, result: ir.Buffer) -> bool:
-    """Whether a sweep reads a temporary, and then writes a result, each at its own place only."""
-    outside = [s for loop in sweep.loops for s in loop.body if not isinstance(s, ir.For) and s not in sweep.body]
+def _replaces(range: _Range, temporary: ir.Buffer, result: ir.Buffer) -> bool:
+    """Whether a range reads a temporary, and then writes a result, each at its own place only."""
+    outside = [each for block in range.blocks[:-1] for each in block if not isinstance(each, ir.For)]
     if any({temporary.name, result.name} & ir.mentioned((statement,))[1] for statement in outside):
         return False
     written = False
-    for statement in sweep.body:
+    for statement in range.body:
         for part in ir.loads(statement):
             if part.buffer.name in (temporary.name, result.name):
-                if written or part.buffer == result or part.indices != sweep.place or part.guarded:
+                if written or part.buffer == result or part.indices != range.place or part.guarded:
                     return False
         if isinstance(statement, ir.Store) and statement.buffer.name in (temporary.name, result.name):
-            if written or statement.buffer == temporary or statement.indices != sweep.place or statement.guarded:
+            if written or statement.buffer == temporary or statement.indices != range.place or statement.guarded:
                 return False
             written = True
     return written
 
 
 def _with_kept(body: ir.Block, kept: Mapping[str, ir.Buffer]) -> ir.Block:
-    """A body in which some temporaries are in the memory of results."""
+    """A body in which some temporaries are in the memory of results, whose layout is given."""
     rest = tuple([each for each in body if not (isinstance(each, ir.Allocate) and each.buffer.name in kept)])
-    return ir.with_buffers(rest, lambda buffer: kept.get(buffer.name, buffer))
+    return _with_given(ir.with_buffers(rest, lambda buffer: kept.get(buffer.name, buffer)), set(kept.values()))
+
+
+def _with_given(block: ir.Block, given: set[ir.Buffer]) -> ir.Block:
+    """A block whose nests do not choose the layout of some buffers."""
+    made = [ir.map_inside(each, lambda inner: _with_given(inner, given)) for each in block]
+    return tuple(
+        [
+            replace(each, fills=tuple([b for b in each.fills if b not in given])) if isinstance(each, ir.Nest) else each
+            for each in made
+        ]
+    )

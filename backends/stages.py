@@ -29,7 +29,6 @@ from .target import Target
 # is switched off, and the pass.
 PASSES: tuple[tuple[str, Callable[[ir.Function, Target], ir.Function]], ...] = (
     ("chunk", lambda function, _: summed_in_chunks(function)),
-    ("share", lambda function, _: shared(function)),
     ("hoist", lambda function, _: hoisted(function)),
     ("localise", lambda function, _: localised(function)),
     ("prefetch", prefetched),
@@ -60,7 +59,9 @@ def nests_of(form: Form, name: str, target: Target, checks: bool, deterministic:
     ``checks`` keeps its requirements; ``deterministic`` asks for the same bits in each run, without atomics.
     """
     lowered = lower(open_checkpoints(form.block), _identifier(name), target, checks, deterministic)
-    return fused(lowered) if target.transformations.fuse else lowered
+    allowed = target.transformations
+    lowered = fused(lowered) if allowed.fuse else lowered
+    return shared(lowered) if allowed.share else lowered
 
 
 def loops_of(form: Form, name: str, target: Target, checks: bool, deterministic: bool = True) -> Lowered:

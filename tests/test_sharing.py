@@ -1,4 +1,4 @@
-"""What several sweeps compute is stored by the first (``backends/sharing.py``)."""
+"""What several nests compute is stored by the first (``backends/sharing.py``)."""
 
 from itertools import pairwise
 from typing import Any
@@ -6,10 +6,13 @@ from typing import Any
 import numpy as np
 import plain_loops
 import pytest
-from plain_loops import apply, at, const, loop, put, var
+from plain_loops import apply, at, const, put, var
+from test_nests import VECTORS
 
 import adze as az
 from adze.backends import ir
+from adze.backends.lowering import Lowered
+from adze.backends.lowering.lower import Lowering
 from adze.backends.sharing import shared
 from adze.core.types import f64
 
@@ -52,7 +55,7 @@ def pairs(x: Vector) -> Any:
 
 @az.program
 def relaxed(x: Vector, steps: az.i64) -> Any:
-    """Sweeps in a loop: what they share is another value in each step."""
+    """Nests in a loop: what they share is another value in each step."""
     return az.fori_loop(0, steps, lambda _, y: az.tanh(y) - az.sum(az.tanh(y)) * az.tanh(y) / 100, x)
 
 
@@ -118,14 +121,22 @@ def test_what_is_too_large_or_changes_is_computed_again() -> None:
     np.testing.assert_allclose(az.compile(twice)(x), np.exp(y) * np.exp(y).sum(), rtol=1e-14)
 
 
-def test_a_sweep_reads_what_it_has_written_itself() -> None:
+def nest(index: str, *body: ir.Statement) -> ir.Nest:
+    return ir.Nest((ir.Axis(var(index), var("n")),), body, True)
+
+
+def with_shared(function: ir.Function) -> ir.Function:
+    return shared(Lowered(function, (), [], [], [], Lowering(VECTORS, True, True))).function
+
+
+def test_a_nest_reads_what_it_has_written_itself() -> None:
     x, z, y, w, t = (ir.Buffer(name, f64, (var("n"),)) for name in "xzywt")
-    first = loop("i", "n", ir.Let("a", apply("exp", at(t, "i"))), put(y, "i", var("a", f64)))
-    again = loop("j", "n", put(t, "j", at(z, "j")), ir.Let("b", apply("exp", at(t, "j"))), put(w, "j", var("b", f64)))
-    body = ir.Allocate(t), loop("h", "n", put(t, "h", at(x, "h"))), first, again
+    first = nest("i", ir.Let("a", apply("exp", at(t, "i"))), put(y, "i", var("a", f64)))
+    again = nest("j", put(t, "j", at(z, "j")), ir.Let("b", apply("exp", at(t, "j"))), put(w, "j", var("b", f64)))
+    body = ir.Allocate(t), nest("h", put(t, "h", at(x, "h"))), first, again
     numbers = np.arange(3.0)
     found = np.zeros(3), np.zeros(3)
-    plain_loops.run(shared(ir.Function("f", ("n",), (x, z), (y, w), body)), [numbers, -numbers, *found], [3])
+    plain_loops.run(with_shared(ir.Function("f", ("n",), (x, z), (y, w), body)), [numbers, -numbers, *found], [3])
     np.testing.assert_allclose(found, [np.exp(numbers), np.exp(-numbers)])
 
 
@@ -134,8 +145,8 @@ def test_a_long_chain_of_temporaries_is_one_result() -> None:
     chain = [x, *[ir.Buffer(f"t{k}", f64, (var("n"),)) for k in range(1200)], y]
     body: list[Any] = [ir.Allocate(each) for each in chain[1:-1]]
     for before, after in pairwise(chain):
-        body.append(loop("i", "n", put(after, "i", apply("add", at(before, "i"), const(1.0, f64)))))
-    there = shared(ir.Function("f", ("n",), (x,), (y,), tuple(body)))
+        body.append(nest("i", put(after, "i", apply("add", at(before, "i"), const(1.0, f64)))))
+    there = with_shared(ir.Function("f", ("n",), (x,), (y,), tuple(body)))
     assert not any(isinstance(each, ir.Allocate) for each in there.body)
     found = np.zeros(3)
     plain_loops.run(there, [np.arange(3.0), found], [3])
@@ -144,9 +155,9 @@ def test_a_long_chain_of_temporaries_is_one_result() -> None:
 
 def test_a_temporary_is_in_one_result_at_most() -> None:
     x, y, z, t = (ir.Buffer(name, f64, (var("n"),)) for name in "xyzt")
-    made = loop("i", "n", put(t, "i", apply("exp", at(x, "i"))))
-    both = loop("k", "n", ir.Let("v", at(t, "k")), put(y, "k", var("v", f64)), put(z, "k", const(2.0, f64)))
-    there = shared(ir.Function("f", ("n",), (x,), (y, z), (ir.Allocate(t), made, both)))
+    made = nest("i", put(t, "i", apply("exp", at(x, "i"))))
+    both = nest("k", ir.Let("v", at(t, "k")), put(y, "k", var("v", f64)), put(z, "k", const(2.0, f64)))
+    there = with_shared(ir.Function("f", ("n",), (x,), (y, z), (ir.Allocate(t), made, both)))
     found = np.zeros(3), np.zeros(3)
     plain_loops.run(there, [np.arange(3.0), *found], [3])
     np.testing.assert_allclose(found[0], np.exp(np.arange(3.0)))

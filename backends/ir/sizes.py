@@ -47,7 +47,7 @@ def dim_of(
     >>> dim_of((n + 1) * n - 1, {"n": Dim.of("n")})
     n*n + n - 1
     >>> dim_of(ceil_divide(n, 4) + 2, {"n": Dim.of("n")})
-    (n + 3)//4 + 2
+    (n+3)//4 + 2
     """
     match expression:
         case Constant(number) if expression.type == i64:

@@ -355,7 +355,7 @@ def pack(nest: Plan, found: Survey, lane: str, chunk: Chunk | None = None, whole
             continue
         names = [index.name for index in access.indices if isinstance(index, ir.Variable)]
         order = (*[name for name in names if name != lane], lane)
-        if any(depends(extents[name], set(extents)) for name in order):
+        if any(depends(extents[name], found.bound | set(found.inner)) for name in order):
             continue
         shape = [extents[name] for name in order]
         if chunk is not None:
