@@ -371,11 +371,11 @@ def test_nests_move_past_what_has_nothing_to_do_with_them() -> None:
     @az.program
     def apart(x: Vector, y: az.Array[az.f64, "m"]) -> Any:
         first = az.sum(x)
-        kept = az.filter(lambda v: v > first, y)
+        kept = az.filter(lambda v: v > 1.0, y)
         return first, az.sum(kept), az.max(x), kept, x - 1.0, az.min(y)
 
     x, y = np.linspace(0, 1, 700), np.linspace(0, 900, 1300)
-    kept = y[y > x.sum()]
+    kept = y[y > 1]
     for backend in ("llvm", "opencl"):
         compiled = az.compile(apart, backend=backend)
         assert_close(compiled(x, y), (x.sum(), kept.sum(), x.max(), kept, x - 1, y.min()))
