@@ -23,6 +23,7 @@ from .reassociating import reassociated
 from .reusing import reused
 from .schedule import schedule
 from .sharing import shared
+from .splitting import split
 from .target import Target
 
 # What the loop IR goes through, in this order, where threads do not come in groups: the transformation by which a pass
@@ -32,6 +33,7 @@ PASSES: tuple[tuple[str, Callable[[ir.Function, Target], ir.Function]], ...] = (
     ("hoist", lambda function, _: hoisted(function)),
     ("localise", lambda function, _: localised(function)),
     ("prefetch", prefetched),
+    ("split", split),
 )
 
 

@@ -32,6 +32,7 @@ class Transformations:
     inline: bool = True  # elementary functions as code of our own, not as calls of a library (llvm/elementary)
     straighten: bool = True  # run maps over short arrays as straight-line code along lanes (lowering/straight.py)
     prefetch: bool = True  # ask for elements at indices that are read further on (prefetching.py)
+    split: bool = True  # lanes away from borders ask of no border (splitting.py)
     strip: int = 0  # how many lanes of a nest run at a time, a power of two (lowering/lanes.py)
     copies: int = 0  # how many iterations a jam runs side by side (lowering/lanes.py)
 

@@ -12,6 +12,7 @@ products of extents; ``checker.py`` has the rules, ``printer.py`` the text, ``qu
 
 from .checker import InvalidLoops, check
 from .expressions import (
+    All,
     Apply,
     Buffer,
     Constant,
@@ -102,6 +103,7 @@ from .rewriting import (
 from .sizes import bytes_of, ceil_divide, dim_of, product, total
 
 __all__ = [
+    "All",
     "Allocate",
     "Apply",
     "Assign",

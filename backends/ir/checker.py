@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ...core.primitive import Expansion
+from ...core.primitive import Expansion, Primitive
 from ...core.types import Scalar, bool_, i64
-from .expressions import Apply, Buffer, Constant, Expression, Load, MultiplyAdd, Select, Variable
+from .expressions import All, Apply, Buffer, Constant, Expression, Load, MultiplyAdd, Select, Variable
 from .loops import (
     Allocate,
     Assign,
@@ -166,6 +166,11 @@ class _Checker:
             case For():
                 self._for(statement)
             case If(test, then, orelse):
+                if isinstance(test, All):
+                    self._all(test.test)
+                    self._block(then)
+                    self._block(orelse)
+                    return
                 self._expect_type(test, bool_)
                 with self._uniform(test):
                     self._block(then)
@@ -195,6 +200,21 @@ class _Checker:
                 _expect(site >= 0 and len(values) <= _VALUES, f"a site and at most {_VALUES} integers are recorded")
                 for value in values:
                     self._expect_type(value, i64)
+
+    def _all(self, test: Expression) -> None:
+        """What is asked of all lanes that run side by side."""
+        _expect(self.kinds[-1:] == ["lanes"] and not self.groups, "only vectors have lanes side by side")
+        loop = self.widened[-1].loop
+        match test:
+            case Apply(Primitive(name="logical_and"), (a, b)):
+                self._all(a)
+                self._all(b)
+            case Apply(Primitive(name="less" | "less_equal"), (a, b)):
+                self._expect_type(a, i64)
+                self._expect_type(b, i64)
+                _expect(self._varies(a, b) <= {loop.variable}, "the lanes side by side do not agree what is asked")
+            case _:
+                raise InvalidLoops(f"the first and the last lane do not decide {expression_text(test)}")
 
     def _assign(self, statement: Assign) -> None:
         name, value = statement.name, statement.value
@@ -274,6 +294,8 @@ class _Checker:
                     self._expect_type(operand, type)
             case Load(buffer, indices, guarded):
                 self._place(buffer, indices, guarded)
+            case All():
+                raise InvalidLoops("what all lanes agree on is asked by a branch alone")
         return expression.type
 
     def _variable(self, variable: Variable) -> None:  # no _expect: the texts would take longer than the checks

@@ -176,7 +176,22 @@ class Load(_Arithmetic):
         return self.buffer.scalar
 
 
-Expression = Constant | Variable | Apply | Select | MultiplyAdd | Load
+@node
+class All(_Arithmetic):
+    """Whether a test holds in all lanes that run side by side: the test of an ``If`` alone, inside of lanes of vectors.
+
+    How many lanes these are is the target's business, so both branches mean the same where it holds. What is tested are
+    comparisons of integers that move with the lanes by a constant, or several such: the first and the last lane decide.
+    """
+
+    test: Expression
+
+    @property
+    def type(self) -> Scalar:
+        return bool_
+
+
+Expression = Constant | Variable | Apply | Select | MultiplyAdd | Load | All
 Operand = _Arithmetic | int  # an expression, or an integer that stands for its constant
 
 

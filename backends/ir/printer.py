@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .expressions import Apply, Buffer, Constant, Expression, Load, MultiplyAdd, Select, Variable
+from .expressions import All, Apply, Buffer, Constant, Expression, Load, MultiplyAdd, Select, Variable
 from .loops import (
     Allocate,
     Assign,
@@ -150,6 +150,8 @@ def _expression(expression: Expression) -> tuple[str, int]:
             return _call("select", (test, then, orelse)), _ATOM
         case MultiplyAdd(a, b, c):
             return _call("fma", (a, b, c)), _ATOM
+        case All(test):
+            return _call("all", (test,)), _ATOM
         case Apply(primitive, arguments):
             if primitive.infix is None or len(arguments) != 2:
                 return _call(primitive.name, arguments), _ATOM

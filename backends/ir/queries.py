@@ -7,7 +7,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from .expressions import Apply, Constant, Expression, Load, MultiplyAdd, Select, Variable
+from .expressions import All, Apply, Constant, Expression, Load, MultiplyAdd, Select, Variable
 from .loops import (
     Allocate,
     Assign,
@@ -47,6 +47,8 @@ def operands(expression: Expression) -> tuple[Expression, ...]:
             return (expression.test, expression.then, expression.orelse)
         case MultiplyAdd():
             return (expression.a, expression.b, expression.c)
+        case All():
+            return (expression.test,)
 
 
 def inside(expression: Expression) -> Iterator[Expression]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from .expressions import Apply, Buffer, Constant, Expression, Load, MultiplyAdd, Select, Variable
+from .expressions import All, Apply, Buffer, Constant, Expression, Load, MultiplyAdd, Select, Variable
 from .loops import (
     Allocate,
     Assign,
@@ -177,6 +177,8 @@ def map_operands(e: Expression, function: Callable[[Expression], Expression]) ->
             return MultiplyAdd(function(a), function(b), function(c), type)
         case Load(buffer, indices, guarded):
             return Load(buffer, tuple([function(i) for i in indices]), guarded)
+        case All(test):
+            return All(function(test))
     return e
 
 

@@ -72,6 +72,22 @@ class Expressions:
                 return self._within(self.evaluate(index), extent)
             case ir.Apply():
                 return self._apply(expression)
+            case ir.All(test):
+                return one(bool_, self._in_all_lanes(test))
+
+    def _in_all_lanes(self, test: ir.Expression) -> str:
+        """Whether a comparison holds in all lanes that are on: the first or the last one says."""
+        assert isinstance(test, ir.Apply)
+        if test.primitive.name == "logical_and":
+            return self.body.value("and i1 " + ", ".join([self._in_all_lanes(each) for each in test.arguments]))
+        a, b = (self.evaluate(each) for each in test.arguments)
+        assert not (a.lanes or b.lanes or a.axes or b.axes), f"not all lanes decide {test}"
+        last = self.widening.last if b.stride < a.stride else "0"
+        left, right = (
+            self.body.add(each.parts[0], self.body.multiply(last, str(each.stride))) if each.stride else each.parts[0]
+            for each in (a, b)
+        )
+        return self.body.value(f"icmp {'slt' if test.primitive.name == 'less' else 'sle'} i64 {left}, {right}")
 
     def guarded(
         self, buffer: ir.Buffer, indices: Sequence[ir.Expression], guarded: Sequence[int]

@@ -382,16 +382,17 @@ class Emitter(Checking):
             once = start == whole and loop.factor == narrow
             with self.body.loop(start, stop, lanes, loop.variable, once) as i:
                 if masked:
-                    self.widening.strip.mask = self._mask(lanes, i, stop)
+                    self.widening.strip.left = self.body.subtract(stop, i)
+                    self.widening.strip.mask = self._mask(lanes, self.widening.strip.left)
                 self.iteration(loop, Value(i64, (i,), stride=1))
         self.widening.strip = None
         self.names.update(outer)
         for reduction in loop.reductions:
             self._combine(reduction, [cells[reduction.name] for cells in partial])
 
-    def _mask(self, lanes: int, i: str, stop: str) -> str:
-        left = splat(self.body, "i64", self.body.subtract(stop, i), lanes)
-        return self.body.value(f"icmp slt <{lanes} x i64> {iota(lanes)}, {left}")
+    def _mask(self, lanes: int, left: str) -> str:
+        count = splat(self.body, "i64", left, lanes)
+        return self.body.value(f"icmp slt <{lanes} x i64> {iota(lanes)}, {count}")
 
     def _neutral(self, reduction: ir.Reduction, cell: Cell) -> Cell:
         """Partial results of all lanes, from the neutral element."""

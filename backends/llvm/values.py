@@ -81,6 +81,7 @@ class Strip:
 
     lanes: int
     mask: str | None = None
+    left: str | None = None  # the iterations that are left, where some lanes may be off
 
     def active(self) -> str:
         """The mask as an operand of a masked intrinsic."""
@@ -98,6 +99,15 @@ class Widening:
     @property
     def lanes(self) -> int:
         return self.strip.lanes if self.strip else 0
+
+    @property
+    def last(self) -> str:
+        """The last lane that is on."""
+        most = str(self.lanes - 1)
+        if self.strip is None or self.strip.left is None:
+            return most
+        last = self.body.subtract(self.strip.left, "1")
+        return self.body.value(f"call i64 @llvm.smin.i64(i64 {last}, i64 {most})")
 
     def vector(self, value: Value) -> Value:
         """The value as vectors."""

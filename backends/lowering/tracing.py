@@ -249,6 +249,8 @@ class Straight:
                     if isinstance(one, ir.Constant) and one.value == 1:
                         return self.value(other + c)
                 return self._shared(ir.MultiplyAdd(*factors, self.value(c), type))
+            case ir.All():
+                raise AssertionError("no pass over nests writes this")
 
     def _shared(self, expression: ir.Expression) -> Atom:
         """The name of an expression of atoms: the one that it has already, or a new one."""

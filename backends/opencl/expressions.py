@@ -99,6 +99,8 @@ class Expressions(Speller, ABC):
                 return _choice(*parts)
             case ir.Apply():
                 return self._apply(expression)
+            case ir.All():
+                raise AssertionError("threads are no lanes of vectors")
 
     def _load(self, load: ir.Load) -> C:
         indices = [self.text(index) for index in load.indices]

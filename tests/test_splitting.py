@@ -1,0 +1,110 @@
+"""Index-set splitting: neighbours that wrap around or are padded, with and without it, bit for bit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adze as az
+
+SIZES = (0, 1, 2, 7, 33, 130, 257)
+
+
+def _smoothed(u: Any, xp: Any) -> Any:
+    return 0.5 * u + 0.25 * (xp.roll(u, 1, 0) + xp.roll(u, -1, 0))
+
+
+def _rolled_far(u: Any, xp: Any) -> Any:
+    return xp.roll(u, 3, 0) - xp.roll(u, -40, 0) * xp.roll(u, 1000, 0) + xp.roll(u, 0, 0)
+
+
+def _padded(u: Any, xp: Any) -> Any:
+    p = xp.pad(u, ((2, 3),) + ((0, 0),) * (u.ndim - 1))
+    return p[:-5] + p[5:] - p[2:-3] * p[4:-1]
+
+
+def _joined(u: Any, xp: Any) -> Any:
+    return xp.concatenate([u[-1:], u, u[:1]])[1:] * 2.0
+
+
+def _chosen(u: Any, xp: Any) -> Any:
+    places = np.arange(u.shape[0]) if xp is np else az.iota(u.shape[0])
+    places = places if u.ndim == 1 else places[:, None]
+    return xp.where(places < 3, 0 * u, xp.roll(u, 3, 0)) + xp.where(places == u.shape[0] - 1, u, u + u)
+
+
+def _over_columns(u: Any, xp: Any) -> Any:
+    return xp.roll(u, 1, 1) + xp.roll(u, -2, 1) * xp.roll(u, 1, 0) - u
+
+
+def _sums(u: Any, xp: Any) -> Any:
+    return xp.sum((u - xp.roll(u, 1, 1)) ** 2, 1)
+
+
+LINES: tuple[Callable[[Any, Any], Any], ...] = (_smoothed, _rolled_far, _padded, _joined, _chosen)
+GRIDS: tuple[Callable[[Any, Any], Any], ...] = (*LINES, _over_columns, _sums)
+
+
+def _calls(function: Callable[[Any, Any], Any], threads: int = 1) -> list[Any]:
+    return [az.compile(lambda u: function(u, az), threads=threads, schedule={"split": on}) for on in (True, False)]
+
+
+def _numbers(*shape: int) -> Any:
+    return (np.arange(np.prod(shape, dtype=int)) * 37 % 101 - 50.0).reshape(shape) / 4
+
+
+KINDS = [(function, np.float64) for function in LINES] + [(_rolled_far, np.float32), (_joined, np.int32)]
+
+
+@pytest.mark.parametrize(("function", "scalar"), KINDS)
+def test_lines(function: Any, scalar: Any) -> None:
+    calls = [*_calls(function), *_calls(function, threads=2)[:1]]
+    for n in SIZES:
+        x = _numbers(n).astype(scalar)
+        first, *others = [call(x) for call in calls]
+        assert np.array_equal(first, function(x, np)), n
+        for other in others:
+            assert first.tobytes() == other.tobytes()
+
+
+@pytest.mark.parametrize("function", GRIDS)
+def test_grids(function: Any) -> None:
+    calls = _calls(function)
+    for n, m in ((0, 3), (3, 0), (1, 1), (7, 33), (33, 7), (5, 257)):
+        x = _numbers(n, m)
+        split, whole = (call(x) for call in calls)
+        assert np.array_equal(split, function(x, np)), (n, m)
+        assert split.tobytes() == whole.tobytes()
+
+
+def _inside(call: Any) -> str:
+    """What the first loop that is split runs inside."""
+    return re.split(r"\n +if all", call.loops)[1].partition("else\n")[0]
+
+
+@pytest.mark.parametrize("function", [_smoothed, _padded, _chosen, _sums])
+def test_nothing_is_asked_inside(function: Any) -> None:
+    call, _ = _calls(function)
+    call(_numbers(*[40, 50][: 1 + (function is _sums)]))
+    inside = _inside(call)
+    assert "[" in inside
+    assert not re.search(r" % |\?|select", inside)
+
+
+def test_a_period_of_few_lanes_is_no_border() -> None:
+    call = az.compile(lambda x: az.generate(x.shape[0], lambda i: x[i] * (i % 4).astype(az.f64)))
+    x = _numbers(100)
+    assert np.array_equal(call(x), x * (np.arange(100) % 4))
+    assert "all(" not in call.loops
+
+
+@pytest.mark.parametrize("function", [_rolled_far, _joined])
+def test_memory_is_checked_inside(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADZE_DEBUG", "bounds")
+    call = az.compile(lambda u: function(u, az), threads=1)
+    for n in (1, 5, 100):
+        assert np.array_equal(call(_numbers(n)), function(_numbers(n), np))
