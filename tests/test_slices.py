@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -58,3 +59,29 @@ def test_neighbours_are_read_without_guards(function: Any) -> None:
         u = np.arange(float(n * m)).reshape(n, m)
         if n or function is _neighbours:  # NumPy has no elements to subtract from none
             assert np.array_equal(az.compile(program)(u), function(u))
+
+
+def test_an_array_that_is_read_once_at_a_distance_is_not_made() -> None:
+    """However its parts are written: what wraps around or is padded leaves no border inside."""
+
+    def inner(u: Any, xp: Any) -> Any:
+        around = xp.roll(u, 1, 0) + xp.roll(u, -1, 1) + xp.pad(u, 1)[2:, :-2]
+        return xp.sum((0.25 * xp.exp(around + u))[1:-1, 1:-1] ** 2)
+
+    program = az.compile(lambda u: inner(u, az))
+    for n, m in ((1, 3), (2, 2), (3, 4), (9, 40)):
+        u = np.arange(float(n * m)).reshape(n, m) / (n * m)
+        assert np.allclose(program(u), inner(u, np), rtol=1e-12)
+    assert "temporary array" not in program.loops
+    assert not re.search(r"\?|%|select", program.loops)
+
+
+def test_a_wrapped_or_clamped_place_that_is_in_range_is_itself() -> None:
+    @az.program
+    def program(x: X, y: X):  # type: ignore[no-untyped-def]
+        n = x.shape[0]
+        return az.generate(n - 1, lambda i: x[(i + 1) % n] + y[az.minimum(i, n - 1)] + x[az.maximum(i // n, i)])
+
+    assert "x[1 + i] + y[i] + x[i]" in str(az.pretty(az.simplify(program), style="loops"))
+    x, y = np.arange(5.0), np.arange(5.0) ** 2
+    assert np.array_equal(az.compile(program)(x, y), x[1:] + y[:-1] + x[:-1])

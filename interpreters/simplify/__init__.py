@@ -126,7 +126,10 @@ class _Simplify(Language[Atom, Operation, Block]):
         return Closed(lambda: current().dim(dim))
 
     def primitive(self, primitive: Primitive, args: Sequence[Atom]) -> Operation:
-        return self._plain("primitive", (primitive,), args, primitive.cost)
+        operation = self._plain("primitive", (primitive,), args, primitive.cost)
+        if primitive.name in ("add", "subtract"):
+            operation.summands = args
+        return operation
 
     def cond(self, test: Atom, then: Block, orelse: Block) -> Operation:
         return Choice("cond", (), test, [then, orelse], self.nesting)

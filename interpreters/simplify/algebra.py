@@ -7,12 +7,13 @@ may be -0.0; ``x * 1.0`` and ``x - 0.0`` go.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ...core.builder import Builder
-from ...core.dims import arithmetic, never_negative
+from ...core.dims import arithmetic, index_in_range, never_negative
 from ...core.graph import Value
 from ...core.indexing import extents_of
 from ...core.primitive import Primitive
@@ -165,15 +166,27 @@ def _divide(b: Builder, x: Value, y: Value) -> Value | None:
 
 
 def _floor_divide(b: Builder, x: Value, y: Value) -> Value | None:
-    return x if _is(y, 1) else None
+    return x if _is(y, 1) else b.literal(0, i64) if _is_below(b, x, y) else None
 
 
 def _remainder(b: Builder, x: Value, y: Value) -> Value | None:
-    return b.literal(0, x.type) if _is(y, 1) else None  # type: ignore[arg-type]
+    if _is(y, 1):
+        return b.literal(0, x.type)  # type: ignore[arg-type]
+    return x if _is_below(b, x, y) else None
 
 
-def _extremum(b: Builder, x: Value, y: Value) -> Value | None:
-    return x if x is y else None
+def _is_below(b: Builder, x: Value, y: Value) -> bool:
+    """Whether a place is proved to be one of an axis, for loop variables in their range."""
+    return x.dim is not None and y.dim is not None and index_in_range(x.dim, y.dim, extents_of(b))
+
+
+def _extremum(b: Builder, x: Value, y: Value, least: bool = True) -> Value | None:
+    if x is y:
+        return x
+    if x.dim is None or y.dim is None:
+        return None
+    above, extents = y.dim - x.dim if least else x.dim - y.dim, extents_of(b)
+    return x if never_negative(above, extents) else y if never_negative(-above, extents) else None
 
 
 def _absolute(b: Builder, x: Value) -> Value | None:
@@ -234,7 +247,7 @@ _ALGEBRA: dict[str, Callable[..., Value | None]] = {
     "floor_divide": _floor_divide,
     "remainder": _remainder,
     "minimum": _extremum,
-    "maximum": _extremum,
+    "maximum": partial(_extremum, least=False),
     "abs": _absolute,
     "negative": _negative,
     "logical_not": _not,

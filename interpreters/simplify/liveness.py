@@ -3,9 +3,9 @@
 ``analyse`` runs backwards through a block and marks what its wanted results (and its live effects) use. What a
 construct yields is wanted result by result: a state that feeds only itself, a component of a reduction that the
 others do not need, an update of an accumulator whose final value is dead, all go. ``emit`` then rebuilds the rest
-in the current builder. An array that is read exactly once, in the loops it was made in, is not made: it is computed
-where it is read, as are the arrays that a cheap ``cond`` chooses. ``constructs.py`` says for each construct what it
-needs.
+in the current builder. An array that is read exactly once, in the loops it was made in or at a distance, is not made:
+it is computed where it is read, as are the arrays that a cheap ``cond`` chooses. ``constructs.py`` says for each
+construct what it needs.
 
     a, b = loop i < n (a = 0, b = 1): (a + x[i], b * a)          a = loop i < n (a = 0): a + x[i]
     return a                                                     return a
@@ -31,7 +31,7 @@ from ..embed import name_arguments
 class Use:
     """How a bound value is used: where it is read as an array, and whether in any other way."""
 
-    __slots__ = ("chosen", "depth", "escapes", "live", "loops", "reads", "results")
+    __slots__ = ("chosen", "depth", "escapes", "live", "loops", "moved", "reads", "results")
 
     def __init__(self, loops: tuple[Use, ...]) -> None:
         self.loops = loops  # the loop variables around its definition
@@ -40,20 +40,30 @@ class Use:
         self.depth = self.chosen = 0  # of the reads (see Nesting)
         self.results = 0  # times it is a result of its own block
         self.escapes = False
+        self.moved: list[Use | None] = []  # what it is the sum or the difference of
 
     def read_once_in_place(self, apart: bool) -> bool:
         """One read that computes no element twice, nor what some elements share.
 
-        Its indices are the variables of the loops that lie between definition and read, in their order, and besides
-        them only values from outside these loops; in any order, if elements are computed ``apart``, sharing little.
+        Its indices are the variables of the loops that lie between definition and read, in their order, each perhaps
+        moved by a constant, and besides them only values from outside these loops; in any order, if elements are
+        computed ``apart``, sharing little.
         """
         if self.escapes or self.results or len(self.reads) != 1:
             return False
         indices, loops = next(iter(self.reads.values()))
         between = loops[len(self.loops) :]
-        moving = [index for index in indices if index is not None and (index in between or self.inside(index))]
+        followed = [index and (index.followed(between, self) or index) for index in indices]
+        moving = [index for index in followed if index is not None and (index in between or self.inside(index))]
         moving = moving[: len(between)]
         return tuple(moving) == between or (apart and set(moving) == set(between))
+
+    def followed(self, loops: Sequence[Use], array: Use) -> Use | None:
+        """The loop variable that an integer follows at a distance, which does not change in loops around a read."""
+        if self in loops:
+            return self
+        changing = [part for part in self.moved if part is not None and (part in loops or array.inside(part))]
+        return changing[0].followed(loops, array) if len(changing) == 1 else None
 
     def axes(self) -> int:
         """The number of indices of the reads."""
@@ -135,6 +145,7 @@ class Operation:
 
     cost = math.inf
     waits = False  # whether arrays among the results may be computed where they are read
+    summands: Sequence[Atom] = ()  # of a sum or a difference
 
     def __init__(self, args: Sequence[Atom], emit: Callable[[list[Value]], Sequence[Value]], cost: float = 1) -> None:
         self.args, self.build, self.cost = args, emit, cost
@@ -218,6 +229,8 @@ class Block:
         for binding in self.bindings:
             before.append(env)
             uses.append([Use(loops) for _ in binding.types])
+            for made in uses[-1]:
+                made.moved = [arg.use(before[-1]) for arg in binding.operation.summands]
             env = env.extend(uses[-1])
         own_uses = {id(use) for step in uses for use in step}
         for position in wanted:
