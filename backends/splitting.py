@@ -29,6 +29,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from ..core.dims import Dim, Name, Opaque
 from ..core.types import bool_, i64
@@ -74,8 +75,10 @@ class _Splitting:
                     copies |= {name} if copies else frozenset()
                 case ir.For(kind="lanes"):
                     statement = _Lanes(statement, scope, copies, self.target, self.fresh).split()
-                case ir.For(variable, kind=kind):
-                    within = {**scope, variable: Dim.atom(Name(variable))}  # never negative, as sizes are
+                case ir.For(variable, extent, kind):
+                    # It is never negative, as sizes are.
+                    turn = Dim.of(0) if extent == ir.Constant(1) else Dim.atom(Name(variable))
+                    within = {**scope, variable: turn}
                     inner = copies | {variable} if kind == "jam" else copies
                     statement = replace(statement, body=self.block(statement.body, within, inner))
                 case _:
@@ -150,24 +153,20 @@ class _Lanes:
         offsets: list[ir.Let] = []
         outside = self.rewritten(body, lambda e: self.wrapped(e, offsets))
         now = self.cost(body)
-        for conditions_of in (self.that_wrap_nothing, self.that_decide):
-            for condition in [each for part in _parts(body) for each in conditions_of(part)]:
-                if not self.holds(condition):
-                    self.conditions.append(condition)
-            self.look()
-        if not self.conditions:
+        while self.added(body, self.of_operation):
+            pass  # what is decided may be an operand of what will be
+        self.added(self.rewritten(body, self.decided), self.of_access)
+        inside, tests = self.rewritten(body, self.decided), self.tests()
+        least = self.cost(inside)
+        if least >= now or (tests and least > (1 - GAIN) * now):
             return loop
-        inside = self.rewritten(body, self.decided)
-        tests = self.tests()
-        if tests and self.cost(inside) > (1 - GAIN) * now:
-            return loop
+        if not tests:
+            return replace(loop, body=inside)
         before = ir.bindings_of([*tests, *[each.value for each in offsets]], list(self.lets.values()))
         if not self.room() or any(not self.written.isdisjoint(ir.names_of(each.value)[1]) for each in before):
             return loop
         moved = {each.name for each in before}
         blocks = [tuple([s for s in b if not (isinstance(s, ir.Let) and s.name in moved)]) for b in (inside, outside)]
-        if not tests:
-            return replace(loop, body=(*before, *blocks[0]))
         choice = ir.If(ir.All(functools.reduce(lambda a, b: a & b, tests)), blocks[0], blocks[1])
         return replace(loop, body=(*before, *offsets, choice))
 
@@ -196,6 +195,8 @@ class _Lanes:
                         return a.plus(b)
                     case "subtract":
                         return a.less(b)
+                    case "minimum" | "maximum":
+                        return next((self.affine(value) for side, value in self.sides(e) if self.holds(side)), None)
                     case "remainder" if self.conditions and not b.step and all(map(self.holds, _within(a, b))):
                         return a
                 return None
@@ -215,24 +216,36 @@ class _Lanes:
 
     # Conditions
 
-    def that_wrap_nothing(self, part: ir.Expression | ir.Store) -> Iterator[_Affine]:
-        """What should hold inside, so that a remainder is what it is of."""
+    def added(self, body: ir.Block, wanted: Callable[[ir.Expression | ir.Store], Sequence[_Affine]]) -> bool:
+        """Add the conditions that parts of a body want; whether there were new ones."""
+        before = len(self.conditions)
+        for condition in [each for part in _parts(body) for each in wanted(part)]:
+            if condition.step and not self.holds(condition):
+                self.conditions.append(condition)
+        self.look()
+        return len(self.conditions) > before
+
+    def of_access(self, part: ir.Expression | ir.Store) -> Sequence[_Affine]:
+        """What should hold inside, so that elements side by side are read or written without a guard."""
+        if not isinstance(part, ir.Load | ir.Store) or not part.guarded or not self.row(part.indices):
+            return []
+        axes = [(part.indices[axis], part.buffer.extents[axis]) for axis in part.guarded]
+        return [condition for index, extent in axes for condition in self.within(index, extent)]
+
+    def of_operation(self, part: ir.Expression | ir.Store) -> Sequence[_Affine]:
+        """What should hold inside, so that a remainder is what it is of, or a comparison or a clamped integer known."""
         match part:
             case ir.Apply(primitive, (a, b)) if part.type == i64 and primitive.name == "remainder":
                 both = self.within(a, b)
-                yield from both if both and both[0].step and self.below(b) else ()
-
-    def that_decide(self, part: ir.Expression | ir.Store) -> Iterator[_Affine]:
-        """What should hold inside, so that a guard or a comparison is known."""
-        match part:
-            case ir.Load(buffer, indices, guarded) | ir.Store(buffer, indices, _, guarded):
-                if guarded and self.row(indices):
-                    for axis in guarded:
-                        yield from self.within(indices[axis], buffer.extents[axis])
+                few = bool(both) and both[0].step != 0 and (self.below(b) or all(map(self.near, both)))
+                return both if few else []
             case ir.Apply():
-                sides = [side for side, _ in self.sides(part) if abs(side.step) == 1 and self.near(side)]
-                if sides:
-                    yield max(sides, key=self.lanes_of)
+                sides = self.sides(part)
+                if not sides or any(self.holds(side) for side, _ in sides):
+                    return []
+                near = [side for side, _ in sides if abs(side.step) == 1 and self.near(side)]
+                return [side for side in near if all(self.more(side, other) for other in near)][:1]
+        return []
 
     def sides(self, e: ir.Apply) -> list[tuple[_Affine, ir.Expression]]:
         """The conditions that each decide a comparison, or a clamped integer, and what it then is."""
@@ -274,10 +287,10 @@ class _Lanes:
             return None
         return -base if condition.step > 0 else extent - 1 - base
 
-    def lanes_of(self, condition: _Affine) -> int:
-        """Of two conditions that few lanes do not meet, the one with more wins, where they can be counted."""
-        beyond = self.lanes_beyond(condition)
-        return -_FAR if beyond is None or beyond.constant is None else -beyond.constant
+    def more(self, one: _Affine, other: _Affine) -> bool:
+        """Whether as many lanes meet a condition as another one, or more."""
+        few, many = self.lanes_beyond(one), self.lanes_beyond(other)
+        return few is not None and many is not None and (many - few).is_nonnegative()
 
     def dim(self, e: ir.Expression) -> Dim | None:
         return ir.dim_of(e, self.known)
@@ -285,7 +298,7 @@ class _Lanes:
     def holds(self, condition: _Affine) -> bool:
         """Whether a condition is one of those that hold inside, or follows from one of them."""
         base = self.dim(condition.base)
-        if condition.step == 0 and base is not None and base.is_nonnegative():
+        if self.always(condition) if condition.step else base is not None and base.is_nonnegative():
             return True
         for each in self.conditions:
             if each.step == condition.step:
@@ -306,12 +319,8 @@ class _Lanes:
     def tests(self) -> list[ir.Expression]:
         """What all lanes of a strip that lies inside meet."""
         lane, found = ir.Variable(self.loop.variable), list[ir.Expression]()
-        lows = [ZERO - each.base for each in self.conditions if each.step > 0 and not self.always(each)]
-        highs = [each.plus(1).base for each in self.conditions if each.step < 0 and not self.always(each)]
-        always = [each.base >= 0 for each in self.conditions if each.step == 0]
-        if always:
-            high = functools.reduce(ir.minimum, highs or [self.loop.extent])
-            highs = [ir.select(functools.reduce(lambda a, b: a & b, always), high, 0)]
+        lows = [ZERO - each.base for each in self.conditions if each.step > 0]
+        highs = [each.plus(1).base for each in self.conditions if each.step < 0]
         if lows:
             found.append(functools.reduce(ir.maximum, lows) <= lane)
         if highs:
@@ -325,8 +334,14 @@ class _Lanes:
 
     def room(self) -> bool:
         """Whether a register of lanes lies inside, as far as that is known."""
+        for first, last in product(self.conditions, self.conditions):
+            count = self.dim(first.plus(last).plus(1).base)
+            if first.step > 0 > last.step and count is not None and (-count).is_nonnegative():
+                return False
         extent, width = self.dim(self.loop.extent), self.target.lanes(i64)
-        beyond = [self.lanes_beyond(each) for each in self.conditions if each.step]
+        if extent is not None and (Dim.of(width) - extent).is_nonnegative():
+            return False  # some of so few lanes are outside
+        beyond = [self.lanes_beyond(each) for each in self.conditions]
         counts = [0 if each is None else each.constant for each in beyond]
         if extent is None or extent.constant is None or None in counts:
             return True
@@ -339,12 +354,17 @@ class _Lanes:
     def rewritten(self, body: ir.Block, rewrite: Callable[[ir.Expression], ir.Expression | None]) -> ir.Block:
         """A body in which expressions are others where these are known, with what follows from that."""
         values: dict[str, ir.Expression] = {}
+        combined = {each.name for each in self.loop.reductions}  # they stay what something is combined into
 
         def expression(e: ir.Expression) -> ir.Expression:
             if isinstance(e, ir.Variable):
                 return values.get(e.name, e)
             other = rewrite(e)
-            return _folded(ir.map_operands(e, expression)) if other is None else expression(other)
+            if other is not None:
+                return expression(other)
+            e = ir.map_operands(e, expression)
+            combines = any([isinstance(each, ir.Variable) and each.name in combined for each in ir.operands(e)])
+            return e if combines else _folded(e)
 
         def store(s: ir.Store) -> ir.Store:
             return replace(s, guarded=self.unsure(s)) if rewrite == self.decided else s

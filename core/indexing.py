@@ -244,7 +244,7 @@ def guard_index(builder: Builder, index: Value, size: Value, x: Expr, axis: int,
     ``written`` is what the user wrote for an index that counts from the end.
     """
     assert index.dim is not None and size.dim is not None
-    if index_in_range(index.dim, size.dim, extents_of(builder)):
+    if index_in_range(index.dim, size.dim, extents_of(builder)) or _wraps_around(index, size):
         return
     constant, limit = index.dim.constant, size.dim.constant
     if constant is not None and (constant < 0 or (limit is not None and constant >= limit)):
@@ -262,6 +262,13 @@ def guard_index(builder: Builder, index: Value, size: Value, x: Expr, axis: int,
         builder.primitive("less", index, size),
     )
     builder.require(inside, Failure("index", message, user_line()), [index, size])
+
+
+def _wraps_around(index: Value, size: Value) -> bool:
+    """Whether an index is a remainder by the size of its axis: what there is to require, that is not 0, it requires."""
+    node = index.source
+    remainder = node is not None and node.op == "primitive" and node.static[0].name == "remainder"
+    return remainder and node is not None and node.args[1].dim == size.dim
 
 
 def guard_indices(builder: Builder, indices: Value, size: Value, x: Expr, axis: int) -> None:

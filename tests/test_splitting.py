@@ -45,8 +45,18 @@ def _sums(u: Any, xp: Any) -> Any:
     return xp.sum((u - xp.roll(u, 1, 1)) ** 2, 1)
 
 
+def _clamped(u: Any, xp: Any) -> Any:
+    p = xp.pad(u, ((1, 1),) * u.ndim, mode="edge")
+    return p[(slice(2, None),) * u.ndim] - p[(slice(None, -2),) * u.ndim]
+
+
+def _wrapped(u: Any, xp: Any) -> Any:
+    p = xp.pad(u, ((2, 1),) * u.ndim, mode="wrap")
+    return p[(slice(3, None),) * u.ndim] * p[(slice(None, -3),) * u.ndim] - u
+
+
 LINES: tuple[Callable[[Any, Any], Any], ...] = (_smoothed, _rolled_far, _padded, _joined, _chosen)
-GRIDS: tuple[Callable[[Any, Any], Any], ...] = (*LINES, _over_columns, _sums)
+GRIDS: tuple[Callable[[Any, Any], Any], ...] = (*LINES, _over_columns, _sums, _clamped, _wrapped)
 
 
 def _calls(function: Callable[[Any, Any], Any], threads: int = 1) -> list[Any]:
@@ -75,6 +85,8 @@ def test_lines(function: Any, scalar: Any) -> None:
 def test_grids(function: Any) -> None:
     calls = _calls(function)
     for n, m in ((0, 3), (3, 0), (1, 1), (7, 33), (33, 7), (5, 257)):
+        if n * m == 0 and function in (_clamped, _wrapped):
+            continue  # there is nothing that a border is made of
         x = _numbers(n, m)
         split, whole = (call(x) for call in calls)
         assert np.array_equal(split, function(x, np)), (n, m)
@@ -86,7 +98,7 @@ def _inside(call: Any) -> str:
     return re.split(r"\n +if all", call.loops)[1].partition("else\n")[0]
 
 
-@pytest.mark.parametrize("function", [_smoothed, _padded, _chosen, _sums])
+@pytest.mark.parametrize("function", [_smoothed, _padded, _chosen, _clamped, _wrapped, _sums])
 def test_nothing_is_asked_inside(function: Any) -> None:
     call, _ = _calls(function)
     call(_numbers(*[40, 50][: 1 + (function is _sums)]))
@@ -102,9 +114,26 @@ def test_a_period_of_few_lanes_is_no_border() -> None:
     assert "all(" not in call.loops
 
 
+def test_neighbours_by_index_that_wrap_around_require_no_more_than_elements() -> None:
+    call = az.compile(lambda x: az.generate(3, lambda i: x[(i - 1) % x.shape[0]]))
+    assert np.array_equal(call(_numbers(2)), _numbers(2)[[1, 0, 1]])
+    assert call.loops.count("require") <= 1
+    with pytest.raises(ZeroDivisionError):
+        call(_numbers(0))
+
+
 @pytest.mark.parametrize("function", [_rolled_far, _joined])
 def test_memory_is_checked_inside(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ADZE_DEBUG", "bounds")
     call = az.compile(lambda u: function(u, az), threads=1)
     for n in (1, 5, 100):
         assert np.array_equal(call(_numbers(n)), function(_numbers(n), np))
+
+
+def test_a_failure_that_is_sure_inside_is_combined() -> None:
+    """Where all lanes but few fail, too."""
+    call = az.compile(
+        lambda x: az.sum(az.generate(x.shape[0], lambda i: az.generate(x.shape[0], lambda j: x[i] + x[j + 1])))
+    )
+    with pytest.raises(IndexError, match="index 200"):
+        call(_numbers(200))

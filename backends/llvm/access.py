@@ -113,9 +113,13 @@ class Access:
     def load(self, buffer: ir.Buffer, place: Place, indices: Sequence[Value], guard: Value | None = None) -> Value:
         """What is at some indices; 0 where a guard does not hold."""
         scalar = buffer.scalar
+        first = one(i64, "0")
+        if guard is not None and not guard.lanes and self._address(scalar, place, indices).row:
+            # A row elsewhere, since what is masked off is slow to read where there is no memory.
+            indices = [self._select(guard, index, first) if index.uniform else index for index in indices]
+            guard = self.widening.vector(guard)
         if guard is not None and not guard.lanes:
             # The first element is there even where the guard does not hold: an empty buffer has room for one.
-            first = one(i64, "0")
             there = self.load(buffer, place, [self._select(guard, index, first) for index in indices])
             return self._select(guard, there, one(scalar, constant(0, scalar)))
         address = self._address(scalar, place, indices)
