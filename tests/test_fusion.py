@@ -264,6 +264,19 @@ def test_points_that_add_to_one_place_stay_apart_from_others() -> None:
         assert_close(az.compile(counted, threads=threads)(x, k), (sums, x * 2, x + 1))
 
 
+def test_a_loop_that_does_nothing() -> None:
+    """What only requires something inside of a checkpoint, and whose requirements hold, leaves such loops."""
+
+    @az.program
+    def unused(x: Vector, a: az.Array[az.f64, "n m"]) -> Any:
+        n, m = x.shape[0], a.shape[1]
+        az.checkpoint(lambda _: az.generate((n, m), lambda i, j: a[(j + 1) % n, m - 1 - j]))(a)
+        return az.ones((m, m, m)), x * 2.0
+
+    for n, m in ((0, 0), (3, 2)):
+        assert_close(az.compile(unused)(np.ones(n), np.ones((n, m))), (np.ones((m, m, m)), np.full(n, 2.0)))
+
+
 def test_updates_of_one_array_are_no_reason_to_fuse() -> None:
     """What is read of an array before it changes is read before."""
 

@@ -144,9 +144,9 @@ def _chain(body: ir.Block) -> list[ir.For]:
     found = [s for s in body if isinstance(s, ir.For)]
     if len(found) != 1:
         return []
-    while isinstance(last := found[-1].body[-1], ir.For):
+    while found[-1].body and isinstance(last := found[-1].body[-1], ir.For):
         found.append(last)
-    return found
+    return found if found[-1].body else []
 
 
 def _factors(last: ir.Assign, before: Sequence[ir.Let]) -> tuple[Factor, Factor] | None:
