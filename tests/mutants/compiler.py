@@ -183,7 +183,7 @@ EQUIVALENT: dict[object, str] = {
     ("backends/llvm/function.py", "Emitter._while", "dropped", "self.forget(statement.head)"): (
         "names are bound once, and the checker refuses reads of those out of scope"
     ),
-    ("backends/sharing.py", "_Sharing.reading", "right only", "found.sweep.whole or sweep.whole"): (
+    ("backends/sharing.py", "_Sharing.keeps", "right only", "value.range.whole or range.whole"): (
         "less is shared, at more cost"
     ),
     (
