@@ -152,7 +152,7 @@ class _Lanes:
             return loop
         offsets: list[ir.Let] = []
         outside = self.rewritten(body, lambda e: self.wrapped(e, offsets))
-        now = self.cost(body)
+        now = self.cost(_without_unused(body))
         while self.added(body, self.of_operation):
             pass  # what is decided may be an operand of what will be
         self.added(self.rewritten(body, self.decided), self.of_access)

@@ -148,6 +148,64 @@ def padded(u: Grid) -> az.f64:
     return _of_squares(mean[1:-1, 1:-1])
 
 
+# A heat equation: steps in time on a grid whose border stays 0, or that is a torus, and on a ring and in space
+
+
+def _stepped(times: int, step: Any) -> Any:
+    return az.program(lambda u: az.sum(az.fori_loop(0, times, lambda _, v: step(v), u) ** 2))
+
+
+def _moved(u: az.Expr, around: az.Expr) -> az.Expr:
+    return u + 0.1 * (around - 2.0 * u.ndim * u)
+
+
+def _crossed(p: az.Expr) -> az.Expr:
+    """The sum of the neighbours along each axis of a grid with a border of one."""
+    inner = [slice(1, -1)] * p.ndim
+    sides = [slice(None, -2), slice(2, None)]
+    return sum(p[tuple([*inner[:k], side, *inner[k + 1 :]])] for k in range(p.ndim) for side in sides)
+
+
+def _by_roll(u: az.Expr) -> az.Expr:
+    return _moved(u, sum(az.roll(u, shift, axis) for axis in range(u.ndim) for shift in (1, -1)))
+
+
+def _by_pad(mode: str) -> Any:
+    return lambda u: _moved(u, _crossed(az.pad(u, 1, mode=mode)))
+
+
+def _by_remainders(u: az.Expr) -> az.Expr:
+    def around(*place: az.Expr) -> az.Expr:
+        moved = [(k, by) for k in range(u.ndim) for by in (-1, 1)]
+        return sum(u[tuple([*place[:k], (place[k] + by) % u.shape[k], *place[k + 1 :]])] for k, by in moved)
+
+    return _moved(u, az.generate(u.shape, around))
+
+
+def _by_joining(u: az.Expr) -> az.Expr:
+    rows, columns = az.concatenate([u[-1:], u, u[:1]]), az.concatenate([u[:, -1:], u, u[:, :1]], axis=1)
+    return _moved(u, rows[:-2] + rows[2:] + columns[:, :-2] + columns[:, 2:])
+
+
+def _by_choices(u: az.Expr) -> az.Expr:
+    n, m = u.shape
+
+    def at(i: az.Expr, j: az.Expr) -> az.Expr:
+        def read(i: az.Expr, j: az.Expr) -> az.Expr:
+            return az.cond((i >= 0) & (i < n) & (j >= 0) & (j < m), lambda: u[i, j], lambda: 0.0)
+
+        return u[i, j] + 0.1 * (read(i - 1, j) + read(i + 1, j) + read(i, j - 1) + read(i, j + 1) - 4.0 * u[i, j])
+
+    return az.generate((n, m), at)
+
+
+_TORUS = {"rolled": _by_roll, "remainders": _by_remainders, "padded": _by_pad("wrap")}
+
+
+def _heat(times: int, **steps: Any) -> Mapping[str, Any]:
+    return {name: _stepped(times, step) for name, step in steps.items()}
+
+
 # The mixture model, the size of whose packed triangles is known or has a name of its own
 
 
@@ -193,6 +251,20 @@ GROUPS = {
         "five neighbours, 1000 x 1000",
         {"slices": slices, "indices": indices, "padded": padded, "rolled": rolled},
         (RANDOM.random((1000, 1000)),),
+    ),
+    "heat": Group(
+        "heat equation, border 0, 256 x 256, 200 steps",
+        _heat(200, padded=_by_pad("constant"), choices=_by_choices),
+        (RANDOM.random((256, 256)),),
+    ),
+    "torus": Group(
+        "heat equation on a torus, 256 x 256, 200 steps",
+        _heat(200, **_TORUS, joined=_by_joining),
+        (RANDOM.random((256, 256)),),
+    ),
+    "ring": Group("heat equation on a ring, n=10000, 1000 steps", _heat(1000, **_TORUS), (RANDOM.random(10000),)),
+    "space": Group(
+        "heat equation on a torus, 64 x 64 x 64, 20 steps", _heat(20, **_TORUS), (RANDOM.random((64, 64, 64)),)
     ),
     "gmm": Group(
         "mixture model, n=1000 d=64 k=100",
