@@ -6,6 +6,7 @@ from typing import Any
 
 import adze as az
 from adze.backends.constant_sizes import code_for_leaves
+from adze.core.dims import Dim
 
 
 def nests_of_call(program: az.Program, arguments: Sequence[Any]) -> str:
@@ -25,4 +26,11 @@ def numbered_anew(nests: str) -> str:
         made = re.fullmatch(r"[a-z_]+\d+", found[0]) and found[0] not in ("f64", "f32", "i64", "i32")
         return names.setdefault(found[0], f"v{len(names)}") if made else names.get(found[0], found[0])
 
-    return re.sub(r"\b[a-z_]\w*\b(?!\()", name, re.sub(r"^.*\) -> .*$", "", nests, flags=re.MULTILINE))
+    body = re.sub(r"\b[a-z_]\w*\b(?!\()", name, re.sub(r"^.*\) -> .*$", "", nests, flags=re.MULTILINE))
+    return re.sub(r"(?<=^# where )(.*)$", lambda found: _condition(found[0]), body, flags=re.MULTILINE)
+
+
+def _condition(text: str) -> str:
+    """A condition on sizes, whose polynomials are in the order of their names."""
+    sides = [[str(Dim.parse(side)) for side in each.split(" < ")] for each in text.split(" and ")]
+    return " and ".join(sorted([" < ".join(each) for each in sides]))
