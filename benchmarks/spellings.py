@@ -1,6 +1,6 @@
 """The same program, written in other ways: how much the speed depends on how a program happens to be written.
 
-    python benchmarks/spellings.py [GROUP ...] [--threads 1] [--seconds 0.5]
+    python benchmarks/spellings.py [GROUP ...] [--rewritten] [--threads 1] [--seconds 0.5]
 
 A group has the spellings of one program that users might choose between: tables made in either order, maps in maps or
 broadcast arrays, products or sums of products, neighbours by slices, by indices or by ``az.roll``. All of them give the
@@ -9,6 +9,10 @@ its ratio to the fastest one's::
 
     nearest of k centres, n=10000 k=100 d=16            value, ms          gradient, ms
       maps in maps                                      0.48   1.12        0.59   1.07
+
+With ``--rewritten`` the groups are programs of ``programs/variants.py``, in spellings that ``programs/rewriting.py``
+makes. Those that are other nests than the program are timed in turns with it; what is told is the median, and that of
+the ratios of pairs.
 """
 
 from __future__ import annotations
@@ -23,11 +27,16 @@ from typing import Any
 
 import numpy as np
 from measure import confine, error, in_turns, leaves
+from programs.rewriting import KINDS, respelled
+from programs.variants import VARIANTS, gradient
 
 import adze as az
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples"))
-import gmm
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "examples"))
+sys.path.append(str(ROOT / "tests"))
+import gmm  # noqa: E402
+from spelled_alike import nests_of_call  # noqa: E402
 
 CLOSE = 1e-9  # the largest difference of results, relative to their magnitude
 
@@ -287,9 +296,34 @@ def timed(group: Group, derived: bool, options: argparse.Namespace) -> list[floa
     return [1e3 * float(np.median(run)) for run in runs]
 
 
+def rewritten(name: str, derived: bool, options: argparse.Namespace) -> None:
+    """Print how many spellings of a program, or of its gradient, are the same nests, and the times of the others."""
+    variant = VARIANTS[name]
+    arguments = variant.arguments(large=True)
+    made = {kind: respelled(variant.program, kind, options.seed) for kind in KINDS}
+    known = {"": variant.program} | {kind: program for kind, program in made.items() if program is not None}
+    programs = {kind: gradient(each, variant.argnums) if derived else each for kind, each in known.items()}
+    nests = {kind: nests_of_call(program, arguments) for kind, program in programs.items()}
+    other = [kind for kind in programs if kind and nests[kind] != nests[""]]
+    same = f"{len(programs) - 1 - len(other)} of {len(programs) - 1} are the same nests"
+    print(f"\n{name + (', gradient' if derived else ''):52}{same}")
+    calls = [az.compile(programs[kind], threads=options.threads) for kind in ("", *other)]
+    wanted = leaves(calls[0](*arguments))
+    for kind, call in zip(other, calls[1:], strict=True):
+        first, found = in_turns([partial(each, *arguments) for each in (calls[0], call)], options.seconds)
+        if error(leaves(call(*arguments)), wanted) > CLOSE:
+            raise ValueError(f"{name}: {kind} gives other results")
+        print(f"  {kind:46}{1e3 * float(np.median(found)):8.3f} {float(np.median(found / first)):6.2f}", flush=True)
+
+
 def main() -> None:
     options = read_options()
     print(confine(options.threads))
+    if options.rewritten:
+        for name in options.groups or VARIANTS:
+            rewritten(name, False, options)
+            rewritten(name, True, options)
+        return
     for name in options.groups or GROUPS:
         group = GROUPS[name]
         print(f"\n{group.title:52}value, ms          gradient, ms")
@@ -301,7 +335,9 @@ def main() -> None:
 
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Time programs that are written in several ways.")
-    parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], help="all, if none is named")
+    parser.add_argument("groups", nargs="*", choices=[*GROUPS, *VARIANTS, []], help="all, if none is named")
+    parser.add_argument("--rewritten", action="store_true", help="spellings that the rewriter makes")
+    parser.add_argument("--seed", type=int, default=0, help="that it draws with")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=0.5, help="that each spelling is timed for")
     return parser.parse_args()

@@ -21,16 +21,20 @@ from .rewriting import like
 
 @dataclass(frozen=True)
 class Variant:
-    """A program, the shapes of its arguments (or others than random arrays, as they are), and what to derive by."""
+    """A program, the shapes of its arguments (or others than random arrays, as they are), and what to derive by.
+
+    With the ``large`` ones a call takes long enough to be timed.
+    """
 
     program: az.Program
     shapes: Sequence[Any]
+    large: Sequence[Any]
     argnums: tuple[int, ...]
 
-    def arguments(self) -> list[Any]:
+    def arguments(self, large: bool = False) -> list[Any]:
         """Random arguments, the same each time."""
-        drawn = np.random.default_rng(7)
-        return [drawn.normal(size=shape) if isinstance(shape, tuple) else shape for shape in self.shapes]
+        drawn, shapes = np.random.default_rng(7), self.large if large else self.shapes
+        return [drawn.normal(size=shape) if isinstance(shape, tuple) else shape for shape in shapes]
 
 
 def mixture() -> az.Program:
@@ -118,17 +122,34 @@ def distances(x: az.Array[az.f64, "n d"], y: az.Array[az.f64, "m d"]) -> az.Arra
 
 LABELS = np.array([2, 0, 1, 1, 2])
 SEEN = np.array([[0, 1], [1, 3], [1, 0], [0, 2], [1, 1]])
+MANY_LABELS = np.arange(200) % 10
+SEEN_OFTEN = np.stack([np.arange(1000) % 10, np.arange(1000) % 99], axis=1)
 
 VARIANTS: Mapping[str, Variant] = {
-    "gmm": Variant(mixture(), [(4,), (4, 3), (4, 3), (4, 3), (5, 3), 1.0, 2], (0, 1, 2, 3)),
-    "kmeans": Variant(kmeans.cost, [(5, 3), (4, 3)], (1,)),
-    "network": Variant(network, [(5, 4), LABELS, (4, 6), (6,), (6, 3)], (2, 3, 4)),
-    "attention": Variant(attention, [(5, 3), (4, 3), (4, 2)], (0, 1, 2)),
-    "layer norm": Variant(layer_norm, [(5, 4), (4,), (4,)], (0, 1, 2)),
-    "diffusion": Variant(diffusion, [(6, 5), 3], (0,)),
-    "n-body": Variant(n_body, [(5, 3), (5,)], (0, 1)),
-    "distances": Variant(distances, [(5, 3), (4, 3)], (0, 1)),
-    "ba": Variant(ba.errors, [(2, 11), (4, 3), (5,), SEEN, (5, 2)], (0, 1, 2)),
+    "gmm": Variant(
+        mixture(),
+        [(4,), (4, 3), (4, 3), (4, 3), (5, 3), 1.0, 2],
+        [(20,), (20, 8), (20, 8), (20, 28), (500, 8), 1.0, 2],
+        (0, 1, 2, 3),
+    ),
+    "kmeans": Variant(kmeans.cost, [(5, 3), (4, 3)], [(2000, 8), (20, 8)], (1,)),
+    "network": Variant(
+        network,
+        [(5, 4), LABELS, (4, 6), (6,), (6, 3)],
+        [(200, 50), MANY_LABELS, (50, 64), (64,), (64, 10)],
+        (2, 3, 4),
+    ),
+    "attention": Variant(attention, [(5, 3), (4, 3), (4, 2)], [(100, 32), (100, 32), (100, 32)], (0, 1, 2)),
+    "layer norm": Variant(layer_norm, [(5, 4), (4,), (4,)], [(500, 64), (64,), (64,)], (0, 1, 2)),
+    "diffusion": Variant(diffusion, [(6, 5), 3], [(100, 100), 20], (0,)),
+    "n-body": Variant(n_body, [(5, 3), (5,)], [(150, 3), (150,)], (0, 1)),
+    "distances": Variant(distances, [(5, 3), (4, 3)], [(150, 16), (150, 16)], (0, 1)),
+    "ba": Variant(
+        ba.errors,
+        [(2, 11), (4, 3), (5,), SEEN, (5, 2)],
+        [(10, 11), (99, 3), (1000,), SEEN_OFTEN, (1000, 2)],
+        (0, 1, 2),
+    ),
 }
 
 
