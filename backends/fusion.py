@@ -137,10 +137,10 @@ class _Fusion:
             return mine.in_order and its.in_order and common.in_order
         if not work_of(first.body):
             return its == common and common.in_order
-        if mine.combines and its.combines:
+        if mine.has_loops and its.has_loops:
             return mine == its == common and mine.plain
-        leading = mine if mine.combines else its
-        return leading == common and mine.lane == its.lane and (leading.combines or mine == its)
+        leading = mine if mine.has_loops else its
+        return leading == common and mine.lane == its.lane and (leading.has_loops or mine == its)
 
 
 def _depending(nest: ir.Nest, statements: Sequence[ir.Statement]) -> list[ir.Statement]:

@@ -92,7 +92,7 @@ class Roles:
     order: tuple[str, ...]  # the loops, outermost first; the lanes are last
     lane: str | None
     further: tuple[object, ...] = ()  # what else is chosen: jams, sums as lanes, tiles, a second way
-    combines: bool = False  # there are loops inside
+    has_loops: bool = False  # inside
     in_order: bool = False  # each point is for itself, along the axes as they stand
     layouts: Layouts = field(default_factory=dict, compare=False)
 
@@ -111,11 +111,11 @@ def roles_of(nest: Plan) -> Roles:
     order = (*[loop.variable.name for loop in rest], *[name for name in nest.variables if name == lane])
     jams = [(choice.jam, choice.sums, choice.whole) for choice in choices]
     further = () if jams == [(None, (), False)] else tuple(jams)
-    combines = bool(found.inner)
-    in_order = not further and not combines and order == tuple(nest.variables) and lane == order[-1]
+    has_loops = bool(found.inner)
+    in_order = not further and not has_loops and order == tuple(nest.variables) and lane == order[-1]
     by_name = {loop.variable.name: loop for loop in nest.loops}
     outer = [by_name[name] for name in order if name != lane]
-    return Roles(order, lane, further, combines, in_order, layouts_of(nest, found, outer, lane))
+    return Roles(order, lane, further, has_loops, in_order, layouts_of(nest, found, outer, lane))
 
 
 def build(nest: Plan) -> Built:

@@ -54,7 +54,7 @@ def roles_of(context: Context, nest: ir.Nest) -> Roles:
     room = bool(target.group) or REGISTERS * len(nest.combines) <= target.registers
     wide = bool(target.group) or (found.simple and target.transformations.vectorise)
     alone = wide and not found.inner and len(kinds) == 1 and room
-    return Roles(variables, variables[-1], combines=bool(found.inner), in_order=alone)
+    return Roles(variables, variables[-1], has_loops=bool(found.inner), in_order=alone)
 
 
 def _is_pairwise(reduction: ir.Reduction) -> bool:
