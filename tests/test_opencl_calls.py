@@ -367,7 +367,7 @@ def test_too_little_memory(opencl: Device) -> None:
     version = run.backend.version(softmax.at())
     version.executable.steps = launched.append
     with pytest.raises(MemoryError, match=r"softmax: a call takes .* has 0\.10 MiB in all.*test_opencl_calls\.py:\d+"):
-        run(numbers(100, 100))
+        run(numbers(100, 150))
     for_one = r"softmax: an array takes 0\.06 MiB, and .* gives 0\.05 MiB at most.*test_opencl_calls\.py:\d+"
     with pytest.raises(MemoryError, match=for_one):
         compiled(softmax, device=replace(opencl, largest_allocation=50_000))(numbers(80, 100))
@@ -412,7 +412,7 @@ def test_a_row_of_an_empty_array() -> None:
 def test_peak_bytes() -> None:
     x = np.empty((300, 400))
     peak = compiled(softmax).peak_bytes(x)
-    assert 2 * x.nbytes <= peak <= 2 * x.nbytes + 10 * 300 * 8
+    assert x.nbytes <= peak <= x.nbytes + 10 * 300 * 8, "exponentials are in the result's memory"
 
 
 def test_doubles_on_a_device_without(opencl: Device) -> None:
