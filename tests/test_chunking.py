@@ -49,7 +49,7 @@ def several(t: Vector, x: Coefficients) -> Any:
 def backwards(t: Vector, x: Coefficients) -> Any:
     """A sum in which each point meets another one."""
     rows = az.map(lambda v: powers(v, x), t)
-    return az.generate(x.shape[0], lambda j: az.sum(az.generate(t.shape[0], lambda i: t[i] * rows[::-1][i, j])))
+    return az.generate(x.shape[0], lambda j: az.sum(az.generate(t.shape[0], lambda i: rows[i, j] * rows[::-1][i, j])))
 
 
 @az.program
@@ -69,7 +69,7 @@ def expected(name: str, t: Any, x: Any) -> tuple[Any, ...]:
         case "several":
             return np.max(weighted, 0, initial=-np.inf), np.sum(weighted, 0), np.min(weighted, 0, initial=np.inf)
         case "backwards":
-            return (t @ rows[::-1],)
+            return (np.sum(rows * rows[::-1], axis=0),)
     return t @ rows, rows @ (t @ rows)
 
 
