@@ -88,7 +88,7 @@ class _Fusion:
                 between = made[position + 1 :]
                 after = _depending(first, between)
                 follows = all(isinstance(each, ir.Let | ir.Declare) for each in after)  # what it fills lives no longer
-                both = self.one(first, second) if follows and not _conflict((second,), after) else None
+                both = self.one(first, second) if follows and not ir.conflict((second,), after) else None
                 if both is not None:
                     made[position:] = [statement for statement in between if statement not in after]
                     self.append(made, both)
@@ -148,20 +148,9 @@ def _depending(nest: ir.Nest, statements: Sequence[ir.Statement]) -> list[ir.Sta
     found: list[ir.Statement] = []
     for statement in statements:
         before = found if isinstance(statement, ir.Allocate) else [nest, *found]  # what a nest fills is allocated
-        if _conflict((statement,), before):
+        if ir.conflict((statement,), before):
             found.append(statement)
     return found
-
-
-def _conflict(block: ir.Block, others: Sequence[ir.Statement]) -> bool:
-    """Whether some statements make or change what others mention, or the other way round."""
-    for mine, its in ((block, tuple(others)), (tuple(others), block)):
-        variables, buffers = ir.mentioned(its)
-        names = ir.assigned_in(mine).union([s.name for s in mine if isinstance(s, ir.Let | ir.Declare)])
-        made = ir.written_in(mine).union([s.buffer.name for s in mine if isinstance(s, ir.Allocate)])
-        if not (names.isdisjoint(variables) and made.isdisjoint(buffers)):
-            return True
-    return False
 
 
 # Axes

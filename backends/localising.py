@@ -65,7 +65,7 @@ class _Localising:
             first = made[position]
             if isinstance(first, ir.Let | ir.Allocate):
                 continue
-            both = None if _meet(first, made[position + 1 :]) else self.joined(first, second)
+            both = None if ir.conflict((first,), made[position + 1 :]) else self.joined(first, second)
             if both is not None:
                 del made[position]
                 made.append(both)
@@ -114,7 +114,7 @@ class _Localising:
 
     def before(self, first: ir.For, block: ir.Block) -> ir.Block | None:
         """A loop and a block after it, if the loop can be joined with the last statement of the block."""
-        if not block or _meet(first, block[:-1]):
+        if not block or ir.conflict((first,), block[:-1]):
             return None
         last = self.joined(first, block[-1])
         return None if last is None else (*block[:-1], last)
@@ -165,16 +165,6 @@ class _Localising:
 def _renamed(buffer: ir.Buffer, names: Mapping[str, ir.Expression]) -> ir.Buffer:
     """A buffer whose extents are expressions of other names."""
     return replace(buffer, extents=tuple([ir.substituted(extent, names) for extent in buffer.extents]))
-
-
-def _meet(first: ir.Statement, others: Sequence[ir.Statement]) -> bool:
-    """Whether a statement writes or assigns what one of some others mentions, or mentions what one of them does."""
-    mine, its = (first,), tuple(others)
-    for block, other in ((mine, its), (its, mine)):
-        variables, buffers = ir.mentioned(other)
-        if not (ir.assigned_in(block).isdisjoint(variables) and ir.written_in(block).isdisjoint(buffers)):
-            return True
-    return False
 
 
 def _own_axes(name: str, block: ir.Block, variable: str) -> list[int]:

@@ -4,14 +4,14 @@
 
 A group has the spellings of one program that users might choose between: tables made in either order, maps in maps or
 broadcast arrays, products or sums of products, neighbours by slices, by indices or by ``az.roll``. All of them give the
-same values (this is checked). They are timed in turns, with their gradients; what is told is the median of each, and
+same values (this is checked). They are timed in turns, with their gradients; what is shown is the median of each, and
 its ratio to the fastest one's::
 
     nearest of k centres, n=10000 k=100 d=16            value, ms          gradient, ms
       maps in maps                                      0.48   1.12        0.59   1.07
 
 With ``--rewritten`` the groups are programs of ``programs/variants.py``, in spellings that ``programs/rewriting.py``
-makes. Those that are other nests than the program are timed in turns with it; what is told is the median, and that of
+makes. Those that are other nests than the program are timed in turns with it; what is shown is the median, and that of
 the ratios of pairs.
 """
 

@@ -239,6 +239,17 @@ def bound_in(block: Block) -> set[str]:
     return _Names(block).bound
 
 
+def conflict(block: Block, others: Sequence[Statement]) -> bool:
+    """Whether some statements make or change what others mention, or the other way round: they keep their order."""
+    for mine, its in ((block, tuple(others)), (tuple(others), block)):
+        variables, buffers = mentioned(its)
+        names = assigned_in(mine).union([s.name for s in mine if isinstance(s, Let | Declare)])
+        made = written_in(mine).union([s.buffer.name for s in mine if isinstance(s, Allocate)])
+        if not (names.isdisjoint(variables) and made.isdisjoint(buffers)):
+            return True
+    return False
+
+
 def grid(body: Block) -> tuple[Block, list[For], Block]:
     """What stands before a grid, its loops from the outside in, and their body; no loops where there is none."""
     loops: list[For] = []
