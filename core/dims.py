@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Union
 
+from .source import at_line
+
 DimLike = Union["Dim", int, str]
 
 
@@ -317,6 +319,13 @@ class Dim:
         return total
 
     # Text
+
+    def number(self, sizes: Mapping[str, int]) -> int:
+        """The same as an i64; OverflowError, with the user's line, where it is none."""
+        value = self.evaluate(sizes)
+        if not -(1 << 63) <= value < 1 << 63:
+            raise OverflowError(at_line(f"a size of {self}, which is {value}, does not fit i64"))
+        return value
 
     def __str__(self) -> str:
         if not self.terms:

@@ -509,6 +509,19 @@ def test_sizes_that_overflow(run: Any, f: Any) -> None:
         run(lambda n: az.size(f(n)))(HUGE)
 
 
+@pytest.mark.parametrize("run", [az.evaluate, az.trace])
+def test_numbers_of_sizes_that_overflow(run: Any) -> None:
+    """Sizes of arguments multiplied by the program itself: rows of no bytes may be more than 2**32."""
+
+    @az.program
+    def squared(x: az.Array[az.f64, "n 0"]) -> az.Expr:
+        return x.shape[0] ** 2
+
+    assert az.evaluate(squared)(np.zeros((2**31, 0))) == 2**62
+    with pytest.raises(OverflowError, match=r"a size of n\*n, which is .*, does not fit i64 .*test_errors\.py"):
+        run(squared)(np.zeros((2**32, 0)))
+
+
 def test_sizes_that_overflow_on_a_device(opencl: Any) -> None:
     with pytest.raises(ValueError, match=r"a size of 4 times 4611686018427387904 does not fit i64.*test_errors\.py"):
         az.compile(lambda n: az.size(az.reshape(az.zeros(0), (4, n))), backend="opencl")(HUGE)
