@@ -72,6 +72,7 @@ class Builder:
         self._count = 0
         self._atoms: dict[terms.Atom, Value] = {}
         self._nodes: dict[tuple[Any, ...], Node] = {}
+        self._made: list[Node] = []  # those with effects, too
         self._codes: dict[tuple[Any, ...], int] = {}
         self._bodies: dict[tuple[int, ...], Body] = {}
         self._by_dim: dict[Dim, Value] = {}  # integer values, for sizes that are one
@@ -81,6 +82,17 @@ class Builder:
     def _next(self) -> int:
         self._count += 1
         return self._count
+
+    def forget(self) -> None:
+        """Let go of the graph when its term is made.
+
+        Nodes and their results know each other: what is long would wait for the collector of garbage, and cost it more
+        than a tenth of the time in which the graph was made.
+        """
+        for node in self._made:
+            node.args = node.bodies = node.results = node.sizes = ()
+        for kept in (self._made, self._atoms, self._nodes, self._codes, self._bodies, self._by_dim):
+            kept.clear()
 
     # Atoms and binders
 
@@ -204,6 +216,7 @@ class Builder:
         node.free = union([anchor, *[arg.free for arg in args], *[body.free for body in bodies]])
         node.sizes = self._sizes_in(types)
         node.number, node.origin = self._next(), self.origin
+        self._made.append(node)
         free = node.free | {node.number} if effects else node.free
         node.results = tuple([Value(self._next(), type, free, node, k) for k, type in enumerate(types)])
         for value in node.results:
@@ -565,6 +578,7 @@ def build(rule: Rule | None = None) -> Iterator[Builder]:
             yield builder
     finally:
         _current.reset(token)
+        builder.forget()
 
 
 def current() -> Builder:

@@ -39,6 +39,12 @@ class _Region:
             region = self.inner[node.number, k] = _Region(self, node.bodies[k], node.row)
         return region
 
+    def forget(self) -> None:
+        """Let go of all scopes inside, which know this one."""
+        for region in self.inner.values():
+            region.forget()
+            region.parent = None
+
     def nearest(self, regions: set[_Region]) -> _Region | None:
         """The innermost of some scopes that this one is in."""
         region: _Region | None = self
@@ -196,7 +202,10 @@ def to_block(
         if mentioned <= sizes:
             break
         sizes |= mentioned
-    return _Writer([value.number for value in bound if value.type == i64]).block(layout.root, bound, names), captured
+        layout.root.forget()
+    block = _Writer([value.number for value in bound if value.type == i64]).block(layout.root, bound, names)
+    layout.root.forget()
+    return block, captured
 
 
 class _Writer:
