@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from .expressions import All, Apply, Constant, Expression, Load, MultiplyAdd, Select, Variable
 from .loops import (
@@ -241,13 +241,34 @@ def bound_in(block: Block) -> set[str]:
 
 def conflict(block: Block, others: Sequence[Statement]) -> bool:
     """Whether some statements make or change what others mention, or the other way round: they keep their order."""
-    for mine, its in ((block, tuple(others)), (tuple(others), block)):
-        variables, buffers = mentioned(its)
-        names = assigned_in(mine).union([s.name for s in mine if isinstance(s, Let | Declare)])
-        made = written_in(mine).union([s.buffer.name for s in mine if isinstance(s, Allocate)])
-        if not (names.isdisjoint(variables) and made.isdisjoint(buffers)):
-            return True
-    return False
+    theirs = list(map(_touched, others))
+    return any(
+        not (mine.changed.isdisjoint(its.mentioned) and its.changed.isdisjoint(mine.mentioned))
+        for mine in map(_touched, block)
+        for its in theirs
+    )
+
+
+class _Touched(NamedTuple):
+    """The names of variables and buffers that a statement mentions, and of those that it makes or changes."""
+
+    mentioned: Set[str]
+    changed: Set[str]
+
+
+def _touched(statement: Statement) -> _Touched:
+    """What a statement touches, kept with it: fusion asks for each pair of them."""
+    kept: dict[str, Any] = vars(statement)
+    if "touched" not in kept:
+        names = _Names((statement,))
+        changed = names.assigned | names.written
+        if isinstance(statement, Let | Declare):
+            changed.add(statement.name)
+        elif isinstance(statement, Allocate):
+            changed.add(statement.buffer.name)
+        kept["touched"] = _Touched(names.variables | names.buffers, changed)
+    found: _Touched = kept["touched"]
+    return found
 
 
 def grid(body: Block) -> tuple[Block, list[For], Block]:
