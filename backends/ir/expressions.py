@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import copysign
-from typing import TYPE_CHECKING, NoReturn, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, dataclass_transform
 
 import numpy as np
 
@@ -25,9 +25,16 @@ def node(kind: type[T]) -> type[T]:
     """A dataclass whose fields nobody sets again, by the checker of types.
 
     One that is ``frozen`` refuses that when it runs, too, which makes its constructor three times as slow; and passes
-    construct so many that this was a tenth of what compilation spent in Python.
+    construct so many that this was a tenth of what compilation spent in Python. What ``queries.py`` keeps with a node
+    is not pickled.
     """
+    kind.__getstate__ = _fields_of  # type: ignore[method-assign, assignment]
     return dataclass(unsafe_hash="__hash__" not in vars(kind), eq="__eq__" not in vars(kind))(kind)
+
+
+def _fields_of(node: Any) -> dict[str, object]:
+    """The fields of a node, by name."""
+    return {each: vars(node)[each] for each in node.__match_args__}
 
 
 class _Arithmetic:

@@ -46,13 +46,6 @@ from .expressions import Apply, Buffer, Constant, Expression, Variable, node
 Kind = Literal["sequential", "parallel", "lanes", "jam"]
 
 
-class _Holding:
-    """A statement that holds others. What ``queries.py`` keeps with it is not pickled."""
-
-    def __getstate__(self) -> dict[str, object]:
-        return {each: vars(self)[each] for each in self.__match_args__}  # type: ignore[attr-defined]
-
-
 @node
 class Let:
     """An immutable scalar, visible to the end of its block."""
@@ -145,7 +138,7 @@ class Reduction:
 
 
 @node
-class For(_Holding):
+class For:
     variable: str  # an i64
     extent: Expression
     kind: Kind
@@ -156,14 +149,14 @@ class For(_Holding):
 
 
 @node
-class If(_Holding):
+class If:
     test: Expression
     then: Block
     orelse: Block
 
 
 @node
-class While(_Holding):
+class While:
     """The head, and as long as the test then holds, the body and the head again. Not inside lanes of vectors, or jam.
 
     What the head binds is visible in the test and in the body. When a requirement inside failed, it ends.
@@ -200,7 +193,7 @@ class Axis:
 
 
 @node
-class Nest(_Holding):
+class Nest:
     """The body for all points of some axes, in any order. Lowering writes it; a schedule makes loops of it.
 
     Which axis is for threads, which for lanes, and in which order the others run, is not decided yet, nor is the layout
@@ -225,7 +218,7 @@ class Nest(_Holding):
 
 
 @node
-class Kernel(_Holding):
+class Kernel:
     """What a device with memory of its own runs at once; the rest of its function is run by the host.
 
     The host computes what needs no buffer; a load there brings one number back from the device. See ``kernels.py``.
