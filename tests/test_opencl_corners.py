@@ -222,8 +222,9 @@ def test_a_failure_ends_the_counting_of_memory(small: Device) -> None:
 
     starts = np.array([0, 1])
     agrees(walked, np.array([1, 2, -1]), starts, device=small)
-    with pytest.raises(IndexError, match="index 9 is out of range"):
-        az.compile(walked, backend="opencl", device=small)(np.array([1, 9, 0]), starts)
+    for schedule in ({}, {"distribute": False}):  # the walk in a kernel of its own, and in that which needs memory
+        with pytest.raises(IndexError, match="index 9 is out of range"):
+            az.compile(walked, backend="opencl", device=small, schedule=schedule)(np.array([1, 9, 0]), starts)
 
 
 def test_memory_that_is_as_large_as_what_is_in_it_is_refused(small: Device) -> None:

@@ -37,6 +37,12 @@ def _chosen(u: Any, xp: Any) -> Any:
     return xp.where(places < 3, 0 * u, xp.roll(u, 3, 0)) + xp.where(places == u.shape[0] - 1, u, u + u)
 
 
+def _turned(u: Any, xp: Any) -> Any:
+    n = u.shape[0]
+    turns = (np.arange(n) + 3) // max(n, 1) if xp is np else az.generate(n, lambda i: (i + 3) // n)
+    return xp.roll(u, -3, 0) * (1 + turns)
+
+
 def _over_columns(u: Any, xp: Any) -> Any:
     return xp.roll(u, 1, 1) + xp.roll(u, -2, 1) * xp.roll(u, 1, 0) - u
 
@@ -55,8 +61,9 @@ def _wrapped(u: Any, xp: Any) -> Any:
     return p[(slice(3, None),) * u.ndim] * p[(slice(None, -3),) * u.ndim] - u
 
 
-LINES: tuple[Callable[[Any, Any], Any], ...] = (_smoothed, _rolled_far, _padded, _joined, _chosen)
-GRIDS: tuple[Callable[[Any, Any], Any], ...] = (*LINES, _over_columns, _sums, _clamped, _wrapped)
+GRIDS: tuple[Callable[[Any, Any], Any], ...] = (_smoothed, _rolled_far, _padded, _joined, _chosen)
+LINES: tuple[Callable[[Any, Any], Any], ...] = (*GRIDS, _turned)
+GRIDS = (*GRIDS, _over_columns, _sums, _clamped, _wrapped)
 
 
 def _calls(function: Callable[[Any, Any], Any], threads: int = 1) -> list[Any]:

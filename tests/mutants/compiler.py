@@ -36,8 +36,8 @@ TESTS = (
     "test_memory", "test_nesting", "test_neutral_elements", "test_opencl_corners", "test_opencl_programs",
     "test_pairwise", "test_pieces", "test_prefetching", "test_primitives", "test_random_programs",
     "test_reassociating", "test_regrouping", "test_results", "test_reusing", "test_scattered_to_one_place",
-    "test_schedule", "test_sharing", "test_small_sizes", "test_specialisations", "test_square_products",
-    "test_straight", "test_subnormals", "test_transformations", "test_unrolling",
+    "test_schedule", "test_sharing", "test_small_sizes", "test_specialisations", "test_splitting",
+    "test_square_products", "test_straight", "test_subnormals", "test_transformations", "test_unrolling",
 )  # fmt: skip
 
 # Mutants that mean the same as the original, or choose at another cost, each with its reason, by key (equivalent.py);
@@ -54,6 +54,19 @@ EQUIVALENT: dict[object, str] = {
         "backends/lowering/updates.py", "accumulates", "left only",
         "binding.op == 'add_to' or any(map(accumulates, binding.blocks))",
     ): "what branches that only check have for several threads: a matter of cost",
+    ("backends/reassociating.py", "_Plan._inside", "compared", "source.free <= self.outside"): (
+        "what uses all arguments is taken for a part of what uses it: which sums are found, a matter of cost"
+    ),
+    ("backends/splitting.py", "_Lanes.tests", "compared", "each.step < 0"): (
+        "a condition moves with the lane: its step is not 0"
+    ),
+    ("backends/splitting.py", "_Lanes.room", "other", "max(low, 0)"): "whether strips are split: a matter of cost",
+    ("backends/sharing.py", "_Sharing.keeps", "right only", "filled and [ir.Allocate(filled)] in made"): (
+        "nothing allocates what is no buffer"
+    ),
+    ("backends/llvm/values.py", "Widening.last", "other", "self.lanes - 1"): (
+        "strips inside of all borders are found by their last lane: one beyond it finds fewer, a matter of cost"
+    ),
     ("backends/reusing.py", "_Recurring.stored", "off by one", "0"): "each of the nodes computes the same",
     ("backends/lowering/pieces.py", "Pieces.merge_in_pairs", "compared", "width < count"): (
         "one turn more, of no pairs"
