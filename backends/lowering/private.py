@@ -82,10 +82,10 @@ def own_variables(context: Context, stores: list[ir.Store], body: ir.Block, loop
     for axis in range(len(stores[0].indices)):
         index, *others = [_expanded(context, store.indices[axis]) for store in stores]
         moving = _moving(index, bound) if all(other == index for other in others) else None
-        match list((moving or {}).items()):
+        match sorted((moving or {}).items(), key=lambda each: each[1] == ONE):
             case [(i, ir.Constant(step))] if 0 < abs(step) <= LARGEST_STEP:
                 found.add(i)
-            case [(i, step), (j, by)] | [(j, by), (i, step)] if by == ONE and step == extents.get(j):
+            case [(i, step), (j, by)] if by == ONE and step == extents.get(j):
                 found.update((i, j))
     return found & set(extents)
 
@@ -111,10 +111,10 @@ def _moving(index: ir.Expression, bound: set[str]) -> dict[str, ir.Expression] |
             return None if first is None or second is None or first.keys() & second.keys() else {**first, **second}
         case ir.Apply(primitive, (a, b)) if primitive.name == "subtract" and _moving(b, bound) == {}:
             return _moving(a, bound)
-        case ir.Apply(primitive, ((ir.Variable(name), step) | (step, ir.Variable(name)))) if (
-            primitive.name == "multiply"
-        ):
-            return {name: step} if name in bound and _moving(step, bound) == {} else None
+        case ir.Apply(primitive, (a, b)) if primitive.name == "multiply":
+            for one, step in ((a, b), (b, a)):
+                if isinstance(one, ir.Variable) and one.name in bound and _moving(step, bound) == {}:
+                    return {one.name: step}
     return None
 
 
