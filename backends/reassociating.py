@@ -36,7 +36,6 @@ from ..core.placement import to_block
 from ..core.terms import Block
 from ..core.types import dims, element
 from ..interpreters.embed import Embed, fresh_binders
-from ..interpreters.reads_first import reads_first
 from ..interpreters.simplify.rules import component_operator, rewrite
 from ..interpreters.simplify.value_numbering import operands
 from .forms import Condition, Form
@@ -66,7 +65,7 @@ def reassociated(block: Block) -> tuple[Form, ...]:
         mapping = {binder: binder for binder in binders}
         rewriting = Substitution(builder, mapping, None, statements, plan.replaced)
         rewriting.memo.update({statement.number: statement.results for statement in statements})
-        made = reads_first(to_block(binders, rewriting.values(results), statements, block.names)[0])
+        made, _ = to_block(binders, rewriting.values(results), statements, block.names)
     if condition.known():
         return (Form(made, None, tuple(plan.decisions)),)
     return Form(made, condition, tuple(plan.decisions), "; ".join(plan.decisions)), unchanged

@@ -37,7 +37,6 @@ from ..core.primitive import Primitive
 from ..core.terms import Block, Operation
 from ..core.types import Accumulator, ArrayType, Type, dims, i64
 from ..interpreters.embed import Embed, rebuilt
-from ..interpreters.reads_first import reads_first
 from ..interpreters.simplify import simplify
 from ..interpreters.simplify.leaves import COSTLY
 from ..interpreters.simplify.rules import rewrite
@@ -62,13 +61,13 @@ def schedule(
     ``groups`` is for targets that run many light threads: there each element of an array is worth one of them.
     """
     if not allowed.distribute:
-        return reads_first(block)
+        return block
     for _ in range(ROUNDS):
         before, block = block, _round(block, [] if decisions is None else decisions, groups)
         if block == before:
             break
         block = simplify(block, fuse=False)
-    return reads_first(block)
+    return block
 
 
 def _round(block: Block, decisions: list[str], groups: bool) -> Block:

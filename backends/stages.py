@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ..core.program import Instance
+from ..interpreters.reads_first import reads_first
 from ..interpreters.simplify import simplify
 from . import ir
 from .bounds_checks import decided
@@ -16,6 +17,7 @@ from .hoisting import hoisted
 from .localising import localised
 from .lowering import Lowered, lower, with_roles
 from .neutral import verified
+from .operand_order import in_order
 from .pairwise import summed_pairwise
 from .prefetching import prefetched
 from .prepare import open_checkpoints, prepare
@@ -52,7 +54,9 @@ def forms_of(instance: Instance, target: Target, checks: bool = True) -> tuple[F
         forms = reassociated(scheduled)
     else:
         forms = (Form(scheduled),)
-    return tuple([replace(form, decisions=(*decisions, *form.decisions)) for form in forms])
+    blocks = [reads_first(in_order(form.block)) for form in forms]
+    found = zip(forms, blocks, strict=True)
+    return tuple([replace(form, block=b, decisions=(*decisions, *form.decisions)) for form, b in found])
 
 
 def nests_of(form: Form, name: str, target: Target, checks: bool, deterministic: bool = True) -> Lowered:

@@ -2,7 +2,7 @@
 
 The programs are those of ``benchmarks/programs/variants.py``. A rewriter makes the spellings (``rewriting.py`` beside
 it), one of each kind for each program and its gradient. All of them give what the program gives; and many are the same
-nests, up to names. The target is that 80 % are. Today it is 64 %.
+nests, up to names. The target is that 80 % are. Today it is 73 %.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,26 +20,26 @@ NAMES = list(variants.VARIANTS)
 
 # Of how many spellings of a program and of its gradient how many at least are the same nests
 SAME = {
-    ("gmm", False): (5, 11),
-    ("gmm", True): (4, 11),
+    ("gmm", False): (6, 11),
+    ("gmm", True): (5, 11),
     ("kmeans", False): (8, 9),
     ("kmeans", True): (8, 9),
-    ("network", False): (7, 9),
-    ("network", True): (3, 9),
-    ("attention", False): (7, 10),
-    ("attention", True): (6, 10),
-    ("layer norm", False): (7, 10),
-    ("layer norm", True): (6, 10),
-    ("diffusion", False): (6, 8),
+    ("network", False): (8, 9),
+    ("network", True): (4, 9),
+    ("attention", False): (8, 10),
+    ("attention", True): (7, 10),
+    ("layer norm", False): (9, 10),
+    ("layer norm", True): (8, 10),
+    ("diffusion", False): (8, 8),
     ("diffusion", True): (6, 8),
-    ("n-body", False): (3, 8),
-    ("n-body", True): (4, 8),
+    ("n-body", False): (4, 8),
+    ("n-body", True): (5, 8),
     ("distances", False): (9, 10),
     ("distances", True): (9, 10),
-    ("ba", False): (5, 9),
+    ("ba", False): (6, 9),
     ("ba", True): (5, 9),
 }
-SHARE = 0.64
+SHARE = 0.73
 SLOW = [(name, True) for name in ("gmm", "attention", "diffusion", "n-body", "ba")]
 
 

@@ -63,13 +63,12 @@ class Expressions:
                 return self._call("fma", type, [self.evaluate(operand) for operand in (a, b, c)])
             case ir.Select(test, then, orelse, type):
                 return self._select(type, self.evaluate(test), self.evaluate(then), self.evaluate(orelse))
-            case ir.Apply(primitive, (ir.Apply(least, (ir.Constant(0), index)), ir.Apply(most, (same, size)))) if (
-                (primitive.name, least.name, most.name) == ("logical_and", "less_equal", "less")
-                and index == same
-                and index.type == i64
-                and (extent := self.evaluate(size)).uniform
+            case ir.Apply(primitive, (a, b)) if (
+                primitive.name == "logical_and"
+                and (found := _index_and_size(a, b) or _index_and_size(b, a)) is not None
+                and (extent := self.evaluate(found[1])).uniform
             ):
-                return self._within(self.evaluate(index), extent)
+                return self._within(self.evaluate(found[0]), extent)
             case ir.Apply():
                 return self._apply(expression)
             case ir.All(test):
@@ -198,3 +197,12 @@ class Expressions:
                 old = self.body.value(f"load {type}, ptr {slot}")
                 part = self.body.value(f"select <{cell.lanes} x i1> {mask}, {type} {part}, {type} {old}")
             self.body.line(f"store {type} {part}, ptr {slot}")
+
+
+def _index_and_size(low: ir.Expression, high: ir.Expression) -> tuple[ir.Expression, ir.Expression] | None:
+    """The index and the size of ``0 <= index`` and ``index < size``, if these are the two tests."""
+    match low, high:
+        case ir.Apply(least, (ir.Constant(0), index)), ir.Apply(most, (same, size)):
+            if (least.name, most.name) == ("less_equal", "less") and index == same and index.type == i64:
+                return index, size
+    return None

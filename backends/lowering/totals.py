@@ -166,4 +166,4 @@ def _along_lanes(
     lane = context.variable("lane")
     reductions = tuple([replace(each, name=total.name) for each, total in zip(nest.combines, into, strict=True)])
     with context.over(lane, length, "lanes", context.target.group, reductions=reductions):
-        point(start + lane, into)
+        point(start + lane if start != ZERO else lane, into)

@@ -57,6 +57,9 @@ EQUIVALENT: dict[object, str] = {
     ("backends/reassociating.py", "_Plan._inside", "compared", "source.free <= self.outside"): (
         "what uses all arguments is taken for a part of what uses it: which sums are found, a matter of cost"
     ),
+    ("backends/lowering/totals.py", "_along_lanes", "left only", "start + lane if start != ZERO else lane"): (
+        "0 is added"
+    ),
     ("backends/splitting.py", "_Lanes.tests", "compared", "each.step < 0"): (
         "a condition moves with the lane: its step is not 0"
     ),
