@@ -16,7 +16,7 @@ import numpy as np
 from ..core.limits import lifted_limits
 from ..core.program import LEAVES, RUNNERS, Instance, Program, as_program, instance_of
 from ..core.source import at_line, ending_at_user, shorten
-from .constant_sizes import ConstantSizes, code_for, code_for_leaves, codes
+from .constant_sizes import ConstantSizes, code_for, code_for_leaves, codes, varies
 from .llvm import version as llvm
 from .llvm.calls import Bound
 from .llvm.control import X86
@@ -61,6 +61,9 @@ class Compiled:
         try:
             if len(args) == self._plain and (not kwargs or (self._out_is_ours and kwargs.keys() == _OUT)):
                 if self._only is None:
+                    if varies(self._annotated):
+                        self._plain, self._leaves = -1, self._plain
+                        return self(*args, **kwargs)
                     self._only = self.backend.version(self._annotated)
                 return self.backend.run(self._only, args, kwargs.get("out"))
             key = self._key(args) if self._leaves and not kwargs else None

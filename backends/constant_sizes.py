@@ -11,6 +11,8 @@ and the code for those after it, too. So k such axes lead to at most k + 1 codes
 
 In the same way code may assume that sizes are equal which the program requires to be equal somewhere in a loop or a
 branch (``core/unification.py``): they are equal in the first call, and code is the same as if the annotations said so.
+This holds for sizes with a name, too: who writes ``x: f64[n, d]``, ``gain: f64[m]`` and reads ``gain[j]`` for all j < d
+has not said that m is d, and every call will.
 
 A program means the same for constants and for names: its term is built with names, and they are replaced in it. Sums
 may be associated in another order, so that last bits may differ between the codes.
@@ -99,14 +101,25 @@ def code_for(instance: Instance, sizes: Mapping[str, int]) -> Instance:
 
 def code_for_leaves(instance: Instance, leaves: Sequence[Any]) -> Instance:
     """The instance whose code a call with the leaves of these arguments takes."""
-    return code_for(instance, instance.declared.sizes(leaves)) if _open(instance) else instance
+    return code_for(instance, instance.declared.sizes(leaves)) if varies(instance) else instance
+
+
+def varies(instance: Instance) -> bool:
+    """Whether sizes choose among several codes for an instance: some are open, or likely to be equal."""
+    found: bool | None = instance.compiled.get("varies")
+    if found is None:
+        found = instance.compiled["varies"] = bool(_open(instance) or _independent(instance, instance.probable))
+    return found
 
 
 def _solvable(instance: Instance, sizes: Mapping[str, int]) -> tuple[Equality, ...]:
     """What is likely of sizes and holds for these, as far as it says more than the program requires in every run."""
     found = [each for each in instance.probable if each.holds(sizes)]
-    if not found:
-        return ()
+    return _independent(instance, found) if found else ()
+
+
+def _independent(instance: Instance, found: Sequence[Equality]) -> tuple[Equality, ...]:
+    """Those of some equalities of sizes that say more than those before, and than the program's types."""
     unifier = Unifier(instance.types)
     for equality in instance.required:
         unifier.add(equality)
