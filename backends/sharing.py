@@ -117,7 +117,8 @@ class _Range:
             live |= ir.names_in(ir.expressions_of(statement))
             body.append(statement)
         fills = tuple([buffer for buffer in self.nest.fills if buffer not in filled])
-        return replace(self.with_body(tuple(body[::-1])), fills=fills)
+        nest = self.with_body(tuple(body[::-1]))
+        return replace(nest, body=ir.without_unused(nest.body), fills=fills)
 
     def filled_with(self, name: str) -> ir.Buffer | None:
         """The temporary that is filled with what has a name, place by place, and not read in the nest."""
@@ -247,6 +248,7 @@ class _Sharing:
 
         Where the one that would compute it again only fills an array with it, that array is filled at once.
         """
+        value.buffer = value.buffer or value.range.filled_with(value.name)
         if value.buffer is not None or not (value.range.whole or range.whole):
             return value.buffer is not None
         *before, nest = made[value.position]

@@ -152,7 +152,7 @@ class _Lanes:
             return loop
         offsets: list[ir.Let] = []
         outside = self.rewritten(body, lambda e: self.wrapped(e, offsets))
-        now = self.cost(_without_unused(body))
+        now = self.cost(ir.without_unused(body))
         while self.added(body, self.of_operation):
             pass  # what is decided may be an operand of what will be
         self.added(self.rewritten(body, self.decided), self.of_access)
@@ -376,7 +376,7 @@ class _Lanes:
                 values[statement.name] = statement.value
             else:
                 made.append(statement)
-        return _without_unused(made)
+        return ir.without_unused(made)
 
     def decided(self, e: ir.Expression) -> ir.Expression | None:
         """What an expression is inside, if conditions decide that."""
@@ -459,13 +459,3 @@ def _folded(e: ir.Expression) -> ir.Expression:
         case ir.Apply(primitive, (ir.Constant() as a,)) if primitive.name == "logical_not":
             return ~a
     return e
-
-
-def _without_unused(block: Sequence[ir.Statement]) -> ir.Block:
-    """A block without bindings that nothing behind them mentions."""
-    made, used = list[ir.Statement](), set[str]()
-    for statement in reversed(block):
-        if not isinstance(statement, ir.Let) or statement.name in used:
-            used |= ir.mentioned((statement,))[0]
-            made.append(statement)
-    return tuple(made[::-1])

@@ -100,6 +100,7 @@ from .rewriting import (
     without_dead,
     without_idle_loops,
     without_unread,
+    without_unused,
 )
 from .sizes import bytes_of, ceil_divide, dim_of, product, total
 
@@ -193,6 +194,7 @@ __all__ = [
     "without_dead",
     "without_idle_loops",
     "without_unread",
+    "without_unused",
     "writes_elements",
     "written_in",
 ]

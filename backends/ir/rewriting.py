@@ -28,7 +28,7 @@ from .loops import (
     While,
     walk,
 )
-from .queries import bound_in, expressions_of, names_in, names_of, read_in
+from .queries import bound_in, expressions_of, mentioned, names_in, names_of, read_in
 
 # A buffer, and the indices of an element
 Place = tuple[Buffer, tuple[Expression, ...]]
@@ -126,6 +126,16 @@ def _unread(body: Block) -> set[str]:
 
 def _is_of(buffers: set[str], statement: Statement) -> bool:
     return isinstance(statement, Store | Allocate) and statement.buffer.name in buffers
+
+
+def without_unused(block: Sequence[Statement]) -> Block:
+    """A block without bindings that nothing behind them mentions."""
+    made, used = list[Statement](), set[str]()
+    for statement in reversed(block):
+        if not isinstance(statement, Let) or statement.name in used:
+            used |= mentioned((statement,))[0]
+            made.append(statement)
+    return tuple(made[::-1])
 
 
 def without_dead(body: Sequence[Let | Store]) -> list[Let | Store]:
