@@ -2,7 +2,7 @@
 
 The programs are those of ``benchmarks/programs/variants.py``. A rewriter makes the spellings (``rewriting.py`` beside
 it), one of each kind for each program and its gradient. All of them give what the program gives; and many are the same
-nests, up to names. The target is that 80 % are. Today it is 73 %.
+nests, up to names. The target is that 80 % are. Today it is 79.8 %.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,24 +22,24 @@ NAMES = list(variants.VARIANTS)
 SAME = {
     ("gmm", False): (6, 11),
     ("gmm", True): (5, 11),
-    ("kmeans", False): (8, 9),
-    ("kmeans", True): (8, 9),
+    ("kmeans", False): (9, 9),
+    ("kmeans", True): (9, 9),
     ("network", False): (8, 9),
     ("network", True): (4, 9),
-    ("attention", False): (8, 10),
-    ("attention", True): (7, 10),
-    ("layer norm", False): (9, 10),
-    ("layer norm", True): (8, 10),
+    ("attention", False): (10, 10),
+    ("attention", True): (8, 10),
+    ("layer norm", False): (10, 10),
+    ("layer norm", True): (9, 10),
     ("diffusion", False): (8, 8),
     ("diffusion", True): (6, 8),
-    ("n-body", False): (4, 8),
-    ("n-body", True): (5, 8),
-    ("distances", False): (9, 10),
-    ("distances", True): (9, 10),
+    ("n-body", False): (5, 8),
+    ("n-body", True): (6, 8),
+    ("distances", False): (10, 10),
+    ("distances", True): (10, 10),
     ("ba", False): (6, 9),
     ("ba", True): (5, 9),
 }
-SHARE = 0.73
+SHARE = 0.797
 SLOW = [(name, True) for name in ("gmm", "attention", "diffusion", "n-body", "ba")]
 
 

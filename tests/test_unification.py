@@ -134,6 +134,33 @@ def test_requirements_of_loops_and_branches_are_not_believed() -> None:
             run(x, x, once)
 
 
+def test_names_that_are_equal_in_calls_are_assumed_to_be() -> None:
+    """Who reads gain[j] for all j < d has not said that gain has d elements: code is as if it was said."""
+
+    def scaled(x: Any, gain: Any) -> Any:
+        return az.map(lambda row: az.generate(row.shape[0], lambda j: row[j] * gain[j] / az.sum(row)), x)
+
+    @az.program
+    def unstated(x: az.Array[az.f64, "n d"], gain: az.Array[az.f64, "m"]) -> Any:
+        return scaled(x, gain)
+
+    @az.program
+    def stated(x: az.Array[az.f64, "n d"], gain: az.Array[az.f64, "d"]) -> Any:
+        return scaled(x, gain)
+
+    x = numbers(4, 20)
+    fast, wanted = az.compile(unstated), az.evaluate(stated)(x, numbers(20))
+    assert np.array_equal(fast(x, numbers(20)), wanted)
+    assert [each.condition for each in fast.specialisations] == ["d = m"]
+    text = az.compile(stated).loops
+    assert fast.loops.partition("->")[2] == text.partition("->")[2]
+    with pytest.raises(IndexError, match=r"index 19 is out of range for axis 0 of gain, .*test_unification.py"):
+        fast(x, numbers(19))
+    assert np.array_equal(fast(x, np.append(numbers(20), 1.0)), wanted)
+    assert np.array_equal(unstated(x, numbers(20)), wanted)
+    assert np.array_equal(fast(x, numbers(20)), wanted)
+
+
 def test_sizes_of_the_run_are_not_believed() -> None:
     def f(x: Any, y: Any) -> Any:
         return az.filter(lambda v: v > 0, x) + y

@@ -60,6 +60,14 @@ EQUIVALENT: dict[object, str] = {
     ("backends/lowering/totals.py", "_along_lanes", "left only", "start + lane if start != ZERO else lane"): (
         "0 is added"
     ),
+    ("backends/splitting.py", "_Lanes.sides", "other", "any((each.type != i64 for each in e.arguments))"): (
+        "both operands have one type"
+    ),
+    (
+        "backends/splitting.py", "_Lanes.of_access", "left only",
+        "not isinstance(part, ir.Load | ir.Store) or not part.guarded or (not self.row(part.indices))",
+    ): "more conditions for the inside of strips: a matter of cost",
+    ("backends/llvm/calls.py", "_CallFrame.__init__", "other", "len(types) - objects"): "more room than is used",
     ("backends/splitting.py", "_Lanes.tests", "compared", "each.step < 0"): (
         "a condition moves with the lane: its step is not 0"
     ),
