@@ -162,3 +162,20 @@ def test_a_temporary_is_in_one_result_at_most() -> None:
     plain_loops.run(there, [np.arange(3.0), *found], [3])
     np.testing.assert_allclose(found[0], np.exp(np.arange(3.0)))
     np.testing.assert_array_equal(found[1], np.full(3, 2.0))
+
+
+def test_what_a_nest_has_stored_is_not_stored_again() -> None:
+    """The exponentials are stored for the product, and the sums compute them again: they read what is stored."""
+
+    @az.program
+    def weighted(x: az.Array[az.f64, "n m"], v: az.Array[az.f64, "m k"]) -> Any:
+        (n, m), top = x.shape, az.max(x, axis=1)
+        e = az.generate((n, m), lambda i, j: az.exp(x[i, j] - top[i]))
+        sums = az.generate(n, lambda i: az.sum(az.generate(m, lambda j: az.exp(x[i, j] - top[i]))))
+        return az.generate((n, v.shape[1]), lambda i, k: az.sum(e[i] * v[:, k]) / sums[i])
+
+    fast = az.compile(weighted)
+    assert fast.nests.count("exp(") == 1 and fast.nests.count(": f64[n, m]\n") == 1
+    x, v = np.arange(35.0).reshape(5, 7) % 11, np.arange(21.0).reshape(7, 3) - 9
+    e = np.exp(x - x.max(1, keepdims=True))
+    np.testing.assert_allclose(fast(x, v), e @ v / e.sum(1, keepdims=True), rtol=1e-13)
