@@ -62,7 +62,7 @@ class Compiled:
             if len(args) == self._plain and (not kwargs or (self._out_is_ours and kwargs.keys() == _OUT)):
                 if self._only is None:
                     if varies(self._annotated):
-                        self._plain, self._leaves = -1, self._plain
+                        self._plain, self._leaves = -1, len(args)
                         return self(*args, **kwargs)
                     self._only = self.backend.version(self._annotated)
                 return self.backend.run(self._only, args, kwargs.get("out"))

@@ -38,10 +38,11 @@ def _ordered(
 ) -> tuple[Value, ...] | None:
     if op == "primitive" and static[0].commutative:
         x, y = args
-        if x.literal is None and y.literal is None:
+        known = x.literal is not None, y.literal is not None
+        if any(known):  # a literal comes last where it is compared, and else first
+            changed = known == ((True, False) if static[0].infix in ("==", "!=") else (False, True))
+        else:
             changed = _precedes(y, x)
-        else:  # a literal comes last where it is compared, and else first
-            changed = (x if static[0].infix in ("==", "!=") else y).literal is not None
         if changed:
             return builder.make(op, static, (y, x))
     return None

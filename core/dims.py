@@ -318,14 +318,14 @@ class Dim:
             total += product
         return total
 
-    # Text
-
     def number(self, sizes: Mapping[str, int]) -> int:
         """The same as an i64; OverflowError, with the user's line, where it is none."""
         value = self.evaluate(sizes)
         if not -(1 << 63) <= value < 1 << 63:
             raise OverflowError(at_line(f"a size of {self}, which is {value}, does not fit i64"))
         return value
+
+    # Text
 
     def __str__(self) -> str:
         if not self.terms:
