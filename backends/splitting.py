@@ -43,6 +43,8 @@ LARGEST = 500
 GAIN = 0.1
 # The cost of a guard, in additions: two comparisons, and a mask that is read by.
 GUARD = 2
+# What conditions decide, of two integers.
+_DECIDED = frozenset(["less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "minimum", "maximum"])
 # No distance that a program writes is as long.
 _FAR = 1 << 40
 
@@ -73,8 +75,9 @@ class _Splitting:
                     copies |= {name} if not copies.isdisjoint(ir.names_in([value])) else frozenset()
                 case ir.Declare(name):
                     copies |= {name} if copies else frozenset()
-                case ir.For(kind="lanes"):
-                    statement = _Lanes(statement, scope, copies, self.target, self.fresh).split()
+                case ir.For(kind="lanes", body=body):
+                    if any(map(_is_decided, _parts(body))):
+                        statement = _Lanes(statement, scope, copies, self.target, self.fresh).split()
                 case ir.For(variable, extent, kind):
                     # It is never negative, as sizes are.
                     turn = Dim.of(0) if extent == ir.Constant(1) else Dim.atom(Name(variable))
@@ -249,7 +252,7 @@ class _Lanes:
 
     def sides(self, e: ir.Apply) -> list[tuple[_Affine, ir.Expression]]:
         """The conditions that each decide a comparison, or a clamped integer, and what it then is."""
-        if len(e.arguments) != 2 or any(each.type != i64 for each in e.arguments):
+        if e.primitive.name not in _DECIDED or any(each.type != i64 for each in e.arguments):
             return []
         a, b = (self.affine(each) for each in e.arguments)
         if a is None or b is None:
@@ -434,6 +437,16 @@ class _Lanes:
                 DEPTH_WEIGHT if isinstance(statement, ir.For) else 1
             )
         return total
+
+
+def _is_decided(part: ir.Expression | ir.Store) -> bool:
+    """Whether conditions may decide something: a guard, a remainder, a comparison or a clamped integer."""
+    match part:
+        case ir.Load() | ir.Store():
+            return bool(part.guarded)
+        case ir.Apply(primitive, arguments):
+            return (primitive.name in _DECIDED or primitive.name == "remainder") and arguments[0].type == i64
+    return False
 
 
 def _parts(block: ir.Block, deep: bool = True) -> Iterator[ir.Expression | ir.Store]:
