@@ -1,8 +1,8 @@
 """``az.compile``: a program as machine code, or as kernels of a device.
 
 A compiled program serves every size of its named dims. It is built when it is first called (or asked for its code):
-simplify, schedule, lower (``stages.py``), emit. Calls check and convert their arguments, allocate the results and run;
-a requirement that failed during the run is raised as the exception it stands for, with the user's line.
+simplify, schedule, lower (``pipeline.py``), emit. Calls check and convert their arguments, allocate the results and
+run; a requirement that failed during the run is raised as the exception it stands for, with the user's line.
 """
 
 from __future__ import annotations

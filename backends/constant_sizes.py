@@ -34,7 +34,7 @@ from ..core.terms import Block
 from ..core.types import Type, all_dims, is_data, map_dims
 from ..core.unification import Equality, Unifier
 from ..interpreters.embed import Atom, Embed
-from .prepare import prepare
+from .schedule.terms.legalisation import legalised
 from .specialisations import conjunction
 
 # The longest axis that is a constant: short ones have their loops written out, and are kept in registers.
@@ -69,7 +69,7 @@ class ConstantSizes(Instance):
         if self.assumed:
             whole = Instance(whole.program, whole.types, whole.names, whole.inputs, whole.statics, assumed=self.assumed)
         self._equalities = tuple([each.map(lambda dim: _replaced_in(dim, self.sizes)) for each in whole.equalities])
-        self._term, self._outputs = _replaced(prepare(whole.term), self.sizes), whole.outputs
+        self._term, self._outputs = _replaced(legalised(whole.term), self.sizes), whole.outputs
 
     def __reduce__(self) -> Any:
         return _with_sizes, (self.general, dict(self.sizes), self.assumed)

@@ -1,42 +1,50 @@
 """What the scheduler may do to a program: each transformation by name, to be switched off for an experiment.
 
-None of them changes what a program means, and each has its own module, which says what it does and why. With one of
-them off, what it gains is measured: ``az.compile(f, schedule={"jam": False})``. Two numbers override what the
-scheduler would choose: ``az.compile(f, schedule={"strip": 16, "copies": 2})``.
+None of them changes what a program means, and each has its own module, which says what it does and why
+(``pipeline.py`` has them in order). With one of them off, what it gains is measured:
+``az.compile(f, schedule={"jam": False})``. Two numbers override what the scheduler would choose:
+``az.compile(f, schedule={"strip": 16, "copies": 2})``.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+
+from ..core.source import at_line
 
 
 @dataclass(frozen=True)
 class Transformations:
     """The transformations that are on, and numbers that are chosen; 0 leaves them to the scheduler."""
 
-    distribute: bool = True  # store what inner loops share, and run one nest after the other (schedule.py)
-    reassociate: bool = True  # sum first what a stored product would multiply (reassociating.py)
+    distribute: bool = True  # store what inner loops share, and run one nest after the other
+    reassociate: bool = True  # sum first what a stored product would multiply
     vectorise: bool = True  # run a loop of a nest as lanes of vectors (lowering/lanes.py)
-    reuse: bool = True  # store what several loops compute for the same indices (reusing.py)
+    materialise: bool = True  # store what several loops compute for the same indices
     pack: bool = True  # copy an array that lanes would read across (lowering/nests.py)
     regroup: bool = True  # sum a factor of a sum of sums of products first (lowering/regrouping.py)
     contract: bool = True  # run matrix products tile by tile, from packed operands (lowering/contractions.py)
     bound: bool = True  # leave out of products what a triangle makes 0, or nobody reads (lowering/triangles.py)
-    fuse: bool = True  # run neighbouring nests over the same extents as one (fusion.py)
-    chunk: bool = True  # sum what is stored for a range in the chunks that store it (chunking.py)
-    share: bool = True  # store what a later nest would compute again (sharing.py)
-    hoist: bool = True  # fill a temporary that stays the same before a loop (hoisting.py)
-    localise: bool = True  # run parallel loops over the same range as one, in the cache (localising.py)
+    fuse: bool = True  # run neighbouring nests over the same extents as one
+    fuse_tiles: bool = True  # sum what is stored for a range in the chunks that store it
+    cse: bool = True  # store what a later nest would compute again
+    hoist: bool = True  # fill a temporary that stays the same before a loop
+    fuse_loops: bool = True  # run parallel loops over the same range as one, in the cache
     jam: bool = True  # run several iterations of an outer loop side by side (lowering/lanes.py)
     inline: bool = True  # elementary functions as code of our own, not as calls of a library (llvm/elementary)
-    straighten: bool = True  # run maps over short arrays as straight-line code along lanes (lowering/straight.py)
-    prefetch: bool = True  # ask for elements at indices that are read further on (prefetching.py)
-    split: bool = True  # lanes away from borders ask of no border (splitting.py)
+    unroll: bool = True  # run maps over short arrays as straight-line code along lanes (lowering/unrolling.py)
+    prefetch: bool = True  # ask for elements at indices that are read further on
+    split: bool = True  # lanes away from borders ask of no border
     strip: int = 0  # how many lanes of a nest run at a time, a power of two (lowering/lanes.py)
     copies: int = 0  # how many iterations a jam runs side by side (lowering/lanes.py)
 
 
+# What switches were called before, for programs that still say so.
+EARLIER = {
+    "reuse": "materialise", "chunk": "fuse_tiles", "share": "cse", "localise": "fuse_loops", "straighten": "unroll",
+}  # fmt: skip
 ALL = Transformations()
 
 
@@ -50,9 +58,10 @@ def transformations_of(schedule: Mapping[str, bool | int] | None) -> Transformat
     ...
     ValueError: schedule= knows no 'tile'; it takes ...
     """
+    chosen = {_name_now(name): value for name, value in (schedule or {}).items()}
     switches = [field.name for field in fields(Transformations) if field.default is True]
     numbers = [field.name for field in fields(Transformations) if field.name not in switches]
-    for name, value in (schedule or {}).items():
+    for name, value in chosen.items():
         if name not in (*switches, *numbers):
             known = f"{', '.join(switches)} (True or False), {', '.join(numbers)} (a positive power of two)"
             raise ValueError(f"schedule= knows no {name!r}; it takes {known}")
@@ -60,4 +69,11 @@ def transformations_of(schedule: Mapping[str, bool | int] | None) -> Transformat
             raise ValueError(f"schedule= takes {name!r} as True or False, not {value!r}")
         if name in numbers and (isinstance(value, bool) or value < 1 or value & (value - 1)):
             raise ValueError(f"schedule= takes {name!r} as a positive power of two, not {value!r}")
-    return Transformations(**(schedule or {}))  # type: ignore[arg-type]
+    return Transformations(**chosen)  # type: ignore[arg-type]
+
+
+def _name_now(name: str) -> str:
+    """The name of a switch, which a program may call by the one that it had before."""
+    if name in EARLIER:
+        warnings.warn(at_line(f"schedule= calls {name!r} {EARLIER[name]!r} now"), FutureWarning, stacklevel=2)
+    return EARLIER.get(name, name)

@@ -14,13 +14,13 @@ from dataclasses import replace
 
 import adze as az
 from adze.backends import ir
-from adze.backends.fusion import fused
-from adze.backends.heaps import with_heaps
-from adze.backends.kernels import split
 from adze.backends.lowering import lower, with_roles
+from adze.backends.memory.scratch import with_heaps
+from adze.backends.opencl.kernels import split
 from adze.backends.opencl.source import source
-from adze.backends.schedule import schedule
-from adze.backends.stages import forms_of, loops_of
+from adze.backends.pipeline import forms_of, loops_of
+from adze.backends.schedule.nests.fusion import fused
+from adze.backends.schedule.terms.distribution import schedule
 from adze.backends.target import Target
 
 # A core with 32 vector registers of 64 bytes, as those with AVX-512 have.

@@ -28,7 +28,8 @@ from typing import Any
 import numpy as np
 
 import adze.core.primitives  # noqa: F401  (enters the rows of the table)
-from adze.backends import ir, stages
+from adze.backends import ir
+from adze.backends import pipeline as stages
 from adze.backends.forms import Form, chosen
 from adze.backends.lowering import Lowered
 from adze.backends.target import Target

@@ -19,10 +19,12 @@ from test_llvm_emit import compare, values
 from test_random_programs import squares
 
 import adze as az
-from adze.backends import ir, memory
-from adze.backends.llvm import bounds, regions, unit
+from adze.backends import ir
+from adze.backends.llvm import bounds, unit
+from adze.backends.llvm import outlining as regions
 from adze.backends.llvm.host import host
 from adze.backends.llvm.jit import Executable, compiled, is_parallel
+from adze.backends.memory import arena as memory
 from adze.core.types import bool_, f32, f64, i64
 
 n, m, i, j = (var(name) for name in "nmij")

@@ -16,7 +16,8 @@ from plain_loops import apply, at, const, loop, put, var
 
 import adze as az
 from adze.backends import ir
-from adze.backends.llvm import jit, regions, version
+from adze.backends.llvm import jit, version
+from adze.backends.llvm import outlining as regions
 from adze.backends.llvm.assemble import assembly
 from adze.backends.llvm.branches import SHORT, Branches
 from adze.backends.llvm.emit import emit
@@ -24,7 +25,7 @@ from adze.backends.llvm.host import host, host_target
 from adze.backends.llvm.jit import Branch, Executable, Later, digest_of, is_parallel
 from adze.backends.llvm.jit import compiled as code_of
 from adze.backends.llvm.text import SCALARS, Module
-from adze.backends.stages import forms_of, loops_of
+from adze.backends.pipeline import forms_of, loops_of
 from adze.core.program import instance_of
 from adze.core.types import bool_, f64
 

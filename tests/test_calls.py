@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import adze as az
-from adze.backends.llvm import arranging
+from adze.backends.llvm import layout_conversion as arranging
 from adze.core.trees import tree_map
 from adze.core.types import SCALARS, Scalar, bool_
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import adze as az
-from adze.backends.schedule import schedule
+from adze.backends.schedule.terms.distribution import schedule
 from adze.core.program import instance_of
 from adze.interpreters.embed import Embed, rebuilt
 

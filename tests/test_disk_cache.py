@@ -21,8 +21,8 @@ import adze as az
 from adze.ad import differentiating
 from adze.backends import disk_cache
 from adze.backends.llvm import stored, version
+from adze.backends.llvm.artifact import Kept
 from adze.backends.llvm.assemble import link
-from adze.backends.llvm.built import Kept
 from adze.core import primitive
 from adze.core.digest import NoDigest, digest
 

@@ -17,8 +17,8 @@ from test_grids import ALONE, GROUPS
 
 import adze as az
 from adze.backends import ir
-from adze.backends.heaps import with_heaps
-from adze.backends.kernels import LONG, split
+from adze.backends.memory.scratch import with_heaps
+from adze.backends.opencl.kernels import LONG, split
 from adze.core.language import Unsupported
 from adze.core.types import f64, i64
 

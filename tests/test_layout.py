@@ -3,17 +3,22 @@
 import ast
 import graphlib
 import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 import typeguard
 from count_construct import files, table
 
-import adze
+import adze as az
+from adze.backends import pipeline
+from adze.backends.llvm.host import host_target
 from adze.core.constructs import CONSTRUCTS
+from adze.core.program import as_program
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -84,10 +89,49 @@ def test_imports_have_no_circle() -> None:
     graphlib.TopologicalSorter(graph).prepare()
 
 
+NAMED = re.compile(r"(?:[a-z_]+/)+[a-z_]*\.py|(?<=`)[a-z_]+\.py(?=`)")
+
+
+def test_files_that_texts_name_are_there() -> None:
+    """In documents and in docstrings: from the root, from ``backends/``, or a neighbour of what names it."""
+    texts = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    texts += [file for folder in MAY_IMPORT for file in (ROOT / folder).rglob("*.py")]
+    all_files = [f"/{file.relative_to(ROOT)}" for file in ROOT.rglob("*.py") if ".venv" not in file.parts]
+    wrong = []
+    for text in texts:
+        for name in NAMED.findall(text.read_text(encoding="utf-8")):
+            if not any(file.endswith(f"/{name}") for file in all_files):
+                wrong.append(f"{text.relative_to(ROOT)}: {name}")
+    assert not wrong, ", ".join(wrong)
+
+
+def test_the_pipeline_is_as_its_table_says() -> None:
+    """The pipeline enters modules in the order that its header says, and CONTRIBUTING.md."""
+    named = re.findall(r"``((?:\w+/)+(?:\w+\.py)?)``", pipeline.__doc__ or "")
+    assert len(named) > 15
+    entered: dict[str, None] = {}
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_back and frame.f_back.f_code.co_filename == pipeline.__file__:
+            entered.update({name: None for name in named if f"/{name}" in frame.f_code.co_filename})
+
+    instance = as_program(lambda x: az.sum(x)).at(az.Array[az.f64, "n"])
+    sys.setprofile(note)
+    try:
+        (form, *_) = pipeline.forms_of(instance, host_target())
+        pipeline.loops_of(form, "f", host_target(), checks=True)
+    finally:
+        sys.setprofile(None)
+    assert list(entered) == named
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| [a-z ]+ \| `backends/((?:schedule|lowering)/[^`]*)`", text, re.MULTILINE)
+    assert list(dict.fromkeys(row for name in named for row in rows if name.startswith(row))) == rows
+
+
 def test_the_package_is_checked_at_run_time(request: pytest.FixtureRequest) -> None:
     assert request.config.getoption("typeguard_packages") == "adze"
     hooks = [finder for finder in sys.meta_path if type(finder).__module__.startswith(typeguard.__name__)]
-    assert any(getattr(finder, "should_instrument", lambda name: False)(adze.__name__) for finder in hooks)
+    assert any(getattr(finder, "should_instrument", lambda name: False)(az.__name__) for finder in hooks)
 
 
 def test_the_table_of_constructs_is_up_to_date() -> None:

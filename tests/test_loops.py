@@ -10,7 +10,8 @@ import plain_loops
 import pytest
 from plain_loops import apply, at, const, fma, loop, put, var
 
-from adze.backends import ir, memory
+from adze.backends import ir
+from adze.backends.memory import arena as memory
 from adze.core.primitive import lookup
 from adze.core.types import bool_, f32, f64, i32, i64
 

@@ -19,9 +19,9 @@ from test_compile import assert_same
 
 import adze as az
 from adze.backends import ir
-from adze.backends.heaps import with_heaps
-from adze.backends.kernels import split
+from adze.backends.memory.scratch import with_heaps
 from adze.backends.opencl.devices import Device, choose
+from adze.backends.opencl.kernels import split
 from adze.core.language import Unsupported
 from adze.core.primitive import lookup
 from adze.core.types import f64, i64

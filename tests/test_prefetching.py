@@ -1,4 +1,4 @@
-"""Loops that look ahead for the places that indices tell (``backends/prefetching.py``)."""
+"""Loops that look ahead for the places that indices tell (``backends/schedule/loops/prefetching.py``)."""
 
 from typing import Any
 

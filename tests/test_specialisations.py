@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def test_what_sizes_choose_is_shown_and_made_ahead(cache: None) -> None:
     compiled = fresh(product)
     first, *branches = compiled.specialisations
     assert first.condition == "all sizes" and first.state == "compiled" and first.seconds > 0
-    assert "49152 <= n * k * m" in branches[0].condition and len(branches) > 1
+    assert re.match(r"\d+ <= n \* k \* m", branches[0].condition) and len(branches) > 1  # how many: by the machine
     assert {each.state for each in branches} == {"not compiled"} and not any(each.seconds for each in branches)
     assert all(each.why.startswith("result") for each in branches)
     compiled.warm(n=300, m=300, k=300)

@@ -23,7 +23,7 @@ from test_random_programs import squares
 
 import adze as az
 from adze.backends.target import Target
-from adze.backends.transformations import ALL, Transformations
+from adze.backends.transformations import ALL, EARLIER, Transformations, transformations_of
 from adze.core.program import as_program, convert
 
 pytestmark = pytest.mark.unguarded
@@ -42,6 +42,14 @@ NAMES = [field.name for field in fields(Transformations) if field.default is Tru
 def without(name: str) -> Target:
     """The tiny target with one transformation off."""
     return replace(TINY, transformations=replace(ALL, **{name: False}))
+
+
+@pytest.mark.parametrize(("earlier", "now"), EARLIER.items())
+def test_switches_go_on_under_the_names_they_had(earlier: str, now: str) -> None:
+    with pytest.warns(FutureWarning, match=f"schedule= calls '{earlier}' '{now}' now \\(at .*test_transformations"):
+        compiled = az.compile(lambda x: x + 1, schedule={earlier: False})
+    assert compiled(np.ones(2)).tolist() == [2.0, 2.0]
+    assert transformations_of({now: False}) == replace(ALL, **{now: False})
 
 
 def agrees(program: Any, arguments: Sequence[Any], target: Target = TINY) -> None:

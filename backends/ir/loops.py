@@ -221,7 +221,8 @@ class Nest:
 class Kernel:
     """What a device with memory of its own runs at once; the rest of its function is run by the host.
 
-    The host computes what needs no buffer; a load there brings one number back from the device. See ``kernels.py``.
+    The host computes what needs no buffer; a load there brings one number back from the device. See
+    ``opencl/kernels.py``.
     """
 
     name: str

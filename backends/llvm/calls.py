@@ -31,12 +31,12 @@ from ...core.terms import Constant, Failure
 from ...core.types import Scalar, Type, dims, element, rank
 from ...core.unification import Equality
 from ..lowering import returned
-from ..memory import room
+from ..memory.arena import room
 from ..runtime import default_threads
 from . import bounds
-from .arranging import row_major
 from .frames import UNSET, Frame, entries
 from .jit import Executable
+from .layout_conversion import row_major
 from .results import empty
 
 Array = np.ndarray[Any, Any]

@@ -19,7 +19,7 @@ from ...core.types import i64
 from .. import ir
 from .bounds import CANARY, Bounds
 from .host import Machine
-from .regions import Function
+from .outlining import Function
 from .text import Module, bytes_of
 from .unit import ALIGNMENT, KEPT, TICK, Arena, Unit
 from .values import one

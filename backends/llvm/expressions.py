@@ -2,7 +2,7 @@
 
 An immutable name stands for registers. A mutable one is a :class:`Cell`, stack slots that LLVM turns into registers
 again. How expressions widen inside ``lanes`` and ``jam`` loops is in ``values.py``, loads are in ``access.py``, and
-applications of primitives in ``spelling.py``.
+applications of primitives in ``primitives.py``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ...core.types import Scalar, bool_, i64
 from .. import ir
 from .access import Access, Place, Regions
-from .spelling import Speller
+from .primitives import Speller
 from .text import Body, constant, is_constant, register_type, suffix
 from .unit import Unit
 from .values import Axis, Value, Widening, one

@@ -2,7 +2,7 @@
 
 Structured control flow becomes blocks; what surrounds a statement (strips and copies) is kept in a
 :class:`~.values.Widening`. What is moved out into functions of its own, parallel loops and parts of long blocks, is
-in ``regions.py``.
+in ``outlining.py``.
 """
 
 from __future__ import annotations

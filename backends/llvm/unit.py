@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .. import ir
-from ..memory import plan
+from ..memory.arena import plan
 from .bounds import Bounds
 from .branches import Branches
 from .elementary import Elementary

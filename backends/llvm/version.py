@@ -13,11 +13,11 @@ from ...core.program import Instance
 from .. import ir
 from ..forms import Form, Head, chosen, where_taken
 from ..lowering import Lowered
-from ..outline import schedule_text
+from ..pipeline import forms_of, loops_of, nests_of
+from ..schedule.summary import schedule_text
 from ..specialisations import MISSING, Specialisation
-from ..stages import forms_of, loops_of, nests_of
 from ..transformations import ALL, Transformations
-from .built import Built, Kept
+from .artifact import Built, Kept
 from .calls import Bound
 from .host import host, host_target
 from .stored import entry_of

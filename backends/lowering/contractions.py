@@ -213,7 +213,7 @@ class _Contraction:
     def products(self, once: bool) -> ir.Block:
         """All of it but what is done before; ``once``: all steps are one block."""
         tasks = self.with_own_names(self.by_tasks(once))
-        if len(self.batch) != 1 or not self.threaded or not self.nest.target.transformations.localise:
+        if len(self.batch) != 1 or not self.threaded or not self.nest.target.transformations.fuse_loops:
             return tasks
         [loop] = self.batch
         return ir.branch(loop.extent >= TASKS, self.with_own_names([self.by_batch(loop, once)]), tasks)

@@ -6,7 +6,7 @@ the bindings that it is computed from. ::
 
     Y[k, r, i] = sum(j: Q[k, r, j] * (x[i, j] - mu[k, j]))     batch k, row r: Q[k, r, j], column i: x[i, j] - mu[k, j]
 
-What is made of a product is in ``products.py`` (groups of threads) and ``contractions.py`` (lanes of vectors).
+What is made of a product is in ``group_products.py`` (groups of threads) and ``contractions.py`` (lanes of vectors).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ Where every element is one reduction, it may be worth a group, whose threads rea
 That is so when the reduction has at least two elements for each of the threads, and either there are fewer elements
 than the target wants threads, or a thread an element would read across rows. Of nested reductions the outermost is
 shared out, unless what is read is contiguous along an inner one only. A matrix product has a third form, tiles
-(``products.py``). Sizes decide, and where they are not known both forms are there.
+(``group_products.py``). Sizes decide, and where they are not known both forms are there.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .. import ir
+from .group_products import tiles
 from .lanes import ACROSS, SAME, Choice, contiguous
 from .nests import Built, Plan, Roles, depends, layouts_of, reducing_lanes
-from .products import tiles
 from .survey import Access, Survey, survey
 
 

@@ -29,7 +29,7 @@ from .combining import Cell, elementwise_operator, named_operator
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 from .groups import Groups
 from .pieces import SMALL, WORTH
-from .private import COPIES
+from .privatisation import COPIES
 from .totals import LANE_WORTH
 
 # A piece has at least so many elements for each bin.

@@ -24,7 +24,7 @@ from ...core import terms
 from ...core.types import element, i64, rank
 from .. import ir
 from .combining import Cell
-from .commuting import commutes
+from .commutativity import commutes
 from .context import ONE, ZERO, ArrayRef, Environment, Operand
 from .groups import Groups
 from .lanes import contiguous

@@ -4,7 +4,7 @@ Lowering leaves nests (``ir.Nest``): points in any order, arrays in any layout. 
 before those around them. The first of these that fits says how:
 
 * points whose values are combined: parts of them, and the parts in order (``totals.py``)
-* points that add to the same places: pieces with copies (``private.py``), or atomics (``adding.py``)
+* points that add to the same places: pieces with copies (``privatisation.py``), or atomics (``group_updates.py``)
 * points that only require something: a test side by side (``requirements.py``)
 * a sum over two loops: one of its factors first, in a nest of its own (``regrouping.py``)
 * a grid of threads in groups (``grids.py``), or a product in tiles (``contractions.py``), or what reads and writes say
@@ -26,14 +26,14 @@ from dataclasses import replace
 
 from .. import ir
 from . import contractions, grids, totals
-from .adding import shared_accumulators
 from .context import Context
+from .group_updates import shared_accumulators
 from .lower import Lowered
 from .nests import Built, Layouts, Plan, Roles
-from .private import private_accumulators
+from .privatisation import private_accumulators
 from .regrouping import regrouped
 from .requirements import beside_requirements, requirements
-from .straight import straightened
+from .unrolling import straightened
 
 
 def with_roles(lowered: Lowered) -> Lowered:
@@ -41,7 +41,7 @@ def with_roles(lowered: Lowered) -> Lowered:
     context = lowered.context
     allowed = context.target.transformations
     body = ir.without_idle_loops(_Roles(context, lowered.function.body).block(lowered.function.body))
-    if not context.target.group and allowed.straighten and allowed.vectorise:
+    if not context.target.group and allowed.unroll and allowed.vectorise:
         body = straightened(body, context.target, context.fresh, context.decisions)
     return replace(lowered, function=replace(lowered.function, body=body))
 

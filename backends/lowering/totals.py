@@ -58,7 +58,7 @@ def roles_of(context: Context, nest: ir.Nest) -> Roles:
 
 
 def _is_pairwise(reduction: ir.Reduction) -> bool:
-    """Whether a sum is combined in blocks of blocks (``pairwise.py``), as nothing else is."""
+    """Whether a sum is combined in blocks of blocks (``schedule/loops/pairwise_summation.py``), as nothing else is."""
     return reduction.primitive.name == "add" and reduction.neutral.type is f32
 
 

@@ -25,7 +25,7 @@ from typing import Literal
 from ...core.primitive import Primitive
 from ...core.types import Scalar
 from .names import identifier
-from .spelling import MEMORY, REGISTER, UNARY, C, Speller
+from .primitives import MEMORY, REGISTER, UNARY, C, Speller
 
 Space = Literal["global", "local"]
 

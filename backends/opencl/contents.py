@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from .. import ir
-from ..kernels import changed
+from .kernels import changed
 
 
 def guards(body: ir.Block) -> list[ir.Expression]:

@@ -8,8 +8,8 @@ counter counts as less than 2^31: one may be more, but not two that are multipli
     select(x[i] <= 0.0, fma(x[i], 2.0, 1.0), remainder(j, 3))
     x[i] <= 0.0 ? fma(x[i], 2.0, 1.0) : j % 3
 
-Division of counters by positive constants is C's; any other goes by the rules of the language (``spelling.py``). A load
-that is guarded reads memory where its indices are within: ``within(j, n) ? x[j] : 0.0``.
+Division of counters by positive constants is C's; any other goes by the rules of the language (``primitives.py``). A
+load that is guarded reads memory where its indices are within: ``within(j, n) ? x[j] : 0.0``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ...core.types import Scalar, i64
 from .. import ir
 from .atomics import Space, updater
 from .names import c_name
-from .spelling import ANY, MEMORY, REGISTER, TERNARY, C, Speller, binary, call, cast, literal
+from .primitives import ANY, MEMORY, REGISTER, TERNARY, C, Speller, binary, call, cast, literal
 
 __all__ = ["MEMORY", "REGISTER", "Expressions", "c_name"]
 

@@ -2,9 +2,9 @@
 
 A function is made ready once: its kernels are built, and each statement of the host becomes a Python function of the
 *call*, which holds the scalars and the device's memory. Kernels go to a queue that runs them in order; the host waits
-only where it reads a number back, and at the end. Temporaries have their places by the memory plan (``memory.py``),
-each slot a piece of the device's pool. What the plan takes is compared with the device's memory before anything runs.
-Before it waits for the device it asks for signals (``interrupts.py``).
+only where it reads a number back, and at the end. Temporaries have their places by the memory plan
+(``memory/arena.py``), each slot a piece of the device's pool. What the plan takes is compared with the device's memory
+before anything runs. Before it waits for the device it asks for signals (``interrupts.py``).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ import numpy as np
 
 from ...core.types import bool_, f64
 from .. import ir
-from ..heaps import with_heaps
-from ..kernels import split
-from ..memory import plan, room
+from ..memory.arena import plan, room
+from ..memory.scratch import with_heaps
 from ..runtime import Failure
 from .devices import Device, build_options, opened, out_of_memory, require_double, require_memory, target_of
+from .kernels import split
 from .names import c_name
 from .source import FAILURE_VALUES, Entry, source
 

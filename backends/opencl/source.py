@@ -32,7 +32,7 @@ from typing import Literal
 
 from ...core.types import Scalar, bool_
 from .. import ir
-from ..memory import room
+from ..memory.arena import room
 from .atomics import Space
 from .contents import awake, buffers_of, changes, conflicts, guards, names_of
 from .expressions import COUNTER, MEMORY, REGISTER, Expressions, c_name

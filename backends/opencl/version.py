@@ -16,10 +16,10 @@ from ...core.program import Instance, convert
 from ...core.types import Type, element
 from .. import ir
 from ..lowering import returned
-from ..memory import room
-from ..outline import schedule_text
+from ..memory.arena import room
+from ..pipeline import forms_of, loops_of, nests_of
+from ..schedule.summary import schedule_text
 from ..specialisations import ALWAYS, COMPILED, Specialisation, purpose
-from ..stages import forms_of, loops_of, nests_of
 from ..transformations import ALL, Transformations
 from .devices import Device, target_of
 from .interrupts import BRIEF

@@ -7,10 +7,11 @@ indices are distinct loops over the whole array, and the loops that its indices 
     accumulate dQ = 0:  for i < n, k < m, j < m: dQ[k, j] += g[i, k] * x[i, j]
     dQ = for k < m, j < m: sum(i < n: g[i, k] * x[i, j])
 
-This interchanges and splits loops, which must not repeat work: it is done only when everything costly in a value
-still runs once for each value of what it depends on and is not shared with another leaf, and when what is cheap is
-not repeated too often. (Storing values first is the scheduler's decision, ``backends/schedule.py``.) A test around
-loops must not come to stand inside loops that would then run in vain. After Schenck et al. 2022, section 6.1.
+This interchanges and splits loops, which must not repeat work: it is done only when everything costly in a value still
+runs once for each value of what it depends on and is not shared with another leaf, and when what is cheap is not
+repeated too often. (Storing values first is the scheduler's decision, ``backends/schedule/terms/distribution.py``.) A
+test around loops must not come to stand inside loops that would then run in vain. After Schenck et al. 2022, section
+6.1.
 """
 
 from __future__ import annotations

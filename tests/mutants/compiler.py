@@ -25,19 +25,20 @@ from mutations import Kind
 SEED, COUNT = 18, 400
 # Modules whose mistakes no program shows: text for people, the other target, and what only measures.
 NO_PROGRAM_SHOWS = (
-    "__init__", "printer", "outline", "checker", "specialisations", "host", "spelling", "transformations",
+    "__init__", "printer", "summary", "checker", "specialisations", "host", "primitives", "transformations",
 )  # fmt: skip
 # Files of tests that compile programs and look at what they do.
 TESTS = (
-    "test_arguments", "test_bounds", "test_branches", "test_calls", "test_checkpoint", "test_chunking",
-    "test_commuting", "test_compile", "test_computed_sizes", "test_contractions", "test_deep_nests",
-    "test_disk_cache", "test_elementary", "test_fusion", "test_golden", "test_grids", "test_groups", "test_hoisting",
-    "test_in_place", "test_index_set_shifting", "test_kernels", "test_localising", "test_long_programs",
-    "test_memory", "test_nesting", "test_neutral_elements", "test_opencl_corners", "test_opencl_programs",
-    "test_pairwise", "test_pieces", "test_prefetching", "test_primitives", "test_random_programs",
-    "test_reassociating", "test_regrouping", "test_results", "test_reusing", "test_scattered_to_one_place",
-    "test_schedule", "test_sharing", "test_small_sizes", "test_specialisations", "test_splitting",
-    "test_square_products", "test_straight", "test_subnormals", "test_transformations", "test_unrolling",
+    "test_arguments", "test_bounds", "test_branches", "test_calls", "test_checkpoint", "test_common_subexpressions",
+    "test_commutativity", "test_compile", "test_computed_sizes", "test_contractions", "test_deep_nests",
+    "test_disk_cache", "test_distribution", "test_elementary", "test_full_unrolling", "test_golden", "test_grids",
+    "test_groups", "test_in_place", "test_index_set_shifting", "test_index_set_splitting", "test_invariant_motion",
+    "test_kernels", "test_long_programs", "test_loop_fusion", "test_materialisation", "test_memory",
+    "test_nest_fusion", "test_nesting", "test_neutral_elements", "test_opencl_corners", "test_opencl_programs",
+    "test_outlining", "test_pairwise_summation", "test_prefetching", "test_primitives", "test_random_programs",
+    "test_reassociation", "test_regrouping", "test_results", "test_scattered_to_one_place", "test_small_sizes",
+    "test_specialisations", "test_square_products", "test_subnormals", "test_tiled_fusion", "test_transformations",
+    "test_unrolling",
 )  # fmt: skip
 
 # Mutants that mean the same as the original, or choose at another cost, each with its reason, by key (equivalent.py);
@@ -54,31 +55,43 @@ EQUIVALENT: dict[object, str] = {
         "backends/lowering/updates.py", "accumulates", "left only",
         "binding.op == 'add_to' or any(map(accumulates, binding.blocks))",
     ): "what branches that only check have for several threads: a matter of cost",
-    ("backends/reassociating.py", "_Plan._inside", "compared", "source.free <= self.outside"): (
+    ("backends/schedule/terms/reassociation.py", "_Plan._inside", "compared", "source.free <= self.outside"): (
         "what uses all arguments is taken for a part of what uses it: which sums are found, a matter of cost"
     ),
     ("backends/lowering/totals.py", "_along_lanes", "left only", "start + lane if start != ZERO else lane"): (
         "0 is added"
     ),
-    ("backends/splitting.py", "_Lanes.sides", "other", "any((each.type != i64 for each in e.arguments))"): (
+    (
+        "backends/schedule/loops/index_set_splitting.py", "_Lanes.sides", "other",
+        "any((each.type != i64 for each in e.arguments))",
+    ): (
         "both operands have one type"
     ),
     (
-        "backends/splitting.py", "_Lanes.of_access", "left only",
+        "backends/schedule/loops/index_set_splitting.py", "_Lanes.of_access", "left only",
         "not isinstance(part, ir.Load | ir.Store) or not part.guarded or (not self.row(part.indices))",
     ): "more conditions for the inside of strips: a matter of cost",
     ("backends/llvm/calls.py", "_CallFrame.__init__", "other", "len(types) - objects"): "more room than is used",
-    ("backends/splitting.py", "_Lanes.tests", "compared", "each.step < 0"): (
+    ("backends/schedule/loops/index_set_splitting.py", "_Lanes.tests", "compared", "each.step < 0"): (
         "a condition moves with the lane: its step is not 0"
     ),
-    ("backends/splitting.py", "_Lanes.room", "other", "max(low, 0)"): "whether strips are split: a matter of cost",
-    ("backends/sharing.py", "_Sharing.keeps", "right only", "filled and [ir.Allocate(filled)] in made"): (
+    (
+        "backends/schedule/loops/index_set_splitting.py", "_Lanes.room", "other",
+        "max(low, 0)",
+    ): "whether strips are split: a matter of cost",
+    (
+        "backends/schedule/nests/common_subexpressions.py", "_Sharing.keeps", "right only",
+        "filled and [ir.Allocate(filled)] in made",
+    ): (
         "nothing allocates what is no buffer"
     ),
     ("backends/llvm/values.py", "Widening.last", "other", "self.lanes - 1"): (
         "strips inside of all borders are found by their last lane: one beyond it finds fewer, a matter of cost"
     ),
-    ("backends/reusing.py", "_Recurring.stored", "off by one", "0"): "each of the nodes computes the same",
+    (
+        "backends/schedule/terms/materialisation.py", "_Recurring.stored", "off by one",
+        "0",
+    ): "each of the nodes computes the same",
     ("backends/lowering/pieces.py", "Pieces.merge_in_pairs", "compared", "width < count"): (
         "one turn more, of no pairs"
     ),
@@ -93,7 +106,7 @@ EQUIVALENT: dict[object, str] = {
     ("backends/ir/sizes.py", "total", "right only", "whole + term"): (
         "totals of arrays choose who shares work: a matter of cost"
     ),
-    ("backends/kernels.py", "_Splitter.ahead", "off by one", "1"): (
+    ("backends/opencl/kernels.py", "_Splitter.ahead", "off by one", "1"): (
         "how many turns are run ahead of a test: a matter of cost"
     ),
     (
@@ -111,7 +124,7 @@ EQUIVALENT: dict[object, str] = {
         "backends/lowering/nests.py", "_worth_copying", "dropped",
         "elements.append(ir.product([extent for k, extent in enumerate(access.buffer.extents) if k != axis]))",
     ): "chooses whether an array is copied, at another cost",
-    ("backends/lowering/straight.py", "_Groups._closed", "off by one", "64"): (
+    ("backends/lowering/unrolling.py", "_Groups._closed", "off by one", "64"): (
         "how many iterations a thread takes at a time: a matter of cost"
     ),
     ("backends/llvm/frames.py", "Frame.__init__", "off by one", "1"): (
@@ -129,13 +142,16 @@ EQUIVALENT: dict[object, str] = {
         "backends/lowering/state.py", "_States.leave", "left only",
         "isinstance(held, ir.Variable) and (not isinstance(value, ArrayRef))",
     ): "the next value of a scalar is a scalar",
-    ("backends/lowering/tracing.py", "Straight._statement", "compared", "self.steps > STEPS"): (
+    ("backends/lowering/partial_evaluation.py", "Straight._statement", "compared", "self.steps > STEPS"): (
         "a bound on the work of the pass, which is about right"
     ),
     ("backends/compile.py", "Compiled.__call__", "right only", "self._leaves and (not kwargs)"): (
         "other numbers of arguments have no key"
     ),
-    ("backends/chunking.py", "_Chunks.of", "left only", "isinstance(inner, ir.For) and inner.kind == 'lanes'"): (
+    (
+        "backends/schedule/loops/tiled_fusion.py", "_Chunks.of", "left only",
+        "isinstance(inner, ir.For) and inner.kind == 'lanes'",
+    ): (
         "a loop in order that counts through a chunk does so, too"
     ),
     ("backends/llvm/text.py", "Body.once", "left only", "self._first.get(key) or self._known.get(key)"): (
@@ -157,57 +173,72 @@ EQUIVALENT: dict[object, str] = {
         "backends/lowering/arrays.py", "Arrays.enter", "right only",
         "len(block.binders) + sum((len(binding.types) for binding in block.bindings[:-1]))",
     ): "no inner extent varies with an outer index: such arrays are refused as irregular",
-    ("backends/lowering/straight.py", "_constants", "left only", "before is None or repr(before) == repr(only)"): (
+    ("backends/lowering/unrolling.py", "_constants", "left only", "before is None or repr(before) == repr(only)"): (
         "a buffer that gets its constant twice is read, at more cost"
     ),
-    ("backends/lowering/private.py", "private_accumulators", "compared", "worth >= 2"): (
+    ("backends/lowering/privatisation.py", "private_accumulators", "compared", "worth >= 2"): (
         "chooses whether copies are made, at another cost"
     ),
     (
-        "backends/schedule.py", "_Block.heavy_parts", "left only",
+        "backends/schedule/terms/distribution.py", "_Block.heavy_parts", "left only",
         "len(self.binders) + sum((len(binding.types) for binding in self.bindings))",
     ): "chooses what is stored, at another cost",
     (
-        "backends/reusing.py", "_recurring", "right only",
+        "backends/schedule/terms/materialisation.py", "_recurring", "right only",
         "work[node.number] == WORTH and (node.op == 'reduce' or (node.op == 'primitive' and is_costly(node)))",
     ): "chooses what is stored, at another cost",
     ("backends/lowering/survey.py", "survey.visit", "compared", "weight == 1.0"): (
         "an estimate of work that chooses at another cost"
     ),
     (
-        "backends/schedule.py", "_Distribute.wanted", "left only",
+        "backends/schedule/terms/distribution.py", "_Distribute.wanted", "left only",
         "body.wanted(around) if body.read else frozenset()",
     ): "where nothing is read nothing is wanted",
     ("backends/llvm/assemble.py", "_optimised", "compared", "DEEP in text"): (
         "how much LLVM optimises: a matter of cost"
     ),
-    ("backends/schedule.py", "_Block.wanted", "left only", "level >= 0 and count > _elements(types[level])"): (
+    (
+        "backends/schedule/terms/distribution.py", "_Block.wanted", "left only",
+        "level >= 0 and count > _elements(types[level])",
+    ): (
         "chooses what is stored, at another cost"
     ),
-    ("backends/prefetching.py", "_simple", "left only", "len(loads) > 1 or len(parts) > SIMPLE * (1 + len(loads))"): (
+    (
+        "backends/schedule/loops/prefetching.py", "_simple", "left only",
+        "len(loads) > 1 or len(parts) > SIMPLE * (1 + len(loads))",
+    ): (
         "chooses what is prefetched, at another cost"
     ),
     (
-        "backends/neutral.py", "_primitive", "left only",
+        "backends/schedule/terms/neutral_elements.py", "_primitive", "left only",
         "{a.index, b.index} == {0, 1} and operator.results == (Variable(0, x.types[0]),)",
     ): "the one operation of an operator is its result: what nobody uses is not there",
     ("backends/lowering/lanes.py", "_side", "other", "max(names, key=names.count, default=None)"): (
         "chooses a jam, at another cost"
     ),
-    ("backends/chunking.py", "_Chunks.with_own", "right only", "len(extents) > 1 and axis == len(extents) - 1"): (
+    (
+        "backends/schedule/loops/tiled_fusion.py", "_Chunks.with_own", "right only",
+        "len(extents) > 1 and axis == len(extents) - 1",
+    ): (
         "padding, which an array of one axis does not need"
     ),
     (
-        "backends/schedule.py", "_Block.elements", "left only",
+        "backends/schedule/terms/distribution.py", "_Block.elements", "left only",
         "sum([_room(type) for k in cuts for type in self.bindings[k].types]) + self.stored",
     ): "chooses what is stored, at another cost",
-    ("backends/schedule.py", "_Block.cuts", "right only", "start in used and (not operation.loops)"): (
+    (
+        "backends/schedule/terms/distribution.py", "_Block.cuts", "right only",
+        "start in used and (not operation.loops)",
+    ): (
         "chooses what is stored, at another cost"
     ),
     ("backends/llvm/function.py", "Emitter._while", "dropped", "self.forget(statement.head)"): (
         "names are bound once, and the checker refuses reads of those out of scope"
     ),
-    ("backends/sharing.py", "_Sharing.keeps", "right only", "value.range.whole or range.whole"): (
+    (
+        "backends/schedule/nests/common_subexpressions.py", "_Sharing.keeps", "right only",
+        "value.range.whole or range.whole",
+    ): (
         "less is shared, at more cost"
     ),
     (
@@ -217,26 +248,26 @@ EQUIVALENT: dict[object, str] = {
     ("backends/lowering/regrouping.py", "regrouped", "compared", "len(kept) < len(loops)"): (
         "a nest in two where nothing is saved: a matter of cost"
     ),
-    ("backends/lowering/private.py", "_over", "off by one", "1"): "which loop is lanes: a matter of cost",
+    ("backends/lowering/privatisation.py", "_over", "off by one", "1"): "which loop is lanes: a matter of cost",
     ("backends/lowering/combining.py", "_gives", "other", "count - 1"): (
         "no operator is known to go element by element, so more is copied"
     ),
     (
-        "backends/lowering/tracing.py", "Straight._safe", "left only",
+        "backends/lowering/partial_evaluation.py", "Straight._safe", "left only",
         "isinstance(index, ir.Constant) and isinstance(extent, ir.Constant) and (0 <= index.value < extent.value)",
     ): "a number as an index is guarded, or in range wherever the loop runs",
     (
         "backends/lowering/regrouping.py", "_two", "right only",
         "ir.MultiplyAdd(a, b, result, type) if sum.fused else result + a * b",
     ): "the product is rounded before it is added, at more cost",
-    ("backends/schedule.py", "_Block.wanted", "right only", "counts.get(level, 0) + count"): (
+    ("backends/schedule/terms/distribution.py", "_Block.wanted", "right only", "counts.get(level, 0) + count"): (
         "chooses what is stored, at another cost"
     ),
-    ("backends/shared_updates.py", "together", "dropped", "_count(found.setdefault(place, {}), read)"): (
+    ("backends/schedule/terms/shared_updates.py", "together", "dropped", "_count(found.setdefault(place, {}), read)"): (
         "chooses what is stored, at another cost"
     ),
     ("backends/lowering/combining.py", "_part", "off by one", "1"): "parts of arrays are copied, at more cost",
-    ("backends/llvm/regions.py", "Function.block", "dropped", "self.forget(block)"): (
+    ("backends/llvm/outlining.py", "Function.block", "dropped", "self.forget(block)"): (
         "names are bound once, and the checker refuses reads of those out of scope"
     ),
     ("backends/llvm/elementary/logarithm.py", "log1p", "right only", "1.0 - (total - back) + (x - back)"): (
@@ -246,11 +277,11 @@ EQUIVALENT: dict[object, str] = {
         "what is inside is compiled at once, at more cost"
     ),
     (
-        "backends/sweeps.py", "_parts", "left only",
+        "backends/schedule/loops/traversals.py", "_parts", "left only",
         "(divide.name, subtract.name, add.name) == ('floor_divide', 'subtract', 'add') and size == by",
     ): "the size that rounds up is the one that divides: no pass counts otherwise",
     ("backends/llvm/text.py", "_wrapped", "off by one", "64"): "LLVM takes the lower 64 bits of a longer constant",
-    ("backends/prefetching.py", "_simple", "compared", "len(loads) > 1"): (
+    ("backends/schedule/loops/prefetching.py", "_simple", "compared", "len(loads) > 1"): (
         "chooses what is prefetched, at another cost"
     ),
     ("backends/lowering/requirements.py", "_wrong", "left only", "fails if when is None else when & fails"): (

@@ -1,0 +1,254 @@
+"""Function outlining: parts that become functions of their own, bodies of parallel loops, and pieces of long blocks.
+
+What a part uses from around it travels in a *frame*: an array of eight-byte words on the caller's stack, which the
+part reads on entry. A parallel body gets values, since it changes nothing around it; a piece of a block gets the
+addresses of variables, and what it binds for later pieces it leaves in memory of the caller. Long blocks are cut
+because the time that LLVM takes for one grows with the square of its length when values are used far from where
+they are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
+
+from ...core.types import i64
+from .. import ir
+from .access import Place
+from .expressions import Cell
+from .function import Emitter, has_loops
+from .text import Body, is_constant, register_type
+from .unit import STOP, TABLE, Arena
+from .values import one
+
+_LONG = 600  # statements in a long block, those inside others included
+_PIECE = 200  # about, in a piece of one
+
+
+class _Frame:
+    """What a function hands down to a part of it."""
+
+    def __init__(self, caller: Body, part: Body) -> None:
+        self.caller, self.part = caller, part
+        self._words: dict[str, tuple[str, str]] = {}  # by name in the caller: type and name in the part
+
+    def carry(self, type: str, value: str) -> str:
+        """The name in the part of a value of the caller."""
+        if is_constant(value):
+            return value
+        if value not in self._words:
+            place = self.part.value(f"getelementptr i64, ptr %frame, i64 {len(self._words)}")
+            self._words[value] = type, self.part.value(f"load {type}, ptr {place}")
+        return self._words[value][1]
+
+    def fill(self) -> str:
+        """Fill the frame in the caller; gives its address."""
+        frame = self.caller.scratch(max(1, len(self._words)))
+        for number, (value, (type, _)) in enumerate(self._words.items()):
+            place = self.caller.value(f"getelementptr i64, ptr {frame}, i64 {number}")
+            self.caller.line(f"store {type} {value}, ptr {place}")
+        return frame
+
+
+class Function(Emitter):
+    """Emits one function, and others for the parts of it that are moved out."""
+
+    def parallel(self, loop: ir.For) -> None:
+        """The iterations in chunks, whose number depends on sizes only; what is not worth it is called directly."""
+        body = self.body
+        extent = self.scalar(loop.extent)
+        grain = self.scalar(loop.grain) if loop.grain is not None else "1"
+        grain = body.value(f"call i64 @llvm.smax.i64(i64 {grain}, i64 1)")
+        part, frame = self._part(loop.body, *ir.mentioned(loop.body), by_value=True)
+        part.note_scalars(loop)
+        quiet = not any(isinstance(each, ir.For | ir.While) and not _is_lanes(each) for each in ir.walk(loop.body))
+        with part.body.loop("%begin", "%end", 1, loop.variable) if quiet else part.looking("%begin", "%end", loop) as i:
+            part.iteration(loop, one(i64, i))
+        name = part.close("parallel", "ptr %frame, i64 %begin, i64 %end, i64 %thread")
+        memory = frame.fill()
+        direct, several, pieces, shared, after = (
+            body.name(stem) for stem in ("direct", "several", "pieces", "shared", "after")
+        )
+        single = body.value(f"icmp sle i64 {extent}, {grain}")
+        serial = body.value(f"icmp sle i64 {self.threads}, 1")
+        body.line(f"br i1 {single}, label %{direct}, label %{several}")
+        body.label(direct)
+        body.line(f"call void @{name}(ptr {memory}, i64 0, i64 {extent}, i64 0)")
+        body.branch(after)
+        body.label(several)
+        body.line(f"br i1 {serial}, label %{pieces}, label %{shared}")
+        body.label(pieces)
+        self._in_pieces(name, memory, extent, grain)
+        body.branch(after)
+        body.label(shared)
+        given = "ptr, ptr, i64, i64, i64, ptr, ptr"
+        self.unit.module.declare("adze_parallel", f"declare void @adze_parallel({given}) nounwind")
+        job = f"ptr @{name}, ptr {memory}, i64 {extent}, i64 {grain}, i64 {self.threads}"
+        body.line(f"call void @adze_parallel({job}, ptr {self.word}, ptr {self.failure})")
+        body.branch(after)
+        body.label(after)
+        self.leave_if_stopped()
+
+    def _in_pieces(self, name: str, memory: str, extent: str, grain: str) -> None:
+        """Run a part on this thread, with looks for signals at the borders of pieces that are worth a thread."""
+        body = self.body
+        repeats = body.repeats  # here calls alone, which leave a function glue
+        count = body.value(f"sdiv i64 {body.add(extent, body.subtract(grain, '1'))}, {grain}")
+        with body.loop("0", count, 1, "piece") as k:
+            self.look()
+            begin = body.multiply(k, grain)
+            end = body.value(f"call i64 @llvm.smin.i64(i64 {body.add(begin, grain)}, i64 {extent})")
+            body.line(f"call void @{name}(ptr {memory}, i64 {begin}, i64 {end}, i64 0)")
+        body.repeats = repeats
+
+    # Branches that sizes decide
+
+    def branch(self, block: ir.Block, number: int | None) -> None:
+        if number is None:
+            super().branch(block, number)
+            return
+        part, frame = self._part(block, *ir.mentioned(block), by_value=False)
+
+        def emit() -> None:
+            part.block(block)
+            part.close("branch", "ptr %frame", number)
+
+        self.unit.waiting[number] = emit
+        word = self.body.value(f"getelementptr i64, ptr {self.failure}, i64 {TABLE}")
+        table = self.body.value(f"load ptr, ptr {word}")
+        place = self.body.value(f"getelementptr ptr, ptr {table}, i64 {number}")
+        self.body.line(f"call void {self.body.value(f'load ptr, ptr {place}')}(ptr {frame.fill()})")
+        if self.unit.bounds is not None or has_loops(block):
+            self.leave_if_stopped()
+
+    # Long blocks
+
+    def block(self, block: ir.Block) -> None:
+        if len(block) < 2 or self.widening.strip or self.widening.axes or _weight(block) <= _LONG:
+            super().block(block)
+            return
+        pieces = [(piece, *ir.mentioned(tuple(piece))) for piece in self._pieces(block)]
+        last = {name: number for number, (_, variables, _) in enumerate(pieces) for name in variables}
+        for number, (piece, _, _) in enumerate(pieces):  # behind a piece, the caller enters its buffers
+            taken = [extent for each in piece if isinstance(each, ir.Allocate) for extent in each.buffer.extents]
+            for name in ir.names_in(taken):
+                last[name] = max(last[name], number + 1)
+        words = sum(isinstance(each, ir.Let | ir.Declare) for each in block)
+        cells, word = self.body.slot(f"[{words} x i64]", 8), count()
+        self.poison(cells, str(8 * words))
+        for number, (piece, variables, buffers) in enumerate(pieces):
+            if len(piece) == 1:
+                self.statement(piece[0])
+                continue
+            for each in piece:
+                if isinstance(each, ir.Let | ir.Declare) and last[each.name] > number:
+                    scalar = (each.value if isinstance(each, ir.Let) else each.initial).type
+                    self.names[each.name] = Cell(scalar, (cells,), word=next(word))
+            self._piece(piece, variables, buffers)
+        self.forget(block)
+
+    def _pieces(self, block: ir.Block) -> Iterator[list[ir.Statement]]:
+        """A block in pieces of about one size; what takes memory by data is alone, since it may end the run."""
+        piece: list[ir.Statement] = []
+        weight = 0
+        for statement in block:
+            size = _weight((statement,))
+            dynamic = isinstance(statement, ir.Allocate | ir.Return) and statement.buffer.name in self.unit.plan.dynamic
+            if piece and (dynamic or weight + size > _PIECE):
+                yield piece
+                piece, weight = [], 0
+            piece.append(statement)
+            weight += size
+            if dynamic:
+                yield piece
+                piece, weight = [], 0
+        if piece:
+            yield piece
+
+    def _piece(self, piece: list[ir.Statement], variables: set[str], buffers: set[str]) -> None:
+        """Move a piece out; what it binds for later ones has its place in the caller already.
+
+        Buffers of the piece are entered there, and here behind it, when what their extents mention has its value.
+        """
+        part, frame = self._part(tuple(piece), variables, buffers, by_value=False)
+        for statement in piece:
+            match statement:
+                case ir.Let(name, value) | ir.Declare(name, value) if isinstance(part.names.get(name), Cell):
+                    part.assign(name, value)
+                case _:
+                    part.statement(statement)
+        name = part.close("piece", "ptr %frame")
+        self.body.line(f"call void @{name}(ptr {frame.fill()})")
+        if part.may_leave:
+            self.leave_if_stopped()
+        for statement in piece:
+            if isinstance(statement, ir.Allocate):
+                self.allocate(statement.buffer)
+
+    # Parts
+
+    def _part(self, block: ir.Block, variables: set[str], buffers: set[str], by_value: bool) -> tuple[Function, _Frame]:
+        """The emitter of a function for a block, with what the block mentions in scope."""
+        part = Function(self.unit, self.arena, "1", self.failure)
+        frame = _Frame(self.body, part.body)
+        part.failure = frame.carry("ptr", self.failure)
+        part.threads = "1" if by_value else frame.carry("i64", self.threads)
+        if by_value or has_loops(block):
+            part.word = frame.carry("ptr", self.word)
+        if by_value:  # a worker does not look for signals
+            record = part.body.value(f"getelementptr i64, ptr {part.failure}, i64 {STOP}")
+            stop, own = part.body.value(f"load ptr, ptr {record}"), part.body.value("icmp eq i64 %thread, 0")
+            part.word = part.body.value(f"select i1 {own}, ptr {part.word}, ptr {stop}")
+        for name in sorted(variables & self.names.keys()):
+            found = self.names[name]
+            if isinstance(found, Cell) and not by_value:
+                part.names[name] = replace(found, slots=(frame.carry("ptr", found.slots[0]),))
+            else:
+                value = self.read(found)
+                part.names[name] = one(value.scalar, frame.carry(register_type(value.scalar), value.parts[0]))
+        for name in sorted(buffers & self.places.keys()):
+            place = self.places[name]
+            strides = tuple(frame.carry("i64", stride) for stride in place.strides)
+            extents = tuple(frame.carry("i64", extent) for extent in place.extents)
+            part.places[name] = Place(frame.carry("ptr", place.pointer), strides, place.region, extents)
+        part.arena = self._arena(block, part, frame, by_value)
+        return part, frame
+
+    def _arena(self, block: ir.Block, part: Function, frame: _Frame, by_thread: bool) -> Arena:
+        """The arena as the part sees it: the slots of its own buffers, private ones in the copy of its thread."""
+        slot_of = self.unit.plan.slot_of
+        slots = sorted({slot_of[name] for name in ir.allocated_in(block) if name in slot_of})
+        offsets = {slot: frame.carry("i64", self.arena.offsets[slot]) for slot in slots}
+        if not slots:
+            return Arena("null", "null", "0", offsets)
+        base, private = frame.carry("ptr", self.arena.base), frame.carry("ptr", self.arena.private)
+        stride = frame.carry("i64", self.arena.stride)
+        if by_thread:
+            own = part.body.multiply("%thread", stride)
+            private = part.body.value(f"getelementptr i8, ptr {private}, i64 {own}")
+        return Arena(base, private, stride, offsets)
+
+    def close(self, kind: str, parameters: str, branch: int | None = None) -> str:
+        """End the function, which returns nothing, and enter it into the module, or as a branch; gives its name."""
+        if self.may_leave:
+            self.leave()
+        self.body.line("ret void")
+        self.regions.close()
+        name = self.unit.fresh(kind) if branch is None else f"{kind}.{branch}"
+        seen = "hidden " if branch is None else ""
+        head = f"define {seen}void @{name}({parameters}) {self.unit.attributes_of(self.body)}"
+        text = f"{head} {{\n{self.body}\n}}"
+        if branch is None:
+            return self.unit.module.define_once(name, text)
+        self.unit.module.define(name, text)
+        return name
+
+
+def _is_lanes(statement: ir.Statement) -> bool:
+    return isinstance(statement, ir.For) and statement.kind == "lanes"
+
+
+def _weight(block: ir.Block) -> int:
+    """The number of statements in a block, those inside others included."""
+    return sum(1 for _ in ir.walk(block))

@@ -1,0 +1,118 @@
+"""The pipeline: what a program goes through from its term to checked loops, in this order, on every target.
+
+======  ========================================  ============================================================
+on      pass (and its switch in ``schedule=``)    module
+======  ========================================  ============================================================
+terms   legalise                                  ``schedule/terms/legalisation.py``
+        verify neutral elements                   ``schedule/terms/neutral_elements.py``
+        simplify                                  ``interpreters/simplify/``
+        decide checks of indices                  ``schedule/terms/bounds_checks.py``
+        ``materialise``                           ``schedule/terms/materialisation.py``
+        ``distribute``                            ``schedule/terms/distribution.py``
+        ``reassociate``                           ``schedule/terms/reassociation.py``
+        order operands, order reads               ``schedule/terms/operand_order.py``, ``interpreters/reads_first.py``
+nests   lower                                     ``lowering/lower.py``
+        ``fuse``                                  ``schedule/nests/fusion.py``
+        ``cse``                                   ``schedule/nests/common_subexpressions.py``
+loops   give roles to axes                        ``lowering/roles.py``, which names the other switches' modules
+        ``fuse_tiles``                            ``schedule/loops/tiled_fusion.py``
+        ``hoist``                                 ``schedule/loops/invariant_motion.py``
+        ``fuse_loops``                            ``schedule/loops/fusion.py``
+        ``prefetch``                              ``schedule/loops/prefetching.py``
+        ``split``                                 ``schedule/loops/index_set_splitting.py``
+        sum pairwise                              ``schedule/loops/pairwise_summation.py``
+        check                                     ``ir/checker.py``
+======  ========================================  ============================================================
+
+Targets whose threads come in groups have roles of their own and none of the passes on loops. Where sizes decide which
+of two terms is less work, there are two *forms* (``forms.py``); each goes through the rest when a call takes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ..core.program import Instance
+from ..interpreters.reads_first import reads_first
+from ..interpreters.simplify import simplify
+from . import ir
+from .forms import Form
+from .lowering import Lowered, lower, with_roles
+from .schedule.loops.fusion import fused_loops
+from .schedule.loops.index_set_splitting import split
+from .schedule.loops.invariant_motion import hoisted
+from .schedule.loops.pairwise_summation import summed_pairwise
+from .schedule.loops.prefetching import prefetched
+from .schedule.loops.tiled_fusion import summed_in_chunks
+from .schedule.nests.common_subexpressions import without_common_subexpressions
+from .schedule.nests.fusion import fused
+from .schedule.terms.bounds_checks import decided
+from .schedule.terms.distribution import schedule
+from .schedule.terms.legalisation import legalised, open_checkpoints
+from .schedule.terms.materialisation import materialised
+from .schedule.terms.neutral_elements import verified
+from .schedule.terms.operand_order import in_order
+from .schedule.terms.reassociation import reassociated
+from .target import Target
+
+# What nests go through, and loops where threads do not come in groups: the switch of a pass, and the pass.
+ON_NESTS: tuple[tuple[str, Callable[[Lowered], Lowered]], ...] = (
+    ("fuse", fused),
+    ("cse", without_common_subexpressions),
+)
+ON_LOOPS: tuple[tuple[str, Callable[[ir.Function, Target], ir.Function]], ...] = (
+    ("fuse_tiles", lambda function, _: summed_in_chunks(function)),
+    ("hoist", lambda function, _: hoisted(function)),
+    ("fuse_loops", lambda function, _: fused_loops(function)),
+    ("prefetch", prefetched),
+    ("split", split),
+)
+
+
+def forms_of(instance: Instance, target: Target, checks: bool = True) -> tuple[Form, ...]:
+    """Prepare, simplify and schedule a program for a target: one form, or several that sizes choose from.
+
+    ``checks`` keeps its requirements.
+    """
+    decisions: list[str] = []
+    prepared = legalised(instance.term, checks)
+    simplified = decided(simplify(verified(prepared))) if checks else simplify(prepared)
+    if target.transformations.materialise:
+        simplified = materialised(simplified)
+    scheduled = schedule(simplified, target.transformations, decisions, target.group > 0)
+    if target.transformations.reassociate and not target.group:
+        forms = reassociated(scheduled)
+    else:
+        forms = (Form(scheduled),)
+    blocks = [reads_first(in_order(form.block)) for form in forms]
+    found = zip(forms, blocks, strict=True)
+    return tuple([replace(form, block=b, decisions=(*decisions, *form.decisions)) for form, b in found])
+
+
+def nests_of(form: Form, name: str, target: Target, checks: bool, deterministic: bool = True) -> Lowered:
+    """Lower a form of a program for a target to nests, whose points are run in no order yet.
+
+    ``checks`` keeps its requirements; ``deterministic`` asks for the same bits in each run, without atomics.
+    """
+    lowered = lower(open_checkpoints(form.block), _identifier(name), target, checks, deterministic)
+    for switch, rewritten in ON_NESTS:
+        if getattr(target.transformations, switch):
+            lowered = rewritten(lowered)
+    return lowered
+
+
+def loops_of(form: Form, name: str, target: Target, checks: bool, deterministic: bool = True) -> Lowered:
+    """Lower a form of a program for a target to loops; see :func:`nests_of`."""
+    lowered = with_roles(nests_of(form, name, target, checks, deterministic))
+    if not target.group:
+        for switch, rewritten in ON_LOOPS:
+            if getattr(target.transformations, switch):
+                lowered = replace(lowered, function=rewritten(lowered.function, target))
+    lowered = replace(lowered, function=summed_pairwise(lowered.function, target))
+    ir.check(lowered.function, groups=target.group > 0)
+    return replace(lowered, decisions=list(dict.fromkeys([*form.decisions, *lowered.decisions])))
+
+
+def _identifier(name: str) -> str:
+    return "".join(c if c.isalnum() else "_" for c in name)

@@ -1,0 +1,1 @@
+"""What makes programs fast: passes over terms, then over nests, then over loops (``pipeline.py`` has their order)."""

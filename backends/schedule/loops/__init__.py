@@ -1,0 +1,1 @@
+"""Passes from loops to loops, which have their roles: threads, lanes, jams."""

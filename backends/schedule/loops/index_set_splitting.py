@@ -1,0 +1,474 @@
+"""Index-set splitting (Allen and Kennedy 2002, section 5.7; Wolfe 1989): lanes away from borders ask of no border.
+
+What wraps around, is padded or chosen by its place needs a remainder, a test or a guard for each element, and reads
+what lies anywhere. But most elements are inside, where all of these are known and reads are contiguous::
+
+    lanes j < m by 32                                  lanes j < m by 32
+      let t = (j - 1) % m                                let last = -1 % m
+      let s = x[i, t?]                                   if all(1 <= j and j < m)
+      let r = select(j + 1 < m, x[i, j + 1?], 0.0)  =>     let s = x[i, j - 1]
+      y[i, j] = s + r                                      ...
+                                                         else
+                                                           let t = select(last + j < m, last + j, last + j - m)
+                                                           ...
+
+Such *conditions* are comparisons of an index that moves with the lane by one, with what does not vary: guards of rows
+that are read or written, remainders, integers that are compared, clamped ones. Those of guards hold inside, and a
+remainder wraps nothing there. A comparison is known inside if it changes near an end of the loop, so that no more than
+a constant number of lanes lie beyond. What holds in the inside of all conditions is code of its own, for the strips
+that lie there as a whole. Each strip asks by its first and last lane: so sums along the lanes add the same numbers
+in the same order whether or not the loop is split, and the loop stays one loop.
+
+Elsewhere, the remainder of a lane below the divisor is one subtraction: that of its offset is the same in all lanes.
+
+It is the last of the passes over loops: what fuses, chunks or hoists should meet each loop once, and with one body.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from ....core.dims import Dim, Name, Opaque
+from ....core.types import bool_, i64
+from ... import ir
+from ...lowering.lanes import ACROSS
+from ...lowering.survey import DEPTH_WEIGHT
+from ...target import Target
+
+# A budget of code: so many statements at most are written twice, and only if they cost a tenth less inside.
+LARGEST = 500
+GAIN = 0.1
+# The cost of a guard, in additions: two comparisons, and a mask that is read by.
+GUARD = 2
+# What conditions decide, of two integers.
+_DECIDED = frozenset(["less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "minimum", "maximum"])
+# No distance that a program writes is as long.
+_FAR = 1 << 40
+
+ZERO = ir.Constant(0)
+
+
+def split(function: ir.Function, target: Target) -> ir.Function:
+    """A function whose lanes are split into those inside and those at borders."""
+    sizes = {size: Dim.atom(Name(size)) for size in function.sizes}
+    splitting = _Splitting(target, ir.unused_names(function))
+    return replace(function, body=splitting.block(function.body, sizes, frozenset()))
+
+
+@dataclass
+class _Splitting:
+    """Goes through blocks; ``known`` are the integers in scope, ``copies`` the names that vary with a jam around."""
+
+    target: Target
+    fresh: Callable[[str], str]
+
+    def block(self, block: ir.Block, known: Mapping[str, Dim], copies: frozenset[str]) -> ir.Block:
+        made: list[ir.Statement] = []
+        scope = dict(known)
+        for statement in block:
+            match statement:
+                case ir.Let(name, value):
+                    _know(scope, name, value)
+                    copies |= {name} if not copies.isdisjoint(ir.names_in([value])) else frozenset()
+                case ir.Declare(name):
+                    copies |= {name} if copies else frozenset()
+                case ir.For(kind="lanes", body=body):
+                    if any(map(_is_decided, _parts(body))):
+                        statement = _Lanes(statement, scope, copies, self.target, self.fresh).split()
+                case ir.For(variable, extent, kind):
+                    # It is never negative, as sizes are.
+                    turn = Dim.of(0) if extent == ir.Constant(1) else Dim.atom(Name(variable))
+                    within = {**scope, variable: turn}
+                    inner = copies | {variable} if kind == "jam" else copies
+                    statement = replace(statement, body=self.block(statement.body, within, inner))
+                case _:
+                    statement = ir.map_inside(statement, functools.partial(self.block, known=scope, copies=copies))
+            made.append(statement)
+        return tuple(made)
+
+
+def _know(scope: dict[str, Dim], name: str, value: ir.Expression) -> None:
+    """Enter an integer as far as it is known; any other is nothing but itself."""
+    dim = ir.dim_of(value, scope) if value.type == i64 else None
+    scope[name] = Dim.atom(Opaque(len(scope))) if dim is None else dim
+
+
+@dataclass(frozen=True)
+class _Affine:
+    """An integer that moves with the lane: ``step * lane + base``, where the base does not vary."""
+
+    step: int
+    base: ir.Expression
+
+    def plus(self, other: _Affine | int) -> _Affine:
+        other = _Affine(0, ir.Constant(other)) if isinstance(other, int) else other
+        return _Affine(self.step + other.step, _sum(self.base, other.base))
+
+    def less(self, other: _Affine) -> _Affine:
+        base = other.base
+        minus = self.plus(-int(base.value)) if isinstance(base, ir.Constant) else replace(self, base=self.base - base)
+        return replace(minus, step=self.step - other.step)
+
+
+def _sum(a: ir.Expression, b: ir.Expression) -> ir.Expression:
+    match a, b:
+        case ir.Apply(primitive, (x, ir.Constant() as c)), ir.Constant() if primitive.name == "add":
+            return _sum(x, c + b)
+    return a if b == ZERO else b if a == ZERO else a + b
+
+
+def _within(index: _Affine, extent: _Affine) -> list[_Affine]:
+    """The conditions by which an index is in range."""
+    return [index, extent.less(index).plus(-1)]
+
+
+class _Lanes:
+    """A loop along lanes. A *condition* is an integer that is not negative inside."""
+
+    def __init__(
+        self,
+        loop: ir.For,
+        known: Mapping[str, Dim],
+        copies: frozenset[str],
+        target: Target,
+        fresh: Callable[[str], str],
+    ) -> None:
+        self.loop, self.target, self.fresh = loop, target, fresh
+        self.lets = {each.name: each for each in loop.body if isinstance(each, ir.Let)}
+        inner = ir.bound_in(loop.body) - self.lets.keys()
+        self.hidden = inner | ir.assigned_in(loop.body) | copies  # what a condition cannot be made from
+        self.written = ir.written_in(loop.body)
+        self.known = dict(known)
+        for name, let in self.lets.items():
+            _know(self.known, name, let.value)
+        self.conditions: list[_Affine] = []
+        self.moves: dict[str, _Affine | None] = {}
+        self.look()
+
+    def split(self) -> ir.For:
+        """The loop, with another body for the strips inside if that is worth it."""
+        loop, body = self.loop, self.loop.body
+        if sum(1 for _ in ir.walk(body)) > LARGEST:
+            return loop
+        offsets: list[ir.Let] = []
+        outside = self.rewritten(body, lambda e: self.wrapped(e, offsets))
+        now = self.cost(ir.without_unused(body))
+        while self.added(body, self.of_operation):
+            pass  # what is decided may be an operand of what will be
+        self.added(self.rewritten(body, self.decided), self.of_access)
+        inside, tests = self.rewritten(body, self.decided), self.tests()
+        least = self.cost(inside)
+        if least >= now or (tests and least > (1 - GAIN) * now):
+            return loop
+        if not tests:
+            return replace(loop, body=inside)
+        before = ir.bindings_of([*tests, *[each.value for each in offsets]], list(self.lets.values()))
+        if not self.room() or any(not self.written.isdisjoint(ir.names_of(each.value)[1]) for each in before):
+            return loop
+        moved = {each.name for each in before}
+        blocks = [tuple([s for s in b if not (isinstance(s, ir.Let) and s.name in moved)]) for b in (inside, outside)]
+        choice = ir.If(ir.All(functools.reduce(lambda a, b: a & b, tests)), blocks[0], blocks[1])
+        return replace(loop, body=(*before, *offsets, choice))
+
+    # What moves with the lane
+
+    def look(self) -> None:
+        """Find how what is bound at the top of the body moves, where the conditions hold that there are so far."""
+        self.moves = {self.loop.variable: _Affine(1, ZERO)}
+        for name, let in self.lets.items():
+            moving = None if name in self.hidden else self.affine(let.value)
+            still = moving is not None and moving.step == 0
+            self.moves[name] = _Affine(0, ir.Variable(name, let.value.type)) if still else moving
+
+    def affine(self, e: ir.Expression) -> _Affine | None:
+        """How an expression moves with the lane; None if not by a constant."""
+        match e:
+            case ir.Variable(name):
+                return None if name in self.hidden else self.moves.get(name, _Affine(0, e))
+            case ir.Constant():
+                return _Affine(0, e)
+        parts = [self.affine(each) for each in ir.operands(e)]
+        match e, parts:
+            case ir.Apply(primitive), [_Affine() as a, _Affine() as b] if e.type == i64 and (a.step or b.step):
+                match primitive.name:
+                    case "add":
+                        return a.plus(b)
+                    case "subtract":
+                        return a.less(b)
+                    case "minimum" | "maximum":
+                        return next((self.affine(value) for side, value in self.sides(e) if self.holds(side)), None)
+                    case "remainder" if self.conditions and not b.step and all(map(self.holds, _within(a, b))):
+                        return a
+                return None
+        if isinstance(e, ir.Load) and e.buffer.name in self.written:
+            return None
+        return _Affine(0, e) if all(part is not None and part.step == 0 for part in parts) else None
+
+    def row(self, indices: Sequence[ir.Expression]) -> bool:
+        """Whether indices are those of elements side by side."""
+        *others, last = [self.affine(index) for index in indices] or [None]
+        return last is not None and abs(last.step) == 1 and all(each and each.step == 0 for each in others)
+
+    def within(self, index: ir.Expression, extent: ir.Expression) -> list[_Affine]:
+        """The conditions by which an index is in range; none if it moves otherwise."""
+        i, n = self.affine(index), self.affine(extent)
+        return _within(i, n) if i is not None and n is not None and n.step == 0 and abs(i.step) <= 1 else []
+
+    # Conditions
+
+    def added(self, body: ir.Block, wanted: Callable[[ir.Expression | ir.Store], Sequence[_Affine]]) -> bool:
+        """Add the conditions that parts of a body want; whether there were new ones."""
+        before = len(self.conditions)
+        for condition in [each for part in _parts(body) for each in wanted(part)]:
+            if condition.step and not self.holds(condition):
+                self.conditions.append(condition)
+        self.look()
+        return len(self.conditions) > before
+
+    def of_access(self, part: ir.Expression | ir.Store) -> Sequence[_Affine]:
+        """What should hold inside, so that elements side by side are read or written without a guard."""
+        if not isinstance(part, ir.Load | ir.Store) or not part.guarded or not self.row(part.indices):
+            return []
+        axes = [(part.indices[axis], part.buffer.extents[axis]) for axis in part.guarded]
+        return [condition for index, extent in axes for condition in self.within(index, extent)]
+
+    def of_operation(self, part: ir.Expression | ir.Store) -> Sequence[_Affine]:
+        """What should hold inside, so that a remainder is what it is of, or a comparison or a clamped integer known."""
+        match part:
+            case ir.Apply(primitive, (a, b)) if part.type == i64 and primitive.name == "remainder":
+                both = self.within(a, b)
+                few = bool(both) and both[0].step != 0 and (self.below(b) or all(map(self.near, both)))
+                return both if few else []
+            case ir.Apply():
+                sides = self.sides(part)
+                if not sides or any(self.holds(side) for side, _ in sides):
+                    return []
+                near = [side for side, _ in sides if abs(side.step) == 1 and self.near(side)]
+                return [side for side in near if all(self.more(side, other) for other in near)][:1]
+        return []
+
+    def sides(self, e: ir.Apply) -> list[tuple[_Affine, ir.Expression]]:
+        """The conditions that each decide a comparison, or a clamped integer, and what it then is."""
+        if e.primitive.name not in _DECIDED or any(each.type != i64 for each in e.arguments):
+            return []
+        a, b = (self.affine(each) for each in e.arguments)
+        if a is None or b is None:
+            return []
+        yes, no = ir.Constant(True, bool_), ir.Constant(False, bool_)
+        above, below = b.less(a), a.less(b)
+        match e.primitive.name:
+            case "less":
+                return [(above.plus(-1), yes), (below, no)]
+            case "less_equal":
+                return [(above, yes), (below.plus(-1), no)]
+            case "greater":
+                return [(above, no), (below.plus(-1), yes)]
+            case "greater_equal":
+                return [(above.plus(-1), no), (below, yes)]
+            case "equal":
+                return [(above.plus(-1), no), (below.plus(-1), no)]
+            case "not_equal":
+                return [(above.plus(-1), yes), (below.plus(-1), yes)]
+            case "minimum":
+                return [(above, e.arguments[0]), (below, e.arguments[1])]
+            case "maximum":
+                return [(above, e.arguments[1]), (below, e.arguments[0])]
+        return []
+
+    def near(self, condition: _Affine) -> bool:
+        """Whether all but a constant number of lanes meet a condition."""
+        beyond = self.lanes_beyond(condition)
+        return beyond is not None and (Dim.of(_FAR) - beyond).is_nonnegative()
+
+    def lanes_beyond(self, condition: _Affine) -> Dim | None:
+        """How many lanes do not meet a condition, if it is above 0."""
+        base, extent = self.dim(condition.base), self.dim(self.loop.extent)
+        if base is None or extent is None:
+            return None
+        return -base if condition.step > 0 else extent - 1 - base
+
+    def more(self, one: _Affine, other: _Affine) -> bool:
+        """Whether as many lanes meet a condition as another one, or more."""
+        few, many = self.lanes_beyond(one), self.lanes_beyond(other)
+        return few is not None and many is not None and (many - few).is_nonnegative()
+
+    def dim(self, e: ir.Expression) -> Dim | None:
+        return ir.dim_of(e, self.known)
+
+    def holds(self, condition: _Affine) -> bool:
+        """Whether a condition is one of those that hold inside, or follows from one of them."""
+        base = self.dim(condition.base)
+        if self.always(condition) if condition.step else base is not None and base.is_nonnegative():
+            return True
+        for each in self.conditions:
+            if each.step == condition.step:
+                other = self.dim(each.base)
+                if each.base == condition.base:
+                    return True
+                if base is not None and other is not None and (base - other).is_nonnegative():
+                    return True
+        return False
+
+    def below(self, size: ir.Expression) -> bool:
+        """Whether all lanes are below a size: then no more than one of them wraps around."""
+        size_dim, extent = self.dim(size), self.dim(self.loop.extent)
+        return size_dim is not None and extent is not None and (size_dim - extent).is_nonnegative()
+
+    # The range inside
+
+    def tests(self) -> list[ir.Expression]:
+        """What all lanes of a strip that lies inside meet."""
+        lane, found = ir.Variable(self.loop.variable), list[ir.Expression]()
+        lows = [ZERO - each.base for each in self.conditions if each.step > 0]
+        highs = [each.plus(1).base for each in self.conditions if each.step < 0]
+        if lows:
+            found.append(functools.reduce(ir.maximum, lows) <= lane)
+        if highs:
+            found.append(lane < functools.reduce(ir.minimum, highs))
+        return found
+
+    def always(self, condition: _Affine) -> bool:
+        """Whether all lanes meet a condition."""
+        beyond = self.lanes_beyond(condition)
+        return beyond is not None and (-beyond).is_nonnegative()
+
+    def room(self) -> bool:
+        """Whether a register of lanes lies inside, as far as that is known."""
+        for first, last in product(self.conditions, self.conditions):
+            count = self.dim(first.plus(last).plus(1).base)
+            if first.step > 0 > last.step and count is not None and (-count).is_nonnegative():
+                return False
+        extent, width = self.dim(self.loop.extent), self.target.lanes(i64)
+        if extent is not None and (Dim.of(width) - extent).is_nonnegative():
+            return False  # some of so few lanes are outside
+        beyond = [self.lanes_beyond(each) for each in self.conditions]
+        counts = [0 if each is None else each.constant for each in beyond]
+        if extent is None or extent.constant is None or None in counts:
+            return True
+        low = max([n for n, each in zip(counts, self.conditions) if n is not None and each.step > 0], default=0)
+        high = max([n for n, each in zip(counts, self.conditions) if n is not None and each.step < 0], default=0)
+        return max(low, 0) // -width * -width + width <= extent.constant - max(high, 0)
+
+    # The body inside, and elsewhere
+
+    def rewritten(self, body: ir.Block, rewrite: Callable[[ir.Expression], ir.Expression | None]) -> ir.Block:
+        """A body in which expressions are others where these are known, with what follows from that."""
+        values: dict[str, ir.Expression] = {}
+        combined = {each.name for each in self.loop.reductions}  # they stay what something is combined into
+
+        def expression(e: ir.Expression) -> ir.Expression:
+            if isinstance(e, ir.Variable):
+                return values.get(e.name, e)
+            other = rewrite(e)
+            if other is not None:
+                return expression(other)
+            e = ir.map_operands(e, expression)
+            combines = any([isinstance(each, ir.Variable) and each.name in combined for each in ir.operands(e)])
+            return e if combines else _folded(e)
+
+        def store(s: ir.Store) -> ir.Store:
+            return replace(s, guarded=self.unsure(s)) if rewrite == self.decided else s
+
+        made: list[ir.Statement] = []
+        for statement in ir.map_block(body, lambda e: e, store):
+            (statement,) = ir.map_block((statement,), expression, lambda s: s)
+            if isinstance(statement, ir.Let) and isinstance(statement.value, ir.Constant | ir.Variable):
+                values[statement.name] = statement.value
+            else:
+                made.append(statement)
+        return ir.without_unused(made)
+
+    def decided(self, e: ir.Expression) -> ir.Expression | None:
+        """What an expression is inside, if conditions decide that."""
+        match e:
+            case ir.Load() if e.guarded and (left := self.unsure(e)) != e.guarded:
+                return replace(e, guarded=left)
+            case ir.Apply(primitive, (a, b)) if e.type == i64 and primitive.name == "remainder":
+                both = self.within(a, b)
+                return a if both and all(map(self.holds, both)) else None
+            case ir.Apply():
+                return next((value for side, value in self.sides(e) if self.holds(side)), None)
+        return None
+
+    def unsure(self, access: ir.Load | ir.Store) -> tuple[int, ...]:
+        """The axes that stay guarded inside."""
+
+        def sure(axis: int) -> bool:
+            both = self.within(access.indices[axis], access.buffer.extents[axis])
+            return bool(both) and all(map(self.holds, both))
+
+        return tuple([axis for axis in access.guarded if not sure(axis)])
+
+    def wrapped(self, e: ir.Expression, offsets: list[ir.Let]) -> ir.Expression | None:
+        """A remainder without a division in each lane: that of its offset is the same in all lanes."""
+        match e:
+            case ir.Apply(primitive, (a, n)) if e.type == i64 and primitive.name == "remainder":
+                moving = self.affine(a)
+                if not self.within(a, n) or moving is None or moving.step == 0 or not self.below(n):
+                    return None
+                offset = moving.base % n
+                name = next((each.name for each in offsets if each.value == offset), None)
+                if name is None:
+                    name = self.fresh("offset")
+                    offsets.append(ir.Let(name, offset))
+                lane, start = ir.Variable(self.loop.variable), ir.Variable(name)
+                if moving.step > 0:
+                    return ir.select(start + lane < n, start + lane, start + lane - n)
+                return ir.select(lane <= start, start - lane, start - lane + n)
+        return None
+
+    def cost(self, block: ir.Block) -> float:
+        """About how many additions a lane takes."""
+        total = 0.0
+        for statement in block:
+            for part in _parts((statement,), deep=False):
+                match part:
+                    case ir.Load(_, indices, guarded) | ir.Store(_, indices, _, guarded):
+                        across = any((moving := self.affine(i)) is None or moving.step for i in indices)
+                        total += (1 if not across or self.row(indices) else ACROSS) + GUARD * len(guarded)
+                    case ir.Apply(primitive) if (moving := self.affine(part)) is None or moving.step:
+                        total += primitive.cost
+                    case ir.Select() | ir.MultiplyAdd():
+                        total += 1
+            total += sum(map(self.cost, ir.blocks_of(statement))) * (
+                DEPTH_WEIGHT if isinstance(statement, ir.For) else 1
+            )
+        return total
+
+
+def _is_decided(part: ir.Expression | ir.Store) -> bool:
+    """Whether conditions may decide something: a guard, a remainder, a comparison or a clamped integer."""
+    match part:
+        case ir.Load() | ir.Store():
+            return bool(part.guarded)
+        case ir.Apply(primitive, arguments):
+            return (primitive.name in _DECIDED or primitive.name == "remainder") and arguments[0].type == i64
+    return False
+
+
+def _parts(block: ir.Block, deep: bool = True) -> Iterator[ir.Expression | ir.Store]:
+    """The expressions of a block, and what they are made from, and its stores."""
+    for statement in ir.walk(block) if deep else block:
+        if isinstance(statement, ir.Prefetch):
+            continue  # its indices need not be in range
+        if isinstance(statement, ir.Store):
+            yield statement
+        for whole in ir.expressions_of(statement):
+            yield from ir.inside(whole)
+
+
+def _folded(e: ir.Expression) -> ir.Expression:
+    """An expression whose parts may be known now."""
+    match e:
+        case ir.Select(ir.Constant(holds), then, orelse):
+            return then if holds else orelse
+        case ir.Apply(primitive, (a, b)) if primitive.name == "logical_and":
+            return a & b
+        case ir.Apply(primitive, (a, b)) if primitive.name == "logical_or":
+            return a | b
+        case ir.Apply(primitive, (ir.Constant() as a,)) if primitive.name == "logical_not":
+            return ~a
+    return e
