@@ -17,12 +17,13 @@ from ..core.limits import lifted_limits
 from ..core.program import LEAVES, RUNNERS, Instance, Program, as_program, instance_of
 from ..core.source import at_line, ending_at_user, shorten
 from .constant_sizes import ConstantSizes, code_for, code_for_leaves, codes, varies
+from .cost import Breakdown
 from .llvm import version as llvm
 from .llvm.calls import Bound
 from .llvm.control import X86
 from .opencl import version as opencl
 from .opencl.devices import Device, choose
-from .opencl.profile import Profile, profiled
+from .opencl.profile import profiled
 from .runtime import debugged
 from .specialisations import ALWAYS, Specialisation, conjunction
 from .transformations import ALL, Transformations, transformations_of
@@ -37,7 +38,8 @@ class Compiled:
         self.program, self.backend = program, backend
         parameters = (program.program if isinstance(program, Instance) else program).parameters
         self._plain = len(parameters) if all(parameter.type is not None for parameter in parameters) else -1
-        self._out_is_ours = all(parameter.name != "out" for parameter in parameters)
+        self._names = {parameter.name for parameter in parameters}
+        self._out_is_ours = "out" not in self._names
         self._only: Any = None  # the version of a program that leaves nothing to its arguments
         # how many leaves there may be where types are left to arguments; what the latest were, and their version
         self._leaves = 0 if self._plain >= 0 or any(each.static for each in parameters) else len(parameters)
@@ -148,13 +150,48 @@ class Compiled:
         return Compiled, (self.program, self.backend)
 
     @ending_at_user
-    def profile(self, *args: Any, **kwargs: Any) -> Profile:
-        """Run the program on a device, and tell how long each kernel took; printed, it is a bar chart.
+    def profile(self, *args: Any, **kwargs: Any) -> Breakdown:
+        """Run the program, and tell how long each nest took, or each kernel of a device; printed, it is a table.
 
-        Raises AttributeError for another backend than OpenCL, whose code has no kernels; and what a call raises.
+        On the CPU this is code of its own, with clocks around nests, which is compiled when it is first asked for. The
+        rows are those of ``cost``, with the seconds and runs that were measured. Raises what a call raises.
+
+        >>> import adze as az, numpy as np
+        >>> @az.program
+        ... def total(x: az.Array[az.f64, "n"]) -> az.f64:
+        ...     return az.sum(az.exp(x))
+        >>> found = az.compile(total).profile(np.ones(100_000))
+        >>> [row.runs for row in found.rows if "lanes" in row.name], 0 < found.rows[0].seconds < found.seconds
+        ([1.0], True)
         """
         instance, leaves, _ = self._call(args, kwargs)
-        return self._opencl("profile").profile(instance, leaves)
+        return self.backend.profile(instance, leaves)
+
+    @ending_at_user
+    def cost(self, *args: Any, **kwargs: Any) -> Breakdown:
+        """What each nest of the code takes in a call with these arguments, or ``sizes=``, estimated; nothing is run.
+
+        Each row has a name, ``seconds``, ``operations`` (as many as the additions they are worth), ``bytes`` that come
+        from beyond the first cache or go there, and ``runs``; the longest is first, printed it is a table. What data
+        decides, such as the length of a filtered array, is a guess; of arguments only the shape matters else. See
+        ``backends/cost.py``, and :func:`adze.cost` for what the program asks for on no machine. AttributeError for
+        another backend than LLVM; TypeError when sizes have other names than those of the program.
+
+        >>> import adze as az
+        >>> @az.program
+        ... def scaled(x: az.Array[az.f64, "n m"], t: az.f64) -> az.Array[az.f64, "n m"]:
+        ...     return t * x
+        >>> found = az.compile(scaled).cost(sizes={"n": 1000, "m": 2000})
+        >>> found.rows[0].operations, found.rows[0].bytes
+        (2000000.0, 32000000.0)
+        """
+        backend = self._llvm("cost")
+        if "sizes" not in kwargs or "sizes" in self._names:
+            instance, leaves, _ = self._call(args, kwargs)
+            return backend.version(instance).cost(leaves, backend.threads)
+        (general, *_), sizes = self._general(), kwargs["sizes"]
+        self._check_sizes(general, sizes, "cost")
+        return backend.version(code_for(general, sizes)).cost_of(sizes, backend.threads)
 
     @property
     def _annotated(self) -> Instance:
@@ -258,13 +295,15 @@ class Compiled:
                 for each in (*codes(instance), instance):
                     self.backend.version(each).warm(None)
                 continue
-            names = instance.declared.bound
-            if sizes.keys() != names:
-                known = ", ".join(sorted(names)) or "none"
-                raise TypeError(
-                    at_line(f"{instance.program.name}: warm takes a value for each size, which are: {known}")
-                )
+            self._check_sizes(instance, sizes, "warm")
             self.backend.version(code_for(instance, sizes)).warm(sizes)
+
+    def _check_sizes(self, instance: Instance, sizes: Mapping[str, int], verb: str) -> None:
+        """Raise TypeError when sizes have other names than those of the program."""
+        names = instance.declared.bound
+        if sizes.keys() != names:
+            known = ", ".join(sorted(names)) or "none"
+            raise TypeError(at_line(f"{instance.program.name}: {verb} takes a value for each size, which are: {known}"))
 
     def _general(self) -> list[Instance]:
         """The annotated instance, or those that calls have led to."""
@@ -335,6 +374,9 @@ class LLVM:
     def peak_bytes(self, instance: Instance, leaves: Sequence[Any]) -> int:
         return self.version(instance).peak_bytes(leaves, self.threads)
 
+    def profile(self, instance: Instance, leaves: Sequence[Any]) -> Breakdown:
+        return self.version(instance).profile(leaves, self.threads)
+
 
 @dataclass(frozen=True)
 class OpenCL:
@@ -365,7 +407,7 @@ class OpenCL:
     def peak_bytes(self, instance: Instance, leaves: Sequence[Any]) -> int:
         return self.version(instance).peak_bytes(leaves)
 
-    def profile(self, instance: Instance, leaves: Sequence[Any]) -> Profile:
+    def profile(self, instance: Instance, leaves: Sequence[Any]) -> Breakdown:
         return profiled(self.version(instance), leaves)
 
 

@@ -500,8 +500,8 @@ class Session:
             line.times = times
             if isinstance(call, OnDevice):
                 profiles = [call.compiled.profile(*arguments) for _ in range(self.options.runs)]
-                line.kernels = np.array([1e3 * sum(k.seconds for k in profile.kernels) for profile in profiles])
-                line.launches = sum(k.runs for k in profiles[0].kernels)
+                line.kernels = np.array([1e3 * sum(row.seconds for row in profile.rows) for profile in profiles])
+                line.launches = sum(int(row.runs) for row in profiles[0].rows)
             print(f"{line.what}, {line.scalar}, {line.contender}: {np.median(times):.4g} ms", flush=True)
 
 

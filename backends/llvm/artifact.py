@@ -13,6 +13,7 @@ from typing import Any
 from ...core.program import Instance, convert
 from ...core.source import at_line
 from .. import ir
+from ..cost import Row, estimate
 from ..lowering import Lowered
 from ..memory.peak import Peak
 from ..runtime import default_threads
@@ -172,14 +173,28 @@ class Built:
     def _peak(self) -> Peak:
         return Peak(self._lower().function)
 
+    def cost(self, leaves: Sequence[Any], threads: int | None) -> list[Row]:
+        """What each nest takes in a call with these arguments, estimated."""
+        return self.cost_of(*self._given(leaves), threads)
+
+    def cost_of(self, arrays: Mapping[str, Any], sizes: Mapping[str, int], threads: int | None) -> list[Row]:
+        """The same for the arguments that are known, by the names of their buffers, and the sizes."""
+        return estimate(self._lower().function, self._machine.target, sizes, arrays, threads or default_threads())
+
+    def _given(self, leaves: Sequence[Any]) -> tuple[dict[str, Any], dict[str, int]]:
+        """The arguments of a call and the constants, by the names of their buffers, and its sizes."""
+        arrays, sizes = convert(self.instance, leaves)
+        lowered = self._lower()
+        constants = [constant.array for constant in lowered.constants]
+        named = zip(lowered.function.arguments, (*arrays, *constants), strict=True)
+        return {buffer.name: array for buffer, array in named}, sizes
+
     def peak_bytes(self, leaves: Sequence[Any], threads: int | None) -> int:
         """The bytes of the arena, of temporaries beside it and of the results of a call."""
-        arrays, sizes = convert(self.instance, leaves)
-        lowered, threads = self._lower(), threads or default_threads()
-        function, constants = lowered.function, [constant.array for constant in lowered.constants]
-        named = zip(function.arguments, (*arrays, *constants), strict=True)
+        arrays, sizes = self._given(leaves)
+        function, threads = self._lower().function, threads or default_threads()
         try:
-            dynamic = self._peak.bytes({buffer.name: array for buffer, array in named}, sizes, threads, ALIGNMENT)
+            dynamic = self._peak.bytes(arrays, sizes, threads, ALIGNMENT)
         except LookupError as error:
             raise ValueError(
                 at_line(

@@ -53,6 +53,16 @@ class Emitter(Checking):
                 self.names.pop(statement.name, None)
 
     def statement(self, statement: ir.Statement) -> None:
+        part = self.unit.timed.get(id(statement))
+        if part is None:
+            self.write(statement)
+            return
+        self.body.line(f"call void @{self.unit.clock()}(i64 0)")
+        self.write(statement)
+        self.body.line(f"call void @{self.unit.clock()}(i64 {part})")
+
+    def write(self, statement: ir.Statement) -> None:
+        """Write the code of a statement."""
         match statement:
             case ir.Let(name, value):
                 self.names[name] = self.evaluate(value)

@@ -27,6 +27,7 @@ class Machine:
     scales: bool = False  # one instruction multiplies by powers of two
     bounds: bool = False  # code is made to check its memory (``bounds.py``)
     optimised: bool = True  # by LLVM
+    clock: int = 0  # where code notes the time of each nest, the address of ``Clock``'s words; 0: nowhere
 
     def routine(self, function: str, scalar: Scalar, arity: int) -> tuple[str, int] | None:
         """The vector version of a function of the C library, and how many lanes it takes, or None."""

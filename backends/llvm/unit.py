@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .. import ir
+from ..cost import nests
 from ..memory.arena import plan
 from .bounds import Bounds
 from .branches import Branches
@@ -37,6 +38,33 @@ write:
 end:
   ret void
 }"""
+
+
+_CLOCK = """\
+define internal void @clock(i64 %part) cold noinline nounwind {{
+  %time = alloca [2 x i64]
+  call i32 @clock_gettime(i32 1, ptr %time)
+  %seconds = load i64, ptr %time
+  %place = getelementptr i64, ptr %time, i64 1
+  %rest = load i64, ptr %place
+  %whole = mul i64 %seconds, 1000000000
+  %now = add i64 %whole, %rest
+  %words = inttoptr i64 {address} to ptr
+  %before = load i64, ptr %words
+  store i64 %now, ptr %words
+  %spent = sub i64 %now, %before
+  %pair = shl i64 %part, 1
+  %number = add i64 %pair, 1
+  %sum = getelementptr i64, ptr %words, i64 %number
+  %count = getelementptr i64, ptr %sum, i64 1
+  %old = load i64, ptr %sum
+  %new = add i64 %old, %spent
+  store i64 %new, ptr %sum
+  %runs = load i64, ptr %count
+  %more = add i64 %runs, 1
+  store i64 %more, ptr %count
+  ret void
+}}"""
 
 
 ALIGNMENT = 128  # of every temporary: two cache lines, which are often fetched together
@@ -73,6 +101,8 @@ class Unit:
         self.attributes = f"nounwind alignstack({machine.target.register_bytes})"
         own = machine.target.multiply_add and machine.target.transformations.inline
         self.elementary = Elementary(self.module, machine.scales, self.attributes) if own else None
+        timed = nests(function.body) if machine.clock else ()
+        self.timed = {id(nest): number for number, nest in enumerate(timed, 1)}  # nests whose time is noted
         self.waiting: dict[int, Callable[[], None]] = {}  # by number, what emits a branch whose code is not wanted yet
         self._varying: dict[int, frozenset[int]] = {}
         self._count = 0
@@ -108,6 +138,13 @@ class Unit:
             self.module.declare("adze_look", "declare i64 @adze_look(ptr) nounwind")
             self.module.define("look", _LOOK)
         return "look"
+
+    def clock(self) -> str:
+        """The name of the function that adds the time since its last call to that of a part of the function."""
+        if not self.module.defines("clock"):
+            self.module.declare("clock_gettime", "declare i32 @clock_gettime(i32, ptr) nounwind")
+            self.module.define("clock", _CLOCK.format(address=self.machine.clock))
+        return "clock"
 
     def fail(self) -> str:
         """The name of the function that records a failure, unless there is one already."""

@@ -11,6 +11,7 @@ from typing import Any
 from ...core.limits import lifted_limits
 from ...core.program import Instance
 from .. import ir
+from ..cost import Breakdown
 from ..forms import Form, Head, chosen, where_taken
 from ..lowering import Lowered
 from ..pipeline import forms_of, loops_of, nests_of
@@ -20,6 +21,7 @@ from ..transformations import ALL, Transformations
 from .artifact import Built, Kept
 from .calls import Bound
 from .host import host, host_target
+from .profile import Clocked
 from .stored import entry_of
 
 _ONLY = Head(None, "")
@@ -59,6 +61,7 @@ class Version:
         found = None if self._entry is None else _sensible(self._entry.fetch())
         self._lowered: dict[int, Lowered] = {}
         self._built: dict[int, Built] = {}
+        self._clocked: dict[int, Clocked] = {}  # forms that a profile was asked of
         self._only: Built | None = None
         if isinstance(found, tuple):
             self._heads = found
@@ -104,15 +107,19 @@ class Version:
 
     def taken(self, leaves: Sequence[Any]) -> Built:
         """The machine code of the form that the sizes of a call's arguments take."""
-        if self._only is not None:
-            return self._only
+        return self._only or self.built(self._number(leaves))
+
+    def _number(self, leaves: Sequence[Any]) -> int:
+        """The form that the sizes of a call's arguments take."""
+        if len(self._heads) == 1:
+            return 0
         sizes = self.instance.declared.sizes(leaves)
         wanted = list(sizes.values())
         latest, number = self._latest
         if latest != wanted:
             number = chosen(self._conditions, sizes)
             self._latest = wanted, number
-        return self.built(number)
+        return number
 
     def run(self, leaves: Sequence[Any], threads: int | None, out: Any = None) -> Any:
         """Run on the leaves of a call's arguments; results are new, or written to the arrays of ``out``."""
@@ -125,6 +132,23 @@ class Version:
     def peak_bytes(self, leaves: Sequence[Any], threads: int | None) -> int:
         """The bytes of the arena, of temporaries beside it and of the results of a call."""
         return self.taken(leaves).peak_bytes(leaves, threads)
+
+    def profile(self, leaves: Sequence[Any], threads: int | None) -> Breakdown:
+        """What each nest took in a call."""
+        number = self._number(leaves)
+        if number not in self._clocked:
+            with lifted_limits():
+                lower = partial(self.lowered, number)
+                self._clocked[number] = Clocked(self.instance, lower, self._machine, self._flush)
+        return self._clocked[number].profile(leaves, threads)
+
+    def cost(self, leaves: Sequence[Any], threads: int | None) -> Breakdown:
+        """What each nest takes in a call with these arguments, estimated."""
+        return Breakdown.of(self.taken(leaves).cost(leaves, threads))
+
+    def cost_of(self, sizes: Mapping[str, int], threads: int | None) -> Breakdown:
+        """The same for sizes alone."""
+        return Breakdown.of(self.built(chosen(self._conditions, sizes)).cost_of({}, sizes, threads))
 
     @property
     def seconds(self) -> float:

@@ -15,6 +15,7 @@ from ...core.limits import lifted_limits
 from ...core.program import Instance, convert
 from ...core.types import Type, element
 from .. import ir
+from ..cost import Row, estimate
 from ..lowering import returned
 from ..memory.arena import room
 from ..pipeline import forms_of, loops_of, nests_of
@@ -107,6 +108,14 @@ class Version:
     @property
     def source(self) -> str:
         return self.executable.source.text
+
+    def cost(self, leaves: Sequence[Any]) -> list[Row]:
+        """What each kernel does in a call."""
+        arrays, sizes = convert(self.instance, leaves, self.on.context)
+        function = self.executable.function
+        given = zip(function.arguments, arrays, strict=False)  # without constants
+        known = {buffer.name: array for buffer, array in given if not on_device(array)}
+        return estimate(function, self._lower[2], sizes, known, threads=1)
 
     def peak_bytes(self, leaves: Sequence[Any]) -> int:
         """The bytes on the device of a call's temporaries and results, as far as sizes decide them."""

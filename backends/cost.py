@@ -1,0 +1,463 @@
+"""What generated code costs: an estimate for each nest, from the loops that are run and the sizes of a call.
+
+``az.cost`` counts what a *program* asks for, on no machine. Here the loops that were made of it are looked at, with
+their lanes, tiles and threads, on one. A nest takes the time of its arithmetic or of its memory, whichever is longer,
+and that of starting it::
+
+    parallel i < n                  n = 1000, m = 2000, one thread of 8 lanes
+      lanes j < m by 32             operations: 2 n m = 4.0e6, as 2 n m / 8 instructions
+        y[i, j] = x[j] * s + t[i]   bytes: 8 n m written, 8 m read (x stays in a cache), 8 n read
+
+* **Operations** run as often as the loops around them turn, but for those inside of the innermost loop that they vary
+  with: there they stand outside, as LLVM moves them. Those that vary with lanes take an instruction for as many as a
+  register holds; what does not vary with a jam is done once for its copies.
+* **A chain** of additions into one variable takes the latency of each, divided by the lanes and copies that have
+  variables of their own.
+* **Bytes** that come from beyond a cache: what one iteration of a loop touches is there for the next one if it fits
+  into the cache, and for no other loop around (the footprint of Ferrante, Sarkar and Thrash 1991). What a whole call
+  touches stays in the cache it fits into.
+* **Threads** divide the time as far as there are iterations worth one.
+
+An estimate compares codes for the same sizes; it is no promise. A loop whose extent is computed from data has ``FEW``
+iterations, and of a branch that data decides each side counts half.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..core.types import i64
+from . import ir
+from .specialisations import purpose
+from .target import Target
+
+FEW = 8.0  # iterations that data decides
+EVEN = 0.5  # the share of a branch that data decides
+
+# Cycles of a processor of 3 GHz, and what it moves in them. ``benchmarks/costs.py`` compares them.
+CYCLE = 1 / 3e9  # seconds
+OPERATION = 0.5  # an addition, or an instruction that reads contiguous elements
+GATHER = 1.0  # each element that is read or written by itself
+ANYWHERE = 2.0  # times as long takes a line from a place that data tells
+LATENCY = 4.0  # from an addition to the next that needs it
+TURN = 1.0  # an iteration of a loop, besides its body
+ENTRY = 10.0  # a loop, besides its iterations
+FROM_L2, FROM_L3, FROM_MEMORY = 32.0, 12.0, 4.0  # bytes a cycle, of one thread
+LINE = 64  # bytes
+L3_BYTES = 16 << 20  # that are at the disposal of a call
+START = 2e-6  # seconds, of a loop that several threads share
+
+
+_FREE = frozenset(("add", "subtract", "multiply", "negative", "minimum", "maximum"))
+DATA = "data"  # among the loops that something varies with: what is read, too
+
+
+@dataclass(frozen=True)
+class Row:
+    """A nest, or a kernel: what it writes by which loops; the seconds of a call that it takes, and what it does.
+
+    ``number`` counts the nests of the code; ``runs`` is how often it is begun. ``operations`` are on scalars, each as
+    many as the additions it is worth; ``bytes`` come from, or go to, beyond the first cache.
+    """
+
+    number: int
+    name: str
+    seconds: float
+    operations: float
+    bytes: float
+    runs: float
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """The nests or kernels of a call, those that take longest first; ``seconds`` is the time of all."""
+
+    rows: tuple[Row, ...]
+    seconds: float
+
+    def __str__(self) -> str:
+        width = max([len(row.name) for row in self.rows], default=0)
+        lines = [f"{'':{width}} {'us':>12} {'operations':>12} {'bytes':>12} {'runs':>8}"]
+        for row in self.rows:
+            numbers = f"{row.operations:12.3g} {row.bytes:12.3g} {row.runs:8.0f}"
+            lines.append(f"{row.name:{width}} {1e6 * row.seconds:12.1f} {numbers}")
+        return "\n".join([*lines, f"{'in all':{width}} {1e6 * self.seconds:12.1f}"])
+
+    __repr__ = __str__
+
+    @staticmethod
+    def of(rows: Sequence[Row], seconds: float | None = None) -> Breakdown:
+        """Rows in the order of their time, which is that of the whole if nothing else is said."""
+        ordered = sorted(rows, key=lambda row: -row.seconds)
+        return Breakdown(tuple(ordered), sum([row.seconds for row in rows]) if seconds is None else seconds)
+
+
+def nests(block: ir.Block) -> Iterator[ir.For | ir.While | ir.Kernel]:
+    """The rows of a function: kernels, loops that threads share, and other loops that are in none and have none."""
+    for statement in block:
+        match statement:
+            case ir.For(kind="sequential", body=body) if _shares(body):
+                yield from nests(body)
+            case ir.While(head, _, body) if _shares((*head, *body)):
+                yield from nests((*head, *body))
+            case ir.For() | ir.While() | ir.Kernel():
+                yield statement
+            case ir.If(_, then, orelse):
+                yield from nests((*then, *orelse))
+            case _:
+                pass
+
+
+def _shares(block: ir.Block) -> bool:
+    return any(
+        isinstance(each, ir.Kernel) or (isinstance(each, ir.For) and each.kind == "parallel") for each in ir.walk(block)
+    )
+
+
+def estimate(
+    function: ir.Function, target: Target, sizes: Mapping[str, int], arrays: Mapping[str, Any], threads: int
+) -> list[Row]:
+    """A row for each nest of a function (``nests``), in their order, for the sizes and the arguments of a call.
+
+    Arguments may be missing: then what is read of them is not known.
+    """
+    found = _Rows(function, target, _Samples(sizes, arrays), threads)
+    with np.errstate(all="ignore"):
+        found.block(function.body, _ONCE)
+    return [found.rows[id(nest)] for nest in nests(function.body)]
+
+
+Numbers = np.ndarray[Any, np.dtype[Any]]
+
+SAMPLES = 60  # has many divisors: the few turns of a short loop are sampled alike
+_ONCE = np.ones(SAMPLES)
+_STRIDES = (1, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 49, 53, 59)  # have no divisor in common with them
+
+
+class _Samples:
+    """Values of expressions in some turns of the loops around, drawn evenly: so triangles and tails have their share.
+
+    Where turns of an inner loop depend on that of an outer one, the mean of their product over the samples is their
+    number: ``sum(i < n: sum(j < i: 1))`` is n times the mean of i.
+    """
+
+    def __init__(self, sizes: Mapping[str, int], arrays: Mapping[str, Any]) -> None:
+        self.names: dict[str, Numbers | None] = {name: np.full(SAMPLES, size) for name, size in sizes.items()}
+        self.arrays = arrays
+        self._loops = 0
+
+    def enter(self, variable: str, extent: ir.Expression) -> Numbers:
+        """How often a loop turns; its variable is somewhere in between."""
+        turns = self.length(extent)
+        stride = _STRIDES[self._loops % len(_STRIDES)]
+        self._loops += 1
+        place = (np.arange(SAMPLES) * stride % SAMPLES + 0.5) / SAMPLES
+        self.names[variable] = np.floor(place * turns).astype(np.int64)
+        return turns
+
+    def length(self, extent: ir.Expression) -> Numbers:
+        """What an extent is."""
+        found = self.of(extent)
+        return np.full(SAMPLES, FEW) if found is None else np.maximum(found, 0).astype(float)
+
+    def share(self, test: ir.Expression) -> Numbers:
+        """How often a test holds."""
+        found = self.of(test)
+        return np.full(SAMPLES, EVEN) if found is None else found.astype(float)
+
+    def of(self, expression: ir.Expression) -> Numbers | None:
+        """The values of an expression; None where data decides them."""
+        match expression:
+            case ir.Constant(value, type):
+                return np.full(SAMPLES, value, type.dtype)
+            case ir.Variable(name):
+                return self.names.get(name)
+            case ir.Apply(primitive, arguments, type):
+                given = [self.of(argument) for argument in arguments]
+                known = [each for each in given if each is not None]
+                return np.asarray(primitive.numpy(*known)).astype(type.dtype) if len(known) == len(given) else None
+            case ir.Select(test, then, orelse):
+                held, first, second = (self.of(each) for each in (test, then, orelse))
+                return None if held is None or first is None or second is None else np.where(held, first, second)
+            case ir.Load(buffer, indices) if buffer.name in self.arrays:
+                array = np.asarray(self.arrays[buffer.name])
+                places = [self.of(index) for index in indices]
+                if array.size == 0 or any(place is None for place in places):
+                    return None
+                clipped = [np.clip(p, 0, n - 1) for p, n in zip(places, array.shape, strict=True) if p is not None]
+                return np.broadcast_to(array[tuple(clipped)], SAMPLES)
+        return None
+
+
+class _Rows:
+    """The rows of a function, found on a walk through what is outside of them."""
+
+    def __init__(self, function: ir.Function, target: Target, samples: _Samples, threads: int) -> None:
+        self.target, self.samples, self.threads = target, samples, threads
+        self.assigned = _assigned(function.body)
+        self.own = {id(nest) for nest in nests(function.body)}
+        buffers = [*function.arguments, *function.results]
+        buffers += [each.buffer for each in ir.of_kind(function.body, ir.Allocate)]
+        self.buffers = buffers
+        counted = enumerate(nests(function.body))
+        self.rows = {id(nest): Row(k, _name(nest), 0.0, 0.0, 0.0, 0.0) for k, nest in counted}
+
+    @property
+    def touched(self) -> float:
+        """The bytes of all arrays of a call."""
+        return sum(map(self.bytes, self.buffers))
+
+    def block(self, block: ir.Block, runs: Numbers) -> None:
+        for statement in block:
+            self.statement(statement, runs)
+
+    def statement(self, statement: ir.Statement, runs: Numbers) -> None:
+        if id(statement) in self.own and isinstance(statement, ir.For | ir.While | ir.Kernel):
+            self.rows[id(statement)] = _Nest(self, statement).added_to(self.rows[id(statement)], float(runs.mean()))
+            return
+        match statement:
+            case ir.Let() | ir.Declare():
+                self.bind(statement)
+            case ir.For(variable, extent, _, body):
+                self.block(body, runs * self.samples.enter(variable, extent))
+            case ir.While(head, _, body):
+                self.block((*head, *body), runs * FEW)
+            case ir.If(test, then, orelse):
+                share = self.samples.share(test)
+                self.block(then, runs * share)
+                self.block(orelse, runs * (1 - share))
+            case _:
+                pass
+
+    def bind(self, statement: ir.Let | ir.Declare) -> None:
+        """Enter what a variable is, if it keeps its value."""
+        value = statement.value if isinstance(statement, ir.Let) else statement.initial
+        self.samples.names[statement.name] = None if statement.name in self.assigned else self.samples.of(value)
+
+    def bytes(self, buffer: ir.Buffer) -> float:
+        """The size of a buffer."""
+        return buffer.scalar.bits / 8 * math.prod([float(self.samples.length(each).mean()) for each in buffer.extents])
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A loop around what is looked at: how often it turns, and how many turns are made at once."""
+
+    variable: str
+    turns: Numbers
+    factor: float = 1.0
+    lanes: bool = False
+
+    @property
+    def steps(self) -> Numbers:
+        """Its turns, those made at once as one."""
+        return self.turns if self.factor == 1 else _at_least_one(self.turns / self.factor)
+
+
+def _at_least_one(turns: Numbers) -> Numbers:
+    """Turns, of which a part takes as long as a whole one."""
+    return np.where(turns > 0, np.maximum(turns, 1.0), 0.0)
+
+
+@dataclass(frozen=True)
+class _Access:
+    """A place in memory that is touched: with which loops around it moves, and with which along its last axis."""
+
+    buffer: ir.Buffer
+    around: tuple[tuple[str, float], ...]  # variables and turns, in the order in which they turn
+    varies: frozenset[str]
+    along: frozenset[str]  # what moves it to neighbours
+    share: float
+
+
+class _Nest:
+    """What a nest does."""
+
+    def __init__(self, rows: _Rows, nest: ir.For | ir.While | ir.Kernel) -> None:
+        self.rows, self.nest = rows, nest
+        self.target, self.samples = rows.target, rows.samples
+        self.depends: dict[str, frozenset[str]] = {}  # of bindings, on the loops around
+        self.operations = self.cycles = self.chain = 0.0
+        self.accesses: dict[tuple[str, frozenset[str], frozenset[str]], _Access] = {}
+        self.statement(nest, (), _ONCE)
+
+    def added_to(self, row: Row, runs: float) -> Row:
+        """The row of the nest, run so many times."""
+        moved = [self.traffic(size) for size in (self.target.l1_bytes, self.target.l2_bytes, L3_BYTES)]
+        rates = (FROM_L2, FROM_L3, FROM_MEMORY)
+        memory = max([amount / rate for amount, rate in zip(moved, rates, strict=True)])
+        workers = self.workers()
+        seconds = CYCLE * max(self.cycles, self.chain, memory) / workers + (START if workers > 1 else 0.0)
+        return replace(row, seconds=runs * seconds, operations=runs * self.operations, bytes=runs * moved[0], runs=runs)
+
+    def workers(self) -> float:
+        """How many threads have something to do."""
+        match self.nest:
+            case ir.For(_, extent, "parallel", _, grain=grain):
+                least = 1.0 if grain is None else max(1.0, float(self.samples.length(grain).mean()))
+                return max(1.0, min(self.rows.threads, float(self.samples.length(extent).mean()) / least))
+        return 1.0
+
+    # The walk: what is done, and how often
+
+    def block(self, block: ir.Block, around: tuple[_Loop, ...], share: Numbers) -> None:
+        for statement in block:
+            self.statement(statement, around, share)
+
+    def statement(self, statement: ir.Statement, around: tuple[_Loop, ...], share: Numbers) -> None:
+        match statement:
+            case ir.Let(name, value) | ir.Declare(name, value):
+                self.rows.bind(statement)
+                self.depends[name] = self.read(value, around, share)
+                if isinstance(statement, ir.Declare) and around:  # what it becomes varies with the loops inside
+                    self.depends[name] |= {around[-1].variable}
+            case ir.Assign(name, value):
+                varies = self.read(value, around, share)
+                self.depends[name] = self.depends.get(name, frozenset()) | varies
+                if any(isinstance(e, ir.Variable) and e.name == name for e in ir.inside(value)):
+                    self.chain += float((share * LATENCY * _steps(around)).mean())
+            case ir.Store(buffer, indices, value) | ir.Update(buffer, indices, _, value):
+                self.read(value, around, share)
+                self.touch(buffer, indices, around, share)
+            case ir.For(variable, extent, kind, body, factor):
+                self.read(extent, around, share)
+                wide = kind in ("lanes", "jam")
+                loop = _Loop(variable, self.samples.enter(variable, extent), factor if wide else 1, kind == "lanes")
+                inside = (*around, loop)
+                self.cycles += float((share * (ENTRY * _steps(around) + TURN * _steps(inside))).mean())
+                self.block(body, inside, share)
+            case ir.While(head, test, body):
+                inside = (*around, _Loop(f"while {id(statement)}", np.full(SAMPLES, FEW)))
+                self.block(head, inside, share)
+                self.read(test, inside, share)
+                self.block(body, inside, share)
+            case ir.If(test, then, orelse):
+                self.read(test, around, share)
+                held = self.samples.share(test)
+                self.block(then, around, share * held)
+                self.block(orelse, around, share * (1 - held))
+            case ir.Require(test):
+                self.read(test, around, share)
+            case ir.Kernel(_, body):
+                self.block(body, around, share)
+            case _:
+                pass
+
+    def read(self, value: ir.Expression, around: tuple[_Loop, ...], share: Numbers) -> frozenset[str]:
+        """Count what is computed; gives the loops that it varies with, and whether data is in it."""
+        match value:
+            case ir.Constant():
+                return frozenset()
+            case ir.Variable(name):
+                return self.depends.get(name, frozenset([name]))
+            case ir.Load(buffer, indices):
+                for index in indices:
+                    self.read(index, around, share)
+                return self.touch(buffer, indices, around, share) | {DATA}
+        varies = frozenset[str]().union(*[self.read(each, around, share) for each in ir.operands(value)])
+        if isinstance(value, ir.Apply) and value.type == i64 and DATA not in varies and value.primitive.name in _FREE:
+            return varies  # an address, which moves with the loops
+        cost = value.primitive.cost if isinstance(value, ir.Apply) else 1
+        times, vectors = self.times(varies, around, value.type.bits)
+        self.operations += float((share * cost * times).mean())
+        self.cycles += float((share * cost * OPERATION * vectors).mean())
+        return varies
+
+    def touch(
+        self, buffer: ir.Buffer, indices: Sequence[ir.Expression], around: tuple[_Loop, ...], share: Numbers
+    ) -> frozenset[str]:
+        """Count an access; gives the loops that it varies with."""
+        moves = [self.varying(index) for index in indices]
+        varies = frozenset[str]().union(*moves)
+        along = frozenset() if DATA in varies or not moves else moves[-1].difference(*moves[:-1])
+        times, vectors = self.times(varies, around, buffer.scalar.bits)
+        lanes = {loop.variable for loop in around if loop.lanes} & varies
+        self.cycles += float((share * (GATHER * times if lanes - along else OPERATION * vectors)).mean())
+        key, often = (buffer.name, varies, along), float(share.mean())
+        if key not in self.accesses or self.accesses[key].share < often:
+            self.accesses[key] = _Access(buffer, _as_run(around), varies, along, often)
+        return varies
+
+    def varying(self, value: ir.Expression) -> frozenset[str]:
+        """The loops that an expression varies with."""
+        names = [variable.name for variable in ir.variables_in([value])]
+        data = [DATA] if any(isinstance(each, ir.Load) for each in ir.inside(value)) else []
+        return frozenset(data).union(*[self.depends.get(name, frozenset([name])) for name in names])
+
+    def times(self, varies: frozenset[str], around: tuple[_Loop, ...], bits: int) -> tuple[Numbers, Numbers]:
+        """How often something runs that varies with some loops, and in how many instructions."""
+        numbers = [number for number, loop in enumerate(around) if loop.variable in varies]
+        times = vectors = _ONCE
+        for loop in around[: numbers[-1] + 1 if numbers else 0]:
+            mine = loop.variable in varies
+            times = times * (loop.turns if mine else loop.steps)
+            width = max(1.0, self.target.register_bytes * 8 / bits) if loop.lanes else 1.0
+            vectors = vectors * (_at_least_one(loop.turns / width) if mine else loop.steps)
+        return times, vectors
+
+    # Memory
+
+    def traffic(self, capacity: float) -> float:
+        """The bytes that come from beyond a cache of so many, or go there."""
+        if self.rows.touched <= capacity:
+            return 0.0
+        depth = max([len(access.around) for access in self.accesses.values()], default=0)
+        level = next((k for k in range(depth + 1) if self.footprint(k) <= capacity), depth)
+        return sum([self.fetched(access, level, capacity) for access in self.accesses.values()])
+
+    def footprint(self, level: int) -> float:
+        """The bytes that are touched inside of so many loops."""
+        return sum([self.distinct(access, level) for access in self.accesses.values()])
+
+    def fetched(self, access: _Access, level: int, capacity: float) -> float:
+        """The bytes that an access fetches, if an iteration of the loop before a level finds what the last one touched.
+
+        Iterations of loops further out begin anew.
+        """
+        if DATA in access.varies and self.rows.bytes(access.buffer) > capacity:
+            return access.share * ANYWHERE * LINE * math.prod([turns for _, turns in access.around])
+        kept = max(0, level - 1)
+        return access.share * math.prod([turns for _, turns in access.around[:kept]]) * self.distinct(access, kept)
+
+    def distinct(self, access: _Access, level: int) -> float:
+        """The bytes of different places that loops from a level inwards touch, by whole lines."""
+        inside = [loop for loop in access.around[level:] if loop[0] in access.varies]
+        size = access.buffer.scalar.bits / 8
+        elements = math.prod([turns for _, turns in inside])
+        neighbours = math.prod([turns for variable, turns in inside if variable in access.along])
+        lines = max(1.0, LINE / (size * neighbours)) if neighbours else 1.0
+        return min(elements * size * lines, max(LINE, self.rows.bytes(access.buffer)))
+
+
+def _name(nest: ir.For | ir.While | ir.Kernel) -> str:
+    return nest.name if isinstance(nest, ir.Kernel) else purpose((nest,))
+
+
+def _as_run(around: tuple[_Loop, ...]) -> tuple[tuple[str, float], ...]:
+    """Loops in the order in which they turn: those inside of lanes and jams run once for all that is side by side."""
+    outside = [(loop.variable, float(loop.steps.mean())) for loop in around]
+    beside = [(loop.variable, float(np.minimum(loop.factor, loop.turns).mean())) for loop in around if loop.factor > 1]
+    return (*outside, *beside)
+
+
+def _steps(around: tuple[_Loop, ...]) -> Numbers:
+    """How often the innermost of some loops turns, in vectors and copies."""
+    return math.prod([loop.steps for loop in around], start=_ONCE)
+
+
+def _assigned(block: ir.Block) -> set[str]:
+    """The variables that do not keep their value."""
+    statements = list(ir.walk(block))
+    names = {each.name for each in statements if isinstance(each, ir.Assign)}
+    return names | {one.name for each in statements if isinstance(each, ir.For) for one in each.reductions}
+
+
+def measured(rows: Sequence[Row], seconds: Sequence[float], runs: Sequence[int]) -> list[Row]:
+    """Rows with the time that each took, and how often it was run."""
+    found = zip(rows, seconds, runs, strict=True)
+    return [replace(row, seconds=time, runs=float(count)) for row, time, count in found]
