@@ -38,6 +38,11 @@ class Scalar:
 
     __repr__ = __str__
 
+    @property
+    def bytes(self) -> int:
+        """What it takes in memory, which is also its alignment."""
+        return self.bits // 8
+
     @cached_property
     def dtype(self) -> np.dtype[Any]:
         """The NumPy type of the same values."""

@@ -128,6 +128,35 @@ def test_the_pipeline_is_as_its_table_says() -> None:
     assert list(dict.fromkeys(row for name in named for row in rows if name.startswith(row))) == rows
 
 
+def is_bare(node: ast.expr) -> bool:
+    """Whether a number is written there, other than the small ones that say nothing of a machine or a budget."""
+    match node:
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
+            return -number not in (-1, 0, 1, 2)
+        case ast.Constant(value=int() | float() as number):
+            return number not in (-1, 0, 1, 2)
+    return False
+
+
+def test_numbers_of_the_scheduler_have_names() -> None:
+    """Those by which it compares, multiplies and divides stand in ``backends/target.py``."""
+    folders = [ROOT / "backends" / name for name in ("schedule", "lowering")]
+    files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
+    files += [file for file in [ROOT / "backends" / "cost.py"] if file.exists()]
+    wrong = []
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Compare(left=left, comparators=others):
+                    operands = [left, *others]
+                case ast.BinOp(left=left, op=ast.Mult() | ast.Div() | ast.FloorDiv() | ast.LShift(), right=right):
+                    operands = [left, right]
+                case _:
+                    continue
+            wrong += [f"{file.relative_to(ROOT)}:{each.lineno}" for each in operands if is_bare(each)]
+    assert not wrong, ", ".join(wrong)
+
+
 def test_the_package_is_checked_at_run_time(request: pytest.FixtureRequest) -> None:
     assert request.config.getoption("typeguard_packages") == "adze"
     hooks = [finder for finder in sys.meta_path if type(finder).__module__.startswith(typeguard.__name__)]

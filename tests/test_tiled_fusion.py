@@ -156,5 +156,5 @@ def test_chunks_do_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None
     target = replace(host_target(), transformations=Transformations(fuse_tiles=False))
     function = plain_loops.loops_of(several, target, (np.ones(3), np.ones(3)))
     assert summed_in_chunks(function) != function
-    monkeypatch.setattr(chunking, "LARGEST", 5)
+    monkeypatch.setattr(chunking, "TILED_FUSION_STATEMENTS", 5)
     assert summed_in_chunks(function) == function

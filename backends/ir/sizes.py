@@ -35,7 +35,7 @@ def ceil_divide(extent: Expression, size: Operand) -> Expression:
 
 def bytes_of(buffer: Buffer) -> Expression:
     """The size of an array in memory."""
-    return product(buffer.extents) * (buffer.scalar.bits // 8)
+    return product(buffer.extents) * buffer.scalar.bytes
 
 
 def dim_of(

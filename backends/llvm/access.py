@@ -20,7 +20,7 @@ from math import prod
 
 from ...core.types import Scalar, i64
 from .. import ir
-from .text import Module, bytes_of, constant, iota, literal, memory_type, register_type, suffix
+from .text import Module, constant, iota, literal, memory_type, register_type, suffix
 from .values import Axis, Value, Widening, join, one, slice_of, transposed
 
 
@@ -131,7 +131,7 @@ class Access:
         where = self._where(scalar, address)
         axes = where.axes if guard is None else join((where, guard))
         guards = repeat(None) if guard is None else guard.along(axes)
-        align = f"align {bytes_of(scalar)}"
+        align = f"align {scalar.bytes}"
         parts = []
         for part, inside in zip(where.along(axes), guards):
             if lanes == 0 or self._plain(address, inside):
@@ -161,7 +161,7 @@ class Access:
             self._store_square(scalar, address, square, self.widening.vector(value), tag)
             return
         where = self._where(scalar, address)
-        align = f"align {bytes_of(scalar)}"
+        align = f"align {scalar.bytes}"
         if lanes:
             value = self.widening.vector(value)
             guard = None if guard is None else self.widening.vector(guard)
@@ -275,7 +275,7 @@ class Access:
             places = [first]
             for row, on in others:
                 places.append(row if on is None else self.body.value(f"select i1 {on}, ptr {row}, ptr {first}"))
-            rows = [self.body.value(f"load {type}, ptr {p}, align {bytes_of(scalar)}{tag}") for p in places]
+            rows = [self.body.value(f"load {type}, ptr {p}, align {scalar.bytes}{tag}") for p in places]
             for copy, column in zip(copies, transposed(self.body, memory_type(scalar), rows), strict=True):
                 parts[copy] = self._from_memory(scalar, column, lanes)
         return Value(scalar, tuple(parts), axes, lanes)
@@ -288,7 +288,7 @@ class Access:
             columns = [self._to_memory(scalar, stored[copy], lanes) for copy in copies]
             rows = transposed(self.body, memory_type(scalar), columns)
             for part, (row, on) in zip(rows, self._rows(scalar, address, axes, copies[0]), strict=True):
-                self._store_if(on, f"store {type} {part}, ptr {row}, align {bytes_of(scalar)}{tag}")
+                self._store_if(on, f"store {type} {part}, ptr {row}, align {scalar.bytes}{tag}")
 
     def _rows(
         self, scalar: Scalar, address: _Address, axes: tuple[Axis, ...], copy: int

@@ -20,7 +20,7 @@ from .. import ir
 from .bounds import CANARY, Bounds
 from .host import Machine
 from .outlining import Function
-from .text import Module, bytes_of
+from .text import Module
 from .unit import ALIGNMENT, KEPT, TICK, Arena, Unit
 from .values import one
 
@@ -105,7 +105,7 @@ class _Entry(_Exported):
 
     def filled_bytes(self, buffer: ir.Buffer) -> str:
         """The bytes of an array's elements."""
-        size = str(bytes_of(buffer.scalar))
+        size = str(buffer.scalar.bytes)
         for extent in buffer.extents:
             length = self.body.value(f"call i64 @llvm.smax.i64(i64 {self.scalar(extent)}, i64 0)")
             size = self.body.multiply(size, length)

@@ -15,7 +15,7 @@ from .. import ir
 from .access import Place
 from .checking import Checking
 from .expressions import Cell
-from .text import SCALARS, bytes_of, constant, iota, literal, register_type
+from .text import SCALARS, constant, iota, literal, register_type
 from .unit import ALIGNMENT, OUT_OF_MEMORY, Arena, Unit
 from .values import Axis, Strip, Value, one, slice_of, splat
 
@@ -167,7 +167,7 @@ class Emitter(Checking):
 
     def own_bytes(self, buffer: ir.Buffer, multiply: Callable[[str, str], str]) -> str:
         """The bytes that may be read and written in a buffer."""
-        one = size = str(bytes_of(buffer.scalar))
+        one = size = str(buffer.scalar.bytes)
         tests = []
         for extent in map(self.scalar, buffer.extents):  # as ``memory.room``
             tests.append(self.body.value(f"icmp sgt i64 {extent}, 0"))

@@ -19,8 +19,8 @@ import numpy as np
 
 from ...core.types import SCALARS, Scalar
 from .. import ir
-from ..lowering.lanes import LEAST_BITS
 from ..lowering.nests import Plan, build
+from ..target import SQUARE_LEAST_BITS
 from .emit import emit
 from .host import host, host_target
 from .jit import Executable
@@ -44,7 +44,7 @@ def row_major(array: Array, threads: int) -> Array:
     return made
 
 
-_SCALARS = {scalar.dtype: scalar for scalar in SCALARS.values() if scalar.bits >= LEAST_BITS}
+_SCALARS = {scalar.dtype: scalar for scalar in SCALARS.values() if scalar.bits >= SQUARE_LEAST_BITS}
 
 
 @cache

@@ -70,11 +70,6 @@ def suffix(scalar: Scalar, lanes: int = 0, memory: bool = False) -> str:
     return f"v{lanes}{name}" if lanes else name
 
 
-def bytes_of(scalar: Scalar) -> int:
-    """The bytes that a scalar takes in memory, which is also its alignment."""
-    return scalar.bits // 8
-
-
 def constant(value: int | float | bool, scalar: Scalar) -> str:
     """A constant, bit for bit; the fields of LLVM's f32 constants are those of the f64 of the same value."""
     if scalar.kind == "float":

@@ -28,9 +28,7 @@ from ...core import terms
 from ...core.environment import Env
 from ...core.primitive import Primitive
 from ...core.types import Type
-
-# At most so many cases are tried.
-CASES = 500
+from ..target import COMMUTATIVITY_CASES
 
 _COMPARISONS = frozenset({"less", "less_equal", "greater", "greater_equal", "equal", "not_equal"})
 _LOGIC = frozenset({"logical_and", "logical_or", "logical_not", "logical_xor"})
@@ -69,7 +67,7 @@ def commutes(operator: terms.Block, indices: frozenset[int] = frozenset()) -> bo
     types = operator.binders[: len(operator.binders) // 2]
     kinds = [getattr(type, "kind", "") for type in types]
     cases = [_pairs(kind, number in indices) for number, kind in enumerate(kinds)]
-    if not all(kinds) or prod(map(len, cases)) > CASES:
+    if not all(kinds) or prod(map(len, cases)) > COMMUTATIVITY_CASES:
         return False
     try:
         return all(_Case(operator, pairs).same(types, bool(indices)) for pairs in product(*cases))

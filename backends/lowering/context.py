@@ -16,7 +16,7 @@ from ...interpreters.domains import Domain as Region
 from ...interpreters.domains import Domains as Regions
 from ...interpreters.in_place import InPlace
 from .. import ir
-from ..target import Target
+from ..target import GROUP_WAVES, Target
 
 ZERO, ONE = ir.Constant(0), ir.Constant(1)
 
@@ -48,10 +48,6 @@ class ArrayRef:
 Operand = ir.Expression | ArrayRef
 Environment = Env[Operand]
 Destinations = Sequence[ArrayRef | None]
-
-
-# Groups for each that runs at a time.
-WAVES = 4
 
 
 @dataclass
@@ -99,7 +95,7 @@ class Context(ABC):
     @property
     def most_groups(self) -> int:
         """How many groups share the work at most, where threads come in groups."""
-        return max(1, WAVES * self.target.threads // max(1, self.target.group))
+        return max(1, GROUP_WAVES * self.target.threads // max(1, self.target.group))
 
     # Names and values
 

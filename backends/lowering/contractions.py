@@ -44,26 +44,28 @@ from dataclasses import dataclass, replace
 from ...core.primitive import lookup
 from ...core.types import bool_
 from .. import ir
+from ..target import (
+    MANY_REGISTERS,
+    PRODUCT_BLOCK_WIDTH,
+    PRODUCT_L1_SHARE,
+    PRODUCT_L2_SHARE,
+    PRODUCT_LONG,
+    PRODUCT_PADDING,
+    PRODUCT_TASK_COLUMN_PANELS,
+    PRODUCT_TASK_ROW_PANELS,
+    PRODUCT_TASKS,
+    PRODUCT_TILE_REGISTERS,
+    PRODUCT_TILE_ROWS,
+    PRODUCT_TILE_ROWS_OF_FEW,
+    STRIP_REGISTERS,
+    SURVEY_UNKNOWN_ITERATIONS,
+)
 from . import nests
 from .context import ZERO, zero
 from .factors import Operand, Product, product_of
 from .nests import Built, Plan, Roles, grain_of, pack
-from .survey import DEPTH_WEIGHT, Survey, survey
+from .survey import Survey, survey
 from .triangles import Differences, Side, firsts, is_read, nonzero, stops
-
-# A column of sums is so many registers.
-REGISTERS = 2
-# Blocks are so many times as wide as they are high.
-WIDER = 4
-# Rows of the packed operand are so many elements apart from a power of two, so that they do not meet in a cache.
-APART = 8
-# An extent is long that is so many times what is wanted of it.
-LONG = 4
-# A product is cut into about so many tasks: by its rows, and if these are few then by its columns.
-TASKS = 8
-# A task has so many panels of rows, which share what is loaded of a panel of columns, and so many panels of columns,
-# for which rows are packed once.
-DOWN, ACROSS = 2, 4
 
 
 def build(nest: Plan) -> Built:
@@ -131,13 +133,14 @@ class _Contraction:
         if len(self.inner) > 1:  # in which order, is known a step at a time
             self.row = replace(self.row, inner_first=False)
         target, type = nest.target, product.sum.type
-        self.lanes, size = target.lanes(type), type.bits // 8
-        self.across = REGISTERS * self.lanes  # columns of a tile
-        self.down = 8 if target.registers >= 32 else 4  # rows of one
-        self.steps = _at_most(target.l1_bytes * 2 // 3 // (self.across * size), self.down)  # a panel stays in L1,
-        self.rows = _at_most(target.l2_bytes // 4 // (self.steps * size), self.down)  # a block of rows in L2
-        self.columns = max(1, WIDER * self.rows // self.across) * self.across
-        rows = (self.rows // self.down, self.down, self.steps + APART)
+        self.lanes, size = target.lanes(type), type.bytes
+        self.across = PRODUCT_TILE_REGISTERS * self.lanes  # columns of a tile
+        self.down = PRODUCT_TILE_ROWS if target.registers >= MANY_REGISTERS else PRODUCT_TILE_ROWS_OF_FEW  # rows of one
+        panel, block = int(target.l1_bytes * PRODUCT_L1_SHARE), int(target.l2_bytes * PRODUCT_L2_SHARE)
+        self.steps = _at_most(panel // (self.across * size), self.down)  # a panel stays in L1,
+        self.rows = _at_most(block // (self.steps * size), self.down)  # a block of rows in L2
+        self.columns = max(1, PRODUCT_BLOCK_WIDTH * self.rows // self.across) * self.across
+        rows = (self.rows // self.down, self.down, self.steps + PRODUCT_PADDING)
         if not self.row.inner_first:
             rows = (self.rows // self.down, self.steps, self.down)
         self.left = self.buffer("left", rows)
@@ -148,7 +151,7 @@ class _Contraction:
         blocks = (1 if self.alone else self.columns // self.across, self.steps, self.across)
         whole = (ir.ceil_divide(self.column.along.extent, self.across), self.extent, self.across)
         self.right = self.buffer("right", whole if self.shared else blocks)
-        self.sums = self.buffer("sums", (self.rows, self.columns + APART))
+        self.sums = self.buffer("sums", (self.rows, self.columns + PRODUCT_PADDING))
         self.tile = self.buffer("tile", (self.down, self.across))
         self.in_rows, self.in_columns = self.bounds(self.row), self.bounds(self.column)
         self.left_panels = self.panels("left", self.left) if self.in_columns else None
@@ -182,8 +185,8 @@ class _Contraction:
     def worth(self) -> ir.Expression:
         """Whether tiles are full enough, and there is work enough for the packing: as much as bytes in L1.
 
-        The columns, or the steps, may be half of what is wanted of them if the other extents are ``LONG`` times that.
-        Rows may not: with few of them, packing columns takes longer than the sums.
+        The columns, or the steps, may be half of what is wanted of them if the other extents are ``PRODUCT_LONG`` times
+        that. Rows may not: with few of them, packing columns takes longer than the sums.
         """
         wanted = [
             (self.row.along.extent, self.down),
@@ -196,7 +199,7 @@ class _Contraction:
             return functools.reduce(operator.and_, tests)
 
         full = at_least([1, 1, 1])
-        for factors in ([LONG, 0.5, LONG], [LONG, LONG, 0.5]):
+        for factors in ([PRODUCT_LONG, 0.5, PRODUCT_LONG], [PRODUCT_LONG, PRODUCT_LONG, 0.5]):
             full = full | at_least(factors)
         multiplications = ir.product([extent for extent, _ in wanted])
         return (self.nest.target.l1_bytes <= multiplications) & full
@@ -216,7 +219,7 @@ class _Contraction:
         if len(self.batch) != 1 or not self.threaded or not self.nest.target.transformations.fuse_loops:
             return tasks
         [loop] = self.batch
-        return ir.branch(loop.extent >= TASKS, self.with_own_names([self.by_batch(loop, once)]), tasks)
+        return ir.branch(loop.extent >= PRODUCT_TASKS, self.with_own_names([self.by_batch(loop, once)]), tasks)
 
     def with_own_names(self, statements: Sequence[ir.Statement]) -> ir.Block:
         """One of several ways, whose buffers have names of their own."""
@@ -240,12 +243,12 @@ class _Contraction:
         rows, columns = self.row.along.extent, self.column.along.extent
         each, down, wide, across = (self.variable(stem) for stem in ("each", "down", "wide", "across"))
         batch = ir.product([loop.extent for loop in self.batch])
-        wanted = ir.ceil_divide(ir.Constant(TASKS), ir.maximum(batch, 1))
+        wanted = ir.ceil_divide(ir.Constant(PRODUCT_TASKS), ir.maximum(batch, 1))
         over = ir.maximum(wanted // down, 1)
         before: list[ir.Statement] = [
-            ir.Let(each.name, _share(rows, wanted, self.down, DOWN, self.rows)),
+            ir.Let(each.name, _share(rows, wanted, self.down, PRODUCT_TASK_ROW_PANELS, self.rows)),
             ir.Let(down.name, ir.ceil_divide(rows, each)),
-            ir.Let(wide.name, _share(columns, over, self.across, ACROSS, self.columns)),
+            ir.Let(wide.name, _share(columns, over, self.across, PRODUCT_TASK_COLUMN_PANELS, self.columns)),
             ir.Let(across.name, ir.ceil_divide(columns, wide)),
         ]
         task, row, column = self.variable("task"), self.variable("block"), self.variable("block")
@@ -259,7 +262,7 @@ class _Contraction:
         """How many tasks of so many rows and columns are worth a thread's attention."""
         # A step of a row packs an element, and multiplies and adds without memory, as many columns at a time as lanes.
         strips = columns // self.lanes
-        work = strips + int(self.found.work / DEPTH_WEIGHT)
+        work = strips + int(self.found.work / SURVEY_UNKNOWN_ITERATIONS)
         return grain_of(1.0, [work, self.extent, rows])
 
     def turned(self) -> list[ir.Statement]:
@@ -297,7 +300,10 @@ class _Contraction:
     def computed(self, rows: _Part, columns: _Part, once: bool) -> list[ir.Statement]:
         """A block of rows and one of columns."""
         if not once:
-            return [self.all_steps(rows, columns), self.finished(self.sums, rows, columns, 4 * self.lanes)]
+            return [
+                self.all_steps(rows, columns),
+                self.finished(self.sums, rows, columns, STRIP_REGISTERS * self.lanes),
+            ]
         return self.block_of_steps(rows, columns, _Part(ZERO, self.extent), None)
 
     def part(
@@ -343,7 +349,7 @@ class _Contraction:
         at = _plus(rows.start, row), _plus(steps.start, lane)
 
         def over(body: ir.Block, found: tuple[ir.Reduction, ...] = ()) -> ir.Block:
-            return (ir.For(lane.name, steps.length, "lanes", body, 4 * self.lanes, reductions=found),)
+            return (ir.For(lane.name, steps.length, "lanes", body, STRIP_REGISTERS * self.lanes, reductions=found),)
 
         filled = over(self.element(self.left, self.row, place, *at, found), found)
         nothing = over((self.nothing(self.left, place),))

@@ -26,8 +26,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from .. import ir
+from ..target import LANE_ACROSS_COST, LANE_SAME_COST
 from .group_products import tiles
-from .lanes import ACROSS, SAME, Choice, contiguous
+from .lanes import Choice, contiguous
 from .nests import Built, Plan, Roles, depends, layouts_of, reducing_lanes
 from .survey import Access, Survey, survey
 
@@ -101,8 +102,8 @@ def _reading(found: Survey, variable: str) -> float:
 
 def _cost(access: Access, variable: str) -> float:
     if not access.mentions(variable):
-        return SAME
-    return 1.0 if access.indices and contiguous(access, variable, len(access.indices) - 1) else ACROSS
+        return LANE_SAME_COST
+    return 1.0 if access.indices and contiguous(access, variable, len(access.indices) - 1) else LANE_ACROSS_COST
 
 
 # A group an element

@@ -15,11 +15,11 @@ with, or neither, are further loops (a batch). The operands need not be plain re
                                                      barrier
                                                    c[..] = sum_0_0  ...
 
-A thread has ``EACH`` x ``EACH`` places of the tile, as far apart as there are threads along a side, so that
-neighbours read and write neighbours. Operands are loaded along the loop in which they are contiguous; outside of the
-loops they are 0, and there nothing is stored. Each sum is made in the order of the inner loop and of nothing else (0
-times 0 added at its end changes no sum that began with 0), so it is that of the plain grid, bit for bit. What the
-body does with its sum is done for each place.
+A thread has ``GROUP_TILE_PLACES`` places of the tile along either side, as far apart as there are threads along that
+side, so that neighbours read and write neighbours. Operands are loaded along the loop in which they are contiguous;
+outside of the loops they are 0, and there nothing is stored. Each sum is made in the order of the inner loop and of
+nothing else (0 times 0 added at its end changes no sum that began with 0), so it is that of the plain grid, bit for
+bit. What the body does with its sum is done for each place.
 
 Tiles are worth it when they are at least half full along both sides, and the inner loop fills one.
 """
@@ -30,17 +30,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .. import ir
+from ..target import GROUP_TILE_PLACES, GROUP_TILE_STATEMENTS, GROUP_TILE_STEPS
 from .context import zero
 from .factors import Product, product_of
 from .nests import Plan
 from .survey import Survey
-
-# A thread has so many places of a tile along either side.
-EACH = 4
-# Steps of the inner loop for which operands are loaded at a time: the most that memory holds.
-STEPS = (16, 8)
-# The most statements around a sum that are worth repeating for each place of a thread.
-AROUND = 40
 
 
 @dataclass(frozen=True)
@@ -57,12 +51,12 @@ def tiles(nest: Plan, found: Survey, loops: Sequence[ir.Axis]) -> Tiled | None:
     product = product_of(nest, found, loops)
     if product is None or len(product.sum.loops) > 1:
         return None
-    if sum(1 for s in ir.walk(nest.body)) - sum(1 for s in ir.walk(product.sum.loops)) > AROUND:
+    if sum(1 for s in ir.walk(nest.body)) - sum(1 for s in ir.walk(product.sum.loops)) > GROUP_TILE_STATEMENTS:
         return None
-    group, size = nest.target.group, product.sum.type.bits // 8
+    group, size = nest.target.group, product.sum.type.bytes
     down = 1 << ((group.bit_length() - 1) // 2)
-    sides = (down * EACH, group // down * EACH)
-    for steps in STEPS:
+    sides = (down * GROUP_TILE_PLACES, group // down * GROUP_TILE_PLACES)
+    for steps in GROUP_TILE_STEPS:
         loads = [side * steps % group == 0 for side in sides]
         if all(loads) and steps * (sum(sides) + len(sides)) * size <= nest.target.shared_bytes:
             return _Tile(nest, product, down, sides, steps).tiled(loops)
@@ -91,8 +85,8 @@ class _Tile:
         self.start = _variable(fresh("start"))
         self.sums = {
             (r, c): ir.Variable(fresh(f"{product.sum.start.name}_{r}_{c}_"), product.sum.type)
-            for r in range(EACH)
-            for c in range(EACH)
+            for r in range(GROUP_TILE_PLACES)
+            for c in range(GROUP_TILE_PLACES)
         }
 
     def tiled(self, loops: Sequence[ir.Axis]) -> Tiled:
@@ -149,7 +143,7 @@ class _Tile:
         values: list[list[ir.Variable]] = []
         made: list[ir.Statement] = []
         for number, (tile, name) in enumerate(zip(self.tiles, ("a", "b"), strict=True)):
-            values.append([ir.Variable(self.nest.fresh(name), tile.scalar) for _ in range(EACH)])
+            values.append([ir.Variable(self.nest.fresh(name), tile.scalar) for _ in range(GROUP_TILE_PLACES)])
             for k, value in enumerate(values[-1]):
                 made.append(ir.Let(value.name, ir.Load(tile, (inner, self.place(number, k)))))
         for (r, c), total in self.sums.items():

@@ -10,25 +10,21 @@ Where no two iterations meet, the nest is a grid like any other. Else there are 
   each run, and many additions to few places wait for each other.
 
 With atomics: slices where there are enough of them for the target's threads; else copies where the accumulators have
-at most ``SMALL`` scalars, and updates would wait; else atomics. Without atomics, or when the order of additions must
-be the same in every run (``deterministic``): slices, unless there are more copies than slices. Sizes decide, and
-where they are not known all these forms are there.
+at most ``GROUP_SMALL_ACCUMULATORS`` scalars, and updates would wait; else atomics. Without atomics, or when the order
+of additions must be the same in every run (``deterministic``): slices, unless there are more copies than slices. Sizes
+decide, and where they are not known all these forms are there.
 """
 
 from __future__ import annotations
 
 from ...core.primitive import lookup
 from .. import ir
+from ..target import GROUP_COPIES_ROOM, GROUP_SMALL_ACCUMULATORS
 from . import grids
 from .context import ONE, Context, zero
 from .nests import Plan
 from .privatisation import adds, common_prefix, sliced, updated_by
 from .survey import survey
-
-# Accumulators of so many scalars together are small: updates of one place would wait for each other.
-SMALL = 256
-# The copies of accumulators have at most so many scalars.
-ROOM = 1 << 22
 
 
 def shared_accumulators(context: Context, nest: ir.Nest) -> list[ir.Statement] | None:
@@ -59,7 +55,7 @@ class _Adding:
         """The way that sizes decide for."""
         slices = ir.product([loop.extent for loop in self.own])
         if self.context.target.atomics and not self.context.deterministic:
-            few = self.scalars <= SMALL
+            few = self.scalars <= GROUP_SMALL_ACCUMULATORS
             block = ir.branch(few, self.copies(), self.atomics())
             enough = self.context.target.threads <= slices
         else:
@@ -91,7 +87,7 @@ class _Adding:
 
     def count(self) -> ir.Expression:
         """How many copies there are at most: one a thread, or as many as there is room for; at least one."""
-        room = ROOM // ir.maximum(self.scalars, 1)
+        room = GROUP_COPIES_ROOM // ir.maximum(self.scalars, 1)
         turns = ir.product([loop.extent for loop in self.loops])
         most = ir.minimum(turns, self.context.target.threads)
         return ir.maximum(ir.minimum(most, room), 1)

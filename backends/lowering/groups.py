@@ -31,11 +31,9 @@ from dataclasses import dataclass
 from ...core import terms
 from ...core.types import Type, element, rank
 from .. import ir
+from ..target import GROUP_ROW_LENGTHS
 from .combining import Cell, Combining
 from .context import ONE, ZERO, ArrayRef, Environment, Operand
-
-# Elements in the row of a lane: the most of these that fit.
-ROWS = (7, 5, 3, 1)
 
 # The components of the element at an index.
 Source = Callable[[ir.Expression], Sequence[Operand]]
@@ -84,7 +82,7 @@ class Groups(Combining):
         if not self.target.group or self.inside or any(rank(type) for type in types):
             return 0
         slot = self.target.group * sum(element(type).dtype.itemsize for type in types)
-        return max([row for row in ROWS if (row + 1) * slot <= self.target.shared_bytes], default=0)
+        return max([row for row in GROUP_ROW_LENGTHS if (row + 1) * slot <= self.target.shared_bytes], default=0)
 
     def reduce_by_groups(
         self, op: terms.Operation, env: Environment, neutrals: Sequence[Operand], row: int

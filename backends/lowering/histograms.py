@@ -11,8 +11,8 @@ On a target with groups there are three ways, which sizes and the operator decid
   difference, or none that matters. For scalars each group has bins of its own where they fit into its memory, for
   a chunk of elements. Otherwise all update the result; the parts of an array that is only read are threads' each.
 * Few bins: pieces as above, each a thread's, and many more of them. The bins of all pieces stand side by side.
-* Many bins, such that there would be fewer than ``FEW_PIECES`` pieces with enough elements for each bin: the places of
-  elements are sorted by bin, stably, and a thread combines what belongs to one bin.
+* Many bins, such that there would be fewer than ``GROUP_HISTOGRAM_ENOUGH_PIECES`` pieces with enough elements for each
+  bin: the places of elements are sorted by bin, stably, and a thread combines what belongs to one bin.
 
     order = argsort(bins);  for b < m: result[b] = value[order[first(b)]] op ... op value[order[first(b + 1) - 1]]
 """
@@ -25,19 +25,20 @@ from ...core import terms
 from ...core.primitive import Primitive
 from ...core.types import dims, element, i64, rank
 from .. import ir
+from ..target import (
+    ACCUMULATOR_COPIES,
+    BIN_ELEMENTS,
+    GROUP_HISTOGRAM_ENOUGH_PIECES,
+    GROUP_HISTOGRAM_FEW_ELEMENTS,
+    GROUP_HISTOGRAM_PIECES,
+    GROUP_HISTOGRAM_ROOM,
+    GROUP_LANE_ELEMENTS,
+    PIECE_SCALARS,
+    SMALL_ELEMENT,
+)
 from .combining import Cell, elementwise_operator, named_operator
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 from .groups import Groups
-from .pieces import SMALL, WORTH
-from .privatisation import COPIES
-from .totals import LANE_WORTH
-
-# A piece has at least so many elements for each bin.
-FILLED = 4
-# Where threads come in groups: the most pieces, how many are worth it, and the most scalars that their bins have.
-PIECES, FEW_PIECES, COPIED = 1024, 64, 1 << 22
-# So few elements are not worth sorting.
-FEW = 256
 
 
 class Histograms(Groups):
@@ -54,7 +55,7 @@ class Histograms(Groups):
             for result, neutral in zip(results, neutrals, strict=True):
                 self.fill(result, neutral)
             size = self.scalars(op.blocks[1].types)
-            small = self.inside > 0 or not isinstance(size, ir.Constant) or size.value <= SMALL
+            small = self.inside > 0 or not isinstance(size, ir.Constant) or size.value <= SMALL_ELEMENT
             self.inside += small
             self.fill_bins(op, env, ZERO, extent, results)
             self.inside -= small
@@ -100,10 +101,10 @@ class Histograms(Groups):
     def _pieces(self, op: terms.Operation, extent: ir.Expression, env: Environment) -> ir.Expression:
         """How many pieces are worth it, or none: each has elements enough, alone and for the bins."""
         size = ir.maximum(self.scalars(op.blocks[1].types), 1)
-        enough = WORTH // size
-        filled = self.scalar(env, op.args[0]) * FILLED
+        enough = PIECE_SCALARS // size
+        filled = self.scalar(env, op.args[0]) * BIN_ELEMENTS
         least = ir.maximum(enough, filled) + 1
-        count = ir.minimum(extent // least, COPIES)
+        count = ir.minimum(extent // least, ACCUMULATOR_COPIES)
         several = ir.minimum(count // 2, 1)
         return count * several
 
@@ -170,13 +171,13 @@ class Histograms(Groups):
             return
         bins = self.size(op.static[0])  # not the argument, a variable that may change
         slots = ir.maximum(bins * self.scalars(types), 1)
-        room = COPIED // slots
-        filled = ir.maximum(bins * FILLED, 1)
+        room = GROUP_HISTOGRAM_ROOM // slots
+        filled = ir.maximum(bins * BIN_ELEMENTS, 1)
         pieces = ir.minimum(extent // filled, room)
-        most = min(PIECES, self.target.threads)
+        most = min(GROUP_HISTOGRAM_PIECES, self.target.threads)
         pieces = self.let("pieces", ir.maximum(ir.minimum(pieces, most), 1))
-        enough = min(FEW_PIECES, most) <= pieces
-        few = (extent <= FEW) | enough
+        enough = min(GROUP_HISTOGRAM_ENOUGH_PIECES, most) <= pieces
+        few = (extent <= GROUP_HISTOGRAM_FEW_ELEMENTS) | enough
         with self.captured() as copied:
             self.fill_in_pieces(op, env, extent, pieces, neutrals, results)
         with self.captured() as sorted:
@@ -239,8 +240,8 @@ class Histograms(Groups):
     ) -> None:
         """Groups fill bins of their own with chunks of the elements, and then update the result with them."""
         bins = self.size(op.static[0])  # not the argument, a variable that may change
-        least = bins * FILLED
-        least = ir.maximum(least, LANE_WORTH * self.target.group)
+        least = bins * BIN_ELEMENTS
+        least = ir.maximum(least, GROUP_LANE_ELEMENTS * self.target.group)
         size = self.let("size", ir.maximum(least, self.parts(extent, self.most_groups)))
         chunk = self.variable("chunk")
         own = ir.Buffer(self.fresh("bins"), neutral.type, (self.size(op.static[0]),))

@@ -12,20 +12,19 @@ from dataclasses import dataclass, replace
 
 from ...core.types import i64
 from .. import ir
-from ..target import Target
+from ..target import (
+    JAM_COPIES,
+    LANE_ACROSS_COST,
+    LANE_HALVING_COST,
+    LANE_LATENCY,
+    LANE_SAME_COST,
+    LANE_TURNED_COST,
+    SQUARE_LEAST_BITS,
+    STRIP_REGISTERS,
+    WIDE_STRIP_BINDINGS,
+    Target,
+)
 from .survey import Access, Survey
-
-# What it costs more to reduce into one strip at a time.
-LATENCY = 1.5
-# A body with at most so many bindings runs on several registers at a time.
-FEW = 24
-# Squares of smaller scalars have more rows than there are registers.
-LEAST_BITS = 32
-# Costs of a lane, where a contiguous read costs 1: what does not vary with it; what is transposed in registers, or is
-# copied to be contiguous and then read again and again; any other read.
-SAME, TURNED, ACROSS = 0.5, 1.5, 8.0
-# A step of the sum of a register's lanes moves half of them, and adds.
-HALVING = 2.0
 
 
 def contiguous(access: Access, variable: str, axis: int) -> bool:
@@ -56,11 +55,12 @@ def _load_cost(
     access: Access, variable: str, loops: Sequence[ir.Axis], inner: dict[str, ir.For], whole: bool = False
 ) -> float:
     if not access.mentions(variable):
-        return SAME
+        return LANE_SAME_COST
     if access.indices and contiguous(access, variable, len(access.indices) - 1):
         return 1.0
-    turned = packable(access, variable, loops) if inner else _across(access, variable, loops)
-    return TURNED if turned or (whole and gathered(access, variable, loops, inner) is not None) else ACROSS
+    turned = bool(packable(access, variable, loops) if inner else _across(access, variable, loops))
+    turned = turned or (whole and gathered(access, variable, loops, inner) is not None)
+    return LANE_TURNED_COST if turned else LANE_ACROSS_COST
 
 
 def _across(access: Access, lane: str, loops: Sequence[ir.Axis]) -> list[str]:
@@ -112,13 +112,13 @@ def choose(
         for store in found.stores:
             if store.mentions(variable):
                 free = store.buffer.name in temporaries or contiguous(store, variable, len(store.indices) - 1)
-                total += 1.0 if free else ACROSS
+                total += 1.0 if free else LANE_ACROSS_COST
         total *= _idle(extents[variable], lanes)
-        total += len(sums) * HALVING * (lanes.bit_length() - 1)
+        total += len(sums) * LANE_HALVING_COST * (lanes.bit_length() - 1)
         if variable in found.inner and isinstance(extents[variable], ir.Constant):
             total += found.once * (lanes - 1)  # a scalar, where other lanes compute several at once
         # Without copies a reduction waits for its own result: too few sums run side by side.
-        return total * LATENCY if found.inner and _jam(loops, found, variable, temporaries) is None else total
+        return total * LANE_LATENCY if found.inner and _jam(loops, found, variable, temporaries) is None else total
 
     deepest = max((access.weight for access in found.loads), default=1.0)
 
@@ -191,7 +191,7 @@ def _jam(loops: Sequence[ir.Axis], found: Survey, lane: str, temporaries: set[st
 def _side(loops: Sequence[ir.Axis], found: Survey, lane: str, temporaries: set[str]) -> str | None:
     """The loop that makes squares with the lane of most that is read or written across it, in a small body."""
     moved = [*found.loads, *[store for store in found.stores if store.buffer.name not in temporaries]]
-    if found.lets > FEW or any(access.buffer.scalar.bits < LEAST_BITS for access in moved):
+    if found.lets > WIDE_STRIP_BINDINGS or any(access.buffer.scalar.bits < SQUARE_LEAST_BITS for access in moved):
         return None
     loops = [loop for loop in loops if found.may_widen(loop.variable.name)]
     names = [name for access in moved if not access.guarded for name in _across(access, lane, loops)]
@@ -214,7 +214,8 @@ def _lanes_of(found: Survey, target: Target) -> int:
 
 def strip_of(found: Survey, target: Target) -> int:
     """The strip of a body without loops inside."""
-    return target.transformations.strip or _lanes_of(found, target) * (4 if found.lets <= FEW else 1)
+    registers = STRIP_REGISTERS if found.lets <= WIDE_STRIP_BINDINGS else 1
+    return target.transformations.strip or _lanes_of(found, target) * registers
 
 
 def _that_registers_hold(choice: Choice, found: Survey, target: Target) -> Choice:
@@ -225,8 +226,8 @@ def _that_registers_hold(choice: Choice, found: Survey, target: Target) -> Choic
         return (
             replace(choice, strip=lanes, copies=lanes) if choice.jam else replace(choice, strip=strip_of(found, target))
         )
-    copies = 4 if choice.jam else 1
-    registers = 4
+    copies = JAM_COPIES if choice.jam else 1
+    registers = STRIP_REGISTERS
     while copies * registers * accumulators > room and registers > 1:
         registers //= 2
     return replace(choice, strip=lanes * registers, copies=copies)

@@ -26,7 +26,7 @@ from ...interpreters.domains import Domains as Regions
 from ...interpreters.in_place import InPlace
 from ...interpreters.simplify.rules import rewrite
 from .. import ir
-from ..target import Target
+from ..target import SELECTABLE_WORK, Target
 from .context import ArrayRef, Context, Destinations, Environment, Operand, zero
 from .histograms import Histograms
 from .scans import Scans
@@ -34,9 +34,6 @@ from .sorting import Sorting
 from .state import State
 from .survey import survey
 from .updates import Updates, accumulates
-
-# A cond between scalars is a selection when both branches cost no more than this many additions.
-SELECTABLE = 60
 
 # How a construct is lowered: its operation, what is in scope, and where results are wanted.
 Lower = Callable[[terms.Operation, Environment, Destinations], list[Operand]]
@@ -286,7 +283,7 @@ class Lowering(State, Updates, Sorting, Scans, Histograms):
             for a, b in zip(then_results, else_results, strict=True)
             if not isinstance(a, ArrayRef) and not isinstance(b, ArrayRef)
         ]
-        cheap = sum(survey(tuple(statements)).work for statements in (then, orelse)) <= SELECTABLE
+        cheap = sum(survey(tuple(statements)).work for statements in (then, orelse)) <= SELECTABLE_WORK
         if cheap and len(pairs) == len(op.types) > 0 and all(isinstance(s, ir.Let) for s in (*then, *orelse)):
             self.emit(*then, *orelse)
             return [self.let("t", ir.select(test, a, b)) for a, b in pairs]

@@ -28,25 +28,21 @@ from dataclasses import dataclass, field, replace
 from ...core.primitive import Libm
 from ...core.types import f64
 from .. import ir
-from ..target import Target
-from .lanes import LEAST_BITS, Choice, choose, contiguous, gathered, in_memory_order, packable
-from .survey import DEPTH_WEIGHT, Access, Survey, survey
+from ..target import (
+    CHUNK_JAMS,
+    LANE_CHUNK,
+    LANE_CHUNK_WITH_LOOPS,
+    PACKED_PADDING,
+    SQUARE_LEAST_BITS,
+    SURVEY_UNKNOWN_ITERATIONS,
+    THREAD_GRAIN,
+    TRANSPOSED_ROWS,
+    WHOLE_COPY_READS,
+    Target,
+)
+from .lanes import Choice, choose, contiguous, gathered, in_memory_order, packable
+from .survey import Access, Survey, survey
 from .triangles import Differences, Regions
-
-# About how many additions are worth handing a chunk of work to another thread.
-GRAIN = 200_000
-# A loop that is only lanes is cut into chunks of so many iterations for the threads, one with loops inside into fewer.
-LONG_CHUNK, SHORT_CHUNK = 4096, 512
-# Rows of an array that is packed chunk by chunk are so much longer: rows a power of two apart fall on each other's
-# places in a cache.
-PADDING = 8
-# Where the jam is the only other loop, the threads share it out in pieces of so many jams.
-JAMMED = 8
-# What is transposed is cut into chunks of so many rows for the threads.
-ROWS_CHUNK = 64
-# What the reads of an array are to be, compared with its elements, for a copy of the whole array to be worth it.
-REPEATED = 4
-
 
 # By buffer: its axes in the order in which they stand in memory.
 Layouts = Mapping[str, tuple[int, ...]]
@@ -144,7 +140,7 @@ def _worth_copying(nest: Plan, found: Survey, lane: str) -> ir.Expression:
             elements.append(ir.product([extent for k, extent in enumerate(access.buffer.extents) if k != axis]))
             reads = max(reads, access.weight)
     often = ir.product([loop.extent for loop in nest.loops if loop.variable.name != lane])
-    needed = ir.total(elements) * REPEATED
+    needed = ir.total(elements) * WHOLE_COPY_READS
     return needed <= often * int(reads)
 
 
@@ -158,7 +154,7 @@ def _arranged(nest: Plan, found: Survey, choice: Choice) -> Built:
     lane = by_name.get(choice.lane or "")
     chunk = None
     if lane is not None and not rest and nest.parallel and nest.target.parallel:
-        size = SHORT_CHUNK if found.inner else LONG_CHUNK if choice.jam is None else ROWS_CHUNK
+        size = LANE_CHUNK_WITH_LOOPS if found.inner else LANE_CHUNK if choice.jam is None else TRANSPOSED_ROWS
         chunk = Chunk(lane, size, nest.fresh)
     packing = Packing([], {})
     if choice.lane is not None and nest.target.transformations.pack:
@@ -169,7 +165,7 @@ def _arranged(nest: Plan, found: Survey, choice: Choice) -> Built:
     if choice.sums:
         body = reducing_lanes(body, choice, nest.reductions)
     if chunk is not None and choice.jam is not None and found.inner and not packing.mentions(choice.jam):
-        pieces = Chunk(by_name[choice.jam], JAMMED * choice.copies, nest.fresh)
+        pieces = Chunk(by_name[choice.jam], CHUNK_JAMS * choice.copies, nest.fresh)
         body = (pieces.part(ir.For(choice.jam, pieces.length, "jam", body, choice.copies)),)
         lanes = chunk.part(ir.For(chunk.loop.variable.name, chunk.length, "lanes", body, choice.strip))
         task = (*packing.statements, lanes)
@@ -229,11 +225,11 @@ def _inner(found: Survey) -> list[ir.Expression]:
 
 
 def grain_of(work: float, extents: Sequence[ir.Expression]) -> ir.Expression:
-    """Iterations of the parallel loop that make up ``GRAIN`` of work, given the loops inside each."""
-    cost: ir.Expression = ir.Constant(max(1, int(work / DEPTH_WEIGHT) if extents else int(work)))
+    """Iterations of the parallel loop that make up ``THREAD_GRAIN`` of work, given the loops inside each."""
+    cost: ir.Expression = ir.Constant(max(1, int(work / SURVEY_UNKNOWN_ITERATIONS) if extents else int(work)))
     for extent in extents:
         cost = cost * extent
-    share = GRAIN // ir.maximum(cost, 1)
+    share = THREAD_GRAIN // ir.maximum(cost, 1)
     return share + 1
 
 
@@ -359,7 +355,7 @@ def pack(nest: Plan, found: Survey, lane: str, chunk: Chunk | None = None, whole
             continue
         shape = [extents[name] for name in order]
         if chunk is not None:
-            shape[-1] = chunk.longest + PADDING
+            shape[-1] = chunk.longest + PACKED_PADDING
         copy = access.buffer, tuple([names.index(name) for name in order]), tuple(shape)
         if copy not in copies:
             packed = ir.Buffer(nest.fresh(f"{access.buffer.name}_packed"), access.buffer.scalar, tuple(shape))
@@ -413,12 +409,12 @@ def _copy(
     square = ir.For(
         names[lane], extents[lane], "sequential", (ir.For(names[last], extents[last], "lanes", body, side),)
     )
-    if nest.target.transformations.jam and packed.scalar.bits >= LEAST_BITS:
+    if nest.target.transformations.jam and packed.scalar.bits >= SQUARE_LEAST_BITS:
         square = replace(square, kind="jam", factor=side)
     outer = [name for name in order if name not in (last, lane)]
     parallel = chunk is None and nest.parallel and nest.target.parallel
     if parallel and not outer:
-        pieces = Chunk(ir.Axis(ir.Variable(names[lane]), extents[lane]), ROWS_CHUNK, nest.fresh)
+        pieces = Chunk(ir.Axis(ir.Variable(names[lane]), extents[lane]), TRANSPOSED_ROWS, nest.fresh)
         return [pieces.parallel(square, grain_of(2.0, [extents[last]]))]
     body = (square,)
     for k, name in reversed(list(enumerate(outer))):

@@ -38,11 +38,8 @@ import numpy as np
 
 from ...core.types import Scalar, bool_
 from .. import ir
+from ..target import UNROLLED_ITERATIONS, UNROLLED_STATEMENTS, UNROLLING_STEPS
 from .context import zero
-
-LONGEST = 32  # a loop of more iterations is not unrolled
-MOST = 6000  # statements that a body may become
-STEPS = 30_000  # and statements that may be run to find them
 
 
 class Irregular(Exception):
@@ -133,7 +130,7 @@ class Straight:
 
     def _statement(self, statement: ir.Statement) -> None:
         self.steps += 1
-        if self.steps > STEPS or len(self.body) > MOST:
+        if self.steps > UNROLLING_STEPS or len(self.body) > UNROLLED_STATEMENTS:
             raise Irregular("it is too long")
         match statement:
             case ir.Let():
@@ -159,7 +156,7 @@ class Straight:
 
     def _loop(self, loop: ir.For) -> None:
         extent = self.value(loop.extent)
-        if not isinstance(extent, ir.Constant) or extent.value > LONGEST or loop.kind == "parallel":
+        if not isinstance(extent, ir.Constant) or extent.value > UNROLLED_ITERATIONS or loop.kind == "parallel":
             raise Irregular("it has a loop that is long, or of a length that is not known")
         for number in range(int(extent.value)):
             self._names[loop.variable] = ir.Constant(number)

@@ -23,30 +23,23 @@ from dataclasses import dataclass
 from ...core import terms
 from ...core.types import element, i64, rank
 from .. import ir
+from ..target import (
+    GROUP_PIECE_SCALARS,
+    GROUP_SMALL_ELEMENT,
+    LOCKSTEP_CELLS,
+    LOCKSTEP_STATEMENTS,
+    PIECE_REGISTERS,
+    PIECE_SCALARS,
+    PIECE_TOTALS_ROOM,
+    REDUCTION_PIECES,
+    SMALL_ELEMENT,
+)
 from .combining import Cell
 from .commutativity import commutes
 from .context import ONE, ZERO, ArrayRef, Environment, Operand
 from .groups import Groups
 from .lanes import contiguous
 from .survey import Survey, survey
-
-# At most so many pieces of a reduction are reduced side by side.
-PIECES = 128
-# A piece combines about this many scalars at least.
-WORTH = 32_768
-# The totals of pieces take at most so many scalars.
-TOTALS = 1 << 18
-# Stretches of a piece that are reduced in lockstep hold so many cells together.
-LOCKSTEP = 8
-# An element of at most so many scalars is combined by one thread.
-SMALL = 4096
-# The most statements in a step that is worth several copies.
-SIMPLE = 60
-
-# Where threads come in groups: elements of more scalars than this are not combined by one thread,
-LARGE = 256
-# and a piece combines about this many scalars at least.
-THREAD_WORTH = 64
 
 # What is done with a part of the elements: its start and length, and the number of its total.
 Stretch = Callable[[ir.Expression, ir.Expression, ir.Expression], None]
@@ -73,7 +66,7 @@ class Pieces(Groups):
         """The totals of pieces, combined in order; large elements that are few go one after the other."""
         extent = self.scalar(env, op.args[0])
         size = self.scalars(op.types)
-        most = self.let("most", self.most(size, self.target.threads if self.target.group else PIECES))
+        most = self.let("most", self.most(size, self.target.threads if self.target.group else REDUCTION_PIECES))
         smallest = self.let("smallest", self.worthwhile(size))
         count = ir.minimum(most, extent // smallest)
         small = self.small(size)
@@ -196,12 +189,12 @@ class Pieces(Groups):
         loop = trial[-1]
         assert isinstance(loop, ir.For)
         found = survey(loop.body)
-        long = sum(1 for _ in ir.walk(loop.body)) > SIMPLE
+        long = sum(1 for _ in ir.walk(loop.body)) > LOCKSTEP_STATEMENTS
         return None if not found.simple or long or variable.name in found.uniform else (variable.name, found)
 
     def copies(self, op: terms.Operation, trial: Trial | None) -> int:
         """How many stretches are reduced in lockstep."""
-        return 1 if trial is None else max(2, LOCKSTEP // len(op.types))
+        return 1 if trial is None else max(2, LOCKSTEP_CELLS // len(op.types))
 
     def lanes(self, op: terms.Operation, trial: Trial | None) -> int:
         """How many lanes have elements of their own, where the operator commutes and neighbours are side by side."""
@@ -214,26 +207,27 @@ class Pieces(Groups):
         place = terms.Variable(sum(len(binding.types) for binding in body.bindings), i64)
         if found.inner or not rows or not commutes(operator, frozenset(_places(body.results, place))):
             return 0
-        registers = max(1, min(4, LOCKSTEP // len(op.types)))
+        registers = max(1, min(PIECE_REGISTERS, LOCKSTEP_CELLS // len(op.types)))
         return registers * min(self.target.lanes(element(type)) for type in op.types)
 
     def small(self, size: ir.Expression) -> bool:
         """Whether one thread combines elements of so many scalars, whatever the sizes."""
-        return isinstance(size, ir.Constant) and size.value <= (LARGE if self.target.group else SMALL)
+        small = GROUP_SMALL_ELEMENT if self.target.group else SMALL_ELEMENT
+        return isinstance(size, ir.Constant) and size.value <= small
 
     def worthwhile(self, size: ir.Expression) -> ir.Expression:
         """How many elements of so many scalars are worth a thread's attention."""
-        worth = ir.Constant(THREAD_WORTH if self.target.group else WORTH)
+        worth = ir.Constant(GROUP_PIECE_SCALARS if self.target.group else PIECE_SCALARS)
         share = worth // ir.maximum(size, 1)
         return share + 1
 
     def most(self, size: ir.Expression, wanted: int) -> ir.Expression:
         """How many totals of so many scalars are kept at most; none if one thread does not combine such elements."""
         size = ir.maximum(size, 1)
-        most = ir.minimum(TOTALS // size, wanted)
+        most = ir.minimum(PIECE_TOTALS_ROOM // size, wanted)
         if not self.target.group:
             return most
-        small = ir.minimum(LARGE // size, 1)
+        small = ir.minimum(GROUP_SMALL_ELEMENT // size, 1)
         return most * small
 
 

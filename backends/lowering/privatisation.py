@@ -15,18 +15,10 @@ from collections.abc import Callable, Sequence
 
 from ...core.types import f64
 from .. import ir
+from ..target import ACCUMULATOR_COPIES, ACCUMULATOR_COPY_COST, LARGEST_MULTIPLE, SMALL_ACCUMULATORS, THREAD_GRAIN
 from . import nests
 from .context import ONE, Context, zero
 from .survey import survey
-
-# Copies of an accumulator that threads add to side by side.
-COPIES = 8
-# Accumulators of a nest are small when they have at most so many scalars together, or one for COPIES iterations.
-SMALL = 256
-# What it costs to clear and to add a scalar of a copy, in additions.
-COPYING = 4
-# Multiples of a loop variable are all different where they are at most so large, and not 0: they do not wrap around.
-LARGEST_STEP = 1 << 20
 
 
 def private_accumulators(context: Context, nest: ir.Nest) -> list[ir.Statement] | None:
@@ -83,7 +75,7 @@ def own_variables(context: Context, stores: list[ir.Store], body: ir.Block, loop
         index, *others = [_expanded(context, store.indices[axis]) for store in stores]
         moving = _moving(index, bound) if all(other == index for other in others) else None
         match sorted((moving or {}).items(), key=lambda each: each[1] == ONE):
-            case [(i, ir.Constant(step))] if 0 < abs(step) <= LARGEST_STEP:
+            case [(i, ir.Constant(step))] if 0 < abs(step) <= LARGEST_MULTIPLE:
                 found.add(i)
             case [(i, step), (j, by)] if by == ONE and step == extents.get(j):
                 found.update((i, j))
@@ -120,14 +112,14 @@ def _moving(index: ir.Expression, bound: set[str]) -> dict[str, ir.Expression] |
 
 def _small(outer: ir.Axis, places: Sequence[Place]) -> ir.Expression:
     """Whether copies of the accumulators cost next to nothing."""
-    spread = outer.extent // COPIES
-    return _scalars(places) <= ir.maximum(spread, SMALL)
+    spread = outer.extent // ACCUMULATOR_COPIES
+    return _scalars(places) <= ir.maximum(spread, SMALL_ACCUMULATORS)
 
 
 def _pieces_worth(outer: ir.Axis, places: Sequence[Place], grain: ir.Expression) -> ir.Expression:
     """How many pieces of the loop are worth a thread's attention and a copy of the accumulators each."""
-    copying = _scalars(places) * COPYING
-    grains = copying // nests.GRAIN + 1
+    copying = _scalars(places) * ACCUMULATOR_COPY_COST
+    grains = copying // THREAD_GRAIN + 1
     return outer.extent // (grain * grains)
 
 
@@ -145,7 +137,7 @@ def _copies(
     pieces = context.fresh("pieces")
     private = {place.buffer: place for place in places}
     wanted = ir.select(_small(outer, places), outer.extent, worth)
-    bounded = ir.maximum(ir.minimum(wanted, COPIES), 1)
+    bounded = ir.maximum(ir.minimum(wanted, ACCUMULATOR_COPIES), 1)
     made.append(ir.Let(pieces, bounded))
     count = ir.Variable(pieces)
     made.extend([ir.Allocate(place.copy) for place in private.values()])
@@ -192,7 +184,7 @@ class Place:
     def __init__(self, buffer: ir.Buffer, prefix: tuple[ir.Expression, ...], context: Context) -> None:
         self.buffer, self.prefix, self.extents = buffer, prefix, buffer.extents[len(prefix) :]
         name = context.fresh(f"{buffer.name}_copy")
-        self.copy = ir.Buffer(name, buffer.scalar, (ir.Constant(COPIES), *self.extents))
+        self.copy = ir.Buffer(name, buffer.scalar, (ir.Constant(ACCUMULATOR_COPIES), *self.extents))
 
     def cleared(self, piece: ir.Expression) -> Element:
         """What clears an element of a piece's copy."""

@@ -18,6 +18,7 @@ from dataclasses import replace
 from ...core.primitive import lookup
 from ...core.types import bool_, i64
 from .. import ir
+from ..target import LANE_CHUNK, STRIP_REGISTERS
 from . import nests
 from .context import Context
 from .lanes import strip_of
@@ -47,7 +48,7 @@ def requirements(context: Context, plan: Plan) -> Built | None:
     wrong = _wrong(context, required, None, tests) if fits else None
     if wrong is None:
         return None
-    strip, layouts = 4 * context.target.lanes(i64), dict[str, tuple[int, ...]]()
+    strip, layouts = STRIP_REGISTERS * context.target.lanes(i64), dict[str, tuple[int, ...]]()
     if work:
         beside = replace(plan, body=(*tests, *work))
         roles, about = nests.roles_of(beside), survey(beside.body, plan.variables)
@@ -69,7 +70,7 @@ def requirements(context: Context, plan: Plan) -> Built | None:
         return ir.Declare(failed.name, _FALSE), lanes, ir.If(failed, (one_by_one,), ())
 
     if not outer and parallel:
-        chunk = nests.Chunk(last, nests.LONG_CHUNK, context.fresh)
+        chunk = nests.Chunk(last, LANE_CHUNK, context.fresh)
         body = checked(chunk.lane, chunk.length, (ir.Let(last.variable.name, chunk.iteration(chunk.lane)),))
         share = grain // chunk.size
         return Built([ir.For(chunk.number.name, chunk.count, "parallel", body, grain=share)], layouts)

@@ -23,19 +23,10 @@ from collections.abc import Callable, Sequence
 from ...core import terms
 from ...core.types import rank
 from .. import ir
+from ..target import GROUP_SCAN_THREADS, SCAN_BLOCK, SCAN_BLOCKS_AT_ONCE, SCAN_LOCKSTEP_WORTH
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 from .pieces import Combination
 from .reductions import Reductions
-
-# The elements of a block of scalars: its stretches in lockstep do not begin at multiples of a large power of two,
-# whose places in a cache would be the same.
-BLOCK = 8 * 4168
-# So many blocks are taken through both passes before the next ones.
-BLOCKS = 32
-# Where threads come in groups, so many threads have a block of arrays each.
-THREADS = 256
-# Twice so many elements are worth two passes even on one thread, if stretches of them go in lockstep.
-WORTH_LOCKSTEP = 2048
 
 
 class Scans(Reductions):
@@ -64,12 +55,12 @@ class Scans(Reductions):
             self.emit(*serial)
             return list(results)
         copies = self.copies(op, self.trial(op, env, neutrals))
-        block: ir.Expression = ir.Constant(BLOCK) if scalars else self.worthwhile(size)
-        blocks = self.let("most", self.most(size, THREADS if self.target.group else BLOCKS))
+        block: ir.Expression = ir.Constant(SCAN_BLOCK) if scalars else self.worthwhile(size)
+        blocks = self.let("most", self.most(size, GROUP_SCAN_THREADS if self.target.group else SCAN_BLOCKS_AT_ONCE))
         if self.target.group:
-            block = ir.maximum(self.worthwhile(size), self.parts(extent, THREADS))
+            block = ir.maximum(self.worthwhile(size), self.parts(extent, GROUP_SCAN_THREADS))
         if copies > 1:
-            worth = extent // WORTH_LOCKSTEP
+            worth = extent // SCAN_LOCKSTEP_WORTH
         else:
             worth = ir.minimum(extent // block, blocks)
         if isinstance(worth, ir.Constant) and worth.value < 2:

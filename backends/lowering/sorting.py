@@ -7,7 +7,7 @@ and of places, since a merge is not in place. A merge goes on at both ends at on
 of loads and comparisons waits for the other.
 
 Where threads come in groups there are no chunks: a thread has a run, and then few elements of each merge's output
-(``MERGED``), since bisection costs each thread little and there are many of them.
+(``GROUP_SORT_MERGED``), since bisection costs each thread little and there are many of them.
 
 The order is NumPy's: equal keys keep their order, NaN comes last, and is equal to itself.
 
@@ -23,17 +23,9 @@ from dataclasses import dataclass
 from ...core import terms
 from ...core.types import i64
 from .. import ir
+from ..target import GROUP_SORT_MERGED, SORT_CHUNK, SORT_GRAIN, SORT_RUN
 from .combining import Combining
 from .context import ZERO, ArrayRef, Environment
-
-# Elements that are sorted by insertion.
-RUN = 16
-# Elements of a chunk: keys and places, twice, stay in the cache of a core.
-CHUNK = 4096
-# Chunks of a merge that are worth a thread's attention.
-MERGES = 4
-# Elements that a thread merges where threads come in groups: a multiple of those of a run.
-MERGED = 32
 
 
 @dataclass(frozen=True)
@@ -68,7 +60,7 @@ class Sorting(Combining):
         room = (ir.Constant(2), length + 2)
         copies = _Copies(self.temporary("keys", array.buffer.scalar, room), self.temporary("places", i64, room))
         parallel: ir.Kind = "parallel" if self.inside == 0 and self.target.parallel else "sequential"
-        alone = ir.Constant(RUN if self.target.group else CHUNK)
+        alone = ir.Constant(SORT_RUN if self.target.group else SORT_CHUNK)
         chunks = self.let("chunks", ir.ceil_divide(length, alone))
         sort = self._sort_runs if self.target.group else self._sort_chunks
         width, slot = sort(copies, array, length, chunks, parallel)
@@ -77,9 +69,9 @@ class Sorting(Combining):
             size: ir.Expression = alone
             count = chunks
             if self.target.group:
-                size = self.let("merged", ir.minimum(width + width, MERGED))
+                size = self.let("merged", ir.minimum(width + width, GROUP_SORT_MERGED))
                 count = ir.ceil_divide(length, size)
-            with self.over("block", count, parallel, grain=self._grain(parallel, MERGES)) as block:
+            with self.over("block", count, parallel, grain=self._grain(parallel, SORT_GRAIN)) as block:
                 self._merge_block(copies, self._bounds(block, length, size), width, length, slot)
 
         width, slot = self._widths(length, width, slot, level)
@@ -92,9 +84,9 @@ class Sorting(Combining):
     ) -> tuple[ir.Expression, ir.Expression]:
         """Sort each chunk on its own: how wide sorted stretches are then, and in which copy."""
         with self.over("chunk", chunks, kind, grain=self._grain(kind, 1)) as chunk:
-            self._sort_chunk(copies, array, self._bounds(chunk, length, ir.Constant(CHUNK)), length)
-        width, slot = self._widths(ir.minimum(length, CHUNK), ir.Constant(RUN), ZERO)
-        return ir.maximum(width, CHUNK), slot
+            self._sort_chunk(copies, array, self._bounds(chunk, length, ir.Constant(SORT_CHUNK)), length)
+        width, slot = self._widths(ir.minimum(length, SORT_CHUNK), ir.Constant(SORT_RUN), ZERO)
+        return ir.maximum(width, SORT_CHUNK), slot
 
     def _sort_runs(
         self, copies: _Copies, array: ArrayRef, length: ir.Expression, runs: ir.Expression, kind: ir.Kind
@@ -102,11 +94,11 @@ class Sorting(Combining):
         """Sort each run on its own, likewise."""
         with self.over("run", runs, kind) as run:
             self.inside += 1
-            stretch = self._bounds(run, length, ir.Constant(RUN))
+            stretch = self._bounds(run, length, ir.Constant(SORT_RUN))
             self._fill(copies, array, stretch.begin, stretch.end - stretch.begin)
             self._insert(copies, stretch)
             self.inside -= 1
-        return ir.Constant(RUN), ZERO
+        return ir.Constant(SORT_RUN), ZERO
 
     def _grain(self, kind: ir.Kind, chunks: int) -> ir.Expression | None:
         return ir.Constant(chunks) if kind == "parallel" and not self.target.group else None
@@ -146,8 +138,8 @@ class Sorting(Combining):
     def _sort_chunk(self, copies: _Copies, array: ArrayRef, chunk: _Stretch, length: ir.Expression) -> None:
         count = self.let("count", chunk.end - chunk.begin)
         self._fill(copies, array, chunk.begin, count)
-        with self.over("run", ir.ceil_divide(count, RUN)) as run:
-            self._insert(copies, self._part(chunk, run, ir.Constant(RUN)))
+        with self.over("run", ir.ceil_divide(count, SORT_RUN)) as run:
+            self._insert(copies, self._part(chunk, run, ir.Constant(SORT_RUN)))
 
         def level(width: ir.Expression, slot: ir.Expression) -> None:
             pair = self.variable("pair")
@@ -159,7 +151,7 @@ class Sorting(Combining):
                 self._merge(copies, *halves, whole.begin, slot)
 
         # As many levels as in a full chunk, unless there is none: all chunks end in the same copy.
-        self._widths(ir.minimum(length, CHUNK), ir.Constant(RUN), ZERO, level)
+        self._widths(ir.minimum(length, SORT_CHUNK), ir.Constant(SORT_RUN), ZERO, level)
 
     def _fill(self, copies: _Copies, array: ArrayRef, begin: ir.Expression, count: ir.Expression) -> None:
         """Copy so many keys to a place, and their places."""

@@ -1,7 +1,7 @@
 """What a body of scalar code consists of: its reads and writes, its inner loops, and about how much work it is.
 
 This is all that ``lanes.py`` looks at when it chooses which loop is the vector. Reads are weighed by the loops around
-them; a loop of unknown extent counts as ``DEPTH_WEIGHT`` iterations.
+them; a loop of unknown extent counts as ``SURVEY_UNKNOWN_ITERATIONS`` iterations.
 """
 
 from __future__ import annotations
@@ -10,11 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .. import ir
-
-# Iterations that a loop of unknown extent is taken to have, in comparisons.
-DEPTH_WEIGHT = 8.0
-# Estimates end here: those of deep nests are no integers of 64 bits.
-MOST_WORK = 2.0**40
+from ..target import SURVEY_MOST_ITERATIONS, SURVEY_MOST_WORK, SURVEY_UNKNOWN_ITERATIONS
 
 
 @dataclass
@@ -100,7 +96,7 @@ def survey(body: ir.Block, around: Iterable[str] = ()) -> Survey:
                 found.work += weight
 
     def visit(block: ir.Block, weight: float) -> None:
-        weight = min(weight, MOST_WORK)
+        weight = min(weight, SURVEY_MOST_WORK)
         for statement in block:
             match statement:
                 case ir.Let(name, value):
@@ -122,9 +118,9 @@ def survey(body: ir.Block, around: Iterable[str] = ()) -> Survey:
                     found.bound.add(variable)
                     found.inner[variable] = statement
                     found.uniform |= mentioned(extent)
-                    known = extent.value if isinstance(extent, ir.Constant) else DEPTH_WEIGHT
+                    known = extent.value if isinstance(extent, ir.Constant) else SURVEY_UNKNOWN_ITERATIONS
                     loops.append(variable)
-                    visit(inner, weight * max(1.0, min(float(known), 64.0)))
+                    visit(inner, weight * max(1.0, min(float(known), SURVEY_MOST_ITERATIONS)))
                     loops.pop()
                 case ir.Allocate() | ir.Require() | ir.Return() | ir.Update() | ir.Prefetch() | ir.Barrier():
                     found.simple = False
@@ -134,14 +130,14 @@ def survey(body: ir.Block, around: Iterable[str] = ()) -> Survey:
                     visit(orelse, weight)
                 case ir.Nest(axes, inner):
                     found.simple = False
-                    visit(inner, weight * DEPTH_WEIGHT ** len(axes))
+                    visit(inner, weight * SURVEY_UNKNOWN_ITERATIONS ** len(axes))
                 case ir.For() | ir.Kernel():
                     found.simple = False
-                    visit(statement.body, weight * DEPTH_WEIGHT)
+                    visit(statement.body, weight * SURVEY_UNKNOWN_ITERATIONS)
                 case ir.While():
                     found.simple = False
-                    visit((*statement.head, *statement.body), weight * DEPTH_WEIGHT)
+                    visit((*statement.head, *statement.body), weight * SURVEY_UNKNOWN_ITERATIONS)
 
     visit(body, 1.0)
-    found.work = min(found.work, MOST_WORK)
+    found.work = min(found.work, SURVEY_MOST_WORK)
     return found

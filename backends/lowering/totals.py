@@ -24,16 +24,10 @@ from dataclasses import replace
 
 from ...core.types import f32
 from .. import ir
-from . import nests
+from ..target import GROUP_LANE_ELEMENTS, LANE_CHUNK, REDUCTION_PIECES, THREAD_GRAIN, TOTAL_CHUNK_UNIT, TOTAL_REGISTERS
 from .context import ZERO, Context
 from .nests import Roles
-from .pieces import PIECES
 from .survey import survey
-
-# Where threads come in groups, a lane combines about this many elements at least.
-LANE_WORTH = 4
-# Registers of lanes that hold one total.
-REGISTERS = 4
 
 
 def totals(context: Context, nest: ir.Nest) -> list[ir.Statement]:
@@ -51,7 +45,7 @@ def roles_of(context: Context, nest: ir.Nest) -> Roles:
     variables, target = tuple([axis.variable.name for axis in nest.axes]), context.target
     found = survey(nest.body, variables)
     kinds = {(each.neutral.type, _is_pairwise(each)) for each in nest.combines}
-    room = bool(target.group) or REGISTERS * len(nest.combines) <= target.registers
+    room = bool(target.group) or TOTAL_REGISTERS * len(nest.combines) <= target.registers
     wide = bool(target.group) or (found.simple and target.transformations.vectorise)
     alone = wide and not found.inner and len(kinds) == 1 and room
     return Roles(variables, variables[-1], has_loops=bool(found.inner), in_order=alone)
@@ -78,18 +72,18 @@ def _in_chunks(context: Context, nest: ir.Nest) -> None:
     start = chunk * size
     length = ir.minimum(axis.extent - start, size)
     count = context.let("chunks", (axis.extent + size - 1) // size)
-    partial = [context.temporary("partial", part.type, (ir.Constant(PIECES),)) for part in parts]
+    partial = [context.temporary("partial", part.type, (ir.Constant(REDUCTION_PIECES),)) for part in parts]
     body = (ir.Let(axis.variable.name, start + ir.Variable(lane)), *_into(context, nest, parts))
     found = survey(body)
     if found.simple and not found.inner and target.transformations.vectorise:
         reductions = tuple([replace(each, name=p.name) for each, p in zip(nest.combines, parts, strict=True)])
-        strip = REGISTERS * min([target.lanes(part.type) for part in parts])
+        strip = TOTAL_REGISTERS * min([target.lanes(part.type) for part in parts])
         loop = ir.For(lane, length, "lanes", body, strip, reductions=reductions)
     else:
         loop = ir.For(lane, length, "sequential", body)
     declared = [ir.Declare(p.name, each.neutral) for each, p in zip(nest.combines, parts, strict=True)]
     stored = [ir.Store(buffer, (chunk,), part) for buffer, part in zip(partial, parts, strict=True)]
-    grain = nests.GRAIN // (size * max(1, int(found.work))) if target.parallel else None
+    grain = THREAD_GRAIN // (size * max(1, int(found.work))) if target.parallel else None
     kind: ir.Kind = "parallel" if target.parallel else "sequential"
     context.emit(ir.For(chunk.name, count, kind, (*declared, loop, *stored), grain=grain))
     context.emit(*_declared(nest))
@@ -99,10 +93,10 @@ def _in_chunks(context: Context, nest: ir.Nest) -> None:
 
 
 def _chunk(extent: ir.Expression) -> ir.Expression:
-    """The points of a chunk: a multiple of 64, such that there are few enough chunks."""
-    strips = extent // (64 * PIECES)
-    share = (strips + 1) * 64
-    return ir.maximum(share, nests.LONG_CHUNK)
+    """The points of a chunk: a multiple of ``TOTAL_CHUNK_UNIT``, such that there are few enough chunks."""
+    strips = extent // (TOTAL_CHUNK_UNIT * REDUCTION_PIECES)
+    share = (strips + 1) * TOTAL_CHUNK_UNIT
+    return ir.maximum(share, LANE_CHUNK)
 
 
 def _into(context: Context, nest: ir.Nest, parts: Sequence[ir.Variable]) -> ir.Block:
@@ -129,7 +123,7 @@ def _by_groups(context: Context, nest: ir.Nest) -> None:
     def point(index: ir.Expression, parts: Sequence[ir.Variable]) -> None:
         context.emit(ir.Let(axis.variable.name, index), *_into(context, nest, parts))
 
-    least = LANE_WORTH * context.target.group
+    least = GROUP_LANE_ELEMENTS * context.target.group
     strips = ir.maximum(ir.ceil_divide(extent, least * context.most_groups), 1)
     size = context.let("size", strips * least)
     count = context.let("chunks", (extent + size - 1) // size)

@@ -32,14 +32,17 @@ from dataclasses import dataclass, field, replace
 
 from ...core.types import i64
 from .. import ir
-from ..target import Target
-from .nests import GRAIN, Chunk
+from ..target import (
+    LANE_ELEMENT_COST,
+    SHORT_VECTOR_COST,
+    THREAD_GRAIN,
+    UNROLLED_CHUNK_STRIPS,
+    UNROLLED_CHUNK_WORK,
+    UNROLLING_GAIN,
+    Target,
+)
+from .nests import Chunk
 from .partial_evaluation import Irregular, Straight, scalar_of, simplified
-
-CODE = 20_000  # operations of a chunk, about: enough to pay for beginning it
-GAIN = 1.2  # by so much the new loop must be less work
-ELEMENT = 2.0  # what it costs to read or write the element of one lane, where it is by itself
-ACROSS = 6.0  # and to combine the lanes of a short vector
 
 
 def straightened(body: ir.Block, target: Target, fresh: Callable[[str], str], decisions: list[str]) -> ir.Block:
@@ -142,15 +145,15 @@ class _Groups:
         cost = _along_lanes(body, code.variable, lanes)
         # loops without such combinations are unrolled in any case, later
         before = group.cost if group.across else min(group.cost, _along_lanes(body, code.variable, 1))
-        if short or cost * GAIN > before or not body:
+        if short or cost * UNROLLING_GAIN > before or not body:
             return group.written
         loops = f"{len(group.written)} loops over {ir.expression_text(code.extent)}"
         self.decisions.append(f"{loops}: straight-line code of {len(body)} statements, {lanes} iterations side by side")
         loop = ir.For(code.variable.name, code.extent, "lanes", tuple(body), lanes)
         if self.inside:
             return [loop]
-        size = lanes * max(1, min(64, CODE // max(1, int(cost * lanes))))
-        grain = ir.Constant(int(GRAIN / max(1.0, cost)) + 1)
+        size = lanes * max(1, min(UNROLLED_CHUNK_STRIPS, UNROLLED_CHUNK_WORK // max(1, int(cost * lanes))))
+        grain = ir.Constant(int(THREAD_GRAIN / max(1.0, cost)) + 1)
         return [Chunk(ir.Axis(code.variable, code.extent), size, self.fresh).parallel(loop, grain)]
 
 
@@ -220,7 +223,7 @@ def _work(block: ir.Block, target: Target) -> float:
         match statement:
             case ir.For(_, ir.Constant(extent), kind, inner):
                 lanes = target.lanes(i64) if kind == "lanes" else 1
-                work += -(-extent // lanes) * _work(inner, target) + ACROSS * len(statement.reductions)
+                work += -(-extent // lanes) * _work(inner, target) + SHORT_VECTOR_COST * len(statement.reductions)
             case ir.If(_, then, orelse):
                 work += max(_work(then, target), _work(orelse, target))
     return work
@@ -257,7 +260,7 @@ def _along_lanes(body: list[ir.Let | ir.Store], variable: ir.Variable, lanes: in
             indices = access.indices
             names = [ir.names_in([index]) & varying for index in indices]
             row = not any(names[:-1]) and indices and indices[-1] == variable
-            work += 1 / lanes if row or lanes == 1 or not any(names) else ELEMENT
+            work += 1 / lanes if row or lanes == 1 or not any(names) else LANE_ELEMENT_COST
         else:
             work += _operations(value) / lanes
     return work

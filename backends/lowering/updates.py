@@ -19,14 +19,10 @@ from ...core.dims import Dim, Opaque
 from ...core.primitive import lookup
 from ...core.types import Type, dims, i64, rank
 from .. import ir
+from ..target import CONTEST_CLEARED, LIGHT_WRITE_WORK
 from .arrays import Arrays
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 from .survey import survey
-
-# A contest is worth it when for each write at most so many places are made ready for it.
-CLEARED = 1024
-# Where no more is computed for a write than so many additions, threads that write to the same lines wait for these.
-LIGHT = 16
 
 
 class Updates(Arrays):
@@ -76,7 +72,7 @@ class Updates(Arrays):
         That is where data tell the places, the arrays stay in a core's cache, and little is computed for a write.
         """
         told = any(self.dim(index) is None for index in place)
-        if self.target.group or not told or survey(body).work > LIGHT:
+        if self.target.group or not told or survey(body).work > LIGHT_WRITE_WORK:
             return None
         return ir.total([ir.bytes_of(target.buffer) for target in targets]) <= self.target.l2_bytes // 2
 
@@ -110,7 +106,7 @@ class Updates(Arrays):
             self.nest(loops, (*ir.with_own_buffers(element, self.fresh), claim))
             won = ir.equal(ir.Load(winner, tuple(place), guarded), number)
             self.nest(loops, (*ir.with_own_buffers(element, self.fresh), ir.If(won, stores, ())))
-        cleared = ir.product(extents) // CLEARED
+        cleared = ir.product(extents) // CONTEST_CLEARED
         return cleared <= ir.product([loop.extent for loop in loops]), tuple(statements)
 
     def targets(

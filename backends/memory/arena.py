@@ -190,4 +190,4 @@ def room(extents: Iterable[int]) -> int:
 
 def bytes_of(buffer: ir.Buffer, known: Mapping[str, Dim]) -> Dim:
     """The size of a buffer."""
-    return math.prod([size_of(extent, known) for extent in buffer.extents], start=Dim.of(buffer.scalar.bits // 8))
+    return math.prod([size_of(extent, known) for extent in buffer.extents], start=Dim.of(buffer.scalar.bytes))

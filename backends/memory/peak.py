@@ -127,12 +127,12 @@ class _Measure:
 
     def size(self, buffer: ir.Buffer) -> int:
         """The bytes that a temporary takes at most."""
-        count = buffer.scalar.bits // 8
+        count = buffer.scalar.bytes
         for extent in buffer.extents:
             length = self.range(extent)
             if length is None:
                 raise LookupError(buffer.name)
-            count = count * int(length[1]) if length[1] > 0 else buffer.scalar.bits // 8
+            count = count * int(length[1]) if length[1] > 0 else buffer.scalar.bytes
         return -(-count // self.alignment) * self.alignment
 
     def range(self, expression: ir.Expression) -> Range:

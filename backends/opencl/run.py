@@ -212,7 +212,7 @@ class Executable:
 
     def _bytes(self, buffer: ir.Buffer, call: Call) -> int:
         """Room for all that may be read, where an index is clamped, too."""
-        return room(self._shape(buffer, call)) * (buffer.scalar.bits // 8)
+        return room(self._shape(buffer, call)) * buffer.scalar.bytes
 
     # Statements of the host
 

@@ -83,7 +83,7 @@ class Entry:
     def parameter_bytes(self) -> int:
         """What its call passes, with eight bytes for an address."""
         addresses = len(self.buffers) + len(self.scratch) + len(self.shared) + self.fails
-        return 8 * addresses + sum(scalar.bits // 8 for _, scalar in self.scalars)
+        return 8 * addresses + sum(scalar.bytes for _, scalar in self.scalars)
 
     @property
     def strides(self) -> bool:
@@ -430,7 +430,7 @@ class _Writer(Expressions):
             self.line(f"global {memory} *{name} = {self.all(buffer)} + get_group_id(0) * {self.room(buffer)};")
             return
         self.spaces[buffer.name] = "private"
-        if count is not None and count * buffer.scalar.bits // 8 <= OWN_BYTES:
+        if count is not None and count * buffer.scalar.bytes <= OWN_BYTES:
             self.line(f"{memory} {name}[{count}];")
         else:
             self.scratch.append(Scratch(buffer, False))

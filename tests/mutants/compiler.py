@@ -111,7 +111,7 @@ EQUIVALENT: dict[object, str] = {
     ),
     (
         "backends/lowering/groups.py", "Groups.row", "other",
-        "max([row for row in ROWS if (row + 1) * slot <= self.target.shared_bytes], default=0)",
+        "max([row for row in GROUP_ROW_LENGTHS if (row + 1) * slot <= self.target.shared_bytes], default=0)",
     ): "rows of another length: a matter of cost",
     (
         "backends/lowering/lower.py", "Lowering.direct", "dropped",
@@ -124,9 +124,6 @@ EQUIVALENT: dict[object, str] = {
         "backends/lowering/nests.py", "_worth_copying", "dropped",
         "elements.append(ir.product([extent for k, extent in enumerate(access.buffer.extents) if k != axis]))",
     ): "chooses whether an array is copied, at another cost",
-    ("backends/lowering/unrolling.py", "_Groups._closed", "off by one", "64"): (
-        "how many iterations a thread takes at a time: a matter of cost"
-    ),
     ("backends/llvm/frames.py", "Frame.__init__", "off by one", "1"): (
         "room for no arena is any number below 0; with the number of a word off by one no call works"
     ),
@@ -142,7 +139,7 @@ EQUIVALENT: dict[object, str] = {
         "backends/lowering/state.py", "_States.leave", "left only",
         "isinstance(held, ir.Variable) and (not isinstance(value, ArrayRef))",
     ): "the next value of a scalar is a scalar",
-    ("backends/lowering/partial_evaluation.py", "Straight._statement", "compared", "self.steps > STEPS"): (
+    ("backends/lowering/partial_evaluation.py", "Straight._statement", "compared", "self.steps > UNROLLING_STEPS"): (
         "a bound on the work of the pass, which is about right"
     ),
     ("backends/compile.py", "Compiled.__call__", "right only", "self._leaves and (not kwargs)"): (
@@ -163,12 +160,6 @@ EQUIVALENT: dict[object, str] = {
     ("backends/lowering/scans.py", "Scans.scan", "right only", "self.inside > 0 or unknown or self.small(size)"): (
         "what is inside of a loop is so without this, too"
     ),
-    ("backends/lowering/contractions.py", "_Contraction.__init__", "off by one", "4"): (
-        "how large tiles and blocks are: a matter of cost"
-    ),
-    ("backends/lowering/contractions.py", "_Contraction.__init__", "off by one", "2"): (
-        "how large blocks are: a matter of cost"
-    ),
     (
         "backends/lowering/arrays.py", "Arrays.enter", "right only",
         "len(block.binders) + sum((len(binding.types) for binding in block.bindings[:-1]))",
@@ -185,7 +176,7 @@ EQUIVALENT: dict[object, str] = {
     ): "chooses what is stored, at another cost",
     (
         "backends/schedule/terms/materialisation.py", "_recurring", "right only",
-        "work[node.number] == WORTH and (node.op == 'reduce' or (node.op == 'primitive' and is_costly(node)))",
+        "whole >= MATERIALISED_WORTH and (node.op == 'reduce' or (node.op == 'primitive' and is_costly(node)))",
     ): "chooses what is stored, at another cost",
     ("backends/lowering/survey.py", "survey.visit", "compared", "weight == 1.0"): (
         "an estimate of work that chooses at another cost"
@@ -205,7 +196,7 @@ EQUIVALENT: dict[object, str] = {
     ),
     (
         "backends/schedule/loops/prefetching.py", "_simple", "left only",
-        "len(loads) > 1 or len(parts) > SIMPLE * (1 + len(loads))",
+        "len(loads) > 1 or len(parts) > PREFETCH_INDEX_PARTS * (1 + len(loads))",
     ): (
         "chooses what is prefetched, at another cost"
     ),

@@ -24,11 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ... import ir
-
-# Loops of more statements together are not joined.
-LARGEST = 1000
-# A loop moves down past so many others to the one that it is joined with.
-PASSED = 2
+from ...target import LOOP_FUSION_LOOKAHEAD, LOOP_FUSION_STATEMENTS
 
 
 def fused_loops(function: ir.Function) -> ir.Function:
@@ -71,7 +67,7 @@ class _Localising:
                 made.append(both)
                 return True
             passed += 1
-            if passed > PASSED:
+            if passed > LOOP_FUSION_LOOKAHEAD:
                 break
         made.append(second)
         return False
@@ -97,7 +93,7 @@ class _Localising:
         if first.extent != second.extent or list(ir.loads(second)):
             return None
         both = [*ir.walk((first,)), *ir.walk((second,))]
-        if len(both) > LARGEST or any(isinstance(each, ir.Require | ir.Update) for each in both):
+        if len(both) > LOOP_FUSION_STATEMENTS or any(isinstance(each, ir.Require | ir.Update) for each in both):
             return None
         body = ir.with_own_names(second.body, ir.bound_in((first,)), self.fresh)
         names: dict[str, ir.Expression] = {second.variable: ir.Variable(first.variable)}

@@ -34,19 +34,18 @@ from itertools import product
 from ....core.dims import Dim, Name, Opaque
 from ....core.types import bool_, i64
 from ... import ir
-from ...lowering.lanes import ACROSS
-from ...lowering.survey import DEPTH_WEIGHT
-from ...target import Target
+from ...target import (
+    FARTHEST_BORDER,
+    GUARD_COST,
+    LANE_ACROSS_COST,
+    SPLIT_GAIN,
+    SPLIT_STATEMENTS,
+    SURVEY_UNKNOWN_ITERATIONS,
+    Target,
+)
 
-# A budget of code: so many statements at most are written twice, and only if they cost a tenth less inside.
-LARGEST = 500
-GAIN = 0.1
-# The cost of a guard, in additions: two comparisons, and a mask that is read by.
-GUARD = 2
 # What conditions decide, of two integers.
 _DECIDED = frozenset(["less", "less_equal", "greater", "greater_equal", "equal", "not_equal", "minimum", "maximum"])
-# No distance that a program writes is as long.
-_FAR = 1 << 40
 
 ZERO = ir.Constant(0)
 
@@ -151,7 +150,7 @@ class _Lanes:
     def split(self) -> ir.For:
         """The loop, with another body for the strips inside if that is worth it."""
         loop, body = self.loop, self.loop.body
-        if sum(1 for _ in ir.walk(body)) > LARGEST:
+        if sum(1 for _ in ir.walk(body)) > SPLIT_STATEMENTS:
             return loop
         offsets: list[ir.Let] = []
         outside = self.rewritten(body, lambda e: self.wrapped(e, offsets))
@@ -161,7 +160,7 @@ class _Lanes:
         self.added(self.rewritten(body, self.decided), self.of_access)
         inside, tests = self.rewritten(body, self.decided), self.tests()
         least = self.cost(inside)
-        if least >= now or (tests and least > (1 - GAIN) * now):
+        if least >= now or (tests and least > (1 - SPLIT_GAIN) * now):
             return loop
         if not tests:
             return replace(loop, body=inside)
@@ -281,7 +280,7 @@ class _Lanes:
     def near(self, condition: _Affine) -> bool:
         """Whether all but a constant number of lanes meet a condition."""
         beyond = self.lanes_beyond(condition)
-        return beyond is not None and (Dim.of(_FAR) - beyond).is_nonnegative()
+        return beyond is not None and (Dim.of(FARTHEST_BORDER) - beyond).is_nonnegative()
 
     def lanes_beyond(self, condition: _Affine) -> Dim | None:
         """How many lanes do not meet a condition, if it is above 0."""
@@ -428,13 +427,14 @@ class _Lanes:
                 match part:
                     case ir.Load(_, indices, guarded) | ir.Store(_, indices, _, guarded):
                         across = any((moving := self.affine(i)) is None or moving.step for i in indices)
-                        total += (1 if not across or self.row(indices) else ACROSS) + GUARD * len(guarded)
+                        total += 1 if not across or self.row(indices) else LANE_ACROSS_COST
+                        total += GUARD_COST * len(guarded)
                     case ir.Apply(primitive) if (moving := self.affine(part)) is None or moving.step:
                         total += primitive.cost
                     case ir.Select() | ir.MultiplyAdd():
                         total += 1
             total += sum(map(self.cost, ir.blocks_of(statement))) * (
-                DEPTH_WEIGHT if isinstance(statement, ir.For) else 1
+                SURVEY_UNKNOWN_ITERATIONS if isinstance(statement, ir.For) else 1
             )
         return total
 

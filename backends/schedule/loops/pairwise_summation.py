@@ -39,13 +39,7 @@ from dataclasses import replace
 from ....core.primitive import lookup
 from ....core.types import bool_, f32
 from ... import ir
-from ...target import Target
-
-# So many elements or partial sums are added one by one, on so many levels; on the last one, as many as there are.
-FEW = 16
-LEVELS = 4
-FEW_OF_A_THREAD = 64
-LEVELS_OF_A_THREAD = 2
+from ...target import PAIRWISE_BLOCK, PAIRWISE_LEVELS, PAIRWISE_THREAD_BLOCK, PAIRWISE_THREAD_LEVELS, Target
 
 
 def summed_pairwise(function: ir.Function, target: Target) -> ir.Function:
@@ -70,7 +64,7 @@ def _unswitched(statement: ir.Statement, sizes: frozenset[str], fresh: Callable[
     return blocks if not known else ir.branch(few, (statement,), blocks)
 
 
-def _is_short(loop: ir.For, few: int = FEW) -> ir.Expression:
+def _is_short(loop: ir.For, few: int = PAIRWISE_BLOCK) -> ir.Expression:
     return loop.extent <= few * loop.factor
 
 
@@ -102,10 +96,11 @@ def _by_threads(block: ir.Block, fresh: Callable[[str], str]) -> ir.Block:
     for statement in block:
         match statement:
             case ir.For(kind="lanes") if _sums(statement):
-                made += ir.branch(_is_short(statement, FEW_OF_A_THREAD), (statement,), (_own_sums(statement, fresh),))
+                short = _is_short(statement, PAIRWISE_THREAD_BLOCK)
+                made += ir.branch(short, (statement,), (_own_sums(statement, fresh),))
             case ir.For(kind="sequential") if total := _added(statement):
                 blocks = _of_a_thread(replace(statement, reductions=(_sum(total),)), fresh)
-                made += ir.branch(_is_short(statement, FEW_OF_A_THREAD), (statement,), blocks)
+                made += ir.branch(_is_short(statement, PAIRWISE_THREAD_BLOCK), (statement,), blocks)
             case _:
                 made.append(ir.map_inside(statement, lambda inner: _by_threads(inner, fresh)))
     return tuple(made)
@@ -131,7 +126,7 @@ def _own_sums(loop: ir.For, fresh: Callable[[str], str]) -> ir.For:
 
 
 def _of_a_thread(loop: ir.For, fresh: Callable[[str], str]) -> ir.Block:
-    return _in_blocks(loop, fresh, FEW_OF_A_THREAD, LEVELS_OF_A_THREAD)
+    return _in_blocks(loop, fresh, PAIRWISE_THREAD_BLOCK, PAIRWISE_THREAD_LEVELS)
 
 
 def _added(loop: ir.For) -> str | None:
@@ -167,7 +162,9 @@ def _summed(loop: ir.For) -> str | None:
     return None
 
 
-def _in_blocks(loop: ir.For, fresh: Callable[[str], str], few: int = FEW, levels: int = LEVELS) -> ir.Block:
+def _in_blocks(
+    loop: ir.For, fresh: Callable[[str], str], few: int = PAIRWISE_BLOCK, levels: int = PAIRWISE_LEVELS
+) -> ir.Block:
     """The loop over blocks of blocks. Its own variables hold the sum of a block meanwhile, and the total at last."""
     names = [each.name for each in loop.reductions]
     totals = [fresh("total") for _ in names]

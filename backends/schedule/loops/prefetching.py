@@ -2,7 +2,7 @@
 
 What is next in a row of memory the processor fetches by itself. Where an array of indices says what is read or written,
 it cannot know, and waits for a large array's memory each time. The places are known in advance, though, since the
-indices stand in a row. So a loop looks at those ``AHEAD`` iterations further on::
+indices stand in a row. So a loop looks at those ``PREFETCH_AHEAD`` iterations further on::
 
     lanes i                          lanes i
       let t = k[i]                     if 131072 < n: prefetch x[k[i + 128]]
@@ -19,12 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ... import ir
-from ...target import Target
-
-# So many iterations further on: enough for the memory to answer.
-AHEAD = 128
-# Loops of at most so many statements, and indices computed by at most so many operations.
-SHORT, SIMPLE = 24, 8
+from ...target import PREFETCH_AHEAD, PREFETCH_INDEX_PARTS, PREFETCH_STATEMENTS, Target
 
 
 def prefetched(function: ir.Function, target: Target) -> ir.Function:
@@ -45,7 +40,7 @@ def _statement(statement: ir.Statement, target: Target) -> ir.Statement:
 
 def _ahead(loop: ir.For, target: Target) -> Iterator[ir.Statement]:
     """What a loop asks for."""
-    if sum(1 for _ in ir.walk(loop.body)) > SHORT:
+    if sum(1 for _ in ir.walk(loop.body)) > PREFETCH_STATEMENTS:
         return
     allocated = {each.buffer for each in ir.of_kind(loop.body, ir.Allocate)}
     written = {each.buffer for each in ir.of_kind(loop.body, ir.Store)}
@@ -90,7 +85,7 @@ def _simple(index: ir.Expression, variable: str) -> bool:
     """Whether an index is little more than an element of an array that the loop runs along."""
     parts = list(ir.inside(index))
     loads = [part for part in parts if isinstance(part, ir.Load)]
-    if len(loads) > 1 or len(parts) > SIMPLE * (1 + len(loads)):
+    if len(loads) > 1 or len(parts) > PREFETCH_INDEX_PARTS * (1 + len(loads)):
         return False
     places = [place for load in loads for place in load.indices]
     return all(_steps(place, variable) or ir.Variable(variable) not in ir.inside(place) for place in places)
@@ -108,8 +103,8 @@ def _steps(index: ir.Expression, variable: str) -> bool:
 
 
 def _later(index: ir.Expression, variable: str) -> ir.Expression:
-    """An index as it will be ``AHEAD`` iterations further on; where the row ends, an index of some element."""
+    """An index as it will be ``PREFETCH_AHEAD`` iterations further on; where the row ends, an index of some element."""
     if isinstance(index, ir.Variable) and index.name == variable:
-        return index + AHEAD
+        return index + PREFETCH_AHEAD
     later = ir.map_operands(index, lambda each: _later(each, variable))
     return replace(later, guarded=tuple(range(len(later.indices)))) if isinstance(later, ir.Load) else later

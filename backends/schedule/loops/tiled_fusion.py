@@ -30,11 +30,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ... import ir
-from ...lowering.nests import PADDING
+from ...target import PACKED_PADDING, TILED_FUSION_STATEMENTS
 from .traversals import Traversal, chunked, traversal_of
-
-# No more sums are made in chunks that are so many statements already.
-LARGEST = 1000
 
 
 def summed_in_chunks(function: ir.Function) -> ir.Function:
@@ -176,7 +173,7 @@ class _Chunks:
         extents = list(buffer.extents)
         extents[axis] = ir.minimum(self.extent, self.size) if ir.names_in([self.extent]) <= sizes else self.size
         if len(extents) > 1 and axis == len(extents) - 1:
-            extents[axis] = extents[axis] + PADDING
+            extents[axis] = extents[axis] + PACKED_PADDING
         short = ir.Buffer(buffer.name, buffer.scalar, tuple(extents))
 
         def place(each: ir.Load | ir.Store) -> tuple[tuple[ir.Expression, ...], tuple[int, ...]]:
@@ -247,7 +244,7 @@ class _Sums:
 
     def may_join(self, chunks: _Chunks, between: Sequence[ir.Statement]) -> bool:
         """Whether what is summed is made by chunks, and chunks may sum it, each at its own points."""
-        if sum(1 for _ in ir.walk(chunks.loop.body)) > LARGEST:
+        if sum(1 for _ in ir.walk(chunks.loop.body)) > TILED_FUSION_STATEMENTS:
             return False
         written = chunks.written
         after = {each.buffer.name for each in ir.of_kind(tuple(between), ir.Store)}

@@ -15,8 +15,8 @@ computed once::
 
 A value is the same where the expressions are, down to what is bound around the nests and to elements of buffers that
 nothing wrote in between. Loops inside of a nest, one in the other, are part of its range. A value is stored if it is
-worth about ``WORTH`` additions, which is what a store and a load cost, and if one of the nests reads or writes an array
-of that size anyway: the sum of a function of all pairs needs no memory for pairs.
+worth about ``CSE_WORTH`` additions, which is what a store and a load cost, and if one of the nests reads or writes an
+array of that size anyway: the sum of a function of all pairs needs no memory for pairs.
 
 A temporary that is read for the last time by the nest that writes a result of the same shape, place by place, takes
 the memory of that result: above, ``y`` is computed in place, and what is in a cache stays there.
@@ -34,8 +34,7 @@ from ... import ir
 from ...lowering import Lowered
 from ...lowering.context import Context
 from ...lowering.roles import Planner
-
-WORTH = 20
+from ...target import CSE_WORTH
 
 
 def without_common_subexpressions(lowered: Lowered) -> Lowered:
@@ -229,7 +228,7 @@ class _Sharing:
                 left = set[str]() if nest.read else ir.bound_in((nest,))  # what nobody reads is not always computed
                 for let in [let for let in _lets(range.body) if let.name in left]:
                     number = numbers[let.name]
-                    if number not in present and values.costs[number] >= WORTH and _expensive(let.value):
+                    if number not in present and values.costs[number] >= CSE_WORTH and _expensive(let.value):
                         present[number] = _Made(position, range, let.name, let.value.type, values.reads[number])
             present = {number: value for number, value in present.items() if written.isdisjoint(value.reads)}
         return tuple([statement for statements in made for statement in statements])

@@ -44,11 +44,7 @@ from ...lowering import Lowered
 from ...lowering.privatisation import updated_by
 from ...lowering.requirements import work_of
 from ...lowering.roles import Planner, relaid
-
-# A nest moves past so many others to the one that it is fused with: more are looked at in vain.
-PASSED = 12
-# Fused nests have at most so many bindings together: more values do not fit into the registers.
-LARGEST = 160
+from ...target import FUSION_BINDINGS, FUSION_LOOKAHEAD
 
 Access = tuple[ir.Buffer, tuple[ir.Expression, ...]]
 
@@ -95,7 +91,7 @@ class _Fusion:
                     made += after
                     return
             passed += 1
-            if passed > PASSED or ir.contains((first,), ir.Require, ir.Return):
+            if passed > FUSION_LOOKAHEAD or ir.contains((first,), ir.Require, ir.Return):
                 break
         made.append(second)
 
@@ -116,7 +112,7 @@ class _Fusion:
             return None
         bound = [s.name for s in ir.walk(body) if isinstance(s, ir.Let | ir.Declare)]
         bound += [*variables, *[loop.variable for loop in ir.of_kind(body, ir.For)]]
-        if len(bound) > LARGEST + len(variables) or len(set(bound)) < len(bound):
+        if len(bound) > FUSION_BINDINGS + len(variables) or len(set(bound)) < len(bound):
             return None
         both = replace(
             first,

@@ -25,9 +25,7 @@ from ....core.terms import Block
 from ....core.types import bool_, i64
 from ....interpreters.embed import Embed, rebuilt
 from ....interpreters.simplify.implied import DIFFERENCES, is_exact
-
-# So many comparisons before a loop are worth it.
-FEW = 8
+from ...target import BOUNDS_CHECK_COMPARISONS
 
 
 def decided(block: Block) -> Block:
@@ -41,7 +39,7 @@ def _guarded(
     if op != "generate" or bodies[0].results or not bodies[0].statements:
         return None
     extremes = _extremes(b, bodies[0].statements)
-    if extremes is None or len(extremes) > FEW:
+    if extremes is None or len(extremes) > BOUNDS_CHECK_COMPARISONS:
         return None
     zero, fails = b.literal(0, i64), b.literal(False, bool_)
     for extreme in dict.fromkeys(extremes):

@@ -40,17 +40,9 @@ from ....interpreters.embed import Embed, rebuilt
 from ....interpreters.simplify import simplify
 from ....interpreters.simplify.leaves import COSTLY
 from ....interpreters.simplify.rules import rewrite
+from ...target import DISTRIBUTION_ROUNDS, LEAST_AXIS, MOST_STORED, SMALL_ARRAY, UPDATES_UNKNOWN_ITERATIONS
 from ...transformations import ALL, Transformations
-from .shared_updates import MANY, Free, Place, Updates, outside, repeated, shared, together, updates_of
-
-# Inner arrays of at most this many elements are small, and loops of at most so many iterations can be written out.
-SMALL = 64
-ROUNDS = 12
-# A loop is not distributed if more than this many elements would be stored: no memory holds them, or their axes are so
-# many that each is short, and its loop is all beginning and end. So an axis counts as at least SHORT, for which a loop
-# takes about as long as for one element, and one that is not known, too.
-MOST = 1 << 31
-SHORT = 16
+from .shared_updates import Free, Place, Updates, outside, repeated, shared, together, updates_of
 
 
 def schedule(
@@ -62,7 +54,7 @@ def schedule(
     """
     if not allowed.distribute:
         return block
-    for _ in range(ROUNDS):
+    for _ in range(DISTRIBUTION_ROUNDS):
         before, block = block, _round(block, [] if decisions is None else decisions, groups)
         if block == before:
             break
@@ -82,7 +74,7 @@ Cuts = dict[int, str]  # bindings of a block that are stored for all iterations,
 class _Atom:
     emit: Any
     free: Free = frozenset()
-    extent: int = SHORT  # of the axis whose size it is, if it is one
+    extent: int = LEAST_AXIS  # of the axis whose size it is, if it is one
     short: bool = False  # whether it is the number of iterations of a loop that can be written out
     elements: float = 1
 
@@ -255,7 +247,7 @@ def _storable(type: Type, long: bool = False) -> bool:
 
     Small arrays are kept in registers where the loop's body has only loops that can be written out: no ``long`` ones.
     """
-    small = isinstance(type, ArrayType) and _elements(type) <= SMALL
+    small = isinstance(type, ArrayType) and _elements(type) <= SMALL_ARRAY
     return all(dim.is_static() for dim in dims(type)) and (long or not small)
 
 
@@ -272,7 +264,7 @@ def _room(type: Type) -> int:
 
 def _extent(dim: Dim) -> int:
     """About how long an axis is."""
-    return max(SHORT, dim.constant or 0)
+    return max(LEAST_AXIS, dim.constant or 0)
 
 
 def _adds(operator: _Block) -> bool:
@@ -296,10 +288,10 @@ class _Distribute(Embed):
         self, env: Any, length: Value, body: _Block, cuts: Cuts, stored: int
     ) -> Callable[[Value], list[Value]]:
         """The body of a loop, as a function of the loop's variable, after what is to be stored, all in all so much."""
-        if cuts and stored > MOST:
+        if cuts and stored > MOST_STORED:
             told = f"not distributed: {body.names[0] or 'i'} < {length.dim}, where 2^{stored.bit_length() - 1} and more"
             self.decide(f"{told} elements would be stored")
-        if not cuts or stored > MOST:
+        if not cuts or stored > MOST_STORED:
             return lambda i: body(env, [i])
         for k, why in cuts.items():
             binding = body.bindings[k]
@@ -340,14 +332,14 @@ class _Distribute(Embed):
         return _Atom(found, frozenset([index]), elements=_elements(type))
 
     def literal(self, value: Any, type: Any) -> Any:
-        short = type is i64 and value <= SMALL
+        short = type is i64 and value <= SMALL_ARRAY
         return _Atom(super().literal(value, type), short=short)
 
     def constant(self, array: Any, type: Any) -> Any:
         return _Atom(super().constant(array, type))
 
     def dim(self, dim: Dim) -> Any:
-        short = dim.constant is not None and dim.constant <= SMALL
+        short = dim.constant is not None and dim.constant <= SMALL_ARRAY
         return _Atom(super().dim(dim), extent=_extent(dim), short=short)
 
     def operation(self, operation: Operation, args: Sequence[Any], blocks: Sequence[Any]) -> Any:
@@ -422,7 +414,9 @@ class _Distribute(Embed):
             return [] if accumulator(env) is None else emit(env)
 
         [added_to] = accumulator.free
-        reads = {Place(added_to, _free(*indices)): dict.fromkeys(value.free, min(value.elements, MANY))}
+        reads = {
+            Place(added_to, _free(*indices)): dict.fromkeys(value.free, min(value.elements, UPDATES_UNKNOWN_ITERATIONS))
+        }
         return _Operation(update, _free(accumulator, value, *indices), updates=reads)
 
     def require(self, test: Any, failure: Any, values: Sequence[Any]) -> Any:

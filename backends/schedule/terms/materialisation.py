@@ -29,11 +29,7 @@ from ....interpreters.simplify import simplify
 from ....interpreters.simplify.leaves import is_costly
 from ....interpreters.simplify.value_numbering import ValueNumbering as Alike
 from ....interpreters.simplify.value_numbering import amount, operands, own_work
-
-# What recurs is worth an element of an array when it is about so many additions: to write and read one takes as long.
-WORTH = 32
-# A reduction counts if it is this part of the program's largest; a size that is not known is 1000.
-PART = 100
+from ...target import MATERIALISED_PART, MATERIALISED_WORTH
 
 Loops = tuple[tuple[Value, Value], ...]  # by binder and extent, from outside
 
@@ -97,7 +93,9 @@ def _recurring(b: Builder, root: Body) -> list[_Recurring]:
     """What is worth to be stored; what others are made of comes first."""
     found = _in_loops(root)
     most = max([_work(node, loops) for node, loops in found], default=0)
-    sums = [(node, loops) for node, loops in found if node.op == "reduce" and _work(node, loops) * PART >= most]
+    sums = [
+        (node, loops) for node, loops in found if node.op == "reduce" and _work(node, loops) * MATERIALISED_PART >= most
+    ]
     made_of_sums = {node.number for each in _groups(b, sums) for node, _ in each.occurrences}
     if not made_of_sums:
         return []
@@ -106,8 +104,9 @@ def _recurring(b: Builder, root: Body) -> list[_Recurring]:
         if node.number in made_of_sums or not made_of_sums.isdisjoint(_used(node)):
             made_of_sums.add(node.number)
             made.append((node, loops))
-            work[node.number] = min(WORTH, own_work(node) + sum([work.get(used, 0) for used in _used(node)]))
-            if work[node.number] == WORTH and (node.op == "reduce" or (node.op == "primitive" and is_costly(node))):
+            whole = own_work(node) + sum([work.get(used, 0) for used in _used(node)])
+            work[node.number] = min(MATERIALISED_WORTH, whole)
+            if whole >= MATERIALISED_WORTH and (node.op == "reduce" or (node.op == "primitive" and is_costly(node))):
                 costly.add(node.number)
     groups = sorted(_groups(b, made), key=lambda each: each.occurrences[0][0].number)
     return _widest(groups, costly, _users(root))

@@ -28,9 +28,7 @@ from ....core.terms import Atom, Block, Failure, Literal, Operation, Variable
 from ....core.types import Scalar, bool_, i64
 from ....interpreters import embed
 from ...lowering.commutativity import commutes
-
-# An operator may round, by so many units of the last place.
-_ROUNDING = 16
+from ...target import NEUTRAL_ROUNDING
 
 
 def verified(block: Block) -> Block:
@@ -240,6 +238,6 @@ class _Verify(embed.Embed):
         if not isinstance(b.type, Scalar) or b.type.kind != "float":
             return same
         nan = apply("logical_and", apply("not_equal", a, a), apply("not_equal", b, b))
-        eps = self.builder.literal(_ROUNDING * float(np.finfo(b.type.dtype).eps), b.type)
+        eps = self.builder.literal(NEUTRAL_ROUNDING * float(np.finfo(b.type.dtype).eps), b.type)
         near = apply("less_equal", apply("abs", apply("subtract", a, b)), apply("multiply", eps, apply("abs", b)))
         return apply("logical_or", apply("logical_or", same, nan), near)

@@ -23,9 +23,7 @@ from ....core.graph import Body, Node, Value
 from ....core.primitive import Primitive
 from ....core.terms import Block, Constant, Literal
 from ....interpreters.embed import Embed, rebuilt
-
-# How many operations an operand is looked into, one inside the other.
-DEPTH = 64
+from ...target import OPERAND_DEPTH
 
 
 def in_order(block: Block) -> Block:
@@ -51,7 +49,7 @@ def _ordered(
 def _precedes(x: Value, y: Value) -> bool:
     """Whether an operand comes before another one. Equal values are the same object: the first that differ decide."""
     in_body = False
-    for _ in range(DEPTH):
+    for _ in range(OPERAND_DEPTH):
         if x.free != y.free and not in_body:
             return sorted(x.free) < sorted(y.free)
         if _kind(x) != _kind(y):

@@ -14,8 +14,8 @@ when a tensor network is contracted (Bertele and Brioschi 1972, Nonserial Dynami
 same when two of its axes are exchanged is computed where one index is not below the other.
 
 No sum gets more loops by that, one inside the other, than it had. Which way is less depends on sizes: multiplications
-are counted, and what is stored counts as ``STORED`` of them an element, but for what caches hold. Where the sizes are
-not known, both ways are forms of the program (``forms.py``), of which a call takes one.
+are counted, and what is stored counts as ``STORED_COST`` of them an element, but for what caches hold. Where the sizes
+are not known, both ways are forms of the program (``forms.py``), of which a call takes one.
 
 Rounding errors have the same bounds in any order of the sums. Where a sum over nothing would meet an infinite factor
 the order does matter; so the new way is taken for sums over something only.
@@ -39,11 +39,7 @@ from ....interpreters.embed import Embed, fresh_binders
 from ....interpreters.simplify.rules import component_operator, rewrite
 from ....interpreters.simplify.value_numbering import operands
 from ...forms import Condition, Form
-
-# What it costs to store and read again an element of an array that caches do not hold, in multiplications.
-STORED = 64
-# So many elements the caches hold.
-CACHED = 1 << 17
+from ...target import CACHED_ELEMENTS, STORED_COST
 
 
 def reassociated(block: Block) -> tuple[Form, ...]:
@@ -318,7 +314,7 @@ class _Plan:
     def _work(self, sum: _Sum) -> Dim:
         """The multiplications of a sum, with those for which its arrays stand."""
         *before, last = self._steps(sum)
-        stored = [self._size(step.around - {step.loop.number}) * STORED for step in before]
+        stored = [self._size(step.around - {step.loop.number}) * STORED_COST for step in before]
         return reduce(Dim.__add__, [*[self._size(step.around) for step in (*before, last)], *stored])
 
     def _size(self, loops: Collection[int]) -> Dim:
@@ -328,7 +324,7 @@ class _Plan:
         """Replace the sums over a product, if nothing but one operation reads it then, and it may be less work."""
         if not product.readers or product.others > 1:
             return
-        less = (self._size([loop.number for loop in product.loops]) - CACHED) * -STORED
+        less = (self._size([loop.number for loop in product.loops]) - CACHED_ELEMENTS) * -STORED_COST
         if not product.others:
             less -= self._size([loop.number for loop in (*product.loops, *product.sum.loops)])
         for reader in product.readers:

@@ -20,11 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....core.dims import Dim
+from ...target import UPDATES_UNKNOWN_ITERATIONS
 
 Free = frozenset[int]  # De Bruijn indices, seen from the environment of an operation
-
-# What a loop of unknown extent is counted as.
-MANY = 64
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ Updates = Mapping[Place, Mapping[int, float]]
 
 def repeated(updates: Updates, extent: Dim | None = None) -> Updates:
     """The updates of a loop, from those of its body."""
-    times = MANY if extent is None or extent.constant is None else extent.constant
+    times = UPDATES_UNKNOWN_ITERATIONS if extent is None or extent.constant is None else extent.constant
     return {place: {index: times * count for index, count in read.items()} for place, read in updates.items()}
 
 
