@@ -18,8 +18,8 @@ and that of starting it::
   touches stays in the cache it fits into.
 * **Threads** divide the time as far as there are iterations worth one.
 
-An estimate compares codes for the same sizes; it is no promise. A loop whose extent is computed from data has ``FEW``
-iterations, and of a branch that data decides each side counts half.
+An estimate compares codes for the same sizes; it is no promise. A loop whose extent is computed from data turns
+``UNKNOWN_TURNS`` times, and of a branch that data decides each side counts half.
 """
 
 from __future__ import annotations
@@ -34,25 +34,26 @@ import numpy as np
 from ..core.types import i64
 from . import ir
 from .specialisations import purpose
-from .target import Target
+from .target import (
+    CYCLE,
+    ENTRY_CYCLES,
+    GATHER_CYCLES,
+    L2_RATE,
+    L3_BYTES,
+    L3_RATE,
+    LATENCY_CYCLES,
+    LINE_BYTES,
+    MEMORY_RATE,
+    OPERATION_CYCLES,
+    SCATTERED_LINES,
+    START_SECONDS,
+    TURN_CYCLES,
+    UNKNOWN_SHARE,
+    UNKNOWN_TURNS,
+    Target,
+)
 
-FEW = 8.0  # iterations that data decides
-EVEN = 0.5  # the share of a branch that data decides
-
-# Cycles of a processor of 3 GHz, and what it moves in them. ``benchmarks/costs.py`` compares them.
-CYCLE = 1 / 3e9  # seconds
-OPERATION = 0.5  # an addition, or an instruction that reads contiguous elements
-GATHER = 1.0  # each element that is read or written by itself
-ANYWHERE = 2.0  # times as long takes a line from a place that data tells
-LATENCY = 4.0  # from an addition to the next that needs it
-TURN = 1.0  # an iteration of a loop, besides its body
-ENTRY = 10.0  # a loop, besides its iterations
-FROM_L2, FROM_L3, FROM_MEMORY = 32.0, 12.0, 4.0  # bytes a cycle, of one thread
-LINE = 64  # bytes
-L3_BYTES = 16 << 20  # that are at the disposal of a call
-START = 2e-6  # seconds, of a loop that several threads share
-
-
+_MICROSECONDS = 1e6  # of a second
 _FREE = frozenset(("add", "subtract", "multiply", "negative", "minimum", "maximum"))
 DATA = "data"  # among the loops that something varies with: what is read, too
 
@@ -85,8 +86,8 @@ class Breakdown:
         lines = [f"{'':{width}} {'us':>12} {'operations':>12} {'bytes':>12} {'runs':>8}"]
         for row in self.rows:
             numbers = f"{row.operations:12.3g} {row.bytes:12.3g} {row.runs:8.0f}"
-            lines.append(f"{row.name:{width}} {1e6 * row.seconds:12.1f} {numbers}")
-        return "\n".join([*lines, f"{'in all':{width}} {1e6 * self.seconds:12.1f}"])
+            lines.append(f"{row.name:{width}} {_MICROSECONDS * row.seconds:12.1f} {numbers}")
+        return "\n".join([*lines, f"{'in all':{width}} {_MICROSECONDS * self.seconds:12.1f}"])
 
     __repr__ = __str__
 
@@ -163,12 +164,12 @@ class _Samples:
     def length(self, extent: ir.Expression) -> Numbers:
         """What an extent is."""
         found = self.of(extent)
-        return np.full(SAMPLES, FEW) if found is None else np.maximum(found, 0).astype(float)
+        return np.full(SAMPLES, UNKNOWN_TURNS) if found is None else np.maximum(found, 0).astype(float)
 
     def share(self, test: ir.Expression) -> Numbers:
         """How often a test holds."""
         found = self.of(test)
-        return np.full(SAMPLES, EVEN) if found is None else found.astype(float)
+        return np.full(SAMPLES, UNKNOWN_SHARE) if found is None else found.astype(float)
 
     def of(self, expression: ir.Expression) -> Numbers | None:
         """The values of an expression; None where data decides them."""
@@ -226,7 +227,7 @@ class _Rows:
             case ir.For(variable, extent, _, body):
                 self.block(body, runs * self.samples.enter(variable, extent))
             case ir.While(head, _, body):
-                self.block((*head, *body), runs * FEW)
+                self.block((*head, *body), runs * UNKNOWN_TURNS)
             case ir.If(test, then, orelse):
                 share = self.samples.share(test)
                 self.block(then, runs * share)
@@ -241,7 +242,7 @@ class _Rows:
 
     def bytes(self, buffer: ir.Buffer) -> float:
         """The size of a buffer."""
-        return buffer.scalar.bits / 8 * math.prod([float(self.samples.length(each).mean()) for each in buffer.extents])
+        return buffer.scalar.bytes * math.prod([float(self.samples.length(each).mean()) for each in buffer.extents])
 
 
 @dataclass(frozen=True)
@@ -289,10 +290,10 @@ class _Nest:
     def added_to(self, row: Row, runs: float) -> Row:
         """The row of the nest, run so many times."""
         moved = [self.traffic(size) for size in (self.target.l1_bytes, self.target.l2_bytes, L3_BYTES)]
-        rates = (FROM_L2, FROM_L3, FROM_MEMORY)
+        rates = (L2_RATE, L3_RATE, MEMORY_RATE)
         memory = max([amount / rate for amount, rate in zip(moved, rates, strict=True)])
         workers = self.workers()
-        seconds = CYCLE * max(self.cycles, self.chain, memory) / workers + (START if workers > 1 else 0.0)
+        seconds = CYCLE * max(self.cycles, self.chain, memory) / workers + (START_SECONDS if workers > 1 else 0.0)
         return replace(row, seconds=runs * seconds, operations=runs * self.operations, bytes=runs * moved[0], runs=runs)
 
     def workers(self) -> float:
@@ -320,7 +321,7 @@ class _Nest:
                 varies = self.read(value, around, share)
                 self.depends[name] = self.depends.get(name, frozenset()) | varies
                 if any(isinstance(e, ir.Variable) and e.name == name for e in ir.inside(value)):
-                    self.chain += float((share * LATENCY * _steps(around)).mean())
+                    self.chain += float((share * LATENCY_CYCLES * _steps(around)).mean())
             case ir.Store(buffer, indices, value) | ir.Update(buffer, indices, _, value):
                 self.read(value, around, share)
                 self.touch(buffer, indices, around, share)
@@ -329,10 +330,10 @@ class _Nest:
                 wide = kind in ("lanes", "jam")
                 loop = _Loop(variable, self.samples.enter(variable, extent), factor if wide else 1, kind == "lanes")
                 inside = (*around, loop)
-                self.cycles += float((share * (ENTRY * _steps(around) + TURN * _steps(inside))).mean())
+                self.cycles += float((share * (ENTRY_CYCLES * _steps(around) + TURN_CYCLES * _steps(inside))).mean())
                 self.block(body, inside, share)
             case ir.While(head, test, body):
-                inside = (*around, _Loop(f"while {id(statement)}", np.full(SAMPLES, FEW)))
+                inside = (*around, _Loop(f"while {id(statement)}", np.full(SAMPLES, UNKNOWN_TURNS)))
                 self.block(head, inside, share)
                 self.read(test, inside, share)
                 self.block(body, inside, share)
@@ -363,9 +364,9 @@ class _Nest:
         if isinstance(value, ir.Apply) and value.type == i64 and DATA not in varies and value.primitive.name in _FREE:
             return varies  # an address, which moves with the loops
         cost = value.primitive.cost if isinstance(value, ir.Apply) else 1
-        times, vectors = self.times(varies, around, value.type.bits)
+        times, vectors = self.times(varies, around, value.type.bytes)
         self.operations += float((share * cost * times).mean())
-        self.cycles += float((share * cost * OPERATION * vectors).mean())
+        self.cycles += float((share * cost * OPERATION_CYCLES * vectors).mean())
         return varies
 
     def touch(
@@ -375,9 +376,9 @@ class _Nest:
         moves = [self.varying(index) for index in indices]
         varies = frozenset[str]().union(*moves)
         along = frozenset() if DATA in varies or not moves else moves[-1].difference(*moves[:-1])
-        times, vectors = self.times(varies, around, buffer.scalar.bits)
+        times, vectors = self.times(varies, around, buffer.scalar.bytes)
         lanes = {loop.variable for loop in around if loop.lanes} & varies
-        self.cycles += float((share * (GATHER * times if lanes - along else OPERATION * vectors)).mean())
+        self.cycles += float((share * (GATHER_CYCLES * times if lanes - along else OPERATION_CYCLES * vectors)).mean())
         key, often = (buffer.name, varies, along), float(share.mean())
         if key not in self.accesses or self.accesses[key].share < often:
             self.accesses[key] = _Access(buffer, _as_run(around), varies, along, often)
@@ -389,14 +390,14 @@ class _Nest:
         data = [DATA] if any(isinstance(each, ir.Load) for each in ir.inside(value)) else []
         return frozenset(data).union(*[self.depends.get(name, frozenset([name])) for name in names])
 
-    def times(self, varies: frozenset[str], around: tuple[_Loop, ...], bits: int) -> tuple[Numbers, Numbers]:
+    def times(self, varies: frozenset[str], around: tuple[_Loop, ...], size: int) -> tuple[Numbers, Numbers]:
         """How often something runs that varies with some loops, and in how many instructions."""
         numbers = [number for number, loop in enumerate(around) if loop.variable in varies]
         times = vectors = _ONCE
         for loop in around[: numbers[-1] + 1 if numbers else 0]:
             mine = loop.variable in varies
             times = times * (loop.turns if mine else loop.steps)
-            width = max(1.0, self.target.register_bytes * 8 / bits) if loop.lanes else 1.0
+            width = max(1.0, self.target.register_bytes / size) if loop.lanes else 1.0
             vectors = vectors * (_at_least_one(loop.turns / width) if mine else loop.steps)
         return times, vectors
 
@@ -420,18 +421,18 @@ class _Nest:
         Iterations of loops further out begin anew.
         """
         if DATA in access.varies and self.rows.bytes(access.buffer) > capacity:
-            return access.share * ANYWHERE * LINE * math.prod([turns for _, turns in access.around])
+            return access.share * SCATTERED_LINES * LINE_BYTES * math.prod([turns for _, turns in access.around])
         kept = max(0, level - 1)
         return access.share * math.prod([turns for _, turns in access.around[:kept]]) * self.distinct(access, kept)
 
     def distinct(self, access: _Access, level: int) -> float:
         """The bytes of different places that loops from a level inwards touch, by whole lines."""
         inside = [loop for loop in access.around[level:] if loop[0] in access.varies]
-        size = access.buffer.scalar.bits / 8
+        size = access.buffer.scalar.bytes
         elements = math.prod([turns for _, turns in inside])
         neighbours = math.prod([turns for variable, turns in inside if variable in access.along])
-        lines = max(1.0, LINE / (size * neighbours)) if neighbours else 1.0
-        return min(elements * size * lines, max(LINE, self.rows.bytes(access.buffer)))
+        lines = max(1.0, LINE_BYTES / (size * neighbours)) if neighbours else 1.0
+        return min(elements * size * lines, max(LINE_BYTES, self.rows.bytes(access.buffer)))
 
 
 def _name(nest: ir.For | ir.While | ir.Kernel) -> str:

@@ -54,6 +54,19 @@ CONTEST_CLEARED = 1024  # places made ready for each write, at most, where a con
 WHOLE_COPY_READS = 4  # reads for each element of an array, for a copy of the whole array to be worth it
 PREFETCH_AHEAD = 128  # iterations: enough for the memory to answer
 
+# What code takes (``cost.py``), in cycles of one thread; ``benchmarks/costs.py`` compares it with what is measured.
+CYCLE = 1 / 3e9  # seconds
+OPERATION_CYCLES = 0.5  # an addition, or an instruction that reads or writes contiguous elements
+GATHER_CYCLES = 1.0  # each element that is read or written by itself
+LATENCY_CYCLES = 4.0  # from an addition to the next that needs its result
+TURN_CYCLES = 1.0  # an iteration of a loop, besides its body
+ENTRY_CYCLES = 10.0  # a loop, besides its iterations
+START_SECONDS = 2e-6  # a loop that several threads share
+LINE_BYTES = 64
+L3_BYTES = 16 << 20  # that are at the disposal of a call
+L2_RATE, L3_RATE, MEMORY_RATE = 32.0, 12.0, 4.0  # bytes a cycle from L2, from L3, from memory
+SCATTERED_LINES = 2.0  # a ratio: a line from a place that data tells takes so much longer
+
 # Costs of a lane, where a contiguous read costs 1.
 LANE_SAME_COST = 0.5  # what does not vary with the lane
 LANE_TURNED_COST = 1.5  # what is transposed in registers, or is copied to be contiguous and then read again and again
@@ -185,6 +198,8 @@ LARGEST_MULTIPLE = 1 << 20  # multiples of a loop variable by no more, and not b
 NEUTRAL_ROUNDING = 16  # units of the last place by which an operator may move what a neutral element is combined with
 
 # Sizes that are not known.
+UNKNOWN_TURNS = 8.0  # iterations of a loop in an estimate, where data decides them
+UNKNOWN_SHARE = 0.5  # of a branch there
 LEAST_AXIS = 16  # what each axis of what is stored counts as, at least: a loop takes about as long as for one element
 UPDATES_UNKNOWN_ITERATIONS = 64  # of a loop of unknown extent, where updates are shared
 SURVEY_UNKNOWN_ITERATIONS = 8.0  # of one whose work is estimated, in comparisons
