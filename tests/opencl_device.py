@@ -71,8 +71,7 @@ def simulated(folder: Path, code: str, timeout: float = 120) -> tuple[subprocess
     (folder / "oclgrind.icd").write_text(f"{library}\n")
     log = folder / "oclgrind.log"
     environment = {key: value for key, value in os.environ.items() if key != "ADZE_OPENCL_DEVICE"}
-    path = [str(ROOT), str(ROOT / "tests"), environment.get("PYTHONPATH", "")]
-    environment |= {"PYTHONPATH": os.pathsep.join(path), "OCL_ICD_VENDORS": str(folder)}
+    environment |= {"PYTHONPATH": os.pathsep.join(sys.path), "OCL_ICD_VENDORS": str(folder)}
     environment |= {"OCLGRIND_DATA_RACES": "1", "OCLGRIND_CHECK_API": "1", "OCLGRIND_LOG": str(log)}
     command = [sys.executable, "-c", textwrap.dedent(code)]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout, check=False)

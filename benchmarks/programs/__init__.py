@@ -10,5 +10,5 @@ GradBench and ADBench (tests/data/README.md). Each module has
 * ``answer(function, result)``, the result of one of the functions as the suite writes it.
 
 ``cases.py`` reads the cases of tests/data. ``variants.py`` has small programs of more kinds, and ``rewriting.py`` makes
-other spellings of these, to see that they are the same nests (tests/test_spellings.py).
+other spellings of these, to see that they are the same nests (tests/laws/test_spellings.py).
 """

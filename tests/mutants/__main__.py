@@ -210,7 +210,7 @@ class Run:
 
     def __init__(self, items: Sequence[pytest.Item], suite: Suite) -> None:
         self.suite = suite
-        self.items = [item for item in items if suite.wants(item.nodeid.removeprefix("tests/"))]
+        self.items = [item for item in items if suite.wants(f"{item.path.name}::{item.nodeid.partition('::')[2]}")]
         self.living = Living(ROOT, [file for file in suite.files if module(file)])
         self.programs = [each for each in gc.get_objects() if isinstance(each, Program)]
         self.kills: dict[str, int] = {}
@@ -423,8 +423,8 @@ def main(words: Sequence[str]) -> int:
     if not chosen:
         print("there is no such mutant")
         return 1
-    names = sorted(path.name for path in Path("tests").glob("test_*.py"))
-    names = [name for name in names if suite.wants(name) or any(word in name for word in suite.hold_some)]
+    files = sorted(Path("tests").rglob("test_*.py"))
+    files = [file for file in files if suite.wants(file.name) or any(word in file.name for word in suite.hold_some)]
     plugin = Plugin(suite, chosen)
     if suite.records is None:
         evaluated_only()
@@ -440,7 +440,7 @@ def main(words: Sequence[str]) -> int:
         "-p",
         "no:timeout",
     ]
-    options += ["-o", "addopts=", "-p", "no:xdist", *[f"tests/{name}" for name in names]]
+    options += ["-o", "addopts=", "-p", "no:xdist", *map(str, files)]
     status = pytest.main(options, plugins=[plugin])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         return int(status)

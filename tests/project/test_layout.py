@@ -13,14 +13,13 @@ from types import FrameType
 import pytest
 import typeguard
 from count_construct import files, table
+from load import ROOT
 
 import adze as az
 from adze.backends import pipeline
 from adze.backends.llvm.host import host_target
 from adze.core.constructs import CONSTRUCTS
 from adze.core.program import as_program
-
-ROOT = Path(__file__).resolve().parent.parent
 
 # What each folder may import of the others.
 MAY_IMPORT = {

@@ -9,6 +9,7 @@ the test run.
 
 import cProfile
 import gc
+import os
 import random
 import subprocess
 import sys
@@ -34,7 +35,8 @@ MOST_SECONDS = 5 * GROWTH
 def apart(call: str) -> None:
     """Make a call of this module in a process of its own."""
     code = f"import {Path(__file__).stem} as module; module.{call}"
-    run = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, text=True)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
 
 

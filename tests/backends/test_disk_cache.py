@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from load import ROOT
 from programs import CASES
 
 import adze as az
@@ -25,8 +26,6 @@ from adze.backends.llvm.artifact import Kept
 from adze.backends.llvm.assemble import link
 from adze.core import primitive
 from adze.core.digest import NoDigest, digest
-
-TESTS = Path(__file__).resolve().parent
 
 
 @pytest.fixture
@@ -532,7 +531,7 @@ def test_another_process_finds_it(folder: Path) -> None:
             text=True,
             check=True,
             env=environment,
-            cwd=TESTS.parent,
+            cwd=ROOT,
         )
         found.append(done.stdout.split())
     names = sorted(file.name for file in folder.iterdir())

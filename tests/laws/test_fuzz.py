@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,9 @@ from fuzz.cases import Case, Configuration, drawn
 from fuzz.checks import Outcome
 from fuzz.drawing import Node
 from fuzz.sensitivity import Reference
+from load import ROOT
 
 import adze as az
-
-TESTS = Path(__file__).resolve().parent
 
 
 def test_a_case_is_drawn_from_its_seed_and_its_text_can_be_run() -> None:
@@ -127,6 +125,6 @@ def test_types_that_refuse_a_branch_no_call_takes_are_no_failure(monkeypatch: py
 def test_random_programs_of_every_kind() -> None:
     """The process that forks into one for each program is a new one, which has no threads."""
     command = [sys.executable, "-m", "fuzz", "--count", "60", "--jobs", "1", "--shrink", "60", "--folder", ""]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)])}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -806,9 +806,17 @@ def test_a_forked_child_has_its_own_threads() -> None:
     assert child.exitcode == 0
 
 
+def printed_by(program: str) -> str:
+    """What a program prints in a process of its own, which finds this module and its neighbours."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 _PROGRAM = """
 import sys
-sys.path.insert(0, {tests!r})
 import numpy as np
 from test_llvm_emit import call, chain, compiled
 executable = compiled(chain())
@@ -820,7 +828,6 @@ print(y[0])
 
 _ON_ONE_CPU = """
 import sys, time
-sys.path.insert(0, {tests!r})
 import os
 import numpy as np
 from test_llvm_emit import call, chain, compiled
@@ -832,32 +839,29 @@ call(executable, [x, y], [400, 20], 2)
 [worker] = set(os.listdir("/proc/self/task")) - before
 os.sched_setaffinity(int(worker), [min(cpus)])
 until = time.monotonic() + 60
-while os.sched_getaffinity(int(worker)) == {{min(cpus)}} and time.monotonic() < until:
+while os.sched_getaffinity(int(worker)) == {min(cpus)} and time.monotonic() < until:
     os.sched_setaffinity(0, [min(cpus)])
     os.sched_setaffinity(0, cpus)
     for _ in range(1000):
         call(executable, [x, y], [400, 20], 2)
 assert os.sched_getaffinity(int(worker)) < cpus
-assert os.sched_getaffinity(int(worker)) != {{min(cpus)}}
+assert os.sched_getaffinity(int(worker)) != {min(cpus)}
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs, and Linux")
 def test_workers_leave_the_cpu_of_the_caller() -> None:
-    program = _ON_ONE_CPU.format(tests=os.path.dirname(__file__))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    printed_by(_ON_ONE_CPU)
 
 
 _NOWHERE = """
 import sys
-sys.path.insert(0, {tests!r})
 import numpy as np
 from adze.backends.llvm import assemble, pool
 from test_llvm_emit import call, chain, compiled
 link = pool.link
-nowhere = link(assemble.compile_text("define i32 @nowhere() {{ ret i32 -1 }}").machine_code, ["nowhere"])
-pool.link = lambda code, names, imports: link(code, names, {{**imports, "sched_getcpu": nowhere["nowhere"]}})
+nowhere = link(assemble.compile_text("define i32 @nowhere() { ret i32 -1 }").machine_code, ["nowhere"])
+pool.link = lambda code, names, imports: link(code, names, {**imports, "sched_getcpu": nowhere["nowhere"]})
 executable = compiled(chain())
 for _ in range(300):
     x, y = np.ones((400, 20)), np.empty(400)
@@ -868,15 +872,11 @@ print(y[0])
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 def test_workers_stay_where_the_system_does_not_tell_the_cpu() -> None:
-    program = _NOWHERE.format(tests=os.path.dirname(__file__))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout) == pytest.approx(20 * math.sin(1))
+    assert float(printed_by(_NOWHERE)) == pytest.approx(20 * math.sin(1))
 
 
 _AFTER_THE_MAIN_THREAD = """
 import sys, threading
-sys.path.insert(0, {tests!r})
 import numpy as np
 from adze.backends.llvm import text
 from test_llvm_emit import call, chain, compiled
@@ -888,7 +888,7 @@ def work():
     for _ in range(10):
         x, y = np.ones((400, 20)), np.empty(400)
         call(executable, [x, y], [400, 20], 3)
-    sys.stdout.write(f"{{y[0]}}\\n")
+    sys.stdout.write(f"{y[0]}\\n")
 
 for _ in range(6):
     threading.Thread(target=work).start()
@@ -896,18 +896,12 @@ for _ in range(6):
 
 
 def test_threads_compile_first_all_at_once_when_the_main_thread_has_ended() -> None:
-    program = _AFTER_THE_MAIN_THREAD.format(tests=os.path.dirname(__file__))
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert [float(each) for each in done.stdout.split()] == pytest.approx([20 * math.sin(1)] * 6)
+    assert [float(each) for each in printed_by(_AFTER_THE_MAIN_THREAD).split()] == pytest.approx([20 * math.sin(1)] * 6)
 
 
 def test_the_interpreter_ends_while_workers_wait() -> None:
-    program = _PROGRAM.format(tests=os.path.dirname(__file__))
     for _ in range(3):
-        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr
-        assert float(done.stdout) == pytest.approx(20 * math.sin(1))
+        assert float(printed_by(_PROGRAM)) == pytest.approx(20 * math.sin(1))
 
 
 # What was generated

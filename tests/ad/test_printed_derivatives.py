@@ -8,18 +8,18 @@ once, and no accumulator where an array or a sum will do.
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from agreement import everywhere, leaves, rounded
+from load import ROOT
 from programs import numbers
 from richardson import Difference, along
 
 import adze as az
 
-TEXTS = Path(__file__).parent / "data" / "derivatives.txt"
+TEXTS = ROOT / "tests" / "data" / "derivatives.txt"
 Vector, Matrix, Places = az.Array[az.f64, "n"], az.Array[az.f64, "n m"], az.Array[az.i64, "m"]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from load import ROOT
 
 import adze as az
 
@@ -249,8 +250,7 @@ def test_a_forked_child_is_interrupted_too() -> None:
         os.kill(child, signal.SIGINT)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     """
-    tests = Path(__file__).resolve().parent
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tests.parent, timeout=60)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, timeout=60)
     assert done.returncode == 0, done.stderr
 
 

@@ -2,11 +2,11 @@
 
 import pickle
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from load import ROOT
 from programs import numbers
 from programs.functions import BUSH, LEAF, SOME, F, List, Tree, Unary, folded, in_order, linked, listed
 from trace_programs import MICRO, Matrix, Micro, Vector, everything, is_straight, leaves, operations, same_bits
@@ -748,7 +748,7 @@ def test_results_are_those_of_numpy() -> None:
 
 
 def test_pickles_from_before_modules_moved_load() -> None:
-    trace, program, cost = pickle.loads((Path(__file__).parent / "data" / "moved.pickle").read_bytes())
+    trace, program, cost = pickle.loads((ROOT / "tests" / "data" / "moved.pickle").read_bytes())
     x = np.array([1.0, -2.0, 3.0])
     again = az.trace(lambda x: az.sum(az.where(x > 0, x * x, az.sin(x))))(x)
     assert str(trace).partition("\n")[2] == str(again).partition("\n")[2]

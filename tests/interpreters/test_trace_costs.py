@@ -6,6 +6,7 @@ copies. Everything runs in processes of its own, without the type checks of the 
 """
 
 import cProfile
+import os
 import subprocess
 import sys
 import threading
@@ -34,7 +35,8 @@ MOST_BYTES = 2  # Python has the small integers ready, which are all that short 
 def apart(call: str) -> None:
     """Make a call of this module in a process of its own."""
     code = f"import {Path(__file__).stem} as module; module.{call}"
-    run = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, text=True)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
 
 

@@ -14,9 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from load import benchmark
-
-ROOT = Path(__file__).resolve().parent.parent
+from load import ROOT, benchmark
 
 
 def run(*options: str, script: str = "gpu.py", **variables: str) -> subprocess.CompletedProcess[str]:

@@ -6,11 +6,11 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from load import ROOT
 
 import adze as az
 from adze.core.program import instance_of
@@ -63,7 +63,7 @@ SCRIPT = """if True:
 @pytest.mark.parametrize("programs", [72, pytest.param(400, marks=pytest.mark.slow)])
 def test_memory_comes_back(programs: int) -> None:
     command = [sys.executable, "-c", SCRIPT, str(programs)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).resolve().parent.parent)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     kilobytes, code = map(float, done.stdout.split())
     assert kilobytes < 30 and code <= 0  # the two kinds of pass managers alone took more than 100 for each program

@@ -5,11 +5,11 @@ import pickle
 import subprocess
 import sys
 import threading
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from load import ROOT
 
 import adze as az
 from adze.backends.llvm import layout_conversion as arranging
@@ -250,8 +250,7 @@ def test_an_array_of_computed_size_lives_to_the_end_of_the_interpreter() -> None
         import adze as az
         kept.append(az.compile(lambda n: az.generate(n, lambda i: i))(1_000_000))
     """
-    here = Path(__file__).resolve().parent.parent
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=here)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.split() == [str(999_999 * 500_000)]
 
 
