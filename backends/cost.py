@@ -1,8 +1,8 @@
 """What generated code costs: an estimate for each nest, from the loops that are run and the sizes of a call.
 
 ``az.cost`` counts what a *program* asks for, on no machine. Here the loops that were made of it are looked at, with
-their lanes, tiles and threads, on one. A nest takes the time of its arithmetic or of its memory, whichever is longer,
-and that of starting it::
+their lanes, tiles and threads, on one. A nest takes the time of its arithmetic, of its reads and writes, of its longest
+chain or of its memory, whichever is the longest, and some of the others::
 
     parallel i < n                  n = 1000, m = 2000, one thread of 8 lanes
       lanes j < m by 32             operations: 2 n m = 4.0e6, as 2 n m / 8 instructions
@@ -14,8 +14,8 @@ and that of starting it::
 * **A chain** of additions into one variable takes the latency of each, divided by the lanes and copies that have
   variables of their own.
 * **Bytes** that come from beyond a cache: what one iteration of a loop touches is there for the next one if it fits
-  into the cache, and for no other loop around (the footprint of Ferrante, Sarkar and Thrash 1991). What a whole call
-  touches stays in the cache it fits into.
+  into the cache, and for no other loop around (the footprint of Ferrante, Sarkar and Thrash 1991). What was touched
+  in a nest before is there if all that was touched since fits. A write that leaves the cache is read before.
 * **Threads** divide the time as far as there are iterations worth one.
 
 An estimate compares codes for the same sizes; it is no promise. A loop whose extent is computed from data turns
@@ -35,6 +35,8 @@ from ..core.types import i64
 from . import ir
 from .specialisations import purpose
 from .target import (
+    APART,
+    BESIDE,
     CYCLE,
     ENTRY_CYCLES,
     GATHER_CYCLES,
@@ -45,8 +47,9 @@ from .target import (
     LINE_BYTES,
     MEMORY_RATE,
     OPERATION_CYCLES,
-    SCATTERED_LINES,
+    RUN_BYTES,
     START_SECONDS,
+    STREAMS,
     TURN_CYCLES,
     UNKNOWN_SHARE,
     UNKNOWN_TURNS,
@@ -207,11 +210,13 @@ class _Rows:
         self.buffers = buffers
         counted = enumerate(nests(function.body))
         self.rows = {id(nest): Row(k, _name(nest), 0.0, 0.0, 0.0, 0.0) for k, nest in counted}
+        self.repeats = False  # whether this is the first turn of a loop, of which there will be another one
+        self.touched = 0.0  # bytes, by the nests so far
+        self.latest: dict[str, float] = {}  # what was touched when a buffer was
 
-    @property
-    def touched(self) -> float:
-        """The bytes of all arrays of a call."""
-        return sum(map(self.bytes, self.buffers))
+    def since(self, buffer: ir.Buffer) -> float:
+        """The bytes that were touched since a buffer was: in the call before, if it was not yet in this one."""
+        return self.touched - self.latest.get(buffer.name, -sum(map(self.bytes, self.buffers)))
 
     def block(self, block: ir.Block, runs: Numbers) -> None:
         for statement in block:
@@ -225,15 +230,25 @@ class _Rows:
             case ir.Let() | ir.Declare():
                 self.bind(statement)
             case ir.For(variable, extent, _, body):
-                self.block(body, runs * self.samples.enter(variable, extent))
+                turns = self.samples.enter(variable, extent)
+                self.turn(body, runs * turns)
             case ir.While(head, _, body):
-                self.block((*head, *body), runs * UNKNOWN_TURNS)
+                self.turn((*head, *body), runs * UNKNOWN_TURNS)
             case ir.If(test, then, orelse):
                 share = self.samples.share(test)
-                self.block(then, runs * share)
-                self.block(orelse, runs * (1 - share))
+                for branch, taken in ((then, share), (orelse, 1 - share)):
+                    if taken.any():
+                        self.block(branch, runs * taken)
             case _:
                 pass
+
+    def turn(self, body: ir.Block, runs: Numbers) -> None:
+        """A body as it is in the second turn of the outermost loop: what the first one touched is there."""
+        if not self.repeats:
+            self.repeats = True
+            self.block(body, runs)
+            self.repeats = False
+        self.block(body, runs)
 
     def bind(self, statement: ir.Let | ir.Declare) -> None:
         """Enter what a variable is, if it keeps its value."""
@@ -273,7 +288,31 @@ class _Access:
     around: tuple[tuple[str, float], ...]  # variables and turns, in the order in which they turn
     varies: frozenset[str]
     along: frozenset[str]  # what moves it to neighbours
+    axes: tuple[frozenset[str], ...]  # what each of its axes moves with
+    lengths: tuple[float, ...]
     share: float
+    written: bool
+
+    @property
+    def anywhere(self) -> float:
+        """The bytes of the axes along which data tells the place."""
+        told = [length for length, axis in zip(self.lengths, self.axes, strict=True) if DATA in axis]
+        return math.prod(told) * self.buffer.scalar.bytes
+
+    @property
+    def run(self) -> float:
+        """The bytes of neighbours that are touched one after the other."""
+        bytes, covered = float(self.buffer.scalar.bytes), 1.0
+        axes = list(zip(self.axes, self.lengths, strict=True))
+        for variable, turns in reversed(self.around):
+            if axes and variable in axes[-1][0] and DATA not in axes[-1][0]:
+                bytes, covered = bytes * turns, covered * turns
+                while axes and covered >= axes[-1][1]:  # all of the axis: what comes next is a neighbour of its end
+                    covered = 1.0
+                    axes.pop()
+            elif variable in self.varies and turns > STREAMS:
+                return bytes
+        return bytes if DATA in self.varies else math.inf
 
 
 class _Nest:
@@ -283,18 +322,23 @@ class _Nest:
         self.rows, self.nest = rows, nest
         self.target, self.samples = rows.target, rows.samples
         self.depends: dict[str, frozenset[str]] = {}  # of bindings, on the loops around
-        self.operations = self.cycles = self.chain = 0.0
-        self.accesses: dict[tuple[str, frozenset[str], frozenset[str]], _Access] = {}
+        self.operations = self.computing = self.moving = self.chain = 0.0  # the last three in cycles
+        self.accesses: dict[tuple[str, frozenset[str], frozenset[str], bool], _Access] = {}
         self.statement(nest, (), _ONCE)
 
     def added_to(self, row: Row, runs: float) -> Row:
         """The row of the nest, run so many times."""
-        moved = [self.traffic(size) for size in (self.target.l1_bytes, self.target.l2_bytes, L3_BYTES)]
-        rates = (L2_RATE, L3_RATE, MEMORY_RATE)
-        memory = max([amount / rate for amount, rate in zip(moved, rates, strict=True)])
+        caches = (self.target.l1_bytes, L2_RATE), (self.target.l2_bytes, L3_RATE), (L3_BYTES, MEMORY_RATE)
+        moved = [self.traffic(size) for size, _ in caches]
+        memory = max([slow / rate for (_, slow), (_, rate) in zip(moved, caches, strict=True)])
         workers = self.workers()
-        seconds = CYCLE * max(self.cycles, self.chain, memory) / workers + (START_SECONDS if workers > 1 else 0.0)
-        return replace(row, seconds=runs * seconds, operations=runs * self.operations, bytes=runs * moved[0], runs=runs)
+        self.rows.touched += self.footprint(0)
+        self.rows.latest |= dict.fromkeys([access.buffer.name for access in self.accesses.values()], self.rows.touched)
+        *rest, longest = sorted([self.computing, self.moving, self.chain, memory])
+        seconds = CYCLE * (longest + BESIDE * sum(rest)) / workers + (START_SECONDS if workers > 1 else 0.0)
+        return replace(
+            row, seconds=runs * seconds, operations=runs * self.operations, bytes=runs * moved[0][0], runs=runs
+        )
 
     def workers(self) -> float:
         """How many threads have something to do."""
@@ -324,13 +368,13 @@ class _Nest:
                     self.chain += float((share * LATENCY_CYCLES * _steps(around)).mean())
             case ir.Store(buffer, indices, value) | ir.Update(buffer, indices, _, value):
                 self.read(value, around, share)
-                self.touch(buffer, indices, around, share)
+                self.touch(buffer, indices, around, share, written=True)
             case ir.For(variable, extent, kind, body, factor):
                 self.read(extent, around, share)
                 wide = kind in ("lanes", "jam")
                 loop = _Loop(variable, self.samples.enter(variable, extent), factor if wide else 1, kind == "lanes")
                 inside = (*around, loop)
-                self.cycles += float((share * (ENTRY_CYCLES * _steps(around) + TURN_CYCLES * _steps(inside))).mean())
+                self.computing += float((share * (ENTRY_CYCLES * _steps(around) + TURN_CYCLES * _steps(inside))).mean())
                 self.block(body, inside, share)
             case ir.While(head, test, body):
                 inside = (*around, _Loop(f"while {id(statement)}", np.full(SAMPLES, UNKNOWN_TURNS)))
@@ -366,29 +410,40 @@ class _Nest:
         cost = value.primitive.cost if isinstance(value, ir.Apply) else 1
         times, vectors = self.times(varies, around, value.type.bytes)
         self.operations += float((share * cost * times).mean())
-        self.cycles += float((share * cost * OPERATION_CYCLES * vectors).mean())
+        self.computing += float((share * cost * OPERATION_CYCLES * vectors).mean())
         return varies
 
     def touch(
-        self, buffer: ir.Buffer, indices: Sequence[ir.Expression], around: tuple[_Loop, ...], share: Numbers
+        self,
+        buffer: ir.Buffer,
+        indices: Sequence[ir.Expression],
+        around: tuple[_Loop, ...],
+        share: Numbers,
+        written: bool = False,
     ) -> frozenset[str]:
         """Count an access; gives the loops that it varies with."""
-        moves = [self.varying(index) for index in indices]
-        varies = frozenset[str]().union(*moves)
-        along = frozenset() if DATA in varies or not moves else moves[-1].difference(*moves[:-1])
+        parts = [self.parts(index) for index in indices]
+        axes = tuple([frozenset[str]().union(*each) for each in parts])
+        varies = frozenset[str]().union(*axes)
+        jumps = [each for each in (parts or [[]])[-1] if DATA in each]
+        along = frozenset[str]().union(*axes[-1:]).difference(*axes[:-1], *jumps)
+        lengths = tuple([float(self.samples.length(extent).mean()) for extent in buffer.extents])
         times, vectors = self.times(varies, around, buffer.scalar.bytes)
         lanes = {loop.variable for loop in around if loop.lanes} & varies
-        self.cycles += float((share * (GATHER_CYCLES * times if lanes - along else OPERATION_CYCLES * vectors)).mean())
-        key, often = (buffer.name, varies, along), float(share.mean())
+        self.moving += float((share * (GATHER_CYCLES * times if lanes - along else OPERATION_CYCLES * vectors)).mean())
+        key, often = (buffer.name, varies, along, written), float(share.mean())
         if key not in self.accesses or self.accesses[key].share < often:
-            self.accesses[key] = _Access(buffer, _as_run(around), varies, along, often)
+            self.accesses[key] = _Access(buffer, _as_run(around), varies, along, axes, lengths, often, written)
         return varies
 
-    def varying(self, value: ir.Expression) -> frozenset[str]:
-        """The loops that an expression varies with."""
-        names = [variable.name for variable in ir.variables_in([value])]
-        data = [DATA] if any(isinstance(each, ir.Load) for each in ir.inside(value)) else []
-        return frozenset(data).union(*[self.depends.get(name, frozenset([name])) for name in names])
+    def parts(self, index: ir.Expression) -> list[frozenset[str]]:
+        """The loops that each part of an index varies with, and whether data is in it."""
+        match index:
+            case ir.Variable(name):
+                return [self.depends.get(name, frozenset([name]))]
+            case ir.Load(_, indices):
+                return [frozenset([DATA]).union(*[part for each in indices for part in self.parts(each)])]
+        return [part for each in ir.operands(index) for part in self.parts(each)]
 
     def times(self, varies: frozenset[str], around: tuple[_Loop, ...], size: int) -> tuple[Numbers, Numbers]:
         """How often something runs that varies with some loops, and in how many instructions."""
@@ -396,43 +451,48 @@ class _Nest:
         times = vectors = _ONCE
         for loop in around[: numbers[-1] + 1 if numbers else 0]:
             mine = loop.variable in varies
+            registers = max(1.0, loop.factor * size / self.target.register_bytes)  # of a strip, also of a short one
             times = times * (loop.turns if mine else loop.steps)
-            width = max(1.0, self.target.register_bytes / size) if loop.lanes else 1.0
-            vectors = vectors * (_at_least_one(loop.turns / width) if mine else loop.steps)
+            own = np.ceil(loop.steps) * registers if loop.lanes else loop.turns
+            vectors = vectors * (own if mine else loop.steps)
         return times, vectors
 
     # Memory
 
-    def traffic(self, capacity: float) -> float:
-        """The bytes that come from beyond a cache of so many, or go there."""
-        if self.rows.touched <= capacity:
-            return 0.0
+    def traffic(self, capacity: float) -> tuple[float, float]:
+        """The bytes that come from beyond a cache of so many or go there, and how many read in order take as long."""
         depth = max([len(access.around) for access in self.accesses.values()], default=0)
         level = next((k for k in range(depth + 1) if self.footprint(k) <= capacity), depth)
-        return sum([self.fetched(access, level, capacity) for access in self.accesses.values()])
+        moved = [(access, self.fetched(access, level, capacity)) for access in self.accesses.values()]
+        slow = [amount * (APART if access.run < RUN_BYTES else 1.0) * (1 + access.written) for access, amount in moved]
+        return sum([amount for _, amount in moved]), sum(slow)
 
     def footprint(self, level: int) -> float:
         """The bytes that are touched inside of so many loops."""
         return sum([self.distinct(access, level) for access in self.accesses.values()])
 
     def fetched(self, access: _Access, level: int, capacity: float) -> float:
-        """The bytes that an access fetches, if an iteration of the loop before a level finds what the last one touched.
+        """The bytes that an access fetches, if a turn of the loop before a level finds what the one before touched.
 
         Iterations of loops further out begin anew.
         """
-        if DATA in access.varies and self.rows.bytes(access.buffer) > capacity:
-            return access.share * SCATTERED_LINES * LINE_BYTES * math.prod([turns for _, turns in access.around])
+        if level == 0 and self.rows.since(access.buffer) <= capacity:
+            return 0.0
+        if DATA in access.varies and access.anywhere > capacity:
+            return access.share * self.lines(access, 0)
         kept = max(0, level - 1)
         return access.share * math.prod([turns for _, turns in access.around[:kept]]) * self.distinct(access, kept)
 
     def distinct(self, access: _Access, level: int) -> float:
         """The bytes of different places that loops from a level inwards touch, by whole lines."""
+        return min(self.lines(access, level), max(LINE_BYTES, self.rows.bytes(access.buffer)))
+
+    def lines(self, access: _Access, level: int) -> float:
+        """The bytes of the lines that they touch, however often the same."""
         inside = [loop for loop in access.around[level:] if loop[0] in access.varies]
         size = access.buffer.scalar.bytes
-        elements = math.prod([turns for _, turns in inside])
         neighbours = math.prod([turns for variable, turns in inside if variable in access.along])
-        lines = max(1.0, LINE_BYTES / (size * neighbours)) if neighbours else 1.0
-        return min(elements * size * lines, max(LINE_BYTES, self.rows.bytes(access.buffer)))
+        return math.prod([turns for _, turns in inside]) * max(size, LINE_BYTES / neighbours if neighbours else size)
 
 
 def _name(nest: ir.For | ir.While | ir.Kernel) -> str:

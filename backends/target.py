@@ -63,9 +63,11 @@ TURN_CYCLES = 1.0  # an iteration of a loop, besides its body
 ENTRY_CYCLES = 10.0  # a loop, besides its iterations
 START_SECONDS = 2e-6  # a loop that several threads share
 LINE_BYTES = 64
-L3_BYTES = 16 << 20  # that are at the disposal of a call
-L2_RATE, L3_RATE, MEMORY_RATE = 32.0, 12.0, 4.0  # bytes a cycle from L2, from L3, from memory
-SCATTERED_LINES = 2.0  # a ratio: a line from a place that data tells takes so much longer
+L3_BYTES = 32 << 20  # that are at the disposal of a call
+L2_RATE, L3_RATE, MEMORY_RATE = 32.0, 16.0, 10.0  # bytes a cycle from L2, from L3, from memory
+BESIDE = 0.25  # a ratio: the part of what is done beside something longer that shows
+STREAMS = 8  # runs of neighbours side by side that a processor fetches ahead
+RUN_BYTES, APART = 1024, 2.5  # in shorter runs of neighbours, a line takes so many times as long: nobody fetches ahead
 
 # Costs of a lane, where a contiguous read costs 1.
 LANE_SAME_COST = 0.5  # what does not vary with the lane

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
+from ...core.limits import lifted_limits
 from ...core.program import Instance, convert
 from ...core.source import at_line
 from .. import ir
@@ -179,7 +180,9 @@ class Built:
 
     def cost_of(self, arrays: Mapping[str, Any], sizes: Mapping[str, int], threads: int | None) -> list[Row]:
         """The same for the arguments that are known, by the names of their buffers, and the sizes."""
-        return estimate(self._lower().function, self._machine.target, sizes, arrays, threads or default_threads())
+        function = self._lower().function
+        with lifted_limits():
+            return estimate(function, self._machine.target, sizes, arrays, threads or default_threads())
 
     def _given(self, leaves: Sequence[Any]) -> tuple[dict[str, Any], dict[str, int]]:
         """The arguments of a call and the constants, by the names of their buffers, and its sizes."""
