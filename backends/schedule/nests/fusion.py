@@ -65,16 +65,16 @@ class _Fusion:
     def block(self, block: ir.Block) -> ir.Block:
         """A block with the nests in it fused, innermost blocks first."""
         made: list[ir.Statement] = []
-        for statement in block:
+        for number, statement in enumerate(block, 1):
             statement = ir.map_inside(statement, self.block)
             if isinstance(statement, ir.Nest):
-                self.append(made, statement)
+                self.append(made, statement, block[number:])
             else:
                 made.append(statement)
         return tuple(made)
 
-    def append(self, made: list[ir.Statement], second: ir.Nest) -> None:
-        """Add a nest to a block, fused with one before it if it can be, and that with another one."""
+    def append(self, made: list[ir.Statement], second: ir.Nest, rest: ir.Block) -> None:
+        """Add a nest to a block, fused with one before it if it can be, and that with another one; the rest follows."""
         passed = 0
         for position in range(len(made) - 1, -1, -1):
             first = made[position]
@@ -84,10 +84,11 @@ class _Fusion:
                 between = made[position + 1 :]
                 after = _depending(first, between)
                 follows = all(isinstance(each, ir.Let | ir.Declare) for each in after)  # what it fills lives no longer
-                both = self.one(first, second) if follows and not ir.conflict((second,), after) else None
+                follows &= not ir.conflict((second,), after)
+                both = None if not follows or self.feeds(first, second, rest) else self.one(first, second)
                 if both is not None:
                     made[position:] = [statement for statement in between if statement not in after]
-                    self.append(made, both)
+                    self.append(made, both, rest)
                     made += after
                     return
             passed += 1
@@ -124,6 +125,18 @@ class _Fusion:
             read={pair: min(least, second.read[pair]) for pair, least in first.read.items() if pair in second.read},
         )
         return both if self.alike(first, second, both) else None
+
+    def feeds(self, first: ir.Nest, second: ir.Nest, rest: ir.Block) -> bool:
+        """Whether the first nest only requires something, and the second fills what others read that may be unrolled.
+
+        With those it becomes straight-line code, and what it fills stays in registers.
+        """
+        target = self.planner.context.target
+        if target.group or not target.transformations.unroll or work_of(first.body):
+            return False
+        filled = {buffer.name for buffer in second.fills}
+        like = (each for each in rest if isinstance(each, ir.Nest) and _same_extents(each, second))
+        return any(not _plain(each.body) and filled & ir.read_in(each.body) for each in like)
 
     def alike(self, first: ir.Nest, second: ir.Nest, both: ir.Nest) -> bool:
         """Whether two nests run together as each of them runs alone."""

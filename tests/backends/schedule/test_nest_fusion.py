@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from load import benchmark
 
 import adze as az
 
@@ -429,3 +430,8 @@ def test_a_kernel_that_requires_something_tells_the_first_failure() -> None:
     k[[17, 250]] = 700, -3
     with pytest.raises(IndexError, match=r"index (700|-3) "):
         compiled(x, k)
+
+
+def test_what_unrolled_nests_read_is_not_stored_beside_requirements() -> None:
+    """The Jacobians of bundle adjustment: straight-line code keeps the weights and angles of an observation."""
+    assert "temporary" not in loops_of(benchmark("ba").jacobian)
