@@ -186,14 +186,15 @@ class _Samples:
                 known = [each for each in given if each is not None]
                 return np.asarray(primitive.numpy(*known)).astype(type.dtype) if len(known) == len(given) else None
             case ir.Select(test, then, orelse):
-                held, first, second = (self.of(each) for each in (test, then, orelse))
-                return None if held is None or first is None or second is None else np.where(held, first, second)
+                first, second, held = self.of(then), self.of(orelse), self.share(test)
+                return None if first is None or second is None else held * first + (1 - held) * second
             case ir.Load(buffer, indices) if buffer.name in self.arrays:
                 array = np.asarray(self.arrays[buffer.name])
                 places = [self.of(index) for index in indices]
                 if array.size == 0 or any(place is None for place in places):
                     return None
-                clipped = [np.clip(p, 0, n - 1) for p, n in zip(places, array.shape, strict=True) if p is not None]
+                found = zip(places, array.shape, strict=True)
+                clipped = [np.clip(place, 0, n - 1).astype(np.int64) for place, n in found if place is not None]
                 return np.broadcast_to(array[tuple(clipped)], SAMPLES)
         return None
 
@@ -324,6 +325,7 @@ class _Nest:
         self.depends: dict[str, frozenset[str]] = {}  # of bindings, on the loops around
         self.operations = self.computing = self.moving = self.chain = 0.0  # the last three in cycles
         self.accesses: dict[tuple[str, frozenset[str], frozenset[str], bool], _Access] = {}
+        self.footprints: dict[tuple[tuple[str, float], ...], float] = {}  # by the loops around
         self.statement(nest, (), _ONCE)
 
     def added_to(self, row: Row, runs: float) -> Row:
@@ -332,7 +334,7 @@ class _Nest:
         moved = [self.traffic(size) for size, _ in caches]
         memory = max([slow / rate for (_, slow), (_, rate) in zip(moved, caches, strict=True)])
         workers = self.workers()
-        self.rows.touched += self.footprint(0)
+        self.rows.touched += self.footprint(())
         self.rows.latest |= dict.fromkeys([access.buffer.name for access in self.accesses.values()], self.rows.touched)
         *rest, longest = sorted([self.computing, self.moving, self.chain, memory])
         seconds = CYCLE * (longest + BESIDE * sum(rest)) / workers + (START_SECONDS if workers > 1 else 0.0)
@@ -461,21 +463,24 @@ class _Nest:
 
     def traffic(self, capacity: float) -> tuple[float, float]:
         """The bytes that come from beyond a cache of so many or go there, and how many read in order take as long."""
-        depth = max([len(access.around) for access in self.accesses.values()], default=0)
-        level = next((k for k in range(depth + 1) if self.footprint(k) <= capacity), depth)
-        moved = [(access, self.fetched(access, level, capacity)) for access in self.accesses.values()]
+        moved = [(access, self.fetched(access, capacity)) for access in self.accesses.values()]
         slow = [amount * (APART if access.run < RUN_BYTES else 1.0) * (1 + access.written) for access, amount in moved]
         return sum([amount for _, amount in moved]), sum(slow)
 
-    def footprint(self, level: int) -> float:
-        """The bytes that are touched inside of so many loops."""
-        return sum([self.distinct(access, level) for access in self.accesses.values()])
+    def footprint(self, around: tuple[tuple[str, float], ...]) -> float:
+        """The bytes that are touched in one turn of some loops, the outermost ones of the nest."""
+        if around not in self.footprints:
+            inside = [access for access in self.accesses.values() if access.around[: len(around)] == around]
+            self.footprints[around] = sum([self.distinct(access, len(around)) for access in inside])
+        return self.footprints[around]
 
-    def fetched(self, access: _Access, level: int, capacity: float) -> float:
-        """The bytes that an access fetches, if a turn of the loop before a level finds what the one before touched.
+    def fetched(self, access: _Access, capacity: float) -> float:
+        """The bytes that an access fetches, if a turn finds what the one before touched where a turn's bytes fit.
 
-        Iterations of loops further out begin anew.
+        Turns of loops further out begin anew.
         """
+        depth = len(access.around)
+        level = next((k for k in range(depth) if self.footprint(access.around[:k]) <= capacity), depth)
         if level == 0 and self.rows.since(access.buffer) <= capacity:
             return 0.0
         if DATA in access.varies and access.anywhere > capacity:

@@ -66,6 +66,7 @@ def pairs(line: Line, size: dict[str, int], function: str, threads: int, seconds
         other = az.compile(program.program, threads=threads, flush_subnormals=control.X86, schedule={switch: False})
         if other.loops == program.loops:
             continue
+        other(*given)  # has its code by now
         measured = [float(np.median(times)) for times in timed((program, other), given, seconds)]
         estimated = [each.cost(*given).seconds for each in (program, other)]
         yield Pair(place, switch, (measured[0], measured[1]), (estimated[0], estimated[1]))
