@@ -18,6 +18,7 @@ from ..core.program import LEAVES, RUNNERS, Instance, Program, as_program, insta
 from ..core.source import at_line, ending_at_user, shorten
 from .constant_sizes import ConstantSizes, code_for, code_for_leaves, codes, varies
 from .cost import Breakdown
+from .decisions import Choices
 from .llvm import version as llvm
 from .llvm.calls import Bound
 from .llvm.control import X86
@@ -26,7 +27,7 @@ from .opencl.devices import Device, choose
 from .opencl.profile import profiled
 from .runtime import debugged
 from .specialisations import ALWAYS, Specialisation, conjunction
-from .transformations import ALL, Transformations, transformations_of
+from .transformations import ALL, Schedule, Transformations, transformations_of
 
 _OUT = {"out"}
 
@@ -186,12 +187,45 @@ class Compiled:
         (2000000.0, 32000000.0)
         """
         backend = self._llvm("cost")
-        if "sizes" not in kwargs or "sizes" in self._names:
+        if not self._sizes_alone(kwargs):
             instance, leaves, _ = self._call(args, kwargs)
             return backend.version(instance).cost(leaves, backend.threads)
-        (general, *_), sizes = self._general(), kwargs["sizes"]
-        self._check_sizes(general, sizes, "cost")
-        return backend.version(code_for(general, sizes)).cost_of(sizes, backend.threads)
+        return backend.version(self._code_for(kwargs["sizes"], "cost")).cost_of(kwargs["sizes"], backend.threads)
+
+    @ending_at_user
+    def decisions(self, *args: Any, **kwargs: Any) -> Choices:
+        """What the scheduler decided for a call with these arguments, or ``sizes=``, and what the other side costs.
+
+        Each row has the ``name`` of a decision, whether it was ``taken``, the ``seconds`` of the whole call as it is,
+        and those with the other side of this decision alone (``otherwise``), both estimated as ``cost`` does. For each
+        the program is scheduled once more; nothing is compiled or run. A name goes into ``schedule={"force": {name:
+        False}}`` to have the other side. See ``backends/decisions.py``; raises what ``cost`` raises.
+
+        >>> import adze as az
+        >>> @az.program
+        ... def spread(x: az.Array[az.f64, "n"]) -> az.f64:
+        ...     y = az.exp(x)
+        ...     return az.sum(y) + az.max(y)
+        >>> found = az.compile(spread).decisions(sizes={"n": 10_000})
+        >>> [(row.name, row.taken, row.seconds < row.otherwise) for row in found.rows]
+        [('fuse: total7 with array3', True, True), ('fuse: total10 with array3', True, True)]
+        """
+        backend = self._llvm("decisions")
+        if not self._sizes_alone(kwargs):
+            instance, leaves, _ = self._call(args, kwargs)
+            return backend.version(instance).decisions(leaves, backend.threads)
+        sizes = kwargs["sizes"]
+        return backend.version(self._code_for(sizes, "decisions")).decisions_of(sizes, backend.threads)
+
+    def _sizes_alone(self, kwargs: Mapping[str, Any]) -> bool:
+        """Whether ``sizes=`` is given, and is no parameter of the program."""
+        return "sizes" in kwargs and "sizes" not in self._names
+
+    def _code_for(self, sizes: Mapping[str, int], verb: str) -> Instance:
+        """The instance whose code these sizes take. TypeError when they have other names than those of the program."""
+        (general, *_) = self._general()
+        self._check_sizes(general, sizes, verb)
+        return code_for(general, sizes)
 
     @property
     def _annotated(self) -> Instance:
@@ -441,7 +475,7 @@ def compile(
     checks: bool = True,
     flush_subnormals: bool = False,
     deterministic: bool = False,
-    schedule: Mapping[str, bool | int] | None = None,
+    schedule: Schedule | None = None,
 ) -> Compiled:
     """Compile a program, or one version of it (``f.at(...)``): for the cores of this machine, or for an OpenCL device.
 
@@ -459,7 +493,8 @@ def compile(
 
     ``schedule`` is for experiments: it switches transformations of the scheduler off, as ``{"jam": False}``, or chooses
     a number that it would choose itself, as ``{"strip": 16}``. The names are the fields of ``Transformations``
-    (``backends/transformations.py``). Results may differ in their last bits from those of another schedule.
+    (``backends/transformations.py``). Under ``"force"`` single decisions are given by name, True or False; see
+    :meth:`Compiled.decisions`. Results may differ in their last bits from those of another schedule.
 
     Raises ValueError for another backend or an option that it does not have; what is wrong with devices is said at
     once; TypeError, when the code is built, for programs that only evaluate takes.

@@ -11,10 +11,11 @@ spent on the other. Forms are tried in order, and the last one serves all sizes:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..core.dims import Dim
 from ..core.terms import Block
+from .decisions import Decisions
 from .specialisations import ALWAYS, conjunction
 
 
@@ -70,7 +71,7 @@ class Form:
 
     block: Block
     condition: Condition | None = None
-    decisions: tuple[str, ...] = ()
+    decisions: Decisions = field(default_factory=Decisions)
     why: str = "as it was scheduled"
 
     @property

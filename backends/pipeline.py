@@ -37,6 +37,7 @@ from ..core.program import Instance
 from ..interpreters.reads_first import reads_first
 from ..interpreters.simplify import simplify
 from . import ir
+from .decisions import Decisions
 from .forms import Form
 from .lowering import Lowered, lower, with_roles
 from .schedule.loops.fusion import fused_loops
@@ -61,10 +62,10 @@ ON_NESTS: tuple[tuple[str, Callable[[Lowered], Lowered]], ...] = (
     ("fuse", fused),
     ("cse", without_common_subexpressions),
 )
-ON_LOOPS: tuple[tuple[str, Callable[[ir.Function, Target], ir.Function]], ...] = (
-    ("fuse_tiles", lambda function, _: summed_in_chunks(function)),
-    ("hoist", lambda function, _: hoisted(function)),
-    ("fuse_loops", lambda function, _: fused_loops(function)),
+ON_LOOPS: tuple[tuple[str, Callable[[ir.Function, Target, Decisions], ir.Function]], ...] = (
+    ("fuse_tiles", lambda function, _, decisions: summed_in_chunks(function, decisions)),
+    ("hoist", lambda function, _, decisions: hoisted(function, decisions)),
+    ("fuse_loops", lambda function, _, decisions: fused_loops(function, decisions)),
     ("prefetch", prefetched),
     ("split", split),
 )
@@ -75,19 +76,18 @@ def forms_of(instance: Instance, target: Target, checks: bool = True) -> tuple[F
 
     ``checks`` keeps its requirements.
     """
-    decisions: list[str] = []
+    decisions = Decisions(dict(target.transformations.force))
     prepared = legalised(instance.term, checks)
     simplified = decided(simplify(verified(prepared))) if checks else simplify(prepared)
     if target.transformations.materialise:
-        simplified = materialised(simplified)
+        simplified = materialised(simplified, decisions)
     scheduled = schedule(simplified, target.transformations, decisions, target.group > 0)
     if target.transformations.reassociate and not target.group:
-        forms = reassociated(scheduled)
+        forms = reassociated(scheduled, decisions)
     else:
-        forms = (Form(scheduled),)
+        forms = (Form(scheduled, decisions=decisions),)
     blocks = [reads_first(in_order(form.block)) for form in forms]
-    found = zip(forms, blocks, strict=True)
-    return tuple([replace(form, block=b, decisions=(*decisions, *form.decisions)) for form, b in found])
+    return tuple([replace(form, block=block) for form, block in zip(forms, blocks, strict=True)])
 
 
 def nests_of(form: Form, name: str, target: Target, checks: bool, deterministic: bool = True) -> Lowered:
@@ -95,7 +95,8 @@ def nests_of(form: Form, name: str, target: Target, checks: bool, deterministic:
 
     ``checks`` keeps its requirements; ``deterministic`` asks for the same bits in each run, without atomics.
     """
-    lowered = lower(open_checkpoints(form.block), _identifier(name), target, checks, deterministic)
+    block = open_checkpoints(form.block)
+    lowered = lower(block, _identifier(name), target, checks, deterministic, form.decisions)
     for switch, rewritten in ON_NESTS:
         if getattr(target.transformations, switch):
             lowered = rewritten(lowered)
@@ -108,10 +109,10 @@ def loops_of(form: Form, name: str, target: Target, checks: bool, deterministic:
     if not target.group:
         for switch, rewritten in ON_LOOPS:
             if getattr(target.transformations, switch):
-                lowered = replace(lowered, function=rewritten(lowered.function, target))
+                lowered = replace(lowered, function=rewritten(lowered.function, target, lowered.decisions))
     lowered = replace(lowered, function=summed_pairwise(lowered.function, target))
     ir.check(lowered.function, groups=target.group > 0)
-    return replace(lowered, decisions=list(dict.fromkeys([*form.decisions, *lowered.decisions])))
+    return lowered
 
 
 def _identifier(name: str) -> str:

@@ -3,14 +3,15 @@
 None of them changes what a program means, and each has its own module, which says what it does and why
 (``pipeline.py`` has them in order). With one of them off, what it gains is measured:
 ``az.compile(f, schedule={"jam": False})``. Two numbers override what the scheduler would choose:
-``az.compile(f, schedule={"strip": 16, "copies": 2})``.
+``az.compile(f, schedule={"strip": 16, "copies": 2})``. Single decisions are forced by their names (``decisions.py``):
+``az.compile(f, schedule={"force": {"fuse: array9 with array7": False}})``.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from ..core.source import at_line
 
@@ -39,6 +40,11 @@ class Transformations:
     split: bool = True  # lanes away from borders ask of no border
     strip: int = 0  # how many lanes of a nest run at a time, a power of two (lowering/lanes.py)
     copies: int = 0  # how many iterations a jam runs side by side (lowering/lanes.py)
+    force: tuple[tuple[str, bool], ...] = ()  # decisions by name, and whether they are taken (decisions.py)
+
+    def forcing(self, name: str, taken: bool) -> Transformations:
+        """The same with one more decision that is forced."""
+        return replace(self, force=tuple(sorted({**dict(self.force), name: taken}.items())))
 
 
 # What switches were called before, for programs that still say so.
@@ -48,8 +54,12 @@ EARLIER = {
 ALL = Transformations()
 
 
-def transformations_of(schedule: Mapping[str, bool | int] | None) -> Transformations:
-    """The transformations with some switched off, or with numbers chosen. Raises ValueError for others.
+# What ``schedule=`` takes: switches, numbers, and under "force" decisions by name
+Schedule = Mapping[str, bool | int | Mapping[str, bool]]
+
+
+def transformations_of(schedule: Schedule | None) -> Transformations:
+    """The transformations with some switched off, numbers chosen, or decisions forced. Raises ValueError for others.
 
     >>> transformations_of({"jam": False, "strip": 16}).strip
     16
@@ -59,17 +69,26 @@ def transformations_of(schedule: Mapping[str, bool | int] | None) -> Transformat
     ValueError: schedule= knows no 'tile'; it takes ...
     """
     chosen = {_name_now(name): value for name, value in (schedule or {}).items()}
+    forced = _forced(chosen.pop("force", {}))
     switches = [field.name for field in fields(Transformations) if field.default is True]
-    numbers = [field.name for field in fields(Transformations) if field.name not in switches]
+    numbers = [field.name for field in fields(Transformations) if field.default == 0 and field.name not in switches]
     for name, value in chosen.items():
         if name not in (*switches, *numbers):
-            known = f"{', '.join(switches)} (True or False), {', '.join(numbers)} (a positive power of two)"
+            known = f"{', '.join(switches)} (True or False), {', '.join(numbers)} (a positive power of two), force"
             raise ValueError(f"schedule= knows no {name!r}; it takes {known}")
         if name in switches and not isinstance(value, bool):
             raise ValueError(f"schedule= takes {name!r} as True or False, not {value!r}")
-        if name in numbers and (isinstance(value, bool) or value < 1 or value & (value - 1)):
+        if name in numbers and (type(value) is not int or value < 1 or value & (value - 1)):
             raise ValueError(f"schedule= takes {name!r} as a positive power of two, not {value!r}")
-    return Transformations(**chosen)  # type: ignore[arg-type]
+    return Transformations(**chosen, force=forced)  # type: ignore[arg-type]
+
+
+def _forced(decisions: object) -> tuple[tuple[str, bool], ...]:
+    """The decisions that are forced, in one order."""
+    if not isinstance(decisions, Mapping) or not all(isinstance(taken, bool) for taken in decisions.values()):
+        problem = f"a dictionary from names of decisions to True or False, not {decisions!r}"
+        raise ValueError(f"schedule= takes 'force' as {problem}; compiled.decisions(*arguments) has the names")
+    return tuple(sorted(decisions.items()))
 
 
 def _name_now(name: str) -> str:

@@ -176,7 +176,7 @@ class Built:
 
     def cost(self, leaves: Sequence[Any], threads: int | None) -> list[Row]:
         """What each nest takes in a call with these arguments, estimated."""
-        return self.cost_of(*self._given(leaves), threads)
+        return self.cost_of(*given_to(self._lower(), self.instance, leaves), threads)
 
     def cost_of(self, arrays: Mapping[str, Any], sizes: Mapping[str, int], threads: int | None) -> list[Row]:
         """The same for the arguments that are known, by the names of their buffers, and the sizes."""
@@ -184,17 +184,9 @@ class Built:
         with lifted_limits():
             return estimate(function, self._machine.target, sizes, arrays, threads or default_threads())
 
-    def _given(self, leaves: Sequence[Any]) -> tuple[dict[str, Any], dict[str, int]]:
-        """The arguments of a call and the constants, by the names of their buffers, and its sizes."""
-        arrays, sizes = convert(self.instance, leaves)
-        lowered = self._lower()
-        constants = [constant.array for constant in lowered.constants]
-        named = zip(lowered.function.arguments, (*arrays, *constants), strict=True)
-        return {buffer.name: array for buffer, array in named}, sizes
-
     def peak_bytes(self, leaves: Sequence[Any], threads: int | None) -> int:
         """The bytes of the arena, of temporaries beside it and of the results of a call."""
-        arrays, sizes = self._given(leaves)
+        arrays, sizes = given_to(self._lower(), self.instance, leaves)
         function, threads = self._lower().function, threads or default_threads()
         try:
             dynamic = self._peak.bytes(arrays, sizes, threads, ALIGNMENT)
@@ -207,3 +199,11 @@ class Built:
             ) from None
         arena = self.executable.arena_bytes([sizes[name] for name in function.sizes], threads)
         return arena + dynamic + self.calls.bytes(sizes)
+
+
+def given_to(lowered: Lowered, instance: Instance, leaves: Sequence[Any]) -> tuple[dict[str, Any], dict[str, int]]:
+    """The arguments of a call and the constants, by the names of their buffers in a form, and its sizes."""
+    arrays, sizes = convert(instance, leaves)
+    constants = [constant.array for constant in lowered.constants]
+    named = zip(lowered.function.arguments, (*arrays, *constants), strict=True)
+    return {buffer.name: array for buffer, array in named}, sizes

@@ -9,16 +9,18 @@ from functools import cached_property, partial
 from typing import Any
 
 from ...core.limits import lifted_limits
-from ...core.program import Instance
+from ...core.program import Instance, convert
 from .. import ir
-from ..cost import Breakdown
+from ..cost import Breakdown, estimate
+from ..decisions import Choice, Choices, check_forced
 from ..forms import Form, Head, chosen, where_taken
 from ..lowering import Lowered
 from ..pipeline import forms_of, loops_of, nests_of
+from ..runtime import default_threads
 from ..schedule.summary import schedule_text
 from ..specialisations import MISSING, Specialisation
 from ..transformations import ALL, Transformations
-from .artifact import Built, Kept
+from .artifact import Built, Kept, given_to
 from .calls import Bound
 from .host import host, host_target
 from .profile import Clocked
@@ -68,6 +70,8 @@ class Version:
         else:
             self._heads = (_ONLY,) if found is not None else tuple([form.head for form in self._forms])
         self._conditions = [head.condition for head in self._heads]
+        if allowed.force and found is None:
+            check_forced(dict(allowed.force), [self.lowered(k).decisions for k in range(len(self._heads))])
         self._latest: tuple[Sequence[int], int] = (), len(self._heads) - 1  # sizes, and the form that they take
         self._seconds = time.perf_counter() - started  # that all forms took together
         if len(self._heads) == 1:
@@ -149,6 +153,42 @@ class Version:
     def cost_of(self, sizes: Mapping[str, int], threads: int | None) -> Breakdown:
         """The same for sizes alone."""
         return Breakdown.of(self.built(chosen(self._conditions, sizes)).cost_of({}, sizes, threads))
+
+    def decisions(self, leaves: Sequence[Any], threads: int | None) -> Choices:
+        """What was decided on the way of the form that a call takes, and what the other side of each would cost."""
+        _, sizes = convert(self.instance, leaves)
+
+        def arrays(form: Lowered) -> Mapping[str, Any]:
+            return given_to(form, self.instance, leaves)[0]
+
+        return self._choices(self._number(leaves), sizes, arrays, threads)
+
+    def decisions_of(self, sizes: Mapping[str, int], threads: int | None) -> Choices:
+        """The same for sizes alone."""
+        return self._choices(chosen(self._conditions, sizes), sizes, lambda form: {}, threads)
+
+    def _choices(
+        self,
+        number: int,
+        sizes: Mapping[str, int],
+        arrays: Callable[[Lowered], Mapping[str, Any]],
+        threads: int | None,
+    ) -> Choices:
+        def seconds(form: Lowered) -> float:
+            rows = estimate(form.function, self._target, sizes, arrays(form), threads or default_threads())
+            return Breakdown.of(rows).seconds
+
+        def otherwise(name: str, taken: bool) -> float:
+            allowed = self._target.transformations.forcing(name, not taken)
+            target = replace(self._target, transformations=allowed)
+            forms = forms_of(self.instance, target, self._checks)
+            form = forms[chosen([each.condition for each in forms], sizes)]
+            return seconds(loops_of(form, self.instance.program.name, target, self._checks))
+
+        with lifted_limits():
+            mine = self.lowered(number)
+            now, taken = seconds(mine), mine.decisions.taken.items()
+            return Choices(tuple([Choice(name, side, now, otherwise(name, side)) for name, side in taken]))
 
     @property
     def seconds(self) -> float:

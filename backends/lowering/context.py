@@ -16,6 +16,7 @@ from ...interpreters.domains import Domain as Region
 from ...interpreters.domains import Domains as Regions
 from ...interpreters.in_place import InPlace
 from .. import ir
+from ..decisions import Decisions
 from ..target import GROUP_WAVES, Target
 
 ZERO, ONE = ir.Constant(0), ir.Constant(1)
@@ -71,7 +72,7 @@ class Context(ABC):
     nonzero: dict[str, Region] = field(default_factory=dict)  # by buffer, of its axes: where it is not 0
     run_sizes: dict[Dim, ir.Expression] = field(default_factory=dict)  # those that the run decides, as far as in scope
     present: dict[str, ir.Expression] = field(default_factory=dict)  # the values of variables that may change later
-    decisions: list[str] = field(default_factory=list)  # what was chosen, to be read by people
+    decisions: Decisions = field(default_factory=Decisions)
 
     # The walk, which every construct goes on with
 

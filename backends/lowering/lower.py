@@ -26,6 +26,7 @@ from ...interpreters.domains import Domains as Regions
 from ...interpreters.in_place import InPlace
 from ...interpreters.simplify.rules import rewrite
 from .. import ir
+from ..decisions import Decisions
 from ..target import SELECTABLE_WORK, Target
 from .context import ArrayRef, Context, Destinations, Environment, Operand, zero
 from .histograms import Histograms
@@ -50,7 +51,7 @@ class Lowered:
     types: tuple[Type, ...]  # of the results: callers derive from them, as the function does, what is ``returned``
     failures: list[terms.Failure]
     constants: list[terms.Constant]
-    decisions: list[str]  # what was chosen, to be read by people
+    decisions: Decisions
     context: Context  # what is known of its names and buffers, for who gives its nests their loops
 
 
@@ -67,13 +68,22 @@ def returned(type: Type) -> bool:
     return any(not dim.is_static() for dim in dims(type))
 
 
-def lower(block: terms.Block, name: str, target: Target, checks: bool = True, deterministic: bool = False) -> Lowered:
+def lower(
+    block: terms.Block,
+    name: str,
+    target: Target,
+    checks: bool = True,
+    deterministic: bool = False,
+    decisions: Decisions | None = None,
+) -> Lowered:
     """Lower a closed, scheduled block to nests. Raises Unsupported for what compiled programs cannot do.
 
     Where the target has atomics, floating numbers that many iterations add to one place are summed in the order in
     which they come, which is another in each run; ``deterministic`` sums them in an order that sizes alone decide.
+    ``decisions`` are those that led to the block.
     """
-    return Lowering(target, checks, deterministic).function(block, name)
+    before = Decisions() if decisions is None else decisions.copy()
+    return Lowering(target, checks, deterministic, decisions=before).function(block, name)
 
 
 class Lowering(State, Updates, Sorting, Scans, Histograms):

@@ -44,7 +44,7 @@ def private_accumulators(context: Context, nest: ir.Nest) -> list[ir.Statement] 
     shared = {buffer: common_prefix(stores, bound) for buffer, stores in updated.items() if name not in own[buffer]}
     grain = nests.grain_of(survey(body).work, [loop.extent for loop in loops[1:]])
     way = "copies for pieces of the loop, added in order" if shared else "a slice of its own for each iteration"
-    context.decisions.append(f"accumulated in {', '.join([buffer.name for buffer in updated])}: {way}")
+    context.decisions.note(f"accumulated in {', '.join([buffer.name for buffer in updated])}: {way}")
     if not shared:
         return [ir.For(name, outer.extent, "parallel", inner, grain=grain)]
     places = [Place(buffer, prefix, context) for buffer, prefix in shared.items()]

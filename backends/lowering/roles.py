@@ -25,7 +25,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from .. import ir
-from . import contractions, grids, totals
+from ..decisions import writes_text
+from . import contractions, grids, nests, totals
 from .context import Context
 from .group_updates import shared_accumulators
 from .lower import Lowered
@@ -126,14 +127,15 @@ class _Roles:
         before: list[ir.Statement] = []
         if nest.outermost and target.transformations.regroup and not target.group:
             two = regrouped(context, nest.axes, nest.body)
-            if two is not None:
-                context.decisions.append(f"sum over two loops: one of its factors summed first, as {two.stored.name}")
+            if two is not None and context.decisions.take(
+                "regroup",
+                writes_text(nest),
+                f"sum over two loops: one of its factors summed first, as {two.stored.name}",
+            ):
                 first = self.nest(ir.Nest(tuple(two.loops), two.first, nest.outermost))
                 before = [ir.Allocate(two.stored), *first.statements]
                 nest = replace(nest, body=two.second)
         built = self.built(nest)
-        if built.decision:
-            context.decisions.append(built.decision)
         statements = [*before, *built.statements]
         if nest.alone is not None:
             statements = [_for_one(each, nest.alone) for each in statements]
@@ -143,7 +145,12 @@ class _Roles:
         """The loops that reads and writes are best for."""
         plan = self.planner.plan(nest)
         self.planner.independent.update(plan.variables)
-        return grids.build(plan) if self.context.target.group else contractions.build(plan)
+        if self.context.target.group:
+            return grids.build(plan)
+        built = contractions.build(plan)
+        if built.decision and not self.context.decisions.take("contract", writes_text(nest), built.decision):
+            return nests.build(plan)
+        return built
 
     def note(self, layouts: Layouts) -> None:
         """Where arrays are 0, by their axes in memory."""

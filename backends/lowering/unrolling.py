@@ -32,6 +32,7 @@ from dataclasses import dataclass, field, replace
 
 from ...core.types import i64
 from .. import ir
+from ..decisions import Decisions, writes_text
 from ..target import (
     LANE_ELEMENT_COST,
     SHORT_VECTOR_COST,
@@ -45,7 +46,7 @@ from .nests import Chunk
 from .partial_evaluation import Irregular, Straight, scalar_of, simplified
 
 
-def straightened(body: ir.Block, target: Target, fresh: Callable[[str], str], decisions: list[str]) -> ir.Block:
+def straightened(body: ir.Block, target: Target, fresh: Callable[[str], str], decisions: Decisions) -> ir.Block:
     """The body of a function with such loops along lanes; ``decisions`` are told which they are."""
     made = tuple(_Groups(target, fresh, _constants(body), decisions, {}).block(body))
     return ir.without_unread(made) if made != body else body
@@ -81,7 +82,7 @@ class _Groups:
     target: Target
     fresh: Callable[[str], str]
     constants: dict[str, ir.Constant]
-    decisions: list[str]
+    decisions: Decisions
     around: Mapping[str, ir.Expression]
     inside: bool = False
 
@@ -145,10 +146,12 @@ class _Groups:
         cost = _along_lanes(body, code.variable, lanes)
         # loops without such combinations are unrolled in any case, later
         before = group.cost if group.across else min(group.cost, _along_lanes(body, code.variable, 1))
-        if short or cost * UNROLLING_GAIN > before or not body:
+        if short or not body:
             return group.written
         loops = f"{len(group.written)} loops over {ir.expression_text(code.extent)}"
-        self.decisions.append(f"{loops}: straight-line code of {len(body)} statements, {lanes} iterations side by side")
+        told = f"{loops}: straight-line code of {len(body)} statements, {lanes} iterations side by side"
+        if not self.decisions.take("unroll", writes_text(*body), told, cost * UNROLLING_GAIN <= before):
+            return group.written
         loop = ir.For(code.variable.name, code.extent, "lanes", tuple(body), lanes)
         if self.inside:
             return [loop]

@@ -16,6 +16,7 @@ from ...core.program import Instance, convert
 from ...core.types import Type, element
 from .. import ir
 from ..cost import Row, estimate
+from ..decisions import check_forced
 from ..lowering import returned
 from ..memory.arena import room
 from ..pipeline import forms_of, loops_of, nests_of
@@ -44,6 +45,7 @@ class Version:
         [form] = forms_of(instance, target, checks)
         self._lower = form, instance.program.name, target, checks, deterministic
         self.lowered = loops_of(*self._lower)
+        check_forced(dict(allowed.force), [self.lowered.decisions])
         self.executable = Executable(self.lowered.function, device, instance.program.name)
         self.on = self.executable.on
         types = self.lowered.types

@@ -12,16 +12,17 @@ buffers a block writes or adds to. So it says what is run, whatever decided it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from .. import ir
+from ..decisions import Decisions
 from ..lowering.privatisation import adds
 
 
-def schedule_text(decisions: Sequence[str], function: ir.Function) -> str:
-    """The decisions, one a line, and the loops of a function."""
-    return "\n".join([*decisions, *_outline(function.body)])
+def schedule_text(decisions: Decisions, function: ir.Function) -> str:
+    """What is noted of the decisions, one a line, and the loops of a function."""
+    return "\n".join([*decisions.notes, *_outline(function.body)])
 
 
 def _outline(block: ir.Block) -> Iterator[str]:

@@ -42,7 +42,7 @@ class Configuration:
     """How a case is compiled, and which derivative is looked at."""
 
     threads: int = 1
-    schedule: tuple[tuple[str, bool | int], ...] = ()
+    schedule: tuple[tuple[str, Any], ...] = ()
     annotated: bool = True
     derivative: str = "reverse"  # or "forward", "trace"
     bounds: bool = False  # with ADZE_DEBUG=bounds

@@ -3,8 +3,9 @@
 *Base*: the term is well-typed and folds to itself; evaluate gives the same one element at a time and in batches;
 the simplified term is well-typed; compiled code gives the same, with the case's configuration, and the same bits on
 another number of threads, signs of zeros included; and one derivative: forward against differences, reverse against
-forward, or a trace against reverse, each compiled, too. *Cross*: all derivatives, every switch of the schedule, without
-checks, without annotations, and the plain interpreter. *OpenCL*: the program and its gradient on a device.
+forward, or a trace against reverse, each compiled, too. *Cross*: all derivatives, every switch of the schedule, two of
+its decisions the other way, without checks, without annotations, and the plain interpreter. *OpenCL*: the program and
+its gradient on a device.
 
 A program that evaluate refuses, or that fails in it with an error of the user's, must fail in the same way everywhere.
 """
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from random import Random
 from typing import Any
 from unittest import mock
 
@@ -316,6 +318,9 @@ class Checks:
         for number, switch in enumerate(SWITCHES, self.case.seed):
             how = Configuration(1, ((switch, False),), optimised=number % 3 == 0)
             self.compiled(f"compile without {switch}", f, "f", arguments, reference, how)
+        for name, taken in self.decisions():
+            how = Configuration(1, (("force", {name: not taken}),))
+            self.compiled("compile with another decision", f, "f", arguments, reference, how)
         calls = "print(az.evaluate(f)(*arguments))\nprint(az.compile(f, checks=False)(*arguments))\n"
         if not isinstance(reference, BaseException):
             self.agree("compile without checks", calls, reference, lambda: az.compile(f, checks=False)(*arguments))
@@ -331,6 +336,14 @@ class Checks:
                 return trees.unflatten(instance.outputs, Plain.run(instance, f.leaves(arguments)).results)
 
             self.agree("plain", "# tests/plain.py\n", reference, plain)
+
+    def decisions(self) -> list[tuple[str, bool]]:
+        """Two decisions of the scheduler, drawn from those for the arguments, and whether they are taken."""
+        run = az.compile(self.program, threads=1)
+        with self.running("decisions", "print(az.compile(f).decisions(*arguments))\n"):
+            found = self.outcome(lambda: run.decisions(*self.arguments))
+        rows = [] if isinstance(found, BaseException) else found.rows
+        return Random(self.case.seed).sample([(row.name, row.taken) for row in rows], min(2, len(rows)))
 
     def is_refused_by_types(self) -> bool:
         """Whether sizes of annotations contradict each other in a place that a run need not come to.

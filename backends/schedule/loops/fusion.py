@@ -24,17 +24,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ... import ir
+from ...decisions import Decisions, writes_text
 from ...target import LOOP_FUSION_LOOKAHEAD, LOOP_FUSION_STATEMENTS
 
 
-def fused_loops(function: ir.Function) -> ir.Function:
+def fused_loops(function: ir.Function, decisions: Decisions) -> ir.Function:
     """A function whose neighbouring parallel loops over the same range are one."""
     unused = ir.unused_names(function)
 
     def fresh(name: str) -> str:
         return unused(name.rstrip("0123456789"))
 
-    return replace(function, body=_Localising(frozenset(function.sizes), fresh).block(function.body))
+    return replace(function, body=_Localising(frozenset(function.sizes), fresh, decisions).block(function.body))
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class _Localising:
 
     sizes: frozenset[str]
     fresh: Callable[[str], str]
+    decisions: Decisions
 
     def block(self, block: ir.Block) -> ir.Block:
         """A block with its neighbouring loops joined, and their temporaries inside of them."""
@@ -102,6 +104,8 @@ class _Localising:
         common = ir.mentioned(first.body)[1] & ir.mentioned(added)[1]
         own = {name for name in common if _own_axes(name, (*first.body, *added), first.variable)}
         if not own or not common & (ir.written_in(first.body) | ir.written_in(added)) <= own:
+            return None
+        if not self.decisions.take("fuse_loops", f"{writes_text(second)} with {writes_text(first)}"):
             return None
         grain = first.grain
         if grain is not None and second.grain is not None and grain != second.grain:

@@ -34,6 +34,7 @@ from itertools import product
 from ....core.dims import Dim, Name, Opaque
 from ....core.types import bool_, i64
 from ... import ir
+from ...decisions import Decisions, writes_text
 from ...target import (
     FARTHEST_BORDER,
     GUARD_COST,
@@ -50,10 +51,10 @@ _DECIDED = frozenset(["less", "less_equal", "greater", "greater_equal", "equal",
 ZERO = ir.Constant(0)
 
 
-def split(function: ir.Function, target: Target) -> ir.Function:
+def split(function: ir.Function, target: Target, decisions: Decisions) -> ir.Function:
     """A function whose lanes are split into those inside and those at borders."""
     sizes = {size: Dim.atom(Name(size)) for size in function.sizes}
-    splitting = _Splitting(target, ir.unused_names(function))
+    splitting = _Splitting(target, ir.unused_names(function), decisions)
     return replace(function, body=splitting.block(function.body, sizes, frozenset()))
 
 
@@ -63,6 +64,7 @@ class _Splitting:
 
     target: Target
     fresh: Callable[[str], str]
+    decisions: Decisions
 
     def block(self, block: ir.Block, known: Mapping[str, Dim], copies: frozenset[str]) -> ir.Block:
         made: list[ir.Statement] = []
@@ -76,7 +78,7 @@ class _Splitting:
                     copies |= {name} if copies else frozenset()
                 case ir.For(kind="lanes", body=body):
                     if any(map(_is_decided, _parts(body))):
-                        statement = _Lanes(statement, scope, copies, self.target, self.fresh).split()
+                        statement = _Lanes(statement, scope, copies, self.target, self.fresh).split(self.decisions)
                 case ir.For(variable, extent, kind):
                     # It is never negative, as sizes are.
                     turn = Dim.of(0) if extent == ir.Constant(1) else Dim.atom(Name(variable))
@@ -147,7 +149,7 @@ class _Lanes:
         self.moves: dict[str, _Affine | None] = {}
         self.look()
 
-    def split(self) -> ir.For:
+    def split(self, decisions: Decisions) -> ir.For:
         """The loop, with another body for the strips inside if that is worth it."""
         loop, body = self.loop, self.loop.body
         if sum(1 for _ in ir.walk(body)) > SPLIT_STATEMENTS:
@@ -160,12 +162,13 @@ class _Lanes:
         self.added(self.rewritten(body, self.decided), self.of_access)
         inside, tests = self.rewritten(body, self.decided), self.tests()
         least = self.cost(inside)
-        if least >= now or (tests and least > (1 - SPLIT_GAIN) * now):
-            return loop
         if not tests:
-            return replace(loop, body=inside)
+            return replace(loop, body=inside) if least < now else loop
         before = ir.bindings_of([*tests, *[each.value for each in offsets]], list(self.lets.values()))
         if not self.room() or any(not self.written.isdisjoint(ir.names_of(each.value)[1]) for each in before):
+            return loop
+        wanted = least < now and least <= (1 - SPLIT_GAIN) * now
+        if not decisions.take("split", f"lanes of {writes_text(loop)}", wanted=wanted):
             return loop
         moved = {each.name for each in before}
         blocks = [tuple([s for s in b if not (isinstance(s, ir.Let) and s.name in moved)]) for b in (inside, outside)]

@@ -23,34 +23,35 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ... import ir
+from ...decisions import Decisions
 
 # What does nothing but compute, and write to buffers
 _PURE = ir.For | ir.If | ir.Let | ir.Declare | ir.Assign | ir.Store | ir.Prefetch
 
 
-def hoisted(function: ir.Function) -> ir.Function:
+def hoisted(function: ir.Function, decisions: Decisions) -> ir.Function:
     """A function whose loops fill no temporary again with what is in it already."""
-    return replace(function, body=_block(function.body))
+    return replace(function, body=_block(function.body, decisions))
 
 
-def _block(block: ir.Block) -> ir.Block:
+def _block(block: ir.Block, decisions: Decisions) -> ir.Block:
     made: list[ir.Statement] = []
     for statement in block:
         match statement:
             case ir.For(kind="sequential"):
-                made += _Hoisting(replace(statement, body=_block(statement.body))).statements()
+                made += _Hoisting(replace(statement, body=_block(statement.body, decisions)), decisions).statements()
             case ir.For():
                 made.append(statement)
             case _:
-                made.append(ir.map_inside(statement, _block))
+                made.append(ir.map_inside(statement, lambda inner: _block(inner, decisions)))
     return tuple(made)
 
 
 class _Hoisting:
     """A loop, and what stands before it."""
 
-    def __init__(self, loop: ir.For) -> None:
-        self.loop = loop
+    def __init__(self, loop: ir.For, decisions: Decisions) -> None:
+        self.loop, self.decisions = loop, decisions
         self.changing = _changing(loop)
         self.stores = _stores(loop.body)
         self.own = ir.allocated_in(loop.body)
@@ -106,9 +107,10 @@ class _Hoisting:
         """Whether some statements fill a temporary with the same in each iteration, and they alone."""
         if not statements or _stores(statements) != {buffer.name: self.stores[buffer.name]}:
             return False
-        return self.changing.isdisjoint(ir.names_in(buffer.extents)) and all(
+        same = self.changing.isdisjoint(ir.names_in(buffer.extents)) and all(
             self.repeated(statement, buffer) for statement in statements
         )
+        return same and self.decisions.take("hoist", f"{buffer.name} out of {self.loop.variable}")
 
     def repeated(self, statement: ir.Statement, buffer: ir.Buffer) -> bool:
         """Whether a statement does the same in each iteration, and nothing but writing to a buffer."""

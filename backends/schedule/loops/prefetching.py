@@ -19,23 +19,27 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ... import ir
+from ...decisions import Decisions, writes_text
 from ...target import PREFETCH_AHEAD, PREFETCH_INDEX_PARTS, PREFETCH_STATEMENTS, Target
 
 
-def prefetched(function: ir.Function, target: Target) -> ir.Function:
+def prefetched(function: ir.Function, target: Target, decisions: Decisions) -> ir.Function:
     """A function whose short loops look ahead."""
-    return replace(function, body=_block(function.body, target))
+    return replace(function, body=_block(function.body, target, decisions))
 
 
-def _block(block: ir.Block, target: Target) -> ir.Block:
-    return tuple([_statement(statement, target) for statement in block])
+def _block(block: ir.Block, target: Target, decisions: Decisions) -> ir.Block:
+    return tuple([_statement(statement, target, decisions) for statement in block])
 
 
-def _statement(statement: ir.Statement, target: Target) -> ir.Statement:
+def _statement(statement: ir.Statement, target: Target, decisions: Decisions) -> ir.Statement:
     match statement:
         case ir.For(kind="lanes" | "sequential") if not ir.contains(statement.body, ir.For, ir.While):
-            return replace(statement, body=(*_ahead(statement, target), *statement.body))
-    return ir.map_inside(statement, lambda inner: _block(inner, target))
+            ahead = tuple(_ahead(statement, target))
+            if ahead and decisions.take("prefetch", f"reads for {writes_text(statement)}"):
+                return replace(statement, body=(*ahead, *statement.body))
+            return statement
+    return ir.map_inside(statement, lambda inner: _block(inner, target, decisions))
 
 
 def _ahead(loop: ir.For, target: Target) -> Iterator[ir.Statement]:

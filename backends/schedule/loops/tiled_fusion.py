@@ -30,14 +30,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ... import ir
+from ...decisions import Decisions, writes_text
 from ...target import PACKED_PADDING, TILED_FUSION_STATEMENTS
 from .traversals import Traversal, chunked, traversal_of
 
 
-def summed_in_chunks(function: ir.Function) -> ir.Function:
+def summed_in_chunks(function: ir.Function, decisions: Decisions) -> ir.Function:
     """A function whose sums over a range are made in the chunks that make what is summed."""
     unused = ir.unused_names(function)
-    chunking = _Chunking(frozenset(function.sizes), lambda: unused("chunked"))
+    chunking = _Chunking(frozenset(function.sizes), lambda: unused("chunked"), decisions)
     return replace(function, body=chunking.block(function.body, {}))
 
 
@@ -47,6 +48,7 @@ class _Chunking:
 
     sizes: frozenset[str]
     fresh: Callable[[], str]
+    decisions: Decisions
     added: dict[int, ir.Statement] = field(default_factory=dict)  # the sums of what chunks have summed, by ``id``
 
     def block(self, block: ir.Block, lets: Mapping[str, ir.Expression]) -> ir.Block:
@@ -70,6 +72,9 @@ class _Chunking:
             position -= 1
         chunks = _Chunks.of(made[position], lets) if sums is not None and position >= 0 else None
         if sums is None or chunks is None or not sums.may_join(chunks, made[position + 1 :]):
+            made.append(statement)
+            return
+        if not self.decisions.take("fuse_tiles", f"{writes_text(statement)} with {writes_text(chunks.loop)}"):
             made.append(statement)
             return
         extents = (chunks.loop.extent, *[sums.traversal.extents[axis] for axis in sums.rows])

@@ -31,6 +31,7 @@ from dataclasses import dataclass, field, replace
 from ....core.types import Scalar
 from ....interpreters.simplify.leaves import COSTLY
 from ... import ir
+from ...decisions import writes_text
 from ...lowering import Lowered
 from ...lowering.context import Context
 from ...lowering.roles import Planner
@@ -258,6 +259,8 @@ class _Sharing:
         store = ir.Store(buffer, value.range.place, ir.Variable(value.name, value.scalar))
         storing = replace(nest, body=_after(nest.body, value.name, store), fills=(*nest.fills, buffer))
         if self.planner.roles(storing) != self.planner.roles(nest):
+            return False
+        if not self.context.decisions.take("cse", f"{value.name} of {writes_text(nest)} for {writes_text(range.nest)}"):
             return False
         value.buffer, made[value.position] = buffer, [*before, ir.Allocate(buffer), storing]
         if allocated is not None:

@@ -40,6 +40,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from ... import ir
+from ...decisions import writes_text
 from ...lowering import Lowered
 from ...lowering.privatisation import updated_by
 from ...lowering.requirements import work_of
@@ -60,7 +61,7 @@ class _Fusion:
     """The nests of one function."""
 
     def __init__(self, planner: Planner) -> None:
-        self.planner = planner
+        self.planner, self.decisions = planner, planner.context.decisions
 
     def block(self, block: ir.Block) -> ir.Block:
         """A block with the nests in it fused, innermost blocks first."""
@@ -86,7 +87,7 @@ class _Fusion:
                 follows = all(isinstance(each, ir.Let | ir.Declare) for each in after)  # what it fills lives no longer
                 follows &= not ir.conflict((second,), after)
                 both = None if not follows or self.feeds(first, second, rest) else self.one(first, second)
-                if both is not None:
+                if both is not None and self.decisions.take("fuse", f"{writes_text(second)} with {writes_text(first)}"):
                     made[position:] = [statement for statement in between if statement not in after]
                     self.append(made, both, rest)
                     made += after

@@ -25,7 +25,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from ....core.builder import Builder
@@ -40,13 +39,14 @@ from ....interpreters.embed import Embed, rebuilt
 from ....interpreters.simplify import simplify
 from ....interpreters.simplify.leaves import COSTLY
 from ....interpreters.simplify.rules import rewrite
+from ...decisions import Decisions, origin_text
 from ...target import DISTRIBUTION_ROUNDS, LEAST_AXIS, MOST_STORED, SMALL_ARRAY, UPDATES_UNKNOWN_ITERATIONS
 from ...transformations import ALL, Transformations
 from .shared_updates import Free, Place, Updates, outside, repeated, shared, together, updates_of
 
 
 def schedule(
-    block: Block, allowed: Transformations = ALL, decisions: list[str] | None = None, groups: bool = False
+    block: Block, allowed: Transformations = ALL, decisions: Decisions | None = None, groups: bool = False
 ) -> Block:
     """The distributed form of a closed, simplified block; ``decisions`` are told what was stored, and why.
 
@@ -55,14 +55,14 @@ def schedule(
     if not allowed.distribute:
         return block
     for _ in range(DISTRIBUTION_ROUNDS):
-        before, block = block, _round(block, [] if decisions is None else decisions, groups)
+        before, block = block, _round(block, decisions or Decisions(), groups)
         if block == before:
             break
         block = simplify(block, fuse=False)
     return block
 
 
-def _round(block: Block, decisions: list[str], groups: bool) -> Block:
+def _round(block: Block, decisions: Decisions, groups: bool) -> Block:
     return rebuilt(block, lambda builder: _Distribute(builder, decisions, groups), rewrite)
 
 
@@ -277,9 +277,9 @@ def _free(*parts: Any) -> Free:
 
 
 class _Distribute(Embed):
-    """Rebuilds a term, distributing each loop that has something to store; tells ``decisions`` what that is."""
+    """Rebuilds a term, distributing each loop that has something to store, as ``decisions`` want it."""
 
-    def __init__(self, builder: Builder, decisions: list[str], groups: bool) -> None:
+    def __init__(self, builder: Builder, decisions: Decisions, groups: bool) -> None:
         super().__init__(builder)
         self.decisions, self.groups = decisions, groups
         self.parallel = False  # whether the nearest loop around is one whose iterations are independent
@@ -290,20 +290,18 @@ class _Distribute(Embed):
         """The body of a loop, as a function of the loop's variable, after what is to be stored, all in all so much."""
         if cuts and stored > MOST_STORED:
             told = f"not distributed: {body.names[0] or 'i'} < {length.dim}, where 2^{stored.bit_length() - 1} and more"
-            self.decide(f"{told} elements would be stored")
-        if not cuts or stored > MOST_STORED:
+            self.decisions.note(f"{told} elements would be stored")
             return lambda i: body(env, [i])
-        for k, why in cuts.items():
-            binding = body.bindings[k]
-            name = binding.origin.name or " and ".join([str(type) for type in binding.types])
-            place = f"{Path(binding.origin.file).name}:{binding.origin.line}"
-            self.decide(f"stored for all {body.names[0] or 'i'} < {length.dim}: {name} of {place}, since {why}")
+        cuts = {k: why for k, why in cuts.items() if self.stores(body.bindings[k], length, body, why)}
+        if not cuts:
+            return lambda i: body(env, [i])
         return self.within(True, lambda: _Distributed(self.builder, env, length, body, cuts))
 
-    def decide(self, told: str) -> None:
-        """Tell what was decided, once."""
-        if told not in self.decisions:
-            self.decisions.append(told)
+    def stores(self, binding: Binding, length: Value, body: _Block, why: str) -> bool:
+        """Whether a binding of a loop's body is stored for all iterations."""
+        what, range = origin_text(binding.origin, binding.types), f"for all {body.names[0] or 'i'} < {length.dim}"
+        told = f"stored {range}: {what}, since {why}"
+        return self.decisions.take("distribute", f"{what} {range}", told)
 
     def in_order(self, emit: Any) -> Any:
         """The loop with a body that runs iteration by iteration."""

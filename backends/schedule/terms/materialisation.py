@@ -29,12 +29,13 @@ from ....interpreters.simplify import simplify
 from ....interpreters.simplify.leaves import is_costly
 from ....interpreters.simplify.value_numbering import ValueNumbering as Alike
 from ....interpreters.simplify.value_numbering import amount, operands, own_work
+from ...decisions import Decisions, origin_text
 from ...target import MATERIALISED_PART, MATERIALISED_WORTH
 
 Loops = tuple[tuple[Value, Value], ...]  # by binder and extent, from outside
 
 
-def materialised(block: Block) -> Block:
+def materialised(block: Block, decisions: Decisions | None = None) -> Block:
     """The simplified program with what recurs in its loops stored; the same object when there is nothing."""
     if _reductions(block) < 2:
         return block
@@ -42,7 +43,8 @@ def materialised(block: Block) -> Block:
         binders = fresh_binders(builder, block)
         results = block.interpret(Embed(builder))(Env(), binders)
         root = Body(0, tuple(binders), tuple(builder.scopes[0].statements), tuple(results))
-        recurring = _recurring(builder, root)
+        wanted = decisions or Decisions()
+        recurring = [each for each in _recurring(builder, root) if wanted.take("materialise", each.text())]
         if not recurring:
             return block
         builder.scopes[0].statements.clear()
@@ -70,6 +72,12 @@ class _Recurring:
     """Nodes that compute the same, each with the loops around it, in the same order."""
 
     occurrences: Sequence[tuple[Node, Loops]]
+
+    def text(self) -> str:
+        """What is stored, and for which loops."""
+        node, loops = self.occurrences[0]
+        extents = ", ".join([str(extent.dim) for _, extent in loops])
+        return f"{origin_text(node.origin, [value.type for value in node.results])} for all of {extents}"
 
     def stored(self, b: Builder, root: Body, replaced: Mapping[int, Replacement]) -> dict[int, Replacement]:
         """How each is read from arrays of all its values, which read in turn what was replaced before."""

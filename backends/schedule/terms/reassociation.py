@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from pathlib import Path
 
 from ....core.builder import Builder, Replacement, Substitution, build
 from ....core.dims import Dim
@@ -38,13 +37,15 @@ from ....core.types import dims, element
 from ....interpreters.embed import Embed, fresh_binders
 from ....interpreters.simplify.rules import component_operator, rewrite
 from ....interpreters.simplify.value_numbering import operands
+from ...decisions import Decisions, origin_text
 from ...forms import Condition, Form
 from ...target import CACHED_ELEMENTS, STORED_COST
 
 
-def reassociated(block: Block) -> tuple[Form, ...]:
+def reassociated(block: Block, decisions: Decisions | None = None) -> tuple[Form, ...]:
     """The forms of a scheduled block: one whose sums are made in the order that is less, and the block itself."""
-    unchanged = Form(block)
+    before = decisions or Decisions()
+    unchanged = Form(block, decisions=before)
     if not any(each.op == "generate" for each in block.bindings):
         return (unchanged,)
     if not all(dim.is_static() for type in block.types for dim in dims(type)):
@@ -54,7 +55,8 @@ def reassociated(block: Block) -> tuple[Form, ...]:
         results = block.interpret(Embed(builder))(Env(), binders)
         statements = builder.scopes[0].statements
         outside = frozenset([*[binder.number for binder in binders], *[each.number for each in statements]])
-        plan = _Plan(builder, outside, results, statements)
+        plan = _Plan(builder, outside, results, statements, before.copy())
+        unchanged = Form(block, decisions=before.declining(plan.decisions))
         condition = plan.condition()
         if not plan.replaced or condition.known() is False:
             return (unchanged,)
@@ -63,8 +65,8 @@ def reassociated(block: Block) -> tuple[Form, ...]:
         rewriting.memo.update({statement.number: statement.results for statement in statements})
         made, _ = to_block(binders, rewriting.values(results), statements, block.names)
     if condition.known():
-        return (Form(made, None, tuple(plan.decisions)),)
-    return Form(made, condition, tuple(plan.decisions), "; ".join(plan.decisions)), unchanged
+        return (Form(made, None, plan.decisions),)
+    return Form(made, condition, plan.decisions, "; ".join(plan.told)), unchanged
 
 
 @dataclass(frozen=True)
@@ -129,11 +131,17 @@ class _Plan:
     """The sums of a program that are replaced, what by, and where that is less."""
 
     def __init__(
-        self, builder: Builder, outside: frozenset[int], results: Sequence[Value], statements: Sequence[Node]
+        self,
+        builder: Builder,
+        outside: frozenset[int],
+        results: Sequence[Value],
+        statements: Sequence[Node],
+        decisions: Decisions,
     ) -> None:
         self.builder, self.outside = builder, outside
         self.replaced: dict[int, Replacement] = {}
-        self.decisions: list[str] = []
+        self.decisions = decisions
+        self.told: list[str] = []
         self._less: list[Dim] = []  # below 0 where the new way is less
         self._filled: set[Dim] = set()  # lengths, which must not be 0
         self._loops: dict[int, tuple[Value, Value]] = {}  # binders and extents, by the numbers of the binders
@@ -329,18 +337,19 @@ class _Plan:
             less -= self._size([loop.number for loop in (*product.loops, *product.sum.loops)])
         for reader in product.readers:
             less += self._work(reader.new) - self._work(reader.old)
-        if less.is_nonnegative():
+        source = product.array.source
+        assert source is not None
+        what = origin_text(source.origin, [product.array.type])
+        told = f"summed before it is multiplied: {what}"
+        if not self.decisions.take("reassociate", what, told, wanted=not less.is_nonnegative()):
             return
-        self._less.append(less)
+        self.told.append(told)
+        if not self.decisions.is_forced("reassociate", what):
+            self._less.append(less)
         for reader in product.readers:
             value = self._made(reader)
             self.replaced[reader.node.number] = partial(_image, value)
             self._filled.update([self._length(loop.number) for loop in reader.new.loops])
-        source = product.array.source
-        assert source is not None
-        origin = source.origin
-        told = f"{origin.name or product.array.type} of {Path(origin.file).name}:{origin.line}"
-        self.decisions.append(f"summed before it is multiplied: {told}")
 
     # The new sums
 

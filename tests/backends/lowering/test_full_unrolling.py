@@ -12,6 +12,7 @@ from plain_loops import apply, at, const, fma, loop, put, var
 
 import adze as az
 from adze.backends import ir
+from adze.backends.decisions import Decisions
 from adze.backends.lowering.partial_evaluation import simplified
 from adze.backends.lowering.unrolling import straightened
 from adze.backends.target import Target
@@ -37,7 +38,7 @@ def both(
     """The text of a function after the pass, and its results, which are those from before it."""
     size = len(arrays[0])
     found = []
-    for code in (body, straightened(body, TARGET, names(), [])):
+    for code in (body, straightened(body, TARGET, names(), Decisions())):
         function = ir.Function("f", ("n",), tuple(arguments), tuple(results), code)
         ir.check(function)
         written = [
@@ -140,7 +141,7 @@ DEEP = ir.Buffer("deep", f64, (const(2), N, const(3)))
 def run_deep(body: ir.Block, x: np.ndarray) -> tuple[str, np.ndarray]:
     """The text after the pass, and what stands in the buffer then, which is what stands there without the pass."""
     found = []
-    for code in (body, straightened(body, TARGET, names(), [])):
+    for code in (body, straightened(body, TARGET, names(), Decisions())):
         function = ir.Function("f", ("n",), (X,), (DEEP,), code)
         ir.check(function)
         deep = np.full((2, len(x), 3), np.nan)
@@ -175,7 +176,7 @@ def test_a_loop_that_needs_its_order_stays() -> None:
             ),
         ),
     ):
-        assert straightened(body, TARGET, names(), []) == body
+        assert straightened(body, TARGET, names(), Decisions()) == body
 
 
 def test_a_store_in_one_branch_alone_keeps_the_loop_as_it_is() -> None:
@@ -183,7 +184,7 @@ def test_a_store_in_one_branch_alone_keeps_the_loop_as_it_is() -> None:
     test = body.body[0]
     assert isinstance(test, ir.If)
     one = (replace(body, body=(ir.If(test.test, test.then, ()),)),)
-    assert straightened(one, TARGET, names(), []) == one
+    assert straightened(one, TARGET, names(), Decisions()) == one
 
 
 def test_stores_in_branches_at_places_that_may_be_one_keep_their_order() -> None:
@@ -258,7 +259,7 @@ def test_a_map_over_rows_and_a_long_loop_stay_as_they_are() -> None:
     kept = put(S, "i", var("sum", f64))
     long = loop("i", "n", ir.Declare("sum", const(0.0, f64)), loop("j", 33, total), kept, kind="parallel")
     for body in ((doubled,), (long,)):
-        assert straightened(body, TARGET, names(), []) == body
+        assert straightened(body, TARGET, names(), Decisions()) == body
 
 
 def test_only_what_holds_for_all_floats_is_simplified() -> None:

@@ -10,6 +10,7 @@ from plain_loops import apply, at, const, loop, put, var
 
 import adze as az
 from adze.backends import ir
+from adze.backends.decisions import Decisions
 from adze.backends.schedule.loops.invariant_motion import hoisted
 from adze.core.types import f64
 
@@ -86,7 +87,7 @@ def moved(*body: ir.Statement, after: ir.Block = ()) -> bool:
     """Whether the temporary leaves the loop; either way, what is computed stays the same."""
     begin = loop("j", "n", put(z, "j", const(0.0, f64))), ir.Declare("count", const(0))
     function = ir.Function("f", ("n", "m"), (x, y), (z,), (*begin, loop("s", "m", *body), *after))
-    there = hoisted(function)
+    there = hoisted(function, Decisions())
     for m in (0, 1, 3):
         results = []
         for each in (function, there):

@@ -9,6 +9,7 @@ import pytest
 
 import adze as az
 from adze.backends import ir
+from adze.backends.decisions import Decisions
 from adze.backends.llvm.host import host_target
 from adze.backends.schedule.loops import tiled_fusion as chunking
 from adze.backends.schedule.loops.tiled_fusion import summed_in_chunks
@@ -143,18 +144,18 @@ def test_what_is_stored_before_a_sum_keeps_it_apart() -> None:
     """A row that stores something else before its sum would store it once a chunk."""
     target = replace(host_target(), transformations=Transformations(fuse_tiles=False))
     function = plain_loops.loops_of(fitted, target, (np.ones(3), np.ones(3)))
-    assert summed_in_chunks(function) != function
+    assert summed_in_chunks(function, Decisions()) != function
     last = function.body[-1]
     assert isinstance(last, ir.For)
     result, row = function.results[0], (ir.Variable(last.variable, i64),)
     storing = replace(last, body=(ir.Store(result, row, ir.Constant(0.0, f64)), *last.body))
     other = replace(function, body=(*function.body[:-1], storing))
-    assert summed_in_chunks(other) == other
+    assert summed_in_chunks(other, Decisions()) == other
 
 
 def test_chunks_do_not_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     target = replace(host_target(), transformations=Transformations(fuse_tiles=False))
     function = plain_loops.loops_of(several, target, (np.ones(3), np.ones(3)))
-    assert summed_in_chunks(function) != function
+    assert summed_in_chunks(function, Decisions()) != function
     monkeypatch.setattr(chunking, "TILED_FUSION_STATEMENTS", 5)
-    assert summed_in_chunks(function) == function
+    assert summed_in_chunks(function, Decisions()) == function
