@@ -20,7 +20,7 @@ from ..core.expr import Expr
 from ..core.graph import Body, Value
 from ..core.indexing import extents_of
 from ..core.types import Scalar, element
-from ..interpreters.simplify.rules import nodes_within
+from ..interpreters.simplify.costs import nodes_within
 from .duals import Linear
 from .forward import Forward
 from .reverse_reductions import in_range

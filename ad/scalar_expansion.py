@@ -27,7 +27,7 @@ from typing import Any
 from ..core.builder import Builder, Replacement, Substitution
 from ..core.graph import Body, Node, Value, union
 from ..core.types import dims, i64
-from ..interpreters.simplify.leaves import is_costly
+from ..interpreters.simplify.costs import is_costly
 
 
 def generate(b: Builder, extents: Sequence[Value], function: Callable[..., Sequence[Value]]) -> tuple[Value, ...]:

@@ -23,8 +23,9 @@ from functools import partial
 from ...core.builder import Builder
 from ...core.graph import Body, Node, Value
 from ...core.types import element, i64
-from .index_set_shifting import shifted_index_sets
+from .index_set_shifting import is_aligned, shifted_index_sets
 from .leaves import Leaf, Path, Tree, guarded, recorded, with_statements, without, zero
+from .scalar_expansion import expanded
 
 # A test around at most so many updates becomes a choice of what they add.
 CHOSEN = 8
@@ -65,9 +66,21 @@ class _Accumulate:
 
     def rewritten(self, statement: Node) -> list[Node]:
         """What is left of a statement; the rest is added to ``values`` or is among the nodes in another form."""
-        aligned = shifted_index_sets(self.b, statement, self.statements)
+        expanded = self.expanded(statement)
+        aligned = [one for each in expanded for one in shifted_index_sets(self.b, each, self.statements)]
         chosen = [one for each in aligned for one in self.chosen(each, Path())]
         return [node for one in chosen for node in self.split(one)]
+
+    def expanded(self, statement: Node) -> list[Node]:
+        """The statement, where what its leaves share is stored if they could not leave otherwise."""
+        if statement.results or not statement.row.control:
+            return [statement]
+        tree = Tree(statement, self.statements)
+        independent = tree.independent()
+        if len(independent) < 2 or not tree.repeats(independent):
+            return [statement]
+        leaving = [leaf for leaf in independent if self.covered(leaf) or leaf.sums() or is_aligned(self.b, leaf)]
+        return expanded(self.b, tree, leaving)
 
     # Tests around updates become choices of what is added
 

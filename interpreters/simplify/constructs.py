@@ -16,8 +16,8 @@ from ...core.constructs import Construct, Role, construct
 from ...core.environment import Env
 from ...core.graph import Value
 from ..embed import accumulate, emit_blocks
+from .costs import CHEAP
 from .liveness import REQUIREMENTS, Atom, Block, Effects, Entry, Lazy, Nesting, Operation, Use, Uses
-from .rules import CHEAP
 
 
 class Index(Operation):

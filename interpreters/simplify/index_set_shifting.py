@@ -31,7 +31,8 @@ from ...core.dims import Dim, Opaque, never_negative
 from ...core.graph import Node, Value
 from ...core.indexing import extents_of
 from ...core.types import dims, i64
-from .leaves import Guard, Leaf, Tree, guarded, is_costly, recorded, without
+from .costs import is_costly
+from .leaves import Guard, Leaf, Tree, guarded, recorded, without
 
 # There may be twice as many places as iterations, and so many more.
 SLACK = 16
@@ -142,6 +143,11 @@ def _length(row: Value, column: Value, loop: Value) -> Value | None:
 
 
 # Which loop an index stands for
+
+
+def is_aligned(b: Builder, leaf: Leaf) -> bool:
+    """Whether the indices of a leaf stand for loops of its own, as they are or shifted."""
+    return _aligned(b, leaf) is not None
 
 
 def _aligned(b: Builder, leaf: Leaf) -> _Aligned | None:

@@ -14,9 +14,8 @@ from heapq import heappop, heappush
 from ...core.builder import Builder, Scope
 from ...core.graph import Node, Value
 from ...core.types import dims, element
+from .costs import is_costly
 
-# A scalar operation that costs more than this many additions is not repeated.
-COSTLY = 8
 # Cheap operations that several leaves share are repeated while that makes the whole at most so many times as much.
 REPEATED = 3
 
@@ -139,6 +138,7 @@ class Tree:
     """A statement: its leaves, and the statements in it that are no loops, tests or updates."""
 
     def __init__(self, statement: Node, beside: frozenset[int]) -> None:
+        self.statement = statement
         self.leaves: list[Leaf] = []
         self.opaque: list[Node] = []
         self._walk(statement, Path())
@@ -228,13 +228,6 @@ class Tree:
             once += cost
             again += cost * ((who & bits).bit_count() + (who & ~bits != 0))
         return again > REPEATED * (once + len(self.leaves))
-
-
-def is_costly(node: Node) -> bool:
-    """Whether a node should not be computed twice: an expensive scalar operation, or anything that runs a block."""
-    if node.op == "primitive":
-        return bool(node.static[0].cost > COSTLY)
-    return not node.row.cheap
 
 
 # Tests as choices

@@ -40,10 +40,9 @@ from ...core.dims import Dim, Opaque
 from ...core.graph import Node, Value, sources
 from ...core.terms import Block, Operation
 from ...core.types import ArrayType, dims, i64, is_float, rank
-from .leaves import is_costly
+from .costs import is_costly, nodes_within
 from .loop_rewriting import LoopRewriting, Loops, Pending, source
 from .minimum_cut import minimum_cut
-from .rules import nodes_within
 from .value_numbering import ValueNumbering, amount, fused_results, kind, operands, own_work
 
 # To store an element, and to read it again, takes about as long as so many additions.

@@ -7,21 +7,19 @@ Operations on scalars are folded and simplified (``algebra.py``). Reading an arr
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.builder import Builder
-from ...core.graph import NONE, Body, Node, Value, numbers
+from ...core.graph import NONE, Body, Value, numbers
 from ...core.primitive import Primitive
 from ...core.types import dims, i64, mentions_named
 from .accumulators import rewrite_accumulate
 from .algebra import is_zero, operands_of, primitive
+from .costs import CHEAP, cost_within, nodes_within
 from .implied import without_implied
-from .leaves import is_costly
 from .unrolling import iterations
 
-# An array element is computed where it is read when that costs at most about this many additions.
-CHEAP = 12
 # A read looks behind so many updates of single elements.
 UPDATES = 32
 # A function is entered where it is applied when it has at most so many nodes.
@@ -174,38 +172,13 @@ def _distance(x: Value, y: Value) -> int | None:
 def _cost_of_read(array: Value, axes: int, inside: frozenset[int]) -> float:
     """About how many additions it takes to compute an element instead of the array, inside these binders."""
     if axes == 0:
-        return _cost(array, inside)
+        return cost_within(array, inside)
     if array.free.isdisjoint(inside) and inside:
         return 1  # an array that is there anyway
     if array.source is None or array.source.op != "generate" or array.source.effects:
         return float("inf")
     body = array.source.bodies[0]
     return _cost_of_read(body.results[array.position], axes - 1, inside | {body.binders[0].number})
-
-
-def _cost(value: Value, inside: frozenset[int]) -> float:
-    """About how many additions it takes to compute a scalar inside these binders; infinite with something costly."""
-    cost = 0.0
-    for node in nodes_within([value], inside):
-        if is_costly(node) or cost > CHEAP:
-            return float("inf")
-        cost += node.static[0].cost if node.op == "primitive" else 1
-    return cost
-
-
-def nodes_within(values: Sequence[Value], binders: frozenset[int]) -> Iterator[Node]:
-    """The nodes that depend on the binders, also inside branches of a cond; bodies of loops are not entered."""
-    stack = [value.source for value in values if value.source is not None]
-    seen: set[int] = set()
-    while stack:
-        node = stack.pop()
-        if node.number in seen or node.free.isdisjoint(binders):
-            continue
-        seen.add(node.number)
-        yield node
-        stack.extend([arg.source for arg in node.args if arg.source is not None])
-        if node.op == "cond":
-            stack.extend([r.source for body in node.bodies for r in body.results if r.source is not None])
 
 
 def _generate(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:

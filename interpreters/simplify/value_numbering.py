@@ -21,7 +21,7 @@ from ...core.builder import Builder, Replacement, Substitution
 from ...core.dims import Dim
 from ...core.graph import Body, Node, Value
 from ...core.types import dims, i64, rank
-from .leaves import is_costly
+from .costs import is_costly
 
 # A size that is not known counts as this many.
 MANY = 1000

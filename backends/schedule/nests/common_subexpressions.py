@@ -29,7 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ....core.types import Scalar
-from ....interpreters.simplify.leaves import COSTLY
+from ....interpreters.simplify.costs import COSTLY
 from ... import ir
 from ...decisions import writes_text
 from ...lowering import Lowered

@@ -37,7 +37,7 @@ from ....core.terms import Block, Operation
 from ....core.types import Accumulator, ArrayType, Type, dims, i64
 from ....interpreters.embed import Embed, rebuilt
 from ....interpreters.simplify import simplify
-from ....interpreters.simplify.leaves import COSTLY
+from ....interpreters.simplify.costs import COSTLY
 from ....interpreters.simplify.rules import rewrite
 from ...decisions import Decisions, origin_text
 from ...target import DISTRIBUTION_ROUNDS, LEAST_AXIS, MOST_STORED, SMALL_ARRAY, UPDATES_UNKNOWN_ITERATIONS

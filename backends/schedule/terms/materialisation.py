@@ -26,7 +26,7 @@ from ....core.terms import Block
 from ....core.types import dims
 from ....interpreters.embed import Embed, fresh_binders
 from ....interpreters.simplify import simplify
-from ....interpreters.simplify.leaves import is_costly
+from ....interpreters.simplify.costs import is_costly
 from ....interpreters.simplify.value_numbering import ValueNumbering as Alike
 from ....interpreters.simplify.value_numbering import amount, operands, own_work
 from ...decisions import Decisions, origin_text

@@ -1,0 +1,91 @@
+"""Scalar expansion: what several updates share is computed once an iteration, and stored, so that they can leave.
+
+An update that leaves its loop takes along what it is made of (``accumulators.py``). What many share would be computed
+again in each, as in the derivative of a stencil of 49 points, whose 49 updates share a value of 49 products. Where that
+would be too much, the value is stored first, and each update reads it:
+
+    for i < n:                                          V = for i < n: (x[i - 1] + 2 * x[i] + x[i + 1]) ** 3
+      v = (x[i - 1] + 2 * x[i] + x[i + 1]) ** 3   =>    for i < n:
+      t[i - 1] += v; t[i] += 2 * v; t[i + 1] += v         t[i - 1] += V[i]; t[i] += 2 * V[i]; t[i + 1] += V[i]
+
+What is so cheap that simplify would compute it where it is read is not stored, nor what has more values than an update
+has places, as in a sum over pairs. (Allen and Kennedy 2002, section 5.3.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ...core.builder import Builder, Replacement, Substitution
+from ...core.graph import Node, Value
+from ...core.types import Scalar
+from .costs import CHEAP, cost_within
+from .leaves import Leaf, Tree, recorded
+
+
+def expanded(b: Builder, tree: Tree, leaving: Sequence[Leaf]) -> list[Node]:
+    """The statement of a tree, where what these leaves share is stored if they would repeat too much of it."""
+    replaced = _stored(b, tree, leaving) if len(leaving) > 1 and tree.repeats(leaving) else {}
+    if not replaced:
+        return [tree.statement]
+    same = {leaf.accumulator: leaf.accumulator for leaf in tree.leaves}
+    rebuilding = Substitution(b, same, None, (), replaced)
+    return recorded(b, lambda: rebuilding.copy(tree.statement))
+
+
+def _stored(b: Builder, tree: Tree, leaving: Sequence[Leaf]) -> dict[int, Replacement]:
+    """What stands for the nodes that are stored, by number: reads of arrays of all their values."""
+    found: dict[int, Replacement] = {}
+    for node, leaf in _shared(tree, leaving):
+        loops = [loop for loop in leaf.path.loops if loop[0].number in node.free]
+        (value,) = node.results
+        found[node.number] = _reading(_array(b, value, loops), [binder for binder, _ in loops])
+    return found
+
+
+def _shared(tree: Tree, leaving: Sequence[Leaf]) -> Iterator[tuple[Node, Leaf]]:
+    """The nodes to be stored, each with a leaf of its loops: several leaves need it, and fewer some that reads it."""
+    who_needs = {node.number: who for node, who in tree.needed}
+    readers = [(value, 1 << k) for k, leaf in enumerate(tree.leaves) for value in leaf.operands]
+    for node, who in tree.needed:
+        read = [*node.args, *[result for body in node.bodies for result in body.results]]
+        readers += [(value, who) for value in read]
+    outermost = {v.source.number for v, who in readers if v.source and who_needs.get(v.source.number, who) != who}
+    inner = frozenset([binder.number for node, _ in tree.needed for body in node.bodies for binder in body.binders])
+    for node, who in tree.needed:
+        sharing = [leaf for k, leaf in enumerate(tree.leaves) if who >> k & 1 and leaf in leaving]
+        along = [leaf for leaf in sharing if _is_along(node, leaf)]
+        if len(sharing) > 1 and along and node.number in outermost and node.free.isdisjoint(inner | tree.statements):
+            if _is_worth_it(node, along[0].used):
+                yield node, along[0]
+
+
+def _is_along(node: Node, leaf: Leaf) -> bool:
+    """Whether a node is given by the indices of a leaf, so that its values are as many as what is updated."""
+    extents = [extent for binder, extent in leaf.path.loops if binder.number in node.free]
+    in_order = all(extent.free.isdisjoint(leaf.path.binders) for extent in extents)
+    return in_order and node.free & leaf.path.binders <= leaf.used
+
+
+def _is_worth_it(node: Node, loops: frozenset[int]) -> bool:
+    """Whether a node is a floating number that is not cheap inside these loops."""
+    if len(node.results) != 1 or node.effects or node.partial:
+        return False
+    type = node.results[0].type
+    return isinstance(type, Scalar) and type.kind == "float" and cost_within(node.results[0], loops) > CHEAP
+
+
+def _array(b: Builder, value: Value, loops: Sequence[tuple[Value, Value]]) -> Value:
+    """A value for all iterations of these loops."""
+
+    def elements(at: dict[Value, Value]) -> Value:
+        if len(at) == len(loops):
+            return b.substitute([value], at)[0]
+        binder, extent = loops[len(at)]
+        return b.generate(extent, lambda i: [elements({**at, binder: i})], binder.name)[0]
+
+    return elements({})
+
+
+def _reading(array: Value, binders: Sequence[Value]) -> Callable[[Substitution], tuple[Value, ...]]:
+    return lambda rebuilding: (rebuilding.builder.index(array, [rebuilding.value(binder) for binder in binders]),)
