@@ -418,6 +418,8 @@ _DEEPEST = 64
 
 def arithmetic(primitive: str, operands: Sequence[Dim | None]) -> Dim | None:
     """The dim that an integer primitive makes of dims; None when it makes none that is worth keeping."""
+    if primitive == "negative":
+        primitive, operands = "subtract", (Dim.of(0), *operands)
     if len(operands) != 2 or operands[0] is None or operands[1] is None:
         return None
     if primitive == "floor_divide" and (operands[1].constant or 0) > 0:

@@ -19,7 +19,8 @@ class Access:
 
     Its indices mention variables, and step with some of them.
 
-    An index steps with a variable if it grows by one where that does.
+    An index steps with a variable if it grows by one where that does, but for borders where it wraps around, turns back
+    or is clamped: lanes are split there (``schedule/loops/index_set_splitting.py``).
     """
 
     buffer: ir.Buffer
@@ -74,9 +75,11 @@ def survey(body: ir.Block, around: Iterable[str] = ()) -> Survey:
         match expression:
             case ir.Variable(name):
                 return steps.get(name, frozenset([name]))
+            case ir.Apply(primitive, (a, b)) if primitive.name in ("minimum", "maximum"):
+                return stepping(a) | stepping(b)
             case ir.Apply(primitive, (a, b)) if primitive.name == "add":
                 return (stepping(a) - mentioned(b)) | (stepping(b) - mentioned(a))
-            case ir.Apply(primitive, (a, b)) if primitive.name == "subtract":
+            case ir.Apply(primitive, (a, b)) if primitive.name in ("subtract", "remainder"):
                 return stepping(a) - mentioned(b)
         return frozenset()
 

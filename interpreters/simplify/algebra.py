@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...core.builder import Builder
-from ...core.dims import arithmetic, index_in_range, never_negative
+from ...core.dims import Opaque, arithmetic, index_in_range, never_negative
 from ...core.graph import Value
 from ...core.indexing import extents_of
 from ...core.primitive import Primitive
@@ -172,7 +172,34 @@ def _floor_divide(b: Builder, x: Value, y: Value) -> Value | None:
 def _remainder(b: Builder, x: Value, y: Value) -> Value | None:
     if _is(y, 1):
         return b.literal(0, x.type)  # type: ignore[arg-type]
-    return x if _is_below(b, x, y) else None
+    if _is_below(b, x, y):
+        return x
+    around = _around(b, x, y)
+    return None if around is None else b.primitive("remainder", around, y)
+
+
+def _around(b: Builder, x: Value, y: Value) -> Value | None:
+    """A sum without an inner remainder by the same number: ``(i + 1) % n + j`` is ``i + 1 + j`` around a circle.
+
+    All is small, made of loop variables and sizes, so that nothing overflows that did not before.
+    """
+    source = x.source
+    if source is None or source.op != "primitive" or source.static[0].name not in ("add", "subtract"):
+        return None
+    opened = list(source.args)
+    for k, part in enumerate(source.args):
+        inner = operands_of(part, "remainder")
+        if inner is not None and inner[1] is y:
+            opened[k] = inner[0]
+    if opened == list(source.args) or not all([_is_small(b, part) for part in opened]):
+        return None
+    return b.primitive(source.static[0], *opened)
+
+
+def _is_small(b: Builder, x: Value) -> bool:
+    """Whether an integer is made of loop variables and sizes."""
+    extent = extents_of(b)
+    return x.dim is not None and all([not isinstance(a, Opaque) or extent(a) is not None for a in x.dim.atoms()])
 
 
 def _is_below(b: Builder, x: Value, y: Value) -> bool:

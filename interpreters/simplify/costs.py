@@ -10,6 +10,10 @@ from ...core.graph import Node, Value
 CHEAP = 12
 # A scalar operation that costs more than this many additions is not repeated.
 COSTLY = 8
+# An index that wraps around is a choice, in lanes at borders alone (backends/schedule/loops/index_set_splitting.py).
+WRAPPING = 2
+# Divisions of indices go when lanes are split, or stand outside of them; and no read knows what was stored of them.
+INDEX_ARITHMETIC = frozenset(("remainder", "floor_divide"))
 
 
 def is_costly(node: Node) -> bool:
@@ -19,14 +23,37 @@ def is_costly(node: Node) -> bool:
     return not node.row.cheap
 
 
+def is_costly_value(node: Node) -> bool:
+    """Whether a node is costly, and not only an index, which is little beside what is read there."""
+    return not (node.op == "primitive" and node.static[0].name in INDEX_ARITHMETIC) and is_costly(node)
+
+
+def own_cost(node: Node) -> float:
+    """What a node costs that is no loop, where its indices are computed in lanes."""
+    if node.op != "primitive":
+        return 1
+    return float(WRAPPING if node.static[0].name in INDEX_ARITHMETIC else node.static[0].cost)
+
+
 def cost_within(value: Value, inside: frozenset[int]) -> float:
     """About how many additions it takes to compute a scalar inside these binders; infinite with something costly."""
-    cost = 0.0
+    cost, wrapping = 0.0, set[int]()
     for node in nodes_within([value], inside):
+        if node.op == "index":
+            around = [index.source.number for index in node.args[1:] if index.source and _wraps(index.source, inside)]
+            wrapping.update(around)
+            cost += WRAPPING * len(around)
+        if node.number in wrapping:
+            continue
         if is_costly(node) or cost > CHEAP:
             return float("inf")
-        cost += node.static[0].cost if node.op == "primitive" else 1
+        cost += own_cost(node)
     return cost
+
+
+def _wraps(node: Node, inside: frozenset[int]) -> bool:
+    """Whether a node is a remainder by what does not vary."""
+    return node.op == "primitive" and node.static[0].name == "remainder" and node.args[1].free.isdisjoint(inside)
 
 
 def nodes_within(values: Sequence[Value], binders: frozenset[int]) -> Iterator[Node]:

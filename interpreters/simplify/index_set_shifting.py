@@ -13,6 +13,11 @@ The offset may depend on loops that no index stands for, which become the terms 
 derivative: ``t[i + r] += a[i] * w[r]``). An index like ``2 * i`` leaves places out, and stays. What is renumbered is
 computed once an update, so nothing costly may be shared; and the places must not be many more than the iterations.
 
+Reads that wrap around, ``y[(i + c) % n]``, are shifted along a circle: where there are as many iterations as places,
+each place has one, and nothing is to be tested:
+
+    for i < n: t[(i + 1) % n] += f(i)             =>      for j < n: t[j] += f((j - 1) % n)
+
 The derivative of reading ``y[i // m, i % m]``, which a reshape is made of, adds to a place of its own in each
 iteration. A loop over n m iterations becomes one over the n rows and one over the m columns:
 
@@ -31,7 +36,7 @@ from ...core.dims import Dim, Opaque, never_negative
 from ...core.graph import Node, Value
 from ...core.indexing import extents_of
 from ...core.types import dims, i64
-from .costs import is_costly
+from .costs import is_costly_value
 from .leaves import Guard, Leaf, Tree, guarded, recorded, without
 
 # There may be twice as many places as iterations, and so many more.
@@ -39,15 +44,34 @@ SLACK = 16
 
 
 @dataclass(frozen=True)
+class _Shift:
+    """How an index follows a loop variable: from where, up or down, and around which circle if it is on one."""
+
+    offset: Value
+    falls: bool
+    period: Value | None
+
+    def iteration(self, b: Builder, place: Value, offset: Value) -> Value:
+        """The iteration that adds to a place, for an offset at that place."""
+        if self.falls:
+            found = b.primitive("subtract", offset, place)
+        elif offset.literal is not None and offset.literal < 0:
+            found = b.primitive("add", place, b.literal(-int(offset.literal), i64))
+        else:
+            found = b.primitive("subtract", place, offset)
+        return found if self.period is None else b.primitive("remainder", found, self.period)
+
+
+@dataclass(frozen=True)
 class _Aligned:
     """A leaf with a loop for each axis of its array, or none where the index depends on no loop.
 
-    ``moved`` says which of these loops are shifted: the offset, and whether the index falls as the loop variable grows.
+    ``moved`` says which of these loops are shifted, and how.
     """
 
     leaf: Leaf
     loops: tuple[Value | None, ...]
-    moved: dict[int, tuple[Value, bool]]
+    moved: dict[int, _Shift]
 
     @property
     def inner(self) -> list[tuple[Value, Value]]:
@@ -89,9 +113,9 @@ def _axes(one: _Aligned) -> tuple[object, ...]:
 def _repeats_nothing(tree: Tree, one: _Aligned) -> bool:
     """Whether nothing costly in a leaf would run once for each term of a sum, or of several axes."""
     bit = 1 << tree.leaves.index(one.leaf)
-    costly = [node for node, who in tree.needed if who & bit and is_costly(node)]
+    costly = [node for node, who in tree.needed if who & bit and is_costly_value(node)]
     axes = frozenset([loop.number for loop in one.loops if loop is not None])
-    skewed = any(offset.free & one.leaf.path.binders for offset, _ in one.moved.values())
+    skewed = any(shift.offset.free & one.leaf.path.binders for shift in one.moved.values())
     return not costly or not (skewed or any(not axes <= node.free for node in costly))
 
 
@@ -153,33 +177,51 @@ def is_aligned(b: Builder, leaf: Leaf) -> bool:
 def _aligned(b: Builder, leaf: Leaf) -> _Aligned | None:
     """The loops that the indices stand for, each one index alone; None when there is none such."""
     loops: list[Value | None] = []
-    moved: dict[int, tuple[Value, bool]] = {}
+    moved: dict[int, _Shift] = {}
     sizes = dims(leaf.accumulator.type)
     for index, size in zip(leaf.indices, sizes, strict=True):
         if index.free.isdisjoint(leaf.path.binders):
             loops.append(None)
             continue
+        line, period = _on_circle(index, size)
         for loop, extent in leaf.path.loops:
-            falls = _slope(index, loop, leaf.path.binders)
+            falls = _slope(line, loop)
             if falls is None or loop in loops or b.known(size) is None:
                 continue
             plain = index is loop and extent.dim == size
-            if plain or (extent.dim is not None and never_negative(extent.dim * 2 + SLACK - size, extents_of(b))):
+            if plain or _is_dense(b, extent, size, period is not None):
                 if not plain:
-                    moved[loop.number] = (b.substitute([index], {loop: b.literal(0, i64)})[0], falls)
+                    moved[loop.number] = _Shift(b.substitute([line], {loop: b.literal(0, i64)})[0], falls, period)
                 loops.append(loop)
                 break
         else:
             return None
     shifted = frozenset(moved)
-    offsets = frozenset[int]().union(*[offset.free for offset, _ in moved.values()])
+    offsets = frozenset[int]().union(*[shift.offset.free for shift in moved.values()])
     extents = frozenset[int]().union(*[extent.free for _, extent in leaf.path.loops])
     if not any(loops) or (offsets | extents) & shifted:
         return None
     return _Aligned(leaf, tuple(loops), moved)
 
 
-def _slope(index: Value, loop: Value, binders: frozenset[int]) -> bool | None:
+def _on_circle(index: Value, size: Dim) -> tuple[Value, Value | None]:
+    """What an index is the remainder of when divided by the axis's length, and that length; else the index itself."""
+    source = index.source
+    if source is not None and source.op == "primitive" and source.static[0].name == "remainder":
+        line, period = source.args
+        if period.dim == size:
+            return line, period
+    return index, None
+
+
+def _is_dense(b: Builder, extent: Value, size: Dim, on_circle: bool) -> bool:
+    """Whether a loop has about as many iterations as there are places, on a circle just as many."""
+    if on_circle:
+        return extent.dim == size
+    return extent.dim is not None and never_negative(extent.dim * 2 + SLACK - size, extents_of(b))
+
+
+def _slope(index: Value, loop: Value) -> bool | None:
     """Whether an index falls as a loop variable grows, each step by one; None when it does not follow it so."""
     if index.dim is None or loop.number not in index.free:
         return None
@@ -225,17 +267,10 @@ class _Renumbered:
         self.at.update({loop: at for loop, at in zip(one.loops, place, strict=True) if loop is not None})
         fixed = {loop: at for loop, at in self.at.items() if loop.number not in one.moved}
         self.shifted = [loop for loop in self.at if loop.number in one.moved]
+        self.bounded = [loop for loop in self.shifted if one.moved[loop.number].period is None]
         for loop in self.shifted:
-            offset, falls = one.moved[loop.number]
-            self.at[loop] = self._iteration(self.at[loop], b.substitute([offset], fixed)[0], falls)
-
-    def _iteration(self, place: Value, offset: Value, falls: bool) -> Value:
-        """The iteration that adds to a place."""
-        if falls:
-            return self.b.primitive("subtract", offset, place)
-        if offset.literal is not None and offset.literal < 0:
-            return self.b.primitive("add", place, self.b.literal(-int(offset.literal), i64))
-        return self.b.primitive("subtract", place, offset)
+            shift = one.moved[loop.number]
+            self.at[loop] = shift.iteration(b, self.at[loop], b.substitute([shift.offset], fixed)[0])
 
     def moved(self, value: Value) -> Value:
         """A value that the leaf needs."""
@@ -245,7 +280,7 @@ class _Renumbered:
         """What must hold for the leaf to add to the place: there is such an iteration, and the tests on its way."""
         b, extents = self.b, dict(self.leaf.path.loops)
         found: list[Guard] = []
-        for loop in self.shifted:
+        for loop in self.bounded:
             found.append(Guard(b.primitive("less_equal", b.literal(0, i64), self.at[loop]), True, 0))
             found.append(Guard(b.primitive("less", self.at[loop], self.moved(extents[loop])), True, 0))
         found.extend([Guard(self.moved(guard.test), guard.wanted, 0) for guard in self.leaf.path.guards])

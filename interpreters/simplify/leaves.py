@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from ...core.builder import Builder, Scope
 from ...core.graph import Node, Value
 from ...core.types import dims, element
-from .costs import is_costly
+from .costs import is_costly_value, own_cost
 
 # Cheap operations that several leaves share are repeated while that makes the whole at most so many times as much.
 REPEATED = 3
@@ -204,7 +204,7 @@ class Tree:
         """The leaves whose loops may be split off and interchanged without repeating anything costly."""
         allowed = [leaf.may_interchange() and leaf.stands_alone(self.statements) for leaf in self.leaves]
         for node, who in self.needed:
-            if is_costly(node):
+            if is_costly_value(node):
                 alone = who.bit_count() == 1
                 for k, leaf in enumerate(self.leaves):
                     if who >> k & 1 and not (alone and leaf.prefix(node.free & leaf.path.binders)):
@@ -215,16 +215,16 @@ class Tree:
         """Whether nothing costly is repeated for a leaf when its loops stand in the order of its indices."""
         bit = 1 << self.leaves.index(leaf)
         numbers = [index.number for index in leaf.indices]
-        shared = [node.free & leaf.used for node, who in self.needed if who & bit and is_costly(node)]
+        shared = [node.free & leaf.used for node, who in self.needed if who & bit and is_costly_value(node)]
         return all(frozenset(numbers[: len(loops)]) == loops for loops in shared)
 
     def repeats(self, leaving: Sequence[Leaf]) -> bool:
         """Whether too much cheap work would be done again when these leaves run alone."""
         alone = {leaf.node.number for leaf in leaving}
         bits = sum([1 << k for k, leaf in enumerate(self.leaves) if leaf.node.number in alone])
-        once = again = 0
+        once = again = 0.0
         for node, who in self.needed:
-            cost = node.static[0].cost if node.op == "primitive" else 1
+            cost = own_cost(node)
             once += cost
             again += cost * ((who & bits).bit_count() + (who & ~bits != 0))
         return again > REPEATED * (once + len(self.leaves))

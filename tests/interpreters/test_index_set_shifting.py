@@ -164,6 +164,85 @@ def test_random_stencils_in_steps(terms: list[tuple[bool, int, int, bool]], step
         np.testing.assert_array_equal(run(x, w)[1], az.evaluate(gradient)(x, w)[1])
 
 
+# Circles: what wraps around
+
+
+@pytest.mark.parametrize(("slope", "more", "left"), [(1, 0, 0), (-1, 0, 0), (2, 0, 1), (1, 2, 1)])
+@pytest.mark.parametrize("offset", [-11, -2, 0, 1, 5])
+def test_reads_around_a_circle(slope: int, more: int, left: int, offset: int) -> None:
+    """Each place is read by one iteration, whose number wraps around, too; or by none or several, which stays."""
+
+    @az.program
+    def f(x: az.Array[az.f64, "n"]) -> Any:
+        n = x.shape[0]
+        return az.generate(n + more, lambda i: x[(slope * i + offset) % n] * (i + 2.0))
+
+    @az.program
+    def total(x: az.Array[az.f64, "n"]) -> Any:
+        return az.sum(f(x))
+
+    assert shown(az.grad(total)).count("+=") == (0 if offset == 0 and slope == 1 and not more else left)
+    gradient = az.vjp(f)
+    compiled = az.compile(gradient, threads=2)
+    for size in range(1, 10):
+        i = np.arange(size + more)
+        w = (i * 5 % 7 - 3).astype(float)
+        wanted = np.zeros(size)
+        np.add.at(wanted, (slope * i + offset) % size, w * (i + 2.0))
+        for run in (az.evaluate(gradient), compiled):
+            np.testing.assert_array_equal(run(np.ones(size), w)[1], wanted)
+
+
+@az.program
+def torus(u: az.Array[az.f64, "n m"], k: az.i64) -> Any:
+    around = az.roll(u, 1, 0) + az.roll(u, -1, 0) + 2 * az.roll(u, k, 1) + az.roll(u, -1, 1)
+    return az.sum((around - 4 * u) ** 2)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (5, 4), (3, 40), (0, 3), (3, 0)])
+def test_gradient_on_a_torus(shape: tuple[int, int]) -> None:
+    u = np.random.default_rng(0).integers(-4, 5, shape) / 4
+    gradient = az.grad(torus)
+    assert "+=" not in shown(gradient)
+    compiled = az.compile(gradient, threads=2)
+    for k in (-3, 0, 2, 7):
+        around = np.roll(u, 1, 0) + np.roll(u, -1, 0) + 2 * np.roll(u, k, 1) + np.roll(u, -1, 1)
+        g = 2 * (around - 4 * u)
+        wanted = np.roll(g, -1, 0) + np.roll(g, 1, 0) + 2 * np.roll(g, -k, 1) + np.roll(g, 1, 1) - 4 * g
+        for run in (az.evaluate(gradient), compiled):
+            np.testing.assert_array_equal(run(u, k), wanted)
+
+
+def test_what_is_padded_around_is_read_where_it_is() -> None:
+    @az.program
+    def laplace(u: az.Array[az.f64, "n m l"]) -> Any:
+        p, middle = az.pad(u, 1, mode="wrap"), slice(1, -1)
+        one = [p[2:, middle, middle], p[:-2, middle, middle], p[middle, middle, 2:]]
+        return sum(one[1:], one[0]) - 3 * u
+
+    u = np.random.default_rng(0).integers(-4, 5, (3, 4, 5)) / 4
+    wanted = np.roll(u, -1, 0) + np.roll(u, 1, 0) + np.roll(u, -1, 2) - 3 * u
+    compiled = az.compile(laplace, threads=1)
+    np.testing.assert_array_equal(compiled(u), wanted)
+    assert compiled.peak_bytes(u) == u.nbytes
+
+
+def test_circles_in_circles_are_one() -> None:
+    @az.program
+    def twice(x: az.Array[az.f64, "n"]) -> Any:
+        return az.roll(az.roll(x, 1), 2)
+
+    @az.program
+    def data(x: az.Array[az.i64, "n"], m: az.i64) -> Any:
+        return az.map(lambda v: (v % m + 1) % m, x)
+
+    assert shown(twice).count("%") == 1
+    largest = np.array([2**63 - 1, -(2**63), 6], dtype=np.int64)  # one more would be another number
+    for run in (az.evaluate(data), az.compile(data)):
+        np.testing.assert_array_equal(run(largest, 7), [(int(v) % 7 + 1) % 7 for v in largest])
+    assert shown(data).count("%") == 2
+
+
 # Reshapes: quotients and remainders of a loop, and the sums that they are undone by
 
 

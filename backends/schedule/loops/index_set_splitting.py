@@ -19,6 +19,9 @@ a constant number of lanes lie beyond. What holds in the inside of all condition
 that lie there as a whole. Each strip asks by its first and last lane: so sums along the lanes add the same numbers
 in the same order whether or not the loop is split, and the loop stays one loop.
 
+Loops inside, as over the points of a stencil, move an index further: what holds for all of their iterations holds where
+it does for the worst of them. So of ``x[i, j + k - 1?]`` with ``k < 3`` the inside is ``1 <= j and j + 1 < m``.
+
 Elsewhere, the remainder of a lane below the divisor is one subtraction: that of its offset is the same in all lanes.
 
 It is the last of the passes over loops: what fuses, chunks or hoists should meet each loop once, and with one body.
@@ -31,7 +34,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from ....core.dims import Dim, Name, Opaque
+from ....core.dims import Dim, DimAtom, Name, Opaque, never_negative
 from ....core.types import bool_, i64
 from ... import ir
 from ...decisions import Decisions, writes_text
@@ -139,12 +142,16 @@ class _Lanes:
     ) -> None:
         self.loop, self.target, self.fresh = loop, target, fresh
         self.lets = {each.name: each for each in loop.body if isinstance(each, ir.Let)}
-        inner = ir.bound_in(loop.body) - self.lets.keys()
-        self.hidden = inner | ir.assigned_in(loop.body) | copies  # what a condition cannot be made from
+        self.inner_lets = {each.name: each for each in ir.walk(loop.body) if isinstance(each, ir.Let)}
+        self.inner_lets = {name: let for name, let in self.inner_lets.items() if name not in self.lets}
+        self.turns = _turns(loop.body)
+        seen = {*self.lets, *self.inner_lets, *self.turns}
+        self.hidden = (ir.bound_in(loop.body) - seen) | ir.assigned_in(loop.body) | copies  # no conditions of these
         self.written = ir.written_in(loop.body)
-        self.known = dict(known)
-        for name, let in self.lets.items():
+        self.known = dict(known) | {name: Dim.atom(Name(name)) for name in self.turns}
+        for name, let in (self.lets | self.inner_lets).items():
             _know(self.known, name, let.value)
+        self.extents = {Name(name): self.dim(extent) for name, extent in self.turns.items()}
         self.conditions: list[_Affine] = []
         self.moves: dict[str, _Affine | None] = {}
         self.look()
@@ -183,6 +190,10 @@ class _Lanes:
         for name, let in self.lets.items():
             moving = None if name in self.hidden else self.affine(let.value)
             still = moving is not None and moving.step == 0
+            self.moves[name] = _Affine(0, ir.Variable(name, let.value.type)) if still else moving
+        for name, let in self.inner_lets.items():
+            moving = None if name in self.hidden else self.affine(let.value)
+            still = moving is not None and moving.step == 0 and let.value.type != i64
             self.moves[name] = _Affine(0, ir.Variable(name, let.value.type)) if still else moving
 
     def affine(self, e: ir.Expression) -> _Affine | None:
@@ -225,10 +236,22 @@ class _Lanes:
         """Add the conditions that parts of a body want; whether there were new ones."""
         before = len(self.conditions)
         for condition in [each for part in _parts(body) for each in wanted(part)]:
-            if condition.step and not self.holds(condition):
-                self.conditions.append(condition)
+            worst = self.worst(condition)
+            if worst is not None and worst.step and not self.holds(worst):
+                self.conditions.append(worst)
         self.look()
         return len(self.conditions) > before
+
+    def worst(self, condition: _Affine) -> _Affine | None:
+        """What a condition is in the iteration of the loops inside that meets it last; None if that is not known."""
+        dim, values = self.dim(condition.base), dict[str, ir.Expression]()
+        for name in ir.names_in([condition.base]) & self.turns.keys():
+            terms = dim.terms if dim else ()
+            factors = [c if monomial == (Name(name),) else 0 for monomial, c in terms if _mentions(monomial, name)]
+            if len(factors) != 1 or not factors[0]:
+                return None
+            values[name] = ZERO if factors[0] > 0 else self.turns[name] - 1
+        return replace(condition, base=_with(condition.base, values)) if values else condition
 
     def of_access(self, part: ir.Expression | ir.Store) -> Sequence[_Affine]:
         """What should hold inside, so that elements side by side are read or written without a guard."""
@@ -283,7 +306,15 @@ class _Lanes:
     def near(self, condition: _Affine) -> bool:
         """Whether all but a constant number of lanes meet a condition."""
         beyond = self.lanes_beyond(condition)
-        return beyond is not None and (Dim.of(FARTHEST_BORDER) - beyond).is_nonnegative()
+        return beyond is not None and self.is_nonnegative(Dim.of(FARTHEST_BORDER) - beyond)
+
+    def is_nonnegative(self, dim: Dim) -> bool:
+        """Whether a dim is never below 0, whatever the iterations of the loops inside."""
+
+        def extent(atom: DimAtom) -> Dim | None:
+            return self.extents.get(atom) if isinstance(atom, Name) else None
+
+        return never_negative(dim, extent)
 
     def lanes_beyond(self, condition: _Affine) -> Dim | None:
         """How many lanes do not meet a condition, if it is above 0."""
@@ -295,7 +326,7 @@ class _Lanes:
     def more(self, one: _Affine, other: _Affine) -> bool:
         """Whether as many lanes meet a condition as another one, or more."""
         few, many = self.lanes_beyond(one), self.lanes_beyond(other)
-        return few is not None and many is not None and (many - few).is_nonnegative()
+        return few is not None and many is not None and self.is_nonnegative(many - few)
 
     def dim(self, e: ir.Expression) -> Dim | None:
         return ir.dim_of(e, self.known)
@@ -303,14 +334,14 @@ class _Lanes:
     def holds(self, condition: _Affine) -> bool:
         """Whether a condition is one of those that hold inside, or follows from one of them."""
         base = self.dim(condition.base)
-        if self.always(condition) if condition.step else base is not None and base.is_nonnegative():
+        if self.always(condition) if condition.step else base is not None and self.is_nonnegative(base):
             return True
         for each in self.conditions:
             if each.step == condition.step:
                 other = self.dim(each.base)
                 if each.base == condition.base:
                     return True
-                if base is not None and other is not None and (base - other).is_nonnegative():
+                if base is not None and other is not None and self.is_nonnegative(base - other):
                     return True
         return False
 
@@ -335,7 +366,7 @@ class _Lanes:
     def always(self, condition: _Affine) -> bool:
         """Whether all lanes meet a condition."""
         beyond = self.lanes_beyond(condition)
-        return beyond is not None and (-beyond).is_nonnegative()
+        return beyond is not None and self.is_nonnegative(-beyond)
 
     def room(self) -> bool:
         """Whether a register of lanes lies inside, as far as that is known."""
@@ -411,16 +442,21 @@ class _Lanes:
                 moving = self.affine(a)
                 if not self.within(a, n) or moving is None or moving.step == 0 or not self.below(n):
                     return None
-                offset = moving.base % n
-                name = next((each.name for each in offsets if each.value == offset), None)
-                if name is None:
-                    name = self.fresh("offset")
-                    offsets.append(ir.Let(name, offset))
-                lane, start = ir.Variable(self.loop.variable), ir.Variable(name)
+                lane, start = ir.Variable(self.loop.variable), self.bound(moving.base % n, offsets)
                 if moving.step > 0:
                     return ir.select(start + lane < n, start + lane, start + lane - n)
                 return ir.select(lane <= start, start - lane, start - lane + n)
         return None
+
+    def bound(self, offset: ir.Expression, offsets: list[ir.Let]) -> ir.Expression:
+        """The name of an offset before the lanes, where it is the same in all iterations of the loops inside."""
+        if not self.turns.keys().isdisjoint(ir.names_in([offset])):
+            return offset
+        name = next((each.name for each in offsets if each.value == offset), None)
+        if name is None:
+            name = self.fresh("offset")
+            offsets.append(ir.Let(name, offset))
+        return ir.Variable(name)
 
     def cost(self, block: ir.Block) -> float:
         """About how many additions a lane takes."""
@@ -440,6 +476,28 @@ class _Lanes:
                 SURVEY_UNKNOWN_ITERATIONS if isinstance(statement, ir.For) else 1
             )
         return total
+
+
+def _mentions(monomial: tuple[DimAtom, ...], name: str) -> bool:
+    return Name(name) in Dim({monomial: 1}).atoms()
+
+
+def _with(e: ir.Expression, values: Mapping[str, ir.Expression]) -> ir.Expression:
+    """An integer for these values of variables in it, folded."""
+    match e:
+        case ir.Variable(name):
+            return values.get(name, e)
+        case ir.Apply(primitive, (a, b)) if primitive.name in ("add", "subtract"):
+            a, b = _with(a, values), _with(b, values)
+            return _sum(a, b) if primitive.name == "add" else a - b
+    return ir.map_operands(e, lambda part: _with(part, values))
+
+
+def _turns(body: ir.Block) -> dict[str, ir.Expression]:
+    """The variables of loops inside of lanes that run in order, with their extents, which are the same in all lanes."""
+    bound = ir.bound_in(body) | ir.assigned_in(body)
+    loops = [each for each in ir.walk(body) if isinstance(each, ir.For) and each.kind == "sequential"]
+    return {each.variable: each.extent for each in loops if bound.isdisjoint(ir.names_in([each.extent]))}
 
 
 def _is_decided(part: ir.Expression | ir.Store) -> bool:

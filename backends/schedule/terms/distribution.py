@@ -37,7 +37,7 @@ from ....core.terms import Block, Operation
 from ....core.types import Accumulator, ArrayType, Type, dims, i64
 from ....interpreters.embed import Embed, rebuilt
 from ....interpreters.simplify import simplify
-from ....interpreters.simplify.costs import COSTLY
+from ....interpreters.simplify.costs import COSTLY, INDEX_ARITHMETIC
 from ....interpreters.simplify.rules import rewrite
 from ...decisions import Decisions, origin_text
 from ...target import DISTRIBUTION_ROUNDS, LEAST_AXIS, MOST_STORED, SMALL_ARRAY, UPDATES_UNKNOWN_ITERATIONS
@@ -348,7 +348,7 @@ class _Distribute(Embed):
         return _Operation(emit, free, free, loops=True, heavy=True, stored=stored, long=True)
 
     def primitive(self, primitive: Primitive, args: Sequence[Any]) -> Any:
-        costly = primitive.cost > COSTLY
+        costly = primitive.cost > COSTLY and primitive.name not in INDEX_ARITHMETIC
         factors = [arg.free for arg in args] if primitive.name == "multiply" else []
         emit = super().primitive(primitive, args)
         adds = primitive.name == "add"

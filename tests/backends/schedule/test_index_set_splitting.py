@@ -144,3 +144,75 @@ def test_a_failure_that_is_sure_inside_is_combined() -> None:
     )
     with pytest.raises(IndexError, match="index 200"):
         call(_numbers(200))
+
+
+# Loops inside of lanes: the points of a window
+
+
+def _place(i: Any, n: Any, kind: str, xp: Any) -> Any:
+    """An index in range for any other one."""
+    return {
+        "wrap": lambda: i % n,
+        "edge": lambda: xp.minimum(xp.maximum(i, 0), n - 1),
+        "mirror": lambda: xp.minimum(i % (2 * n), 2 * n - 1 - i % (2 * n)),
+        "zero": lambda: xp.where((i >= 0) & (i < n), i, n),  # behind what is read: a zero
+    }[kind]()
+
+
+MOVES: dict[str, Callable[[Any, Any], Any]] = {
+    "forth": lambda i, k: i + k - 2,
+    "back": lambda i, k: i - k + 1,
+    "far": lambda i, k: i + 3 * k - 40,
+    "twice": lambda i, k: 2 * k - i,
+    "even": lambda i, k: i + k // 2 - 1,
+}
+
+
+@pytest.mark.parametrize("kind", ["wrap", "edge", "mirror", "zero"])
+@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("known", [True, False])
+def test_windows(kind: str, move: str, known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums over a window of 5 points, whose number is known or not; with bounds checked."""
+    monkeypatch.setenv("ADZE_DEBUG", "bounds")
+
+    def window(u: Any, w: Any) -> Any:
+        n = u.shape[0]
+
+        def point(i: az.Expr, k: az.Expr) -> Any:
+            place = MOVES[move](i, k)
+            if kind == "zero":
+                inside = (place >= 0) & (place < n)
+                return az.cond(inside, lambda: u[place] * w[k], lambda: 0.0)
+            return u[_place(place, n, kind, az)] * w[k]
+
+        return az.generate(n, lambda i: az.sum(az.generate(w.shape[0], lambda k: point(i, k))))
+
+    program = az.program(window).at(az.Array[az.f64, "n"], az.Array[az.f64, "5" if known else "k"])
+    calls = [az.compile(program, threads=1, schedule={"split": on}) for on in (True, False)]
+    w = _numbers(5) + 0.25
+    for n in (1, 2, 7, 33, 130):
+        u = _numbers(n)
+        i, k = np.arange(n)[:, None], np.arange(5)
+        padded = np.append(u, 0.0)
+        wanted = (padded[_place(MOVES[move](i, k), n, kind, np)] * w).sum(1)
+        split, whole = (call(u, w) for call in calls)
+        np.testing.assert_array_equal(split, wanted)
+        assert split.tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize("mode", ["constant", "edge", "wrap"])
+def test_windows_of_two_axes_ask_nothing_of_columns_inside(mode: str) -> None:
+    options = {} if mode == "constant" else {"mode": mode}
+
+    @az.program
+    def window(u: az.Array[az.f64, "n m"], w: az.Array[az.f64, "5 3"]) -> Any:
+        p = az.pad(u, ((2, 2), (1, 1)), **options)
+        return az.generate(u.shape, lambda i, j: az.sum(p[i : i + 5, j : j + 3] * w))
+
+    call = az.compile(window, threads=1)
+    u, w = _numbers(40, 70), _numbers(5, 3)
+    padded = np.pad(u, ((2, 2), (1, 1)), **options)
+    wanted = sum(w[a, b] * padded[a : a + 40, b : b + 70] for a in range(5) for b in range(3))
+    np.testing.assert_array_equal(call(u, w), wanted)
+    inside = _inside(call)
+    assert "u1[" in inside and not re.search(r", \w+\?\]", inside)
