@@ -12,7 +12,7 @@ CHEAP = 12
 COSTLY = 8
 # An index that wraps around is a choice, in lanes at borders alone (backends/schedule/loops/index_set_splitting.py).
 WRAPPING = 2
-# Divisions of indices go when lanes are split, or stand outside of them; and no read knows what was stored of them.
+# Divisions of indices go when lanes are split, or stand outside of them.
 INDEX_ARITHMETIC = frozenset(("remainder", "floor_divide"))
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -37,7 +37,7 @@ from ....core.terms import Block, Operation
 from ....core.types import Accumulator, ArrayType, Type, dims, i64
 from ....interpreters.embed import Embed, rebuilt
 from ....interpreters.simplify import simplify
-from ....interpreters.simplify.costs import COSTLY, INDEX_ARITHMETIC
+from ....interpreters.simplify.costs import COSTLY
 from ....interpreters.simplify.rules import rewrite
 from ...decisions import Decisions, origin_text
 from ...target import DISTRIBUTION_ROUNDS, LEAST_AXIS, MOST_STORED, SMALL_ARRAY, UPDATES_UNKNOWN_ITERATIONS
@@ -94,7 +94,8 @@ class _Operation:
     long: bool = False  # it has a loop that cannot be written out
     updates: Updates = field(default_factory=dict)  # what updates inside it read
     factors: Sequence[Free] = ()  # what each of two factors is made from, of a product or of a sum of products
-    adds: bool = False  # whether it is the addition of two scalars
+    primitive: str = ""  # the name of the operation on scalars that it is
+    wrapped: Free = frozenset()  # what it is the remainder of
 
     def __call__(self, env: Any) -> Sequence[Value]:
         values: Sequence[Value] = self.emit(env)
@@ -126,6 +127,7 @@ class _Block:
         self.heavy = any(binding.operation.heavy for binding in bindings)
         self.stored = max([binding.operation.stored for binding in bindings], default=0)
         self.long = any(binding.operation.long for binding in bindings)
+        self.around = self._around()
         self.read = updates_of(len(binders), bindings)
         self.updates = outside(self.read)
 
@@ -177,7 +179,7 @@ class _Block:
         for k, (start, binding) in enumerate(zip(starts, self.bindings, strict=True)):
             levels = set(range(start, start + len(binding.types)))
             why = ""
-            if binding.operation.loops or binding.operation.costly:
+            if binding.operation.loops or (binding.operation.costly and start not in self.around):
                 why = "loops inside use it" if levels & used else "several updates use it" if levels & shared else ""
             if reduction and binding.operation.loops and merged.isdisjoint(levels):
                 why = "it is a loop inside of a reduction"
@@ -217,6 +219,17 @@ class _Block:
                 used |= {position - 1 - index for index in binding.operation.free}
         return dict(sorted(found.items()))
 
+    def _around(self) -> Free:
+        """The levels of places that are moved and wrap around: not stored, since reads there are nearly contiguous."""
+        moved, found, level = set[int](), set[int](), len(self.binders)
+        for binding in self.bindings:
+            if binding.operation.primitive in ("add", "subtract", "negative"):
+                moved.add(level)
+            if binding.operation.wrapped and moved.issuperset([level - 1 - k for k in binding.operation.wrapped]):
+                found.add(level)
+            level += len(binding.types)
+        return frozenset(found)
+
     def _shared(self, starts: Sequence[int]) -> set[int]:
         """The levels of what is not cheap and of which several updates are made: stored, so that each goes its way."""
         made_of: dict[int, frozenset[int]] = {}  # by level: the levels, not cheap, from which a scalar is computed
@@ -226,7 +239,8 @@ class _Block:
             sources = [made_of.get(start - 1 - index, frozenset[int]()) for index in operation.free]
             own = frozenset[int]().union(*sources)
             for k in range(len(binding.types)):
-                made_of[start + k] = own | {start + k} if operation.loops or operation.costly else own
+                kept = operation.loops or (operation.costly and start not in self.around)
+                made_of[start + k] = own | {start + k} if kept else own
             if not binding.types:
                 for level in own:
                     counts[level] = counts.get(level, 0) + 1
@@ -269,7 +283,7 @@ def _extent(dim: Dim) -> int:
 
 def _adds(operator: _Block) -> bool:
     """Whether an operator is the addition of two scalars."""
-    return len(operator.binders) == 2 and [binding.operation.adds for binding in operator.bindings] == [True]
+    return len(operator.binders) == 2 and [binding.operation.primitive for binding in operator.bindings] == ["add"]
 
 
 def _free(*parts: Any) -> Free:
@@ -348,11 +362,12 @@ class _Distribute(Embed):
         return _Operation(emit, free, free, loops=True, heavy=True, stored=stored, long=True)
 
     def primitive(self, primitive: Primitive, args: Sequence[Any]) -> Any:
-        costly = primitive.cost > COSTLY and primitive.name not in INDEX_ARITHMETIC
+        costly = primitive.cost > COSTLY
         factors = [arg.free for arg in args] if primitive.name == "multiply" else []
         emit = super().primitive(primitive, args)
-        adds = primitive.name == "add"
-        return _Operation(emit, _free(*args), costly=costly, heavy=costly, factors=factors, adds=adds)
+        wrapped = args[0].free if primitive.name == "remainder" else frozenset()
+        made = _Operation(emit, _free(*args), costly=costly, heavy=costly, factors=factors)
+        return replace(made, primitive=primitive.name, wrapped=wrapped)
 
     def size(self, array: Any, axis: int) -> Any:
         return _Operation(super().size(array, axis), array.free)
