@@ -157,6 +157,44 @@ def padded(u: Grid) -> az.f64:
     return _of_squares(mean[1:-1, 1:-1])
 
 
+# A window of 7 x 7 points of a grid, weighed: the squares of its sums, with zeros around the grid or around a torus
+
+Window = az.Array[az.f64, "7 7"]
+
+
+def _written_out(mode: str) -> az.Program:
+    """A term for each point, of slices of a padded grid."""
+
+    @az.program
+    def windows(u: Grid, w: Window) -> az.f64:
+        (n, m), p = u.shape, az.pad(u, 3, mode=mode)
+        points = [w[a, b] * p[a : a + n, b : b + m] for a in range(7) for b in range(7)]
+        return az.sum(sum(points[1:], points[0]) ** 2)
+
+    return windows
+
+
+def _window_by_window(mode: str) -> az.Program:
+    """A sum over a part of a padded grid for each point."""
+
+    @az.program
+    def windows(u: Grid, w: Window) -> az.f64:
+        p = az.pad(u, 3, mode=mode)
+        return az.sum(az.generate(u.shape, lambda i, j: az.sum(p[i : i + 7, j : j + 7] * w)) ** 2)
+
+    return windows
+
+
+@az.program
+def windows_by_indices(u: Grid, w: Window) -> az.f64:
+    n, m = u.shape
+
+    def at(i: az.Expr, j: az.Expr) -> az.Expr:
+        return az.sum(az.generate((7, 7), lambda a, b: u[(i + a - 3) % n, (j + b - 3) % m] * w[a, b]))
+
+    return az.sum(az.generate((n, m), at) ** 2)
+
+
 # A heat equation: steps in time on a grid whose border stays 0, or that is a torus, and on a ring and in space
 
 
@@ -260,6 +298,20 @@ GROUPS = {
         "five neighbours, 1000 x 1000",
         {"slices": slices, "indices": indices, "padded": padded, "rolled": rolled},
         (RANDOM.random((1000, 1000)),),
+    ),
+    "window": Group(
+        "windows of 7 x 7 with zeros around, 512 x 512",
+        {"written out": _written_out("constant"), "window by window": _window_by_window("constant")},
+        (RANDOM.random((512, 512)), RANDOM.random((7, 7))),
+    ),
+    "around": Group(
+        "windows of 7 x 7 of a torus, 512 x 512",
+        {
+            "written out": _written_out("wrap"),
+            "window by window": _window_by_window("wrap"),
+            "indices": windows_by_indices,
+        },
+        (RANDOM.random((512, 512)), RANDOM.random((7, 7))),
     ),
     "heat": Group(
         "heat equation, border 0, 256 x 256, 200 steps",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from ...core.graph import Node, Value
 
@@ -35,10 +35,13 @@ def own_cost(node: Node) -> float:
     return float(WRAPPING if node.static[0].name in INDEX_ARITHMETIC else node.static[0].cost)
 
 
-def cost_within(value: Value, inside: frozenset[int]) -> float:
-    """About how many additions it takes to compute a scalar inside these binders; infinite with something costly."""
+def cost_within(value: Value, inside: frozenset[int], stored: Container[int] = ()) -> float:
+    """About how many additions it takes to compute a scalar inside these binders; infinite with something costly.
+
+    Nodes that are ``stored``, by number, are only read.
+    """
     cost, wrapping = 0.0, set[int]()
-    for node in nodes_within([value], inside):
+    for node in nodes_within([value], inside, stored):
         if node.op == "index":
             around = [index.source.number for index in node.args[1:] if index.source and _wraps(index.source, inside)]
             wrapping.update(around)
@@ -56,13 +59,16 @@ def _wraps(node: Node, inside: frozenset[int]) -> bool:
     return node.op == "primitive" and node.static[0].name == "remainder" and node.args[1].free.isdisjoint(inside)
 
 
-def nodes_within(values: Sequence[Value], binders: frozenset[int]) -> Iterator[Node]:
-    """The nodes that depend on the binders, also inside branches of a cond; bodies of loops are not entered."""
+def nodes_within(values: Sequence[Value], binders: frozenset[int], stored: Container[int] = ()) -> Iterator[Node]:
+    """The nodes that depend on the binders, also inside branches of a cond; bodies of loops are not entered.
+
+    Those that are ``stored``, by number, are left out, and what they alone are made of.
+    """
     stack = [value.source for value in values if value.source is not None]
     seen: set[int] = set()
     while stack:
         node = stack.pop()
-        if node.number in seen or node.free.isdisjoint(binders):
+        if node.number in seen or node.number in stored or node.free.isdisjoint(binders):
             continue
         seen.add(node.number)
         yield node

@@ -14,7 +14,7 @@ has places, as in a sum over pairs. (Allen and Kennedy 2002, section 5.3.)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ...core.builder import Builder, Replacement, Substitution
 from ...core.graph import Node, Value
@@ -37,14 +37,18 @@ def _stored(b: Builder, tree: Tree, leaving: Sequence[Leaf]) -> dict[int, Replac
     """What stands for the nodes that are stored, by number: reads of arrays of all their values."""
     found: dict[int, Replacement] = {}
     for node, leaf in _shared(tree, leaving):
-        loops = [loop for loop in leaf.path.loops if loop[0].number in node.free]
-        (value,) = node.results
-        found[node.number] = _reading(_array(b, value, loops), [binder for binder, _ in loops])
+        if cost_within(node.results[0], leaf.used, found) > CHEAP:
+            loops = [loop for loop in leaf.path.loops if loop[0].number in node.free]
+            array = _array(b, node.results[0], loops, dict(found))
+            found[node.number] = _reading(array, [binder for binder, _ in loops])
     return found
 
 
 def _shared(tree: Tree, leaving: Sequence[Leaf]) -> Iterator[tuple[Node, Leaf]]:
-    """The nodes to be stored, each with a leaf of its loops: several leaves need it, and fewer some that reads it."""
+    """What may be stored, each with a leaf of its loops: several leaves need it, and fewer some node that reads it.
+
+    What others are made of comes before them.
+    """
     who_needs = {node.number: who for node, who in tree.needed}
     readers = [(value, 1 << k) for k, leaf in enumerate(tree.leaves) for value in leaf.operands]
     for node, who in tree.needed:
@@ -52,11 +56,11 @@ def _shared(tree: Tree, leaving: Sequence[Leaf]) -> Iterator[tuple[Node, Leaf]]:
         readers += [(value, who) for value in read]
     outermost = {v.source.number for v, who in readers if v.source and who_needs.get(v.source.number, who) != who}
     inner = frozenset([binder.number for node, _ in tree.needed for body in node.bodies for binder in body.binders])
-    for node, who in tree.needed:
+    for node, who in reversed(tree.needed):
         sharing = [leaf for k, leaf in enumerate(tree.leaves) if who >> k & 1 and leaf in leaving]
         along = [leaf for leaf in sharing if _is_along(node, leaf)]
         if len(sharing) > 1 and along and node.number in outermost and node.free.isdisjoint(inner | tree.statements):
-            if _is_worth_it(node, along[0].used):
+            if _is_number(node):
                 yield node, along[0]
 
 
@@ -67,20 +71,20 @@ def _is_along(node: Node, leaf: Leaf) -> bool:
     return in_order and node.free & leaf.path.binders <= leaf.used
 
 
-def _is_worth_it(node: Node, loops: frozenset[int]) -> bool:
-    """Whether a node is a floating number that is not cheap inside these loops."""
+def _is_number(node: Node) -> bool:
+    """Whether a node is a floating number, and nothing else happens when it is computed."""
     if len(node.results) != 1 or node.effects or node.partial:
         return False
     type = node.results[0].type
-    return isinstance(type, Scalar) and type.kind == "float" and cost_within(node.results[0], loops) > CHEAP
+    return isinstance(type, Scalar) and type.kind == "float"
 
 
-def _array(b: Builder, value: Value, loops: Sequence[tuple[Value, Value]]) -> Value:
-    """A value for all iterations of these loops."""
+def _array(b: Builder, value: Value, loops: Sequence[tuple[Value, Value]], stored: Mapping[int, Replacement]) -> Value:
+    """A value for all iterations of these loops, made of what is ``stored`` already."""
 
     def elements(at: dict[Value, Value]) -> Value:
         if len(at) == len(loops):
-            return b.substitute([value], at)[0]
+            return Substitution(b, at, None, (), stored).values([value])[0]
         binder, extent = loops[len(at)]
         return b.generate(extent, lambda i: [elements({**at, binder: i})], binder.name)[0]
 

@@ -28,7 +28,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ....core.types import Scalar
+from ....core.types import Scalar, i64
 from ....interpreters.simplify.costs import COSTLY
 from ... import ir
 from ...decisions import writes_text
@@ -286,8 +286,9 @@ def _lets(block: ir.Block) -> list[ir.Let]:
 
 
 def _expensive(value: ir.Expression) -> bool:
-    """Whether an expression applies an expensive primitive."""
-    return any(isinstance(part, ir.Apply) and part.primitive.cost > COSTLY for part in ir.inside(value))
+    """Whether an expression applies an expensive primitive and is no index, at which a read would be a gather."""
+    costly = any(isinstance(part, ir.Apply) and part.primitive.cost > COSTLY for part in ir.inside(value))
+    return costly and value.type != i64
 
 
 def _after(block: ir.Block, name: str, store: ir.Store) -> ir.Block:
