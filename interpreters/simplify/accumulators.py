@@ -66,12 +66,12 @@ class _Accumulate:
 
     def rewritten(self, statement: Node) -> list[Node]:
         """What is left of a statement; the rest is added to ``values`` or is among the nodes in another form."""
-        expanded = self.expanded(statement)
-        aligned = [one for each in expanded for one in shifted_index_sets(self.b, each, self.statements)]
+        stored = self.with_stored(statement)
+        aligned = [one for each in stored for one in shifted_index_sets(self.b, each, self.statements)]
         chosen = [one for each in aligned for one in self.chosen(each, Path())]
         return [node for one in chosen for node in self.split(one)]
 
-    def expanded(self, statement: Node) -> list[Node]:
+    def with_stored(self, statement: Node) -> list[Node]:
         """The statement, where what its leaves share is stored if they could not leave otherwise."""
         if statement.results or not statement.row.control:
             return [statement]

@@ -30,7 +30,8 @@ It is the last of the passes over loops: what fuses, chunks or hoists should mee
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -142,9 +143,7 @@ class _Lanes:
     ) -> None:
         self.loop, self.target, self.fresh = loop, target, fresh
         self.lets = {each.name: each for each in loop.body if isinstance(each, ir.Let)}
-        self.inner_lets = {each.name: each for each in ir.walk(loop.body) if isinstance(each, ir.Let)}
-        self.inner_lets = {name: let for name, let in self.inner_lets.items() if name not in self.lets}
-        self.turns = _turns(loop.body)
+        self.inner_lets, self.turns = _inside(loop.body, self.lets)
         seen = {*self.lets, *self.inner_lets, *self.turns}
         self.hidden = (ir.bound_in(loop.body) - seen) | ir.assigned_in(loop.body) | copies  # no conditions of these
         self.written = ir.written_in(loop.body)
@@ -244,6 +243,8 @@ class _Lanes:
 
     def worst(self, condition: _Affine) -> _Affine | None:
         """What a condition is in the iteration of the loops inside that meets it last; None if that is not known."""
+        if any(isinstance(part, ir.Load) for part in ir.inside(condition.base)):
+            return None  # which may be read in no iteration
         dim, values = self.dim(condition.base), dict[str, ir.Expression]()
         for name in ir.names_in([condition.base]) & self.turns.keys():
             terms = dim.terms if dim else ()
@@ -493,11 +494,19 @@ def _with(e: ir.Expression, values: Mapping[str, ir.Expression]) -> ir.Expressio
     return ir.map_operands(e, lambda part: _with(part, values))
 
 
-def _turns(body: ir.Block) -> dict[str, ir.Expression]:
-    """The variables of loops inside of lanes that run in order, with their extents, which are the same in all lanes."""
+def _inside(body: ir.Block, outside: Container[str]) -> tuple[dict[str, ir.Let], dict[str, ir.Expression]]:
+    """What is bound further inside of lanes, and the variables of loops that run in order, with their extents.
+
+    These are the same in all lanes. A name that is bound twice, as in two branches, is left out.
+    """
     bound = ir.bound_in(body) | ir.assigned_in(body)
-    loops = [each for each in ir.walk(body) if isinstance(each, ir.For) and each.kind == "sequential"]
-    return {each.variable: each.extent for each in loops if bound.isdisjoint(ir.names_in([each.extent]))}
+    binding = [each for each in ir.walk(body) if isinstance(each, ir.Let | ir.For)]
+    times = Counter([each.name if isinstance(each, ir.Let) else each.variable for each in binding])
+    lets = {each.name: each for each in binding if isinstance(each, ir.Let) and each.name not in outside}
+    loops = [each for each in binding if isinstance(each, ir.For) and each.kind == "sequential"]
+    turns = {each.variable: each.extent for each in loops if bound.isdisjoint(ir.names_in([each.extent]))}
+    once = {name for name, count in times.items() if count == 1}
+    return {name: lets[name] for name in lets if name in once}, {name: turns[name] for name in turns if name in once}
 
 
 def _is_decided(part: ir.Expression | ir.Store) -> bool:

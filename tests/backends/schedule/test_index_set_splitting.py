@@ -216,3 +216,19 @@ def test_windows_of_two_axes_ask_nothing_of_columns_inside(mode: str) -> None:
     np.testing.assert_array_equal(call(u, w), wanted)
     inside = _inside(call)
     assert "u1[" in inside and not re.search(r", \w+\?\]", inside)
+
+
+def test_what_data_say_of_a_window_is_not_read_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offsets that are read in no iteration of an empty window."""
+    monkeypatch.setenv("ADZE_DEBUG", "bounds")
+
+    def window(u: Any, offsets: Any) -> Any:
+        n, k = u.shape[0], offsets.shape[0]
+        return az.generate(n, lambda i: az.sum(az.generate(k, lambda j: u[(i + j + offsets[j]) % n])))
+
+    program = az.program(window).at(az.Array[az.f64, "n"], az.Array[az.i64, "k"])
+    call, u = az.compile(program, threads=1), _numbers(100)
+    for offsets in ([], [3], [-1, 0, 200]):
+        places = [(np.arange(100) + j + offset) % 100 for j, offset in enumerate(offsets)]
+        wanted = np.sum([u[place] for place in places], axis=0) if places else np.zeros(100)
+        np.testing.assert_array_equal(call(u, np.array(offsets, dtype=np.int64)), wanted)
