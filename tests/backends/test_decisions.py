@@ -10,6 +10,8 @@ from programs import CASES, Case, sampled
 import adze as az
 from adze.core.program import convert
 
+pytestmark = pytest.mark.unguarded  # each decision schedules a program again
+
 
 @az.program
 def spread(x: az.Array[az.f64, "n"]) -> az.f64:
@@ -71,7 +73,6 @@ def test_what_is_not_decided_here_cannot_be_forced() -> None:
         az.compile(spread).decisions(sizes={"m": 3})
 
 
-@pytest.mark.unguarded  # the annotation of schedule= says it, too
 def test_what_is_forced_is_true_or_false() -> None:
     with pytest.raises(ValueError, match=r"to True or False, not {'fuse: y with x': 1}"):
         az.compile(spread, schedule={"force": {"fuse: y with x": 1}})
@@ -95,7 +96,6 @@ def test_a_sum_that_changes_places_is_forced_for_all_sizes() -> None:
     assert "reassociat" not in forced[False].schedule and "summed before" not in forced[False].schedule
 
 
-@pytest.mark.unguarded
 @sampled(CASES)
 def test_the_other_side_of_a_decision_means_the_same(case: Case) -> None:
     arguments = case.arguments[0]

@@ -168,9 +168,9 @@ MOVES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("kind", ["wrap", "edge", "mirror", "zero"])
-@pytest.mark.parametrize("move", MOVES)
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize(("move", "known"), [*[(move, True) for move in MOVES], ("forth", False), ("far", False)])
 def test_windows(kind: str, move: str, known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums over a window of 5 points, whose number is known or not; with bounds checked."""
     monkeypatch.setenv("ADZE_DEBUG", "bounds")
@@ -190,7 +190,7 @@ def test_windows(kind: str, move: str, known: bool, monkeypatch: pytest.MonkeyPa
     program = az.program(window).at(az.Array[az.f64, "n"], az.Array[az.f64, "5" if known else "k"])
     calls = [az.compile(program, threads=1, schedule={"split": on}) for on in (True, False)]
     w = _numbers(5) + 0.25
-    for n in (1, 2, 7, 33, 130):
+    for n in (1, 7, 33, 130):
         u = _numbers(n)
         i, k = np.arange(n)[:, None], np.arange(5)
         padded = np.append(u, 0.0)
