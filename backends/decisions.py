@@ -17,6 +17,7 @@ and what it would with the other side of this one alone: so what follows from a 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,13 +66,19 @@ class Decisions:
         return Decisions(self.forced, {**dict.fromkeys(later.taken, False), **self.taken}, dict(self.notes))
 
 
-def check_forced(forced: Mapping[str, bool], made: Iterable[Decisions]) -> None:
-    """Raise ValueError for forced decisions that nobody made; ``made`` are those of all forms of a program."""
+def check_forced(forced: Mapping[str, bool], made: Iterable[Decisions], only: bool = True) -> None:
+    """Raise ValueError for forced decisions that nobody made; ``made`` are those of all forms of a program.
+
+    Where this is not the ``only`` code of a program, as without annotations, other code may decide them: a UserWarning.
+    """
     known = list(dict.fromkeys([name for each in made for name in each.taken]))
     for name in forced:
         if name not in known:
             names = ", ".join(map(repr, known)) or "none"
-            raise ValueError(at_line(f"schedule= forces {name!r}, which is not decided here; decisions are: {names}"))
+            told = at_line(f"schedule= forces {name!r}, which is not decided here; decisions are: {names}")
+            if only:
+                raise ValueError(told)
+            warnings.warn(told, stacklevel=2)
 
 
 @dataclass(frozen=True)
@@ -115,5 +122,6 @@ def writes_text(*statements: ir.Statement) -> str:
     inner = list(ir.walk(statements))
     own = ir.allocated_in(statements)
     combined = [each.name for nest in inner if isinstance(nest, ir.Nest) for each in nest.combines]
+    combined += [each.name for loop in inner if isinstance(loop, ir.For) for each in loop.reductions]
     written = [each.buffer.name for each in inner if isinstance(each, ir.Store | ir.Update)]
     return next((name for name in (*written, *combined) if name not in own), "requirements")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from typing import SupportsIndex
 
 from ..core.source import at_line
 
@@ -78,14 +79,24 @@ def transformations_of(schedule: Schedule | None) -> Transformations:
             raise ValueError(f"schedule= knows no {name!r}; it takes {known}")
         if name in switches and not isinstance(value, bool):
             raise ValueError(f"schedule= takes {name!r} as True or False, not {value!r}")
-        if name in numbers and (type(value) is not int or value < 1 or value & (value - 1)):
+        if name in numbers and not _is_power_of_two(value):
             raise ValueError(f"schedule= takes {name!r} as a positive power of two, not {value!r}")
+    chosen = {name: int(value) if name in numbers else value for name, value in chosen.items()}  # type: ignore[arg-type]
     return Transformations(**chosen, force=forced)  # type: ignore[arg-type]
+
+
+def _is_power_of_two(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+        return False
+    number = value.__index__()
+    return number > 0 and number & (number - 1) == 0
 
 
 def _forced(decisions: object) -> tuple[tuple[str, bool], ...]:
     """The decisions that are forced, in one order."""
-    if not isinstance(decisions, Mapping) or not all(isinstance(taken, bool) for taken in decisions.values()):
+    if not isinstance(decisions, Mapping) or not all(
+        isinstance(name, str) and isinstance(taken, bool) for name, taken in decisions.items()
+    ):
         problem = f"a dictionary from names of decisions to True or False, not {decisions!r}"
         raise ValueError(f"schedule= takes 'force' as {problem}; compiled.decisions(*arguments) has the names")
     return tuple(sorted(decisions.items()))

@@ -71,7 +71,8 @@ class Version:
             self._heads = (_ONLY,) if found is not None else tuple([form.head for form in self._forms])
         self._conditions = [head.condition for head in self._heads]
         if allowed.force and found is None:
-            check_forced(dict(allowed.force), [self.lowered(k).decisions for k in range(len(self._heads))])
+            made = [self.lowered(k).decisions for k in range(len(self._heads))]
+            check_forced(dict(allowed.force), made, instance.program.annotated)
         self._latest: tuple[Sequence[int], int] = (), len(self._heads) - 1  # sizes, and the form that they take
         self._seconds = time.perf_counter() - started  # that all forms took together
         if len(self._heads) == 1:

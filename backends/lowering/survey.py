@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .. import ir
-from ..target import SURVEY_MOST_ITERATIONS, SURVEY_MOST_WORK, SURVEY_UNKNOWN_ITERATIONS
+from ..target import LEAST_PERIOD, SURVEY_MOST_ITERATIONS, SURVEY_MOST_WORK, SURVEY_UNKNOWN_ITERATIONS
 
 
 @dataclass
@@ -61,6 +61,7 @@ def survey(body: ir.Block, around: Iterable[str] = ()) -> Survey:
     found = Survey(bound=set(around))
     depends: dict[str, frozenset[str]] = {}
     steps: dict[str, frozenset[str]] = {}  # by Let
+    falls: dict[str, frozenset[str]] = {}
     loops: list[str] = []  # inside, around what is looked at
 
     def mentioned(expression: ir.Expression) -> frozenset[str]:
@@ -76,11 +77,25 @@ def survey(body: ir.Block, around: Iterable[str] = ()) -> Survey:
             case ir.Variable(name):
                 return steps.get(name, frozenset([name]))
             case ir.Apply(primitive, (a, b)) if primitive.name in ("minimum", "maximum"):
-                return stepping(a) | stepping(b)
+                sides = (a, b), (b, a)
+                return frozenset().union(*[stepping(x) - (mentioned(y) - stepping(y) - falling(y)) for x, y in sides])
             case ir.Apply(primitive, (a, b)) if primitive.name == "add":
                 return (stepping(a) - mentioned(b)) | (stepping(b) - mentioned(a))
-            case ir.Apply(primitive, (a, b)) if primitive.name in ("subtract", "remainder"):
+            case ir.Apply(primitive, (a, b)) if primitive.name == "subtract":
                 return stepping(a) - mentioned(b)
+            case ir.Apply(primitive, (a, b)) if primitive.name == "remainder":
+                short = isinstance(b, ir.Constant) and abs(b.value) < LEAST_PERIOD
+                return frozenset() if short else stepping(a) - mentioned(b)
+        return frozenset()
+
+    def falling(expression: ir.Expression) -> frozenset[str]:
+        match expression:
+            case ir.Variable(name):
+                return falls.get(name, frozenset())
+            case ir.Apply(primitive, (a, b)) if primitive.name == "subtract":
+                return (stepping(b) - mentioned(a)) | (falling(a) - mentioned(b))
+            case ir.Apply(primitive, (a, b)) if primitive.name == "add":
+                return (falling(a) - mentioned(b)) | (falling(b) - mentioned(a))
         return frozenset()
 
     def access(e: ir.Load | ir.Store, weight: float) -> Access:
@@ -105,7 +120,7 @@ def survey(body: ir.Block, around: Iterable[str] = ()) -> Survey:
                 case ir.Let(name, value):
                     found.bound.add(name)
                     read(value, weight)
-                    depends[name], steps[name] = mentioned(value), stepping(value)
+                    depends[name], steps[name], falls[name] = mentioned(value), stepping(value), falling(value)
                     found.operations.append((weight, depends[name]))
                     found.lets += weight == 1.0
                 case ir.Declare(name, value):

@@ -45,7 +45,7 @@ class Version:
         [form] = forms_of(instance, target, checks)
         self._lower = form, instance.program.name, target, checks, deterministic
         self.lowered = loops_of(*self._lower)
-        check_forced(dict(allowed.force), [self.lowered.decisions])
+        check_forced(dict(allowed.force), [self.lowered.decisions], instance.program.annotated)
         self.executable = Executable(self.lowered.function, device, instance.program.name)
         self.on = self.executable.on
         types = self.lowered.types

@@ -23,7 +23,7 @@ from functools import partial
 from ...core.builder import Builder
 from ...core.graph import Body, Node, Value
 from ...core.types import element, i64
-from .index_set_shifting import is_aligned, shifted_index_sets
+from .index_set_shifting import axes_of, shifted_index_sets
 from .leaves import Leaf, Path, Tree, guarded, recorded, with_statements, without, zero
 from .scalar_expansion import expanded
 
@@ -75,12 +75,23 @@ class _Accumulate:
         """The statement, where what its leaves share is stored if they could not leave otherwise."""
         if statement.results or not statement.row.control:
             return [statement]
-        tree = Tree(statement, self.statements)
+        tree, leaving = Tree(statement, self.statements), dict[int, frozenset[int]]()
         independent = tree.independent()
-        if len(independent) < 2 or not tree.repeats(independent):
+        if not tree.repeats(independent):
             return [statement]
-        leaving = [leaf for leaf in independent if self.covered(leaf) or leaf.sums() or is_aligned(self.b, leaf)]
-        return expanded(self.b, tree, leaving)
+        for k, leaf in enumerate(tree.leaves):
+            axes = self.axes(leaf) if leaf in independent else None
+            if axes is not None:
+                leaving[k] = axes
+        repeats = tree.repeats([tree.leaves[k] for k in leaving])
+        return expanded(self.b, tree, leaving) if repeats else [statement]
+
+    def axes(self, leaf: Leaf) -> frozenset[int] | None:
+        """The loops that are axes of what a leaf may become: an array, or a sum with none; None if it stays."""
+        if self.covered(leaf):
+            return frozenset([index.number for index in leaf.indices])
+        axes = axes_of(self.b, leaf)
+        return frozenset() if axes is None and leaf.sums() else axes
 
     # Tests around updates become choices of what is added
 

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from ...core.builder import Builder
-from ...core.dims import Opaque, arithmetic, index_in_range, never_negative
+from ...core.dims import Name, arithmetic, index_in_range, never_negative
 from ...core.graph import Value
 from ...core.indexing import extents_of
 from ...core.primitive import Primitive
 from ...core.terms import Literal
 from ...core.types import bool_, i64
+
+_FEW_TIMES = 1 << 20  # a factor, or a number, of a sum that is small
 
 
 def primitive(b: Builder, row: Primitive, args: Sequence[Value]) -> Value | None:
@@ -181,7 +183,7 @@ def _remainder(b: Builder, x: Value, y: Value) -> Value | None:
 def _around(b: Builder, x: Value, y: Value) -> Value | None:
     """A sum without an inner remainder by the same number: ``(i + 1) % n + j`` is ``i + 1 + j`` around a circle.
 
-    All is small, made of loop variables and sizes, so that nothing overflows that did not before.
+    All is small, so that nothing overflows that did not before.
     """
     source = x.source
     if source is None or source.op != "primitive" or source.static[0].name not in ("add", "subtract"):
@@ -197,9 +199,12 @@ def _around(b: Builder, x: Value, y: Value) -> Value | None:
 
 
 def _is_small(b: Builder, x: Value) -> bool:
-    """Whether an integer is made of loop variables and sizes."""
-    extent = extents_of(b)
-    return x.dim is not None and all([not isinstance(a, Opaque) or extent(a) is not None for a in x.dim.atoms()])
+    """Whether an integer is a sum of loop variables, sizes and numbers, each a few times."""
+    if x.dim is None:
+        return False
+    extent, atoms = extents_of(b), x.dim.atoms()
+    linear = all([len(monomial) <= 1 and abs(c) <= _FEW_TIMES for monomial, c in x.dim.terms])
+    return linear and all([isinstance(each, Name) or extent(each) is not None for each in atoms])
 
 
 def _is_below(b: Builder, x: Value, y: Value) -> bool:

@@ -169,9 +169,10 @@ def _length(row: Value, column: Value, loop: Value) -> Value | None:
 # Which loop an index stands for
 
 
-def is_aligned(b: Builder, leaf: Leaf) -> bool:
-    """Whether the indices of a leaf stand for loops of its own, as they are or shifted."""
-    return _aligned(b, leaf) is not None
+def axes_of(b: Builder, leaf: Leaf) -> frozenset[int] | None:
+    """The loops for which the indices of a leaf stand, as they are or shifted; None where they stand for none."""
+    found = _aligned(b, leaf)
+    return None if found is None else frozenset([loop.number for loop in found.loops if loop is not None])
 
 
 def _aligned(b: Builder, leaf: Leaf) -> _Aligned | None:
@@ -227,9 +228,25 @@ def _slope(index: Value, loop: Value) -> bool | None:
         return None
     atom = Opaque(loop.number)
     own = [(monomial, c) for monomial, c in index.dim.terms if atom in Dim({monomial: 1}).atoms()]
-    if len(own) != 1 or own[0][0] != (atom,) or abs(own[0][1]) != 1:
+    if len(own) != 1 or own[0][0] != (atom,) or abs(own[0][1]) != 1 or _varies_otherwise(index, loop):
         return None
     return own[0][1] < 0
+
+
+def _varies_otherwise(index: Value, loop: Value) -> bool:
+    """Whether an index is made of something else that varies with the loop, as what is read at its variable."""
+    assert index.dim is not None
+    others = {each.number for each in index.dim.atoms() if isinstance(each, Opaque)} - {loop.number}
+    stack = [index]
+    while stack:
+        value = stack.pop()
+        if value.number in others:
+            if loop.number in value.free:
+                return True
+            others.discard(value.number)
+        elif value.source is not None:
+            stack.extend(value.source.args)
+    return bool(others)  # what is not found among the operands may vary
 
 
 # The new loops

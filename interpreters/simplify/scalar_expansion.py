@@ -22,10 +22,12 @@ from ...core.types import Scalar
 from .costs import CHEAP, cost_within
 from .leaves import Leaf, Tree, recorded
 
+Leaving = Mapping[int, frozenset[int]]  # by the place of a leaf in its tree: the loops that are axes of its array
 
-def expanded(b: Builder, tree: Tree, leaving: Sequence[Leaf]) -> list[Node]:
-    """The statement of a tree, where what these leaves share is stored if they would repeat too much of it."""
-    replaced = _stored(b, tree, leaving) if len(leaving) > 1 and tree.repeats(leaving) else {}
+
+def expanded(b: Builder, tree: Tree, leaving: Leaving) -> list[Node]:
+    """The statement of a tree, where what these leaves share is stored."""
+    replaced = _stored(b, tree, leaving)
     if not replaced:
         return [tree.statement]
     same = {leaf.accumulator: leaf.accumulator for leaf in tree.leaves}
@@ -33,42 +35,45 @@ def expanded(b: Builder, tree: Tree, leaving: Sequence[Leaf]) -> list[Node]:
     return recorded(b, lambda: rebuilding.copy(tree.statement))
 
 
-def _stored(b: Builder, tree: Tree, leaving: Sequence[Leaf]) -> dict[int, Replacement]:
+def _stored(b: Builder, tree: Tree, leaving: Leaving) -> dict[int, Replacement]:
     """What stands for the nodes that are stored, by number: reads of arrays of all their values."""
     found: dict[int, Replacement] = {}
     for node, leaf in _shared(tree, leaving):
-        if cost_within(node.results[0], leaf.used, found) > CHEAP:
+        if cost_within(node.results[0], leaf.path.binders, found) > CHEAP:
             loops = [loop for loop in leaf.path.loops if loop[0].number in node.free]
             array = _array(b, node.results[0], loops, dict(found))
             found[node.number] = _reading(array, [binder for binder, _ in loops])
     return found
 
 
-def _shared(tree: Tree, leaving: Sequence[Leaf]) -> Iterator[tuple[Node, Leaf]]:
-    """What may be stored, each with a leaf of its loops: several leaves need it, and fewer some node that reads it.
+def _shared(tree: Tree, leaving: Leaving) -> Iterator[tuple[Node, Leaf]]:
+    """What may be stored, each with a leaf of its loops; what others are made of comes before them."""
+    inner = frozenset([binder.number for node, _ in tree.needed for body in node.bodies for binder in body.binders])
+    read_alone = _read_by_fewer(tree)
+    for node, who in reversed(tree.needed):
+        sharing = [k for k in leaving if who >> k & 1]
+        along = [tree.leaves[k] for k in sharing if _is_along(node, tree.leaves[k], leaving[k])]
+        if len(sharing) < 2 or not along or node.number not in read_alone:
+            continue
+        if node.free.isdisjoint(inner | tree.statements) and _is_number(node):
+            yield node, along[0]
 
-    What others are made of comes before them.
-    """
+
+def _read_by_fewer(tree: Tree) -> frozenset[int]:
+    """The nodes, by number, that something reads which fewer leaves need."""
     who_needs = {node.number: who for node, who in tree.needed}
     readers = [(value, 1 << k) for k, leaf in enumerate(tree.leaves) for value in leaf.operands]
     for node, who in tree.needed:
-        read = [*node.args, *[result for body in node.bodies for result in body.results]]
-        readers += [(value, who) for value in read]
-    outermost = {v.source.number for v, who in readers if v.source and who_needs.get(v.source.number, who) != who}
-    inner = frozenset([binder.number for node, _ in tree.needed for body in node.bodies for binder in body.binders])
-    for node, who in reversed(tree.needed):
-        sharing = [leaf for k, leaf in enumerate(tree.leaves) if who >> k & 1 and leaf in leaving]
-        along = [leaf for leaf in sharing if _is_along(node, leaf)]
-        if len(sharing) > 1 and along and node.number in outermost and node.free.isdisjoint(inner | tree.statements):
-            if _is_number(node):
-                yield node, along[0]
+        readers += [(value, who) for value in node.args]
+        readers += [(value, who) for body in node.bodies for value in body.results]
+    return frozenset([v.source.number for v, who in readers if v.source and who_needs.get(v.source.number, who) != who])
 
 
-def _is_along(node: Node, leaf: Leaf) -> bool:
-    """Whether a node is given by the indices of a leaf, so that its values are as many as what is updated."""
+def _is_along(node: Node, leaf: Leaf, axes: frozenset[int]) -> bool:
+    """Whether a node varies with no loop but those that are axes of a leaf's array: it has no more values than that."""
     extents = [extent for binder, extent in leaf.path.loops if binder.number in node.free]
     in_order = all(extent.free.isdisjoint(leaf.path.binders) for extent in extents)
-    return in_order and node.free & leaf.path.binders <= leaf.used
+    return in_order and node.free & leaf.path.binders <= axes
 
 
 def _is_number(node: Node) -> bool:

@@ -73,9 +73,27 @@ def test_what_is_not_decided_here_cannot_be_forced() -> None:
         az.compile(spread).decisions(sizes={"m": 3})
 
 
+def test_what_other_code_of_a_program_decides_may_be_forced() -> None:
+    """Small sizes that nobody annotated have code of their own."""
+
+    def scores(x: Any, w: Any) -> Any:
+        z = x @ w
+        return az.tanh(z), az.sum(az.exp(z)), az.max(z)
+
+    few, many = (np.ones((3, 4)), np.ones((4, 5))), (np.ones((300, 40)), np.ones((40, 5)))
+    name = az.compile(scores).decisions(*few).rows[0].name
+    compiled = az.compile(scores, schedule={"force": {name: False}})
+    compiled(*few)
+    with pytest.warns(UserWarning, match="which is not decided here"):
+        found = compiled(*many)
+    np.testing.assert_allclose(found[0], np.tanh(40.0))
+
+
 def test_what_is_forced_is_true_or_false() -> None:
     with pytest.raises(ValueError, match=r"to True or False, not {'fuse: y with x': 1}"):
         az.compile(spread, schedule={"force": {"fuse: y with x": 1}})
+    with pytest.raises(ValueError, match="from names of decisions"):
+        az.compile(spread, schedule={"force": {"fuse: y with x": True, 2: False}})
 
 
 def test_a_sum_that_changes_places_is_forced_for_all_sizes() -> None:

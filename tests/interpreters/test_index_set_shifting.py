@@ -193,6 +193,36 @@ def test_reads_around_a_circle(slope: int, more: int, left: int, offset: int) ->
             np.testing.assert_array_equal(run(np.ones(size), w)[1], wanted)
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda i, n, k: (i + k[i]) % n,
+        lambda i, n, k: (i + i % 3) % n,
+        lambda i, n, k: (i - i // 2 * 2) % n,
+        lambda i, n, k: az.minimum(i + i % 3, n - 1),
+        lambda i, n, k: (i + k[0]) % n,
+        lambda i, n, k: (i + az.sum(az.generate(i, lambda j: j))) % n,
+    ],
+)
+def test_what_else_varies_with_the_loop_is_no_offset(place: Any) -> None:
+    @az.program
+    def f(x: az.Array[az.f64, "n"], k: az.Array[az.i64, "n"]) -> Any:
+        n = x.shape[0]
+        return az.generate(n, lambda i: x[place(i, n, k)] * (i + 1.0))
+
+    gradient = az.vjp(f, argnums=0)
+    compiled = az.compile(gradient, threads=1)
+    for size in (1, 2, 7, 33):
+        k = np.arange(size) * 5 % 7 - 3
+        w = np.arange(size) % 4 - 1.5
+        wanted = np.zeros(size)
+        for i in range(size):
+            unit = np.eye(size)
+            wanted += w[i] * np.array([az.evaluate(f)(row, k)[i] for row in unit])
+        for run in (az.evaluate(gradient), compiled):
+            np.testing.assert_array_equal(run(np.ones(size), k, w)[1], wanted)
+
+
 @az.program
 def torus(u: az.Array[az.f64, "n m"], k: az.i64) -> Any:
     around = az.roll(u, 1, 0) + az.roll(u, -1, 0) + 2 * az.roll(u, k, 1) + az.roll(u, -1, 1)
@@ -236,7 +266,12 @@ def test_circles_in_circles_are_one() -> None:
     def data(x: az.Array[az.i64, "n"], m: az.i64) -> Any:
         return az.map(lambda v: (v % m + 1) % m, x)
 
+    @az.program
+    def hashed(n: az.i64) -> Any:
+        return az.generate(n, lambda i: ((i << 61) % 7 + (i * ((1 << 61) - 1)) % 7) % 7)
+
     assert shown(twice).count("%") == 1
+    assert az.compile(hashed)(4).tolist() == [((i << 61) % 7 + i * ((1 << 61) - 1) % 7) % 7 for i in range(4)]
     largest = np.array([2**63 - 1, -(2**63), 6], dtype=np.int64)  # one more would be another number
     for run in (az.evaluate(data), az.compile(data)):
         np.testing.assert_array_equal(run(largest, 7), [(int(v) % 7 + 1) % 7 for v in largest])

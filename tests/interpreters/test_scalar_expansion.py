@@ -103,6 +103,25 @@ def test_what_has_more_values_than_places_is_not_stored() -> None:
     assert "for j < m: for" not in str(az.pretty(simplify(gradient)))
 
 
+def test_what_varies_with_a_sum_is_not_stored() -> None:
+    """The indices of u mention both loops, but it has as many places as one of them."""
+
+    @az.program
+    def pairs(x: az.Array[az.f64, "n"], u: az.Array[az.f64, "2*n+5"]) -> az.f64:
+        n = x.shape[0]
+        return az.sum(az.generate((n, n), lambda i, j: sum([(c + 1.0) * u[i + j + c] for c in range(6)], 0.0) ** 2))
+
+    compiled = az.compile(az.grad(pairs, argnums=1), threads=1)
+    x, u = np.zeros(40), RANDOM.integers(-4, 5, 85) / 4
+    wanted = np.zeros(85)
+    for i in range(40):
+        for j in range(40):
+            part = slice(i + j, i + j + 6)
+            wanted[part] += 2 * (u[part] @ np.arange(1.0, 7.0)) * np.arange(1.0, 7.0)
+    np.testing.assert_array_equal(compiled(x, u), wanted)
+    assert compiled.peak_bytes(np.empty(1000), np.empty(2005)) < 8 * 1000 * 1000 / 4
+
+
 def test_updates_that_share_more_than_one_value() -> None:
     """Two values that several updates share, one of which is made of the other; one is read under a test."""
 

@@ -44,6 +44,7 @@ from ...target import (
     GUARD_COST,
     LANE_ACROSS_COST,
     SPLIT_GAIN,
+    SPLIT_INDEX_PARTS,
     SPLIT_STATEMENTS,
     SURVEY_UNKNOWN_ITERATIONS,
     Target,
@@ -190,10 +191,12 @@ class _Lanes:
             moving = None if name in self.hidden else self.affine(let.value)
             still = moving is not None and moving.step == 0
             self.moves[name] = _Affine(0, ir.Variable(name, let.value.type)) if still else moving
+        # Further inside an integer is opened: a condition stands before the lanes, where its name is not bound.
         for name, let in self.inner_lets.items():
             moving = None if name in self.hidden else self.affine(let.value)
-            still = moving is not None and moving.step == 0 and let.value.type != i64
-            self.moves[name] = _Affine(0, ir.Variable(name, let.value.type)) if still else moving
+            if moving is not None and (let.value.type != i64 or _is_long(moving.base)):
+                moving = None if moving.step else _Affine(0, ir.Variable(name, let.value.type))
+            self.moves[name] = moving
 
     def affine(self, e: ir.Expression) -> _Affine | None:
         """How an expression moves with the lane; None if not by a constant."""
@@ -217,7 +220,11 @@ class _Lanes:
                 return None
         if isinstance(e, ir.Load) and e.buffer.name in self.written:
             return None
-        return _Affine(0, e) if all(part is not None and part.step == 0 for part in parts) else None
+        still = [part.base for part in parts if part is not None and part.step == 0]
+        if len(still) < len(parts):
+            return None
+        opened = iter(still)
+        return _Affine(0, ir.map_operands(e, lambda _: next(opened)))
 
     def row(self, indices: Sequence[ir.Expression]) -> bool:
         """Whether indices are those of elements side by side."""
@@ -243,8 +250,6 @@ class _Lanes:
 
     def worst(self, condition: _Affine) -> _Affine | None:
         """What a condition is in the iteration of the loops inside that meets it last; None if that is not known."""
-        if any(isinstance(part, ir.Load) for part in ir.inside(condition.base)):
-            return None  # which may be read in no iteration
         dim, values = self.dim(condition.base), dict[str, ir.Expression]()
         for name in ir.names_in([condition.base]) & self.turns.keys():
             terms = dim.terms if dim else ()
@@ -252,7 +257,10 @@ class _Lanes:
             if len(factors) != 1 or not factors[0]:
                 return None
             values[name] = ZERO if factors[0] > 0 else self.turns[name] - 1
-        return replace(condition, base=_with(condition.base, values)) if values else condition
+        base = _with(condition.base, values) if values else condition.base
+        read = any(isinstance(part, ir.Load) for part in ir.inside(base))  # perhaps in no iteration
+        bound = not self.inner_lets.keys().isdisjoint(ir.names_in([base]))
+        return None if read or bound else replace(condition, base=base)
 
     def of_access(self, part: ir.Expression | ir.Store) -> Sequence[_Affine]:
         """What should hold inside, so that elements side by side are read or written without a guard."""
@@ -451,7 +459,7 @@ class _Lanes:
 
     def bound(self, offset: ir.Expression, offsets: list[ir.Let]) -> ir.Expression:
         """The name of an offset before the lanes, where it is the same in all iterations of the loops inside."""
-        if not self.turns.keys().isdisjoint(ir.names_in([offset])):
+        if not (self.turns.keys() | self.inner_lets.keys()).isdisjoint(ir.names_in([offset])):
             return offset
         name = next((each.name for each in offsets if each.value == offset), None)
         if name is None:
@@ -479,6 +487,10 @@ class _Lanes:
         return total
 
 
+def _is_long(e: ir.Expression) -> bool:
+    return sum(1 for _ in ir.inside(e)) > SPLIT_INDEX_PARTS
+
+
 def _mentions(monomial: tuple[DimAtom, ...], name: str) -> bool:
     return Name(name) in Dim({monomial: 1}).atoms()
 
@@ -497,7 +509,7 @@ def _with(e: ir.Expression, values: Mapping[str, ir.Expression]) -> ir.Expressio
 def _inside(body: ir.Block, outside: Container[str]) -> tuple[dict[str, ir.Let], dict[str, ir.Expression]]:
     """What is bound further inside of lanes, and the variables of loops that run in order, with their extents.
 
-    These are the same in all lanes. A name that is bound twice, as in two branches, is left out.
+    These extents are the same in all lanes. A name that is bound twice, as in two branches, is left out.
     """
     bound = ir.bound_in(body) | ir.assigned_in(body)
     binding = [each for each in ir.walk(body) if isinstance(each, ir.Let | ir.For)]

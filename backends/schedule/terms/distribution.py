@@ -127,7 +127,7 @@ class _Block:
         self.heavy = any(binding.operation.heavy for binding in bindings)
         self.stored = max([binding.operation.stored for binding in bindings], default=0)
         self.long = any(binding.operation.long for binding in bindings)
-        self.around = self._around()
+        self.wrapped = self._wrapped()
         self.read = updates_of(len(binders), bindings)
         self.updates = outside(self.read)
 
@@ -179,7 +179,7 @@ class _Block:
         for k, (start, binding) in enumerate(zip(starts, self.bindings, strict=True)):
             levels = set(range(start, start + len(binding.types)))
             why = ""
-            if binding.operation.loops or (binding.operation.costly and start not in self.around):
+            if binding.operation.loops or (binding.operation.costly and start not in self.wrapped):
                 why = "loops inside use it" if levels & used else "several updates use it" if levels & shared else ""
             if reduction and binding.operation.loops and merged.isdisjoint(levels):
                 why = "it is a loop inside of a reduction"
@@ -219,7 +219,7 @@ class _Block:
                 used |= {position - 1 - index for index in binding.operation.free}
         return dict(sorted(found.items()))
 
-    def _around(self) -> Free:
+    def _wrapped(self) -> Free:
         """The levels of places that are moved and wrap around: not stored, since reads there are nearly contiguous."""
         moved, found, level = set[int](), set[int](), len(self.binders)
         for binding in self.bindings:
@@ -239,7 +239,7 @@ class _Block:
             sources = [made_of.get(start - 1 - index, frozenset[int]()) for index in operation.free]
             own = frozenset[int]().union(*sources)
             for k in range(len(binding.types)):
-                kept = operation.loops or (operation.costly and start not in self.around)
+                kept = operation.loops or (operation.costly and start not in self.wrapped)
                 made_of[start + k] = own | {start + k} if kept else own
             if not binding.types:
                 for level in own:

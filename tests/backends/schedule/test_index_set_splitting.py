@@ -165,6 +165,9 @@ MOVES: dict[str, Callable[[Any, Any], Any]] = {
     "far": lambda i, k: i + 3 * k - 40,
     "twice": lambda i, k: 2 * k - i,
     "even": lambda i, k: i + k // 2 - 1,
+    "apart": lambda i, k: i + (3 * k - 40),
+    "squared": lambda i, k: i + (k * k - 3) * (k * k - 3),
+    "twice back": lambda i, k: i + (2 - (k + 1) * 2),
 }
 
 
