@@ -224,9 +224,18 @@ class Writer:
         number = self.one([*self.named(scope, "i", ()), *[name for name, _ in scope.indices]] or ["1"])
         options += [f"az.clip({number}, 0, {size.text} - 1)", f"({number} + 1) % {size.text}"]
         options += [f"az.minimum(az.maximum({number} - 1, 0), {size.text} - 1)"]
+        if own:
+            moved = self.moved(self.one(own), number)
+            options += [f"az.clip({moved}, 0, {size.text} - 1)", f"({moved}) % {size.text}"] * 2
         if self.chance(30):
             options = [number, f"{number} - 1", "-2", "2"]
         return str(self.one(options))
+
+    def moved(self, index: str, number: str) -> str:
+        """A loop variable moved by what is fixed, or by what varies, with it or otherwise."""
+        fixed, varying = str(self.random.randrange(-3, 4)), [f"{index} % 3", f"{index} // 2", f"(3 * {number} - 4)"]
+        by = self.one([fixed, number, *varying])
+        return str(self.one([f"{index} + {by}", f"{index} - {by}", f"{by} - {index}"]))
 
     @staticmethod
     def same(first: Size, second: Size) -> bool:
