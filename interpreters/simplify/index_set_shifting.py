@@ -36,6 +36,7 @@ from ...core.dims import Dim, Opaque, never_negative
 from ...core.graph import Node, Value
 from ...core.indexing import extents_of
 from ...core.types import dims, i64
+from .algebra import operands_of
 from .costs import is_costly_value
 from .leaves import Guard, Leaf, Tree, guarded, recorded, without
 
@@ -207,12 +208,8 @@ def _aligned(b: Builder, leaf: Leaf) -> _Aligned | None:
 
 def _on_circle(index: Value, size: Dim) -> tuple[Value, Value | None]:
     """What an index is the remainder of when divided by the axis's length, and that length; else the index itself."""
-    source = index.source
-    if source is not None and source.op == "primitive" and source.static[0].name == "remainder":
-        line, period = source.args
-        if period.dim == size:
-            return line, period
-    return index, None
+    line, period = operands_of(index, "remainder") or (index, None)
+    return (line, period) if period is not None and period.dim == size else (index, None)
 
 
 def _is_dense(b: Builder, extent: Value, size: Dim, on_circle: bool) -> bool:
