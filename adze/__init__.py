@@ -34,6 +34,7 @@ with install_import_hook(_CHECKED):
     )
     from .backends.compile import Compiled, compile
     from .backends.opencl.devices import devices, to_device
+    from .backends.program_cost import cost
     from .core.added import construct
     from .core.case import case
     from .core.checkpoint import checkpoint
@@ -186,7 +187,6 @@ with install_import_hook(_CHECKED):
     from .core.reify import Reify
     from .core.special import clip, log_sigmoid, reciprocal, softplus, square
     from .interpreters.check import check
-    from .interpreters.cost import cost
     from .interpreters.draw import Drawing, draw
     from .interpreters.evaluate import evaluate
     from .interpreters.pretty import pretty

@@ -17,7 +17,7 @@ from ..core.limits import lifted_limits
 from ..core.program import LEAVES, RUNNERS, Instance, Program, as_program, instance_of
 from ..core.source import at_line, ending_at_user, shorten
 from .constant_sizes import ConstantSizes, code_for, code_for_leaves, codes, varies
-from .cost import Breakdown
+from .cost import Breakdown, Given
 from .decisions import Choices
 from .llvm import version as llvm
 from .llvm.calls import Bound
@@ -175,8 +175,9 @@ class Compiled:
         Each row has a name, ``seconds``, ``operations`` (as many as the additions they are worth), ``bytes`` that come
         from beyond the first cache or go there, and ``runs``; the longest is first, printed it is a table. What data
         decides, such as the length of a filtered array, is a guess; of arguments only the shape matters else. See
-        ``backends/cost.py``, and :func:`adze.cost` for what the program asks for on no machine. AttributeError for
-        another backend than LLVM; TypeError when sizes have other names than those of the program.
+        ``backends/cost.py``, and :func:`adze.cost` for what the program asks for on no machine. Rows of a device are
+        its kernels, as often as they are launched. Raises what a call raises for its arguments; TypeError when sizes
+        have other names than those of the program.
 
         >>> import adze as az
         >>> @az.program
@@ -186,11 +187,7 @@ class Compiled:
         >>> found.rows[0].operations, found.rows[0].bytes
         (2000000.0, 32000000.0)
         """
-        backend = self._llvm("cost")
-        if not self._sizes_alone(kwargs):
-            instance, leaves, _ = self._call(args, kwargs)
-            return backend.version(instance).cost(leaves, backend.threads)
-        return backend.version(self._code_for(kwargs["sizes"], "cost")).cost_of(kwargs["sizes"], backend.threads)
+        return self.backend.cost(*self._asked(args, kwargs, "cost"))
 
     @ending_at_user
     def decisions(self, *args: Any, **kwargs: Any) -> Choices:
@@ -210,22 +207,20 @@ class Compiled:
         >>> [(row.name, row.taken, row.seconds < row.otherwise) for row in found.rows]
         [('fuse: total7 with array3', True, True), ('fuse: total10 with array3', True, True)]
         """
-        backend = self._llvm("decisions")
-        if not self._sizes_alone(kwargs):
-            instance, leaves, _ = self._call(args, kwargs)
-            return backend.version(instance).decisions(leaves, backend.threads)
-        sizes = kwargs["sizes"]
-        return backend.version(self._code_for(sizes, "decisions")).decisions_of(sizes, backend.threads)
+        return self.backend.decisions(*self._asked(args, kwargs, "decisions"))
+
+    def _asked(self, args: Sequence[Any], kwargs: dict[str, Any], verb: str) -> tuple[Instance, Given]:
+        """The instance whose code arguments or sizes take, and what is known of the call."""
+        if self._sizes_alone(kwargs):
+            (general, *_) = self._general()
+            self._check_sizes(general, kwargs["sizes"], verb)
+            return code_for(general, kwargs["sizes"]), Given(kwargs["sizes"])
+        instance, leaves, _ = self._call(args, kwargs)
+        return instance, self.backend.version(instance).given(leaves)
 
     def _sizes_alone(self, kwargs: Mapping[str, Any]) -> bool:
         """Whether ``sizes=`` is given, and is no parameter of the program."""
         return "sizes" in kwargs and "sizes" not in self._names
-
-    def _code_for(self, sizes: Mapping[str, int], verb: str) -> Instance:
-        """The instance whose code these sizes take. TypeError when they have other names than those of the program."""
-        (general, *_) = self._general()
-        self._check_sizes(general, sizes, verb)
-        return code_for(general, sizes)
 
     @property
     def _annotated(self) -> Instance:
@@ -411,6 +406,12 @@ class LLVM:
     def profile(self, instance: Instance, leaves: Sequence[Any]) -> Breakdown:
         return self.version(instance).profile(leaves, self.threads)
 
+    def cost(self, instance: Instance, given: Given) -> Breakdown:
+        return self.version(instance).cost(given, self.threads)
+
+    def decisions(self, instance: Instance, given: Given) -> Choices:
+        return self.version(instance).decisions(given, self.threads)
+
 
 @dataclass(frozen=True)
 class OpenCL:
@@ -443,6 +444,12 @@ class OpenCL:
 
     def profile(self, instance: Instance, leaves: Sequence[Any]) -> Breakdown:
         return profiled(self.version(instance), leaves)
+
+    def cost(self, instance: Instance, given: Given) -> Breakdown:
+        return self.version(instance).cost(given)
+
+    def decisions(self, instance: Instance, given: Given) -> Choices:
+        return self.version(instance).decisions(given)
 
 
 def _condition(instance: Instance, others: Sequence[Instance]) -> str:

@@ -16,7 +16,8 @@ chain or of its memory, whichever is the longest, and some of the others::
 * **Bytes** that come from beyond a cache: what one iteration of a loop touches is there for the next one if it fits
   into the cache, and for no other loop around (the footprint of Ferrante, Sarkar and Thrash 1991). What was touched
   in a nest before is there if all that was touched since fits. A write that leaves the cache is read before.
-* **Threads** divide the time as far as there are iterations worth one.
+* **Threads** divide the time as far as there are iterations worth one. On a device a kernel takes the time of its
+  launch, and compute units divide the rest, each of which works on ``UNIT_LANES`` iterations at a time.
 
 An estimate compares codes for the same sizes; it is no promise. A loop whose extent is computed from data turns
 ``UNKNOWN_TURNS`` times, and of a branch that data decides each side counts half.
@@ -31,9 +32,12 @@ from typing import Any
 
 import numpy as np
 
+from ..core.host_arrays import on_device
 from ..core.types import i64
 from . import ir
+from .lowering import Lowered
 from .specialisations import purpose
+from .tables import table, us
 from .target import (
     APART,
     BESIDE,
@@ -44,6 +48,7 @@ from .target import (
     L3_BYTES,
     L3_RATE,
     LATENCY_CYCLES,
+    LAUNCH_SECONDS,
     LINE_BYTES,
     MEMORY_RATE,
     OPERATION_CYCLES,
@@ -51,12 +56,12 @@ from .target import (
     START_SECONDS,
     STREAMS,
     TURN_CYCLES,
+    UNIT_LANES,
     UNKNOWN_SHARE,
     UNKNOWN_TURNS,
     Target,
 )
 
-_MICROSECONDS = 1e6  # of a second
 _FREE = frozenset(("add", "subtract", "multiply", "negative", "minimum", "maximum"))
 DATA = "data"  # among the loops that something varies with: what is read, too
 
@@ -85,12 +90,11 @@ class Breakdown:
     seconds: float
 
     def __str__(self) -> str:
-        width = max([len(row.name) for row in self.rows], default=0)
-        lines = [f"{'':{width}} {'us':>12} {'operations':>12} {'bytes':>12} {'runs':>8}"]
-        for row in self.rows:
-            numbers = f"{row.operations:12.3g} {row.bytes:12.3g} {row.runs:8.0f}"
-            lines.append(f"{row.name:{width}} {_MICROSECONDS * row.seconds:12.1f} {numbers}")
-        return "\n".join([*lines, f"{'in all':{width}} {_MICROSECONDS * self.seconds:12.1f}"])
+        rows = [
+            (row.name, us(row.seconds), f"{row.operations:.3g}", f"{row.bytes:.3g}", f"{row.runs:.0f}")
+            for row in self.rows
+        ]
+        return table(["us", "operations", "bytes", "runs"], [*rows, ("in all", us(self.seconds))])
 
     __repr__ = __str__
 
@@ -99,6 +103,21 @@ class Breakdown:
         """Rows in the order of their time, which is that of the whole if nothing else is said."""
         ordered = sorted(rows, key=lambda row: -row.seconds)
         return Breakdown(tuple(ordered), sum([row.seconds for row in rows]) if seconds is None else seconds)
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is known of a call: its sizes, and the arguments of a program where they are there."""
+
+    sizes: Mapping[str, int]
+    arguments: Sequence[Any] = ()
+
+    def arrays(self, lowered: Lowered) -> dict[str, Any]:
+        """Arguments that this machine can read, and constants, by the names of their buffers in a form."""
+        buffers, constants = lowered.function.arguments, [constant.array for constant in lowered.constants]
+        own = zip(buffers[len(buffers) - len(constants) :], constants, strict=True)
+        known = [*zip(buffers, self.arguments, strict=False), *own]
+        return {buffer.name: array for buffer, array in known if not on_device(array)}
 
 
 def nests(block: ir.Block) -> Iterator[ir.For | ir.While | ir.Kernel]:
@@ -269,6 +288,7 @@ class _Loop:
     turns: Numbers
     factor: float = 1.0
     lanes: bool = False
+    spread: bool = False  # a device spreads its turns over units and their lanes
 
     @property
     def steps(self) -> Numbers:
@@ -326,6 +346,7 @@ class _Nest:
         self.operations = self.computing = self.moving = self.chain = 0.0  # the last three in cycles
         self.accesses: dict[tuple[str, frozenset[str], frozenset[str], bool], _Access] = {}
         self.footprints: dict[tuple[tuple[str, float], ...], float] = {}  # by the loops around
+        self.iterations = 1.0  # that a kernel may run at a time
         self.statement(nest, (), _ONCE)
 
     def added_to(self, row: Row, runs: float) -> Row:
@@ -333,22 +354,27 @@ class _Nest:
         caches = (self.target.l1_bytes, L2_RATE), (self.target.l2_bytes, L3_RATE), (L3_BYTES, MEMORY_RATE)
         moved = [self.traffic(size) for size, _ in caches]
         memory = max([slow / rate for (_, slow), (_, rate) in zip(moved, caches, strict=True)])
-        workers = self.workers()
+        workers, side_by_side, start = self.shared()
         self.rows.touched += self.footprint(())
         self.rows.latest |= dict.fromkeys([access.buffer.name for access in self.accesses.values()], self.rows.touched)
-        *rest, longest = sorted([self.computing, self.moving, self.chain, memory])
-        seconds = CYCLE * (longest + BESIDE * sum(rest)) / workers + (START_SECONDS if workers > 1 else 0.0)
+        cycles = [each / side_by_side for each in (self.computing, self.moving, self.chain)]
+        *rest, longest = sorted([*cycles, memory])
+        seconds = CYCLE * (longest + BESIDE * sum(rest)) / workers + start
         return replace(
             row, seconds=runs * seconds, operations=runs * self.operations, bytes=runs * moved[0][0], runs=runs
         )
 
-    def workers(self) -> float:
-        """How many threads have something to do."""
+    def shared(self) -> tuple[float, float, float]:
+        """How many threads or compute units have something to do, for how many iterations at a time, from when on."""
         match self.nest:
             case ir.For(_, extent, "parallel", _, grain=grain):
                 least = 1.0 if grain is None else max(1.0, float(self.samples.length(grain).mean()))
-                return max(1.0, min(self.rows.threads, float(self.samples.length(extent).mean()) / least))
-        return 1.0
+                workers = max(1.0, min(self.rows.threads, float(self.samples.length(extent).mean()) / least))
+                return workers, 1.0, START_SECONDS if workers > 1 else 0.0
+            case ir.Kernel():
+                beside = min(self.iterations, float(UNIT_LANES))
+                return max(1.0, min(self.target.units, self.iterations / beside)), beside, LAUNCH_SECONDS
+        return 1.0, 1.0, 0.0
 
     # The walk: what is done, and how often
 
@@ -374,9 +400,13 @@ class _Nest:
             case ir.For(variable, extent, kind, body, factor):
                 self.read(extent, around, share)
                 wide = kind in ("lanes", "jam")
-                loop = _Loop(variable, self.samples.enter(variable, extent), factor if wide else 1, kind == "lanes")
+                turns = self.samples.enter(variable, extent)
+                loop = _Loop(variable, turns, factor if wide else 1, kind == "lanes", kind in ("parallel", "lanes"))
                 inside = (*around, loop)
                 self.computing += float((share * (ENTRY_CYCLES * _steps(around) + TURN_CYCLES * _steps(inside))).mean())
+                if loop.spread:
+                    at_once = math.prod([each.turns for each in inside if each.spread], start=_ONCE)
+                    self.iterations = max(self.iterations, float(at_once.mean()))
                 self.block(body, inside, share)
             case ir.While(head, test, body):
                 inside = (*around, _Loop(f"while {id(statement)}", np.full(SAMPLES, UNKNOWN_TURNS)))

@@ -10,23 +10,22 @@ about: the program's lines where there are any, else the array that a nest or lo
 of several. ``compiled.decisions(*arguments)`` tells all of them, each with what the code costs (``cost.py``) as it is,
 and what it would with the other side of this one alone: so what follows from a decision counts, too. ::
 
-                                                           taken           us     other side
-    fuse: array9 with array7                                 yes         12.1           18.4
-    reassociate: f64[n, k, d] of gmm.py:31                    no         12.1           12.9
+                                            taken    us  other side
+    fuse: array9 with array7                  yes  12.1        18.4
+    reassociate: f64[n, k, d] of gmm.py:31     no  12.1        12.9
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..core.source import Origin, at_line
 from ..core.types import Type
 from . import ir
-
-_MICROSECONDS = 1e6  # of a second
+from .tables import table, us
 
 
 @dataclass
@@ -98,14 +97,15 @@ class Choices:
     rows: tuple[Choice, ...]
 
     def __str__(self) -> str:
-        width = max([len(row.name) for row in self.rows], default=0)
-        lines = [f"{'':{width}}  taken {'us':>12} {'other side':>14}"]
-        for row in self.rows:
-            times = f"{_MICROSECONDS * row.seconds:12.1f} {_MICROSECONDS * row.otherwise:14.1f}"
-            lines.append(f"{row.name:{width}} {'yes' if row.taken else 'no':>6} {times}")
-        return "\n".join(lines)
+        rows = [(row.name, "yes" if row.taken else "no", us(row.seconds), us(row.otherwise)) for row in self.rows]
+        return table(["taken", "us", "other side"], rows)
 
     __repr__ = __str__
+
+    @staticmethod
+    def of(made: Decisions, now: float, otherwise: Callable[[str, bool], float]) -> Choices:
+        """Decisions that were made, the seconds of a call with them, and those with a decision forced."""
+        return Choices(tuple([Choice(name, side, now, otherwise(name, not side)) for name, side in made.taken.items()]))
 
 
 # What decisions are about

@@ -27,6 +27,7 @@ class Target:
     group: int = 0  # threads that run side by side, share memory and wait for each other; 0: lanes are of vectors
     shared_bytes: int = 0  # memory of a group
     threads: int = 1  # iterations at work at a time, where threads are many and light
+    units: int = 1  # that share out a kernel
     atomics: bool = False  # iterations may update the same place
     transformations: Transformations = ALL  # what the scheduler may do for it
 
@@ -62,6 +63,8 @@ LATENCY_CYCLES = 4.0  # from an addition to the next that needs its result
 TURN_CYCLES = 1.0  # an iteration of a loop, besides its body
 ENTRY_CYCLES = 10.0  # a loop, besides its iterations
 START_SECONDS = 2e-6  # a loop that several threads share
+LAUNCH_SECONDS = 10e-6  # a kernel
+UNIT_LANES = 16  # iterations of which a unit of a device takes a step at a time
 LINE_BYTES = 64
 L3_BYTES = 32 << 20  # that are at the disposal of a call
 L2_RATE, L3_RATE, MEMORY_RATE = 32.0, 16.0, 10.0  # bytes a cycle from L2, from L3, from memory

@@ -10,11 +10,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-from ...core.limits import lifted_limits
 from ...core.program import Instance, convert
 from ...core.source import at_line
 from .. import ir
-from ..cost import Row, estimate
 from ..lowering import Lowered
 from ..memory.peak import Peak
 from ..runtime import default_threads
@@ -173,16 +171,6 @@ class Built:
     @cached_property
     def _peak(self) -> Peak:
         return Peak(self._lower().function)
-
-    def cost(self, leaves: Sequence[Any], threads: int | None) -> list[Row]:
-        """What each nest takes in a call with these arguments, estimated."""
-        return self.cost_of(*given_to(self._lower(), self.instance, leaves), threads)
-
-    def cost_of(self, arrays: Mapping[str, Any], sizes: Mapping[str, int], threads: int | None) -> list[Row]:
-        """The same for the arguments that are known, by the names of their buffers, and the sizes."""
-        function = self._lower().function
-        with lifted_limits():
-            return estimate(function, self._machine.target, sizes, arrays, threads or default_threads())
 
     def peak_bytes(self, leaves: Sequence[Any], threads: int | None) -> int:
         """The bytes of the arena, of temporaries beside it and of the results of a call."""

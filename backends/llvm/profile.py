@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...core.program import Instance
-from ..cost import Breakdown, measured, nests
+from ..cost import Breakdown, Row, measured, nests
 from ..lowering import Lowered
 from .artifact import Built
 from .host import Machine
@@ -31,8 +31,8 @@ class Clocked:
         machine = replace(machine, clock=ctypes.addressof(self._words))
         self._built = Built(instance, lower, machine, flush, None, None)
 
-    def profile(self, leaves: Sequence[Any], threads: int | None) -> Breakdown:
-        """Run a call twice, since the first makes what is missing, and tell what the second took."""
+    def profile(self, leaves: Sequence[Any], threads: int | None, rows: Sequence[Row]) -> Breakdown:
+        """Run a call twice, since the first makes what is missing, and tell what the rows took in the second."""
         for _ in range(2):
             ctypes.memset(self._words, 0, ctypes.sizeof(self._words))
             self._words[0] = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
@@ -40,4 +40,4 @@ class Clocked:
             self._built.calls.run(leaves, threads)
             seconds = time.perf_counter() - started
         spent, runs = [1e-9 * number for number in self._words[3::2]], self._words[4::2]
-        return Breakdown.of(measured(self._built.cost(leaves, threads), spent, runs), seconds)
+        return Breakdown.of(measured(rows, spent, runs), seconds)

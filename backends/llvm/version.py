@@ -11,8 +11,8 @@ from typing import Any
 from ...core.limits import lifted_limits
 from ...core.program import Instance, convert
 from .. import ir
-from ..cost import Breakdown, estimate
-from ..decisions import Choice, Choices, check_forced
+from ..cost import Breakdown, Given, Row, estimate
+from ..decisions import Choices, check_forced
 from ..forms import Form, Head, chosen, where_taken
 from ..lowering import Lowered
 from ..pipeline import forms_of, loops_of, nests_of
@@ -20,7 +20,7 @@ from ..runtime import default_threads
 from ..schedule.summary import schedule_text
 from ..specialisations import MISSING, Specialisation
 from ..transformations import ALL, Transformations
-from .artifact import Built, Kept, given_to
+from .artifact import Built, Kept
 from .calls import Bound
 from .host import host, host_target
 from .profile import Clocked
@@ -145,51 +145,37 @@ class Version:
             with lifted_limits():
                 lower = partial(self.lowered, number)
                 self._clocked[number] = Clocked(self.instance, lower, self._machine, self._flush)
-        return self._clocked[number].profile(leaves, threads)
+        rows = self._rows(self.lowered(number), self.given(leaves), threads)
+        return self._clocked[number].profile(leaves, threads, rows)
 
-    def cost(self, leaves: Sequence[Any], threads: int | None) -> Breakdown:
-        """What each nest takes in a call with these arguments, estimated."""
-        return Breakdown.of(self.taken(leaves).cost(leaves, threads))
+    def given(self, leaves: Sequence[Any]) -> Given:
+        """What is known of a call with these arguments."""
+        arguments, sizes = convert(self.instance, leaves)
+        return Given(sizes, arguments)
 
-    def cost_of(self, sizes: Mapping[str, int], threads: int | None) -> Breakdown:
-        """The same for sizes alone."""
-        return Breakdown.of(self.built(chosen(self._conditions, sizes)).cost_of({}, sizes, threads))
+    def cost(self, given: Given, threads: int | None) -> Breakdown:
+        """What each nest takes in a call, estimated."""
+        return Breakdown.of(self._rows(self.lowered(chosen(self._conditions, given.sizes)), given, threads))
 
-    def decisions(self, leaves: Sequence[Any], threads: int | None) -> Choices:
+    def _rows(self, form: Lowered, given: Given, threads: int | None) -> list[Row]:
+        with lifted_limits():
+            return estimate(form.function, self._target, given.sizes, given.arrays(form), threads or default_threads())
+
+    def decisions(self, given: Given, threads: int | None) -> Choices:
         """What was decided on the way of the form that a call takes, and what the other side of each would cost."""
-        _, sizes = convert(self.instance, leaves)
 
-        def arrays(form: Lowered) -> Mapping[str, Any]:
-            return given_to(form, self.instance, leaves)[0]
-
-        return self._choices(self._number(leaves), sizes, arrays, threads)
-
-    def decisions_of(self, sizes: Mapping[str, int], threads: int | None) -> Choices:
-        """The same for sizes alone."""
-        return self._choices(chosen(self._conditions, sizes), sizes, lambda form: {}, threads)
-
-    def _choices(
-        self,
-        number: int,
-        sizes: Mapping[str, int],
-        arrays: Callable[[Lowered], Mapping[str, Any]],
-        threads: int | None,
-    ) -> Choices:
         def seconds(form: Lowered) -> float:
-            rows = estimate(form.function, self._target, sizes, arrays(form), threads or default_threads())
-            return Breakdown.of(rows).seconds
+            return Breakdown.of(self._rows(form, given, threads)).seconds
 
-        def otherwise(name: str, taken: bool) -> float:
-            allowed = self._target.transformations.forcing(name, not taken)
-            target = replace(self._target, transformations=allowed)
+        def forced(name: str, side: bool) -> float:
+            target = replace(self._target, transformations=self._target.transformations.forcing(name, side))
             forms = forms_of(self.instance, target, self._checks)
-            form = forms[chosen([each.condition for each in forms], sizes)]
+            form = forms[chosen([each.condition for each in forms], given.sizes)]
             return seconds(loops_of(form, self.instance.program.name, target, self._checks))
 
+        mine = self.lowered(chosen(self._conditions, given.sizes))
         with lifted_limits():
-            mine = self.lowered(number)
-            now, taken = seconds(mine), mine.decisions.taken.items()
-            return Choices(tuple([Choice(name, side, now, otherwise(name, side)) for name, side in taken]))
+            return Choices.of(mine.decisions, seconds(mine), forced)
 
     @property
     def seconds(self) -> float:

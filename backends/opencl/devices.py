@@ -302,6 +302,7 @@ def target_of(device: Device) -> Target:
         group=group,
         shared_bytes=max(0, device.local_memory - _RESERVED),
         threads=max(group, device.compute_units * (2048 if throughput else 1024)),
+        units=device.compute_units,
         atomics=device.int64_atomics,
     )
 

@@ -18,6 +18,6 @@ def profiled(version: Version, leaves: Sequence[Any]) -> Breakdown:
         event.wait()
         seconds.setdefault(kernel, []).append(1e-9 * (event.profile.end - event.profile.start))
     whole = 1e-9 * (events[-1][1].profile.end - events[0][1].profile.start) if events else 0.0
-    rows = [row for row in version.cost(leaves) if row.name in seconds]
+    rows = [row for row in version.cost(version.given(leaves)).rows if row.name in seconds]
     spent = [sum(seconds[row.name]) for row in rows]
     return Breakdown.of(measured(rows, spent, [len(seconds[row.name]) for row in rows]), whole)

@@ -24,6 +24,7 @@ from .. import ir
 from ..memory.arena import plan, room
 from ..memory.scratch import with_heaps
 from ..runtime import Failure
+from ..target import Target
 from .devices import Device, build_options, opened, out_of_memory, require_double, require_memory, target_of
 from .kernels import split
 from .names import c_name
@@ -57,6 +58,11 @@ class Call:
     events: list[tuple[str, Any]] | None = None  # of kernels, for a profile
 
 
+def in_kernels(function: ir.Function, target: Target) -> ir.Function:
+    """What the device and the host run of a function, with memory for what kernels allocate."""
+    return with_heaps(split(function), target.group)
+
+
 class Executable:
     """A function of the loop IR, ready to run on a device. One call runs at a time."""
 
@@ -66,7 +72,7 @@ class Executable:
         self.cl, self.device, self.name = cl, device, name
         self.on = opened(device)
         self.target = target_of(device)
-        self.function = with_heaps(split(function), self.target.group)
+        self.function = in_kernels(function, self.target)
         self._require_types()
         self.source = source(self.function, self.target.group)
         program = self._built()

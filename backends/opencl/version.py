@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,17 +15,18 @@ from ...core.limits import lifted_limits
 from ...core.program import Instance, convert
 from ...core.types import Type, element
 from .. import ir
-from ..cost import Row, estimate
-from ..decisions import check_forced
-from ..lowering import returned
+from ..cost import Breakdown, Given, Row, estimate
+from ..decisions import Choices, check_forced
+from ..lowering import Lowered, returned
 from ..memory.arena import room
 from ..pipeline import forms_of, loops_of, nests_of
 from ..schedule.summary import schedule_text
 from ..specialisations import ALWAYS, COMPILED, Specialisation, purpose
+from ..target import Target
 from ..transformations import ALL, Transformations
 from .devices import Device, target_of
 from .interrupts import BRIEF
-from .run import Executable
+from .run import Executable, in_kernels
 
 
 class Version:
@@ -41,10 +42,9 @@ class Version:
     ) -> None:
         started = time.perf_counter()
         self.instance, self.device = instance, device
-        target = replace(target_of(device), transformations=allowed)
-        [form] = forms_of(instance, target, checks)
-        self._lower = form, instance.program.name, target, checks, deterministic
-        self.lowered = loops_of(*self._lower)
+        self._target = replace(target_of(device), transformations=allowed)
+        self._checks, self._deterministic = checks, deterministic
+        self.lowered = self._lower(loops_of, self._target)
         check_forced(dict(allowed.force), [self.lowered.decisions], instance.program.annotated)
         self.executable = Executable(self.lowered.function, device, instance.program.name)
         self.on = self.executable.on
@@ -58,6 +58,10 @@ class Version:
         }
         self.seconds = time.perf_counter() - started
         self._brief: list[Any] | None = None  # the sizes and numbers of the latest call, if it was brief
+
+    def _lower(self, stage: Callable[..., Lowered], target: Target) -> Lowered:
+        [form] = forms_of(self.instance, target, self._checks)
+        return stage(form, self.instance.program.name, target, self._checks, self._deterministic)
 
     def run(self, leaves: Sequence[Any], events: list[tuple[str, Any]] | None = None) -> Any:
         """Run on the leaves of a call's arguments.
@@ -89,7 +93,7 @@ class Version:
     @property
     def nests(self) -> str:
         with lifted_limits():
-            return ir.text(nests_of(*self._lower).function)
+            return ir.text(self._lower(nests_of, self._target).function)
 
     @property
     def loops(self) -> str:
@@ -111,13 +115,29 @@ class Version:
     def source(self) -> str:
         return self.executable.source.text
 
-    def cost(self, leaves: Sequence[Any]) -> list[Row]:
-        """What each kernel does in a call."""
-        arrays, sizes = convert(self.instance, leaves, self.on.context)
-        function = self.executable.function
-        given = zip(function.arguments, arrays, strict=False)  # without constants
-        known = {buffer.name: array for buffer, array in given if not on_device(array)}
-        return estimate(function, self._lower[2], sizes, known, threads=1)
+    def given(self, leaves: Sequence[Any]) -> Given:
+        """What is known of a call with these arguments."""
+        arguments, sizes = convert(self.instance, leaves, self.on.context)
+        return Given(sizes, arguments)
+
+    def cost(self, given: Given) -> Breakdown:
+        """What each kernel takes in a call, estimated."""
+        return Breakdown.of(self._rows(self.lowered, self.executable.function, given))
+
+    def _rows(self, form: Lowered, kernels: ir.Function, given: Given) -> list[Row]:
+        with lifted_limits():
+            return estimate(kernels, self._target, given.sizes, given.arrays(form), threads=1)
+
+    def decisions(self, given: Given) -> Choices:
+        """What was decided on the way, and what the other side of each decision would cost."""
+
+        def forced(name: str, side: bool) -> float:
+            target = replace(self._target, transformations=self._target.transformations.forcing(name, side))
+            lowered = self._lower(loops_of, target)
+            return Breakdown.of(self._rows(lowered, in_kernels(lowered.function, target), given)).seconds
+
+        with lifted_limits():
+            return Choices.of(self.lowered.decisions, self.cost(given).seconds, forced)
 
     def peak_bytes(self, leaves: Sequence[Any]) -> int:
         """The bytes on the device of a call's temporaries and results, as far as sizes decide them."""

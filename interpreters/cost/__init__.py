@@ -366,7 +366,7 @@ def _unused(name: str, taken: set[str]) -> str:
 
 
 class ProgramCost:
-    """The cost of a program (see :func:`cost`). Counts are polynomials in the names of sizes."""
+    """The cost of a program (see ``az.cost``). Counts are polynomials in the names of sizes."""
 
     def __init__(self, program: Program | Instance | Block, simplified: bool) -> None:
         self.program, self.simplified = program, simplified
@@ -430,26 +430,3 @@ class ProgramCost:
 
     def __str__(self) -> str:
         return str(self.symbolic)
-
-
-def cost(program: Program | Instance | Block, *, simplified: bool = True) -> ProgramCost:
-    """What a program costs, simplified first unless ``simplified=False``; a term is counted as it is.
-
-    Counts are polynomials in the sizes, exact where control flow does not depend on data, else upper bounds; ``at``
-    gives them for some sizes. Calling the result on arguments counts what that call really runs.
-
-    >>> import adze as az
-    >>> @az.program
-    ... def product(a: az.Array[az.f64, "n m"], x: az.Array[az.f64, "m"]) -> az.Array[az.f64, "n"]:
-    ...     return a @ x
-    >>> print(az.cost(product))
-    operations: 2 m n
-    reads:      2 m n
-    writes:     n
-    span:       log2(m) + 4
-    >>> az.cost(product).at(n=10, m=3).operations
-    60
-    >>> az.cost(product)([[1.0, 2.0]], [3.0, 4.0]).span
-    5
-    """
-    return ProgramCost(program, simplified)

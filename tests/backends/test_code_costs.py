@@ -105,6 +105,23 @@ def test_what_raises_in_a_call_raises_in_a_profile() -> None:
         az.compile(scaled).cost(sizes={"n": 3})
 
 
+def test_the_cost_of_a_program_may_be_that_of_its_code() -> None:
+    x = np.ones((1000, 2000))
+    code = az.cost(scaled, target="llvm")
+    assert code.at(n=1000, m=2000).rows[0].operations == az.cost(scaled).at(n=1000, m=2000).operations == 2_000_000
+    assert code(x, 2.0) == az.compile(scaled).cost(x, 2.0)
+    with pytest.raises(TypeError, match=r"scaled: cost takes a value for each size, which are: m, n \(at .*costs.py"):
+        code.at(n=3)
+    with pytest.raises(ValueError, match="'cuda'"):
+        az.cost(scaled, target="cuda")
+    with pytest.raises(TypeError, match=r"of a program, not of a term.*costs.py"):
+        az.cost(scaled.at().term, target="llvm")  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match=r"simplified= is for counts.*costs.py"):
+        az.cost(scaled, simplified=False, target="llvm")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"a program, a version of one or a term, not 3.*costs.py"):
+        az.cost(3)  # type: ignore[call-overload]
+
+
 def test_a_parameter_may_be_called_sizes() -> None:
     @az.program
     def named(sizes: az.Array[az.f64, "n"]) -> az.Array[az.f64, "n"]:

@@ -182,6 +182,34 @@ def softmax(x: az.Array[az.f64, "n m"]) -> Any:
     return powers / az.sum(powers, axis=1)[:, None]
 
 
+def test_estimates() -> None:
+    """Kernels, what they do in all their launches, and what other decisions would cost."""
+
+    @az.program
+    def powers(x: az.Array[az.f64, "n"], steps: az.i64) -> az.Array[az.f64, "n"]:
+        return az.fori_loop(0, steps, lambda k, s: s * x, x)
+
+    x = np.ones(10_000)
+    found = az.cost(powers, target="opencl")(x, 7)
+    (row,) = [row for row in found.rows if row.runs == 7]
+    assert row.operations == 70_000 and row.seconds > 0
+    ran = {row.name: row.runs for row in az.compile(powers, backend="opencl").profile(x, 7).rows}
+    assert ran == {row.name: row.runs for row in found.rows if row.runs}
+
+    @az.program
+    def spread(x: az.Array[az.f64, "n"]) -> az.f64:
+        y = az.exp(x)
+        return az.sum(y) + az.max(y)
+
+    run = az.compile(spread, backend="opencl")
+    rows = run.decisions(sizes={"n": 10_000}).rows
+    assert rows == run.decisions(x).rows == run.decisions(az.to_device(x)).rows
+    name, now, otherwise = rows[0].name, rows[0].seconds, rows[0].otherwise
+    assert now == run.cost(x).seconds < otherwise
+    apart = az.compile(spread, backend="opencl", schedule={"force": {name: False}})
+    assert apart.cost(x).seconds == otherwise and float(apart(x)) == float(run(x))
+
+
 def test_profile() -> None:
     run, x = compiled(softmax), numbers(200, 300)
     profile = run.profile(x)
