@@ -298,32 +298,48 @@ def _with_loops_joined(body: ir.Block) -> ir.Block | None:
 
 
 def _passed_on(body: ir.Block) -> ir.Block:
-    """A body in which what was stored at a place is not read again from there."""
+    """A body in which what was stored at a place is not read again from there, and nothing is computed twice by it."""
     mutable = {statement.name for statement in ir.of_kind(body, ir.Declare)}
 
-    def passed_on(block: ir.Block, known: Mapping[Access, ir.Expression]) -> ir.Block:
+    def stays(e: ir.Expression) -> bool:
+        return isinstance(e, ir.Constant) or (isinstance(e, ir.Variable) and e.name not in mutable)
+
+    def passed_on(
+        block: ir.Block,
+        stored: Mapping[Access, ir.Expression],
+        computed: Mapping[ir.Expression, ir.Expression],
+        names: Mapping[str, ir.Expression],
+    ) -> ir.Block:
         made: list[ir.Statement] = []
 
         def value(e: ir.Expression) -> ir.Expression:
-            if isinstance(e, ir.Load) and (e.buffer, e.indices) in known:
-                return known[e.buffer, e.indices]
-            return ir.map_operands(e, value)
+            if isinstance(e, ir.Variable):
+                return names.get(e.name, e)
+            e = ir.map_operands(e, value)
+            return stored.get((e.buffer, e.indices), e) if isinstance(e, ir.Load) else e
 
         for statement in block:
             written = {buffer.name for buffer, _ in _writes((statement,))}
             if isinstance(statement, ir.For):
-                known = _without(known, written)  # an iteration may read what the one before wrote
-                made.append(replace(statement, body=passed_on(statement.body, known)))
+                stored = _without(stored, written)  # an iteration may read what the one before wrote
+                loop = replace(statement, extent=value(statement.extent))
+                made.append(replace(loop, body=passed_on(statement.body, stored, computed, names)))
                 continue
             (new,) = ir.map_block((statement,), value, lambda store: store)
+            if isinstance(new, ir.Let):
+                known = new.value if stays(new.value) else computed.get(new.value)
+                if known is not None:
+                    names = {**names, new.name: known}
+                    continue
+                if all(stays(each) for each in ir.operands(new.value)) and not isinstance(new.value, ir.Load):
+                    computed = {**computed, new.value: ir.Variable(new.name, new.value.type)}
             made.append(new)
-            known = _without(known, written)
-            if isinstance(new, ir.Store) and not new.guarded and isinstance(new.value, ir.Variable | ir.Constant):
-                if getattr(new.value, "name", "") not in mutable:
-                    known = {**known, (new.buffer, new.indices): new.value}
+            stored = _without(stored, written)
+            if isinstance(new, ir.Store) and not new.guarded and stays(new.value):
+                stored = {**stored, (new.buffer, new.indices): new.value}
         return tuple(made)
 
-    return passed_on(body, {})
+    return passed_on(body, {}, {}, {})
 
 
 def _without(known: Mapping[Access, ir.Expression], written: set[str]) -> dict[Access, ir.Expression]:

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, TypeVar
 
 from ....core.builder import Builder
@@ -135,22 +135,20 @@ class _Block:
         values: list[Value] = self.run(env, arguments)
         return values
 
-    def factors(self) -> Sequence[Free]:
-        """What each of two factors is made from, whose product, or sum of products, is the only result.
-
-        Binders have their levels; what is outside is counted from -1 downwards.
-        """
+    @cached_property
+    def made(self) -> Sequence[Free]:
+        """What each value is made from, by its level: binders have theirs, what is outside is counted from -1 down."""
         made: list[Free] = [frozenset([level]) for level in range(len(self.binders))]
-        factors: Sequence[Free] = ()
         for binding in self.bindings:
-            bound = len(made)
-            of = [
-                frozenset().union(*[made[bound - 1 - k] if k < bound else frozenset([bound - 1 - k]) for k in free])
-                for free in (binding.operation.free, *binding.operation.factors)
-            ]
-            made += of[:1] * len(binding.types)
-            factors = of[1:]
-        return factors if [result.free for result in self.results] == [frozenset([0])] else ()
+            made += [_made(made, binding.operation.free)] * len(binding.types)
+        return made
+
+    def factors(self) -> Sequence[Free]:
+        """What each of two factors is made from, whose product, or sum of products, is the only result."""
+        if not self.bindings or [result.free for result in self.results] != [frozenset([0])]:
+            return ()
+        before = self.made[: len(self.made) - len(self.bindings[-1].types)]
+        return [_made(before, free) for free in self.bindings[-1].operation.factors]
 
     def cuts(self, reduction: bool, lanes: bool = False, wanted: Free = frozenset(), product: bool = False) -> Cuts:
         """The bindings to be stored for all iterations of the loop around this block.
@@ -187,6 +185,37 @@ class _Block:
             if why and levels and all(stored):
                 found[k] = why
         return found
+
+    def behind(self, cuts: Cuts, fixed: Callable[[Free], bool]) -> Cuts:
+        """The cuts, but behind what is costly and made of them, as long as what that is made from is ``fixed``.
+
+        So a loop around that neither varies with computes it once, and what is stored has as many elements.
+        """
+        position, starts, moved = len(self.binders), list[int](), set[int]()  # levels that a cut may lie behind
+        for k, binding in enumerate(self.bindings):
+            starts.append(position)
+            levels = range(position, position + len(binding.types))
+            read = {position - 1 - index for index in binding.operation.free}
+            if (
+                levels
+                and fixed(self.made[position])
+                and (k in cuts or not (binding.operation.loops or moved.isdisjoint(read)))
+            ):
+                moved |= set(levels)
+            position += len(binding.types)
+        used = {position - 1 - index for result in self.results for index in result.free}
+        found = {}
+        for (k, binding), start in zip(reversed(list(enumerate(self.bindings))), reversed(starts), strict=True):
+            levels = range(start, start + len(binding.types))
+            if start in moved and used.isdisjoint(levels):
+                continue
+            if k in cuts:
+                found[k] = cuts[k]
+            elif start in moved and binding.operation.costly:
+                found[k] = "a loop around would compute it again"
+                continue
+            used |= {start - 1 - index for index in binding.operation.free}
+        return dict(sorted(found.items()))
 
     def elements(self, cuts: Cuts) -> int:
         """How many elements are stored for an iteration, when the loops inside are distributed as well."""
@@ -256,6 +285,12 @@ class _Block:
         return {position - 1 - index for result in self.results if len(result.free) == 1 for index in result.free}
 
 
+def _made(made: Sequence[Free], free: Free) -> Free:
+    """What is made from values with these indices, of which the latest has index 0."""
+    bound = len(made)
+    return frozenset().union(*[made[bound - 1 - k] if k < bound else frozenset([bound - 1 - k]) for k in free])
+
+
 def _storable(type: Type, long: bool = False) -> bool:
     """Whether a value is to be stored for all iterations: its size is known before them, and it is not small.
 
@@ -306,10 +341,17 @@ class _Distribute(Embed):
             told = f"not distributed: {body.names[0] or 'i'} < {length.dim}, where 2^{stored.bit_length() - 1} and more"
             self.decisions.note(f"{told} elements would be stored")
             return lambda i: body(env, [i])
+        cuts = body.behind(cuts, partial(self.is_fixed, env)) if cuts else cuts
         cuts = {k: why for k, why in cuts.items() if self.stores(body.bindings[k], length, body, why)}
         if not cuts:
             return lambda i: body(env, [i])
         return self.within(True, lambda: _Distributed(self.builder, env, length, body, cuts))
+
+    def is_fixed(self, env: Any, made: Free) -> bool:
+        """Whether what is made from values of a body does not vary with a loop around it."""
+        around = frozenset([binder.number for scope in self.builder.scopes[1:] for binder in scope.binders])
+        values = [env.get(-1 - level) for level in made if level < 0]
+        return not around.issubset(frozenset().union(*[value.free for value in values if value is not None]))
 
     def stores(self, binding: Binding, length: Value, body: _Block, why: str) -> bool:
         """Whether a binding of a loop's body is stored for all iterations."""
