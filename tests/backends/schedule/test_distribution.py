@@ -76,6 +76,30 @@ def nearest(x: az.Array[az.f64, "n d"], y: az.Array[az.f64, "m d"]) -> az.Array[
     return az.map(lambda a: az.argmin(az.map(lambda b: az.sum((a - b) ** 2), y)), x)
 
 
+@az.program
+def pulls(places: az.Array[az.f64, "n 3"], masses: az.Array[az.f64, "n"]) -> az.Array[az.f64, "n 3"]:
+    """Each axis of a pull is a sum over all bodies, of which the distance does not depend on the axis."""
+
+    def pull(p: az.Expr, k: az.Expr) -> az.Expr:
+        def of(q: az.Expr, mass: az.Expr) -> az.Expr:
+            square = 0.01 + az.sum((q - p) ** 2)
+            return mass / (square * az.sqrt(square)) * (q[k] - p[k])
+
+        return az.sum(az.map(of, places, masses))
+
+    return az.map(lambda p: az.generate(3, lambda k: pull(p, k)), places)
+
+
+def test_what_is_costly_is_not_computed_again_by_a_loop_between() -> None:
+    places, masses = numbers(50, 3), np.abs(numbers(50))
+    apart = places[None] - places[:, None]
+    square = 0.01 + (apart**2).sum(2)
+    wanted = ((masses / square**1.5)[:, :, None] * apart).sum(1)
+    np.testing.assert_allclose(az.compile(pulls)(places, masses), wanted, rtol=1e-12, atol=1e-12)
+    first, second = az.compile(pulls).nests.split("\n  nest ")[1:]
+    assert "sqrt" in first and "/" in first and "sqrt" not in second and "/" not in second
+
+
 @pytest.mark.parametrize("n", [1, 33, 700])
 def test_what_is_combined_in_order_is_not_stored_where_lanes_run_over_a_loop_outside(n: int) -> None:
     """The distances feed an operator on pairs; stored, they would be the largest array of all."""
