@@ -25,7 +25,10 @@ from hypothesis import HealthCheck, settings
 
 sys.pycache_prefix = sys.pycache_prefix or str(Path(__file__).resolve().parent.parent / ".pytest_cache" / "checked")
 
+import quick_checks  # noqa: E402
 from opencl_device import oclgrind, opencl  # noqa: E402, F401  (fixtures; this imports the package)
+
+quick_checks.install()
 
 collect_ignore = ["smoke.py"]  # a script for an installed Adze; doctest collection would import it
 
