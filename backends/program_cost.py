@@ -50,7 +50,7 @@ def cost(program: Program | Instance | Callable[..., Any], *, target: str | Devi
 
 @ending_at_user
 def cost(
-    program: Program | Instance | Block | Callable[..., Any],
+    program: Any,
     *,
     simplified: bool = True,
     target: str | Device | None = None,

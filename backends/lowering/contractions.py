@@ -28,8 +28,11 @@ to be stored first, and the epilogue would be another pass; and its sums would d
 A sum over several loops has their steps one after the other, as if they were one loop.
 
 A sum is made in the order of the inner loop and of nothing else, as elsewhere, and sizes alone decide where blocks
-begin. An operand of columns that does not vary with the batch is packed once, for all tasks. Panels that stick out of
+begin. An operand that does not vary with the batch is packed once, for all tasks. Panels that stick out of
 the product are filled with 0; what is computed there is not read.
+
+Where a test fails that a term depends on, as in the gradient of a convolution, one of its factors is packed as 0. That
+is the same if the other factor is finite: so it is looked at before, and the nest runs as others do if it is not.
 
 Small products run as other nests do: tiles are worth it when they are full enough to pay for the packing.
 """
@@ -77,7 +80,8 @@ def build(nest: Plan) -> Built:
     built = nests.build(replace(nest, sides=contraction.sides))
     contraction = _turned(contraction, found, built.layouts)
     tiled = _Contraction(nest, found, contraction)
-    block = ir.branch(tiled.worth(), tiled.statements(), built.statements)
+    before, worth = tiled.finite(tiled.worth())
+    block = (*before, *ir.branch(worth, tiled.statements(), built.statements))
     return Built(list(block), built.layouts, tiled.decision())
 
 
@@ -130,8 +134,9 @@ class _Contraction:
         self.nest, self.found, self.sum = nest, found, product.sum
         self.row, self.column, self.inner = product.row, product.column, product.sum.loops
         self.extent = ir.product([loop.extent for loop in self.inner])
-        if len(self.inner) > 1:  # in which order, is known a step at a time
-            self.row = replace(self.row, inner_first=False)
+        last = self.inner[-1].extent
+        if len(self.inner) > 1 and isinstance(last, ir.Constant) and last.value < nest.target.lanes(product.sum.type):
+            self.row = replace(self.row, inner_first=False)  # what is contiguous is too short for lanes
         target, type = nest.target, product.sum.type
         self.lanes, size = target.lanes(type), type.bytes
         self.across = PRODUCT_TILE_REGISTERS * self.lanes  # columns of a tile
@@ -140,13 +145,16 @@ class _Contraction:
         self.steps = _at_most(panel // (self.across * size), self.down)  # a panel stays in L1,
         self.rows = _at_most(block // (self.steps * size), self.down)  # a block of rows in L2
         self.columns = max(1, PRODUCT_BLOCK_WIDTH * self.rows // self.across) * self.across
-        rows = (self.rows // self.down, self.down, self.steps + PRODUCT_PADDING)
-        if not self.row.inner_first:
-            rows = (self.rows // self.down, self.steps, self.down)
-        self.left = self.buffer("left", rows)
         self.batch = [loop for loop in nest.loops if loop not in (self.row.along, self.column.along)]
+        batch = {loop.variable.name for loop in self.batch}
         self.threaded = nest.parallel and nest.target.parallel
-        self.shared = nest.parallel and not self.column.free & {loop.variable.name for loop in self.batch}
+        self.shared = nest.parallel and not self.column.free & batch
+        self.shared_rows = nest.parallel and bool(batch) and not self.row.free & batch
+        rows: tuple[int | ir.Expression, ...] = (self.rows // self.down, self.steps)
+        if self.shared_rows:
+            rows = (ir.ceil_divide(self.row.along.extent, self.down), self.extent)
+        rows = (rows[0], self.down, rows[1] + PRODUCT_PADDING) if self.row.inner_first else (*rows, self.down)
+        self.left = self.buffer("left", rows)
         self.alone = self.threaded and not self.shared  # a panel of columns is packed when it is needed, and is alone
         blocks = (1 if self.alone else self.columns // self.across, self.steps, self.across)
         whole = (ir.ceil_divide(self.column.along.extent, self.across), self.extent, self.across)
@@ -204,14 +212,36 @@ class _Contraction:
         multiplications = ir.product([extent for extent, _ in wanted])
         return (self.nest.target.l1_bytes <= multiplications) & full
 
+    def finite(self, worth: ir.Expression) -> tuple[ir.Block, ir.Expression]:
+        """Whether tiles are worth it, and what must be finite is: factors of others that are 0 where a test fails."""
+        whole = [other for one, other in ((self.row, self.column), (self.column, self.row)) if one.masked]
+        if not whole:
+            return (), worth
+        tiles = ir.Variable(self.nest.fresh("tiles"), bool_)
+        looked = [statement for operand in whole for statement in self.looked_at(operand, tiles.name)]
+        return (ir.Declare(tiles.name, worth), ir.If(tiles, tuple(looked), ())), tiles
+
+    def looked_at(self, operand: Operand, tiles: str) -> ir.Block:
+        """All elements of an operand: none makes tiles worth it that is not finite."""
+        axes = [ir.Axis(ir.Variable(loop.variable), loop.extent) for loop in self.inner]
+        axes = [operand.along, *axes] if operand.inner_first else [*axes, operand.along]
+        *around, last = [axis for axis in (*self.batch, *axes) if axis.variable.name in operand.free]
+        type = operand.value.type
+        nothing = ir.apply("equal", operand.value - operand.value, ir.Constant(zero(type), type))
+        all_of_them = ir.Reduction(tiles, lookup("logical_and"), ir.Constant(True, bool_))
+        element: ir.Block = (*operand.lets, all_of_them.combined(nothing))
+        strip = STRIP_REGISTERS * self.lanes
+        loop = ir.For(last.variable.name, last.extent, "lanes", element, strip, reductions=(all_of_them,))
+        return self.with_own_names(ir.nested(around, (loop,)))
+
     def statements(self) -> ir.Block:
         """All of it."""
         before = self.turned()
-        if self.shared:
-            before += [ir.Allocate(buffer) for buffer in (self.right, self.right_panels) if buffer is not None]
-            before.append(self.packed_once())
-        once = self.extent <= self.steps
-        return (*before, *ir.branch(once, self.products(True), self.products(False)))
+        once = [self.left, self.left_panels] if self.shared_rows else []
+        once += [self.right, self.right_panels] if self.shared else []
+        before += [ir.Allocate(buffer) for buffer in once if buffer is not None]
+        before += self.packed_once()
+        return (*before, *ir.branch(self.extent <= self.steps, self.products(True), self.products(False)))
 
     def products(self, once: bool) -> ir.Block:
         """All of it but what is done before; ``once``: all steps are one block."""
@@ -294,7 +324,8 @@ class _Contraction:
 
     def own(self, once: bool) -> list[ir.Statement]:
         """The buffers of a thread."""
-        own = [self.left, self.left_panels, *([] if self.shared else [self.right, self.right_panels])]
+        own = [] if self.shared_rows else [self.left, self.left_panels]
+        own += [] if self.shared else [self.right, self.right_panels]
         return [ir.Allocate(buffer) for buffer in (*own, self.tile if once else self.sums) if buffer is not None]
 
     def computed(self, rows: _Part, columns: _Part, once: bool) -> list[ir.Statement]:
@@ -325,35 +356,56 @@ class _Contraction:
         self, rows: _Part, columns: _Part, steps: _Part, number: ir.Variable | None
     ) -> list[ir.Statement]:
         """A block of steps, of a number if there are others."""
-        made = [self.pack_rows(rows, steps)]
+        made = [] if self.shared_rows else [self.pack_rows(rows, steps)]
         if not self.shared and not self.alone:
             made.append(self.pack(self.right, self.column, columns, steps, self.across, self.right_panels))
         return [*made, self.kernels(rows, columns, steps, number)]
 
     # Packing
 
-    def packed_once(self) -> ir.Statement:
-        """The column's operand, whole, for all tasks."""
-        columns, steps = (_Part(ir.Constant(0), extent) for extent in (self.column.along.extent, self.extent))
-        loop = self.pack(self.right, self.column, columns, steps, self.across, self.right_panels)
+    def packed_once(self) -> list[ir.Statement]:
+        """The operands that do not vary with the batch, whole, for all tasks."""
+        rows, columns = (_Part(ZERO, operand.along.extent) for operand in (self.row, self.column))
+        steps, made = _Part(ZERO, self.extent), list[ir.For]()
+        if self.shared_rows:
+            made.append(self.pack_rows(rows, steps))
+        if self.shared:
+            made.append(self.pack(self.right, self.column, columns, steps, self.across, self.right_panels))
         if not self.nest.target.parallel:
-            return loop
-        return replace(loop, kind="parallel", grain=grain_of(self.found.work, [ir.Constant(self.across), steps.length]))
+            return [*made]
+        grain = grain_of(self.found.work, [ir.Constant(self.across), steps.length])
+        return [replace(loop, kind="parallel", grain=grain) for loop in made]
 
-    def pack_rows(self, rows: _Part, steps: _Part) -> ir.Statement:
+    def pack_rows(self, rows: _Part, steps: _Part) -> ir.For:
+        """Rows in panels: lanes are rows, or steps of one row that are neighbours in memory."""
         if not self.row.inner_first:
             return self.pack(self.left, self.row, rows, steps, self.down, self.left_panels)
         panel, r, lane = self.variable("panel"), self.variable("r"), self.variable("lane")
-        row, place = _sum(panel, self.down, r), (panel, r, lane)
-        found = self.infinite(self.left_panels)
-        at = _plus(rows.start, row), _plus(steps.start, lane)
+        row, found = _sum(panel, self.down, r), self.infinite(self.left_panels)
 
-        def over(body: ir.Block, found: tuple[ir.Reduction, ...] = ()) -> ir.Block:
-            return (ir.For(lane.name, steps.length, "lanes", body, STRIP_REGISTERS * self.lanes, reductions=found),)
+        def over(extent: ir.Expression, body: ir.Block, found: tuple[ir.Reduction, ...] = ()) -> ir.For:
+            return ir.For(lane.name, extent, "lanes", body, STRIP_REGISTERS * self.lanes, reductions=found)
 
-        filled = over(self.element(self.left, self.row, place, *at, found), found)
-        nothing = over((self.nothing(self.left, place),))
-        body: ir.Block = (ir.If(row < rows.length, filled, nothing),)
+        def packed(start: ir.Expression, length: ir.Expression, at: Sequence[ir.Let]) -> ir.For:
+            place = (panel, r, _plus(start, lane))
+            return over(length, self.element(self.left, self.row, place, _plus(rows.start, row), at, found), found)
+
+        last, end = self.inner[-1], _plus(steps.start, steps.length)
+        filled: ir.Statement = packed(ZERO, steps.length, self.turn(_plus(steps.start, lane), self.inner))
+        if len(self.inner) > 1:  # run by run of the innermost loop, of which a block of steps may begin inside of one
+            run, turn, first = self.variable("run"), self.variable("turn"), self.variable("first")
+            begin = steps.start // last.extent
+            here = ir.Let(last.variable, first - turn * last.extent + lane)
+            runs: ir.Block = (
+                ir.Let(turn.name, _plus(begin, run)),
+                ir.Let(first.name, ir.maximum(turn * last.extent, steps.start)),
+                *self.turn(turn, self.inner[:-1]),
+                packed(_minus(first, steps.start), ir.minimum((turn + 1) * last.extent, end) - first, [here]),
+            )
+            count = _minus(ir.ceil_divide(end, last.extent), begin)
+            filled = ir.For(run.name, count, "sequential", runs)
+        nothing = over(steps.length, (self.nothing(self.left, (panel, r, lane)),))
+        body: ir.Block = (ir.If(row < rows.length, (filled,), (nothing,)),)
         body = self.noting(found, self.left_panels, panel, ir.For(r.name, ir.Constant(self.down), "sequential", body))
         return ir.For(panel.name, ir.ceil_divide(rows.length, self.down), "sequential", body)
 
@@ -379,7 +431,7 @@ class _Contraction:
         """A panel of an operand, which is kept under a number."""
         step, lane = self.variable("step"), self.variable("lane")
         first, length = self.variable("first"), self.variable("width")
-        at = _plus(part.start, first + lane), _plus(steps.start, step)
+        at = _plus(part.start, first + lane), self.turn(_plus(steps.start, step), self.inner)
         place, found = (number, step, lane), self.infinite(panels)
 
         def over(extent: ir.Expression, body: ir.Block, found: tuple[ir.Reduction, ...] = ()) -> ir.Statement:
@@ -421,21 +473,26 @@ class _Contraction:
         operand: Operand,
         place: tuple[ir.Expression, ...],
         along: ir.Expression,
-        inner: ir.Expression,
+        inner: Sequence[ir.Let],
         found: tuple[ir.Reduction, ...],
     ) -> ir.Block:
-        """An operand's element, computed and stored; it is noted if it is not finite."""
-        made: list[ir.Statement] = [ir.Let(operand.along.variable.name, along)]
-        for loop in reversed(self.inner[1:]):
-            number = self.variable("number")
-            made += [ir.Let(number.name, inner), ir.Let(loop.variable, number % loop.extent)]
-            inner = number // loop.extent
-        made += [ir.Let(self.inner[0].variable, inner), *operand.lets, ir.Store(buffer, place, operand.value)]
+        """An operand's element, for inner loops that stand where ``inner`` says, stored; noted if it is not finite."""
+        made: list[ir.Statement] = [ir.Let(operand.along.variable.name, along), *inner, *operand.lets]
+        made.append(ir.Store(buffer, place, operand.value))
         for reduction in found:
             nothing = operand.value - operand.value  # 0, if it is finite
             infinite = ir.apply("not_equal", nothing, ir.Constant(zero(buffer.scalar), buffer.scalar))
             made.append(reduction.combined(infinite))
         return tuple(made)
+
+    def turn(self, step: ir.Expression, loops: Sequence[ir.For]) -> list[ir.Let]:
+        """Where each of some loops stands at a step of all of them, which are taken as one."""
+        made: list[ir.Let] = []
+        for loop in reversed(loops[1:]):
+            number = self.variable("number")
+            made += [ir.Let(number.name, step), ir.Let(loop.variable, number % loop.extent)]
+            step = number // loop.extent
+        return [*made, *[ir.Let(loop.variable, step) for loop in loops[:1]]]
 
     def nothing(self, buffer: ir.Buffer, place: tuple[ir.Expression, ...]) -> ir.Statement:
         return ir.Store(buffer, place, ir.Constant(zero(buffer.scalar), buffer.scalar))
@@ -460,11 +517,13 @@ class _Contraction:
             packed = self.panel(self.right, self.column, columns, steps, self.across, self.right_panels, across, panel)
         if self.shared:
             panel = columns.start // self.across + across
-        bounds, first, count = self.bounded(rows, columns, steps, down, across, panel)
+        upper = rows.start // self.down + down if self.shared_rows else down
+        bounds, first, count = self.bounded(rows, columns, steps, (down, upper), (across, panel))
         k: ir.Expression = step if first == ZERO else first + step
-        a = ir.Load(self.left, (down, r, k) if self.row.inner_first else (down, k, r))
+        at = _plus(steps.start, k) if self.shared_rows else k
+        a = ir.Load(self.left, (upper, r, at) if self.row.inner_first else (upper, at, r))
         b = ir.Load(self.right, (panel, _plus(steps.start, k) if self.shared else k, lane))
-        if self.sum.fused:
+        if self.sum.fused or (self.sum.tests and self.nest.target.multiply_add):
             more: ir.Expression = ir.MultiplyAdd(a, b, total, total.type)
         else:
             more = total + a * b
@@ -485,16 +544,24 @@ class _Contraction:
         return ir.For(across.name, ir.ceil_divide(columns.length, self.across), "sequential", body)
 
     def bounded(
-        self, rows: _Part, columns: _Part, steps: _Part, down: ir.Variable, across: ir.Variable, panel: ir.Expression
+        self,
+        rows: _Part,
+        columns: _Part,
+        steps: _Part,
+        down: tuple[ir.Variable, ir.Expression],
+        across: tuple[ir.Variable, ir.Expression],
     ) -> tuple[list[ir.Let], ir.Expression, ir.Expression]:
-        """The first step of a tile and how many there are, with what these are computed from."""
+        """The first step of a tile and how many there are, with what these are computed from.
+
+        A tile has a number in its block, down and across, and its panels one in what is packed.
+        """
         inner, end = self.inner[0].variable, _plus(steps.start, steps.length)
-        row = Side(self.row.along.variable.name, _sum(down, self.down, rows.start), self.down)
-        column = Side(self.column.along.variable.name, _sum(across, self.across, columns.start), self.across)
+        row = Side(self.row.along.variable.name, _sum(down[0], self.down, rows.start), self.down)
+        column = Side(self.column.along.variable.name, _sum(across[0], self.across, columns.start), self.across)
         begin, stop = steps.start, end
         for facts, side, other in (
-            (self.in_rows, row, (self.right_panels, panel)),
-            (self.in_columns, column, (self.left_panels, down)),
+            (self.in_rows, row, (self.right_panels, across[1])),
+            (self.in_columns, column, (self.left_panels, down[1])),
         ):
             panels, number = other
             if panels is None:

@@ -6,6 +6,11 @@ the bindings that it is computed from. ::
 
     Y[k, r, i] = sum(j: Q[k, r, j] * (x[i, j] - mu[k, j]))     batch k, row r: Q[k, r, j], column i: x[i, j] - mu[k, j]
 
+Terms may be left out where a test fails, as outside of an image. Tests that vary with one factor make it 0 there, which
+is the same only if the other factor is finite; so that is looked at before. ::
+
+    y[c, i] = sum(k, j: 0 <= i - j < n ? g[k, i - j] * w[k, c, j] : 0)     column i: 0 <= i - j < n ? g[k, i - j] : 0
+
 What is made of a product is in ``group_products.py`` (groups of threads) and ``contractions.py`` (lanes of vectors).
 """
 
@@ -49,6 +54,7 @@ class Sum:
     last: ir.Assign
     before: list[ir.Let]  # what is bound before the product, in the body and in the loops
     factors: tuple[Factor, Factor]
+    tests: tuple[ir.Expression, ...] = ()  # a product is added where all hold
 
     @property
     def type(self) -> Scalar:
@@ -58,6 +64,20 @@ class Sum:
     def fused(self) -> bool:
         """Whether the product is made and added at once."""
         return isinstance(self.last.value, ir.MultiplyAdd)
+
+    def masked(self, varying: set[str]) -> tuple[Factor, Factor] | None:
+        """The factors, each 0 where a test fails that varies with no more than it does; None if one fits neither."""
+        masked = list(self.factors)
+        for test in self.tests:
+            needed = Factor.of(test, self.before).free & varying
+            fitting = [k for k, factor in enumerate(self.factors) if needed <= factor.free]
+            if not fitting:
+                return None
+            factor = masked[fitting[0]]
+            nothing = ir.Constant(zero(self.type), self.type)
+            masked[fitting[0]] = Factor.of(ir.Select(test, factor.value, nothing, self.type), self.before)
+        a, b = masked
+        return a, b
 
 
 def sum_of(body: ir.Block, reductions: Mapping[str, ir.Reduction]) -> Sum | None:
@@ -82,8 +102,8 @@ def sum_of(body: ir.Block, reductions: Mapping[str, ir.Reduction]) -> Sum | None
     if initial != ir.Constant(zero(initial.type), initial.type) or not all(isinstance(s, ir.Let) for s in lets):
         return None
     before = [s for s in (*body, *lets) if isinstance(s, ir.Let)]
-    factors = _factors(last, before)
-    return factors and Sum(starts[0], tuple(chain), last, before, factors)
+    factors, tests = _factors(last, before)
+    return factors and Sum(starts[0], tuple(chain), last, before, factors, tests)
 
 
 @dataclass(frozen=True)
@@ -92,6 +112,7 @@ class Operand(Factor):
 
     along: ir.Axis
     inner_first: bool  # it is contiguous along the inner loop
+    masked: bool = False  # it is 0 where a test fails
 
 
 @dataclass(frozen=True)
@@ -119,21 +140,24 @@ def product_of(nest: Plan, found: Survey, loops: Sequence[ir.Axis]) -> Product |
     )
     if not scalars or any(depends(each.extent, found.bound) for each in sum.loops):
         return None
-    a, b = sum.factors
-    if a.value.type != sum.type or b.value.type != sum.type:
+    if any(factor.value.type != sum.type for factor in sum.factors):
         return None
     varying = found.bound - {let.name for let in sum.before}
     varying -= {s.name for s in ir.of_kind(nest.body, ir.Declare)}
     own, inner = {*nest.variables, *[each.variable for each in sum.loops]}, sum.loops[-1].variable
     if any(not factor.free & varying <= own or inner not in factor.free for factor in sum.factors):
         return None
+    factors = sum.masked(varying)
+    if factors is None:
+        return None
+    a, b = factors
     wide = [loop for loop in loops if found.may_widen(loop.variable.name)]
     first, second = _widest(wide, a.free - b.free), _widest(wide, b.free - a.free)
     if first is None or second is None:
         return None
     operands = [
-        Operand(factor.value, factor.lets, along, _inner_first(found, factor, inner, along))
-        for factor, along in ((a, first), (b, second))
+        Operand(factor.value, factor.lets, along, _inner_first(found, factor, inner, along), factor != whole)
+        for factor, whole, along in ((a, sum.factors[0], first), (b, sum.factors[1], second))
     ]
     operands.sort(key=lambda operand: loops.index(operand.along))
     return Product(sum, *operands)
@@ -149,18 +173,25 @@ def _chain(body: ir.Block) -> list[ir.For]:
     return found if found[-1].body else []
 
 
-def _factors(last: ir.Assign, before: Sequence[ir.Let]) -> tuple[Factor, Factor] | None:
-    """The two whose product is added to a sum."""
+def _factors(
+    last: ir.Assign, before: Sequence[ir.Let]
+) -> tuple[tuple[Factor, Factor] | None, tuple[ir.Expression, ...]]:
+    """The two whose product is added to a sum, and the tests that must hold for it."""
     match last.value:
         case ir.MultiplyAdd(a, b, ir.Variable(name)) if name == last.name:
-            return Factor.of(a, before), Factor.of(b, before)
+            return (Factor.of(a, before), Factor.of(b, before)), ()
         case ir.Apply(add, (ir.Variable(name), value)) if add.name == "add" and name == last.name:
-            defined = {let.name: let.value for let in before}
+            defined, tests = {let.name: let.value for let in before}, list[ir.Expression]()
             value = defined.get(getattr(value, "name", ""), value)
+            while isinstance(value, ir.Select) and repr(value.orelse) == repr(
+                ir.Constant(zero(value.type), value.type)
+            ):
+                tests.append(value.test)
+                value = defined.get(getattr(value.then, "name", ""), value.then)
             if isinstance(value, ir.Apply) and value.primitive.name == "multiply":
                 a, b = value.arguments
-                return Factor.of(a, before), Factor.of(b, before)
-    return None
+                return (Factor.of(a, before), Factor.of(b, before)), tuple(tests)
+    return None, ()
 
 
 def _widest(loops: Sequence[ir.Axis], names: set[str]) -> ir.Axis | None:

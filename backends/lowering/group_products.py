@@ -49,7 +49,7 @@ class Tiled:
 def tiles(nest: Plan, found: Survey, loops: Sequence[ir.Axis]) -> Tiled | None:
     """The nest over tiles, if it is a matrix product; ``loops`` are its loops, the last the fastest to move."""
     product = product_of(nest, found, loops)
-    if product is None or len(product.sum.loops) > 1:
+    if product is None or product.sum.tests or len(product.sum.loops) > 1:
         return None
     if sum(1 for s in ir.walk(nest.body)) - sum(1 for s in ir.walk(product.sum.loops)) > GROUP_TILE_STATEMENTS:
         return None

@@ -36,7 +36,7 @@ class Regrouped:
 def regrouped(context: Context, loops: Sequence[ir.Axis], body: ir.Block) -> Regrouped | None:
     """A nest as two, where that saves a level of loops."""
     sum = sum_of(body, context.reductions)
-    if sum is None or len(sum.loops) != 2:
+    if sum is None or sum.tests or len(sum.loops) != 2:
         return None
     outer, inner = sum.loops
     found = survey(body, [loop.variable.name for loop in loops])

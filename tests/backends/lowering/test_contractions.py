@@ -320,3 +320,103 @@ def test_products_of_a_batch_are_stored_one_after_the_other_where_nothing_is_con
         np.testing.assert_allclose(mixed(u, v), products.max((1, 2)) * products.min((1, 2)), rtol=1e-11)
     assert re.search(r"temporary m\w+: f64\[k, d, d\]", together.schedule)
     assert re.search(r"temporary m\w+: f64\[d, d, k\]", mixed.schedule)
+
+
+# Convolutions: windows of an image, and their gradients, whose terms are left out outside of it
+
+
+Shape = tuple[int, int, int, int, int, int]
+SHAPES = [
+    (16, 40, 70, 12, 3, 3),
+    (3, 9, 50, 40, 5, 3),
+    (8, 7, 41, 9, 1, 7),
+    (40, 33, 36, 33, 3, 1),
+    (1, 64, 64, 16, 3, 3),
+]
+
+
+def convolution(a: int, b: int) -> az.Program:
+    """Of an image with kernels of a x b."""
+
+    @az.program
+    def convolved(image: az.Array[az.f32, "c h w"], kernels: az.Array[az.f32, f"o c {a} {b}"]) -> Any:
+        (_, h, w), o = image.shape, kernels.shape[0]
+        extents = o, h - a + 1, w - b + 1
+        return az.generate(extents, lambda f, y, x: az.sum(kernels[f] * image[:, y : y + a, x : x + b]))
+
+    return convolved
+
+
+def gradient_of_squares(a: int, b: int) -> Any:
+    program = convolution(a, b)
+
+    @az.program
+    def of_squares(image: az.Array[az.f32, "c h w"], kernels: az.Array[az.f32, f"o c {a} {b}"]) -> az.f32:
+        return az.sum(program(image, kernels) ** 2)
+
+    return az.grad(of_squares, argnums=(0, 1))
+
+
+def image_and_kernels(c: int, h: int, w: int, o: int, a: int, b: int) -> tuple[Matrix, Matrix]:
+    r = np.random.default_rng(c + h)
+    return r.standard_normal((c, h, w)).astype(np.float32), r.standard_normal((o, c, a, b)).astype(np.float32)
+
+
+def convolved(image: Matrix, kernels: Matrix, cotangent: Matrix | None = None) -> tuple[Matrix, Matrix, Matrix]:
+    """The convolution, and what it pulls a cotangent back to: by default that of the sum of its squares.
+
+    An element of the image takes part only in its windows.
+    """
+    image, kernels = image.astype(np.float64), kernels.astype(np.float64)
+    a, b = kernels.shape[2:]
+    windows = np.lib.stride_tricks.sliding_window_view(image, (a, b), axis=(1, 2))
+    found = np.einsum("ocab,chwab->ohw", kernels, windows)
+    cotangent = 2 * found if cotangent is None else cotangent.astype(np.float64)
+    (_, h, w), by_image = found.shape, np.zeros_like(image)
+    for y in range(a):
+        for x in range(b):
+            by_image[:, y : y + h, x : x + w] += np.einsum("ohw,oc->chw", cotangent, kernels[:, :, y, x])
+    return found, by_image, np.einsum("ohw,chwab->ocab", cotangent, windows)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_convolutions_are_products(shape: Shape) -> None:
+    image, kernels = image_and_kernels(*shape)
+    wanted, *gradients = convolved(image, kernels)
+    np.testing.assert_allclose(az.compile(convolution(*shape[4:]))(image, kernels), wanted, rtol=1e-4, atol=1e-4)
+    program = gradient_of_squares(*shape[4:])
+    compiled = az.compile(program)
+    for found, right in zip(compiled(image, kernels), gradients, strict=True):
+        np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-4 * np.abs(right).max())
+    for threads in (1, 3):
+        other = az.compile(program, threads=threads)(image, kernels)
+        assert all(np.array_equal(x, y) for x, y in zip(other, compiled(image, kernels), strict=True))
+    assert compiled.schedule.count("product over") == 3
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan])
+@pytest.mark.parametrize("where", ["kernels", "cotangent"])
+def test_what_is_not_finite_reaches_only_what_has_a_term_of_it(where: str, value: float) -> None:
+    """Outside of the image no term is added, so an infinite weight makes no NaN of a 0 there."""
+    image, kernels = image_and_kernels(16, 40, 70, 12, 3, 3)
+    cotangent = np.random.default_rng(3).standard_normal((12, 38, 68)).astype(np.float32)
+    if where == "kernels":
+        kernels[5, 3, 0, 0] = value
+    else:
+        cotangent[5, 20, 30] = value
+    with np.errstate(invalid="ignore"):
+        _, *gradients = convolved(image, kernels, cotangent)
+    _, *pulled = az.compile(az.vjp(convolution(3, 3)))(image, kernels, cotangent)
+    for found, right in zip(pulled, gradients, strict=True):
+        finite = np.isfinite(right)
+        assert finite.any()
+        np.testing.assert_array_equal(found[~finite], right[~finite])
+        np.testing.assert_allclose(found[finite], right[finite], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(2, 6, 9, 3, 2, 3), (3, 5, 8, 9, 3, 3)], ids=str)
+def test_convolutions_on_a_tiny_core(shape: Shape) -> None:
+    image, kernels = image_and_kernels(*shape)
+    found = plain_loops.lowered(gradient_of_squares(*shape[4:]), TINY, (image, kernels))
+    for mine, right in zip(found, convolved(image, kernels)[1:], strict=True):
+        np.testing.assert_allclose(mine, right, rtol=1e-4, atol=1e-4)

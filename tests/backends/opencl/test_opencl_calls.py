@@ -246,8 +246,6 @@ def test_what_another_backend_has() -> None:
         compiled(twice)(numbers(2, 2), out=numbers(2, 2))
     with pytest.raises(AttributeError, match=r'no opencl_source: it was compiled with backend="llvm"'):
         _ = az.compile(twice).opencl_source
-    with pytest.raises(AttributeError, match="no cost"):
-        compiled(twice).cost(numbers(2, 2))
 
 
 def test_options_are_checked() -> None:
