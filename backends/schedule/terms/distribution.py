@@ -172,6 +172,9 @@ class _Block:
                 # What is cheap is computed again inside the loops; what is not is stored, and so is what it is made of.
                 used |= {start - 1 - index for index in operation.free}
         shared = self._shared(starts)
+        updating = {
+            start - 1 - k for start, each in zip(starts, self.bindings) if not each.types for k in each.operation.free
+        }
         merged = self._result_levels(position, lanes) if reduction and not product else set()
         found = {}
         for k, (start, binding) in enumerate(zip(starts, self.bindings, strict=True)):
@@ -181,6 +184,8 @@ class _Block:
                 why = "loops inside use it" if levels & used else "several updates use it" if levels & shared else ""
             if reduction and binding.operation.loops and merged.isdisjoint(levels):
                 why = "it is a loop inside of a reduction"
+            if not why and binding.operation.loops and levels & updating:
+                why = "an update needs it"
             stored = [_storable(type, self.long) or level in wanted for level, type in enumerate(binding.types, start)]
             if why and levels and all(stored):
                 found[k] = why

@@ -77,6 +77,24 @@ def nearest(x: az.Array[az.f64, "n d"], y: az.Array[az.f64, "m d"]) -> az.Array[
 
 
 @az.program
+def greatest(x: az.Array[az.f64, "n m"]) -> az.f64:
+    """Its gradient adds to each row at the place of the greatest element."""
+    return az.sum(az.map(az.max, x))
+
+
+def test_what_an_update_needs_is_found_before() -> None:
+    x = numbers(40, 30)
+    compiled = az.compile(az.grad(greatest))
+    wanted = np.zeros_like(x)
+    rows = np.arange(40)
+    wanted[rows, x.argmax(1)] = 1.0
+    np.testing.assert_array_equal(compiled(x), wanted)
+    nests = compiled.nests.split("\n  nest ")
+    (updating,) = [nest for nest in nests if re.search(r"(\w+\[.*\]) = \1 \+", nest)]
+    assert "for " not in updating  # the loop that finds the place is a nest of its own, whose lanes are rows
+
+
+@az.program
 def pulls(places: az.Array[az.f64, "n 3"], masses: az.Array[az.f64, "n"]) -> az.Array[az.f64, "n 3"]:
     """Each axis of a pull is a sum over all bodies, of which the distance does not depend on the axis."""
 
