@@ -299,7 +299,7 @@ def _with_loops_joined(body: ir.Block) -> ir.Block | None:
 
 def _passed_on(body: ir.Block) -> ir.Block:
     """A body in which what was stored at a place is not read again from there, and nothing is computed twice by it."""
-    mutable = {statement.name for statement in ir.of_kind(body, ir.Declare)}
+    mutable = {statement.name for statement in ir.of_kind(body, ir.Declare)} | ir.assigned_in(body)
 
     def stays(e: ir.Expression) -> bool:
         return isinstance(e, ir.Constant) or (isinstance(e, ir.Variable) and e.name not in mutable)
@@ -331,7 +331,7 @@ def _passed_on(body: ir.Block) -> ir.Block:
                 if known is not None:
                     names = {**names, new.name: known}
                     continue
-                if all(stays(each) for each in ir.operands(new.value)) and not isinstance(new.value, ir.Load):
+                if isinstance(new.value, ir.Apply) and all(stays(each) for each in new.value.arguments):
                     computed = {**computed, new.value: ir.Variable(new.name, new.value.type)}
             made.append(new)
             stored = _without(stored, written)

@@ -125,6 +125,24 @@ def test_a_scan_that_is_read_from_its_end_is_made_before() -> None:
     assert loops_of(reversed_sums).count("for ") == 2
 
 
+def test_what_a_total_was_before_it_changed_is_not_what_it_is_afterwards() -> None:
+    """Fused nests read totals again and again, and each time they are others."""
+
+    @az.program
+    def folded(a: Vector, b: Vector) -> az.f64:
+        def one(c: az.Expr) -> az.Expr:
+            return az.reduce(lambda x, y: x + y + c * x * y, 0.0, a)
+
+        return az.sum(az.map(one, b))
+
+    a, b = np.array([0.5, -0.75, 2.0, 0.25]), np.array([1.0, 0.5, -0.25, 2.0])
+    by_a, by_b = az.compile(az.grad(folded, argnums=(0, 1)))(a, b)
+    products = np.prod(1 + np.outer(b, a), 1)
+    np.testing.assert_allclose(by_a, (products[:, None] / (1 + np.outer(b, a))).sum(0), rtol=1e-13)
+    slopes = products * (a / (1 + np.outer(b, a))).sum(1)
+    np.testing.assert_allclose(by_b, (slopes * b - (products - 1)) / b**2, rtol=1e-13)
+
+
 def test_zeros_of_different_signs_stay_apart() -> None:
     @az.program
     def reciprocals(x: Vector) -> Any:
