@@ -42,7 +42,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ...core.primitive import lookup
 from ...core.types import bool_
@@ -67,6 +67,7 @@ from . import nests
 from .context import ZERO, zero
 from .factors import Operand, Product, product_of
 from .nests import Built, Plan, Roles, grain_of, pack
+from .panels import Panels, Part, minus, offset, plus
 from .survey import Survey, survey
 from .triangles import Differences, Side, firsts, is_read, nonzero, stops
 
@@ -119,14 +120,6 @@ def _turned(product: Product, found: Survey, layouts: dict[str, tuple[int, ...]]
     return product
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A part of a loop: its start and length, in the whole loop."""
-
-    start: ir.Expression
-    length: ir.Expression
-
-
 class _Contraction:
     """A product as loops over blocks."""
 
@@ -150,20 +143,19 @@ class _Contraction:
         self.threaded = nest.parallel and nest.target.parallel
         self.shared = nest.parallel and not self.column.free & batch
         self.shared_rows = nest.parallel and bool(batch) and not self.row.free & batch
+        self.alone = self.threaded and not self.shared  # a panel of columns is packed when it is needed, and is alone
+        self.in_rows, self.in_columns = self.bounds(self.row), self.bounds(self.column)
         rows: tuple[int | ir.Expression, ...] = (self.rows // self.down, self.steps)
         if self.shared_rows:
             rows = (ir.ceil_divide(self.row.along.extent, self.down), self.extent)
         rows = (rows[0], self.down, rows[1] + PRODUCT_PADDING) if self.row.inner_first else (*rows, self.down)
-        self.left = self.buffer("left", rows)
-        self.alone = self.threaded and not self.shared  # a panel of columns is packed when it is needed, and is alone
         blocks = (1 if self.alone else self.columns // self.across, self.steps, self.across)
         whole = (ir.ceil_divide(self.column.along.extent, self.across), self.extent, self.across)
-        self.right = self.buffer("right", whole if self.shared else blocks)
+        columns = replace(self.column, inner_first=False)  # their lanes are columns, whatever is contiguous
+        self.left = self.panels("left", self.row, rows, self.down, bool(self.in_columns))
+        self.right = self.panels("right", columns, whole if self.shared else blocks, self.across, bool(self.in_rows))
         self.sums = self.buffer("sums", (self.rows, self.columns + PRODUCT_PADDING))
         self.tile = self.buffer("tile", (self.down, self.across))
-        self.in_rows, self.in_columns = self.bounds(self.row), self.bounds(self.column)
-        self.left_panels = self.panels("left", self.left) if self.in_columns else None
-        self.right_panels = self.panels("right", self.right) if self.in_rows else None
 
     def buffer(self, stem: str, extents: Sequence[int | ir.Expression]) -> ir.Buffer:
         """A buffer with extents that are known, but for one that all threads share."""
@@ -176,9 +168,13 @@ class _Contraction:
         pair = {operand.along.variable.name, self.inner[0].variable}
         return {variables: least for variables, least in found.items() if set(variables) == pair}
 
-    def panels(self, stem: str, packed: ir.Buffer) -> ir.Buffer:
-        """For each panel of an operand, whether something in it is not finite."""
-        return ir.Buffer(self.nest.fresh(f"{stem}_infinite"), bool_, packed.extents[:1])
+    def panels(
+        self, stem: str, operand: Operand, extents: Sequence[int | ir.Expression], width: int, noted: bool
+    ) -> Panels:
+        """An operand in panels of a width; ``noted`` if it is to be known whether they are finite."""
+        buffer, fresh = self.buffer(stem, extents), self.nest.fresh
+        infinite = ir.Buffer(fresh(f"{stem}_infinite"), bool_, buffer.extents[:1]) if noted else None
+        return Panels(operand, buffer, infinite, width, self.inner, self.lanes, fresh)
 
     def decision(self) -> str:
         """What is done, to be read by people."""
@@ -237,9 +233,9 @@ class _Contraction:
     def statements(self) -> ir.Block:
         """All of it."""
         before = self.turned()
-        once = [self.left, self.left_panels] if self.shared_rows else []
-        once += [self.right, self.right_panels] if self.shared else []
-        before += [ir.Allocate(buffer) for buffer in once if buffer is not None]
+        once = self.left.buffers if self.shared_rows else []
+        once += self.right.buffers if self.shared else []
+        before += [ir.Allocate(buffer) for buffer in once]
         before += self.packed_once()
         return (*before, *ir.branch(self.extent <= self.steps, self.products(True), self.products(False)))
 
@@ -301,7 +297,7 @@ class _Contraction:
         *lets, last = ir.read_packed((*self.column.lets, ir.Let("", self.column.value)), packing.replacements)
         assert isinstance(last, ir.Let)
         lets_of = tuple([let for let in lets if isinstance(let, ir.Let)])
-        self.column = replace(self.column, lets=lets_of, value=last.value)
+        self.right = replace(self.right, operand=replace(self.right.operand, lets=lets_of, value=last.value))
         return packing.statements
 
     def places(self, task: ir.Variable, *blocks: tuple[ir.Variable, ir.Expression]) -> list[ir.Let]:
@@ -324,182 +320,55 @@ class _Contraction:
 
     def own(self, once: bool) -> list[ir.Statement]:
         """The buffers of a thread."""
-        own = [] if self.shared_rows else [self.left, self.left_panels]
-        own += [] if self.shared else [self.right, self.right_panels]
-        return [ir.Allocate(buffer) for buffer in (*own, self.tile if once else self.sums) if buffer is not None]
+        own = [] if self.shared_rows else self.left.buffers
+        own += [] if self.shared else self.right.buffers
+        return [ir.Allocate(buffer) for buffer in (*own, self.tile if once else self.sums)]
 
-    def computed(self, rows: _Part, columns: _Part, once: bool) -> list[ir.Statement]:
+    def computed(self, rows: Part, columns: Part, once: bool) -> list[ir.Statement]:
         """A block of rows and one of columns."""
         if not once:
             return [
                 self.all_steps(rows, columns),
                 self.finished(self.sums, rows, columns, STRIP_REGISTERS * self.lanes),
             ]
-        return self.block_of_steps(rows, columns, _Part(ZERO, self.extent), None)
+        return self.block_of_steps(rows, columns, Part(ZERO, self.extent), None)
 
     def part(
         self, stem: str, block: ir.Expression, extent: ir.Expression, most: ir.Expression
-    ) -> tuple[_Part, list[ir.Statement]]:
+    ) -> tuple[Part, list[ir.Statement]]:
         """A block of a loop, all of which but the last have the same length."""
         start, length = self.variable(stem), self.variable(stem + "s")
         left = ir.minimum(extent - start, most)
-        return _Part(start, length), [ir.Let(start.name, block * most), ir.Let(length.name, left)]
+        return Part(start, length), [ir.Let(start.name, block * most), ir.Let(length.name, left)]
 
-    def all_steps(self, rows: _Part, columns: _Part) -> ir.Statement:
+    def all_steps(self, rows: Part, columns: Part) -> ir.Statement:
         """The inner loops, block by block."""
         number = self.variable("block")
         steps, body = self.part("step", number, self.extent, ir.Constant(self.steps))
         body += self.block_of_steps(rows, columns, steps, number)
         return ir.For(number.name, ir.ceil_divide(self.extent, self.steps), "sequential", tuple(body))
 
-    def block_of_steps(
-        self, rows: _Part, columns: _Part, steps: _Part, number: ir.Variable | None
-    ) -> list[ir.Statement]:
+    def block_of_steps(self, rows: Part, columns: Part, steps: Part, number: ir.Variable | None) -> list[ir.Statement]:
         """A block of steps, of a number if there are others."""
-        made = [] if self.shared_rows else [self.pack_rows(rows, steps)]
+        made = [] if self.shared_rows else [self.left.pack(rows, steps)]
         if not self.shared and not self.alone:
-            made.append(self.pack(self.right, self.column, columns, steps, self.across, self.right_panels))
+            made.append(self.right.pack(columns, steps))
         return [*made, self.kernels(rows, columns, steps, number)]
-
-    # Packing
 
     def packed_once(self) -> list[ir.Statement]:
         """The operands that do not vary with the batch, whole, for all tasks."""
-        rows, columns = (_Part(ZERO, operand.along.extent) for operand in (self.row, self.column))
-        steps, made = _Part(ZERO, self.extent), list[ir.For]()
-        if self.shared_rows:
-            made.append(self.pack_rows(rows, steps))
-        if self.shared:
-            made.append(self.pack(self.right, self.column, columns, steps, self.across, self.right_panels))
+        steps = Part(ZERO, self.extent)
+        once = [self.left] if self.shared_rows else []
+        once += [self.right] if self.shared else []
+        made = [each.pack(Part(ZERO, each.operand.along.extent), steps) for each in once]
         if not self.nest.target.parallel:
             return [*made]
         grain = grain_of(self.found.work, [ir.Constant(self.across), steps.length])
         return [replace(loop, kind="parallel", grain=grain) for loop in made]
 
-    def pack_rows(self, rows: _Part, steps: _Part) -> ir.For:
-        """Rows in panels: lanes are rows, or steps of one row that are neighbours in memory."""
-        if not self.row.inner_first:
-            return self.pack(self.left, self.row, rows, steps, self.down, self.left_panels)
-        panel, r, lane = self.variable("panel"), self.variable("r"), self.variable("lane")
-        row, found = _sum(panel, self.down, r), self.infinite(self.left_panels)
-
-        def over(extent: ir.Expression, body: ir.Block, found: tuple[ir.Reduction, ...] = ()) -> ir.For:
-            return ir.For(lane.name, extent, "lanes", body, STRIP_REGISTERS * self.lanes, reductions=found)
-
-        def packed(start: ir.Expression, length: ir.Expression, at: Sequence[ir.Let]) -> ir.For:
-            place = (panel, r, _plus(start, lane))
-            return over(length, self.element(self.left, self.row, place, _plus(rows.start, row), at, found), found)
-
-        last, end = self.inner[-1], _plus(steps.start, steps.length)
-        filled: ir.Statement = packed(ZERO, steps.length, self.turn(_plus(steps.start, lane), self.inner))
-        if len(self.inner) > 1:  # run by run of the innermost loop, of which a block of steps may begin inside of one
-            run, turn, first = self.variable("run"), self.variable("turn"), self.variable("first")
-            begin = steps.start // last.extent
-            here = ir.Let(last.variable, first - turn * last.extent + lane)
-            runs: ir.Block = (
-                ir.Let(turn.name, _plus(begin, run)),
-                ir.Let(first.name, ir.maximum(turn * last.extent, steps.start)),
-                *self.turn(turn, self.inner[:-1]),
-                packed(_minus(first, steps.start), ir.minimum((turn + 1) * last.extent, end) - first, [here]),
-            )
-            count = _minus(ir.ceil_divide(end, last.extent), begin)
-            filled = ir.For(run.name, count, "sequential", runs)
-        nothing = over(steps.length, (self.nothing(self.left, (panel, r, lane)),))
-        body: ir.Block = (ir.If(row < rows.length, (filled,), (nothing,)),)
-        body = self.noting(found, self.left_panels, panel, ir.For(r.name, ir.Constant(self.down), "sequential", body))
-        return ir.For(panel.name, ir.ceil_divide(rows.length, self.down), "sequential", body)
-
-    def pack(
-        self, buffer: ir.Buffer, operand: Operand, part: _Part, steps: _Part, width: int, panels: ir.Buffer | None
-    ) -> ir.For:
-        """An operand in panels of a width, each of them step by step."""
-        panel = self.variable("panel")
-        body = self.panel(buffer, operand, part, steps, width, panels, panel, panel)
-        return ir.For(panel.name, ir.ceil_divide(part.length, width), "sequential", body)
-
-    def panel(
-        self,
-        buffer: ir.Buffer,
-        operand: Operand,
-        part: _Part,
-        steps: _Part,
-        width: int,
-        panels: ir.Buffer | None,
-        panel: ir.Expression,
-        number: ir.Expression,
-    ) -> ir.Block:
-        """A panel of an operand, which is kept under a number."""
-        step, lane = self.variable("step"), self.variable("lane")
-        first, length = self.variable("first"), self.variable("width")
-        at = _plus(part.start, first + lane), self.turn(_plus(steps.start, step), self.inner)
-        place, found = (number, step, lane), self.infinite(panels)
-
-        def over(extent: ir.Expression, body: ir.Block, found: tuple[ir.Reduction, ...] = ()) -> ir.Statement:
-            body = (ir.For(step.name, steps.length, "sequential", body),)
-            return ir.For(lane.name, extent, "lanes", body, width, reductions=found)
-
-        nothing = over(ir.Constant(width), (self.nothing(buffer, place),))
-        packed = over(length, self.element(buffer, operand, place, *at, found), found)
-        return (
-            ir.Let(first.name, panel * width),
-            ir.Let(length.name, ir.minimum(part.length - first, width)),
-            ir.If(length < width, (nothing,), ()),
-            *self.noting(found, panels, number, packed),
-        )
-
-    def infinite(self, panels: ir.Buffer | None) -> tuple[ir.Reduction, ...]:
-        """Whether something in a panel is not finite, as a reduction, where that is to be known."""
-        if panels is None:
-            return ()
-        return (ir.Reduction(self.nest.fresh("infinite"), lookup("logical_or"), ir.Constant(False, bool_)),)
-
-    def noting(
-        self, found: tuple[ir.Reduction, ...], panels: ir.Buffer | None, panel: ir.Expression, loop: ir.Statement
-    ) -> ir.Block:
-        """A loop that packs a panel, and what it has found in it."""
-        made: list[ir.Statement] = [loop]
-        for each in found:
-            assert panels is not None
-            made = [
-                ir.Declare(each.name, each.neutral),
-                *made,
-                ir.Store(panels, (panel,), ir.Variable(each.name, bool_)),
-            ]
-        return tuple(made)
-
-    def element(
-        self,
-        buffer: ir.Buffer,
-        operand: Operand,
-        place: tuple[ir.Expression, ...],
-        along: ir.Expression,
-        inner: Sequence[ir.Let],
-        found: tuple[ir.Reduction, ...],
-    ) -> ir.Block:
-        """An operand's element, for inner loops that stand where ``inner`` says, stored; noted if it is not finite."""
-        made: list[ir.Statement] = [ir.Let(operand.along.variable.name, along), *inner, *operand.lets]
-        made.append(ir.Store(buffer, place, operand.value))
-        for reduction in found:
-            nothing = operand.value - operand.value  # 0, if it is finite
-            infinite = ir.apply("not_equal", nothing, ir.Constant(zero(buffer.scalar), buffer.scalar))
-            made.append(reduction.combined(infinite))
-        return tuple(made)
-
-    def turn(self, step: ir.Expression, loops: Sequence[ir.For]) -> list[ir.Let]:
-        """Where each of some loops stands at a step of all of them, which are taken as one."""
-        made: list[ir.Let] = []
-        for loop in reversed(loops[1:]):
-            number = self.variable("number")
-            made += [ir.Let(number.name, step), ir.Let(loop.variable, number % loop.extent)]
-            step = number // loop.extent
-        return [*made, *[ir.Let(loop.variable, step) for loop in loops[:1]]]
-
-    def nothing(self, buffer: ir.Buffer, place: tuple[ir.Expression, ...]) -> ir.Statement:
-        return ir.Store(buffer, place, ir.Constant(zero(buffer.scalar), buffer.scalar))
-
     # The kernel
 
-    def kernels(self, rows: _Part, columns: _Part, steps: _Part, number: ir.Variable | None) -> ir.Statement:
+    def kernels(self, rows: Part, columns: Part, steps: Part, number: ir.Variable | None) -> ir.Statement:
         """The steps of a block, tile by tile; sums begin with 0, and go on with what the block before has stored.
 
         Where there is no other block, which then has no number, a tile is finished at once.
@@ -507,22 +376,22 @@ class _Contraction:
         down, across = self.variable("down"), self.variable("across")
         r, lane, step = self.variable("r"), self.variable("lane"), self.variable("k")
         total = ir.Variable(self.nest.fresh("sum"), self.sum.type)
-        place: tuple[ir.Expression, ir.Expression] = _sum(down, self.down, r), _sum(across, self.across, lane)
+        place: tuple[ir.Expression, ir.Expression] = offset(down, self.down, r), offset(across, self.across, lane)
         sums = self.sums
         packed: ir.Block = ()
         finished: ir.Block = ()
         panel: ir.Expression = across
         if self.alone:
             panel = ZERO
-            packed = self.panel(self.right, self.column, columns, steps, self.across, self.right_panels, across, panel)
+            packed = self.right.side_by_side(columns, steps, across, panel)
         if self.shared:
             panel = columns.start // self.across + across
         upper = rows.start // self.down + down if self.shared_rows else down
         bounds, first, count = self.bounded(rows, columns, steps, (down, upper), (across, panel))
         k: ir.Expression = step if first == ZERO else first + step
-        at = _plus(steps.start, k) if self.shared_rows else k
-        a = ir.Load(self.left, (upper, r, at) if self.row.inner_first else (upper, at, r))
-        b = ir.Load(self.right, (panel, _plus(steps.start, k) if self.shared else k, lane))
+        at = plus(steps.start, k) if self.shared_rows else k
+        a = ir.Load(self.left.buffer, self.left.place(upper, at, r))
+        b = ir.Load(self.right.buffer, (panel, plus(steps.start, k) if self.shared else k, lane))
         if self.sum.fused or (self.sum.tests and self.nest.target.multiply_add):
             more: ir.Expression = ir.MultiplyAdd(a, b, total, total.type)
         else:
@@ -545,9 +414,9 @@ class _Contraction:
 
     def bounded(
         self,
-        rows: _Part,
-        columns: _Part,
-        steps: _Part,
+        rows: Part,
+        columns: Part,
+        steps: Part,
         down: tuple[ir.Variable, ir.Expression],
         across: tuple[ir.Variable, ir.Expression],
     ) -> tuple[list[ir.Let], ir.Expression, ir.Expression]:
@@ -555,13 +424,13 @@ class _Contraction:
 
         A tile has a number in its block, down and across, and its panels one in what is packed.
         """
-        inner, end = self.inner[0].variable, _plus(steps.start, steps.length)
-        row = Side(self.row.along.variable.name, _sum(down[0], self.down, rows.start), self.down)
-        column = Side(self.column.along.variable.name, _sum(across[0], self.across, columns.start), self.across)
+        inner, end = self.inner[0].variable, plus(steps.start, steps.length)
+        row = Side(self.row.along.variable.name, offset(down[0], self.down, rows.start), self.down)
+        column = Side(self.column.along.variable.name, offset(across[0], self.across, columns.start), self.across)
         begin, stop = steps.start, end
         for facts, side, other in (
-            (self.in_rows, row, (self.right_panels, across[1])),
-            (self.in_columns, column, (self.left_panels, down[1])),
+            (self.in_rows, row, (self.right.infinite, across[1])),
+            (self.in_columns, column, (self.left.infinite, down[1])),
         ):
             panels, number = other
             if panels is None:
@@ -577,34 +446,34 @@ class _Contraction:
         lets: list[ir.Let] = []
         first: ir.Expression = ZERO
         if begin != steps.start:
-            lets = [ir.Let(self.nest.fresh("first"), _minus(begin, steps.start))]
+            lets = [ir.Let(self.nest.fresh("first"), minus(begin, steps.start))]
             first = ir.Variable(lets[0].name)
-        count: ir.Expression = ir.maximum(_minus(stop, begin), 0)
+        count: ir.Expression = ir.maximum(minus(stop, begin), 0)
         if read != ir.Constant(True, bool_):
             count = ir.select(read, count, 0)
         lets.append(ir.Let(self.nest.fresh("count"), count))
         return lets, first, ir.Variable(lets[-1].name)
 
-    def finished_tile(self, rows: _Part, columns: _Part, down: ir.Variable, across: ir.Variable) -> ir.Block:
+    def finished_tile(self, rows: Part, columns: Part, down: ir.Variable, across: ir.Variable) -> ir.Block:
         """What the nest does with the sums of a tile."""
         made: list[ir.Statement] = []
 
-        def part(whole: _Part, number: ir.Variable, most: int) -> _Part:
+        def part(whole: Part, number: ir.Variable, most: int) -> Part:
             start, length = self.variable("start"), self.variable("length")
             first = number * most
             left = ir.minimum(whole.length - first, most)
-            made.extend([ir.Let(start.name, _plus(whole.start, first)), ir.Let(length.name, left)])
-            return _Part(start, length)
+            made.extend([ir.Let(start.name, plus(whole.start, first)), ir.Let(length.name, left)])
+            return Part(start, length)
 
         parts = part(rows, down, self.down), part(columns, across, self.across)
         return (*made, self.finished(self.tile, *parts, self.across))
 
-    def finished(self, sums: ir.Buffer, rows: _Part, columns: _Part, strip: int) -> ir.Statement:
+    def finished(self, sums: ir.Buffer, rows: Part, columns: Part, strip: int) -> ir.Statement:
         """What the nest does with some sums."""
         r, lane = self.variable("r"), self.variable("lane")
         made: list[ir.Statement] = [
-            ir.Let(self.row.along.variable.name, _plus(rows.start, r)),
-            ir.Let(self.column.along.variable.name, _plus(columns.start, lane)),
+            ir.Let(self.row.along.variable.name, plus(rows.start, r)),
+            ir.Let(self.column.along.variable.name, plus(columns.start, lane)),
         ]
         for statement in self.nest.body:
             if statement is self.sum.start:
@@ -627,18 +496,3 @@ def _share(extent: ir.Expression, pieces: ir.Expression, unit: int, least: int, 
 def _at_most(number: int, multiple: int) -> int:
     """The multiple next below a number, at least one."""
     return max(1, number // multiple) * multiple
-
-
-def _plus(start: ir.Expression, place: ir.Expression) -> ir.Expression:
-    """A sum of sizes; nothing is added to what begins at 0."""
-    return place if start == ZERO else start + place
-
-
-def _minus(end: ir.Expression, start: ir.Expression) -> ir.Expression:
-    """A difference of sizes; nothing is taken from one that begins at 0."""
-    return end if start == ZERO else end - start
-
-
-def _sum(piece: ir.Expression, length: int, rest: ir.Expression) -> ir.Expression:
-    """Where something is, so far behind the beginning of a piece."""
-    return piece * length + rest

@@ -1,0 +1,170 @@
+"""Panels: an operand of a product, computed once an element into the order in which the kernel reads it.
+
+A panel has so many rows or columns side by side, step by step of the inner loops; lanes are its rows. Rows that are
+contiguous along the inner loop are packed one by one instead, and steps are lanes. ::
+
+    panels of 8 rows, a step at a time              rows that are contiguous along k
+      lanes l < 8 by 8                                for r < 8
+        for step: left[panel, step, l] = a[l, k]        lanes step: left[panel, r, step] = a[r, k]
+
+Several inner loops have their steps one after the other, as if they were one. What sticks out of the operand is 0.
+Where a product may leave out what is multiplied by 0, it is noted for each panel whether all of it is finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ...core.primitive import lookup
+from ...core.types import bool_
+from .. import ir
+from ..target import STRIP_REGISTERS
+from .context import ZERO, zero
+from .factors import Operand
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of a loop: its start and length, in the whole loop."""
+
+    start: ir.Expression
+    length: ir.Expression
+
+
+@dataclass(frozen=True)
+class Panels:
+    """An operand, and the buffer of its panels; ``infinite`` says of each whether something in it is not finite."""
+
+    operand: Operand
+    buffer: ir.Buffer
+    infinite: ir.Buffer | None
+    width: int
+    inner: tuple[ir.For, ...]
+    lanes: int  # of a register
+    fresh: Callable[[str], str]
+
+    @property
+    def buffers(self) -> list[ir.Buffer]:
+        return [each for each in (self.buffer, self.infinite) if each is not None]
+
+    def place(self, panel: ir.Expression, step: ir.Expression, row: ir.Expression) -> tuple[ir.Expression, ...]:
+        """Where an element is."""
+        return (panel, row, step) if self.operand.inner_first else (panel, step, row)
+
+    def pack(self, part: Part, steps: Part) -> ir.For:
+        """All panels of a part, for some steps."""
+        panel = self.variable("panel")
+        whole = self.row_by_row if self.operand.inner_first else self.side_by_side
+        body = whole(part, steps, panel, panel)
+        return ir.For(panel.name, ir.ceil_divide(part.length, self.width), "sequential", body)
+
+    def side_by_side(self, part: Part, steps: Part, panel: ir.Expression, number: ir.Expression) -> ir.Block:
+        """A panel of a part, which is kept under a number."""
+        step, lane = self.variable("step"), self.variable("lane")
+        first, length = self.variable("first"), self.variable("width")
+        place, found = (number, step, lane), self.noticed()
+
+        def over(extent: ir.Expression, body: ir.Block, found: tuple[ir.Reduction, ...] = ()) -> ir.Statement:
+            body = (ir.For(step.name, steps.length, "sequential", body),)
+            return ir.For(lane.name, extent, "lanes", body, self.width, reductions=found)
+
+        at = self.turn(plus(steps.start, step), self.inner)
+        packed = over(length, self.element(place, plus(part.start, first + lane), at, found), found)
+        return (
+            ir.Let(first.name, panel * self.width),
+            ir.Let(length.name, ir.minimum(part.length - first, self.width)),
+            ir.If(length < self.width, (over(ir.Constant(self.width), (self.nothing(place),)),), ()),
+            *self.noted(found, number, packed),
+        )
+
+    def row_by_row(self, part: Part, steps: Part, panel: ir.Expression, number: ir.Expression) -> ir.Block:
+        """The same, where lanes are steps of one row."""
+        r, lane = self.variable("r"), self.variable("lane")
+        row, found = offset(panel, self.width, r), self.noticed()
+
+        def over(extent: ir.Expression, body: ir.Block, found: tuple[ir.Reduction, ...] = ()) -> ir.For:
+            return ir.For(lane.name, extent, "lanes", body, STRIP_REGISTERS * self.lanes, reductions=found)
+
+        def packed(start: ir.Expression, length: ir.Expression, at: Sequence[ir.Let]) -> ir.For:
+            place = (number, r, plus(start, lane))
+            return over(length, self.element(place, plus(part.start, row), at, found), found)
+
+        filled: ir.Statement = packed(ZERO, steps.length, self.turn(plus(steps.start, lane), self.inner))
+        if len(self.inner) > 1:  # run by run of the innermost loop, of which a block of steps may begin inside of one
+            run, turn, first = self.variable("run"), self.variable("turn"), self.variable("first")
+            last, end = self.inner[-1], plus(steps.start, steps.length)
+            begin = steps.start // last.extent
+            here = ir.Let(last.variable, first - turn * last.extent + lane)
+            runs: ir.Block = (
+                ir.Let(turn.name, plus(begin, run)),
+                ir.Let(first.name, ir.maximum(turn * last.extent, steps.start)),
+                *self.turn(turn, self.inner[:-1]),
+                packed(minus(first, steps.start), ir.minimum((turn + 1) * last.extent, end) - first, [here]),
+            )
+            filled = ir.For(run.name, minus(ir.ceil_divide(end, last.extent), begin), "sequential", runs)
+        nothing = over(steps.length, (self.nothing((number, r, lane)),))
+        body: ir.Block = (ir.If(row < part.length, (filled,), (nothing,)),)
+        return self.noted(found, number, ir.For(r.name, ir.Constant(self.width), "sequential", body))
+
+    def noticed(self) -> tuple[ir.Reduction, ...]:
+        """Whether something in a panel is not finite, as a reduction, where that is to be known."""
+        if self.infinite is None:
+            return ()
+        return (ir.Reduction(self.fresh("infinite"), lookup("logical_or"), ir.Constant(False, bool_)),)
+
+    def noted(self, found: tuple[ir.Reduction, ...], number: ir.Expression, loop: ir.Statement) -> ir.Block:
+        """A loop that packs a panel, and what it has found in it."""
+        made: list[ir.Statement] = [loop]
+        for each in found:
+            assert self.infinite is not None
+            store = ir.Store(self.infinite, (number,), ir.Variable(each.name, bool_))
+            made = [ir.Declare(each.name, each.neutral), *made, store]
+        return tuple(made)
+
+    def element(
+        self,
+        place: tuple[ir.Expression, ...],
+        along: ir.Expression,
+        inner: Sequence[ir.Let],
+        found: tuple[ir.Reduction, ...],
+    ) -> ir.Block:
+        """An element, for inner loops that stand where ``inner`` says, stored; it is noted if it is not finite."""
+        operand, scalar = self.operand, self.buffer.scalar
+        made: list[ir.Statement] = [ir.Let(operand.along.variable.name, along), *inner, *operand.lets]
+        made.append(ir.Store(self.buffer, place, operand.value))
+        for reduction in found:
+            nothing = operand.value - operand.value  # 0, if it is finite
+            made.append(reduction.combined(ir.apply("not_equal", nothing, ir.Constant(zero(scalar), scalar))))
+        return tuple(made)
+
+    def turn(self, step: ir.Expression, loops: Sequence[ir.For]) -> list[ir.Let]:
+        """Where each of some loops stands at a step of all of them, which are taken as one."""
+        made: list[ir.Let] = []
+        for loop in reversed(loops[1:]):
+            number = self.variable("number")
+            made += [ir.Let(number.name, step), ir.Let(loop.variable, number % loop.extent)]
+            step = number // loop.extent
+        return [*made, *[ir.Let(loop.variable, step) for loop in loops[:1]]]
+
+    def nothing(self, place: tuple[ir.Expression, ...]) -> ir.Statement:
+        scalar = self.buffer.scalar
+        return ir.Store(self.buffer, place, ir.Constant(zero(scalar), scalar))
+
+    def variable(self, stem: str) -> ir.Variable:
+        return ir.Variable(self.fresh(stem))
+
+
+def plus(start: ir.Expression, place: ir.Expression) -> ir.Expression:
+    """A sum of sizes; nothing is added to what begins at 0."""
+    return place if start == ZERO else start + place
+
+
+def minus(end: ir.Expression, start: ir.Expression) -> ir.Expression:
+    """A difference of sizes; nothing is taken from one that begins at 0."""
+    return end if start == ZERO else end - start
+
+
+def offset(piece: ir.Expression, length: int, rest: ir.Expression) -> ir.Expression:
+    """Where something is, so far behind the beginning of a piece."""
+    return piece * length + rest

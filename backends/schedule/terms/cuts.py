@@ -1,0 +1,286 @@
+"""Cuts: which values of a loop's body are stored for all its iterations, before the loop is distributed.
+
+The parts of a term know what the decision needs: what a value is made from, what loops inside use, whether it takes
+long, and which updates read it. ``Body`` takes the cuts (``distribution.py`` says which are wanted, and why).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from ....core.dims import Dim
+from ....core.graph import Value
+from ....core.language import Binding
+from ....core.types import ArrayType, Type, dims
+from ...target import LEAST_AXIS, SMALL_ARRAY
+from .shared_updates import Free, Updates, outside, shared, updates_of
+
+Cuts = dict[int, str]  # bindings of a block that are stored for all iterations, by their place in it, and why
+
+
+@dataclass(frozen=True)
+class Atom:
+    """What is there already, as its users see it."""
+
+    emit: Any
+    free: Free = frozenset()
+    extent: int = LEAST_AXIS  # of the axis whose size it is, if it is one
+    short: bool = False  # whether it is the number of iterations of a loop that can be written out
+    elements: float = 1
+
+    def __call__(self, env: Any) -> Any:
+        return self.emit(env)
+
+
+@dataclass(frozen=True)
+class Step:
+    """An operation, and what is known of it and of the loops in it."""
+
+    emit: Any
+    free: Free
+    inner: Free = frozenset()  # what loops inside it use
+    loops: bool = False
+    costly: bool = False
+    heavy: bool = False  # it takes longer to compute than to read what was stored
+    stored: int = 0  # how many elements are stored when its loops are distributed
+    long: bool = False  # it has a loop that cannot be written out
+    updates: Updates = field(default_factory=dict)  # what updates inside it read
+    factors: Sequence[Free] = ()  # what each of two factors is made from, of a product or of a sum of products
+    primitive: str = ""  # the name of the operation on scalars that it is
+    wrapped: Free = frozenset()  # what it is the remainder of
+
+    def __call__(self, env: Any) -> Sequence[Value]:
+        values: Sequence[Value] = self.emit(env)
+        return values
+
+
+class Body:
+    """A block with what the decision needs: which of its values are used inside loops of later operations."""
+
+    def __init__(
+        self,
+        binders: Sequence[Type],
+        bindings: Sequence[Binding],
+        results: Sequence[Atom],
+        names: Sequence[str],
+        run: Any,
+    ) -> None:
+        self.binders, self.bindings, self.results, self.names, self.run = binders, bindings, results, names, run
+        free: set[int] = set()
+        inner: set[int] = set()
+        bound = len(binders)
+        for binding in bindings:
+            free |= {index - bound for index in binding.operation.free if index >= bound}
+            inner |= {index - bound for index in binding.operation.inner if index >= bound}
+            bound += len(binding.types)
+        free |= {index - bound for result in results for index in result.free if index >= bound}
+        self.free, self.inner = frozenset(free), frozenset(inner)
+        self.costly = any(binding.operation.costly for binding in bindings)
+        self.heavy = any(binding.operation.heavy for binding in bindings)
+        self.stored = max([binding.operation.stored for binding in bindings], default=0)
+        self.long = any(binding.operation.long for binding in bindings)
+        self.wrapped = self._wrapped()
+        self.read = updates_of(len(binders), bindings)
+        self.updates = outside(self.read)
+
+    def __call__(self, env: Any, arguments: Sequence[Value]) -> list[Value]:
+        values: list[Value] = self.run(env, arguments)
+        return values
+
+    @cached_property
+    def made(self) -> Sequence[Free]:
+        """What each value is made from, by its level: binders have theirs, what is outside is counted from -1 down."""
+        made: list[Free] = [frozenset([level]) for level in range(len(self.binders))]
+        for binding in self.bindings:
+            made += [_made(made, binding.operation.free)] * len(binding.types)
+        return made
+
+    def factors(self) -> Sequence[Free]:
+        """What each of two factors is made from, whose product, or sum of products, is the only result."""
+        if not self.bindings or [result.free for result in self.results] != [frozenset([0])]:
+            return ()
+        before = self.made[: len(self.made) - len(self.bindings[-1].types)]
+        return [_made(before, free) for free in self.bindings[-1].operation.factors]
+
+    def cuts(self, reduction: bool, lanes: bool = False, wanted: Free = frozenset(), product: bool = False) -> Cuts:
+        """The bindings to be stored for all iterations of the loop around this block.
+
+        In a reduction all loops are, but for one that it goes on combining; ``lanes`` says that a loop outside of it
+        can be lanes, which then run all of its loops, so that each of several results may come from a loop. Small
+        arrays that would be kept in registers are stored if they are ``wanted``. The result is stored, too, if it is an
+        entry of a ``product`` of matrices.
+        """
+        starts, position = [], len(self.binders)
+        for binding in self.bindings:
+            starts.append(position)
+            position += len(binding.types)
+        used = set()  # levels used inside loops of this block
+        for start, binding in zip(starts, self.bindings, strict=True):
+            if binding.operation.loops:
+                used |= {start - 1 - index for index in binding.operation.inner}
+        for start, binding in zip(reversed(starts), reversed(self.bindings), strict=True):
+            operation = binding.operation
+            if start in used and not operation.loops:
+                # What is cheap is computed again inside the loops; what is not is stored, and so is what it is made of.
+                used |= {start - 1 - index for index in operation.free}
+        shared = self._shared(starts)
+        updating = {
+            start - 1 - k for start, each in zip(starts, self.bindings) if not each.types for k in each.operation.free
+        }
+        merged = self._result_levels(position, lanes) if reduction and not product else set()
+        found = {}
+        for k, (start, binding) in enumerate(zip(starts, self.bindings, strict=True)):
+            levels = set(range(start, start + len(binding.types)))
+            why = ""
+            if binding.operation.loops or (binding.operation.costly and start not in self.wrapped):
+                why = "loops inside use it" if levels & used else "several updates use it" if levels & shared else ""
+            if reduction and binding.operation.loops and merged.isdisjoint(levels):
+                why = "it is a loop inside of a reduction"
+            if not why and binding.operation.loops and levels & updating:
+                why = "an update needs it"
+            stored = [_storable(type, self.long) or level in wanted for level, type in enumerate(binding.types, start)]
+            if why and levels and all(stored):
+                found[k] = why
+        return found
+
+    def behind(self, cuts: Cuts, fixed: Callable[[Free], bool]) -> Cuts:
+        """The cuts, but behind what is costly and made of them, as long as what that is made from is ``fixed``.
+
+        So a loop around that neither varies with computes it once, and what is stored has as many elements.
+        """
+        position, starts, moved = len(self.binders), list[int](), set[int]()  # levels that a cut may lie behind
+        for k, binding in enumerate(self.bindings):
+            starts.append(position)
+            levels = range(position, position + len(binding.types))
+            read = {position - 1 - index for index in binding.operation.free}
+            if (
+                levels
+                and fixed(self.made[position])
+                and (k in cuts or not (binding.operation.loops or moved.isdisjoint(read)))
+            ):
+                moved |= set(levels)
+            position += len(binding.types)
+        used = {position - 1 - index for result in self.results for index in result.free}
+        found = {}
+        for (k, binding), start in zip(reversed(list(enumerate(self.bindings))), reversed(starts), strict=True):
+            levels = range(start, start + len(binding.types))
+            if start in moved and used.isdisjoint(levels):
+                continue
+            if k in cuts:
+                found[k] = cuts[k]
+            elif start in moved and binding.operation.costly:
+                found[k] = "a loop around would compute it again"
+                continue
+            used |= {start - 1 - index for index in binding.operation.free}
+        return dict(sorted(found.items()))
+
+    def elements(self, cuts: Cuts) -> int:
+        """How many elements are stored for an iteration, when the loops inside are distributed as well."""
+        return sum([_room(type) for k in cuts for type in self.bindings[k].types]) + self.stored
+
+    def wanted(self, around: Callable[[int], bool | None]) -> Free:
+        """The levels of small arrays of which more updates become sums than they have elements, if they are stored."""
+        counts: dict[int, float] = {}
+        for read in shared(self.read, around):
+            for level, count in read.items():
+                counts[level] = counts.get(level, 0) + count
+        types = [*self.binders, *[type for binding in self.bindings for type in binding.types]]
+        return frozenset([level for level, count in counts.items() if level >= 0 and count > elements_of(types[level])])
+
+    def heavy_parts(self) -> Cuts:
+        """The bindings to be stored for all elements that are combined in order.
+
+        A nest computes them side by side, and a scan, which runs through its elements twice, only once.
+        """
+        position = len(self.binders) + sum(len(binding.types) for binding in self.bindings)
+        used = {position - 1 - index for result in self.results for index in result.free}
+        found = {}
+        for k, binding in reversed(list(enumerate(self.bindings))):
+            position -= len(binding.types)
+            if used.isdisjoint(range(position, position + len(binding.types))):
+                continue
+            if binding.operation.heavy and all(_storable(type) for type in binding.types):
+                found[k] = "it is combined in order"
+            else:
+                used |= {position - 1 - index for index in binding.operation.free}
+        return dict(sorted(found.items()))
+
+    def _wrapped(self) -> Free:
+        """The levels of places that are moved and wrap around: not stored, since reads there are nearly contiguous."""
+        moved, found, level = set[int](), set[int](), len(self.binders)
+        for binding in self.bindings:
+            if binding.operation.primitive in ("add", "subtract", "negative"):
+                moved.add(level)
+            if binding.operation.wrapped and moved.issuperset([level - 1 - k for k in binding.operation.wrapped]):
+                found.add(level)
+            level += len(binding.types)
+        return frozenset(found)
+
+    def _shared(self, starts: Sequence[int]) -> set[int]:
+        """The levels of what is not cheap and of which several updates are made: stored, so that each goes its way."""
+        made_of: dict[int, frozenset[int]] = {}  # by level: the levels, not cheap, from which a scalar is computed
+        counts: dict[int, float] = {}
+        for start, binding in zip(starts, self.bindings, strict=True):
+            operation = binding.operation
+            sources = [made_of.get(start - 1 - index, frozenset[int]()) for index in operation.free]
+            own = frozenset[int]().union(*sources)
+            for k in range(len(binding.types)):
+                kept = operation.loops or (operation.costly and start not in self.wrapped)
+                made_of[start + k] = own | {start + k} if kept else own
+            if not binding.types:
+                for level in own:
+                    counts[level] = counts.get(level, 0) + 1
+        return {level for level, count in counts.items() if count > 1}
+
+    def _result_levels(self, position: int, several: bool) -> set[int]:
+        """The levels of values that are results as they are, which a surrounding reduction may go on combining.
+
+        Of several results all count or, where each is to be summed by itself, none.
+        """
+        if len(self.results) > 1 and not several:
+            return set()
+        return {position - 1 - index for result in self.results if len(result.free) == 1 for index in result.free}
+
+
+def _made(made: Sequence[Free], free: Free) -> Free:
+    """What is made from values with these indices, of which the latest has index 0."""
+    bound = len(made)
+    return frozenset().union(*[made[bound - 1 - k] if k < bound else frozenset([bound - 1 - k]) for k in free])
+
+
+def _storable(type: Type, long: bool = False) -> bool:
+    """Whether a value is to be stored for all iterations: its size is known before them, and it is not small.
+
+    Small arrays are kept in registers where the loop's body has only loops that can be written out: no ``long`` ones.
+    """
+    small = isinstance(type, ArrayType) and elements_of(type) <= SMALL_ARRAY
+    return all(dim.is_static() for dim in dims(type)) and (long or not small)
+
+
+def elements_of(type: Type) -> float:
+    """How many elements a value has; infinity for an array of unknown size."""
+    sizes = [dim.constant for dim in dims(type)]
+    return math.prod([math.inf if size is None else size for size in sizes])
+
+
+def _room(type: Type) -> int:
+    """About how many elements a value has, for what is stored."""
+    return math.prod([length_of(dim) for dim in dims(type)])
+
+
+def length_of(dim: Dim) -> int:
+    """About how long an axis is."""
+    return max(LEAST_AXIS, dim.constant or 0)
+
+
+def adds(operator: Body) -> bool:
+    """Whether an operator is the addition of two scalars."""
+    return len(operator.binders) == 2 and [binding.operation.primitive for binding in operator.bindings] == ["add"]
+
+
+def free_of(*parts: Any) -> Free:
+    return frozenset().union(*[part.free for part in parts])
