@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from ...core.primitive import Conversion, Instructions, Libm, Primitive
-from ...core.types import Scalar
+from ...core.types import Scalar, i64
+from .division import DIVISIONS, vector_division
 from .elementary import FUNCTIONS, Elementary
 from .text import Body, Module, constant, register_type, suffix
 from .values import concatenate, slice_of
@@ -20,6 +21,7 @@ from .values import concatenate, slice_of
 # The vector version of a function of the C library: its symbol and its lanes, or None where there is none
 VectorRoutine = Callable[[str, Scalar, int], tuple[str, int] | None]
 
+_SPLAT = re.compile(r"splat \(i64 (-?\d+)\)")
 _TOKEN = re.compile(r"\$(\w+)|%([A-Za-z_]\w*)")
 
 
@@ -37,6 +39,8 @@ class Speller:
     ) -> str:
         """The register with the result of a primitive; ``types`` are those of the operands."""
         spelling = primitive.llvm
+        if lanes and primitive.name in DIVISIONS and result == i64 and not _shifts(operands[1]):
+            return self._divided(primitive, operands, lanes)
         if isinstance(spelling, Instructions):
             return self._instructions(spelling.by_kind[types[0].kind], types[0], result, operands, lanes)
         if isinstance(spelling, Libm):
@@ -46,6 +50,17 @@ class Speller:
         if isinstance(spelling, Conversion):
             return self._convert(types[0], result, operands[0], lanes)
         raise AssertionError(f"{primitive} has no instructions: it must be expanded before code is emitted")
+
+    def _divided(self, primitive: Primitive, operands: Sequence[str], lanes: int) -> str:
+        """A quotient or remainder of vectors, which is a function of the module."""
+
+        def one_by_one(body: Body) -> str:
+            assert isinstance(primitive.llvm, Instructions)
+            own = Speller(self.module, body, self.routine, None, self.attributes)
+            return own._instructions(primitive.llvm.by_kind["int"], i64, i64, ("%a", "%b"), lanes)
+
+        name = vector_division(self.module, primitive.name, lanes, self.attributes, one_by_one)
+        return self._call(name, register_type(i64, lanes), operands)
 
     def _instructions(self, template: str, type: Scalar, result: Scalar, operands: Sequence[str], lanes: int) -> str:
         key = template, type, result, *operands, lanes
@@ -161,6 +176,12 @@ class Speller:
         converted = self.body.value(f"fptosi {before} {whole} to {after}")
         missing = _literal(target, -(2 ** (target.bits - 1)), lanes)
         return self.body.value(f"select {mask} {inside}, {after} {converted}, {after} {missing}")
+
+
+def _shifts(divisor: str) -> bool:
+    """Whether a divisor is a power of two in all lanes, by which a vector is divided in a shift."""
+    found = _SPLAT.fullmatch(divisor)
+    return found is not None and int(found[1]).bit_count() == 1 and int(found[1]) > 0
 
 
 def _literal(scalar: Scalar, value: float | int, lanes: int) -> str:

@@ -128,9 +128,8 @@ class Body:
                 # What is cheap is computed again inside the loops; what is not is stored, and so is what it is made of.
                 used |= {start - 1 - index for index in operation.free}
         shared = self._shared(starts)
-        updating = {
-            start - 1 - k for start, each in zip(starts, self.bindings) if not each.types for k in each.operation.free
-        }
+        updates = [(start, each.operation) for start, each in zip(starts, self.bindings) if not each.types]
+        updating = {start - 1 - index for start, each in updates if each.updates for index in each.free}
         merged = self._result_levels(position, lanes) if reduction and not product else set()
         found = {}
         for k, (start, binding) in enumerate(zip(starts, self.bindings, strict=True)):
@@ -231,7 +230,7 @@ class Body:
             for k in range(len(binding.types)):
                 kept = operation.loops or (operation.costly and start not in self.wrapped)
                 made_of[start + k] = own | {start + k} if kept else own
-            if not binding.types:
+            if binding.operation.updates and not binding.types:
                 for level in own:
                     counts[level] = counts.get(level, 0) + 1
         return {level for level, count in counts.items() if count > 1}

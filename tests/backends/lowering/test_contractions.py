@@ -420,3 +420,44 @@ def test_convolutions_on_a_tiny_core(shape: Shape) -> None:
     found = plain_loops.lowered(gradient_of_squares(*shape[4:]), TINY, (image, kernels))
     for mine, right in zip(found, convolved(image, kernels)[1:], strict=True):
         np.testing.assert_allclose(mine, right, rtol=1e-4, atol=1e-4)
+
+
+@az.program
+def both_left_out(a: az.Array[az.f64, "n m"], b: az.Array[az.f64, "m k"]) -> az.Array[az.f64, "n k"]:
+    """Terms that a test of rows leaves out, and others that one of columns does."""
+    (n, m), k = a.shape, b.shape[1]
+
+    def term(i: az.Expr, j: az.Expr, p: az.Expr) -> az.Expr:
+        within = lambda: az.cond(p + j < m + 5, lambda: a[i, p] * b[p, j], lambda: 0.0)  # noqa: E731
+        return az.cond(i + 3 >= p, within, lambda: 0.0)
+
+    return az.generate((n, k), lambda i, j: az.sum(az.generate(m, lambda p: term(i, j, p))))
+
+
+def both_left_out_in_numpy(a: Matrix, b: Matrix) -> Matrix:
+    i, p, j = np.arange(a.shape[0])[:, None, None], np.arange(a.shape[1])[None, :, None], np.arange(b.shape[1])
+    with np.errstate(invalid="ignore"):
+        return np.where((i + 3 >= p) & (p + j < a.shape[1] + 5), a[:, :, None] * b[None], 0.0).sum(1)
+
+
+@pytest.mark.parametrize(("n", "m", "k"), [(0, 20, 20), (8, 16, 400), (31, 33, 64), (130, 70, 51), (40, 300, 33)])
+def test_terms_that_are_left_out_on_both_sides(n: int, m: int, k: int) -> None:
+    a, b = matrices(n, m, k)
+    compiled = az.compile(both_left_out)
+    np.testing.assert_allclose(compiled(a, b), both_left_out_in_numpy(a, b), rtol=1e-11, atol=1e-11)
+    assert "product over" in compiled.schedule
+    for x, place in ((a, (n // 2, m - 1)), (b, (m - 1, 3)), (b, (0, k - 1)), (a, (0, 0))):
+        for value in (np.inf, -np.inf, np.nan):
+            if x.size:
+                before, x[place] = x[place], value
+                np.testing.assert_allclose(compiled(a, b), both_left_out_in_numpy(a, b), rtol=1e-11, atol=1e-11)
+                x[place] = before
+
+
+@pytest.mark.parametrize(("n", "m", "k"), [(4, 8, 16), (13, 19, 41)])
+def test_terms_that_are_left_out_on_a_tiny_core(n: int, m: int, k: int) -> None:
+    a, b = matrices(n, m, k)
+    for place, value in (((0, 0), 0.5), ((m - 1, 3), np.inf)):
+        b[place] = value
+        found = plain_loops.lowered(both_left_out, TINY, (a, b))
+        np.testing.assert_allclose(found, both_left_out_in_numpy(a, b), rtol=1e-11, atol=1e-11)

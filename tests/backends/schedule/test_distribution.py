@@ -94,6 +94,20 @@ def test_what_an_update_needs_is_found_before() -> None:
     assert "for " not in updating  # the loop that finds the place is a nest of its own, whose lanes are rows
 
 
+def test_what_requirements_need_is_not_stored() -> None:
+    """Two requirements of a place that divisions tell: they are no updates, which would each go their way."""
+
+    @az.program
+    def interleaved(x: az.Array[az.f64, "n"], m: az.i64) -> az.Array[az.f64, "n"]:
+        return az.generate(x.shape[0], lambda i: x[i % m * 2 + i // m] + x[i % m + 1])
+
+    x = numbers(12)
+    places = np.arange(12)
+    compiled = az.compile(interleaved)
+    np.testing.assert_array_equal(compiled(x, 6), x[places % 6 * 2 + places // 6] + x[places % 6 + 1])
+    assert "i64[" not in compiled.nests
+
+
 @az.program
 def pulls(places: az.Array[az.f64, "n 3"], masses: az.Array[az.f64, "n"]) -> az.Array[az.f64, "n 3"]:
     """Each axis of a pull is a sum over all bodies, of which the distance does not depend on the axis."""
