@@ -7,7 +7,7 @@ is a loop, as in Adze. Neural networks are in f32.
 from typing import Any
 
 import numpy as np
-from contenders import Arguments, Contender, Jax, Line, Torch, adze, of_jax, of_torch
+from contenders import Arguments, Contender, Jax, Line, Tool, Torch, adze, of_jax, of_torch
 from programs import everyday
 
 import adze as az
@@ -164,9 +164,45 @@ def jax_gaussian_process(x: Any, y: Any, scale: Any, noise: Any) -> Any:
     return 0.5 * (z @ z) + jnp.log(jnp.diagonal(factor)).sum() + 0.5 * n * np.log(2 * np.pi)
 
 
+def signal(stages: int) -> Arguments:
+    return (*random((1 << stages,), (1 << stages,)), stages)
+
+
+def jax_fourier(real: Any, imaginary: Any, stages: Any) -> Any:
+    import jax.numpy as jnp
+
+    n = real.shape[0]
+    k = jnp.arange(n)
+    for stage in range(stages):
+        m = 1 << stage
+        j = k % m
+        i = k // (2 * m) * m + j
+        c, s = jnp.cos(-jnp.pi * j / m), jnp.sin(-jnp.pi * j / m)
+        x, y = real[i + n // 2], imaginary[i + n // 2]
+        sign = jnp.where(k // m % 2 == 0, 1.0, -1.0)
+        real, imaginary = real[i] + sign * (c * x - s * y), imaginary[i] + sign * (c * y + s * x)
+    return real, imaginary
+
+
+def with_jax_fourier() -> dict[str, Any]:
+    def cubes(*given: Any) -> Any:
+        return sum((part**3).sum() for part in jax_fourier(*given))
+
+    return {"primal": jax_fourier, "gradient": of_jax(cubes, BOTH)["gradient"]}
+
+
+def with_numpy_fourier() -> dict[str, Any]:
+    def transformed(real: Any, imaginary: Any, stages: int) -> Any:
+        found = np.fft.fft(real + 1j * imaginary)
+        return found.real, found.imag
+
+    return {"primal": transformed}
+
+
 BOTH = (0, 1)
 FEW, MANY = {"c": 1, "o": 16, "n": 56}, {"c": 16, "o": 32, "n": 56}
 GRID, TORUS = {"n": 512}, {"n": 256, "steps": 200}
+SIGNAL = {"stages": 14}
 HEADS, LABELLED, OBSERVED = {"b": 8, "n": 256, "d": 64}, {"n": 100_000, "d": 100}, {"n": 300}
 LINES = [
     Line(
@@ -258,5 +294,17 @@ LINES = [
             Contender("JAX", Jax(), lambda: of_jax(jax_gaussian_process, (0, 2, 3))),
         ],
         main=OBSERVED,
+    ),
+    Line(
+        "fourier",
+        "Fourier transform by hand",
+        [SIGNAL],
+        signal,
+        [
+            *adze({"primal": everyday.fourier, "gradient": az.grad(everyday.fourier_cubes, argnums=BOTH)}),
+            Contender("JAX", Jax(static=(2,)), with_jax_fourier),
+            Contender("NumPy, fft", Tool(), with_numpy_fourier),
+        ],
+        main=SIGNAL,
     ),
 ]

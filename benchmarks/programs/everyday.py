@@ -1,6 +1,7 @@
 """Programs that people write from their textbooks, each as they would write it first."""
 
 import math
+from typing import Any
 
 import adze as az
 
@@ -103,3 +104,31 @@ def gaussian_process(x: az.Array[az.f64, "n d"], y: az.Array[az.f64, "n"], scale
     factor = az.fori_loop(0, n, column, az.zeros((n, n)))
     z = az.fori_loop(0, n, lambda i, z: az.update(z, i, (y[i] - factor[i] @ z) / factor[i, i]), az.zeros(n))
     return 0.5 * (z @ z) + az.sum(az.log(az.diagonal(factor))) + 0.5 * n * math.log(2 * math.pi)
+
+
+@az.program
+def fourier(real: az.Array[az.f64, "n"], imaginary: az.Array[az.f64, "n"], stages: az.i64) -> Any:
+    """The Fourier transform of 2^stages numbers, by stages that double the length of the transforms (Stockham)."""
+    n = real.shape[0]
+
+    def stage(_: az.Expr, state: Any) -> Any:
+        m, re, im = state
+
+        def entry(k: az.Expr) -> Any:
+            j = k % m
+            i = k // (2 * m) * m + j
+            angle = -math.pi * j.astype(az.f64) / m.astype(az.f64)
+            c, s = az.cos(angle), az.sin(angle)
+            x, y = re[i + n // 2], im[i + n // 2]
+            sign = az.where(k // m % 2 == 0, 1.0, -1.0)
+            return re[i] + sign * (c * x - s * y), im[i] + sign * (c * y + s * x)
+
+        return 2 * m, *az.generate(n, entry)
+
+    return az.fori_loop(0, stages, stage, (1, real, imaginary))[1:]
+
+
+@az.program
+def fourier_cubes(real: az.Array[az.f64, "n"], imaginary: az.Array[az.f64, "n"], stages: az.i64) -> az.f64:
+    re, im = fourier(real, imaginary, stages)
+    return az.sum(re**3) + az.sum(im**3)
