@@ -154,7 +154,9 @@ class _Lanes:
         self.extents = {Name(name): self.dim(extent) for name, extent in self.turns.items()}
         self.conditions: list[_Affine] = []
         self.moves: dict[str, _Affine | None] = {}
+        self.still: frozenset[str] = frozenset()  # what varies with no lane, inside or at borders
         self.look()
+        self.still = frozenset([name for name in self.lets if (found := self.moves[name]) and found.step == 0])
 
     def split(self, decisions: Decisions) -> ir.For:
         """The loop, with another body for the strips inside if that is worth it."""
@@ -189,8 +191,12 @@ class _Lanes:
         self.moves = {self.loop.variable: _Affine(1, ZERO)}
         for name, let in self.lets.items():
             moving = None if name in self.hidden else self.affine(let.value)
-            still = moving is not None and moving.step == 0
-            self.moves[name] = _Affine(0, ir.Variable(name, let.value.type)) if still else moving
+            if moving is not None and not moving.step:
+                if name in self.still or not self.conditions:
+                    moving = _Affine(0, ir.Variable(name, let.value.type))
+                elif _is_long(moving.base):
+                    moving = None  # opened, since it is still where the conditions hold alone, and these come first
+            self.moves[name] = moving
         # Further inside an integer is opened: a condition stands before the lanes, where its name is not bound.
         for name, let in self.inner_lets.items():
             moving = None if name in self.hidden else self.affine(let.value)

@@ -235,3 +235,21 @@ def test_what_data_say_of_a_window_is_not_read_before(monkeypatch: pytest.Monkey
         places = [(np.arange(100) + j + offset) % 100 for j, offset in enumerate(offsets)]
         wanted = np.sum([u[place] for place in places], axis=0) if places else np.zeros(100)
         np.testing.assert_array_equal(call(u, np.array(offsets, dtype=np.int64)), wanted)
+
+
+@pytest.mark.parametrize("length", [0, 1, 5, 40, 200])
+def test_what_lies_still_inside_alone_is_no_part_of_a_condition(length: int) -> None:
+    """A clamped place is 1 in nearly all lanes, and a further place is reckoned from it."""
+
+    @az.program
+    def clamped(u: az.Array[az.f64, "n"]) -> Any:
+        n = u.shape[0]
+
+        def at(i: az.Expr) -> Any:
+            return u[az.clip(i + 3 * az.clip(i - 1, 0, 1) - 4, 0, n - 1)]
+
+        return az.generate(n, at)
+
+    u, i = _numbers(length), np.arange(length)
+    places = np.clip(i + 3 * np.clip(i - 1, 0, 1) - 4, 0, max(length - 1, 0))
+    np.testing.assert_array_equal(az.compile(clamped)(u), u[places])
