@@ -241,15 +241,11 @@ def test_what_data_say_of_a_window_is_not_read_before(monkeypatch: pytest.Monkey
 def test_what_lies_still_inside_alone_is_no_part_of_a_condition(length: int) -> None:
     """A clamped place is 1 in nearly all lanes, and a further place is reckoned from it."""
 
-    @az.program
-    def clamped(u: az.Array[az.f64, "n"]) -> Any:
+    def clamped(u: Any) -> Any:
         n = u.shape[0]
+        return az.generate(n, lambda i: u[az.clip(i + 3 * az.clip(i - 1, 0, 1) - 4, 0, n - 1)])
 
-        def at(i: az.Expr) -> Any:
-            return u[az.clip(i + 3 * az.clip(i - 1, 0, 1) - 4, 0, n - 1)]
-
-        return az.generate(n, at)
-
+    program = az.program(clamped).at(az.Array[az.f64, "n"])
     u, i = _numbers(length), np.arange(length)
     places = np.clip(i + 3 * np.clip(i - 1, 0, 1) - 4, 0, max(length - 1, 0))
-    np.testing.assert_array_equal(az.compile(clamped)(u), u[places])
+    np.testing.assert_array_equal(az.compile(program)(u), u[places])
