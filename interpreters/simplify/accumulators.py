@@ -23,6 +23,7 @@ from functools import partial
 from ...core.builder import Builder
 from ...core.graph import Body, Node, Value
 from ...core.types import element, i64
+from .index_factoring import factored
 from .index_set_shifting import axes_of, shifted_index_sets
 from .leaves import Leaf, Path, Tree, guarded, recorded, with_statements, without, zero
 from .scalar_expansion import expanded
@@ -35,7 +36,8 @@ def rewrite_accumulate(b: Builder, initials: Sequence[Value], body: Body) -> Seq
     """The results of an accumulate in a better form, or None when it stays as it is."""
     b.scopes[-1].partial |= body.partial
     accumulate = _Accumulate(b, initials, body)
-    kept = [node for statement in body.statements for node in accumulate.rewritten(statement)]
+    statements = factored(b, body.statements, accumulate.statements)
+    kept = [node for statement in statements for node in accumulate.rewritten(statement)]
     updated = frozenset().union(*[node.effects for node in kept])
     remaining = [k for k, binder in enumerate(body.binders) if binder.number in updated]
     if not remaining:

@@ -187,7 +187,7 @@ def _aligned(b: Builder, leaf: Leaf) -> _Aligned | None:
             continue
         line, period = _on_circle(index, size)
         for loop, extent in leaf.path.loops:
-            falls = _slope(line, loop)
+            falls = slope(line, loop)
             if falls is None or loop in loops or b.known(size) is None:
                 continue
             plain = index is loop and extent.dim == size
@@ -219,7 +219,7 @@ def _is_dense(b: Builder, extent: Value, size: Dim, on_circle: bool) -> bool:
     return extent.dim is not None and never_negative(extent.dim * 2 + SLACK - size, extents_of(b))
 
 
-def _slope(index: Value, loop: Value) -> bool | None:
+def slope(index: Value, loop: Value) -> bool | None:
     """Whether an index falls as a loop variable grows, each step by one; None when it does not follow it so."""
     if index.dim is None or loop.number not in index.free:
         return None

@@ -15,11 +15,12 @@ from typing import Any
 from ....core.dims import Dim
 from ....core.graph import Value
 from ....core.language import Binding
-from ....core.types import ArrayType, Type, dims
-from ...target import LEAST_AXIS, SMALL_ARRAY
+from ....core.types import ArrayType, Scalar, Type, dims
+from ...target import CSE_WORTH, LEAST_AXIS, SMALL_ARRAY
 from .shared_updates import Free, Updates, outside, shared, updates_of
 
 Cuts = dict[int, str]  # bindings of a block that are stored for all iterations, by their place in it, and why
+LONG = "an update needs it, which has no lanes"  # if it has no more values than the array that is updated
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class Step:
     factors: Sequence[Free] = ()  # what each of two factors is made from, of a product or of a sum of products
     primitive: str = ""  # the name of the operation on scalars that it is
     wrapped: Free = frozenset()  # what it is the remainder of
+    work: float = 1.0  # what it takes, loops inside aside
+    rank: int = 0  # of the place that it updates
 
     def __call__(self, env: Any) -> Sequence[Value]:
         values: Sequence[Value] = self.emit(env)
@@ -83,6 +86,7 @@ class Body:
         self.heavy = any(binding.operation.heavy for binding in bindings)
         self.stored = max([binding.operation.stored for binding in bindings], default=0)
         self.long = any(binding.operation.long for binding in bindings)
+        self.work = sum([binding.operation.work for binding in bindings])
         self.wrapped = self._wrapped()
         self.read = updates_of(len(binders), bindings)
         self.updates = outside(self.read)
@@ -139,12 +143,29 @@ class Body:
                 why = "loops inside use it" if levels & used else "several updates use it" if levels & shared else ""
             if reduction and binding.operation.loops and merged.isdisjoint(levels):
                 why = "it is a loop inside of a reduction"
-            if not why and binding.operation.loops and levels & updating:
-                why = "an update needs it"
+            if not why and levels & updating:
+                why = "an update needs it" if binding.operation.loops else LONG if self._is_long(k, starts) else ""
             stored = [_storable(type, self.long) or level in wanted for level, type in enumerate(binding.types, start)]
             if why and levels and all(stored):
                 found[k] = why
         return found
+
+    def _is_long(self, k: int, starts: Sequence[int]) -> bool:
+        """Whether a binding is a floating number that takes more to compute than to store and read again."""
+        [*others, type] = self.bindings[k].types
+        if others or not isinstance(type, Scalar) or type.kind != "float":
+            return False
+        pending, seen, work = [k], {k}, 0.0
+        binding_of = dict(zip(starts, range(len(starts))))
+        while pending and work <= CSE_WORTH:
+            number = pending.pop()
+            operation = self.bindings[number].operation
+            work += operation.work
+            read = [binding_of.get(starts[number] - 1 - index) for index in operation.free]
+            new = [each for each in read if each is not None and each not in seen]
+            seen.update(new)
+            pending += new
+        return work > CSE_WORTH
 
     def behind(self, cuts: Cuts, fixed: Callable[[Free], bool]) -> Cuts:
         """The cuts, but behind what is costly and made of them, as long as what that is made from is ``fixed``.
@@ -167,7 +188,7 @@ class Body:
         found = {}
         for (k, binding), start in zip(reversed(list(enumerate(self.bindings))), reversed(starts), strict=True):
             levels = range(start, start + len(binding.types))
-            if start in moved and used.isdisjoint(levels):
+            if levels and start in moved and used.isdisjoint(levels):
                 continue
             if k in cuts:
                 found[k] = cuts[k]
@@ -176,6 +197,16 @@ class Body:
                 continue
             used |= {start - 1 - index for index in binding.operation.free}
         return dict(sorted(found.items()))
+
+    def rank(self, k: int) -> int:
+        """The least rank of what is updated with a binding."""
+        levels = [len(self.binders) + sum([len(each.types) for each in self.bindings[: k + 1]]) - 1]
+        position, ranks = len(self.binders), list[int]()
+        for each in self.bindings:
+            if not each.types and {position - 1 - index for index in each.operation.free}.intersection(levels):
+                ranks.append(each.operation.rank)
+            position += len(each.types)
+        return min(ranks, default=0)
 
     def elements(self, cuts: Cuts) -> int:
         """How many elements are stored for an iteration, when the loops inside are distributed as well."""

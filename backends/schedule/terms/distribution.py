@@ -1,8 +1,8 @@
 """Loop distribution (Allen and Kennedy 2002): a term becomes perfect nests, the form in which loops can be made fast.
 
-Inside a parallel loop, an array, reduction or expensive scalar that other inner loops use, or a reduction that an
-update needs, is computed first, for all iterations, and stored (*scalar expansion*); the loop is *distributed* over
-what is left:
+Inside a parallel loop, an array, reduction or expensive scalar that other inner loops use is computed first, for all
+iterations, and stored (*scalar expansion*); so is what an update needs that takes long, since updates that meet have
+no lanes. The loop is *distributed* over what is left:
 
     for i: b = for k: heavy(i, k)             B = for i, k: heavy(i, k)
            m = max(k: b[k])              =>   M = for i: max(k: B[i, k])
@@ -47,7 +47,7 @@ from ....interpreters.simplify.rules import rewrite
 from ...decisions import Decisions, origin_text
 from ...target import DISTRIBUTION_ROUNDS, MOST_STORED, SMALL_ARRAY, UPDATES_UNKNOWN_ITERATIONS
 from ...transformations import ALL, Transformations
-from .cuts import Atom, Body, Cuts, Step, adds, elements_of, free_of, length_of
+from .cuts import LONG, Atom, Body, Cuts, Step, adds, elements_of, free_of, length_of
 from .shared_updates import Free, Place, repeated, together
 
 
@@ -91,6 +91,8 @@ class _Distribute(Embed):
             told = f"not distributed: {body.names[0] or 'i'} < {length.dim}, where 2^{stored.bit_length() - 1} and more"
             self.decisions.note(f"{told} elements would be stored")
             return lambda i: body(env, [i])
+        loops = 1 + sum([1 for scope in self.builder.scopes if any([each.type == i64 for each in scope.binders])])
+        cuts = {k: why for k, why in cuts.items() if why != LONG or loops <= body.rank(k)}
         cuts = body.behind(cuts, partial(self.is_fixed, env)) if cuts else cuts
         cuts = {k: why for k, why in cuts.items() if self.stores(body.bindings[k], length, body, why)}
         if not cuts:
@@ -159,7 +161,7 @@ class _Distribute(Embed):
         emit = super().primitive(primitive, args)
         wrapped = args[0].free if primitive.name == "remainder" else frozenset()
         made = Step(emit, free_of(*args), costly=costly, heavy=costly, factors=factors)
-        return replace(made, primitive=primitive.name, wrapped=wrapped)
+        return replace(made, primitive=primitive.name, wrapped=wrapped, work=float(primitive.cost))
 
     def size(self, array: Any, axis: int) -> Any:
         return Step(super().size(array, axis), array.free)
@@ -180,6 +182,7 @@ class _Distribute(Embed):
             max(then.stored, orelse.stored),
             then.long or orelse.long,
             together([then.updates, orelse.updates]),
+            work=1.0 + max(then.work, orelse.work),
         )
 
     def loop(self, dim: Dim, extent: Any, initials: Sequence[Any], body: Any) -> Any:
@@ -221,7 +224,7 @@ class _Distribute(Embed):
         [added_to] = accumulator.free
         place, often = Place(added_to, free_of(*indices)), min(value.elements, UPDATES_UNKNOWN_ITERATIONS)
         reads = {place: dict.fromkeys(value.free, often)}
-        return Step(update, free_of(accumulator, value, *indices), updates=reads)
+        return Step(update, free_of(accumulator, value, *indices), updates=reads, rank=len(indices))
 
     def require(self, test: Any, failure: Any, values: Sequence[Any]) -> Any:
         return Step(super().require(test, failure, values), free_of(test, *values))
