@@ -25,6 +25,7 @@ from ...core.dims import Dim, DimAtom, Opaque, least
 from ...core.graph import Node, Value
 from ...core.types import dims, element, i64, rank
 from ..embed import accumulate
+from .costs import nodes_within
 from .index_set_shifting import axes_of, slope
 from .leaves import Leaf, Tree, recorded, without
 
@@ -40,6 +41,12 @@ class _Line:
     lowest: int
     beyond: int
     index: Value  # as a function of a variable that stands for the sum
+    place: Value  # that variable
+
+    @property
+    def size(self) -> int:
+        """How many operations there are on the sum."""
+        return sum(1 for _ in nodes_within([self.index], frozenset([self.place.number])))
 
 
 @dataclass(frozen=True)
@@ -59,8 +66,8 @@ class _Factored:
 
     @property
     def size(self) -> int:
-        """How many operations the lines' indices have."""
-        return sum([_size(line.index) for line in self.lines if line])
+        """How many operations on sums the lines have."""
+        return sum([line.size for line in self.lines if line])
 
     @property
     def repeats(self) -> bool:
@@ -79,16 +86,13 @@ def _fixed(leaf: Leaf, index: Value) -> bool:
     return index.free.isdisjoint(leaf.path.binders)
 
 
-def _size(value: Value) -> int:
-    return 1 + sum([_size(arg) for arg in value.source.args]) if value.source else 0
-
-
 def factored(b: Builder, statements: Sequence[Node], beside: frozenset[int]) -> Sequence[Node]:
     """The statements of an accumulate, with updates at functions of sums added up by these sums first."""
-    place, found = b.variable(i64, ""), list[_Factored]()
+    place, found, leaves = b.variable(i64, ""), list[_Factored](), dict[Node, list[Leaf]]()
     for statement in statements:
         if not statement.results and statement.row.control:
             tree = Tree(statement, beside)
+            leaves[statement] = tree.leaves
             alone = [leaf for leaf in tree.leaves if leaf.stands_alone(tree.statements)]
             found += [one for leaf in alone if (one := _factored(b, statement, leaf, place)) is not None]
     chosen = [each for each in _groups(b, found, place) if len(each) > SHARED or any(one.repeats for one in each)]
@@ -100,7 +104,7 @@ def factored(b: Builder, statements: Sequence[Node], beside: frozenset[int]) -> 
         members = {one.leaf.node.number for one in group}
         updates: list[Node] = []
         for statement in dict.fromkeys([one.statement for one in group]):
-            others = {leaf.node.number for leaf in Tree(statement, beside).leaves} - members
+            others = {leaf.node.number for leaf in leaves[statement]} - members
             updates += without(b, statement, others)
         made += recorded(b, partial(_added_up, b, group, updates, place))
     return made
@@ -129,7 +133,7 @@ def _factored(b: Builder, statement: Node, leaf: Leaf, place: Value) -> _Factore
     for index, size in zip(leaf.indices, dims(leaf.accumulator.type), strict=True):
         line = None
         if index in extents and extents[index].dim == size and extents[index].free.isdisjoint(leaf.path.binders):
-            line = _Line(index, extents[index], 0, 0, place)
+            line = _Line(index, extents[index], 0, 0, place, place)
         elif not _fixed(leaf, index) and not any(slope(index, loop) is not None for loop in extents):
             line = _line(b, leaf, index, place)
             if line is None:
@@ -167,17 +171,18 @@ def _line(b: Builder, leaf: Leaf, index: Value, place: Value) -> _Line | None:
                 zeros = {each: b.literal(0, i64) for each, _ in leaf.path.loops}
                 start = b.substitute([sum], zeros)[0]
                 at = {**zeros, loop: b.primitive("subtract", place, start)}
-                return _Line(sum, extent, lowest.constant, beyond, b.substitute([index], at)[0])
+                return _Line(sum, extent, lowest.constant, beyond, b.substitute([index], at)[0], place)
     return None
 
 
 def _linear_parts(leaf: Leaf, index: Value) -> list[Value]:
     """What an index is made of that moves with loops by 1 or -1 a step each; none if it is made of anything else."""
-    found, pending = list[Value](), [index]
+    found, pending, seen = list[Value](), [index], set[int]()
     while pending:
         value = pending.pop()
-        if value.free.isdisjoint(leaf.path.binders):
+        if value.number in seen or value.free.isdisjoint(leaf.path.binders):
             continue
+        seen.add(value.number)
         if value.dim is not None and all(
             slope(value, loop) is not None for loop, _ in leaf.path.loops if loop.number in value.free
         ):

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 from ....core.dims import Dim
@@ -96,6 +97,15 @@ class Body:
         return values
 
     @cached_property
+    def starts(self) -> Sequence[int]:
+        """The level of the first result of each binding."""
+        return list(accumulate([len(binding.types) for binding in self.bindings], initial=len(self.binders)))[:-1]
+
+    def reads(self, k: int) -> set[int]:
+        """The levels of what a binding uses; below 0 for what is outside."""
+        return {self.starts[k] - 1 - index for index in self.bindings[k].operation.free}
+
+    @cached_property
     def made(self) -> Sequence[Free]:
         """What each value is made from, by its level: binders have theirs, what is outside is counted from -1 down."""
         made: list[Free] = [frozenset([level]) for level in range(len(self.binders))]
@@ -118,23 +128,19 @@ class Body:
         arrays that would be kept in registers are stored if they are ``wanted``. The result is stored, too, if it is an
         entry of a ``product`` of matrices.
         """
-        starts, position = [], len(self.binders)
-        for binding in self.bindings:
-            starts.append(position)
-            position += len(binding.types)
+        starts = self.starts
         used = set()  # levels used inside loops of this block
         for start, binding in zip(starts, self.bindings, strict=True):
             if binding.operation.loops:
                 used |= {start - 1 - index for index in binding.operation.inner}
-        for start, binding in zip(reversed(starts), reversed(self.bindings), strict=True):
-            operation = binding.operation
-            if start in used and not operation.loops:
+        for k, binding in reversed(list(enumerate(self.bindings))):
+            if starts[k] in used and not binding.operation.loops:
                 # What is cheap is computed again inside the loops; what is not is stored, and so is what it is made of.
-                used |= {start - 1 - index for index in operation.free}
-        shared = self._shared(starts)
-        updates = [(start, each.operation) for start, each in zip(starts, self.bindings) if not each.types]
-        updating = {start - 1 - index for start, each in updates if each.updates for index in each.free}
-        merged = self._result_levels(position, lanes) if reduction and not product else set()
+                used |= self.reads(k)
+        shared = self._shared()
+        updates = [k for k, each in enumerate(self.bindings) if each.operation.updates and not each.types]
+        updating = {level for k in updates for level in self.reads(k)}
+        merged = self._result_levels(len(self.made), lanes) if reduction and not product else set()
         found = {}
         for k, (start, binding) in enumerate(zip(starts, self.bindings, strict=True)):
             levels = set(range(start, start + len(binding.types)))
@@ -144,26 +150,24 @@ class Body:
             if reduction and binding.operation.loops and merged.isdisjoint(levels):
                 why = "it is a loop inside of a reduction"
             if not why and levels & updating:
-                why = "an update needs it" if binding.operation.loops else LONG if self._is_long(k, starts) else ""
+                why = "an update needs it" if binding.operation.loops else LONG if self._is_long(k) else ""
             stored = [_storable(type, self.long) or level in wanted for level, type in enumerate(binding.types, start)]
             if why and levels and all(stored):
                 found[k] = why
         return found
 
-    def _is_long(self, k: int, starts: Sequence[int]) -> bool:
+    def _is_long(self, k: int) -> bool:
         """Whether a binding is a floating number that takes more to compute than to store and read again."""
         [*others, type] = self.bindings[k].types
         if others or not isinstance(type, Scalar) or type.kind != "float":
             return False
+        binding_of = {start: number for number, start in enumerate(self.starts) if self.bindings[number].types}
         pending, seen, work = [k], {k}, 0.0
-        binding_of = dict(zip(starts, range(len(starts))))
         while pending and work <= CSE_WORTH:
             number = pending.pop()
-            operation = self.bindings[number].operation
-            work += operation.work
-            read = [binding_of.get(starts[number] - 1 - index) for index in operation.free]
-            new = [each for each in read if each is not None and each not in seen]
-            seen.update(new)
+            work += self.bindings[number].operation.work
+            new = {binding_of[level] for level in self.reads(number) if level in binding_of} - seen
+            seen |= new
             pending += new
         return work > CSE_WORTH
 
@@ -172,41 +176,31 @@ class Body:
 
         So a loop around that neither varies with computes it once, and what is stored has as many elements.
         """
-        position, starts, moved = len(self.binders), list[int](), set[int]()  # levels that a cut may lie behind
-        for k, binding in enumerate(self.bindings):
-            starts.append(position)
-            levels = range(position, position + len(binding.types))
-            read = {position - 1 - index for index in binding.operation.free}
-            if (
-                levels
-                and fixed(self.made[position])
-                and (k in cuts or not (binding.operation.loops or moved.isdisjoint(read)))
-            ):
-                moved |= set(levels)
-            position += len(binding.types)
-        used = {position - 1 - index for result in self.results for index in result.free}
+        moved = set[int]()  # levels that a cut may lie behind
+        for k, (start, binding) in enumerate(zip(self.starts, self.bindings, strict=True)):
+            if binding.types and fixed(self.made[start]):
+                follows = not binding.operation.loops and not moved.isdisjoint(self.reads(k))
+                if k in cuts or follows:
+                    moved |= set(range(start, start + len(binding.types)))
+        used = {len(self.made) - 1 - index for result in self.results for index in result.free}
         found = {}
-        for (k, binding), start in zip(reversed(list(enumerate(self.bindings))), reversed(starts), strict=True):
-            levels = range(start, start + len(binding.types))
-            if levels and start in moved and used.isdisjoint(levels):
+        for k, binding in reversed(list(enumerate(self.bindings))):
+            levels = set(range(self.starts[k], self.starts[k] + len(binding.types)))
+            follows = not levels.isdisjoint(moved)
+            if follows and used.isdisjoint(levels):
                 continue
             if k in cuts:
                 found[k] = cuts[k]
-            elif start in moved and binding.operation.costly:
+            elif follows and binding.operation.costly:
                 found[k] = "a loop around would compute it again"
                 continue
-            used |= {start - 1 - index for index in binding.operation.free}
+            used |= self.reads(k)
         return dict(sorted(found.items()))
 
     def rank(self, k: int) -> int:
-        """The least rank of what is updated with a binding."""
-        levels = [len(self.binders) + sum([len(each.types) for each in self.bindings[: k + 1]]) - 1]
-        position, ranks = len(self.binders), list[int]()
-        for each in self.bindings:
-            if not each.types and {position - 1 - index for index in each.operation.free}.intersection(levels):
-                ranks.append(each.operation.rank)
-            position += len(each.types)
-        return min(ranks, default=0)
+        """The least rank of what is updated with the result of a binding."""
+        updates = [n for n, each in enumerate(self.bindings) if not each.types and self.starts[k] in self.reads(n)]
+        return min([self.bindings[n].operation.rank for n in updates], default=0)
 
     def elements(self, cuts: Cuts) -> int:
         """How many elements are stored for an iteration, when the loops inside are distributed as well."""
@@ -226,17 +220,15 @@ class Body:
 
         A nest computes them side by side, and a scan, which runs through its elements twice, only once.
         """
-        position = len(self.binders) + sum(len(binding.types) for binding in self.bindings)
-        used = {position - 1 - index for result in self.results for index in result.free}
+        used = {len(self.made) - 1 - index for result in self.results for index in result.free}
         found = {}
         for k, binding in reversed(list(enumerate(self.bindings))):
-            position -= len(binding.types)
-            if used.isdisjoint(range(position, position + len(binding.types))):
+            if used.isdisjoint(range(self.starts[k], self.starts[k] + len(binding.types))):
                 continue
             if binding.operation.heavy and all(_storable(type) for type in binding.types):
                 found[k] = "it is combined in order"
             else:
-                used |= {position - 1 - index for index in binding.operation.free}
+                used |= self.reads(k)
         return dict(sorted(found.items()))
 
     def _wrapped(self) -> Free:
@@ -250,13 +242,13 @@ class Body:
             level += len(binding.types)
         return frozenset(found)
 
-    def _shared(self, starts: Sequence[int]) -> set[int]:
+    def _shared(self) -> set[int]:
         """The levels of what is not cheap and of which several updates are made: stored, so that each goes its way."""
         made_of: dict[int, frozenset[int]] = {}  # by level: the levels, not cheap, from which a scalar is computed
         counts: dict[int, float] = {}
-        for start, binding in zip(starts, self.bindings, strict=True):
+        for number, (start, binding) in enumerate(zip(self.starts, self.bindings, strict=True)):
             operation = binding.operation
-            sources = [made_of.get(start - 1 - index, frozenset[int]()) for index in operation.free]
+            sources = [made_of.get(level, frozenset[int]()) for level in self.reads(number)]
             own = frozenset[int]().union(*sources)
             for k in range(len(binding.types)):
                 kept = operation.loops or (operation.costly and start not in self.wrapped)
