@@ -1,9 +1,9 @@
 """Who takes part: a tool with the programs that somebody who knows it would write.
 
 A *line* of the benchmark is a program with its derivative at several sizes. Its contenders are tools, each with its
-own version of both functions: Adze, JAX (compiled, 64 bits), PyTorch, NumPy. Where there are two good ways to write a
-program in a tool, both take part under names of their own. Programs are made when they are needed, since that imports
-the tool.
+own version of both functions: Adze, JAX (compiled, 64 bits), PyTorch, Numba, NumPy. Where there are two good ways to
+write a program in a tool, both take part under names of their own. Programs are made when they are needed, since that
+imports the tool.
 
     Contender("JAX", Jax(), lambda: {"cost": cost, "direction": direction})
 """
@@ -164,6 +164,24 @@ class Torch(Tool):
         import torch
 
         return torch.no_grad()(program)
+
+
+@dataclass(frozen=True)
+class Numba(Tool):
+    """Numba: loops over NumPy's arrays, compiled; those over ``numba.prange`` run on all threads."""
+
+    package = "numba"
+
+    def start(self) -> None:
+        import numba
+
+        numba.set_num_threads(THREADS)
+        numba.njit(lambda x: 2 * x)(np.zeros(3))
+
+    def build(self, program: Any) -> Call:
+        import numba
+
+        return numba.njit(program, parallel=True)  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from adze.backends.compile import Compiled
 from adze.backends.llvm import control
 from adze.backends.transformations import Transformations
 
-PACKAGES = ("adze", "numpy", "scipy", "llvmlite", "jax", "torch")
+PACKAGES = ("adze", "numpy", "scipy", "llvmlite", "jax", "torch", "numba")
 SWITCHES = [field.name for field in dataclasses.fields(Transformations) if field.default is True]
 PATIENCE = 120.0  # seconds for a first call in a process of its own
 SECONDS = 0.7  # for each contender and function
