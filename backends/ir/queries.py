@@ -87,7 +87,8 @@ def expressions_of(statement: Statement) -> tuple[Expression, ...]:
 def loads(statement: Statement) -> Iterator[Load]:
     """The reads in a statement itself, not in its blocks."""
     for whole in expressions_of(statement):
-        yield from (part for part in inside(whole) if isinstance(part, Load))
+        if not isinstance(whole, Variable | Constant) and names_of(whole)[1]:
+            yield from (part for part in inside(whole) if isinstance(part, Load))
 
 
 def unused_names(function: Function) -> Callable[[str], str]:

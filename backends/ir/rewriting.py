@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 from .expressions import All, Apply, Buffer, Constant, Expression, Load, MultiplyAdd, Select, Variable
 from .loops import (
     Allocate,
     Assign,
     Axis,
-    Barrier,
     Block,
     Declare,
     For,
@@ -20,6 +21,7 @@ from .loops import (
     Let,
     Nest,
     Prefetch,
+    Reduction,
     Require,
     Return,
     Statement,
@@ -29,6 +31,10 @@ from .loops import (
     walk,
 )
 from .queries import bound_in, expressions_of, mentioned, names_in, names_of, read_in
+
+P = TypeVar("P")
+W = TypeVar("W", Store, Update)
+N = TypeVar("N", bound=Expression | Statement | Reduction | Axis)
 
 # A buffer, and the indices of an element
 Place = tuple[Buffer, tuple[Expression, ...]]
@@ -50,6 +56,8 @@ def substituted(e: Expression, values: Mapping[str, Expression]) -> Expression:
     """An expression with values in place of some of its variables."""
     if isinstance(e, Variable):
         return values.get(e.name, e)
+    if values.keys().isdisjoint(names_of(e)[0]):
+        return e
     return map_operands(e, lambda each: substituted(each, values))
 
 
@@ -81,13 +89,19 @@ def renamed(block: Block, names: Mapping[str, str]) -> Block:
 
 def map_inside(statement: Statement, rewrite: Callable[[Block], Block]) -> Statement:
     """The statement with the blocks inside of it rewritten."""
+
+    def inside(block: Block) -> Block:
+        found = rewrite(block)
+        same = len(found) == len(block) and all(map(operator.is_, found, block))
+        return block if same else found
+
     match statement:
-        case For() | Nest() | Kernel():
-            return replace(statement, body=rewrite(statement.body))
-        case If(test, then, orelse):
-            return If(test, rewrite(then), rewrite(orelse))
-        case While(head, test, body):
-            return While(rewrite(head), test, rewrite(body))
+        case For(body=body) | Nest(body=body) | Kernel(body=body):
+            return changed(statement, body=inside(body))
+        case If(_, then, orelse):
+            return changed(statement, then=inside(then), orelse=inside(orelse))
+        case While(head, _, body):
+            return changed(statement, head=inside(head), body=inside(body))
     return statement
 
 
@@ -178,17 +192,19 @@ def with_buffers_in(e: Expression, other: Callable[[Buffer], Buffer]) -> Express
 
 def map_operands(e: Expression, function: Callable[[Expression], Expression]) -> Expression:
     """An expression with the function applied to what it is made from."""
-    match e:
+    match e:  # this is asked most often of all
         case Apply(primitive, arguments, type):
-            return Apply(primitive, tuple([function(a) for a in arguments]), type)
-        case Select(test, then, orelse, type):
-            return Select(function(test), function(then), function(orelse), type)
-        case MultiplyAdd(a, b, c, type):
-            return MultiplyAdd(function(a), function(b), function(c), type)
+            found = mapped(arguments, function)
+            return e if found is arguments else Apply(primitive, found, type)
+        case Select(test, then, orelse):
+            return changed(e, test=function(test), then=function(then), orelse=function(orelse))
+        case MultiplyAdd(a, b, c):
+            return changed(e, a=function(a), b=function(b), c=function(c))
         case Load(buffer, indices, guarded):
-            return Load(buffer, tuple([function(i) for i in indices]), guarded)
+            found = mapped(indices, function)
+            return e if found is indices else Load(buffer, found, guarded)
         case All(test):
-            return All(function(test))
+            return changed(e, test=function(test))
     return e
 
 
@@ -200,51 +216,67 @@ def map_block(
     name: Callable[[str], str] = lambda name: name,
 ) -> Block:
     """A block with its expressions and stores rewritten, the buffers it writes or allocates, and what it binds."""
-    made: list[Statement] = []
-    for statement in block:
-        match statement:
-            case Let(bound, value):
-                made.append(Let(name(bound), expression(value)))
-            case Declare(bound, value):
-                made.append(Declare(name(bound), expression(value)))
-            case Assign(bound, value):
-                made.append(Assign(name(bound), expression(value)))
-            case Store(written, indices, value, guarded):
-                place = tuple([expression(i) for i in indices])
-                made.append(store(Store(buffer(written), place, expression(value), guarded)))
-            case Update(written, indices, primitive, value, guarded):
-                place = tuple([expression(i) for i in indices])
-                made.append(Update(buffer(written), place, primitive, expression(value), guarded))
-            case For():
-                grain = None if statement.grain is None else expression(statement.grain)
-                inner = map_block(statement.body, expression, store, buffer, name)
-                reductions = tuple([replace(each, name=name(each.name)) for each in statement.reductions])
-                loop = replace(statement, variable=name(statement.variable), extent=expression(statement.extent))
-                made.append(replace(loop, body=inner, grain=grain, reductions=reductions))
-            case Nest():
-                axes = [Axis(Variable(name(axis.variable.name)), expression(axis.extent)) for axis in statement.axes]
-                alone = None if statement.alone is None else expression(statement.alone)
-                fills = tuple([buffer(each) for each in statement.fills])
-                read = {(name(i), name(j)): least for (i, j), least in statement.read.items()}
-                inner = map_block(statement.body, expression, store, buffer, name)
-                combines = tuple([replace(each, name=name(each.name)) for each in statement.combines])
-                nest = replace(statement, axes=tuple(axes), body=inner, fills=fills, read=read, alone=alone)
-                nest = replace(nest, combines=combines)
-                made.append(nest)
+
+    def optional(e: Expression | None) -> Expression | None:
+        return None if e is None else expression(e)
+
+    def reduction(each: Reduction) -> Reduction:
+        return changed(each, name=name(each.name))
+
+    def axis(each: Axis) -> Axis:
+        variable = changed(each.variable, name=name(each.variable.name))
+        return changed(each, variable=variable, extent=expression(each.extent))
+
+    def written(s: W) -> W:
+        return changed(s, buffer=buffer(s.buffer), indices=mapped(s.indices, expression), value=expression(s.value))
+
+    def rewritten(s: Statement) -> Statement:
+        match s:
+            case Let() | Assign():
+                return changed(s, name=name(s.name), value=expression(s.value))
+            case Declare():
+                return changed(s, name=name(s.name), initial=expression(s.initial))
+            case Store():
+                return store(written(s))
+            case Update():
+                return written(s)
+            case For(variable, extent, _, body):
+                reductions = mapped(s.reductions, reduction)
+                loop = changed(s, variable=name(variable), extent=expression(extent), reductions=reductions)
+                return changed(loop, body=mapped(body, rewritten), grain=optional(s.grain))
+            case Nest(axes, body):
+                read = {(name(i), name(j)): least for (i, j), least in s.read.items()}
+                nest = changed(s, axes=mapped(axes, axis), fills=mapped(s.fills, buffer), alone=optional(s.alone))
+                nest = changed(nest, combines=mapped(s.combines, reduction), read=s.read if read == s.read else read)
+                return changed(nest, body=mapped(body, rewritten))
             case If(test, then, orelse):
-                branches = [map_block(branch, expression, store, buffer, name) for branch in (then, orelse)]
-                made.append(If(expression(test), *branches))
-            case While(head, test, inner):
-                blocks = [map_block(each, expression, store, buffer, name) for each in (head, inner)]
-                made.append(While(blocks[0], expression(test), blocks[1]))
-            case Kernel(called, inner):
-                made.append(Kernel(called, map_block(inner, expression, store, buffer, name)))
-            case Require(test, site, values):
-                made.append(Require(expression(test), site, tuple([expression(v) for v in values])))
-            case Allocate(own, shared):
-                made.append(Allocate(buffer(own), shared))
-            case Prefetch(read, indices, write):
-                made.append(Prefetch(buffer(read), tuple([expression(i) for i in indices]), write))
-            case Return() | Barrier():
-                made.append(statement)
-    return tuple(made)
+                return changed(s, test=expression(test), then=mapped(then, rewritten), orelse=mapped(orelse, rewritten))
+            case While(head, test, body):
+                head = mapped(head, rewritten)
+                return changed(s, head=head, test=expression(test), body=mapped(body, rewritten))
+            case Kernel(_, body):
+                return changed(s, body=mapped(body, rewritten))
+            case Require(test, _, values):
+                return changed(s, test=expression(test), values=mapped(values, expression))
+            case Allocate(own):
+                return changed(s, buffer=buffer(own))
+            case Prefetch(read_from, indices):
+                return changed(s, buffer=buffer(read_from), indices=mapped(indices, expression))
+        return s
+
+    return mapped(block, rewritten)
+
+
+# What stays the same is the same object, and keeps what is known of it
+
+
+def mapped(parts: tuple[P, ...], function: Callable[[P], P]) -> tuple[P, ...]:
+    """The function applied to each part."""
+    found = tuple([function(part) for part in parts])
+    return parts if all(map(operator.is_, found, parts)) else found
+
+
+def changed(node: N, **parts: object) -> N:
+    """A node with some parts in place of its own."""
+    own = vars(node)
+    return node if all([own[name] is part for name, part in parts.items()]) else replace(node, **parts)  # type: ignore[arg-type]
