@@ -408,22 +408,24 @@ def asian_by_paths(spot: az.f64, volatility: az.f64, rate: az.f64, strike: az.f6
 
 
 @az.program
-def lu(matrix: Square) -> Square:
-    """The factors of a matrix without pivots, both in one: Gauss's elimination, with slices."""
+def lu(matrix: Square) -> tuple[Square, Square]:
+    """The factors of a matrix without pivots, by Gauss's elimination with slices."""
+    n = matrix.shape[0]
 
     def column(k: az.Expr, a: az.Expr) -> az.Expr:
         factors = a[k + 1 :, k] / a[k, k]
         a = az.update(a, (slice(k + 1, None), k), factors)
-        return az.update(
-            a, (slice(k + 1, None), slice(k + 1, None)), a[k + 1 :, k + 1 :] - az.outer(factors, a[k, k + 1 :])
-        )
+        rest = a[k + 1 :, k + 1 :] - az.outer(factors, a[k, k + 1 :])
+        return az.update(a, (slice(k + 1, None), slice(k + 1, None)), rest)
 
-    return az.fori_loop(0, matrix.shape[0] - 1, column, matrix)
+    both = az.fori_loop(0, n - 1, column, matrix)
+    return az.tril(both, -1) + az.eye(n), az.triu(both)
 
 
 @az.program
 def lu_squares(matrix: Square) -> az.f64:
-    return az.sum(lu(matrix) ** 2)
+    lower, upper = lu(matrix)
+    return az.sum(lower**2) + az.sum(upper**2)
 
 
 @az.program
