@@ -166,7 +166,7 @@ def cell_lists(points: az.Array[az.f64, "n 2"], radius: az.f64, cells: az.i64) -
 
 
 @az.program
-def nearest(queries: Points, points: az.Array[az.f64, "m d"], labels: az.Array[az.f64, "m"], k: int) -> Vector:
+def nearest(queries: Points, points: az.Array[az.f64, "m d"], labels: az.Array[az.f64, "m"], k: az.i64) -> Vector:
     """At each query the mean label of the k nearest points, weighted by the inverse of their distance."""
 
     def predicted(q: az.Expr) -> az.Expr:
@@ -179,7 +179,9 @@ def nearest(queries: Points, points: az.Array[az.f64, "m d"], labels: az.Array[a
 
 
 @az.program
-def nearest_squares(queries: Points, points: az.Array[az.f64, "m d"], labels: az.Array[az.f64, "m"], k: int) -> az.f64:
+def nearest_squares(
+    queries: Points, points: az.Array[az.f64, "m d"], labels: az.Array[az.f64, "m"], k: az.i64
+) -> az.f64:
     return az.sum(nearest(queries, points, labels, k) ** 2)
 
 
