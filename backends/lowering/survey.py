@@ -48,6 +48,7 @@ class Survey:
     work: float = 0.0
     once: float = 0.0  # what is computed outside of the loops inside
     mutable: int = 0
+    carried: int = 0  # mutable scalars that one loop inside assigns to, at most
     lets: int = 0
     bound: set[str] = field(default_factory=set)  # names bound in the body, and loop variables around it
 
@@ -137,6 +138,7 @@ def survey(body: ir.Block, around: Iterable[str] = ()) -> Survey:
                     found.inner[variable] = statement
                     found.uniform |= mentioned(extent)
                     known = extent.value if isinstance(extent, ir.Constant) else SURVEY_UNKNOWN_ITERATIONS
+                    found.carried = max(found.carried, len(ir.assigned_in(inner)))
                     loops.append(variable)
                     visit(inner, weight * max(1.0, min(float(known), SURVEY_MOST_ITERATIONS)))
                     loops.pop()
