@@ -31,6 +31,8 @@ A sum is made in the order of the inner loop and of nothing else, as elsewhere, 
 begin. An operand that does not vary with the batch is packed once, for all tasks. Panels that stick out of
 the product are filled with 0; what is computed there is not read.
 
+A nest that makes several sums is several products, of which all but the last are stored.
+
 Where a test fails that a term depends on, as in the gradient of a convolution, one of its factors is packed as 0. That
 is the same if the other factor is finite: so it is looked at before, and the nest runs as others do if it is not.
 
@@ -65,7 +67,7 @@ from ..target import (
 )
 from . import nests
 from .context import ZERO, zero
-from .factors import Operand, Product, product_of
+from .factors import Operand, Product, product_of, products_apart
 from .nests import Built, Plan, Roles, grain_of, pack
 from .panels import Panels, Part, minus, offset, plus
 from .survey import Survey, survey
@@ -74,16 +76,27 @@ from .triangles import Differences, Side, firsts, is_read, nonzero, stops
 
 def build(nest: Plan) -> Built:
     """The nest as loops: in tiles where it is a product and they are worth it, else as any nest."""
-    found = survey(nest.body, nest.variables)
-    contraction = _product(nest, found)
+    stored, last = products_apart(nest)
+    found = survey(last.body, last.variables)
+    contraction = _product(last, found)
     if contraction is None:
         return nests.build(nest)
     built = nests.build(replace(nest, sides=contraction.sides))
-    contraction = _turned(contraction, found, built.layouts)
-    tiled = _Contraction(nest, found, contraction)
-    before, worth = tiled.finite(tiled.worth())
-    block = (*before, *ir.branch(worth, tiled.statements(), built.statements))
-    return Built(list(block), built.layouts, tiled.decision())
+    tiled = [_Contraction(last, found, _turned(contraction, found, built.layouts))]
+    for _, plan in reversed(stored):
+        found = survey(plan.body, plan.variables)
+        contraction = _product(plan, found)
+        if contraction is None:
+            return built
+        tiled.insert(0, _Contraction(plan, found, _turned(contraction, found, {})))
+    before: ir.Block = ()
+    worth: ir.Expression = ir.Constant(True, bool_)
+    for each in tiled:
+        looked, worth = each.finite(worth & each.worth())
+        before += looked
+    tiles = [*[ir.Allocate(buffer) for buffer, _ in stored], *[s for each in tiled for s in each.statements()]]
+    block = (*before, *ir.branch(worth, tiles, built.statements))
+    return Built(list(block), built.layouts, "; ".join([each.decision() for each in tiled]))
 
 
 def roles_of(nest: Plan) -> Roles:

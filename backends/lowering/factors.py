@@ -11,13 +11,18 @@ is the same only if the other factor is finite; so that is looked at before. ::
 
     y[c, i] = sum(k, j: 0 <= i - j < n ? g[k, i - j] * w[k, c, j] : 0)     column i: 0 <= i - j < n ? g[k, i - j] : 0
 
+A body that makes several sums is as many products. All but the last become nests of their own, which store them. ::
+
+    h[i, j] = tanh(sum(k: x[i, k] * w[k, j]) + sum(k: g[i, k] * u[k, j]))
+                                    =>   t[i, j] = sum(k: ...);  h[i, j] = tanh(t[i, j] + sum(k: g[i, k] * u[k, j]))
+
 What is made of a product is in ``group_products.py`` (groups of threads) and ``contractions.py`` (lanes of vectors).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...core.types import Scalar
 from .. import ir
@@ -127,6 +132,36 @@ class Product:
     def sides(self) -> frozenset[str]:
         """The variables of the loops over rows and columns."""
         return frozenset([self.row.along.variable.name, self.column.along.variable.name])
+
+
+def products_apart(nest: Plan) -> tuple[list[tuple[ir.Buffer, Plan]], Plan]:
+    """The sums of a nest but the last one, each as a nest that stores it in a buffer, and what is left of the nest."""
+    stored: list[tuple[ir.Buffer, Plan]] = []
+    body, place = nest.body, tuple([loop.variable for loop in nest.loops])
+    for loop in [s for s in nest.body if isinstance(s, ir.For)][:-1]:
+        total = nest.reductions[loop.variable].neutral.type if loop.variable in nest.reductions else None
+        own = _alone(body, loop, nest.reductions)
+        if own is None or total is None:
+            return [], nest
+        start, *_ = [s for s in own if isinstance(s, ir.Declare)]
+        buffer = ir.Buffer(nest.fresh("product"), total, tuple([loop.extent for loop in nest.loops]))
+        store = ir.Store(buffer, place, ir.Variable(start.name, total))
+        stored.append((buffer, replace(nest, body=(*own, store), temporaries=set())))
+        load = ir.Let(start.name, ir.Load(buffer, place))
+        body = tuple([load if s is start else s for s in body if s is not loop])
+    return stored, replace(nest, body=body)
+
+
+def _alone(body: ir.Block, loop: ir.For, reductions: Mapping[str, ir.Reduction]) -> ir.Block | None:
+    """A loop that makes a sum, with the start of the sum and the bindings that the loop needs."""
+    before = body[: [s is loop for s in body].index(True)]
+    reduction = reductions.get(loop.variable)
+    starts = [s for s in before if isinstance(s, ir.Declare) and reduction is not None and s.name == reduction.name]
+    wholes = [e for s in ir.walk((loop,)) for e in ir.expressions_of(s)]
+    needed = ir.bindings_of(wholes, [s for s in before if isinstance(s, ir.Let)])
+    own: ir.Block = (*needed, *starts, loop)
+    others = {s.name for s in body if isinstance(s, ir.Declare)} - {s.name for s in starts}
+    return own if len(starts) == 1 and others.isdisjoint(ir.mentioned(own)[0]) else None
 
 
 def product_of(nest: Plan, found: Survey, loops: Sequence[ir.Axis]) -> Product | None:

@@ -220,7 +220,7 @@ def strip_of(found: Survey, target: Target) -> int:
 
 def _that_registers_hold(choice: Choice, found: Survey, target: Target) -> Choice:
     lanes = _lanes_of(found, target)
-    accumulators = max(1, found.carried)
+    accumulators = max(1, found.mutable if choice.sums else found.carried)  # short sums have few lanes
     room = max(1, target.registers // 2)
     if not found.inner:
         return (

@@ -167,6 +167,80 @@ def test_loops_of_a_tiny_core(n: int, m: int, k: int) -> None:
     np.testing.assert_allclose(found, az.evaluate(over_two)(x, g), rtol=1e-11, atol=1e-11)
 
 
+# Several products in one nest
+
+
+@az.program
+def cell(
+    x: az.Array[az.f64, "n m"],
+    w: az.Array[az.f64, "m k"],
+    h: az.Array[az.f64, "n l"],
+    u: az.Array[az.f64, "l k"],
+    b: az.Array[az.f64, "k"],
+) -> Any:
+    """A step of a recurrent network: two products, and a third one whose factor is computed."""
+    return az.tanh(x @ w + h @ u + b) * az.sigmoid((h - 1.0) @ (2.0 * u))
+
+
+@az.program
+def turned_cell(
+    x: az.Array[az.f64, "n m"],
+    w: az.Array[az.f64, "m k"],
+    h: az.Array[az.f64, "n l"],
+    u: az.Array[az.f64, "l k"],
+    b: az.Array[az.f64, "k"],
+) -> Any:
+    return az.generate((w.shape[1], x.shape[0]), lambda j, i: x[i] @ w[:, j] - b[j] * (h[i] @ u[:, j]))
+
+
+@az.program
+def with_rows(
+    x: az.Array[az.f64, "n m"],
+    w: az.Array[az.f64, "m k"],
+    h: az.Array[az.f64, "n l"],
+    u: az.Array[az.f64, "l k"],
+    b: az.Array[az.f64, "k"],
+) -> Any:
+    """One of the sums is no product, and one needs another."""
+
+    def entry(i: az.Expr, j: az.Expr) -> az.Expr:
+        first = x[i] @ w[:, j]
+        return az.sum(az.generate(h.shape[1], lambda p: (h[i, p] + first) * u[p, j])) + az.max(h[i] + b[j])
+
+    return az.generate((x.shape[0], w.shape[1]), entry)
+
+
+CELLS: dict[Any, Any] = {
+    cell: lambda x, w, h, u, b: np.tanh(x @ w + h @ u + b) / (1 + np.exp(-(h - 1) @ (2 * u))),
+    turned_cell: lambda x, w, h, u, b: (x @ w - b * (h @ u)).T,
+    with_rows: lambda x, w, h, u, b: h @ u + (x @ w) * u.sum(0) + (h[:, None] + b[:, None]).max(2),
+}
+
+
+def cell_arguments(n: int, m: int, k: int, l: int) -> tuple[Matrix, ...]:
+    r = np.random.default_rng(n + l)
+    return tuple(r.standard_normal(size) / 4 for size in ((n, m), (m, k), (n, l), (l, k), (k,)))
+
+
+@pytest.mark.parametrize("program", CELLS)
+@pytest.mark.parametrize(
+    ("n", "m", "k", "l"),
+    [(33, 40, 65, 50), (70, 33, 70, 3), (1, 5, 1, 2), (0, 4, 4, 4), (40, 0, 64, 50), (9, 300, 300, 9)],
+)
+def test_several_products_in_a_nest(program: Any, n: int, m: int, k: int, l: int) -> None:
+    given = cell_arguments(n, m, k, l)
+    found = az.compile(program, threads=1)(*given)
+    np.testing.assert_allclose(found, CELLS[program](*given), rtol=1e-11, atol=1e-11)
+    np.testing.assert_array_equal(az.compile(program, threads=3)(*given), found)
+    np.testing.assert_array_equal(az.compile(program, schedule={"contract": False})(*given), found)
+
+
+def test_each_of_several_products_is_run_in_tiles() -> None:
+    text = str(az.compile(cell).loops)
+    assert len(set(re.findall(r"temporary (product\d+)", text))) >= 2
+    assert "product" not in str(az.compile(with_rows).loops)
+
+
 # Triangles
 
 
