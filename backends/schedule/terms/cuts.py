@@ -50,6 +50,8 @@ class Step:
     heavy: bool = False  # it takes longer to compute than to read what was stored
     stored: int = 0  # how many elements are stored when its loops are distributed
     long: bool = False  # it has a loop that cannot be written out
+    even: bool = False  # all its loops are reductions over sizes: as long for each iteration of loops around
+    elements: frozenset[Free] = frozenset()  # what each element that is read in it is made from
     updates: Updates = field(default_factory=dict)  # what updates inside it read
     factors: Sequence[Free] = ()  # what each of two factors is made from, of a product or of a sum of products
     primitive: str = ""  # the name of the operation on scalars that it is
@@ -87,6 +89,7 @@ class Body:
         self.heavy = any(binding.operation.heavy for binding in bindings)
         self.stored = max([binding.operation.stored for binding in bindings], default=0)
         self.long = any(binding.operation.long for binding in bindings)
+        self.even = all(binding.operation.even or not binding.operation.loops for binding in bindings)
         self.work = sum([binding.operation.work for binding in bindings])
         self.wrapped = self._wrapped()
         self.read = updates_of(len(binders), bindings)
@@ -113,20 +116,41 @@ class Body:
             made += [_made(made, binding.operation.free)] * len(binding.types)
         return made
 
-    def factors(self) -> Sequence[Free]:
-        """What each of two factors is made from, whose product, or sum of products, is the only result."""
-        if not self.bindings or [result.free for result in self.results] != [frozenset([0])]:
-            return ()
-        before = self.made[: len(self.made) - len(self.bindings[-1].types)]
-        return [_made(before, free) for free in self.bindings[-1].operation.factors]
+    def factors(self, k: int) -> Sequence[Free]:
+        """What each of two factors is made from, of the product, or sum of products, that a binding is."""
+        before = self.made[: self.starts[k]]
+        return [_made(before, free) for free in self.bindings[k].operation.factors]
 
-    def cuts(self, reduction: bool, lanes: bool = False, wanted: Free = frozenset(), product: bool = False) -> Cuts:
+    def read_by(self, k: int) -> set[Free]:
+        """What each element that a binding reads is made from."""
+        before = self.made[: self.starts[k]]
+        return {_made(before, free) for free in self.bindings[k].operation.elements}
+
+    @cached_property
+    def elements_read(self) -> frozenset[Free]:
+        """What each element that is read in this block is made from, outside of it."""
+        read = [each for k in range(len(self.bindings)) for each in self.read_by(k)]
+        return frozenset([frozenset([-1 - level for level in each if level < 0]) for each in read])
+
+    def product(self) -> Sequence[Free]:
+        """The factors of the only result, if it is the last binding, and a product or a sum of products."""
+        is_last = bool(self.bindings) and [result.free for result in self.results] == [frozenset([0])]
+        return self.factors(len(self.bindings) - 1) if is_last else ()
+
+    def cuts(
+        self,
+        reduction: bool,
+        lanes: bool = False,
+        wanted: Free = frozenset(),
+        product: bool = False,
+        apart: Callable[[int], bool] | None = None,
+    ) -> Cuts:
         """The bindings to be stored for all iterations of the loop around this block.
 
-        In a reduction all loops are, but for one that it goes on combining; ``lanes`` says that a loop outside of it
-        can be lanes, which then run all of its loops, so that each of several results may come from a loop. Small
-        arrays that would be kept in registers are stored if they are ``wanted``. The result is stored, too, if it is an
-        entry of a ``product`` of matrices.
+        In a reduction all loops are, but for one that it goes on combining, and those of which its results are made,
+        unless they are better run ``apart`` from it: a loop around can be lanes, which run them. ``lanes`` says that
+        each of several results may come from a loop. Small arrays that would be kept in registers are stored if they
+        are ``wanted``. The result is stored, too, if it is an entry of a ``product`` of matrices.
         """
         starts = self.starts
         used = set()  # levels used inside loops of this block
@@ -141,6 +165,8 @@ class Body:
         updates = [k for k, each in enumerate(self.bindings) if each.operation.updates and not each.types]
         updating = {level for k in updates for level in self.reads(k)}
         merged = self._result_levels(len(self.made), lanes) if reduction and not product else set()
+        if merged and apart is not None:
+            merged |= self._made_into(merged, apart)
         found = {}
         for k, (start, binding) in enumerate(zip(starts, self.bindings, strict=True)):
             levels = set(range(start, start + len(binding.types)))
@@ -266,6 +292,19 @@ class Body:
         if len(self.results) > 1 and not several:
             return set()
         return {position - 1 - index for result in self.results if len(result.free) == 1 for index in result.free}
+
+    def _made_into(self, results: set[int], apart: Callable[[int], bool]) -> set[int]:
+        """The levels of what even loops compute and results are made of, without loops on the way."""
+        needed, found = set(results), set[int]()
+        for k, (start, binding) in reversed(list(enumerate(zip(self.starts, self.bindings, strict=True)))):
+            levels = set(range(start, start + len(binding.types)))
+            if levels.isdisjoint(needed):
+                continue
+            if not binding.operation.loops:
+                needed |= self.reads(k)
+            elif binding.operation.even and not apart(k):
+                found |= levels
+        return found
 
 
 def _made(made: Sequence[Free], free: Free) -> Free:

@@ -17,6 +17,11 @@ made of it, it is the latter that is stored, with as many elements. ::
 
     for k, i: sum(j: w[j] / sqrt(r(i, j)) * x[j, k])        S[i, j] = w[j] / sqrt(r(i, j)), and not r(i, j)
 
+Loops in a reduction are stored where they are worth a nest of their own, as entries of products of matrices are. What
+is made of two points alone is computed where it is combined, along lanes of one of the two. ::
+
+    y[i] = sum(j: exp(-sum(k: (p[i, k] - q[j, k])^2)))          lanes i; no array over i and j
+
 The decision here is one of memory for speed: what is stored has one element for each run of an inner loop of some
 length, so stores are few beside the work. Inner arrays of a small constant size stay where they are, in registers, if
 all loops beside them can be written out, but for those that let more updates become sums than they have elements
@@ -99,11 +104,19 @@ class _Distribute(Embed):
             return lambda i: body(env, [i])
         return self.within(True, lambda: _Distributed(self.builder, env, length, body, cuts))
 
+    @property
+    def around(self) -> frozenset[int]:
+        """The binders of the loops around what is emitted."""
+        return frozenset([binder.number for scope in self.builder.scopes[1:] for binder in scope.binders])
+
+    def binders_of(self, env: Any, made: Free) -> frozenset[int]:
+        """The binders that what is made from values of a body, or outside of it, varies with."""
+        values = [env.get(-1 - level) for level in made if level < 0]
+        return frozenset().union(*[value.free for value in values if value is not None])
+
     def is_fixed(self, env: Any, made: Free) -> bool:
         """Whether what is made from values of a body does not vary with a loop around it."""
-        around = frozenset([binder.number for scope in self.builder.scopes[1:] for binder in scope.binders])
-        values = [env.get(-1 - level) for level in made if level < 0]
-        return not around.issubset(frozenset().union(*[value.free for value in values if value is not None]))
+        return not self.around.issubset(self.binders_of(env, made))
 
     def stores(self, binding: Binding, length: Value, body: Body, why: str) -> bool:
         """Whether a binding of a loop's body is stored for all iterations."""
@@ -167,7 +180,8 @@ class _Distribute(Embed):
         return Step(super().size(array, axis), array.free)
 
     def index(self, array: Any, indices: Sequence[Any]) -> Any:
-        return Step(super().index(array, indices), free_of(array, *indices))
+        free = free_of(array, *indices)
+        return Step(super().index(array, indices), free, elements=frozenset([free]))
 
     def cond(self, test: Any, then: Any, orelse: Any) -> Any:
         inner, costly = then.inner | orelse.inner, then.costly or orelse.costly
@@ -181,7 +195,9 @@ class _Distribute(Embed):
             heavy,
             max(then.stored, orelse.stored),
             then.long or orelse.long,
-            together([then.updates, orelse.updates]),
+            then.even and orelse.even,
+            elements=then.elements_read | orelse.elements_read,
+            updates=together([then.updates, orelse.updates]),
             work=1.0 + max(then.work, orelse.work),
         )
 
@@ -244,17 +260,20 @@ class _Distribute(Embed):
         return Step(emit, free, body.free, True, heavy=body.heavy, stored=stored, long=long, updates=updates)
 
     def reduce(self, extent: Any, neutrals: Sequence[Any], element: Any, operator: Any) -> Any:
-        along, alone = element.cuts(reduction=True, lanes=True), element.cuts(reduction=True)
+        alone = element.cuts(reduction=True)
         # Any other operator than one primitive combines in order, which leaves nothing to compute side by side.
         ordered = dict(sorted({**element.heavy_parts(), **alone}.items())) if len(operator.bindings) > 1 else alone
         stored = extent.extent * element.elements(alone)
 
-        factors, sums = element.factors(), adds(operator)
+        factors, sums = element.product(), adds(operator)
 
         def emit(env: Any) -> Sequence[Value]:
-            cuts = along if self.parallel and not self.groups else alone if len(self.builder.scopes) > 1 else ordered
             if not sums and self.of_matrices(env, factors):
                 cuts = element.cuts(reduction=True, product=True)
+            elif len(self.builder.scopes) == 1 or self.groups:
+                cuts = ordered if len(self.builder.scopes) == 1 else alone
+            else:
+                cuts = element.cuts(reduction=True, lanes=self.parallel, apart=partial(self.is_apart, env, element))
             length = extent(env)
             at = self.distributed(env, length, element, cuts, stored)
             units = [neutral(env) for neutral in neutrals]
@@ -263,17 +282,27 @@ class _Distribute(Embed):
         free, inner = free_of(extent, *neutrals, element, operator), element.free | operator.free
         long = element.long or not extent.short
         outside = [frozenset([-1 - level for level in each if level < 0]) for each in factors if sums and 0 in each]
-        return Step(emit, free, inner, True, heavy=True, stored=stored, long=long, factors=outside)
+        made = Step(emit, free, inner, True, heavy=True, stored=stored, long=long, factors=outside)
+        even = not extent.free and element.even and operator.even
+        return replace(made, even=even, elements=element.elements_read)
+
+    def is_apart(self, env: Any, element: Body, k: int) -> bool:
+        """Whether what a loop in a reduction computes is better stored, as lanes along a loop around do not fit it.
+
+        It is an entry of a product of matrices, reads elements that vary with the reduction and with a loop around, or
+        does not vary with one of these, which would compute it again.
+        """
+        if self.is_fixed(env, element.made[element.starts[k]]):
+            return True
+        read = [self.binders_of(env, each) for each in element.read_by(k) if 0 in each]
+        return not self.around.isdisjoint(frozenset().union(*read)) or self.of_matrices(env, element.factors(k))
 
     def of_matrices(self, env: Any, factors: Sequence[Free]) -> bool:
         """Whether of two factors of a loop's element one alone varies with the loop, and the other with one around."""
         if len(factors) != 2 or (0 in factors[0]) == (0 in factors[1]):
             return False
-        around = frozenset([binder.number for scope in self.builder.scopes[1:] for binder in scope.binders])
         row, column = sorted(factors, key=lambda each: 0 in each)
-        made = [[env.get(-1 - level) for level in each if level < 0] for each in (row, column)]
-        rows, columns = [frozenset().union(*[value.free for value in each if value is not None]) for each in made]
-        return not (rows - columns).isdisjoint(around)
+        return not (self.binders_of(env, row) - self.binders_of(env, column)).isdisjoint(self.around)
 
     def combination(
         self, construct: Construct, extents: Sequence[Any], neutrals: Sequence[Any], element: Any, operator: Any

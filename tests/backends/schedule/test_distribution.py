@@ -145,6 +145,80 @@ def test_what_is_combined_in_order_is_not_stored_where_lanes_run_over_a_loop_out
     assert "[m, n]" not in found.loops and "[n, m]" not in found.loops and "lanes" in found.schedule
 
 
+Points = az.Array[az.f64, "n d"]
+Others = az.Array[az.f64, "m d"]
+
+
+@az.program
+def crowded(x: Points, y: Others, e: az.f64) -> Any:
+    return az.map(lambda p: az.sum(az.map(lambda q: az.sum((p - q) ** 2) <= e, y)), x)
+
+
+@az.program
+def densities(x: Points, y: Others, e: az.f64) -> Any:
+    return az.map(lambda p: az.sum(az.map(lambda q: az.exp(-az.sum((p - q) ** 2) / e), y)), x)
+
+
+@az.program
+def farthest(x: Points, y: Others, e: az.f64) -> Any:
+    return az.map(lambda p: az.argmax(az.map(lambda q: az.sqrt(az.sum((p - q) ** 2) + e), y)), x)
+
+
+@az.program
+def potential(x: Points, y: Others, e: az.f64) -> Any:
+    return az.sum(az.map(lambda p: az.sum(az.map(lambda q: 1 / (az.sum((p - q) ** 2) + e), y)), x))
+
+
+def squared(x: Any, y: Any) -> Any:
+    return ((x[:, None] - y[None]) ** 2).sum(-1)
+
+
+PAIRS: dict[Any, Any] = {
+    crowded: lambda x, y, e: (squared(x, y) <= e).sum(1),
+    densities: lambda x, y, e: np.exp(-squared(x, y) / e).sum(1),
+    farthest: lambda x, y, e: np.sqrt(squared(x, y) + e).argmax(1),
+    potential: lambda x, y, e: (1 / (squared(x, y) + e)).sum(),
+}
+
+
+@pytest.mark.parametrize("program", PAIRS)
+@pytest.mark.parametrize(("n", "m", "d"), [(1, 1, 1), (3, 200, 2), (100, 33, 5), (2, 7, 0), (40, 1, 70)])
+def test_what_is_made_of_pairs_of_points_is_not_stored(program: Any, n: int, m: int, d: int) -> None:
+    r = np.random.default_rng(n)
+    x, y = r.standard_normal((n, d)), r.standard_normal((m, d))
+    compiled = az.compile(program, threads=1)
+    found = compiled(x, y, 1.5)
+    np.testing.assert_allclose(found, PAIRS[program](x, y, 1.5), rtol=1e-12)
+    np.testing.assert_array_equal(az.compile(program, threads=3)(x, y, 1.5), found)
+    large = np.ones((1000, 2)), np.ones((900, 2)), 1.5
+    assert compiled.peak_bytes(*large) < 1000 * 900
+
+
+def test_what_varies_with_both_loops_and_products_are_stored() -> None:
+    """Lanes along rows would read apart; and products are made in tiles."""
+
+    @az.program
+    def windows(u: az.Array[az.f64, "n m"], w: az.Array[az.f64, "p p"]) -> Any:
+        def row(y: az.Expr) -> Any:
+            def at(x: az.Expr) -> Any:
+                return az.sum(w * u[y : y + w.shape[0], x : x + w.shape[0]]) ** 2
+
+            return az.sum(az.generate(u.shape[1] - w.shape[0] + 1, at))
+
+        return az.generate(u.shape[0] - w.shape[0] + 1, row)
+
+    @az.program
+    def scores(x: Points, y: Others) -> Any:
+        return az.map(lambda p: az.sum(az.map(lambda q: az.exp(az.sum(p * q)), y)), x)
+
+    u, w = np.random.default_rng(0).standard_normal((9, 12)), np.ones((3, 3))
+    seen = np.lib.stride_tricks.sliding_window_view(u, (3, 3))
+    np.testing.assert_allclose(az.compile(windows)(u, w), (seen.sum((2, 3)) ** 2).sum(1))
+    np.testing.assert_allclose(az.compile(scores)(u, u), np.exp(u @ u.T).sum(1))
+    for program in (windows, scores):
+        assert len(re.findall(r"temporary array", str(az.compile(program).nests))) == 1
+
+
 def test_in_a_loop_with_state_what_is_combined_in_order_is_computed_side_by_side() -> None:
     @az.program
     def walk(x: az.Array[az.f64, "d"], y: az.Array[az.f64, "m d"], steps: az.i64) -> az.Array[az.f64, "d"]:
