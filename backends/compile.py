@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import numpy as np
-
+from ..core import trees
 from ..core.limits import lifted_limits
-from ..core.program import LEAVES, RUNNERS, Instance, Program, as_program, instance_of
+from ..core.program import RUNNERS, Instance, Program, as_program, instance_of
 from ..core.source import at_line, ending_at_user, shorten
 from .constant_sizes import ConstantSizes, code_for, code_for_leaves, codes, varies
 from .cost import Breakdown, Given
@@ -42,8 +41,8 @@ class Compiled:
         self._names = {parameter.name for parameter in parameters}
         self._out_is_ours = "out" not in self._names
         self._only: Any = None  # the version of a program that leaves nothing to its arguments
-        # how many leaves there may be where types are left to arguments; what the latest were, and their version
-        self._leaves = 0 if self._plain >= 0 or any(each.static for each in parameters) else len(parameters)
+        # how many arguments there may be where these choose among versions; what the latest were, and their version
+        self._choosing = 0 if self._plain >= 0 or any(each.static for each in parameters) else len(parameters)
         self._latest: tuple[Any, Any] = None, None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -65,28 +64,24 @@ class Compiled:
             if len(args) == self._plain and (not kwargs or (self._out_is_ours and kwargs.keys() == _OUT)):
                 if self._only is None:
                     if varies(self._annotated):
-                        self._plain, self._leaves = -1, len(args)
+                        self._plain, self._choosing = -1, len(args)
                         return self(*args, **kwargs)
                     self._only = self.backend.version(self._annotated)
                 return self.backend.run(self._only, args, kwargs.get("out"))
-            key = self._key(args) if self._leaves and not kwargs else None
-            latest, taken = self._latest  # read once: other threads call, too
-            if key is not None and key == latest:
-                return self.backend.run(taken, args)
+            shape, kinds = None, None
+            if len(args) == self._choosing and not kwargs:
+                leaves, shape, kinds = _told(args)
+                latest, taken = self._latest  # read once: other threads call, too
+                if kinds is not None and (shape, kinds) == latest:
+                    return self.backend.run(taken, leaves)
             instance, leaves, out = self._call(args, kwargs)
             version: Any = self.backend.version(instance)
-            if key is not None:
-                self._latest = key, version
+            if kinds is not None and shape in (None, instance.inputs):  # else leaves may have another order
+                self._latest = (shape, kinds), version
             return self.backend.run(version, leaves, out)
         except Exception as error:
             shorten(error)
             raise
-
-    def _key(self, args: Sequence[Any]) -> tuple[Any, ...] | None:
-        """What chooses the version for arguments that are a leaf each; None where one may be none."""
-        if len(args) != self._leaves or not LEAVES.issuperset(map(type, args)):
-            return None
-        return tuple([(arg.dtype, arg.shape) if type(arg) is np.ndarray else type(arg) for arg in args])
 
     @ending_at_user
     def bind(self, *args: Any, **kwargs: Any) -> Bound:
@@ -367,6 +362,15 @@ class Compiled:
         if not isinstance(self.backend, OpenCL):
             raise AttributeError(f'{self!r} has no {wanted}: it was compiled with backend="llvm"')
         return self.backend
+
+
+def _told(args: Sequence[Any]) -> tuple[Sequence[Any], trees.Shape | None, tuple[Any, ...] | None]:
+    """The leaves of arguments, the shape unless each is a leaf, and their kinds: what chooses among versions."""
+    kinds = trees.kinds(args, sizes=True)
+    if kinds is not None:
+        return args, None, kinds
+    leaves, shape = trees.flatten(args)
+    return leaves, shape, trees.kinds(leaves, sizes=True)
 
 
 # Backends: what a program is compiled for, with the options of that

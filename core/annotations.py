@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from . import trees
-from .dims import Dim
+from .dims import Dim, Name
 from .expr import INLINE, Expr
 from .host_arrays import MASKED, advice, as_array, is_masked, on_device, scalar_in
 from .source import at_line
@@ -374,4 +374,4 @@ def type_of_argument(argument: Any, name: str, program: str) -> Type:
         given = "" if array.dtype == object else f" ({array.dtype})"
         problem = f"of type {type(argument).__name__}{given} is not a value of the language"
         raise TypeError(at_line(f"{what} {problem}{advice(array.dtype, None)}"))
-    return array_of(scalar, tuple([Dim.parse(f"{name}_{axis}") for axis in range(len(array.shape))]))
+    return array_of(scalar, tuple([Dim.atom(Name(f"{name}_{axis}")) for axis in range(len(array.shape))]))

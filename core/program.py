@@ -16,13 +16,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
-import numpy as np
-
 from . import trees
 from .annotations import Declared, Parameter, read_annotation, read_parameters, type_of_argument
 from .arguments import Signature
 from .builder import build, building
-from .dims import Dim
+from .dims import Dim, Name
 from .expr import Expr, as_expr
 from .functions import as_typed, description
 from .graph import Value
@@ -35,9 +33,6 @@ from .types import Type, array_of, dims, element, is_data, is_float
 from .unification import Equality, Unifier, equalities, probable
 
 B = TypeVar("B")
-
-# The classes of leaves, none of which is an expression
-LEAVES = frozenset([np.ndarray, float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_])
 
 # How a program called with arrays is run: entered by the backends under the name "default".
 RUNNERS: dict[str, Callable[[Instance, Sequence[Any]], trees.Structure]] = {}
@@ -232,6 +227,7 @@ class Program:
         self.dynamic = tuple([parameter for parameter in self.parameters if not parameter.static])
         self._named: tuple[str, ...] = ()  # the last parameters, which Python takes by their names only
         self._instances: dict[Any, Instance] = {}
+        self._chosen_by: dict[Any, Instance] = {}  # structures and kinds of arguments, and static values
         self._only: Instance | None = None  # the instance of a program that leaves nothing to its arguments
         self._fixed = all(parameter.declared is not None for parameter in self.parameters)
         # how many parameters there are, if each is one leaf of a declared type
@@ -282,7 +278,7 @@ class Program:
     def __call__(self, *args: Any, **kwargs: Any) -> trees.Structure:
         """Inline the program among expressions, or run it on arrays."""
         try:
-            if len(args) == self._plain and not kwargs and LEAVES.issuperset(map(type, args)) and not building():
+            if len(args) == self._plain and not kwargs and trees.LEAVES.issuperset(map(type, args)) and not building():
                 self._only = self._only or self.at()
                 return RUNNERS["default"](self._only, args)
             arguments = self.bind(args, kwargs)
@@ -347,12 +343,24 @@ class Program:
         if self._fixed:
             self._only = self._only or self.at()
             return self._only
+        given = list(zip(self.parameters, arguments, strict=True))
+        statics = {p.name: p.check_static(argument, self.name) for p, argument in given if p.static}
+        leaves, shape = trees.flatten([argument for p, argument in given if not p.static])
+        kinds = trees.kinds(leaves)
+        if kinds is None:
+            return self._found(arguments, statics)
+        key = (shape, kinds, *map(_told, statics.values()))
+        if key not in self._chosen_by:
+            self._chosen_by[key] = self._found(arguments, statics)
+        return self._chosen_by[key]
+
+    def _found(self, arguments: Sequence[Any], statics: Mapping[str, Any]) -> Instance:
+        """The instance that arguments choose, by the types of those without annotation."""
         chosen: dict[str, Declared] = {}
-        statics = {}
         for parameter, argument in zip(self.parameters, arguments, strict=True):
             if parameter.static:
-                statics[parameter.name] = parameter.check_static(argument, self.name)
-            elif parameter.declared is not None:
+                continue
+            if parameter.declared is not None:
                 chosen[parameter.name] = Declared(parameter.flatten(argument, self.name)[1], parameter.declared.types)
             elif parameter.like is not None:
                 chosen[parameter.name] = self._moving(parameter, argument, chosen, statics)
@@ -482,7 +490,7 @@ class Verb:
 
 def _named_sizes(type: Type, name: str) -> Type:
     """The type of an array, with fresh names for the sizes that the arguments of a call do not determine."""
-    sizes = [dim if dim.is_static() else Dim.parse(f"{name}_{axis}") for axis, dim in enumerate(dims(type))]
+    sizes = [dim if dim.is_static() else Dim.atom(Name(f"{name}_{axis}")) for axis, dim in enumerate(dims(type))]
     return array_of(element(type), tuple(sizes))
 
 

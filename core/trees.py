@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
 
     class Structure(Any):  # type: ignore[misc]
@@ -34,6 +36,10 @@ class Shape:
     container: type | None  # None: a leaf
     keys: tuple[Any, ...] = ()
     inner: tuple[Shape, ...] = ()
+
+    def __hash__(self) -> int:
+        """That of the outermost container: calls look shapes up, and those of one program differ little inside."""
+        return hash((self.container, self.keys, len(self.inner)))
 
     @property
     def leaves(self) -> int:
@@ -57,6 +63,9 @@ class Shape:
 
 LEAF = Shape(None)
 
+# The classes of most leaves that are no expressions
+LEAVES = frozenset([np.ndarray, float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_])
+
 
 def flatten(tree: Any, none_is_leaf: bool = False) -> tuple[list[Any], Shape]:
     """The leaves of a structure in order (dictionaries by insertion), and its shape.
@@ -66,6 +75,9 @@ def flatten(tree: Any, none_is_leaf: bool = False) -> tuple[list[Any], Shape]:
     leaves: list[Any] = []
 
     def shape_of(tree: Any) -> Shape:
+        if type(tree) in LEAVES:
+            leaves.append(tree)
+            return LEAF
         if isinstance(tree, tuple | list):
             return Shape(type(tree), getattr(tree, "_fields", ()), tuple([shape_of(value) for value in tree]))
         if isinstance(tree, dict):
@@ -79,6 +91,18 @@ def flatten(tree: Any, none_is_leaf: bool = False) -> tuple[list[Any], Shape]:
         return LEAF
 
     return leaves, shape_of(tree)
+
+
+def kinds(leaves: Sequence[Any], sizes: bool = False) -> tuple[Any, ...] | None:
+    """What tells leaves apart that have other types: dtypes and ranks of arrays, or their sizes; classes of numbers.
+
+    None when a leaf is something else.
+    """
+    if not LEAVES.issuperset(map(type, leaves)):
+        return None
+    if sizes:
+        return tuple([(leaf.dtype, leaf.shape) if type(leaf) is np.ndarray else type(leaf) for leaf in leaves])
+    return tuple([(leaf.dtype, leaf.ndim) if type(leaf) is np.ndarray else type(leaf) for leaf in leaves])
 
 
 def parts(tree: Any) -> list[Any] | None:
@@ -149,38 +173,48 @@ def matched(shape: Shape, tree: Any, path: str = "") -> list[Any]:
     if container is None:
         return [tree]
     if container is type(None):
-        _expect(tree is None, path, "None", tree)
+        if tree is not None:
+            raise _unlike(path, "None", tree)
         return []
     if container is dict:
-        wanted = f"a dictionary with the keys {', '.join(map(repr, shape.keys))}"
-        _expect(isinstance(tree, dict) and set(tree) == set(shape.keys), path, wanted, tree)
+        if not isinstance(tree, dict) or tree.keys() != set(shape.keys):
+            raise _unlike(path, f"a dictionary with the keys {', '.join(map(repr, shape.keys))}", tree)
         parts = [tree[key] for key in shape.keys]
     elif issubclass(container, tuple | list):
-        wanted = f"a {container.__name__} of {len(shape.inner)}"
-        _expect(isinstance(tree, tuple | list) and len(tree) == len(shape.inner), path, wanted, tree)
+        if not isinstance(tree, tuple | list) or len(tree) != len(shape.inner):
+            raise _unlike(path, f"a {container.__name__} of {len(shape.inner)}", tree)
         parts = list(tree)
     else:
-        _expect(isinstance(tree, container), path, f"a {container.__name__}", tree)
+        if not isinstance(tree, container):
+            raise _unlike(path, f"a {container.__name__}", tree)
         parts = [getattr(tree, key) for key in shape.keys]
-    inner = zip(_steps(shape), shape.inner, parts, strict=True)
-    return [leaf for step, part, value in inner for leaf in matched(part, value, path + step)]
+    leaves: list[Any] = []
+    for k, (inner, part) in enumerate(zip(shape.inner, parts, strict=True)):
+        if inner.container is None:
+            leaves.append(part)
+        else:
+            leaves += matched(inner, part, path + _step(shape, k))
+    return leaves
 
 
-def _expect(fits: bool, path: str, wanted: str, got: Any) -> None:
-    if not fits:
-        shown = f"{type(got).__name__}"
-        if isinstance(got, dict):
-            shown = f"a dictionary with the keys {', '.join(map(repr, got))}"
-        elif isinstance(got, tuple | list):
-            shown = f"a {shown} of {len(got)}"
-        raise TypeError(path, f"is {wanted}, got {shown}")
+def _unlike(path: str, wanted: str, got: Any) -> TypeError:
+    """What is raised for a part at this path that is something else than wanted."""
+    shown = f"{type(got).__name__}"
+    if isinstance(got, dict):
+        shown = f"a dictionary with the keys {', '.join(map(repr, got))}"
+    elif isinstance(got, tuple | list):
+        shown = f"a {shown} of {len(got)}"
+    return TypeError(path, f"is {wanted}, got {shown}")
 
 
 def _steps(shape: Shape) -> list[str]:
     """How one goes from a structure to its parts, as it is written in Python."""
-    if shape.container is dict:
-        return [f"[{key!r}]" for key in shape.keys]
-    return [f".{key}" for key in shape.keys] if shape.keys else [f"[{k}]" for k in range(len(shape.inner))]
+    return [_step(shape, k) for k in range(len(shape.inner))]
+
+
+def _step(shape: Shape, k: int) -> str:
+    key = shape.keys[k] if shape.keys else k
+    return f".{key}" if shape.keys and shape.container is not dict else f"[{key!r}]"
 
 
 def paths(shape: Shape) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import adze as az
+from adze.core.annotations import type_of_argument
 
 Vector = az.Array[az.f64, "n"]
 
@@ -105,6 +106,46 @@ def test_structures_without_annotations(run: Any) -> None:
     result = run(f)({"u": 1.5, "v": (1, np.arange(3))}, Pair(True, 2.0))
     assert result["a"] == 3.0 and result["b"][0] == Pair(True, 2.0) and result["b"][1][1] is None
     assert list(result["b"][1][0]) == [0, 1, 2]
+
+
+@both
+def test_calls_with_other_structures_and_kinds(run: Any) -> None:
+    @az.program
+    def weighed(p, like: {"w": Vector, "b": Vector}, times: int = 1):  # type: ignore[no-untyped-def]
+        return times * (az.sum(p["x"]) + 10 * az.sum(p["y"])) + 100 * az.sum(like["w"]) + 1000 * az.sum(like["b"])
+
+    call, ones, twos = run(weighed), np.ones(3), np.full(3, 2.0)
+    for _ in range(2):
+        for same in (ones, twos):
+            for x, y in [(ones, same), (twos, same), (2.0, ones), (np.int32(2), 3), (np.ones((2, 0)), np.ones(1) > 0)]:
+                for times in (1, 2):
+                    right = times * (np.sum(x) + 10 * np.sum(y)) + 100 * same.sum() + 3000
+                    assert call({"x": x, "y": y}, {"w": same, "b": ones}, times) == right
+                    assert call({"y": y, "x": x}, {"b": ones, "w": same}, times=times) == right
+    with pytest.raises(KeyError, match="'y'"):
+        call({"x": ones, "z": ones}, {"w": ones, "b": ones})
+    with pytest.raises(TypeError, match="argument 'like' is a dictionary with the keys 'w', 'b', got"):
+        call({"x": ones, "y": ones}, {"w": ones, "c": ones})
+    with pytest.raises(TypeError, match="argument 'p_x' of type ndarray \\(uint8\\)"):
+        call({"x": ones.astype(np.uint8), "y": ones}, {"w": ones, "b": ones})
+
+
+def test_types_of_arguments_are_made_once_for_each_structure(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def counted(argument: Any, name: str, program: str) -> Any:
+        asked.append(name)
+        return type_of_argument(argument, name, program)
+
+    monkeypatch.setattr("adze.core.program.type_of_argument", counted)
+    f = az.program(lambda p, k: az.sum(p[0]) + k * az.sum(p[1]["v"]))
+    compiled = az.compile(f)
+    for run in (compiled, lambda *args: az.evaluate(f)(*args), f, lambda p, k: compiled(k=k, p=p)):
+        for n in (3, 4, 3, 100):
+            assert run((np.ones(n), {"v": np.ones((n, 2))}), 2.0) == 5 * n
+    assert asked == ["p_0", "p_1_v", "k"]
+    compiled((np.ones(3), {"v": np.ones(3)}), 2.0)
+    assert len(asked) == 6
 
 
 def test_structures_among_expressions() -> None:

@@ -111,6 +111,37 @@ def test_sizes_change_from_call_to_call() -> None:
         np.testing.assert_array_equal(call(numbers(n, 3), 3.0), 3 * numbers(n, 3))
 
 
+def test_structures_change_from_call_to_call() -> None:
+    """A call like the one before takes its version: what is like it has the order of leaves, sizes and kinds."""
+    vector = az.Array[az.f64, "n"]
+    annotated = az.compile(az.program(_annotated({"a": vector, "b": (vector, az.f64)})))
+    free = az.compile(az.program(lambda p: az.sum(p["a"]) - az.sum(p["b"][0]) * p["b"][1]))
+    for call in (annotated, free):
+        for n in (3, 0, 3, 40):
+            a, b = numbers(n), numbers(n) + 1
+            right = a.sum() - 2 * b.sum()
+            for _ in range(2):
+                assert call({"a": a, "b": (b, 2.0)}) == right
+            for _ in range(2):
+                assert call({"b": (b, 2.0), "a": a}) == right
+            for _ in range(2):
+                assert call({"b": [b, np.float64(2)], "a": a}) == right
+            assert call({"a": a, "b": (a, 2.0)}) == call({"b": (a, 2.0), "a": a}) == -a.sum()
+    with pytest.raises(TypeError, match=r"argument \"p\['a'\]\" is f64\[n\], got an array of float32"):
+        annotated({"a": numbers(3).astype(np.float32), "b": (numbers(3), 2.0)})
+    with pytest.raises(TypeError, match="a tuple of 2, got ndarray"):
+        annotated({"a": numbers(3), "b": numbers(3)})
+    with pytest.raises(ValueError, match="n is 3 in argument"):
+        annotated({"a": numbers(3), "b": (numbers(4), 2.0)})
+
+
+def _annotated(declared: Any) -> Any:
+    def difference(p: declared) -> az.f64:
+        return az.sum(p["a"]) - az.sum(p["b"][0]) * p["b"][1]
+
+    return difference
+
+
 def test_results_do_not_share_memory_with_later_ones() -> None:
     call = az.compile(both)
     first, second = call(numbers(4)), call(numbers(4) + 1)
