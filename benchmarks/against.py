@@ -38,12 +38,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from contenders import Adze, Call, Line, shown, started
+from contenders import Adze, Call, Line, planned, shown, started
 from measure import REST, ROUNDS, TURN, WARMED, confine, error, leaves
 from run import QUICK, SECONDS, line_called, lines_of, modules
 
 import adze
-from adze.backends.compile import Compiled
 from adze.core.program import as_program
 
 HERE = Path(__file__).resolve()
@@ -120,7 +119,7 @@ def prepared(
     seconds = time.perf_counter() - start
     np.savez(file, *results)
     digest = hashlib.sha256(b"".join([result.tobytes() for result in results])).hexdigest()
-    peak = program.peak_bytes(*given) if isinstance(program, Compiled) else 0
+    peak = planned(program, given) or 0
     call = functools.partial(program, *given)
     once = min(turn(call, 1, False), turn(call, 1, False))
     return {"call": call}, {"seconds": seconds, "peak": peak, "digest": digest, "once": once}

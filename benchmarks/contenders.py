@@ -8,6 +8,7 @@ imports the tool.
     Contender("JAX", Jax(), lambda: {"cost": cost, "direction": direction})
 """
 
+import contextlib
 import functools
 import importlib.util
 import os
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import adze as az
+from adze.backends.compile import Compiled
 from adze.backends.llvm import control
 
 Arguments = tuple[Any, ...]
@@ -88,8 +90,16 @@ class Adze(Tool):
 
     def compile(self, program: Any, arguments: Arguments) -> Call:
         compiled = az.compile(program, threads=self.threads, flush_subnormals=control.X86)
-        compiled.compile_seconds  # noqa: B018  (it is compiled when it is asked for this)
+        compiled.bind(*arguments)  # compiles what a call with these takes, and runs nothing
         return compiled
+
+
+def planned(call: Call, arguments: Arguments) -> int | None:
+    """The most bytes that a call of a program of Adze's takes; None for others, and where the run decides them."""
+    if isinstance(call, Compiled):
+        with contextlib.suppress(ValueError):
+            return call.peak_bytes(*arguments)
+    return None
 
 
 @az.program

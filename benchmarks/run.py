@@ -32,12 +32,11 @@ from typing import Any
 
 import lines
 import numpy as np
-from contenders import THREADS, Adze, Contender, Line, shown, started
+from contenders import THREADS, Adze, Contender, Line, planned, shown, started
 from measure import ROUNDS, confine, controls, error, first_call, fresh, in_turns, leaves, processor, summary, versions
 from report import RESULTS, write_reports
 
 import adze as az
-from adze.backends.compile import Compiled
 from adze.backends.llvm import control
 from adze.backends.transformations import Transformations
 
@@ -163,9 +162,8 @@ def first_call_of(line: Line, function: str, name: str) -> dict[str, Any]:
         return lambda: kept.append(kept[0](*given))
 
     found: dict[str, Any] = dict(first_call(build, size))
-    if isinstance(kept[0], Compiled):
-        found["planned"] = kept[0].peak_bytes(*given)
-    return found
+    most = planned(kept[0], given)
+    return found if most is None else found | {"planned": most}
 
 
 def ablation(line: Line) -> dict[str, Any]:

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 from load import ROOT, benchmark
 
+import adze as az
+
 
 def run(*options: str, script: str = "gpu.py", **variables: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
@@ -150,6 +152,33 @@ def test_a_second_process_finds_what_the_first_left(module: Callable[[str], Modu
     )
     assert module("measure").fresh(["-c", code], 60, times=2) == [{"found": 0}, {"found": 1}]
     assert module("measure").fresh(["-c", "raise ValueError('no')"], 60) == [{"failed": "ValueError: no"}]
+
+
+def powers(x: az.Array[az.f64, "n"], times: int, scale: float = 2.0) -> az.Array[az.f64, "n"]:
+    return scale * x**times
+
+
+@az.program
+def halved(x: az.Array[az.f64, "n"]) -> az.f64:
+    return az.sum(az.while_loop(lambda s: az.sum(s) > 1, lambda s: az.sin(s) / 2, x))
+
+
+FIRST = {
+    "without annotations": (az.program(lambda x: 2 * x["a"]), ({"a": np.ones(1000)},), 8000),
+    "static": (az.program(powers), (np.ones(1000), 3), 8000),
+    "sizes that the run decides": (az.grad(halved), (np.ones(1000),), None),
+}
+
+
+@pytest.mark.parametrize("program, given, bytes", FIRST.values(), ids=FIRST)
+def test_a_first_call(
+    program: Any, given: tuple[Any, ...], bytes: int | None, module: Callable[[str], ModuleType]
+) -> None:
+    contenders = module("contenders")
+    size = {"n": 1000}
+    line = contenders.Line("line", "", [size], lambda n: given, contenders.adze({"f": program}), ("f",), size)
+    found = module("run").first_call_of(line, "f", "Adze")
+    assert found["seconds"] > 0 and found.get("planned", 0) >= (bytes or 0) and ("planned" in found) == bool(bytes)
 
 
 # Programs that no suite has cases for
