@@ -158,6 +158,10 @@ def read_annotation(annotation: Any, scope: Scope = _NO_SCOPE) -> Declared:
             keys = trees.field_names(annotation)
             declared = annotation.__dataclass_fields__
             return _structure(annotation, keys, [declared[key].type for key in keys], scope)
+    if hasattr(annotation, "__array__") and not isinstance(annotation, type):
+        raise TypeError(
+            f'a value of type {type(annotation).__name__} is no type, as az.f64 or az.Array[az.f64, "n"] is'
+        )
     raise TypeError(
         f"{annotation!r} is neither a scalar or array type of the language, nor a data type, nor a structure of these "
         "(tuple[...], a dictionary of types, a named tuple or a dataclass)"

@@ -288,7 +288,8 @@ class Expr(ArrayMethods):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if method != "__call__" or options:
             how = f".{method}" if method != "__call__" else f" with {', '.join(options)}"
-            raise TypeError(at_line(f"np.{ufunc.__name__}{how} is not an operation of the language"))
+            instead = "; az.histogram combines values that go to the same place" if method == "at" else ""
+            raise TypeError(at_line(f"np.{ufunc.__name__}{how} is not an operation of the language{instead}"))
         return meaning(ufunc)(*inputs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:

@@ -14,7 +14,6 @@ default says:
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -35,6 +34,9 @@ _RENAMED = {"a_min": "low", "a_max": "high", "min": "low", "max": "high", "fill_
 
 # Arrays that have a default in NumPy.
 _ARRAYS: dict[Callable[..., Any], Sequence[str]] = {np.where: ("x", "y")}
+
+# What NumPy writes before or behind the name of a function for one that is much like it: np.nansum, np.fliplr.
+_VARIANTS = ("nan", "a", "h", "v", "d", "row_", "column_"), ("lr", "ud", "2")
 
 Given = Mapping[str, Any]
 
@@ -58,8 +60,10 @@ def _name_in_numpy(function: Any) -> str:
 def _near(function: Any) -> str:
     """What there is in the place of a function of NumPy."""
     ours = {known.__name__ for known in [*MEANINGS, *NUMPY] if hasattr(np, known.__name__)}
-    near = difflib.get_close_matches(function.__name__, ours, 3)
-    there = f"there are {', '.join([f'np.{name}' for name in near])}, and " if near else "write it with loops, or "
+    name, (before, behind) = function.__name__, _VARIANTS
+    plain = [name, *[name.removeprefix(part) for part in before], *[name.removesuffix(part) for part in behind]]
+    near = next((each for each in plain if each in ours), None)
+    there = f"there is np.{near}, and " if near else "write it with loops, or "
     return f"{there}az.foreign brings in a function on arrays"
 
 

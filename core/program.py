@@ -419,7 +419,7 @@ class Program:
         if statics:
             raise TypeError(at_line(f"{self.name} has no static parameter {', '.join(statics)}"))
         values = {p.name: p.check_static(values[p.name], self.name) for p in self.parameters if p.static}
-        chosen = {p.name: read_annotation(type) for p, type in zip(self.dynamic, types)}
+        chosen = {p.name: self._given(p, type) for p, type in zip(self.dynamic, types)}
         for parameter in () if types else self.dynamic:
             if parameter.declared is not None:
                 chosen[parameter.name] = parameter.declared
@@ -431,6 +431,13 @@ class Program:
                 said = f"{self.name}: parameter {parameter.name!r} has no annotation; give its type"
                 raise TypeError(at_line(said))
         return self._chosen(list(chosen.values()), values)
+
+    def _given(self, parameter: Parameter, type: Any) -> Declared:
+        try:
+            return read_annotation(type)
+        except TypeError as error:
+            problem = f"{self.name}.at takes types, not arguments; for parameter {parameter.name!r}: {error}"
+            raise TypeError(at_line(problem)) from None
 
     def _chosen(self, declared: Sequence[Declared], statics: Mapping[str, Any]) -> Instance:
         types = [type for part in declared for type in part.types]

@@ -180,8 +180,9 @@ def stencil(f: Function, boundary: Any, *arrays: Any) -> Structure:
     ``f`` gets a *window* for each array: ``w[0, 0]`` is the element itself, ``w[-1, 0]`` the one before it along the
     first axis, ``w[k]`` in a vector the one k places on; offsets are Python integers, of any size. Outside the array a
     window reads what ``boundary`` says: "clamp" (the nearest element), "wrap" (the array repeated), "mirror" (the
-    array reflected at its last element), a function of the index there, or a constant. Arrays have one shape; each may
-    be a structure of arrays, of which a window gives the structure. Raises TypeError when shapes or offsets do not fit.
+    array reflected once at its last element), "edge", "reflect" or "symmetric" as in ``pad``, a function of the index
+    there, or a constant. Arrays have one shape; each may be a structure of arrays, of which a window gives the
+    structure. Raises TypeError when shapes or offsets do not fit.
 
     >>> import adze as az
     >>> @az.program
@@ -191,9 +192,8 @@ def stencil(f: Function, boundary: Any, *arrays: Any) -> Structure:
     array([1., 4., 7.])
     """
     if isinstance(boundary, str) and boundary not in BOUNDARIES:
-        raise ValueError(
-            at_line(f"the boundary of a stencil is 'clamp', 'wrap', 'mirror' or a value, not {boundary!r}")
-        )
+        names = ", ".join([repr(name) for name in BOUNDARIES])
+        raise ValueError(at_line(f"the boundary of a stencil is {names} or a value, not {boundary!r}"))
     expressions, tree = _one_shape(arrays, "the array of a stencil")
 
     def at(*indices: Expr) -> Structure:

@@ -336,11 +336,30 @@ def reverse(x: Any, axis: Any = 0) -> Expr:
 def roll(x: Any, shift: Any, axis: Any = None) -> Expr:
     """x moved ``shift`` places towards the end of an axis, and what leaves it enters at the front.
 
-    ``shift`` is an integer or an i64 expression; without an axis x is moved in row-major order, as in NumPy.
+    ``shift`` is an integer or an i64 expression; without an axis x is moved in row-major order, as in NumPy. Of several
+    shifts, of several axes or of both, one is for one of the other; ValueError when they are not as many.
     """
-    x = as_expr(x)
+    rolled = as_expr(x)
     if axis is None:
-        return reshape(roll(ravel(x), shift, 0), x.shape)
+        return reshape(roll(ravel(rolled), shift, 0), rolled.shape)
+    shifts, axes = _each(shift), _each(axis)
+    if len(shifts) == 1:
+        shifts = shifts * len(axes)
+    if len(axes) == 1:
+        axes = axes * len(shifts)
+    if len(shifts) != len(axes):
+        raise ValueError(at_line(f"roll: {len(shifts)} shifts along {len(axes)} axes"))
+    for places, along in zip(shifts, axes, strict=True):
+        rolled = _rolled(rolled, places, along)
+    return rolled
+
+
+def _each(x: Any) -> list[Any]:
+    """The parts of a tuple, list or vector of numbers; what is none of these is the only part."""
+    return list(x) if isinstance(x, tuple | list) or (isinstance(x, np.ndarray) and x.ndim) else [x]
+
+
+def _rolled(x: Expr, shift: Any, axis: Any) -> Expr:
     along, places = axis_of(x, axis), size_value(shift)
     builder = current()
 
@@ -355,7 +374,7 @@ def rotate(x: Any, shift: Any, axis: Any = 0) -> Expr:
 
     As in Futhark; ``roll`` is NumPy's, in the other direction.
     """
-    return roll(x, -shift, axis)
+    return roll(x, [-places for places in _each(shift)], axis)
 
 
 def take(x: Any, indices: Any, axis: Any = None) -> Expr:
@@ -383,19 +402,27 @@ def take_along_axis(x: Any, indices: Any, axis: Any) -> Expr:
 # Borders
 
 # What an index outside an axis stands for, by the names that Accelerate has for it, and NumPy in ``pad``.
-BOUNDARIES = ("clamp", "wrap", "mirror")
 MODES = ("edge", "wrap", "reflect", "symmetric")
+BOUNDARIES = ("clamp", "mirror", *MODES)
 
 
 def bordered(i: Value, size: Value, boundary: str) -> Value:
-    """The index inside an axis that stands for one outside: the nearest, the periodic, or the reflected one.
+    """The index inside an axis, which is not empty, that stands for one outside.
 
-    An index is reflected once; what is then still outside is clamped.
+    It is the nearest, the periodic or the reflected one, however far outside; but by "mirror" an index is reflected
+    once, and what is then still outside is clamped.
     """
     builder = current()
-    zero, last = builder.literal(0, i64), builder.primitive("subtract", size, builder.literal(1, i64))
     if boundary == "wrap":
         return builder.primitive("remainder", i, size)
+    zero, one = builder.literal(0, i64), builder.literal(1, i64)
+    last = builder.primitive("subtract", size, one)
+    if boundary in ("reflect", "symmetric"):
+        # There and back again: "reflect" is at each end once, "symmetric" twice. (An integer modulo 0 is 0.)
+        half = last if boundary == "reflect" else size
+        forth = builder.primitive("remainder", i, builder.primitive("add", half, half))
+        back = builder.primitive("subtract", builder.primitive("add", half, last), forth)
+        return builder.primitive("minimum", forth, back)
     if boundary == "mirror":
         twice = builder.primitive("multiply", builder.literal(2, i64), last)
         positive = builder.primitive("abs", i)
@@ -403,23 +430,6 @@ def bordered(i: Value, size: Value, boundary: str) -> Value:
             "minimum", positive, builder.primitive("abs", builder.primitive("subtract", twice, positive))
         )
     return builder.primitive("maximum", builder.primitive("minimum", i, last), zero)
-
-
-def _continued(i: Value, size: Value, mode: str) -> Value:
-    """The index inside an axis, which is not empty, for one outside in a border of ``pad``, however wide."""
-    builder = current()
-    one = builder.literal(1, i64)
-    last = builder.primitive("subtract", size, one)
-    if mode == "edge":
-        return bordered(i, size, "clamp")
-    if mode == "wrap":
-        return bordered(i, size, "wrap")
-    # There and back again: "reflect" is at each end once, "symmetric" twice. (An integer modulo 0 is 0.)
-    end = last if mode == "reflect" else builder.primitive("add", last, size)
-    period = builder.primitive("add", last, last) if mode == "reflect" else builder.primitive("add", size, size)
-    forth = builder.primitive("remainder", i, period)
-    back = builder.primitive("subtract", period if mode == "reflect" else end, forth)
-    return builder.primitive("minimum", forth, back)
 
 
 def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Expr:
@@ -459,7 +469,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
         if mode == "constant":
             return _filled(x, inner, sizes, fillings)
         inside = [
-            i if all(width.literal == 0 for width in pair) else _continued(i, size, mode)
+            i if all(width.literal == 0 for width in pair) else bordered(i, size, mode)
             for i, size, pair in zip(inner, sizes, widths, strict=True)
         ]
         return builder.index(x.value, inside)

@@ -57,8 +57,18 @@ COMMON: list[tuple[str, Callable[..., Any], tuple[Any, ...]]] = [
     ("roll", lambda m, a: m.roll(a, 2), (A,)),
     ("roll axis", lambda m, a: m.roll(a, -1, axis=1), (A,)),
     ("roll far", lambda m, a: m.roll(a, 13, 0), (X,)),
+    ("roll axes", lambda m, a: m.roll(a, (1, -2), (0, 1)), (A,)),
+    ("roll axes alike", lambda m, a: m.roll(a, 2, axis=[0, -1]), (B,)),
+    ("roll an axis twice", lambda m, a: m.roll(a, (1, 2, 3), 1), (A,)),
+    ("roll axes again", lambda m, a: m.roll(a, (1, 2), (1, 1)), (A,)),
+    ("roll all by a tuple", lambda m, a: m.roll(a, (1, 2)), (A,)),
+    ("roll by an array", lambda m, a: m.roll(a, np.array([3, 1]), (2, 0)), (B,)),
+    ("roll by no axes", lambda m, a: m.roll(a, (), ()), (A,)),
+    ("roll nothing along axes", lambda m, a: m.roll(a, (1, 1), (0, 1)), (E,)),
     ("roll nothing", lambda m, a: m.roll(a, 1, 0), (E,)),
     ("roll computed", lambda m, a, k: m.roll(a, k, 0), (X, -7)),
+    ("roll axes computed", lambda m, a, k: m.roll(a, (k, 1), (1, 0)), (A, -7)),
+    ("np.roll of axes", lambda m, a: np.roll(a, (1, 1), (0, 1)), (A,)),
     ("repeat", lambda m, a: m.repeat(a, 3), (A,)),
     ("repeat axis", lambda m, a: a.repeat(2, 1), (A,)),
     ("repeat never", lambda m, a: m.repeat(a, 0, 0), (A,)),
@@ -141,6 +151,7 @@ def test_the_size_of_an_expression() -> None:
     )
     agrees(lambda x: az.reverse(x), lambda x: x[::-1], A)
     agrees(lambda x: az.rotate(x, 1), lambda x: np.roll(x, -1, 0), A)
+    agrees(lambda x: az.rotate(x, (1, 2), (0, 1)), lambda x: np.roll(x, (-1, -2), (0, 1)), A)
     agrees(lambda x: az.broadcast(x, (2, 5)), lambda x: np.stack([x, x]), X)
 
 
@@ -194,10 +205,20 @@ def test_permute() -> None:
 
 
 def padded(a: Any, mode: str, width: int) -> Any:
-    return np.pad(a, width, mode={"clamp": "edge", "wrap": "wrap", "mirror": "reflect"}[mode])  # type: ignore[call-overload]
+    return np.pad(a, width, mode={"clamp": "edge", "mirror": "reflect"}.get(mode, mode))  # type: ignore[call-overload]
 
 
-@pytest.mark.parametrize("boundary", ["clamp", "wrap", "mirror"])
+@pytest.mark.parametrize("boundary", ["edge", "wrap", "reflect", "symmetric"])
+@pytest.mark.parametrize("n", [1, 2, 3, 7])
+def test_stencils_that_reach_far_outside(boundary: str, n: int) -> None:
+    agrees(
+        lambda x: az.stencil(lambda w: w[-5] + 2 * w[5], boundary, x),
+        lambda x: padded(x, boundary, 5)[:-10] + 2 * padded(x, boundary, 5)[10:],
+        numbers(n),
+    )
+
+
+@pytest.mark.parametrize("boundary", ["clamp", "wrap", "mirror", "edge", "reflect", "symmetric"])
 @pytest.mark.parametrize("n", [1, 3, 5])
 def test_stencils(boundary: str, n: int) -> None:
     def around(x: Any) -> Any:

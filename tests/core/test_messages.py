@@ -50,7 +50,22 @@ MESSAGES: dict[str, tuple[Callable[..., Any], Any, str]] = {
         M,
         r"np\.linalg\.cholesky is not an .*az\.foreign brings in a function",
     ),
-    "function of NumPy": (lambda v: np.hstack([v, v]), X, r"np\.hstack is not an .*there are np\.stack"),
+    "function of NumPy": (lambda v: np.hstack([v, v]), X, r"np\.hstack is not an .*there is np\.stack, and az\.for"),
+    "NumPy's variant": (lambda v: np.nansum(v), X, r"np\.nansum is not an .*there is np\.sum, and az\.foreign"),
+    "NumPy's other name": (
+        lambda m: np.linalg.outer(m, m),
+        X,
+        r"np\.linalg\.outer is not an .*there is np\.outer, and",
+    ),
+    "no such function": (
+        lambda v: np.interp(v, v, v),
+        X,
+        r"np\.interp is not an .*language; write it with loops, or az",
+    ),
+    "no such module": (lambda m: np.linalg.inv(m), M, r"np\.linalg\.inv is not an .*language; write it with loops, or"),
+    "like by its elements": (lambda v: np.fmax(v, v), X, r"np\.fmax is not an .*language; write it with loops, or"),
+    "no such derivative": (lambda v: np.gradient(v), X, r"np\.gradient is not an .*language; write it with loops, or"),
+    "sums at places": (lambda v: np.add.at(v, [0, 0], 1.0), X, r"np\.add\.at is not .*az\.histogram combines values"),
     "format": (formatted, X, r"the format '\.3f' of an expression.*az\.inspect\(x\) shows a value"),
     "math": (lambda v: math.sin(v[0]), X, r"float\(\) of an expression.*az\.sin for math\.sin"),
     "range": (lambda v: list(range(v.shape[0])), X, r"az\.fori_loop for range\(\)"),
@@ -61,6 +76,21 @@ MESSAGES: dict[str, tuple[Callable[..., Any], Any, str]] = {
     "compiled with types inside": (lambda v: az.compile(total.at(az.Array[az.f64, "n"]))(v), X, RUNS),
     "evaluated inside": (lambda v: az.evaluate(total)(v), X, RUNS),
     "at": (lambda v: v.at[0].set(1.0), X, r"no attribute 'at'; for x\.at\[i\]\.set\(v\) write az\.update\(x, i, v\)"),
+    "at of an array": (
+        lambda v: v.at[np.array([0, 0])].add(1.0),
+        X,
+        r"\.add\(v\) az\.update.*or x \+ az\.histogram\(np\.add, 0, x\.shape\[0\], i, v\) where i is an array that may",
+    ),
+    "types": (
+        lambda v: total.at(X),
+        X,
+        r"<lambda>\.at takes types, not arguments; for parameter 'v': a value of type nda",
+    ),
+    "types of a tuple": (
+        lambda v: az.program(lambda p: p).at((az.f64, np.float64(2.0))),
+        X,
+        r"parameter 'p': a value of type float64 is no type, as az\.f64 or az\.Array\[az\.f64, \"n\"\] is",
+    ),
     "recursion": (factorial, 3, r"factorial calls itself \d+ times deep .*only az\.fix makes a function"),
     "tangent of an integer": (lambda v: az.jvp(lambda v: az.argmax(v), (v,), (v,))[1], X, "returns nothing.*integer"),
     "nothing": (lambda v: None, X, "returns nothing: is a return missing"),
@@ -73,6 +103,16 @@ def test_messages_name_the_line_and_what_to_write(case: tuple[Callable[..., Any]
     with pytest.raises((TypeError, RuntimeError, AttributeError), match=rf"(?s){message}") as caught:
         az.program(function)(argument)
     assert "test_messages.py:" in str(caught.value)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 2)])
+def test_what_the_advice_for_places_says_is_right(shape: tuple[int, ...]) -> None:
+    i, x = np.array([2, 0, 2, 2]), np.ones(shape)
+    v = np.arange(4.0 * x[0].size).reshape(4, *shape[1:])
+    wanted = x.copy()
+    np.add.at(wanted, i, v)
+    advised = az.program(lambda x, i, v: x + az.histogram(np.add, 0, x.shape[0], i, v))
+    np.testing.assert_array_equal(advised(x, i, v), wanted)
 
 
 @pytest.mark.parametrize("verb", [az.grad, az.vjp, az.jvp, az.hessian, az.jacobian, az.hvp, az.compile, az.trace])
