@@ -9,7 +9,7 @@ from ..expr import Expr, as_expr, promoted
 from ..graph import Value
 from ..source import at_line, user_line
 from ..types import i64
-from .control import where, while_loop
+from .control import fori_loop, where
 from .operands import axis_moved, axis_of
 from .shapes import ravel
 
@@ -67,7 +67,8 @@ def sort(x: Any, axis: Any = -1, descending: bool = False) -> Expr:
 def searchsorted(a: Any, v: Any, side: str = "left") -> Expr:
     """Where in a sorted vector values would be inserted: the first place, or with side "right" the last one.
 
-    The i64 places have the shape of ``v``. NaN is largest. Raises TypeError when ``a`` is not a vector.
+    The i64 places have the shape of ``v``. NaN is largest. Raises TypeError when ``a`` is not a vector. The size of
+    ``a`` alone says how many steps there are, so that values are searched side by side.
     """
     if side not in ("left", "right"):
         raise ValueError(at_line(f"the side of a searchsorted is 'left' or 'right', not {side!r}"))
@@ -76,22 +77,32 @@ def searchsorted(a: Any, v: Any, side: str = "left") -> Expr:
         raise TypeError(at_line(f"searchsorted in a vector, not in a value of type {vector.type}"))
     builder = current()
     builder.origin = user_line()
-
-    def less(p: Expr, q: Expr) -> Expr:
-        return (p < q) | ((p == p) & (q != q)) if vector.dtype.kind == "float" else p < q
+    size, floating = as_expr(vector.axis_size(0)), vector.dtype.kind == "float"
+    halvings = _digits(size)
 
     def at(*indices: Value) -> Value:
         wanted = Expr(builder.index(values.value, indices), builder)
+        unordered = wanted != wanted
 
-        def halved(state: tuple[Expr, Expr]) -> tuple[Expr, Expr]:
-            low, high = state
-            middle = (low + high) >> 1
-            element = Expr(builder.index(vector.value, [middle.value]), builder)
-            after = less(element, wanted) if side == "left" else ~less(wanted, element)
-            return where(after, middle + 1, low), where(after, high, middle)
+        def halved(step: Expr, low: Expr) -> Expr:
+            count = size >> step  # so many are left, the middle again where the number is even and the middle is before
+            half = count >> 1
+            element = Expr(builder.index(vector.value, [(low + half).value]), builder)
+            after = element < wanted if side == "left" else element <= wanted
+            if floating:
+                after = after | (unordered & (element == element) if side == "left" else unordered)
+            return where(after, low + (count - half), low)
 
-        ends: Any = while_loop(lambda state: state[0] < state[1], halved, (0, as_expr(vector.axis_size(0))))
-        place: Value = ends[0].value
-        return place
+        place: Expr = fori_loop(0, halvings, halved, 0)
+        return place.value
 
     return Expr(builder.array(builder.sizes(values.value), at), builder)
+
+
+def _digits(size: Expr) -> Expr:
+    """How many binary digits a size has: so often is it halved until nothing is left."""
+    count, rest = as_expr(0), size
+    for digits in (32, 16, 8, 4, 2, 1):
+        more = digits * ((rest >> digits) > 0)
+        count, rest = count + more, rest >> more
+    return count + rest

@@ -581,6 +581,20 @@ def test_searchsorted(n: int, side: Any) -> None:
     agrees(lambda a, v: az.searchsorted(a, v, side), lambda a, v: np.searchsorted(a, v, side), special, SPECIAL)
 
 
+@pytest.mark.parametrize("scalar", [np.float64, np.float32, np.int64, np.int32])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_searchsorted_in_vectors_of_all_small_sizes(scalar: Any, side: Any) -> None:
+    """Elements that are equal, NaN and infinite, and values beside, between and among them."""
+    searched = az.compile(az.program(lambda a, v: az.searchsorted(a, v, side)))
+    v = np.arange(-1, 8).astype(scalar)
+    ends = np.array([-np.inf, np.inf, np.nan, np.nan], scalar) if v.dtype.kind == "f" else np.zeros(0, scalar)
+    for n in range(35):
+        for a in (np.arange(n) // 2, np.arange(n) % 7):
+            a = np.sort(np.concatenate([a.astype(scalar), ends[: n % 5]]))
+            wanted = np.concatenate([v, ends])
+            np.testing.assert_array_equal(searched(a, wanted), np.searchsorted(a, wanted, side))
+
+
 # Control
 
 

@@ -221,3 +221,15 @@ def test_a_sum_of_sums_has_lanes_whatever_sizes_its_extents_are_computed_from() 
         u = RANDOM.random((n, m))
         wanted = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]
         np.testing.assert_allclose(compiled(u), (wanted * wanted).sum(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_searches_run_along_lanes(side: Any) -> None:
+    """Sizes decide how often the vector is halved, so that all lanes do it together, NaN or not."""
+    search = az.program(lambda a, v: az.searchsorted(a, v, side))
+    a = np.sort(np.append(np.random.default_rng(1).random(300), [np.nan, np.inf, -np.inf]))
+    v = np.concatenate([a[::-1], np.random.default_rng(2).random(1001)])
+    found = [az.compile(search, threads=threads) for threads in (1, 2)]
+    for each in found:
+        np.testing.assert_array_equal(each(a, v), np.searchsorted(a, v, side))
+        assert "lanes" in each.loops and "while" not in each.loops
