@@ -43,7 +43,7 @@ class Survey:
     loads: list[Access] = field(default_factory=list)
     stores: list[Access] = field(default_factory=list)
     inner: dict[str, ir.For] = field(default_factory=dict)  # loops inside, by variable
-    uniform: set[str] = field(default_factory=set)  # variables that extents inside mention
+    uniform: set[str] = field(default_factory=set)  # variables that extents inside depend on
     operations: list[tuple[float, frozenset[str]]] = field(default_factory=list)  # weights, and what they mention
     work: float = 0.0
     once: float = 0.0  # what is computed outside of the loops inside
@@ -63,6 +63,7 @@ def survey(body: ir.Block, around: Iterable[str] = ()) -> Survey:
     depends: dict[str, frozenset[str]] = {}
     steps: dict[str, frozenset[str]] = {}  # by Let
     falls: dict[str, frozenset[str]] = {}
+    given: dict[str, frozenset[str]] = {}  # by mutable scalar: what is assigned to it mentions these
     loops: list[str] = []  # inside, around what is looked at
 
     def mentioned(expression: ir.Expression) -> frozenset[str]:
@@ -127,9 +128,10 @@ def survey(body: ir.Block, around: Iterable[str] = ()) -> Survey:
                 case ir.Declare(name, value):
                     read(value, weight)
                     found.mutable += 1
-                    depends[name] = frozenset([name])
-                case ir.Assign(_, value):
+                    depends[name], given[name] = frozenset([name]), mentioned(value)
+                case ir.Assign(name, value):
                     read(value, weight)
+                    given[name] = given.get(name, frozenset()) | mentioned(value)
                 case ir.Store(_, _, value):
                     read(value, weight)
                     found.stores.append(access(statement, weight))
@@ -159,5 +161,7 @@ def survey(body: ir.Block, around: Iterable[str] = ()) -> Survey:
                     visit((*statement.head, *statement.body), weight * SURVEY_UNKNOWN_ITERATIONS)
 
     visit(body, 1.0)
+    while further := {each for name in found.uniform for each in given.get(name, ())} - found.uniform:
+        found.uniform |= further
     found.work = min(found.work, SURVEY_MOST_WORK)
     return found

@@ -233,3 +233,18 @@ def test_searches_run_along_lanes(side: Any) -> None:
     for each in found:
         np.testing.assert_array_equal(each(a, v), np.searchsorted(a, v, side))
         assert "lanes" in each.loops and "while" not in each.loops
+
+
+def test_loops_that_a_state_of_the_point_ends_have_no_lanes() -> None:
+    @az.program
+    def growing(counts: az.Array[az.i64, "m"]) -> az.Array[az.f64, "m"]:
+        def step(_: Any, state: Any) -> Any:
+            total, count = state
+            return total + az.fori_loop(0, count, lambda _, s: 0.5 * s + 1.0, 0.0), count + 1
+
+        return az.map(lambda count: az.fori_loop(0, 3, step, (0.0, count))[0], counts)
+
+    counts = np.arange(100) % 7
+    found = az.compile(growing)
+    np.testing.assert_array_equal(found(counts), az.evaluate(growing)(counts))
+    assert "lanes" not in found.loops
