@@ -213,24 +213,27 @@ def _lanes_of(found: Survey, target: Target) -> int:
 
 
 def strip_of(found: Survey, target: Target) -> int:
-    """The strip of a body without loops inside."""
-    registers = STRIP_REGISTERS if found.lets <= WIDE_STRIP_BINDINGS else 1
-    return target.transformations.strip or _lanes_of(found, target) * registers
+    """The strip of a body of which no copies run side by side."""
+    return target.transformations.strip or _lanes_of(found, target) * _registers(found, target, found.carried)
+
+
+def _registers(found: Survey, target: Target, held: int, copies: int = 1) -> int:
+    """How many registers of lanes there are of each scalar, such that those are held that loops inside carry."""
+    if not found.inner:
+        return STRIP_REGISTERS if found.lets <= WIDE_STRIP_BINDINGS else 1
+    registers, room = STRIP_REGISTERS, max(1, target.registers // 2)
+    while copies * registers * max(1, held) > room and registers > 1:
+        registers //= 2
+    return registers
 
 
 def _that_registers_hold(choice: Choice, found: Survey, target: Target) -> Choice:
     lanes = _lanes_of(found, target)
-    accumulators = max(1, found.mutable if choice.sums else found.carried)  # short sums have few lanes
-    room = max(1, target.registers // 2)
-    if not found.inner:
-        return (
-            replace(choice, strip=lanes, copies=lanes) if choice.jam else replace(choice, strip=strip_of(found, target))
-        )
+    if not found.inner and choice.jam:
+        return replace(choice, strip=lanes, copies=lanes)
     copies = JAM_COPIES if choice.jam else 1
-    registers = STRIP_REGISTERS
-    while copies * registers * accumulators > room and registers > 1:
-        registers //= 2
-    return replace(choice, strip=lanes * registers, copies=copies)
+    held = found.mutable if choice.sums else found.carried  # short sums have few lanes
+    return replace(choice, strip=lanes * _registers(found, target, held, copies), copies=copies)
 
 
 def in_memory_order(axes: Sequence[ir.Axis], accesses: Sequence[Access]) -> list[ir.Axis]:

@@ -97,6 +97,10 @@ class Roles:
         """Whether each point is for itself."""
         return not self.further
 
+    def along(self, variables: Sequence[str]) -> bool:
+        """Whether each point is for itself, along these loops as they stand, the last of which are lanes."""
+        return self.plain and self.order == tuple(variables) and self.lane == self.order[-1]
+
 
 def roles_of(nest: Plan) -> Roles:
     """The roles that the loops of a nest will have."""
