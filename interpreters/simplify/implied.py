@@ -1,9 +1,15 @@
-"""Redundant-check elimination: requirements that are implied by the tests around them are dropped.
+"""Redundant-check elimination: requirements that are implied by tests around them, or loops before, are dropped.
 
 A test that compares integers says, in either branch, that certain differences are not negative. A requirement whose
 own comparisons follow from these, and from the ranges of loop variables, always holds:
 
     for i < n: if i > 0: require 0 <= i - 1        i > 0 says 0 <= i - 1, and so nothing is left to require
+
+So does one that follows from what a loop before has required of the same iterations, where two arrays are read at the
+same places for example:
+
+    for i < n: require 0 <= p[i] < m
+    for i < n: require 0 <= p[i] < m + 1           nothing is left
 
 What follows is found by linear arithmetic: ``goal >= 0`` holds where ``goal - fact`` is proved not to be negative,
 for one fact or for the sum of two. Integers wrap around, which this arithmetic does not: a test says something only
@@ -14,7 +20,7 @@ it has not wrapped around then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations
 
@@ -28,6 +34,9 @@ from .leaves import with_statements
 MOST = 8
 # Sums of so many sizes and loop variables do not wrap around.
 FEW = 1 << 16
+
+# A statement, and what its variables stand for: it has been run for these.
+Run = tuple[Node, Mapping[Value, Value]]
 
 # What a comparison of two integers says of their difference ``y - x`` where it holds, and where it does not.
 DIFFERENCES: dict[str, tuple[Callable[[Dim], list[Dim]], Callable[[Dim], list[Dim]]]] = {
@@ -46,6 +55,49 @@ def without_implied(b: Builder, test: Value, bodies: Sequence[Body]) -> list[Bod
         _pruned(b, body, facts) if REQUIREMENT in body.effects and (facts := known(b, test, holds)) else body
         for body, holds in zip(bodies, (True, False), strict=True)
     ]
+
+
+def without_repeated(b: Builder, extent: Value, body: Body) -> Body:
+    """The body of a loop without what the loops before it have required of the same iterations."""
+    if REQUIREMENT not in body.effects:
+        return body
+    before: list[Run] = [(node, {}) for scope in b.scopes for node in scope.statements[-MOST:]]
+    return _unmet(b, extent, body, before)
+
+
+def _unmet(b: Builder, extent: Value, body: Body, before: Sequence[Run]) -> Body:
+    """A loop's body without the requirements that are met when some statements have been run."""
+    held = list(_iterations(b, extent, body.binders[0], before))
+    if not held:
+        return body
+    tests = [b.substitute([node.args[0]], dict(values))[0] for node, values in held if node.op == "require"]
+    parts = {part.number for test in tests for part in _conjuncts(test)}
+    facts = [fact for test in tests for fact in known(b, test, True)]
+    statements: list[Node] = []
+    for node in body.statements:
+        if node.op == "require":
+            test = node.args[0]
+            met = parts.issuperset([part.number for part in _conjuncts(test)]) or implied(b, test, facts)
+            statements += [] if met else [node]
+        elif _is_loop(node):
+            inner = _unmet(b, node.args[0], node.bodies[0], held)
+            statements += with_statements(b, node, [inner.statements])
+        else:
+            statements.append(node)
+    return _with(b, body, statements)
+
+
+def _iterations(b: Builder, extent: Value, binder: Value, before: Sequence[Run]) -> Iterator[Run]:
+    """What the loops among some statements have run, where they have this extent, for a value of their variable."""
+    for node, values in before:
+        if _is_loop(node) and b.substitute([node.args[0]], dict(values))[0].dim == extent.dim:
+            inside = {**values, node.bodies[0].binders[0]: binder}
+            yield from [(statement, inside) for statement in node.bodies[0].statements]
+
+
+def _is_loop(node: Node) -> bool:
+    """Whether a statement is a loop that requires something and makes nothing."""
+    return node.op == "generate" and not node.results and REQUIREMENT in node.effects
 
 
 def known(b: Builder, test: Value, holds: bool) -> list[Dim]:
@@ -146,7 +198,11 @@ def _follows(b: Builder, goal: Dim, facts: Sequence[Dim]) -> bool:
 
 
 def _pruned(b: Builder, body: Body, facts: Sequence[Dim]) -> Body:
-    statements = [new for old in body.statements for new in _left(b, old, facts)]
+    return _with(b, body, [new for old in body.statements for new in _left(b, old, facts)])
+
+
+def _with(b: Builder, body: Body, statements: Sequence[Node]) -> Body:
+    """A body with these statements, the same one if they are its own."""
     if len(statements) == len(body.statements) and all(x is y for x, y in zip(statements, body.statements)):
         return body
     return b.close(body.binders, tuple(statements), body.results, body.partial)

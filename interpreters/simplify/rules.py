@@ -17,7 +17,7 @@ from ...core.types import dims, i64, mentions_named
 from .accumulators import rewrite_accumulate
 from .algebra import is_zero, operands_of, primitive
 from .costs import CHEAP, cost_within, nodes_within
-from .implied import without_implied
+from .implied import without_implied, without_repeated
 from .unrolling import iterations
 
 # A read looks behind so many updates of single elements.
@@ -182,7 +182,10 @@ def _cost_of_read(array: Value, axes: int, inside: frozenset[int]) -> float:
 
 
 def _generate(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
-    """Results that are copies of other arrays are these; what each iteration requires alike is required once."""
+    """Results that are copies of other arrays are these; what each iteration requires alike is required once.
+
+    So is what loops before have required.
+    """
     body = bodies[0]
     if not body.results and (not body.statements or iterations(b, args[0], body) is not None):
         return []
@@ -190,7 +193,8 @@ def _generate(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -
         some = b.primitive("less", b.literal(0, i64), args[0])
         return b.cond(some, lambda: b.instantiate(body, [b.literal(0, i64)]), lambda: [])
     if body.statements:
-        return None
+        left = without_repeated(b, args[0], body)
+        return None if left is body else b.emit("generate", static, args, [left])
     copies: dict[int, Value] = {}
     for k, result in enumerate(body.results):
         array = _reads_in_order(result, [body.binders[0]])

@@ -391,6 +391,59 @@ def test_what_the_else_branch_knows() -> None:
     assert "require" not in shown(f)
 
 
+Table = az.Array[az.f64, "k"]
+Places = az.Array[az.i64, "n"]
+Squares = az.Array[az.i64, "n n"]
+
+
+@pytest.mark.parametrize(
+    ("read", "left"),
+    [
+        (lambda x, y, p, q: x[p] + y[p] * x[p], 1),
+        (lambda x, y, p, q: x[p] + az.concatenate([y, y[:1]])[p], 1),
+        (lambda x, y, p, q: (x[p + 1] - x[p]) / (y[p + 1] - y[p]), 2),
+        (lambda x, y, p, q: x[q] + y[q], 1),
+        (lambda x, y, p, q: az.generate((q.shape[0], 3), lambda i, k: x[p[i]] + k * y[p[i]]), 1),
+        (lambda x, y, p, q: (7 // p) * x[7 // p], 2),
+        (lambda x, y, p, q: az.sum(x[p[1:]]) + az.sum(y[p]), 2),  # less, and at other places
+        (lambda x, y, p, q: x[q] + y[q.T], 2),
+        (lambda x, y, p, q: x[p] + y[1:][p], 2),
+    ],
+)
+def test_what_loops_before_have_required_goes(read: Any, left: int) -> None:
+    @az.program
+    def f(x: Table, y: Table, p: Places, q: Squares) -> Any:
+        return read(x, y, p, q)
+
+    assert shown(f).count("require") == left
+    rng, compiled = np.random.default_rng(0), az.compile(f)
+    x, y, p, q = rng.random(9), rng.random(9), rng.integers(1, 8, 5), rng.integers(0, 8, (5, 5))
+    np.testing.assert_allclose(compiled(x, y, p, q), az.evaluate(f)(x, y, p, q), rtol=1e-14)
+    for at, wrong in ((0, -1), (1, 0), (2, 8), (3, 9), (4, 10)):
+        p[at] = q[at, 4 - at] = wrong
+        assert outcome(compiled, x, y, p, q) == outcome(az.evaluate(f), x, y, p, q)
+        p[at] = q[at, 4 - at] = 1
+
+
+def outcome(run: Any, *arguments: Any) -> str:
+    try:
+        run(*arguments)
+    except (IndexError, ZeroDivisionError) as error:
+        return str(error)
+    return ""
+
+
+def test_what_only_a_branch_has_required_is_still_required() -> None:
+    @az.program
+    def f(x: Table, p: Places, k: az.i64) -> Any:
+        first = az.cond(k > 0, lambda: az.sum(x[p]), lambda: 0.0)
+        return first + az.sum(x[p])
+
+    x, p = np.ones(3), np.array([0, 3])
+    for k in (0, 1):
+        assert "index 3 is out of range" in outcome(az.compile(f), x, p, k) == outcome(az.evaluate(f), x, p, k)
+
+
 def test_a_failure_that_a_test_allows_is_still_found() -> None:
     @az.program
     def f(x: az.Array[az.f64, "n"], k: az.i64) -> Any:
