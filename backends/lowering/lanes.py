@@ -108,9 +108,12 @@ def choose(
         total = 0.0
         for access, lane in pairs:
             own = access.buffer.name in temporaries and access.mentions(lane)  # read where it was written
+            own = own or access.buffer in found.private
             total += access.weight * (1.0 if own else _load_cost(access, lane, loops, found.inner, whole))
         for store in found.stores:
-            if store.mentions(variable):
+            if store.buffer in found.private:
+                total += 1.0
+            elif store.mentions(variable):
                 free = store.buffer.name in temporaries or contiguous(store, variable, len(store.indices) - 1)
                 total += 1.0 if free else LANE_ACROSS_COST
         total *= _idle(extents[variable], lanes)
@@ -126,7 +129,7 @@ def choose(
         return [_load_cost(a, variable, loops, found.inner) for a in found.loads if a.weight == deepest]
 
     candidates = [loop.variable.name for loop in loops if found.may_widen(loop.variable.name)]
-    sums = [min(names, key=cost) for names in _sums(found, reductions)]
+    sums = [] if found.private else [min(names, key=cost) for names in _sums(found, reductions)]
     costs = {name: cost(name) for name in candidates} | {name: cost(name, sums=sums) for name in sums}
     choices = []
     if candidates:
@@ -141,7 +144,7 @@ def choose(
     choices.sort(key=lambda choice: costs[choice.lane or ""])
     if len(choices) == 2 and (choices[0].sums or costs[choices[1].lane or ""] > 2 * costs[choices[0].lane or ""]):
         choices.pop()
-    if candidates and allowed.pack:
+    if candidates and allowed.pack and not found.private:
         lane = min(candidates, key=lambda name: cost(name, True))
         if 2 * cost(lane, True) < costs[choices[0].lane or ""]:
             wide = Choice(lane, _jam(loops, found, lane, temporaries), whole=True)
@@ -173,6 +176,8 @@ def _sums(found: Survey, reductions: dict[str, ir.Reduction]) -> list[list[str]]
 
 def _jam(loops: Sequence[ir.Axis], found: Survey, lane: str, temporaries: set[str]) -> str | None:
     """The loop along which most of what the reductions read and compute is shared; without these, see ``_side``."""
+    if found.private:
+        return None
     if not found.inner:
         return _side(loops, found, lane, temporaries)
     deepest = max((access.weight for access in found.loads), default=1.0)

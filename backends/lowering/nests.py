@@ -41,6 +41,7 @@ from ..target import (
     Target,
 )
 from .lanes import Choice, choose, contiguous, gathered, in_memory_order, packable
+from .private_arrays import expanded, is_long, private_to, without_allocations, without_cells
 from .survey import Access, Survey, survey
 from .triangles import Differences, Regions
 
@@ -66,6 +67,7 @@ class Plan:
     needed: Differences = field(default_factory=dict)  # of its loops' variables, where anyone reads what it writes
     nonzero: Regions = field(default_factory=dict)  # where the buffers that it reads are not 0
     sides: frozenset[str] = frozenset()  # variables of the loops over the rows and columns of a product
+    private: frozenset[ir.Buffer] = frozenset()  # arrays of which each point has its own: they get the lane as an axis
 
     @property
     def variables(self) -> list[str]:
@@ -104,8 +106,7 @@ class Roles:
 
 def roles_of(nest: Plan) -> Roles:
     """The roles that the loops of a nest will have."""
-    found = survey(nest.body, nest.variables)
-    choices = choose(nest.loops, found, nest.temporaries, nest.reductions, nest.target, nest.sides)
+    nest, found, choices = _chosen(nest)
     lane = choices[0].lane
     rest = in_memory_order([loop for loop in nest.loops if loop.variable.name != lane], [*found.loads, *found.stores])
     order = (*[loop.variable.name for loop in rest], *[name for name in nest.variables if name == lane])
@@ -120,8 +121,7 @@ def roles_of(nest: Plan) -> Roles:
 
 def build(nest: Plan) -> Built:
     """The nest as loops; where sizes decide between two ways, both, and the choice."""
-    found = survey(nest.body, nest.variables)
-    choices = choose(nest.loops, found, nest.temporaries, nest.reductions, nest.target, nest.sides)
+    nest, found, choices = _chosen(nest)
     first = _arranged(nest, found, choices[0])
     if len(choices) == 1:
         return first
@@ -133,6 +133,23 @@ def build(nest: Plan) -> Built:
     by_name = {loop.variable.name: loop for loop in nest.loops}
     short = by_name[choices[0].lane or ""].extent < choices[0].strip // 2
     return Built(list(ir.branch(short, second.statements, first.statements)), first.layouts)
+
+
+def _chosen(nest: Plan) -> tuple[Plan, Survey, list[Choice]]:
+    """A nest, what it consists of and the roles of its loops; its private arrays are none of it if it gets lanes."""
+    for each in (_with_private_arrays(nest), nest) if is_long(nest.body) else (nest,):
+        found = survey(each.body, each.variables, each.private)
+        choices = choose(each.loops, found, each.temporaries, each.reductions, each.target, each.sides)
+        if choices[0].lane is not None:
+            break
+    return each, found, choices
+
+
+def _with_private_arrays(nest: Plan) -> Plan:
+    """A nest whose points find their own arrays there."""
+    body = without_cells(nest.body)
+    private = private_to(body, nest.variables)
+    return replace(nest, body=without_allocations(body, private), private=private)
 
 
 def _worth_copying(nest: Plan, found: Survey, lane: str) -> ir.Expression:
@@ -151,7 +168,7 @@ def _worth_copying(nest: Plan, found: Survey, lane: str) -> ir.Expression:
 def _arranged(nest: Plan, found: Survey, choice: Choice) -> Built:
     """The nest with its loops in the roles chosen."""
     statements: list[ir.Statement] = []
-    body = nest.body
+    private, body = list[ir.Statement](), nest.body
     by_name = {loop.variable.name: loop for loop in nest.loops}
     rest = [loop for loop in nest.loops if loop.variable.name not in (choice.lane, choice.jam)]
     rest = in_memory_order(rest, [*found.loads, *found.stores])
@@ -159,7 +176,11 @@ def _arranged(nest: Plan, found: Survey, choice: Choice) -> Built:
     chunk = None
     if lane is not None and not rest and nest.parallel and nest.target.parallel:
         size = LANE_CHUNK_WITH_LOOPS if found.inner else LANE_CHUNK if choice.jam is None else TRANSPOSED_ROWS
-        chunk = Chunk(lane, size, nest.fresh)
+        chunk = Chunk(lane, choice.strip if nest.private else size, nest.fresh)
+    piece = chunk
+    if lane is not None and nest.private:
+        piece = chunk or Chunk(lane, choice.strip, nest.fresh)
+        private, body = expanded(body, nest.private, piece.lane, piece.longest)
     packing = Packing([], {})
     if choice.lane is not None and nest.target.transformations.pack:
         packing = pack(nest, found, choice.lane, chunk, choice.whole)
@@ -181,7 +202,7 @@ def _arranged(nest: Plan, found: Survey, choice: Choice) -> Built:
         extents = [by_name[choice.jam].extent] if choice.jam is not None else []
         grain = grain_of(work, [*extents, *_inner(found)])
         lanes = ir.For(chunk.loop.variable.name, chunk.loop.extent, "lanes", body, choice.strip)
-        return Built([chunk.parallel(lanes, grain, packing.statements)], layouts)
+        return Built([chunk.parallel(lanes, grain, [*packing.statements, *private])], layouts)
     statements.extend(packing.statements)
     if choice.jam is not None and not rest and lane is None and nest.parallel and nest.target.parallel:
         # The only loop of the nest: its jams are shared out, each of which is a chunk.
@@ -189,7 +210,10 @@ def _arranged(nest: Plan, found: Survey, choice: Choice) -> Built:
         assert isinstance(jammed, ir.For)
         chunk = Chunk(by_name[choice.jam], choice.copies, nest.fresh)
         return Built([*statements, chunk.parallel(jammed, grain_of(work, _inner(found)))], layouts)
-    if lane is not None:
+    if piece is not None:
+        lanes = ir.For(piece.loop.variable.name, piece.loop.extent, "lanes", body, choice.strip)
+        body = (*private, ir.For(piece.number.name, piece.count, "sequential", (piece.part(lanes),)))
+    elif lane is not None:
         body = (_lanes(lane, body, choice.strip, nest.target.lanes(f64)),)
     for k, loop in reversed(list(enumerate(rest))):
         if k == 0 and nest.parallel and nest.target.parallel:

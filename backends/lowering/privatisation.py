@@ -57,9 +57,14 @@ def private_accumulators(context: Context, nest: ir.Nest) -> list[ir.Statement] 
 def _meet_nowhere(
     body: ir.Block, updated: dict[ir.Buffer, list[ir.Store]], own: dict[ir.Buffer, set[str]], loops: Sequence[ir.Axis]
 ) -> bool:
-    """Whether each iteration of all loops together has a place of its own, to which it adds outside of inner loops."""
+    """Whether each iteration of all loops together has one place of its own in each buffer, to which it adds."""
     apart = all(loop.variable.name in variables for variables in own.values() for loop in loops)
-    return apart and all(store in body for stores in updated.values() for store in stores)
+    inside = ir.bound_in(body)
+    return apart and all(
+        store in body or inside.isdisjoint(ir.names_in(store.indices))
+        for stores in updated.values()
+        for store in stores
+    )
 
 
 def own_variables(context: Context, stores: list[ir.Store], body: ir.Block, loops: Sequence[ir.Axis]) -> set[str]:

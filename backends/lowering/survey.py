@@ -6,7 +6,7 @@ them; a loop of unknown extent counts as ``SURVEY_UNKNOWN_ITERATIONS`` iteration
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from .. import ir
@@ -51,15 +51,20 @@ class Survey:
     carried: int = 0  # mutable scalars that one loop inside assigns to, at most
     lets: int = 0
     bound: set[str] = field(default_factory=set)  # names bound in the body, and loop variables around it
+    private: frozenset[ir.Buffer] = frozenset()  # arrays of which each point has its own
 
     def may_widen(self, variable: str) -> bool:
         """Whether a loop around may be lanes or a jam: no extent inside varies with it, and every store does."""
-        return variable not in self.uniform and all(store.mentions(variable) for store in self.stores)
+        apart = all(store.mentions(variable) or store.buffer in self.private for store in self.stores)
+        return apart and variable not in self.uniform
 
 
-def survey(body: ir.Block, around: Iterable[str] = ()) -> Survey:
-    """Look through a body once; ``around`` are the variables of the loops that it is the body of."""
-    found = Survey(bound=set(around))
+def survey(body: ir.Block, around: Iterable[str] = (), private: Collection[ir.Buffer] = ()) -> Survey:
+    """Look through a body once; ``around`` are the variables of the loops that it is the body of.
+
+    ``private`` are the arrays of which each of their iterations has its own.
+    """
+    found = Survey(bound=set(around), private=frozenset(private))
     depends: dict[str, frozenset[str]] = {}
     steps: dict[str, frozenset[str]] = {}  # by Let
     falls: dict[str, frozenset[str]] = {}
