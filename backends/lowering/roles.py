@@ -4,6 +4,7 @@ Lowering leaves nests (``ir.Nest``): points in any order, arrays in any layout. 
 before those around them. The first of these that fits says how:
 
 * points whose values are combined: parts of them, and the parts in order (``totals.py``)
+* points that add to single places in loops of their own: a sum for each, in lanes, and their sum (``point_sums.py``)
 * points that add to the same places: pieces with copies (``privatisation.py``), or atomics (``group_updates.py``)
 * points that only require something: a test side by side (``requirements.py``)
 * a sum over two loops: one of its factors first, in a nest of its own (``regrouping.py``)
@@ -31,6 +32,7 @@ from .context import Context
 from .group_updates import shared_accumulators
 from .lower import Lowered
 from .nests import Built, Layouts, Plan, Roles
+from .point_sums import point_sums
 from .privatisation import private_accumulators
 from .regrouping import regrouped
 from .requirements import beside_requirements, requirements
@@ -117,6 +119,9 @@ class _Roles:
         if nest.combines:
             return Built(totals.totals(context, nest), {})
         if nest.meets:
+            sums = self.point_sums(nest)
+            if sums is not None:
+                return sums
             accumulators = shared_accumulators if target.group else private_accumulators
             adding = accumulators(context, nest)
             if adding is not None:
@@ -139,6 +144,20 @@ class _Roles:
         statements = [*before, *built.statements]
         if nest.alone is not None:
             statements = [_for_one(each, nest.alone) for each in statements]
+        return Built(statements, built.layouts)
+
+    def point_sums(self, nest: ir.Nest) -> Built | None:
+        """A nest whose points add up what is theirs in lanes, and the sum of that."""
+        context = self.context
+        if context.target.group or not nest.outermost:
+            return None
+        found = point_sums(context, nest)
+        if found is None or self.planner.roles(found.points).lane is None:
+            return None
+        told = f"accumulated in {', '.join([each.buffer.name for each in found.added])}: sums of points, added in order"
+        context.decisions.note(told)
+        built = self.nest(found.points)
+        statements = [*found.stored, *built.statements, *totals.totals(context, found.totals), *found.added]
         return Built(statements, built.layouts)
 
     def built(self, nest: ir.Nest) -> Built:

@@ -98,6 +98,25 @@ def test_points_in_two_axes() -> None:
         assert_same(other(*given), found, exact=True)
 
 
+def test_what_points_have_in_common() -> None:
+    """Each point has a sum of what it adds, and so lanes."""
+
+    @az.program
+    def program(x: Vector, b: az.f64, c: az.f64, steps: az.i64) -> Any:
+        return az.sum(az.map(lambda x: az.fori_loop(0, steps, lambda i, s: b * s * (1 - s) + c / (i + 1), x), x))
+
+    gradient = az.grad(program, argnums=(0, 1, 2))
+    compiled, other = az.compile(gradient, threads=1), az.compile(gradient, threads=2)
+    assert "sums of points, added in order" in str(compiled.schedule)
+    for n, steps in ((0, 4), (1, 4), (9, 0), (500, 7), (20_000, 3)):
+        given = arguments(n)[0], 1.5, 0.1, steps
+        found = compiled(*given)
+        assert_same(found[0], az.evaluate(gradient)(*given)[0])
+        for one, expected in zip(found[1:], az.evaluate(gradient)(*given)[1:], strict=True):
+            np.testing.assert_allclose(one, expected, rtol=1e-10)
+        assert_same(other(*given), found, exact=True)
+
+
 def test_what_is_not_a_number_stays_in_its_lane() -> None:
     compiled, x = az.compile(az.grad(over_points(chosen), argnums=(0, 1))), arguments(40)[0]
     clean = compiled(x, 2 * x, 5)
