@@ -15,8 +15,9 @@ if the block that runs there *owns* it and nothing else reads it. A block owns t
 loop owns the homes of its states; a branch and the body of an accumulate own what the block around them does, for
 they run once. Arguments, constants and what a loop has captured are owned by nobody. A home is read by the uses, later
 in the block, of every array in it; and by the operation itself, as another operand or from inside its blocks. A
-scatter may read what it overwrites if it writes once, or if each of its writes, to a place of its own, reads
-that place alone.
+scatter may read what it overwrites if it writes once, or if its writes, each to a place of its own, do no harm to
+what is read (``unharmed.py``). A loop whose output is a state as an iteration finds it writes that output first, so
+this is no use later.
 
     a = zeros(n)                                # home A
     b = for i < m with s = a:                   # the state is in a home S of its own
@@ -32,12 +33,13 @@ be elsewhere (a branch that gives a captured array, for example, copies it unles
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
 from ..core.terms import Atom, Block, Literal, Operation, Variable
 from ..core.types import ArrayType, Type
+from .unharmed import Unharmed
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,9 @@ class InPlace:
     def __init__(self, block: Block) -> None:
         self.block = block
         denied: set[int] = set()
+        unharmed = Unharmed(block)
         while True:
-            walk = _Walk(denied)
+            walk = _Walk(denied, unharmed)
             walk.block(block, [], _Scope(walk.unowned(block.binders)))
             if not walk.denied - denied:
                 break
@@ -105,11 +108,15 @@ def _nothing(home: int) -> bool:
 
 @dataclass
 class _Scope:
-    """What a block may do: the homes of its parameters, those that it owns, and which are read after it."""
+    """What a block may do: the homes of its parameters, those that it owns, and which are read after it.
+
+    ``first``: those of its results that are written before all else.
+    """
 
     parameters: Sequence[Home]
     owned: set[int] = field(default_factory=set)
     read_after: Callable[[int], bool] = _nothing
+    first: Collection[int] = ()
 
 
 class _Here:
@@ -140,7 +147,8 @@ class _Here:
 class _Walk:
     """One walk over a term. Operations in ``denied`` take nothing."""
 
-    def __init__(self, denied: set[int]) -> None:
+    def __init__(self, denied: set[int], unharmed: Unharmed) -> None:
+        self.unharmed = unharmed
         self.places: dict[int, Places] = {}
         self.denied = set(denied)
         self.escaped: set[int] = set()
@@ -166,7 +174,8 @@ class _Walk:
         for operation in block.bindings:
             uses.append({level - 1 - index for index in self.free(operation)})
             level += len(operation.types)
-        uses.append({level - 1 - atom.index for atom in block.results if isinstance(atom, Variable)})
+        last = [atom for k, atom in enumerate(block.results) if k not in scope.first]
+        uses.append({level - 1 - atom.index for atom in last if isinstance(atom, Variable)})
         here = _Here(env, scope, uses)
         for position, operation in enumerate(block.bindings):
             here.position = position
@@ -234,13 +243,18 @@ class _Walk:
         for k in range(extents, len(op.args)):
             home = here.home(op.args[k])
             read = home is not None and self.reads(element, home, here)
-            harmless = read and (_writes_once(op) or (op.static[0] and _reads_its_place(op, home, here)))
+            harmless = read and (_writes_once(op) or (op.static[0] and self.unharmed_in(op, home, here)))
             taken.append(self.may_take(op, k, here, () if harmless else op.blocks))
             reads = reads or (read and taken[-1])
         places = self.say(op, Places(tuple(taken), (), reads))
         homes = self.results(op, places.taken, extents, here)
         self.written.update([home for home in homes if home is not None])
         return homes
+
+    def unharmed_in(self, op: Operation, home: Home, here: _Here) -> bool:
+        """Whether the writes of a scatter do no harm to what it reads of a home."""
+        inside = [variable.index for variable in op.blocks[0].free]
+        return self.unharmed.of(op).issuperset([k for k in inside if here.env[len(here.env) - 1 - k] == home])
 
     def loop(self, op: Operation, here: _Here) -> list[Home]:
         assert op.row.takes is not None
@@ -250,7 +264,9 @@ class _Walk:
         body = op.blocks[-1]
         if op.op == "while":
             self.block(op.blocks[0], here.env, _Scope(homes))
-        after = self.block(body, here.env, _Scope([*[None] * first, *homes], {h for h in homes if h is not None}))
+        owned = {home for home in homes if home is not None}
+        early = written_first(body, len(states))
+        after = self.block(body, here.env, _Scope([*[None] * first, *homes], owned, first=early))
         sources: list[int | None] = [None] * len(states)
         for k, home in enumerate(homes):
             if home is not None and after[k] == home:
@@ -290,40 +306,16 @@ class _Walk:
         return _Scope(parameters, here.scope.owned, here.read_later)
 
 
-# Scatters that read what they overwrite
+def written_first(body: Block, states: int) -> dict[int, int]:
+    """The results of a body, behind those for so many states, that are arrays it is given: by position, which one."""
+    bound = sum([len(binding.types) for binding in body.bindings])
+    given = {
+        k: len(body.binders) - 1 - (atom.index - bound)
+        for k, atom in enumerate(body.results)
+        if k >= states and isinstance(atom, Variable) and isinstance(atom.type, ArrayType) and atom.index >= bound
+    }
+    return {k: parameter for k, parameter in given.items() if parameter >= 0}
 
 
 def _writes_once(op: Operation) -> bool:
     return all(isinstance(extent, Literal) and extent.value == 1 for extent in op.args[: op.static[1]])
-
-
-def _reads_its_place(op: Operation, home: Home, here: _Here) -> bool:
-    """Whether a scatter reads arrays of a home nowhere but where it writes."""
-    element = op.blocks[0]
-    outside = len(here.env)
-    axes = len(element.results) - (len(op.args) - op.static[1])
-    inside = outside + len(element.binders) + sum(len(binding.types) for binding in element.bindings)
-    written = [_absolute(atom, inside) for atom in element.results[:axes]]
-
-    def is_home(atom: Atom, depth: int) -> bool:
-        level = _absolute(atom, depth)
-        return isinstance(level, int) and level < outside and here.env[level] == home
-
-    def harmless(block: Block, depth: int) -> bool:
-        depth += len(block.binders)
-        for binding in block.bindings:
-            if any(is_home(arg, depth) for arg in binding.args):
-                place = [_absolute(arg, depth) for arg in binding.args[1:]]
-                if binding.op != "index" or place != written:
-                    return False
-            if not all(harmless(inner, depth) for inner in binding.blocks):
-                return False
-            depth += len(binding.types)
-        return not any(is_home(atom, depth) for atom in block.results)
-
-    return harmless(element, outside)
-
-
-def _absolute(atom: Atom, depth: int) -> object:
-    """What tells an atom from others wherever it stands: a variable's level, or the atom."""
-    return depth - 1 - atom.index if isinstance(atom, Variable) else atom

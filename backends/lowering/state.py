@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from ...core import terms
 from ...core.types import Type, element, rank
+from ...interpreters.in_place import written_first
 from .. import ir
 from .arrays import Arrays
 from .context import ZERO, ArrayRef, Destinations, Environment, Operand
@@ -62,8 +63,12 @@ class State(Arrays):
         variable = self.loop_variable(body.names[0], op.static[0])
         with self.over(variable, extent):
             inside = states.enter()
-            places = [*inside.places, *[output.at(variable) for output in outputs]]
-            states.leave(inside, self.block(body, env, [variable, *inside.values], places))
+            given, places = [variable, *inside.values], [*inside.places, *[output.at(variable) for output in outputs]]
+            for k, parameter in written_first(body, count).items():
+                destination, places[k] = places[k], None
+                assert destination is not None
+                self.copy(given[parameter], destination)
+            states.leave(inside, self.block(body, env, given, places))
         return [*states.results(), *outputs]
 
     def output(self, op: terms.Operation, type: Type, env: Environment) -> ArrayRef:

@@ -168,6 +168,45 @@ def test_two_states_from_one() -> None:
     assert places(write, "loop") == [Places((False, False), (None, 0))]
 
 
+def test_an_output_that_is_the_state_is_written_first() -> None:
+    """It is no use of the state after its update, as one of the updated state, or a next state, is."""
+    assert taken(lambda p: p.b.loop(p.n, [p.a], lambda k, s: [p.put(s, at=k), s, s])) == [(True,)]
+    assert taken(lambda p: p.b.loop(p.n, [p.a], lambda k, s: [s, p.put(s, at=k)])) == [(False,)]
+
+    def other(p: Program) -> Sequence[Value]:
+        """An array made in the iteration is an output where it is updated, too: it is copied there in the end."""
+
+        def body(k: Value, s: Value) -> Sequence[Value]:
+            made = p.b.array([p.n], lambda i: p.at(s, i))
+            return [p.put(made, at=k), made]
+
+        return p.b.loop(p.n, [p.a], body)
+
+    assert taken(other) == [(False,)]
+
+
+def test_a_scatter_that_reads_what_no_write_meets() -> None:
+    """One row is read, those behind it are written: as one element, and where a loop around it says which row."""
+
+    def write(first: int) -> Callable[[Program], Sequence[Value]]:
+        def program(p: Program) -> Sequence[Value]:
+            def body(k: Value, s: Value) -> Sequence[Value]:
+                def element(i: Value, j: Value) -> Sequence[Value]:
+                    row = p.b.primitive("add", p.b.primitive("add", k, i), p.b.literal(first, i64))
+                    return [row, j, p.b.primitive("subtract", p.b.index(s, [row, j]), p.b.index(s, [k, j]))]
+
+                return p.b.scatter(True, [p.n, p.n], [s], element)
+
+            return p.b.loop(p.n, [p.b.array([p.n, p.n], lambda i, j: p.x)], body)
+
+        return program
+
+    assert taken(write(1)) == [(True,)]
+    assert places(write(1), "loop") == [Places((True,), (0,))]
+    assert places(write(1))[0].reads
+    assert taken(write(0)) == [(False,)]
+
+
 def test_an_unchanged_state_is_where_it_came_from() -> None:
     def write(p: Program) -> Sequence[Value]:
         return [*p.b.loop(p.n, [p.a, p.x], lambda k, s, t: [s, p.b.primitive("add", t, p.at(s, k))]), p.a]
