@@ -52,6 +52,7 @@ GUARD_COST = 2  # a guard: two comparisons, and a mask that is read by
 ACCUMULATOR_COPY_COST = 4  # to clear and to add a scalar of a copy of an accumulator
 LIGHT_WRITE_WORK = 16  # threads that write to the same lines wait for these where no more is computed for a write
 CONTEST_CLEARED = 1024  # places made ready for each write, at most, where a contest for places is worth it
+BORDER_ELEMENTS = 4096  # an array of fewer is copied as a whole where only the border around an update has to be
 WHOLE_COPY_READS = 4  # reads for each element of an array, for a copy of the whole array to be worth it
 PREFETCH_AHEAD = 128  # iterations: enough for the memory to answer
 

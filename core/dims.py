@@ -455,7 +455,7 @@ def bounds(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> tuple[Dim, Dim
             lowest += Dim({monomial: c})
             highest += Dim({monomial: c})
         elif len(monomial) == 1 and ranges[0] is not None:
-            last = (_positive(ranges[0]) - 1) * c
+            last = (positive(ranges[0]) - 1) * c
             if c > 0:
                 highest += last
             else:
@@ -526,13 +526,13 @@ def _at_worst(dim: Dim, extents: Callable[[DimAtom], Dim | None]) -> Dim | None:
         if len(rest.terms[0][0]) != len(monomial) - 1 or not rest.is_nonnegative():
             return None
         if c < 0:
-            worst += (_positive(variables[variable]) - 1) * rest * c
+            worst += (positive(variables[variable]) - 1) * rest * c
     return worst
 
 
 def _while_it_runs(dim: Dim, extent: Dim) -> Dim:
     """A dim inside of a loop with this extent."""
-    runs = _positive(extent)
+    runs = positive(extent)
     if runs == extent:
         return dim
     (((atom,), _),), total = extent.terms, Dim({})
@@ -544,7 +544,7 @@ def _while_it_runs(dim: Dim, extent: Dim) -> Dim:
     return total
 
 
-def _positive(extent: Dim) -> Dim:
+def positive(extent: Dim) -> Dim:
     """The extent of a loop that runs: ``max(e, 0)`` is ``e`` there."""
     match extent.terms:
         case (((Compound("max", left, right),), 1),):

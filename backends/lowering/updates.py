@@ -20,18 +20,19 @@ from ...core.primitive import lookup
 from ...core.types import Type, dims, i64, rank
 from .. import ir
 from ..target import CONTEST_CLEARED, LIGHT_WRITE_WORK
-from .arrays import Arrays
+from .borders import Borders
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 from .survey import survey
 
 
-class Updates(Arrays):
+class Updates(Borders):
     """The lowering of scatter, accumulate and add_to."""
 
     def scatter(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
         """Writes in order, or, where no two meet, a nest of parallel loops."""
         unique, count = op.static
-        targets = self.targets(op, op.args[count:], env, destinations)
+        olds = [self.atom(env, atom) for atom in op.args[count:]]
+        targets = self.targets(op, olds, destinations)
         element = op.blocks[0]
         loops: list[ir.Axis] = []
         variables: list[Operand] = []
@@ -54,6 +55,10 @@ class Updates(Arrays):
         body: ir.Block = (*statements, *stores)
         in_order = ir.nested(loops, body)
         place = [index for index in results[: -len(targets)] if not isinstance(index, ArrayRef)]
+        box = self.box(loops, tuple(statements), place) if unique else None
+        for old, target in zip(olds, targets, strict=True):
+            if isinstance(old, ArrayRef) and old != target:
+                self.copy_around(old, target, box)
         if loops and unique:
             alone = self.one_is_faster(body, place, targets)
             self.emit(ir.Nest(tuple(loops), body, self.inside == 0, alone=alone))
@@ -109,18 +114,13 @@ class Updates(Arrays):
         cleared = ir.product(extents) // CONTEST_CLEARED
         return cleared <= ir.product([loop.extent for loop in loops]), tuple(statements)
 
-    def targets(
-        self, op: terms.Operation, olds: Sequence[terms.Atom], env: Environment, destinations: Destinations
-    ) -> list[ArrayRef]:
-        """Where old values are that are to be updated: where they were, or in memory of their own."""
+    def targets(self, op: terms.Operation, olds: Sequence[Operand], destinations: Destinations) -> list[ArrayRef]:
+        """Where the updated arrays are: where the old ones were, or in memory of their own."""
         taken = self.places.of(op).taken or (False,) * len(olds)
         made = []
-        for atom, destination, take in zip(olds, destinations, taken, strict=False):
-            old = self.atom(env, atom)
-            place = old if take else destination or self.allocate("updated", atom.type)
+        for old, type, destination, take in zip(olds, op.types, destinations, taken, strict=False):
+            place = old if take else destination or self.allocate("updated", type)
             assert isinstance(place, ArrayRef)
-            if place != old:
-                self.copy(old, place)
             made.append(place)
         return made
 

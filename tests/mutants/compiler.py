@@ -29,16 +29,16 @@ NO_PROGRAM_SHOWS = (
 )  # fmt: skip
 # Files of tests that compile programs and look at what they do.
 TESTS = (
-    "test_arguments", "test_bounds", "test_branches", "test_calls", "test_checkpoint", "test_common_subexpressions",
-    "test_commutativity", "test_compile", "test_computed_sizes", "test_contractions", "test_deep_nests",
-    "test_disk_cache", "test_distribution", "test_elementary", "test_full_unrolling", "test_golden", "test_grids",
-    "test_groups", "test_in_place", "test_index_set_shifting", "test_index_set_splitting", "test_invariant_motion",
-    "test_kernels", "test_long_programs", "test_loop_fusion", "test_materialisation", "test_memory",
-    "test_nest_fusion", "test_nesting", "test_neutral_elements", "test_opencl_corners", "test_opencl_programs",
-    "test_outlining", "test_pairwise_summation", "test_prefetching", "test_primitives", "test_random_programs",
-    "test_reassociation", "test_regrouping", "test_results", "test_scattered_to_one_place", "test_small_sizes",
-    "test_specialisations", "test_square_products", "test_subnormals", "test_tiled_fusion", "test_transformations",
-    "test_unrolling",
+    "test_arguments", "test_borders", "test_bounds", "test_branches", "test_calls", "test_checkpoint",
+    "test_common_subexpressions", "test_commutativity", "test_compile", "test_computed_sizes", "test_contractions",
+    "test_deep_nests", "test_disk_cache", "test_distribution", "test_elementary", "test_full_unrolling", "test_golden",
+    "test_grids", "test_groups", "test_in_place", "test_index_set_shifting", "test_index_set_splitting",
+    "test_invariant_motion", "test_kernels", "test_long_programs", "test_loop_fusion", "test_materialisation",
+    "test_memory", "test_nest_fusion", "test_nesting", "test_neutral_elements", "test_opencl_corners",
+    "test_opencl_programs", "test_outlining", "test_pairwise_summation", "test_prefetching", "test_primitives",
+    "test_random_programs", "test_reassociation", "test_regrouping", "test_results", "test_scattered_to_one_place",
+    "test_small_sizes", "test_specialisations", "test_square_products", "test_subnormals", "test_tiled_fusion",
+    "test_transformations", "test_unrolling",
 )  # fmt: skip
 
 # Mutants that mean the same as the original, or choose at another cost, each with its reason, by key (equivalent.py);
