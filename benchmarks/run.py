@@ -1,4 +1,4 @@
-"""The benchmark of the CPU: every line, against JAX, PyTorch and NumPy.
+"""The benchmark of the CPU: every line, against JAX, PyTorch, Numba and NumPy.
 
     make bench                        all lines: about 30 minutes on two cores
     make bench ONLY="gmm kmeans"      some, whose results replace those from before
@@ -225,7 +225,7 @@ def main() -> int:
 
 
 def read_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Adze on the CPU against JAX, PyTorch and NumPy.")
+    parser = argparse.ArgumentParser(description="Adze on the CPU against JAX, PyTorch, Numba and NumPy.")
     parser.add_argument("names", nargs="*", choices=[[], *modules()], help="modules of lines/")
     parser.add_argument("--quick", action="store_true", help="the main size of each line, in few runs")
     parser.add_argument("--smallest", action="store_true", help="the first size of each line, in few runs")
