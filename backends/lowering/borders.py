@@ -74,9 +74,9 @@ class Borders(Arrays):
                 self.copy_box(old, target, [*within, _Range(ZERO, written.start), *whole])
                 self.copy_box(old, target, [*within, _Range(written.start + written.length, behind), *whole])
                 within.append(written)
-        with self.captured() as all:
+        with self.captured() as everything:
             self.copy(old, target)
-        self.emit(*ir.branch(inside, border, all))
+        self.emit(*ir.branch(inside, border, everything))
 
     def behind(self, written: _Range, extent: ir.Expression) -> ir.Expression:
         """How many indices there are behind a range that is not empty."""
