@@ -18,12 +18,17 @@ WRITTEN = [
         for name in [*BENCHMARKS, "gmm"]
         for function, program in vars(benchmark(name) if name in BENCHMARKS else example(name)).items()
         if isinstance(program, az.Program)
+        and not any(each.declared is None and each.static is None for each in program.parameters)
     ],
 ]
+COMPARED = "the comparison of two sizes inside of a map keeps it apart from the sum over it"
+OTHER = {"models.random_field": [pytest.mark.xfail(strict=True, reason=COMPARED)]}
 
 
 @pytest.mark.unguarded
-@pytest.mark.parametrize("program", [program for _, program in WRITTEN], ids=[name for name, _ in WRITTEN])
+@pytest.mark.parametrize(
+    "program", [pytest.param(program, id=name, marks=OTHER.get(name, [])) for name, program in WRITTEN]
+)
 def test_programs_without_annotations_are_the_same(program: az.Program) -> None:
     assert same_code(program)
 

@@ -95,10 +95,10 @@ def test_what_is_not_a_number_stays_so() -> None:
 def _products(program: Any, **schedule: bool) -> int:
     """How many matrix products are run, where no sum changes its place."""
     compiled = az.compile(program, schedule={"reassociate": False, **schedule})
-    return sum("product over" in line for line in compiled.schedule.splitlines())
+    return compiled.schedule.count("product over")
 
 
-@pytest.mark.parametrize(("program", "before", "after"), [(layers, 7, 6), (rectified, 6, 5), (deep, 11, 7)])
+@pytest.mark.parametrize(("program", "before", "after"), [(layers, 7, 6), (rectified, 6, 5), (deep, 11, 9)])
 def test_a_product_is_computed_once(program: Any, before: int, after: int) -> None:
     gradient = az.value_and_grad(program, argnums=(0, 1, 2))
     assert _products(gradient, materialise=False) == before
