@@ -91,9 +91,7 @@ def map_inside(statement: Statement, rewrite: Callable[[Block], Block]) -> State
     """The statement with the blocks inside of it rewritten."""
 
     def inside(block: Block) -> Block:
-        found = rewrite(block)
-        same = len(found) == len(block) and all(map(operator.is_, found, block))
-        return block if same else found
+        return kept(block, rewrite(block))
 
     match statement:
         case For(body=body) | Nest(body=body) | Kernel(body=body):
@@ -272,8 +270,12 @@ def map_block(
 
 def mapped(parts: tuple[P, ...], function: Callable[[P], P]) -> tuple[P, ...]:
     """The function applied to each part."""
-    found = tuple([function(part) for part in parts])
-    return parts if all(map(operator.is_, found, parts)) else found
+    return kept(parts, tuple([function(part) for part in parts]))
+
+
+def kept(parts: tuple[P, ...], found: tuple[P, ...]) -> tuple[P, ...]:
+    """What was found in place of some parts: these themselves, where it is the same."""
+    return parts if len(found) == len(parts) and all(map(operator.is_, found, parts)) else found
 
 
 def changed(node: N, **parts: object) -> N:
