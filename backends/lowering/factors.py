@@ -139,11 +139,11 @@ def products_apart(nest: Plan) -> tuple[list[tuple[ir.Buffer, Plan]], Plan]:
     stored: list[tuple[ir.Buffer, Plan]] = []
     body, place = nest.body, tuple([loop.variable for loop in nest.loops])
     for loop in [s for s in nest.body if isinstance(s, ir.For)][:-1]:
-        total = nest.reductions[loop.variable].neutral.type if loop.variable in nest.reductions else None
         own = _alone(body, loop, nest.reductions)
-        if own is None or total is None:
+        if own is None:
             return [], nest
-        start, *_ = [s for s in own if isinstance(s, ir.Declare)]
+        [start] = [s for s in own if isinstance(s, ir.Declare)]
+        total = start.initial.type
         buffer = ir.Buffer(nest.fresh("product"), total, tuple([loop.extent for loop in nest.loops]))
         store = ir.Store(buffer, place, ir.Variable(start.name, total))
         stored.append((buffer, replace(nest, body=(*own, store), temporaries=set())))
