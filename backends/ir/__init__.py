@@ -2,7 +2,8 @@
 
 ``expressions.py`` has scalars and their arithmetic, ``loops.py`` statements and what they mean, ``sizes.py`` sums and
 products of extents; ``checker.py`` has the rules, ``printer.py`` the text, ``queries.py`` what passes ask,
-``rewriting.py`` how they change blocks. Others import the package, and say what is of it::
+``rewriting.py`` how they change blocks, ``canonical.py`` which differ in names alone. Others import the package, and
+say what is of it::
 
     from .. import ir
 
@@ -10,6 +11,7 @@ products of extents; ``checker.py`` has the rules, ``printer.py`` the text, ``qu
     loop = ir.For("i", count, "sequential", (ir.Store(y, (ir.Variable("i"),), value),))
 """
 
+from .canonical import Canonical, canonical
 from .checker import InvalidLoops, check
 from .expressions import (
     All,
@@ -113,6 +115,7 @@ __all__ = [
     "Barrier",
     "Block",
     "Buffer",
+    "Canonical",
     "Constant",
     "Declare",
     "Expression",
@@ -145,6 +148,7 @@ __all__ = [
     "bound_in",
     "branch",
     "bytes_of",
+    "canonical",
     "ceil_divide",
     "check",
     "conflict",

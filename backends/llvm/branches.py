@@ -6,44 +6,55 @@ of its own, which is compiled when it is needed; until then nothing is spent on 
 
     if 6144 <= n * m * k        entry:     if 6144 <= n * m * k: call the function at word 0 of the table
       tiles                =>              else:                 call the function at word 1
-    else                        needed:    bit 0: 6144 <= n * m * k;  bit 1: not so
+    else                        needed:    byte 0: 6144 <= n * m * k;  byte 1: not so
       plain loops
 
-Before a run whose sizes are new, ``needed(sizes)`` tells which functions it takes; those that are missing are emitted
+Before a run whose sizes are new, ``needed`` tells which functions it takes; those that are missing are emitted
 and compiled, and their addresses written into the table (``jit.py``). Code that is kept on disk has what was compiled
 so far, and the loops, from which another process makes what it needs besides.
 
 Such an ``If`` stands outside of parallel loops, and its test is made of sizes and of what is bound to them at the top.
-Branches that are short, or take memory by data, stay where they are.
+Branches that are short, or take memory by data, stay where they are. Branches that differ in names alone are one, taken
+where any of them is.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection
+import functools
+import operator
+from collections.abc import Callable, Collection, Hashable
 
 from ...core.primitive import Primitive
 from .. import ir
 from ..specialisations import conjunction, purpose
 
 SHORT = 8  # statements: no more are compiled in next to no time
-_MOST = 62  # bits of a word
 
 
 class Branches:
     """The branches of a function that are made on demand."""
 
-    def __init__(self, function: ir.Function, dynamic: Collection[str]) -> None:
-        self.tests: list[ir.Expression] = []  # by number: when the branch is taken
+    def __init__(
+        self,
+        function: ir.Function,
+        dynamic: Collection[str],
+        likeness: Callable[[ir.Block], tuple[Hashable, ir.Canonical]],
+    ) -> None:
+        self._taken: list[dict[ir.Expression, None]] = []  # by number: when the branch is taken, at each of its places
         self.around: list[int | None] = []  # and the branch that it stands in
         self._blocks: list[ir.Block] = []
         self._dynamic = dynamic  # the buffers that take memory by data
         self._numbers: dict[int, tuple[int | None, int | None]] = {}  # by the id of the If
         self._lets = ir.decided_by_sizes(function)
         self._static = {*function.sizes, *[let.name for let in self._lets]}
-        times = Counter(id(statement) for statement in ir.of_kind(function.body, ir.If))
-        self._repeated = {each for each, count in times.items() if count > 1}
+        self._likeness = likeness
+        self._known: dict[Hashable, int] = {}  # the numbers of branches, by what those have in common that are one
         self._look(function.body, None, None)
+
+    @functools.cached_property
+    def tests(self) -> list[ir.Expression]:
+        """By number: when the branch is taken."""
+        return [functools.reduce(operator.or_, each) for each in self._taken]
 
     def of(self, statement: ir.If) -> tuple[int | None, int | None]:
         """The numbers of the two branches; None for one that stays where it is."""
@@ -63,9 +74,7 @@ class Branches:
     def _look(self, block: ir.Block, path: ir.Expression | None, around: int | None) -> None:
         for statement in block:
             match statement:
-                case ir.If(test, then, orelse) if (
-                    ir.decided_by(self._static, test) and id(statement) not in self._repeated
-                ):
+                case ir.If(test, then, orelse) if ir.decided_by(self._static, test):
                     ways = test, ~test
                     taken = [way if path is None else path & way for way in ways]
                     pair = zip(taken, (then, orelse), strict=True)
@@ -82,16 +91,19 @@ class Branches:
                     self._look(statement.body, path, around)
 
     def _number(self, taken: ir.Expression, branch: ir.Block, around: int | None) -> int | None:
-        if len(self.tests) == _MOST:
-            return None
         statements = list(ir.walk(branch))
         fixed = not any(isinstance(each, ir.Allocate) and each.buffer.name in self._dynamic for each in statements)
         if len(statements) <= SHORT or not fixed:
             return None
-        self.tests.append(taken)
-        self.around.append(around)
-        self._blocks.append(branch)
-        return len(self.tests) - 1
+        likeness, found = self._likeness(branch)
+        static = tuple([name in self._static for name in found.variables])  # decides what is a branch inside
+        number = self._known.setdefault((likeness, static), len(self._taken))
+        if number == len(self._taken):
+            self._taken.append({})
+            self.around.append(around)
+            self._blocks.append(branch)
+        self._taken[number][taken] = None
+        return number
 
 
 def _condition(test: ir.Expression) -> str:
@@ -100,6 +112,8 @@ def _condition(test: ir.Expression) -> str:
         case ir.Apply(Primitive(name="logical_and"), parts):
             texts = [_condition(part) for part in parts]
             return conjunction([f"({text})" if " or " in text else text for text in texts])
+        case ir.Apply(Primitive(name="logical_or"), parts):
+            return " or ".join([_condition(part) for part in parts])
         case ir.Apply(Primitive(name="logical_not"), (part,)):
             return f"not ({_condition(part)})"
     return ir.expression_text(test)

@@ -7,7 +7,7 @@ words, of which the first comes back as the result: 0, or the number of a failed
 behind it, or ``OUT_OF_MEMORY``. Behind the record are the words of what is ``KEPT``: a large temporary whose size the
 run decides stays for the next call, since new memory costs more than what is done with it. ``arena_bytes(sizes,
 threads)`` is the size of the arena. Where code is made on demand (``branches.py``) there is a third entry,
-``needed(sizes)``, with a bit for each branch that a run takes.
+``needed(sizes, taken)``, which writes a byte for each branch: whether a run takes it.
 """
 
 from __future__ import annotations
@@ -151,9 +151,8 @@ class _Needed(_Exported):
         body, branches = self.body, self.unit.branches
         for let in branches.prelude():
             self.statement(let)
-        bits = "0"
         for number, test in enumerate(branches.tests):
-            bit = body.value(f"select i1 {self.scalar(test)}, i64 {1 << number}, i64 0")
-            bits = body.value(f"or i64 {bits}, {bit}")
-        body.line(f"ret i64 {bits}")
-        self.unit.module.define("needed", f"define i64 @needed(ptr %sizes) {_ONCE} {{\n{body}\n}}")
+            place = body.value(f"getelementptr i8, ptr %taken, i64 {number}")
+            body.line(f"store i8 {body.value(f'zext i1 {self.scalar(test)} to i8')}, ptr {place}")
+        body.line("ret void")
+        self.unit.module.define("needed", f"define void @needed(ptr %sizes, ptr %taken) {_ONCE} {{\n{body}\n}}")

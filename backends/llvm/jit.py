@@ -118,7 +118,7 @@ class Executable:
         self._branches, self._keep, self._remake = dict(branches), keep, remake
         self._numbers = {name: int(name.rpartition(".")[2]) for name in branches}
         if branches:
-            self._needed = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(self._library["needed"])
+            self._needed = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(self._library["needed"])
         self._table = (ctypes.c_void_p * len(branches))()
         self._linked: dict[str, Any] = {}
         self._lock = threading.Lock()
@@ -158,11 +158,15 @@ class Executable:
 
     def make_branches(self, sizes: Sequence[int] | None) -> None:
         """Have the branches that a call with these sizes takes; None for all there are."""
-        if self._branches:
-            self._make(-1 if sizes is None else self._needed(_words(sizes)))
+        if not self._branches:
+            return
+        taken = bytearray(b"\1" * len(self._branches))  # by the numbers of branches
+        if sizes is not None:
+            self._needed(_words(sizes), (ctypes.c_char * len(taken)).from_buffer(taken))
+        self._make(taken)
 
-    def _make(self, needed: int) -> None:
-        """Have the branches that are needed, by the bits of their numbers."""
+    def _make(self, needed: Sequence[int]) -> None:
+        """Have the branches that are needed, by a flag for each of their numbers."""
         if not self._missing(needed):  # without the lock, which would stay taken in a child that is forked meanwhile
             return
         with self._lock:
@@ -200,9 +204,9 @@ class Executable:
         self._branches[name] = code.machine_code
         return link(code.machine_code, (name,), self._imports)
 
-    def _missing(self, needed: int) -> dict[str, int]:
+    def _missing(self, needed: Sequence[int]) -> dict[str, int]:
         """The branches that are needed and not in the table yet, with their numbers."""
-        return {name: k for name, k in self._numbers.items() if needed >> k & 1 and name not in self._linked}
+        return {name: k for name, k in self._numbers.items() if needed[k] and name not in self._linked}
 
 
 def _words(numbers: Sequence[int]) -> bytes:

@@ -9,7 +9,6 @@ LLVM would repeat its body up to eight times, which no benchmark gains from and 
 
 from __future__ import annotations
 
-import hashlib
 import re
 import struct
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -112,7 +111,6 @@ class Module:
         self._declarations: dict[str, str] = {}
         self._functions: dict[str, str] = {}
         self._apart: dict[str, tuple[Callable[[], None], tuple[str, str]]] = {}
-        self._same: dict[bytes, str] = {}
         self._mentioned: dict[str, list[str]] = {}
         self._metadata = list(_ROLLED)
 
@@ -126,21 +124,6 @@ class Module:
     def define(self, name: str, text: str) -> None:
         """Define a function."""
         self._functions[name] = text
-
-    def define_once(self, name: str, text: str) -> str:
-        """Define a function, unless another one is the same but for its name; gives the name of the one there is."""
-        numbers: dict[str, int] = {}  # of metadata nodes, in the order of their mention
-
-        def renumbered(text: str) -> str:
-            return _NODE.sub(lambda node: f"!{numbers.setdefault(node[1], len(numbers))}", text)
-
-        made = hashlib.blake2b(renumbered(text.replace(f"@{name}(", "@(", 1)).encode())
-        for number in _growing(numbers):
-            made.update(renumbered(self._metadata[int(number)]).encode())
-        same = self._same.setdefault(made.digest(), name)
-        if same == name:
-            self.define(name, text)
-        return same
 
     def define_later(self, name: str, define: Callable[[], None], described: tuple[str, str]) -> None:
         """Note what will define a function that is in no part of the module, but in a module of its own.
@@ -242,14 +225,6 @@ class Module:
             found |= new
             stack.extend([self._metadata[number] for number in new])
         return sorted(found)
-
-
-def _growing(numbers: Mapping[str, int]) -> Iterator[str]:
-    """The keys of a mapping to which more are added meanwhile."""
-    done = 0
-    while done < len(numbers):
-        yield list(numbers)[done]
-        done += 1
 
 
 def _internal(function: str) -> bool:

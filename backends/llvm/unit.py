@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from .. import ir
@@ -92,7 +92,6 @@ class Unit:
 
     def __init__(self, function: ir.Function, machine: Machine) -> None:
         self.plan, self.machine = plan(function), machine
-        self.branches = Branches(function, self.plan.dynamic)
         updated = {each.buffer.name for each in ir.of_kind(function.body, ir.Update)}
         self.unread = self.plan.dynamic - ir.read_in(function.body) - updated  # what is stored to, and returned
         self.module = Module(machine.optimised)
@@ -104,6 +103,10 @@ class Unit:
         timed = nests(function.body) if machine.clock else ()
         self.timed = {id(nest): number for number, nest in enumerate(timed, 1)}  # nests whose time is noted
         self.waiting: dict[int, Callable[[], None]] = {}  # by number, what emits a branch whose code is not wanted yet
+        # functions for parts, by what parts have in common that are one, and whether they may end the run
+        self.parts: dict[Hashable, tuple[str, bool]] = {}
+        self.branches = Branches(function, self.plan.dynamic, self.likeness)
+        self._emitted: set[int] = set()  # the branches
         self._varying: dict[int, frozenset[int]] = {}
         self._count = 0
 
@@ -111,6 +114,22 @@ class Unit:
         if id(loop) not in self._varying:
             self._varying[id(loop)] = ir.varying(loop)
         return self._varying[id(loop)]
+
+    def likeness(self, block: ir.Block, *bound: str) -> tuple[Hashable, ir.Canonical]:
+        """What blocks have in common that may be one function, and this block's canonical form.
+
+        Beside the form that is which buffers share memory. Code that notes times, or tells of arrays, is of one block.
+        """
+        found = ir.canonical(block, *bound)
+        if self.timed or self.bounds is not None:
+            return id(block), found
+        numbers: dict[object, int] = {}
+        memory: list[tuple[int, bool]] = []
+        for buffer in found.buffers:
+            slot = self.plan.slot_of.get(buffer.name)
+            number = numbers.setdefault(buffer.name if slot is None else slot, len(numbers))
+            memory.append((number, slot is not None and self.plan.slots[slot].private))
+        return (found.form, *memory), found
 
     def attributes_of(self, body: Body) -> str:
         """The attributes of a function with this body, which is not inlined.
@@ -129,8 +148,14 @@ class Unit:
         around = self.branches.around[number]
         if around is not None:
             self.emit_branch(around)
-        if number in self.waiting:
+        if number not in self._emitted:
+            self._emitted.add(number)
             self.waiting.pop(number)()
+
+    def later(self, number: int, emit: Callable[[], None]) -> None:
+        """Note what emits a branch, which was met."""
+        if number not in self._emitted:
+            self.waiting[number] = emit
 
     def look(self) -> str:
         """The name of the function that looks for signals, which leaves most registers as they are."""

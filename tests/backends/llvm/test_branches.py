@@ -19,12 +19,13 @@ from adze.backends import ir
 from adze.backends.llvm import jit, version
 from adze.backends.llvm import outlining as regions
 from adze.backends.llvm.assemble import assembly
-from adze.backends.llvm.branches import SHORT, Branches
+from adze.backends.llvm.branches import SHORT
 from adze.backends.llvm.emit import emit
 from adze.backends.llvm.host import host, host_target
 from adze.backends.llvm.jit import Branch, Executable, Later, digest_of, is_parallel
 from adze.backends.llvm.jit import compiled as code_of
 from adze.backends.llvm.text import SCALARS, Module
+from adze.backends.llvm.unit import Unit
 from adze.backends.pipeline import forms_of, loops_of
 from adze.core.program import instance_of
 from adze.core.types import bool_, f64
@@ -112,21 +113,63 @@ def test_branches_inside_of_branches_and_loops(compiled: list[int]) -> None:
 
 
 def test_what_stays_where_it_is() -> None:
-    """Short branches, those that data decides, those inside parallel loops, and one that stands at two places."""
+    """Short branches, those that data decides, and those inside parallel loops."""
     data = ir.Let("d", apply("less", at(X, 0), const(1.0, f64)))
-    twice = ir.If(short_of(10), pass_over(2.0, "k", "sequential"), ())
     for body in (
         (ir.If(short_of(10), (loop("i", "n", put(Y, "i", at(X, "i"))),), ()),),
         (data, ir.If(var("d", bool_), pass_over(2.0), ())),
         (loop("i", "n", ir.If(short_of(10), (put(Y, "i", at(X, "i")),) * 12, ()), kind="parallel"),),
         (loop("j", "n", ir.If(apply("less", var("j"), const(3)), pass_over(2.0), ())),),
-        (twice, twice),
     ):
-        assert Branches(ir.Function("f", ("n",), (X,), (Y,), body), ()).tests == []
+        assert Unit(ir.Function("f", ("n",), (X,), (Y,), body), host()).branches.tests == []
+
+
+def test_branches_that_differ_in_names_alone_are_one(compiled: list[int]) -> None:
+    """It is there when a call takes it at any of its places, with all that is a branch inside."""
+    half = ir.Buffer("half", f64, (N,))
+
+    def scaled(target: ir.Buffer, source: ir.Buffer, test: ir.Expression, i: str, inner: float = 2.0) -> ir.If:
+        def pass_from(factor: float, j: str) -> ir.For:
+            lets = [ir.Let(f"{j}{k}", apply("multiply", at(source, j), const(factor, f64))) for k in range(SHORT)]
+            return loop(j, "n", *lets, put(target, j, var(f"{j}0", f64)), kind="parallel")
+
+        both = ir.If(apply("less", N, const(6)), (pass_from(inner, i),), (pass_from(3.0, f"{i}_"),))
+        return ir.If(test, (both,), ())
+
+    first = ir.Allocate(half), scaled(half, X, N >= 0, "i"), scaled(Y, half, short_of(10, "m"), "k")
+    made = function(*first, sizes=("n", "m"))
+    code = code_of(made)
+    assert len(code.branches) == 3  # what is around, and the two inside
+    executable = Executable(code.machine_code, True, code.branches)
+    for n, m in ((4, 2), (4, 20), (7, 20), (7, 2)):
+        run(executable, made, n, m)
+    assert sum(compiled) == 3
+    for test in (short_of(10, "m"), short_of(5, "m")):  # taken at either place, at both, or at none
+        made = function(ir.Allocate(half), scaled(half, X, ~test, "i"), scaled(Y, X, test, "k"), sizes=("n", "m"))
+        for n, m in ((4, 2), (4, 20), (7, 7)):
+            code = code_of(made)
+            run(Executable(code.machine_code, True, code.branches), made, n, m)
+    unlike = function(*first[:2], scaled(Y, half, short_of(10, "m"), "k", 5.0), sizes=("n", "m"))
+    assert len(code_of(unlike).branches) == 5
+
+
+def test_one_branch_at_two_places_is_one() -> None:
+    twice = ir.If(short_of(10), pass_over(2.0, "k", "sequential"), ())
     made = function(twice, twice)
     code = code_of(made)
-    assert not code.branches
-    run(Executable(code.machine_code, False), made, 4)
+    assert len(code.branches) == 1
+    for n in (4, 20):
+        run(Executable(code.machine_code, False, code.branches), made, n)
+
+
+def test_there_may_be_any_number_of_branches() -> None:
+    body = [ir.If(short_of(10 + k), pass_over(2.0 + k, f"k{k}_"), ()) for k in range(100)]
+    made = function(*body)
+    code = code_of(made)
+    assert len(code.branches) == 100
+    executable = Executable(code.machine_code, True, code.branches)
+    for n in (20, 95, 0, 200):
+        run(executable, made, n)
 
 
 @az.program

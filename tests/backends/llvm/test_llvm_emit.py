@@ -24,7 +24,7 @@ from adze.backends.llvm.emit import emit
 from adze.backends.llvm.host import Machine, host, host_target
 from adze.backends.llvm.jit import Executable, Failure, is_parallel
 from adze.backends.llvm.jit import compiled as code_of
-from adze.backends.llvm.text import Body, Module
+from adze.backends.llvm.text import Body
 from adze.core.primitive import lookup
 from adze.core.types import SCALARS, Scalar, bool_, f32, f64, i32, i64
 
@@ -444,19 +444,6 @@ def test_loops_with_the_same_code_are_one_function() -> None:
         function = ir.Function("f", ("n",), (a,), (b, c), body[:many])
         assert emitted(function).count("define hidden void @parallel.") == functions
         compare(function, [values(f64, 20)], [20], compiled(function))
-
-
-def test_functions_are_the_same_if_their_metadata_is() -> None:
-    module = Module()
-    names = []
-    for number, content in enumerate((7, 7, 8, 7)):
-        scope, list_of = module.metadata(), module.metadata()
-        module.fill(scope, f"distinct !{{{scope}, i64 {content}}}")
-        module.fill(list_of, f"!{{{scope}}}")
-        text = f"define void @f{number}() {{\n  store i8 0, ptr null, !noalias {list_of}\n}}"
-        names.append(module.define_once(f"f{number}", text))
-    assert names == ["f0", "f0", "f2", "f0"]
-    assert str(module).count("define") == 2
 
 
 def test_nothing_is_computed_twice_in_a_block() -> None:

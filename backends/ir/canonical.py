@@ -1,0 +1,102 @@
+"""Canonical forms: blocks that are the same up to names have the same form, and their code can be one function.
+
+A form is what a block consists of, in order, with a number for each name, counted by first mention; the extents of a
+buffer stand where it is mentioned first. Behind names of the same numbers is what the blocks differ in::
+
+    for i < n: y[i] = 2.0 * x[i]        names i, n; buffers y, x
+    for k < m: b[k] = 2.0 * a[k]        names k, m; buffers b, a: the same form
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from ...core.primitive import Primitive
+from ...core.types import Scalar, i64
+from .expressions import Buffer, Constant, Variable
+from .loops import Block
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """The form of a block, and the variables and buffers that it mentions, in order."""
+
+    form: bytes
+    variables: tuple[str, ...]
+    buffers: tuple[Buffer, ...]
+
+
+def canonical(block: Block, *bound: str) -> Canonical:
+    """The canonical form of a block; the names of variables that are bound around it may be given their numbers first.
+
+    >>> from adze.backends import ir
+    >>> def doubled(name, array):
+    ...     return (ir.Let(name, 2 * ir.Variable("n")), ir.Store(ir.Buffer(array, i64, ()), (), ir.Variable(name)))
+    >>> from adze.core.types import i64
+    >>> a, b = canonical(doubled("s", "x")), canonical(doubled("t", "y"))
+    >>> a.form == b.form, a.variables, b.variables
+    (True, ('s', 'n'), ('t', 'n'))
+    """
+    form = _Form(bound)
+    form.parts(block)
+    digest = hashlib.blake2b(" ".join(form.text).encode(), digest_size=20).digest()
+    return Canonical(digest, tuple(form.names), tuple(form.buffers.values()))
+
+
+class _Form:
+    """A form being written; ``names`` has the number of each variable."""
+
+    def __init__(self, bound: tuple[str, ...]) -> None:
+        self.text: list[str] = []
+        self.names = {name: str(number) for number, name in enumerate(bound)}
+        self.buffers: dict[str, Buffer] = {}
+        self._numbers: dict[str, str] = {}  # of buffers
+
+    def parts(self, parts: tuple[Any, ...]) -> None:
+        self.text.append("(")
+        for part in parts:
+            self.part(part)
+        self.text.append(")")
+
+    def part(self, part: Any) -> None:
+        """A node, or what one has in a field: a name where it is a string."""
+        match part:
+            case Variable():
+                self.name(part.name)
+                if part.type != i64:
+                    self.text.append(str(part.type))
+            case str():
+                self.name(part)
+            case Constant():
+                self.text.append(f"{part.value!r} {part.type}")
+            case tuple():
+                self.parts(part)
+            case Buffer():
+                self.buffer(part)
+            case Primitive():
+                self.text.append(part.name)
+            case Scalar() | int() | None:
+                self.text.append(str(part))
+            case _:
+                self.text.append(type(part).__name__)
+                for field in part.__match_args__:
+                    value = getattr(part, field)
+                    if field == "kind":
+                        self.text.append(value)
+                    else:
+                        self.part(value)
+
+    def name(self, name: str) -> None:
+        self.text.append(self.names.setdefault(name, str(len(self.names))))
+
+    def buffer(self, buffer: Buffer) -> None:
+        number = self._numbers.get(buffer.name)
+        if number is not None:
+            self.text.append(number)
+            return
+        self._numbers[buffer.name] = number = f"b{len(self._numbers)}"
+        self.buffers[buffer.name] = buffer
+        self.text.append(f"{number} {buffer.scalar}")
+        self.parts(buffer.extents)
