@@ -19,6 +19,9 @@ from .expressions import Buffer, Constant, Variable
 from .loops import Block
 
 
+_PLAIN = (Scalar, int, bool, type(None))
+
+
 @dataclass(frozen=True)
 class Canonical:
     """The form of a block, and the variables and buffers that it mentions, in order."""
@@ -55,38 +58,39 @@ class _Form:
         self._numbers: dict[str, str] = {}  # of buffers
 
     def parts(self, parts: tuple[Any, ...]) -> None:
-        self.text.append("(")
+        write = self.text.append
+        write("(")
         for part in parts:
             self.part(part)
-        self.text.append(")")
+        write(")")
 
     def part(self, part: Any) -> None:
         """A node, or what one has in a field: a name where it is a string."""
-        match part:
-            case Variable():
-                self.name(part.name)
-                if part.type != i64:
-                    self.text.append(str(part.type))
-            case str():
-                self.name(part)
-            case Constant():
-                self.text.append(f"{part.value!r} {part.type}")
-            case tuple():
-                self.parts(part)
-            case Buffer():
-                self.buffer(part)
-            case Primitive():
-                self.text.append(part.name)
-            case Scalar() | int() | None:
-                self.text.append(str(part))
-            case _:
-                self.text.append(type(part).__name__)
-                for field in part.__match_args__:
-                    value = getattr(part, field)
-                    if field == "kind":
-                        self.text.append(value)
-                    else:
-                        self.part(value)
+        kind = type(part)  # no patterns: this is asked of all that there is
+        if kind is tuple:
+            self.parts(part)
+        elif kind is Variable:
+            self.name(part.name)
+            if part.type is not i64:
+                self.text.append(str(part.type))
+        elif kind is Constant:
+            self.text.append(f"{part.value!r} {part.type}")
+        elif kind is str:
+            self.name(part)
+        elif kind is Buffer:
+            self.buffer(part)
+        elif kind is Primitive:
+            self.text.append(part.name)
+        elif kind in _PLAIN:
+            self.text.append(str(part))
+        else:
+            self.text.append(kind.__name__)
+            for field in part.__match_args__:
+                value = getattr(part, field)
+                if field == "kind":
+                    self.text.append(value)
+                else:
+                    self.part(value)
 
     def name(self, name: str) -> None:
         self.text.append(self.names.setdefault(name, str(len(self.names))))

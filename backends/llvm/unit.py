@@ -105,6 +105,7 @@ class Unit:
         self.waiting: dict[int, Callable[[], None]] = {}  # by number, what emits a branch whose code is not wanted yet
         # functions for parts, by what parts have in common that are one, and whether they may end the run
         self.parts: dict[Hashable, tuple[str, bool]] = {}
+        self._likeness: dict[tuple[int, tuple[str, ...]], tuple[ir.Block, Hashable, ir.Canonical]] = {}
         self.branches = Branches(function, self.plan.dynamic, self.likeness)
         self._emitted: set[int] = set()  # the branches
         self._varying: dict[int, frozenset[int]] = {}
@@ -120,6 +121,12 @@ class Unit:
 
         Beside the form that is which buffers share memory. Code that notes times, or tells of arrays, is of one block.
         """
+        if (id(block), bound) not in self._likeness:
+            self._likeness[id(block), bound] = block, *self._likeness_of(block, bound)  # it stays, and so does its id
+        _, likeness, found = self._likeness[id(block), bound]
+        return likeness, found
+
+    def _likeness_of(self, block: ir.Block, bound: tuple[str, ...]) -> tuple[Hashable, ir.Canonical]:
         found = ir.canonical(block, *bound)
         if self.timed or self.bounds is not None:
             return id(block), found
