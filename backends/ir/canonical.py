@@ -18,7 +18,6 @@ from ...core.types import Scalar, i64
 from .expressions import Buffer, Constant, Variable
 from .loops import Block
 
-
 _PLAIN = (Scalar, int, bool, type(None))
 
 
