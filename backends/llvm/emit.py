@@ -6,13 +6,13 @@ caller is to free, and its extents), ``arena`` to the memory of temporaries, ``f
 words, of which the first comes back as the result: 0, or the number of a failed site plus one with its values
 behind it, or ``OUT_OF_MEMORY``. Behind the record are the words of what is ``KEPT``: a large temporary whose size the
 run decides stays for the next call, since new memory costs more than what is done with it. ``arena_bytes(sizes,
-threads)`` is the size of the arena. Where code is made on demand (``branches.py``) there is a third entry,
+threads, arena)`` is the size of the arena; called again with its address, it writes to the head of the arena where the
+slots are, for all calls with these sizes. Where code is made on demand (``branches.py``) there is a third entry,
 ``needed(sizes, taken)``, which writes a byte for each branch: whether a run takes it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from ...core.types import i64
@@ -41,8 +41,6 @@ def emit(function: ir.Function, machine: Machine) -> Module:
 # Of what is called once for all calls of the same sizes: to optimise it would take longer than it ever runs.
 _ONCE = "nounwind noinline optnone"
 
-Combine = Callable[[str, str], str]  # of two numbers of bytes
-
 
 class _Exported(Function):
     """A function that is called from outside, and starts from the sizes."""
@@ -54,18 +52,20 @@ class _Exported(Function):
             place = self.body.value(f"getelementptr i64, ptr %sizes, i64 {number}")
             self.names[size] = one(i64, self.body.value(f"load i64, ptr {place}"))
 
-    def lay_out(self, multiply: Combine, add: Combine) -> str:
-        """Compute the offsets of all slots; gives the bytes of those that are shared. Each ends with its canary."""
+    def prelude(self) -> None:
+        """Bind what the extents of slots mention."""
         for let in self.unit.plan.prelude:
             self.statement(let)
-        canary = "0" if self.unit.bounds is None else str(CANARY)
-        totals = {False: canary, True: "0"}
-        for number, slot in enumerate(self.unit.plan.slots):
-            self.arena.offsets[number] = totals[slot.private]
-            size = self.bytes(slot.like, multiply)
-            totals[slot.private] = add(totals[slot.private], size if canary == "0" else add(size, canary))
-        self.arena.stride = totals[True]
-        return totals[False]
+
+    @property
+    def head(self) -> int:
+        """The bytes at the head of the arena: where each slot is, the end of those that are shared, the stride."""
+        words = len(self.unit.plan.slots) + 2
+        return -(-8 * words // ALIGNMENT) * ALIGNMENT
+
+    def head_word(self, number: int) -> str:
+        """The address of a word of the head."""
+        return self.body.value(f"getelementptr i64, ptr %arena, i64 {number}")
 
 
 class _Entry(_Exported):
@@ -82,15 +82,16 @@ class _Entry(_Exported):
         for number, buffer in enumerate((*self.function.arguments, *self.function.results)):
             place = body.value(f"getelementptr ptr, ptr %buffers, i64 {number}")
             self.place(buffer, body.value(f"load ptr, ptr {place}"), buffer.name)
-        shared = self.lay_out(body.multiply, body.add)
-        self.arena.private = body.value(f"getelementptr i8, ptr %arena, i64 {shared}")
+        shared = self.laid_out()
         first = len(self.function.arguments) + len(self.function.results)
         for number in range(self.function.returned):
             place = body.value(f"getelementptr ptr, ptr %buffers, i64 {first + number}")
             self.records.append(body.value(f"load ptr, ptr {place}"))
         canaries = [] if unit.bounds is None else self.canaries(unit.bounds)
         if unit.bounds is not None:
-            self.poison("%arena", body.add(shared, body.multiply(self.arena.stride, self.threads)))
+            behind = body.value(f"getelementptr i8, ptr %arena, i64 {self.head}")
+            total = body.add(shared, body.multiply(self.arena.stride, self.threads))
+            self.poison(behind, body.subtract(total, str(self.head)))
             for buffer in self.function.results:
                 self.poison(self.places[buffer.name].pointer, self.filled_bytes(buffer))
         self.block(self.function.body)
@@ -103,6 +104,18 @@ class _Entry(_Exported):
         parameters = "ptr %buffers, ptr %sizes, ptr %arena, i64 %threads, ptr %failure"
         unit.module.define("entry", f"define i64 @entry({parameters}) {unit.attributes_of(body)} {{\n{body}\n}}")
 
+    def laid_out(self) -> str:
+        """Read the offsets of all slots; gives the end of those that are shared."""
+        slots = self.unit.plan.slots
+        if not slots:
+            return str(self.head)
+        *offsets, shared, self.arena.stride = [
+            self.body.value(f"load i64, ptr {self.head_word(number)}") for number in range(len(slots) + 2)
+        ]
+        self.arena.offsets.update(enumerate(offsets))
+        self.arena.private = self.body.value(f"getelementptr i8, ptr %arena, i64 {shared}")
+        return shared
+
     def filled_bytes(self, buffer: ir.Buffer) -> str:
         """The bytes of an array's elements."""
         size = str(buffer.scalar.bytes)
@@ -114,7 +127,8 @@ class _Entry(_Exported):
     def canaries(self, bounds: Bounds) -> list[tuple[bool, str, int, str]]:
         """The canaries: whether they are private, their offsets, the arrays that they are for, their bytes."""
         body, slots = self.body, self.unit.plan.slots
-        found = [(False, "0", bounds.numbers[slots[0].like.name], str(CANARY))] if slots else []
+        self.prelude()
+        found = [(False, str(self.head), bounds.numbers[slots[0].like.name], str(CANARY))] if slots else []
         for number, slot in enumerate(slots):
             own = self.own_bytes(slot.like, body.multiply)
             rest = body.add(body.subtract(self.bytes(slot.like, body.multiply), own), str(CANARY))
@@ -138,12 +152,36 @@ class _Entry(_Exported):
 class _ArenaBytes(_Exported):
     def emit(self) -> None:
         """What does not fit into a word is more memory than there is."""
-        shared = self.lay_out(self.saturating, self.added)
-        total = self.added(shared, self.saturating(self.arena.stride, "%threads"))
-        self.body.line(f"ret i64 {total}")
-        self.unit.module.define(
-            "arena_bytes", f"define i64 @arena_bytes(ptr %sizes, i64 %threads) {_ONCE} {{\n{self.body}\n}}"
-        )
+        body, slots = self.body, self.unit.plan.slots
+        parameters = "ptr %sizes, i64 %threads, ptr %arena"
+        if slots:
+            words = self.lay_out()
+            *_, shared, stride = words
+            body.line(f"br i1 {body.value('icmp eq ptr %arena, null')}, label %size, label %write")
+            body.label("write")
+            for number, word in enumerate(words):
+                body.line(f"store i64 {word}, ptr {self.head_word(number)}")
+            body.branch("size")
+            body.label("size")
+            body.line(f"ret i64 {self.added(shared, self.saturating(stride, '%threads'))}")
+        else:
+            body.line("ret i64 0")
+        self.unit.module.define("arena_bytes", f"define i64 @arena_bytes({parameters}) {_ONCE} {{\n{body}\n}}")
+
+    def lay_out(self) -> list[str]:
+        """Compute the offsets of all slots, the end of those that are shared, and the stride of private ones.
+
+        Each slot ends with its canary.
+        """
+        self.prelude()
+        canary = 0 if self.unit.bounds is None else CANARY
+        offsets = list[str]()
+        totals = {False: str(self.head + canary), True: "0"}
+        for slot in self.unit.plan.slots:
+            offsets.append(totals[slot.private])
+            size = self.bytes(slot.like, self.saturating)
+            totals[slot.private] = self.added(totals[slot.private], self.added(size, str(canary)) if canary else size)
+        return [*offsets, totals[False], totals[True]]
 
 
 class _Needed(_Exported):

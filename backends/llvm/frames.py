@@ -325,6 +325,11 @@ class Frame:
             self.words[3] = arena.ctypes.data + start + HEAD
             ctypes.c_int64.from_address(self.words[3] - HEAD + 8 * TABLE).value = table
 
+    @property
+    def arena(self) -> int:
+        """The address of the arena."""
+        return int(self.words[3])
+
     def failure(self, count: int) -> Sequence[int]:
         """The first words of the failure record."""
         return list((ctypes.c_int64 * count).from_address(self.words[3] - HEAD))

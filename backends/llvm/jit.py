@@ -111,7 +111,7 @@ class Executable:
             self._imports["adze_parallel"] = self._workers.pool.parallel
         self._library = link(machine_code, _ENTRIES[: 3 if branches else 2], self._imports)
         self.entry, self.bits = int(self._library["entry"]), FLUSH if flush else 0
-        self._arena_bytes = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(
+        self._arena_bytes = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(
             self._library["arena_bytes"]
         )
         self._launch = entries().launch
@@ -131,6 +131,7 @@ class Executable:
         wanted = (threads, *sizes)
         if frame.wanted != wanted:
             frame.reserve(self.arena_bytes(sizes, threads), ctypes.addressof(self._table))
+            self._arena_bytes(_words(sizes), threads, frame.arena)
             self.make_branches(sizes)
             frame.wanted = wanted
         site = self._launch(frame.address, threads)
@@ -149,7 +150,7 @@ class Executable:
 
     def arena_bytes(self, sizes: Sequence[int], threads: int) -> int:
         """The size of the arena of a call."""
-        return int(self._arena_bytes(_words(sizes), threads))
+        return int(self._arena_bytes(_words(sizes), threads, None))
 
     @property
     def seconds(self) -> float:

@@ -22,6 +22,7 @@ _INTERNAL = "define internal"
 _SMALL = 15_000  # characters: no more are one module, whose compilation takes some 20 ms
 _LARGE = 25_000  # of one of several modules, about
 _GLUE = 100  # lines: fewer are optimised in some 3 ms
+_BLOCK = 100  # lines of code that runs once
 _MENTIONED = re.compile(r"@([\w.]+)")
 _NODE = re.compile(r"!(\d+)")
 # How instructions begin that give the same for the same operands, wherever they stand.
@@ -227,6 +228,17 @@ class Module:
         return sorted(found)
 
 
+def _in_short_blocks(lines: Iterable[str]) -> Iterator[str]:
+    """Code in which long blocks are several: LLVM takes the square of the length of one that it does not optimise."""
+    length = number = 0
+    for line in lines:
+        length = 0 if line.endswith(":") else length + 1
+        yield line
+        if length >= _BLOCK and line.startswith("  %"):
+            length, number = 0, number + 1
+            yield f"  br label %more.{number}\nmore.{number}:"
+
+
 def _internal(function: str) -> bool:
     return function.startswith(_INTERNAL)
 
@@ -336,7 +348,8 @@ class Body:
     def __str__(self) -> str:
         scratch = [f"  %scratch = alloca [{self._scratch} x i64]"] if self._scratch else []
         deep = [f"  {DEEP}"] if self._deepest > _NEST else []
-        return "\n".join(["entry:", *deep, *scratch, *self._slots, *self._lines])
+        lines = self._lines if self.repeats else _in_short_blocks(self._lines)
+        return "\n".join(["entry:", *deep, *scratch, *self._slots, *lines])
 
     @property
     def is_glue(self) -> bool:
