@@ -1,6 +1,6 @@
 # make demo   run the example                  make test      lint, types and the fast tests
 # make bench  measure against other tools      make test-all  the long run, and the mutants
-# make bench-trace, make bench-gpu  traces; programs on an OpenCL device
+# make bench-everyday, make bench-trace, make bench-gpu  everyday programs; traces; programs on an OpenCL device
 # make mutants  wrong derivatives, each of which a test must notice (part of test-all)
 # make fuzz SECONDS=600  more random programs, each in a process of its own; .fuzz/log has those that were run
 # make test-all-pythons  the unit tests on 3.11, 3.12, 3.13 and the lowest dependencies: what has not passed yet
@@ -16,7 +16,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint types unit test-all test-all-pythons slow mutants mutants-backends fuzz bench bench-trace bench-gpu format clean
+.PHONY: help demo test lint types unit test-all test-all-pythons slow mutants mutants-backends fuzz bench bench-everyday bench-trace bench-gpu format clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -62,6 +62,9 @@ fuzz: $(VENV)/.installed-dev
 # OpenBLAS's threads shall sleep after a call, not spin for 100 ms on the core that the next contender needs.
 bench: $(VENV)/.installed-peers
 	OPENBLAS_THREAD_TIMEOUT=25 $(BIN)/python benchmarks/run.py $(ONLY) $(if $(QUICK),--quick)
+
+bench-everyday: $(VENV)/.installed-peers
+	OPENBLAS_THREAD_TIMEOUT=25 $(BIN)/python benchmarks/run.py --everyday $(ONLY) $(if $(QUICK),--quick)
 
 bench-trace: $(VENV)/.installed-peers
 	$(BIN)/python benchmarks/trace.py

@@ -3,6 +3,10 @@
 A bound is on the times of one run of ``make bench``. *Of JAX* is of its fastest version there. Of least squares and
 hand tracking it is of the formula as the suite has it, and the row tells of the fastest tool, too. Where several
 programs share a bound, each has a row.
+
+Everyday programs are held to bounds together: how many of all functions of all lines are not slower than the fastest
+tool with the same algorithm, how slow the slowest is, and the geometric mean, on one core and on two. What a library
+has a routine for is shown, and bound where a row says so: those of ``OF_PEERS``, and convolutions.
 """
 
 from __future__ import annotations
@@ -11,12 +15,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from report import ADZE, INTO, ONE_THREAD, Measured, all_measured, number, table
+from report import ADZE, INTO, ONE_THREAD, Measured, all_measured, compared_with, geometric_mean, number, table
 
 ENOUGH = 2e-3  # seconds of work on one thread, from which on two threads must pay
 GAIN = 1.7
 SHARE_OF_GAIN = 0.9
 SIBLING = 0.7
+SHARE, WORST, MEAN = 0.9, 1.5, 0.6  # of everyday programs, over the fastest tool with the same algorithm
+CONVOLUTIONS, CONVOLUTION, PRODUCT = "convolutions", 1.0, 0.7  # of JAX and PyTorch, or of a matrix product's rate
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,9 @@ OF_PEERS: list[tuple[str, str, str, str, float]] = [
     ("exp sin", "n=10000000", "gradient", "JAX", 0.15),
     ("matmul", "n=1000", "product", "NumPy", 1 / 0.8),
     ("matmul", "n=1000", "gradient", "NumPy", 1 / 0.8),
+    ("fourier", "stages=14", "primal", "SciPy", 3.0),
+    ("gaussian process", "n=300", "primal", "JAX, cholesky", 1.2),
+    ("gaussian process", "n=300", "gradient", "JAX, cholesky", 1.2),
 ]
 
 # Of the time of the same line's primal.
@@ -104,6 +113,8 @@ Key = tuple[str, str, str]
 def rows(results: dict[str, Any]) -> Iterator[Row]:
     """Every bound, in the order of the table."""
     found = {(m.line, m.size, m.function): m for m in all_measured(results)}
+    everyday = [m for m in found.values() if m.is_everyday]
+    suites = {key: m for key, m in found.items() if not m.is_everyday}
     named = {(line, size, function) for line, size, function, peer, _ in OF_PEERS if "," not in peer}
     named |= {(line, size, function) for line, size, function, _ in (*OF_COPY, *CALLS)}
     for line, size, function, peer, most in OF_PEERS:
@@ -115,10 +126,15 @@ def rows(results: dict[str, Any]) -> Iterator[Row]:
     for line, size, function, most in CALLS:
         yield of_call(found.get((line, size, function)), (line, size, function), most)
     yield from siblings(found)
-    yield from others(found, named)
-    yield from gains(found)
+    yield from others(suites, named)
+    yield from gains(suites)
     yield from compile_times(results)
     yield from second_processes(results)
+    yield from together([m.on_one_core for m in everyday], "1 core")
+    yield from together(everyday, "2 cores")
+    yield first_calls_together(everyday, "seconds", "compiled not above JAX or Numba, the slower of them")
+    yield first_calls_together(everyday, "peak", "memory not above JAX")
+    yield from convolutions(results)
 
 
 def _name(key: Key) -> str:
@@ -134,7 +150,7 @@ def of_peer(m: Measured | None, key: Key, peer: str, most: float) -> Row:
     fastest, over = m.fastest(), m.over()
     if fastest is not None and fastest not in m.peers(peer):
         others += f"; {over:.3g} of the fastest, {fastest} {1e3 * m.peers()[fastest]:.3g} ms"
-    return Row(_name(key), bound, f"{ratio:.3g} ({1e3 * (m.median(ADZE) or 0):.3g} ms; {others})", ratio <= most)
+    return Row(_name(key), bound, f"{ratio:.3g} ({1e3 * (m.time(ADZE) or 0):.3g} ms; {others})", ratio <= most)
 
 
 def of_primal(m: Measured | None, key: Key, most: float) -> Row:
@@ -159,12 +175,12 @@ def copy_share(m: Measured, contender: str) -> float | None:
 
     That writes to an array which is there, and so does ``Adze, out=``.
     """
-    taken, moved = m.median(contender), m.record["moved"]
+    taken, moved = m.time(contender), m.record["moved"]
     return None if taken is None or not moved else moved / taken / (1.6e8 / m.controls["copy"]["median"])
 
 
 def of_call(m: Measured | None, key: Key, most: float) -> Row:
-    taken = m.median(ADZE) if m else None
+    taken = m.time(ADZE) if m else None
     found = "" if taken is None else f"{1e6 * taken:.3g} µs"
     return Row(_name(key), f"at most {1e6 * most:g} µs a call", found, None if taken is None else taken <= most)
 
@@ -175,7 +191,7 @@ def siblings(found: dict[Key, Measured]) -> Iterator[Row]:
         tuned = found.get((m.of_line["sibling_of"], size, function))
         if tuned is None or m.of_size["work"] is None:
             continue
-        own, other = m.median(ADZE), tuned.median(ADZE)
+        own, other = m.time(ADZE), tuned.time(ADZE)
         if own and other:
             share = (m.of_size["work"] / own) / (tuned.of_size["work"] / other)
             what = f"at least {SIBLING} of the rate of {m.of_line['sibling_of']}"
@@ -187,14 +203,14 @@ def others(found: dict[Key, Measured], named: set[Key]) -> Iterator[Row]:
     for key, m in found.items():
         ratio = m.over()
         if key not in named and ratio is not None:
-            text = f"{ratio:.3g} ({1e3 * (m.median(ADZE) or 0):.3g} ms; {m.fastest()})"
+            text = f"{ratio:.3g} ({1e3 * (m.time(ADZE) or 0):.3g} ms; {m.fastest()})"
             yield Row(_name(key), "not above the fastest peer", text, ratio <= 1)
 
 
 def gains(found: dict[Key, Measured]) -> Iterator[Row]:
     """Two threads over one."""
     for key, m in found.items():
-        one, gain = m.median(ONE_THREAD), m.gain
+        one, gain = m.time(ONE_THREAD), m.gain
         if one is None or gain is None or one < ENOUGH:
             continue
         kind = BOUND_BY_MEMORY.get(m.line)
@@ -213,7 +229,7 @@ def compile_times(results: dict[str, Any]) -> Iterator[Row]:
             calls = of_line.get("fresh", {}).get(of_line["derivative"], {})
             own = calls.get(ADZE, {}).get("seconds")
             peers = [row["seconds"] for name, row in calls.items() if name.startswith("JAX") and "seconds" in row]
-            if own is not None and peers:
+            if own is not None and peers and not of_line.get("everyday"):
                 text = f"{own:.2f} s (JAX {', '.join(f'{t:.2f}' for t in peers)})"
                 yield Row(f"{line}, {of_line['derivative']}", "compiled not above JAX", text, own <= min(peers))
 
@@ -227,6 +243,48 @@ def second_processes(results: dict[str, Any]) -> Iterator[Row]:
         found = "" if again is None else f"{1e3 * again:.0f} ms"
         bound = f"at most {1e3 * most:.0f} ms in a second process"
         yield Row(f"{line}, first result", bound, found, None if again is None else again <= most)
+
+
+def together(measured: Sequence[Measured], cores: str) -> Iterator[Row]:
+    """Everyday programs over the fastest tool with the same algorithm: how many are not slower, the worst, the mean."""
+    ratios = {f"{m.line}, {m.function}": ratio for m in measured if (ratio := m.over(library=False)) is not None}
+    work = f"everyday programs, {cores}"
+    share = sum(ratio <= 1 for ratio in ratios.values()) / (len(ratios) or 1)
+    worst, mean = max(ratios, key=ratios.__getitem__, default=""), geometric_mean(ratios.values())
+    above = sum(ratio > WORST for ratio in ratios.values())
+    for bound, found, met in (
+        (f"not slower on {100 * SHARE:.0f} %", f"{100 * share:.0f} % of {len(ratios)}", share >= SHARE),
+        (f"at most {WORST} of it", f"{above} above; {ratios.get(worst, 0):.3g} ({worst})", not above),
+        (f"at most {MEAN} of it in the geometric mean", f"{mean:.3g}", mean <= MEAN),
+    ):
+        yield Row(work, f"same algorithm: {bound}", found if ratios else "", met if ratios else None)
+
+
+def first_calls_together(measured: Sequence[Measured], what: str, bound: str) -> Row:
+    """Compile times, or the memory, of first calls of everyday programs over those of their peers."""
+    over: dict[str, float] = {}
+    for m in measured:
+        own, peer = m.first_calls.get(ADZE, {}).get(what), compared_with(m, what)
+        if own is not None and peer is not None:
+            over[m.line] = (own or 1) / (m.first_calls[peer][what] or 1)  # a byte, where the kernel saw no growth
+    if not over:
+        return Row("everyday programs", bound, "", None)
+    met, worst = sum(ratio <= 1 for ratio in over.values()), max(over, key=over.__getitem__)
+    return Row("everyday programs", bound, f"{met} of {len(over)}; {over[worst]:.3g} ({worst})", met == len(over))
+
+
+def convolutions(results: dict[str, Any]) -> Iterator[Row]:
+    """Each over the fastest of JAX and PyTorch, or by its operations a second over those of a matrix product."""
+    for m in all_measured({name: record for name, record in results.items() if name == CONVOLUTIONS}):
+        own, ratios = m.time(ADZE), [ratio for peer in ("JAX", "PyTorch") if (ratio := m.over(peer)) is not None]
+        if own is None or not ratios:
+            continue
+        passes = 3 if m.function == m.of_line["derivative"] else 1  # forward, and back to the image and to the weights
+        product = 2 * 2e9 / m.controls["matrix product"]["median"]  # of numbers half as long
+        rate = passes * m.of_size["work"] / own / product
+        found = f"{max(ratios):.3g} ({1e3 * own:.3g} ms); {rate:.2g} of the rate"
+        bound = f"at most {CONVOLUTION:g} of JAX and PyTorch, or {PRODUCT} of a product's rate"
+        yield Row(f"{m.line}, {m.function}", bound, found, max(ratios) <= CONVOLUTION or rate >= PRODUCT)
 
 
 def bounds_text(results: dict[str, Any]) -> str:

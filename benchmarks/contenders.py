@@ -29,7 +29,8 @@ Sizes = dict[str, int]
 Call = Callable[..., Any]
 Programs = Callable[[], Mapping[str, Any]]
 
-THREADS = 2  # of every tool, where nothing else is said
+# Of every tool, where nothing else is said: two, or one in a process that was confined to one core before it began.
+THREADS = min(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2)
 
 
 @dataclass(frozen=True)
@@ -42,9 +43,10 @@ class Then:
 
 @dataclass(frozen=True)
 class Tool:
-    """NumPy, and what other tools do differently."""
+    """NumPy and SciPy, and what other tools do differently."""
 
     package = "numpy"
+    library = True  # whether it calls routines that are compiled already
 
     def start(self) -> None:
         """What a process does once, before anything is compiled or timed."""
@@ -72,6 +74,7 @@ class Adze(Tool):
     threads: int = THREADS
     into: bool = False
     package = "adze"
+    library = False
 
     def start(self) -> None:
         az.compile(_twice)(np.zeros(3))
@@ -113,6 +116,7 @@ class Jax(Tool):
 
     static: tuple[int, ...] = ()
     package = "jax"
+    library = False
 
     def start(self) -> None:
         import jax
@@ -146,9 +150,8 @@ class Jax(Tool):
 
 @dataclass(frozen=True)
 class Torch(Tool):
-    """PyTorch; its own compiler needs one for C++."""
+    """PyTorch, eager."""
 
-    needs: str = ""
     package = "torch"
 
     def start(self) -> None:
@@ -177,10 +180,26 @@ class Torch(Tool):
 
 
 @dataclass(frozen=True)
+class CompiledTorch(Torch):
+    """PyTorch with programs made by ``torch_compiled``, whose compiler needs one for C++."""
+
+    library = False
+    needs = "g++"
+
+
+def torch_compiled(f: Call) -> Call:
+    """A function that PyTorch compiles, and differentiates, when it is first called."""
+    import torch
+
+    return torch.compile(f)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True)
 class Numba(Tool):
     """Numba: loops over NumPy's arrays, compiled; those over ``numba.prange`` run on all threads."""
 
     package = "numba"
+    library = False
 
     def start(self) -> None:
         import numba
@@ -196,11 +215,15 @@ class Numba(Tool):
 
 @dataclass(frozen=True)
 class Contender:
-    """A tool, and the functions of a line by their names; not every tool has every function."""
+    """A tool, and the functions of a line by their names; not every tool has every function.
+
+    ``library`` says that a program calls a routine of the library for all of it, in a tool that compiles others.
+    """
 
     name: str
     tool: Tool
     programs: Programs
+    library: bool = False
 
     def call(self, function: str, arguments: Arguments | None = None) -> Call:
         """What is timed, or what is compiled for these arguments before."""
@@ -208,6 +231,10 @@ class Contender:
         inner = program.program if isinstance(program, Then) else program
         call = self.tool.build(inner) if arguments is None else self.tool.compile(inner, arguments)
         return (lambda *given: program.finish(call(*given))) if isinstance(program, Then) else call
+
+    @property
+    def is_library(self) -> bool:
+        return self.library or self.tool.library
 
     @property
     def is_there(self) -> bool:

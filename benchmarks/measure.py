@@ -5,10 +5,12 @@ comparison take turns. In each *round* each of them rests until the threads of t
 wait in a loop for the next call, on the cores that the next one needs), is called once untimed, which warms the caches
 up, and then so often that it takes ``TURN`` seconds; the mean of these calls is one *run*. What is told of a contender
 is the median and the quartiles of its runs. Contenders that take long have fewer runs, and one whose call takes more
-than ``LONG`` seconds has one.
+than ``LONG`` seconds has one. On one core the clock is the processor time of all threads, which other programs hardly
+change, and what is told is the least.
 
 What a process does for the first time (compiling, asking for memory) cannot be measured in a process that did it
-before: ``fresh`` starts a new one.
+before: ``fresh`` starts a new one. So it is with the number of threads: tools ask for the cores when they start, and
+``confined`` says how many a new process has.
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ import json
 import math
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -35,16 +38,22 @@ TURN = 0.015  # seconds of timed calls in a round, at least one call
 WARMED = 0.2  # seconds: calls that take longer are not preceded by an untimed one
 LONG = 1.0  # seconds: a call that takes longer is timed once
 ROUNDS = (9, 15)  # at least, at most
+Clock = Callable[[], float]
+
 REST = 0.03  # seconds; OpenBLAS's threads need OPENBLAS_THREAD_TIMEOUT=25 to sleep by then
 LEAST_WARMED = 256 << 20  # bytes of memory that are used before a first call
 COPIED = 10**7  # elements of the arrays of the control
 
 
 def in_turns(
-    calls: Sequence[Callable[[], Any]], seconds: float, least: int = ROUNDS[0], most: int = ROUNDS[1]
+    calls: Sequence[Callable[[], Any]],
+    seconds: float,
+    least: int = ROUNDS[0],
+    most: int = ROUNDS[1],
+    clock: Clock = time.perf_counter,
 ) -> list[np.ndarray]:
     """The runs of each call, in seconds a call; about ``seconds`` are spent on each, within so many rounds."""
-    taken = [_once(call) for call in calls]
+    taken = [_once(call, clock) for call in calls]
     repeats = [max(1, math.ceil(TURN / t)) for t in taken]
     turns = [REST + t * (r + (t < WARMED)) for t, r in zip(taken, repeats, strict=True)]
     rounds = [min(max(int(seconds / turn), least), most) for turn in turns]
@@ -57,26 +66,26 @@ def in_turns(
                 if taken[row] > LONG:
                     runs[row] = [taken[row]]
                 elif turn < rounds[row]:
-                    runs[row].append(_mean(call, repeats[row], taken[row] < WARMED))
+                    runs[row].append(_mean(call, repeats[row], taken[row] < WARMED, clock))
     finally:
         gc.enable()
     return [np.array(row) for row in runs]
 
 
-def _mean(call: Callable[[], Any], repeats: int, warm: bool) -> float:
+def _mean(call: Callable[[], Any], repeats: int, warm: bool, clock: Clock) -> float:
     time.sleep(REST)
     if warm:
         call()
-    start = time.perf_counter()
+    start = clock()
     for _ in range(repeats):
         call()
-    return (time.perf_counter() - start) / repeats
+    return (clock() - start) / repeats
 
 
-def _once(call: Callable[[], Any]) -> float:
+def _once(call: Callable[[], Any], clock: Clock) -> float:
     """The time of a call, the second where the first is short."""
-    first = _mean(call, 1, False)
-    return first if first > WARMED else _mean(call, 1, False)
+    first = _mean(call, 1, False, clock)
+    return first if first > WARMED else _mean(call, 1, False, clock)
 
 
 def summary(runs: np.ndarray) -> dict[str, float]:
@@ -125,6 +134,8 @@ def _process(command: Sequence[str], timeout: float, environment: dict[str, str]
         )
     except subprocess.TimeoutExpired:
         return {"failed": f"takes more than {timeout:.0f} s"}
+    if done.returncode < 0:
+        return {"failed": f"ended by {signal.Signals(-done.returncode).name}"}
     if done.returncode:
         return {"failed": (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]}
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
@@ -176,6 +187,20 @@ def confine(threads: int) -> str:
     os.sched_setaffinity(0, cores[:threads])
     used = min(threads, len(cores))
     return f"{used} of {len(cores)} cores" + ("" if used == threads else f", fewer than the {threads} threads")
+
+
+@contextlib.contextmanager
+def confined(count: int) -> Iterator[None]:
+    """Processes that are started inside have so many of the cores of this one, the last ones."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(cores)[-count:])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def processor() -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).resolve().parent / "results"
 ADZE, ONE_THREAD, INTO = "Adze", "Adze, 1 thread", "Adze, out="
+ONE_CORE = "one core"  # what the times on one core are kept as, beside the contenders' on two
 
 
 @dataclass(frozen=True)
@@ -23,34 +25,51 @@ class Measured:
     of_size: dict[str, Any]
     of_line: dict[str, Any]
     controls: dict[str, Any]
+    statistic: str = "median"
 
-    def median(self, contender: str) -> float | None:
+    @property
+    def on_one_core(self) -> Measured:
+        """The same where every tool was confined to one core: the least processor times."""
+        return replace(self, record=self.record | {"contenders": self.record.get(ONE_CORE, {})}, statistic="least")
+
+    @property
+    def is_everyday(self) -> bool:
+        return bool(self.of_line.get("everyday"))
+
+    def time(self, contender: str) -> float | None:
         """Seconds."""
-        found: float | None = self.record["contenders"].get(contender, {}).get("median")
+        found: float | None = self.record["contenders"].get(contender, {}).get(self.statistic)
         return found
 
-    def peers(self, prefix: str = "") -> dict[str, float]:
-        """The medians of the other tools whose names begin so."""
+    def peers(self, prefix: str = "", library: bool | None = None) -> dict[str, float]:
+        """The times of the other tools whose names begin so; those that call a library, those that do not, or all."""
+        found = {name: self.time(name) for name in self.record["contenders"] if not name.startswith(ADZE)}
         return {
-            name: row["median"]
-            for name, row in self.record["contenders"].items()
-            if not name.startswith(ADZE) and name.startswith(prefix) and "median" in row
+            name: seconds
+            for name, seconds in found.items()
+            if seconds and name.startswith(prefix) and library in (None, name in self.of_line.get("library", ()))
         }
 
-    def fastest(self, prefix: str = "") -> str | None:
+    def fastest(self, prefix: str = "", library: bool | None = None) -> str | None:
         """The name of the fastest of these."""
-        peers = self.peers(prefix)
+        peers = self.peers(prefix, library)
         return min(peers, key=peers.__getitem__) if peers else None
 
-    def over(self, prefix: str = "") -> float | None:
+    def over(self, prefix: str = "", library: bool | None = None) -> float | None:
         """Adze's time over that of the fastest of these."""
-        name, own = self.fastest(prefix), self.median(ADZE)
+        name, own = self.fastest(prefix, library), self.time(ADZE)
         return own / self.peers()[name] if name and own else None
+
+    @property
+    def first_calls(self) -> dict[str, Any]:
+        """Compile times and memory of the contenders, of the function for which these were measured."""
+        found: dict[str, Any] = self.of_line.get("fresh", {}).get(self.function, {})
+        return found
 
     @property
     def gain(self) -> float | None:
         """Two threads over one."""
-        one, two = self.median(ONE_THREAD), self.median(ADZE)
+        one, two = self.time(ONE_THREAD) or self.on_one_core.time(ADZE), self.time(ADZE)
         return one / two if one and two else None
 
     @property
@@ -58,14 +77,27 @@ class Measured:
         """The derivative's time over the primal's."""
         if self.function != self.of_line["derivative"]:
             return None
-        primal = self.of_size["functions"][self.of_line["functions"][0]]["contenders"].get(ADZE, {}).get("median")
-        own = self.median(ADZE)
+        of_primal = self.of_size["functions"][self.of_line["functions"][0]]
+        primal = replace(self, record=of_primal).time(ADZE)
+        own = self.time(ADZE)
         return own / primal if primal and own else None
 
 
 def read_results(folder: Path) -> dict[str, Any]:
     """The records of the modules, by their names."""
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
+
+
+def geometric_mean(values: Iterable[float]) -> float:
+    logarithms = [math.log(value) for value in values]
+    return math.exp(sum(logarithms) / len(logarithms)) if logarithms else math.nan
+
+
+def compared_with(m: Measured, what: str) -> str | None:
+    """Whose first call Adze's is compared with: the slower of JAX and Numba, and the memory of JAX."""
+    peers = ("JAX", "Numba") if what == "seconds" else ("JAX",)
+    found = {name: row[what] for name, row in m.first_calls.items() if name.startswith(peers) and what in row}
+    return (max if what == "seconds" else min)(found, key=found.__getitem__, default=None)
 
 
 def all_measured(results: dict[str, Any]) -> Iterator[Measured]:
@@ -110,28 +142,26 @@ def milliseconds(row: dict[str, Any] | None) -> str:
 
 def line_text(name: str, of_line: dict[str, Any], measured: list[Measured]) -> str:
     """The tables of a line."""
-    contenders = list(dict.fromkeys(c for m in measured for c in m.record["contenders"]))
+    contenders = list(dict.fromkeys(c for m in measured for c in m.record["contenders"] | m.record.get(ONE_CORE, {})))
     head = [f"{name}, ms", *contenders, "over fastest peer", "2 threads over 1", "over primal"]
-    rows = [
-        [
-            f"{m.size}, {m.function}",
-            *(milliseconds(m.record["contenders"].get(c)) for c in contenders),
-            number(m.over()),
-            number(m.gain),
-            number(m.over_primal),
-        ]
-        for m in measured
-    ]
+    rows = []
+    for m in measured:
+        cells = [milliseconds(m.record["contenders"].get(c)) for c in contenders]
+        rows.append([f"{m.size}, {m.function}", *cells, number(m.over()), number(m.gain), number(m.over_primal)])
+        if one := m.record.get(ONE_CORE):
+            cells = [number(1e3 * one[c]["least"]) if "least" in one.get(c, {}) else "" for c in contenders]
+            rows.append([f"{m.size}, {m.function}, {ONE_CORE}", *cells, number(m.on_one_core.over()), "", ""])
     parts = [f"## {of_line['title']}", table(head, rows)]
     if of_line["notes"]:
         parts.insert(1, of_line["notes"])
     if fresh := of_line.get("fresh"):
         parts.append(f"First call, at {of_line['main']}:")
         parts.append(table(["", *(f"{f}: {what}" for f in fresh for what in ("s", "MiB"))], list(first_rows(fresh))))
-    failures = [
-        f"- {m.size}, {m.function}, {contender}: {row['failed']}"
+    failures = [f"- {where}: {why}" for where, why in of_line.get("failed", {}).items()] + [
+        f"- {m.size}, {m.function}, {contender}{where}: {row['failed']}"
         for m in measured
-        for contender, row in m.record["contenders"].items()
+        for kept, where in (("contenders", ""), (ONE_CORE, f", {ONE_CORE}"))
+        for contender, row in m.record.get(kept, {}).items()
         if "failed" in row
     ]
     return "\n\n".join([*parts, *(["Failed:", "\n".join(failures)] if failures else [])])
@@ -148,6 +178,51 @@ def first_rows(fresh: dict[str, Any]) -> Iterator[list[str]]:
             again = f" (again {row['again']:.3f})" if row.get("again") else ""
             cells += [(number(seconds) or row.get("failed", "")) + again, number(peak and peak / 2**20) + planned]
         yield cells
+
+
+EVERYDAY = (
+    "Each line over the fastest tool that has the same algorithm, as its user would write it, and over the fastest "
+    "that calls a library: milliseconds on one core, to which all tools are confined, by the least processor time, and "
+    "the median on two. Compile time and memory are those of the first call, of Adze and of the peer that they are "
+    "bound by: JAX or Numba, whichever compiles slower, and JAX. What loses most is above."
+)
+
+
+def everyday_text(measured: Sequence[Measured]) -> list[str]:
+    """All everyday programs in one table, by the greater of the ratios on one core and on two."""
+    cores = ("1 core", "2 cores")
+    head = [part for each in cores for part in (each, "same algorithm", "library")]
+    head = ["everyday programs, ms", *head, "compiled, s", "memory, MiB"]
+    found = sorted((m for m in measured if m.is_everyday), key=worst_ratio, reverse=True)
+    rows = []
+    for m in found:
+        cells = [f"{m.line}, {m.function}"]
+        for view in (m.on_one_core, m):
+            own = view.time(ADZE)
+            cells += [number(own and 1e3 * own), peer_cell(view, False), peer_cell(view, True)]
+        rows.append([*cells, first_cell(m, "seconds", 1), first_cell(m, "peak", 2**20)])
+    return ["## Everyday programs", EVERYDAY, table(head, rows)] if rows else []
+
+
+def worst_ratio(m: Measured) -> tuple[bool, float]:
+    """Those that have the same algorithm in another tool first."""
+    for library in (False, True):
+        ratios = [ratio for view in (m, m.on_one_core) if (ratio := view.over(library=library)) is not None]
+        if ratios:
+            return not library, max(ratios)
+    return False, 0.0
+
+
+def peer_cell(m: Measured, library: bool) -> str:
+    """The ratio to the fastest peer of a kind, its name and its milliseconds."""
+    name, ratio = m.fastest(library=library), m.over(library=library)
+    return f"{ratio:.2g} ({name} {1e3 * m.peers()[name]:.3g})" if name and ratio else ""
+
+
+def first_cell(m: Measured, what: str, unit: int) -> str:
+    own, peer = m.first_calls.get(ADZE, {}), compared_with(m, what)
+    of_peer = f" ({peer} {m.first_calls[peer][what] / unit:.3g})" if peer else ""
+    return f"{own[what] / unit:.3g}{of_peer}" if what in own else own.get("failed", "")
 
 
 def ablation_text(results: dict[str, Any]) -> list[str]:
@@ -207,7 +282,10 @@ def write_reports(folder: Path) -> str:
         "## Bounds",
         bounds,
         "![Adze's time over the fastest peer's](bench.png)",
-        "The time of Adze, compiled with `flush_subnormals=True`, over that of the fastest other tool.",
+        "The time of Adze, compiled with `flush_subnormals=True`, over that of the fastest other tool, on two cores: "
+        "a circle for a program, a triangle for its derivative. Everyday programs are compared with the fastest tool "
+        "that has the same algorithm, or with a library (hollow) where there is none.",
+        *everyday_text(measured),
         *(
             line_text(name, of_line, [m for m in measured if m.line == name])
             for record in results.values()
@@ -229,26 +307,74 @@ def write_reports(folder: Path) -> str:
 # Plots
 
 
+ROW, LONGEST = 0.19, 32  # inches of a row; rows of a column
+
+
 def plot_ratios(measured: Sequence[Measured], path: Path) -> None:
-    """Adze's time over the fastest peer's, a bar for each function of each line at its main size."""
-    shown = [m for m in measured if m.over() is not None and m.size == m.of_line["main"]]
+    """Adze's time over the fastest peer's, at each line's main size: a row for a line, a mark for a function.
+
+    Suites are on the left. Everyday programs are compared with the same algorithm, or with a library where no other
+    tool has that.
+    """
+    shown = [m for m in measured if plotted_ratio(m) is not None and m.size == m.of_line["main"]]
+    columns = [
+        (title, rows)
+        for title, is_everyday in (("suites", False), ("everyday programs", True))
+        if (rows := _rows([m for m in shown if m.is_everyday == is_everyday]))
+    ]
     pyplot = _pyplot()
-    if pyplot is None or not shown:
+    if pyplot is None or not columns:
         return
-    figure, axis = pyplot.subplots(figsize=(8, 0.6 + 0.22 * len(shown)))
-    ratios = [m.over() or 1.0 for m in shown]
-    colours = ["tab:green" if ratio <= 1 else "tab:red" for ratio in ratios]
-    bars = axis.barh(range(len(shown)), [ratio - 1 for ratio in ratios], left=1, color=colours)
-    axis.bar_label(bars, [f" {ratio:.2g} " for ratio in ratios], fontsize=7)
-    axis.set_xscale("log")
-    axis.set_yticks(range(len(shown)), [f"{m.line}, {m.function}" for m in shown], fontsize=7)
-    axis.invert_yaxis()
-    axis.margins(x=0.12, y=0.01)
-    axis.axvline(1, color="black", linewidth=0.8)
-    axis.set_xlabel("time of Adze (flush_subnormals=True) over the time of the fastest other tool")
+    parts = []
+    for title, rows in columns:
+        step = math.ceil(len(rows) / math.ceil(len(rows) / LONGEST))
+        parts += [(title, rows[at : at + step]) for at in range(0, len(rows), step)]
+    height = max(len(rows) for _, rows in parts)
+    figure, axes = pyplot.subplots(1, len(parts), figsize=(4.2 * len(parts), 1.1 + ROW * height), squeeze=False)
+    for axis, (title, rows) in zip(axes.flat, parts, strict=True):
+        _draw(axis, title, rows, height)
+    limits = [axis.get_xlim() for axis in axes.flat]
+    for axis in axes.flat:
+        axis.set_xlim(min(low for low, _ in limits), max(high for _, high in limits))
+    figure.supxlabel(
+        "time of Adze (flush_subnormals=True) over the time of the fastest other tool   "
+        "(○ program, ▷ derivative; hollow: other tools call a library)",
+        fontsize=9,
+    )
     figure.tight_layout()
     figure.savefig(path, dpi=110)
     pyplot.close(figure)
+
+
+def plotted_ratio(m: Measured) -> float | None:
+    return m.over(library=False) or m.over() if m.is_everyday else m.over()
+
+
+def _rows(measured: Sequence[Measured]) -> list[tuple[str, list[Measured]]]:
+    """The functions of each line."""
+    names = dict.fromkeys(m.line for m in measured)
+    return [(name, [m for m in measured if m.line == name]) for name in names]
+
+
+def _draw(axis: Any, title: str, rows: Sequence[tuple[str, list[Measured]]], height: int) -> None:
+    """A column: green where Adze is faster, red where it is not, and hollow against a library."""
+    for y, (_, functions) in enumerate(rows):
+        for m in functions:
+            ratio = plotted_ratio(m) or 1.0
+            colour = "tab:green" if ratio <= 1 else "tab:red"
+            filled = not m.is_everyday or m.over(library=False) is not None
+            marker = ">" if m.function == m.of_line["derivative"] else "o"
+            face = colour if filled else "white"
+            axis.plot([1, ratio], [y, y], color=colour, linewidth=0.8, alpha=0.5, zorder=1)
+            axis.plot(ratio, y, marker, color=colour, markerfacecolor=face, markersize=4.5, zorder=2)
+    axis.set_xscale("log")
+    axis.xaxis.set_major_formatter("{x:g}")
+    axis.set_yticks(range(len(rows)), [name for name, _ in rows], fontsize=7.5)
+    axis.set_ylim(height - 0.4, -0.6)
+    axis.tick_params(axis="x", labelsize=7.5)
+    axis.grid(axis="x", linewidth=0.3)
+    axis.axvline(1, color="black", linewidth=0.8)
+    axis.set_title(title, fontsize=9)
 
 
 def plot_growth(results: dict[str, Any], path: Path) -> bool:

@@ -7,7 +7,20 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from contenders import Arguments, Contender, Jax, Line, Tool, Torch, adze, adze_into, of_jax, of_torch
+from contenders import (
+    Arguments,
+    CompiledTorch,
+    Contender,
+    Jax,
+    Line,
+    Tool,
+    Torch,
+    adze,
+    adze_into,
+    of_jax,
+    of_torch,
+    torch_compiled,
+)
 from contenders import pulled_by_jax as by_jax
 from contenders import pulled_by_torch as by_torch
 
@@ -162,7 +175,7 @@ def torch_exp_sin(compiled: bool) -> dict[str, Any]:
     def exp_sin(x: Any) -> Any:
         return (torch.exp(torch.sin(x)) * x).sum()
 
-    return of_torch(torch.compile(exp_sin) if compiled else exp_sin)
+    return of_torch(torch_compiled(exp_sin) if compiled else exp_sin)
 
 
 def numpy_scatter(x: Any, indices: Any, values: Any) -> Any:
@@ -285,7 +298,7 @@ LINES = [
             *adze({"primal": exp_sin, "gradient": az.grad(exp_sin)}),
             Contender("JAX", Jax(), jax_exp_sin),
             Contender("PyTorch", Torch(), lambda: torch_exp_sin(False)),
-            Contender("PyTorch, compiled", Torch(needs="g++"), lambda: torch_exp_sin(True)),
+            Contender("PyTorch, compiled", CompiledTorch(), lambda: torch_exp_sin(True)),
             Contender(
                 "NumPy, by hand",
                 Tool(),

@@ -1,81 +1,24 @@
-"""Layers and networks that people write from their textbooks, each as they would write it first."""
+"""Layers and networks, each as somebody would write it first."""
 
 import math
 from typing import Any
 
 import adze as az
 
-Matrix = az.Array[az.f32, "n m"]
-Vector = az.Array[az.f32, "m"]
 Images = az.Array[az.f32, "b h w"]
 Labels = az.Array[az.i64, "b"]
-
-
-# Convolutions
-
-
-@az.program
-def convolution_1d(signal: az.Array[az.f32, "c n"], kernels: az.Array[az.f32, "o c 5"]) -> az.Array[az.f32, "o n-4"]:
-    """Each of several kernels at each place of a signal with several channels."""
-    n, o = signal.shape[1], kernels.shape[0]
-    return az.generate((o, n - 4), lambda f, x: az.sum(kernels[f] * signal[:, x : x + 5]))
-
-
-@az.program
-def convolution_1d_squares(signal: az.Array[az.f32, "c n"], kernels: az.Array[az.f32, "o c 5"]) -> az.f32:
-    return az.sum(convolution_1d(signal, kernels) ** 2)
-
-
-@az.program
-def convolution_3d(
-    volume: az.Array[az.f32, "c p q r"], kernels: az.Array[az.f32, "o c 3 3 3"]
-) -> az.Array[az.f32, "o p-2 q-2 r-2"]:
-    """The same in three dimensions."""
-    (_, p, q, r), o = volume.shape, kernels.shape[0]
-    return az.generate(
-        (o, p - 2, q - 2, r - 2),
-        lambda f, z, y, x: az.sum(kernels[f] * volume[:, z : z + 3, y : y + 3, x : x + 3]),
-    )
-
-
-@az.program
-def convolution_3d_squares(volume: az.Array[az.f32, "c p q r"], kernels: az.Array[az.f32, "o c 3 3 3"]) -> az.f32:
-    return az.sum(convolution_3d(volume, kernels) ** 2)
-
-
-@az.program
-def strided(image: az.Array[az.f32, "c h w"], kernels: az.Array[az.f32, "o c 3 3"]) -> Any:
-    """A convolution at every second place of an image, along both axes."""
-    (_, h, w), o = image.shape, kernels.shape[0]
-
-    def entry(f: az.Expr, y: az.Expr, x: az.Expr) -> az.Expr:
-        return az.sum(kernels[f] * image[:, 2 * y : 2 * y + 3, 2 * x : 2 * x + 3])
-
-    return az.generate((o, (h - 3) // 2 + 1, (w - 3) // 2 + 1), entry)
-
-
-@az.program
-def strided_squares(image: az.Array[az.f32, "c h w"], kernels: az.Array[az.f32, "o c 3 3"]) -> az.f32:
-    return az.sum(strided(image, kernels) ** 2)
-
-
-@az.program
-def depthwise(image: az.Array[az.f32, "c h w"], kernels: az.Array[az.f32, "c 3 3"]) -> az.Array[az.f32, "c h-2 w-2"]:
-    """A kernel of its own for each channel."""
-
-    def channel(plane: az.Expr, kernel: az.Expr) -> az.Expr:
-        h, w = plane.shape
-        return az.generate((h - 2, w - 2), lambda y, x: az.sum(kernel * plane[y : y + 3, x : x + 3]))
-
-    return az.map(channel, image, kernels)
-
-
-@az.program
-def depthwise_squares(image: az.Array[az.f32, "c h w"], kernels: az.Array[az.f32, "c 3 3"]) -> az.f32:
-    return az.sum(depthwise(image, kernels) ** 2)
+Heads = az.Array[az.f32, "b n d"]
+Matrix = az.Array[az.f32, "n m"]
+Vector = az.Array[az.f32, "m"]
 
 
 # Networks that tell classes apart
+
+
+def pooled(image: az.Expr) -> az.Expr:
+    """The greatest of each square of four."""
+    c, h, w = image.shape
+    return az.generate((c, h // 2, w // 2), lambda f, y, x: az.max(image[f, 2 * y : 2 * y + 2, 2 * x : 2 * x + 2]))
 
 
 def cross_entropy(scores: az.Expr, label: az.Expr) -> az.Expr:
@@ -86,12 +29,6 @@ def cross_entropy(scores: az.Expr, label: az.Expr) -> az.Expr:
 def convolved(image: az.Expr, kernels: az.Expr, bias: az.Expr) -> az.Expr:
     (_, h, w), o = image.shape, kernels.shape[0]
     return az.generate((o, h - 2, w - 2), lambda f, y, x: az.sum(kernels[f] * image[:, y : y + 3, x : x + 3]) + bias[f])
-
-
-def pooled(image: az.Expr) -> az.Expr:
-    """The greatest of each square of four."""
-    c, h, w = image.shape
-    return az.generate((c, h // 2, w // 2), lambda f, y, x: az.max(image[f, 2 * y : 2 * y + 2, 2 * x : 2 * x + 2]))
 
 
 @az.program
@@ -137,20 +74,31 @@ def adam(parameters: Any, moments: Any, t: az.f32, x: az.Array[az.f32, "b d"], l
     return loss, tuple(new_parameters), tuple(new_moments)
 
 
-# A transformer
+# Attention
 
 
-def normalized(x: az.Expr, scale: az.Expr, offset: az.Expr) -> az.Expr:
-    """Layer norm of rows."""
-    centred = x - az.mean(x, 1, keepdims=True)
-    return centred / az.sqrt(az.mean(centred**2, 1, keepdims=True) + 1e-5) * scale + offset
+@az.program
+def attention(queries: Heads, keys: Heads, values: Heads) -> Heads:
+    """For each query the mean of values, weighted by how much their keys are like it."""
+
+    def head(q: az.Expr, k: az.Expr, v: az.Expr) -> az.Expr:
+        scores = q @ k.T / az.sqrt(q.shape[1].astype(az.f32))
+        weights = az.exp(scores - az.max(scores, 1)[:, None])
+        return weights @ v / az.sum(weights, 1)[:, None]
+
+    return az.map(head, queries, keys, values)
+
+
+@az.program
+def attention_squares(queries: Heads, keys: Heads, values: Heads) -> az.f32:
+    return az.sum(attention(queries, keys, values) ** 2)
 
 
 def gelu(x: az.Expr) -> az.Expr:
     return 0.5 * x * (1 + az.erf(x / math.sqrt(2)))
 
 
-def attention(x: az.Expr, block: Any, heads: int = 4) -> az.Expr:
+def self_attention(x: az.Expr, block: Any, heads: int = 4) -> az.Expr:
     """Attention of a sequence to itself, with several heads."""
     n, d = x.shape
     width = d // heads
@@ -167,11 +115,17 @@ def attention(x: az.Expr, block: Any, heads: int = 4) -> az.Expr:
     return found.transpose(1, 0, 2).reshape(n, d) @ block["out"]
 
 
+def normalized(x: az.Expr, scale: az.Expr, offset: az.Expr) -> az.Expr:
+    """Layer norm of rows."""
+    centred = x - az.mean(x, 1, keepdims=True)
+    return centred / az.sqrt(az.mean(centred**2, 1, keepdims=True) + 1e-5) * scale + offset
+
+
 @az.program
 def transformer(blocks: Any, x: az.Array[az.f32, "n d"], targets: az.Array[az.f32, "n d"]) -> az.f32:
-    """The mean squared error of blocks of attention and two dense layers."""
+    """The mean squared error of blocks of self_attention and two dense layers."""
     for block in blocks:
-        x = x + attention(normalized(x, *block["first norm"]), block)
+        x = x + self_attention(normalized(x, *block["first norm"]), block)
         inner = gelu(normalized(x, *block["second norm"]) @ block["up"] + block["up bias"])
         x = x + inner @ block["down"] + block["down bias"]
     return az.mean((x - targets) ** 2)
@@ -236,35 +190,3 @@ def layer_norm(x: Matrix, scale: Vector, offset: Vector) -> Matrix:
         return (x - az.mean(x)) / az.sqrt(az.var(x) + 1e-5) * scale + offset
 
     return az.map(row, x)
-
-
-# Graphs
-
-
-@az.program
-def graph_convolution(
-    values: az.Array[az.f32, "e"],
-    columns: az.Array[az.i64, "e"],
-    rows: az.Array[az.i64, "r"],  # one more than there are nodes
-    x: az.Array[az.f32, "n d"],
-    weights: az.Array[az.f32, "d k"],
-) -> az.Array[az.f32, "r-1 k"]:
-    """For each node the weighted sum of its neighbours' features, through a dense layer."""
-
-    def around(i: az.Expr) -> az.Expr:
-        start = rows[i]
-        edges = az.iota(rows[i + 1] - start) + start
-        return az.sum(az.map(lambda e: values[e] * x[columns[e]], edges), 0)
-
-    return az.maximum(az.generate(rows.shape[0] - 1, around) @ weights, 0.0)
-
-
-@az.program
-def graph_convolution_squares(
-    values: az.Array[az.f32, "e"],
-    columns: az.Array[az.i64, "e"],
-    rows: az.Array[az.i64, "r"],
-    x: az.Array[az.f32, "n d"],
-    weights: az.Array[az.f32, "d k"],
-) -> az.f32:
-    return az.sum(graph_convolution(values, columns, rows, x, weights) ** 2)

@@ -22,7 +22,7 @@ WRITTEN = [
     ],
 ]
 COMPARED = "the comparison of two sizes inside of a map keeps it apart from the sum over it"
-OTHER = {"models.random_field": [pytest.mark.xfail(strict=True, reason=COMPARED)]}
+OTHER = {"sequences.random_field": [pytest.mark.xfail(strict=True, reason=COMPARED)]}
 
 
 @pytest.mark.unguarded

@@ -60,6 +60,26 @@ def test_what_takes_long_is_timed_once(module: Callable[[str], ModuleType], monk
     assert len(runs) == len(called) == 1
 
 
+def test_another_clock_may_be_read(module: Callable[[str], ModuleType]) -> None:
+    """Rest takes no processor time, so a call that sleeps takes none by that clock."""
+    (runs,) = module("measure").in_turns([lambda: time.sleep(0.02)], 0.0, least=2, most=2, clock=time.process_time)
+    assert len(runs) == 2 and runs.max() < 0.01
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="processes are confined on Linux")
+def test_new_processes_are_confined(module: Callable[[str], ModuleType]) -> None:
+    measure, before = module("measure"), os.sched_getaffinity(0)
+    code = "import os; print('{\"cores\": %d}' % len(os.sched_getaffinity(0)))"
+    with measure.confined(1):
+        assert measure.fresh(["-c", code], 60) == [{"cores": 1}]
+    assert os.sched_getaffinity(0) == before
+
+
+def test_a_process_that_is_killed_is_told(module: Callable[[str], ModuleType]) -> None:
+    code = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
+    assert module("measure").fresh(["-c", code], 60) == [{"failed": "ended by SIGSEGV"}]
+
+
 def test_an_error_is_relative_and_knows_of_nan(module: Callable[[str], ModuleType]) -> None:
     error, nan = module("measure").error, math.nan
     assert error([np.array([1.0, 201.0])], [np.array([1.0, 200.0])]) == 1 / 200
@@ -145,6 +165,67 @@ def test_compile_times_are_compared_with_the_fastest(module: Callable[[str], Mod
     assert row.met is False and row.found == "1.00 s (JAX 2.00, 0.50)"
 
 
+Times = dict[str, float]
+
+
+def everyday(*given: tuple[str, Times, Times], **more: Any) -> dict[str, Any]:
+    """Lines with one function each, by their times on one core and on two; the last one has more."""
+    lines: dict[str, Any] = {}
+    for name, one, two in given:
+        function = measured(**two) | {"one core": measured(**one)["contenders"]}
+        record = results(name, "n=1", {"gradient": function}, everyday=True, library=["NumPy"])
+        lines |= record["module"]["lines"]
+    lines[name] |= more
+    return {"module": record["module"] | {"lines": lines}}
+
+
+WON: tuple[str, Times, Times] = ("won", {"adze": 1e-2, "jax": 2e-2, "np": 1e-3}, {"adze": 9e-3, "jax": 1e-2})
+LOST: tuple[str, Times, Times] = ("lost", {"adze": 8e-2, "jax": 1e-2}, {"adze": 9e-3, "jax": 1e-2})
+LIBRARY: tuple[str, Times, Times] = ("by a library", {"adze": 9e-2, "np": 1e-2}, {"adze": 9e-2, "np": 1e-2})
+
+
+def test_everyday_programs_are_bound_together(module: Callable[[str], ModuleType]) -> None:
+    """By the tools with the same algorithm alone; no line has a row of its own for its time or its compile time."""
+    calls = {
+        "Adze": {"seconds": 2.0, "peak": 3.0},
+        "JAX": {"seconds": 1.0, "peak": 4.0},
+        "Numba": {"seconds": 4.0, "peak": 1.0},
+    }
+    rows = list(module("bounds").rows(everyday(WON, LIBRARY, LOST, fresh={"gradient": calls})))
+    found = {(row.work, row.bound): (row.found, row.met) for row in rows if row.met is not None}
+    compiled = "compiled not above JAX or Numba, the slower of them"
+    assert found == {
+        ("everyday programs, 1 core", "same algorithm: not slower on 90 %"): ("50 % of 2", False),
+        ("everyday programs, 1 core", "same algorithm: at most 1.5 of it"): ("1 above; 8 (lost, gradient)", False),
+        ("everyday programs, 1 core", "same algorithm: at most 0.6 of it in the geometric mean"): ("2", False),
+        ("everyday programs, 2 cores", "same algorithm: not slower on 90 %"): ("100 % of 2", True),
+        ("everyday programs, 2 cores", "same algorithm: at most 1.5 of it"): ("0 above; 0.9 (won, gradient)", True),
+        ("everyday programs, 2 cores", "same algorithm: at most 0.6 of it in the geometric mean"): ("0.9", False),
+        ("everyday programs", compiled): ("1 of 1; 0.5 (lost)", True),
+        ("everyday programs", "memory not above JAX"): ("1 of 1; 0.75 (lost)", True),
+    }
+
+
+def test_convolutions_may_reach_the_rate_of_a_product_instead(module: Callable[[str], ModuleType]) -> None:
+    """The control's is 2e9 / 4e-3 operations a second in f64, and twice as many in f32; a gradient has three passes."""
+    functions = {"primal": measured(adze=2e-3, jax=1e-3), "gradient": measured(adze=3e-3, jax=2e-3)}
+    record = results("convolution", "n=1", functions, everyday=True)["module"]
+    record["lines"]["convolution"]["sizes"]["n=1"]["work"] = 1e9
+    rows = [row for row in module("bounds").rows({"convolutions": record}) if row.work.startswith("convolution")]
+    assert [(row.found, row.met) for row in rows] == [
+        ("2 (2 ms); 0.5 of the rate", False),
+        ("1.5 (3 ms); 1 of the rate", True),
+    ]
+
+
+def test_everyday_programs_are_sorted_by_what_they_lose(module: Callable[[str], ModuleType]) -> None:
+    report = module("report")
+    _, _, text = report.everyday_text(list(report.all_measured(everyday(WON, LIBRARY, LOST))))
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in text.splitlines()[2:]]
+    assert [row[0].split(",")[0] for row in cells] == ["lost", "won", "by a library"]
+    assert cells[1][1:7] == ["10", "0.5 (JAX, direct 20)", "10 (NumPy 1)", "9", "0.9 (JAX, direct 10)", ""]
+
+
 def test_a_second_process_finds_what_the_first_left(module: Callable[[str], ModuleType]) -> None:
     code = (
         "import os, pathlib; left = pathlib.Path(os.environ['ADZE_CACHE']) / 'left'; "
@@ -224,6 +305,41 @@ def test_the_benchmark_of_the_cpu_runs_alone(tmp_path: Path) -> None:
     for function in found:
         assert function["contenders"].keys() == {"Adze", "Adze, 1 thread"}
         assert all(row["median"] > 0 and row["off"] == 0 for row in function["contenders"].values())
+
+
+def test_a_line_that_fails_is_told(
+    module: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """On one core here; what two cores gave is kept, and reported beside it."""
+    run, size = module("run"), {"n": 1}
+    line = module("contenders").Line("line", "", [size], lambda n: (np.ones(n),), [], ("f",), size)
+    functions = {"f": {"moved": None, "contenders": measured(adze=1.0)["contenders"]}}
+    timed = {"sizes": {"n=1": {"numbers": size, "work": None, "functions": functions}}}
+
+    def fresh(command: list[str], timeout: float) -> list[dict[str, Any]]:
+        return [{"failed": "ended by SIGSEGV"} if command[-2:] == ["--cores", "1"] else timed]
+
+    monkeypatch.setattr(run, "fresh", fresh)
+    monkeypatch.setattr(sys, "argv", ["run.py", "--alone", "--quick"])
+    options = run.read_options()
+    monkeypatch.setattr(run, "THREADS", 2)
+    found = run.measure_line(line, True, options)
+    assert found["failed"] == {"on 1 core": "ended by SIGSEGV"}
+    record = results("line", "n=1", functions)["module"] | {"lines": {"line": found}}
+    (tmp_path / "module.json").write_text(json.dumps(record), encoding="utf-8")
+    module("report").write_reports(tmp_path)
+    assert "Failed:\n\n- on 1 core: ended by SIGSEGV\n" in (tmp_path / "bench.md").read_text(encoding="utf-8")
+
+
+def test_an_everyday_program_is_measured_on_two_cores_and_on_one(
+    module: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = module("run")
+    monkeypatch.setattr(sys, "argv", ["run.py", "--alone", "--smallest", "--seconds", "0.01"])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    found = run.measure_line(run.line_called("convolution, depthwise"), True, run.read_options())
+    for function in found["sizes"]["c=32 n=56"]["functions"].values():
+        assert all(function[kept]["Adze"]["least"] > 0 for kept in ("contenders", "one core"))
 
 
 @pytest.mark.slow
