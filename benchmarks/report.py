@@ -94,9 +94,13 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 
 def compared_with(m: Measured, what: str) -> str | None:
-    """Whose first call Adze's is compared with: the slower of JAX and Numba, and the memory of JAX."""
+    """Whose first call Adze's is compared with: the slower of JAX and Numba, and the memory of JAX.
+
+    A library's counts where no tool has the same algorithm.
+    """
     peers = ("JAX", "Numba") if what == "seconds" else ("JAX",)
-    found = {name: row[what] for name, row in m.first_calls.items() if name.startswith(peers) and what in row}
+    every = {name: row[what] for name, row in m.first_calls.items() if name.startswith(peers) and what in row}
+    found = {name: taken for name, taken in every.items() if name not in m.of_line["library"]} or every
     return (max if what == "seconds" else min)(found, key=found.__getitem__, default=None)
 
 
@@ -275,7 +279,8 @@ def write_reports(folder: Path) -> str:
         "# Adze on the CPU",
         "\n\n".join(f"{machine}." for machine in machines),
         "Float64. Milliseconds a call: the median and the quartiles of runs that the contenders took in turns, compile "
-        "time apart. Adze and its peers run on 2 threads where nothing else is said, in one process on two cores. "
+        "time apart. Adze and its peers run on 2 threads where nothing else is said, in a process for each line on two "
+        "cores. "
         "Adze is compiled with `flush_subnormals=True`: JAX always counts subnormal numbers as zero, PyTorch and NumPy "
         "never. "
         "[docs/performance.md](../../docs/performance.md) tells how it is measured and how to read it.",

@@ -331,21 +331,26 @@ def test_a_line_that_fails_is_told(
     assert "Failed:\n\n- on 1 core: ended by SIGSEGV\n" in (tmp_path / "bench.md").read_text(encoding="utf-8")
 
 
-def test_an_everyday_program_is_measured_on_two_cores_and_on_one(
-    module: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = module("run")
-    monkeypatch.setattr(sys, "argv", ["run.py", "--alone", "--smallest", "--seconds", "0.01"])
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    found = run.measure_line(run.line_called("convolution, depthwise"), True, run.read_options())
-    for function in found["sizes"]["c=32 n=56"]["functions"].values():
-        assert all(function[kept]["Adze"]["least"] > 0 for kept in ("contenders", "one core"))
+@pytest.mark.parametrize("cores, kept", [("2", "contenders"), ("1", "one core")])
+def test_the_process_of_an_everyday_program(cores: str, kept: str) -> None:
+    options = ("--alone", "--smallest", "--seconds", "0.01", "--rounds", "2", "2", "--cores", cores)
+    done = run("--time", "convolution, depthwise", *options, script="run.py")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])["sizes"]["c=32 n=56"]["functions"]
+    assert found.keys() == {"primal", "gradient"}
+    for function in found.values():
+        assert function.keys() == {"moved", kept} and function[kept].keys() == {"Adze"}
+        assert function[kept]["Adze"]["least"] > 0 and function[kept]["Adze"]["runs"] == 2
+
+
+MODULES = sorted(path.stem for path in (ROOT / "benchmarks" / "lines").rglob("*.py") if path.stem != "__init__")
 
 
 @pytest.mark.slow
-def test_all_contenders_agree_on_all_lines(tmp_path: Path) -> None:
+@pytest.mark.parametrize("module", MODULES)
+def test_all_contenders_agree(module: str, tmp_path: Path) -> None:
     """Whoever is off is told, and is the exit status."""
-    assert len(harness(tmp_path)) >= 20
+    assert harness(tmp_path, module)
 
 
 def test_two_packages_are_compared(tmp_path: Path) -> None:
