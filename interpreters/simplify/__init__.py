@@ -48,6 +48,7 @@ from .liveness import Atom, Block, Closed, Nesting, Operation, Use
 from .redundant_loops import RedundantLoops
 from .rematerialisation import Rematerialisation, stores_arrays
 from .rules import rewrite
+from .write_once import WriteOnce
 
 ROUNDS = 8
 
@@ -91,7 +92,7 @@ def _rewritten(block: terms.Block) -> terms.Block:
     """The term with fewer loops, or loops that store less; the same object when there are none."""
     if not stores_arrays(block):
         return block
-    for change in (RedundantLoops, Rematerialisation):
+    for change in (RedundantLoops, WriteOnce, Rematerialisation):
         with build() as builder:
             binders, loops = fresh_binders(builder, block), change(builder)
             results = block.interpret(loops)(Env(), binders)

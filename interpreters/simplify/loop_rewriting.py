@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...core.builder import Builder, Replacement, Substitution
 from ...core.dims import Dim
 from ...core.environment import Env
-from ...core.graph import Node, Value, sources
+from ...core.graph import Body, Node, Value, sources
 from ...core.language import Binding
 from ...core.types import Type
 from .. import embed
+from .value_numbering import operands
 
 
 @dataclass
@@ -28,7 +29,7 @@ class Pending:
     results: list[Value]
     known: frozenset[int]  # what is in scope before the loop
     position: int  # how many statements of its block are before it
-    places: Sequence[int]  # the results of the node that the binders stand for
+    places: Sequence[int | None]  # the results of the node that the binders stand for; None: nothing reads the binder
 
     @property
     def outputs(self) -> list[Value]:
@@ -85,6 +86,14 @@ class LoopRewriting(embed.Embed):
 
         return run
 
+    def replace(self, loops: Loops, loop: Pending, body: Body, statements: list[Node]) -> None:
+        """Give a loop of a block another body."""
+        scope, node = self.builder.scopes[-1], loop.node
+        loop.node = source(self.builder.make("loop", node.static, node.args, [body])[0])
+        if loop.node.effects:
+            statements[loop.position - loops[0].position] = scope.statements.pop()
+        self.changed = True
+
     def _settled(self, loops: Sequence[Pending], results: Sequence[Value]) -> list[Value]:
         """The results of the open block, with its loops as they should be in the place of the binders for them."""
         b, scope = self.builder, self.builder.scopes[-1]
@@ -111,8 +120,8 @@ def _rewritten(
 
     def settle() -> None:
         loop = waiting.popleft()
-        made = rewriting.values([loop.node.results[place] for place in loop.places])
-        mapping.update(zip(loop.results, made, strict=True))
+        read = {binder: place for binder, place in zip(loop.results, loop.places, strict=True) if place is not None}
+        mapping.update(zip(read, rewriting.values([loop.node.results[place] for place in read.values()]), strict=True))
 
     for position, statement in enumerate(statements, loops[0].position):
         while waiting and waiting[0].position <= position and waiting[0].node is not statement:
@@ -130,3 +139,45 @@ def source(value: Value) -> Node:
     """The node of a value that is the result of one."""
     assert value.source is not None
     return value.source
+
+
+# The code behind a loop
+
+
+def statements_in(node: Node) -> Iterator[Node]:
+    """The statements of the bodies of a node."""
+    for body in node.bodies:
+        yield from body.statements
+
+
+class Readers:
+    """The code behind the loops of a block: its nodes, and the loops in it."""
+
+    def __init__(self, known: frozenset[int], results: Sequence[Value], statements: Sequence[Node]) -> None:
+        self.results, self.statements = results, statements
+        self.nodes: dict[int, Node] = {}
+        self.always: set[int] = set()  # the nodes outside of branches
+        self.loops: dict[int, Index | None] = {}  # by the number of the loop variable
+        stack = [(node, False) for node in [*statements, *sources(results)]]
+        while stack:
+            node, branch = stack.pop()
+            if node.number in (self.nodes if branch else self.always) or node.free <= known:
+                continue
+            self.nodes[node.number] = node
+            if not branch:
+                self.always.add(node.number)
+            for binder, extent in node.loop_variables():
+                index = Index(binder, extent, node.op == "loop")
+                if self.loops.setdefault(binder.number, index) != index:
+                    self.loops[binder.number] = None  # a body of several loops
+            branch = branch or node.row.branches
+            stack.extend([(inner, branch) for inner in [*sources(operands(node)), *statements_in(node)]])
+
+
+@dataclass(frozen=True)
+class Index:
+    """A loop variable, its extent, and whether its loop runs in order anyway."""
+
+    variable: Value
+    extent: Value
+    in_order: bool

@@ -31,17 +31,17 @@ what is saved is what is read.)
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from ...core.builder import Builder, Replacement, Substitution
 from ...core.dims import Dim, Opaque
-from ...core.graph import Node, Value, sources
+from ...core.graph import Body, Node, Value, sources
 from ...core.terms import Block, Operation
 from ...core.types import ArrayType, dims, i64, is_float, rank
 from .costs import is_costly, nodes_within
-from .loop_rewriting import LoopRewriting, Loops, Pending, source
+from .loop_rewriting import Index, LoopRewriting, Loops, Pending, Readers, source, statements_in
 from .minimum_cut import minimum_cut
 from .value_numbering import ValueNumbering, amount, fused_results, kind, operands, own_work
 
@@ -70,56 +70,13 @@ class Rematerialisation(LoopRewriting):
         return any(rank(output.type) > 1 for output in node.results[len(node.args) - 1 :])
 
     def change(self, loops: Loops, results: Sequence[Value], statements: list[Node]) -> dict[int, Replacement]:
-        scope = self.builder.scopes[-1]
-        readers = _Readers(loops[0].known, results, statements)
+        readers = Readers(loops[0].known, results, statements)
         replaced: dict[int, Replacement] = {}
         for loop in loops:
-            if stores_less(self.builder, loop, readers, replaced):
-                self.changed = True
-                if loop.node.effects:
-                    statements[loop.position - loops[0].position] = scope.statements.pop()
+            body = narrower(self.builder, loop, readers, replaced)
+            if body is not None:
+                self.replace(loops, loop, body, statements)
         return replaced
-
-
-# The code behind a loop
-
-
-def _statements(node: Node) -> Iterator[Node]:
-    for body in node.bodies:
-        yield from body.statements
-
-
-class _Readers:
-    """The code behind the loops of a block: its nodes, and the loops in it."""
-
-    def __init__(self, known: frozenset[int], results: Sequence[Value], statements: Sequence[Node]) -> None:
-        self.results, self.statements = results, statements
-        self.nodes: dict[int, Node] = {}
-        self.always: set[int] = set()  # the nodes outside of branches
-        self.loops: dict[int, _Index | None] = {}  # by the number of the loop variable
-        stack = [(node, False) for node in [*statements, *sources(results)]]
-        while stack:
-            node, branch = stack.pop()
-            if node.number in (self.nodes if branch else self.always) or node.free <= known:
-                continue
-            self.nodes[node.number] = node
-            if not branch:
-                self.always.add(node.number)
-            for binder, extent in node.loop_variables():
-                index = _Index(binder, extent, node.op == "loop")
-                if self.loops.setdefault(binder.number, index) != index:
-                    self.loops[binder.number] = None  # a body of several loops
-            branch = branch or node.row.branches
-            stack.extend([(inner, branch) for inner in [*sources(operands(node)), *_statements(node)]])
-
-
-@dataclass(frozen=True)
-class _Index:
-    """A loop variable, its extent, and whether its loop runs in order anyway."""
-
-    variable: Value
-    extent: Value
-    in_order: bool
 
 
 # What may be stored
@@ -142,7 +99,7 @@ class _Known:
 class _Flow:
     """What is computed from what one loop has stored. Unless ``costly``, only what is cheap is moved."""
 
-    def __init__(self, loop: Pending, readers: _Readers, costly: bool) -> None:
+    def __init__(self, loop: Pending, readers: Readers, costly: bool) -> None:
         self.loop, self.readers, self.costly = loop, readers, costly
         self.count = loop.node.args[0]
         self.outputs = {output.number for output in loop.outputs}
@@ -172,7 +129,7 @@ class _Flow:
                 movable, feeds, steps = movable and below.movable, feeds | self._feeding(value), steps | below.steps
             elif source is not None and not source.free <= self.loop.known:
                 movable = movable and not source.partial and self._may_go_along(value)
-        for statement in _statements(node):
+        for statement in statements_in(node):
             below = self.known.get(statement.number)
             if below is None:
                 movable = False  # an effect on something else
@@ -196,7 +153,7 @@ class _Flow:
         known = self.known[source(value).number]
         return frozenset([value]) if known.vertex else known.feeds
 
-    def index(self, number: int) -> _Index:
+    def index(self, number: int) -> Index:
         index = self.readers.loops[number]
         assert index is not None
         return index
@@ -233,7 +190,7 @@ class _Flow:
         atoms = {x for value in node.results for dim in _dims(value) if not dim.is_static() for x in dim.atoms()}
         return all(atom.number in sizes for atom in atoms if isinstance(atom, Opaque))
 
-    def inner(self, value: Value) -> list[_Index]:
+    def inner(self, value: Value) -> list[Index]:
         """The loops around a vertex, inside the one that reads."""
         outer = self.loop.known | self.outputs | self.known[source(value).number].steps
         return [self.index(number) for number in sorted(value.free - outer)]
@@ -347,7 +304,7 @@ class _Flow:
             if node.number not in seen and node.number in self.readers.nodes:
                 seen.add(node.number)
                 use(operands(node))
-                stack.extend(_statements(node))
+                stack.extend(statements_in(node))
         return escaping, sinks
 
     def _moved(self, stored: Collection[Value]) -> set[int]:
@@ -357,7 +314,7 @@ class _Flow:
             node = stack.pop()
             if node.number in self.readers.nodes and node.number not in moved:
                 moved.add(node.number)
-                stack.extend([*sources(operands(node)), *_statements(node)])
+                stack.extend([*sources(operands(node)), *statements_in(node)])
         return moved
 
     def _repeated(self, stored: Collection[Value], free: Collection[int]) -> set[Value]:
@@ -373,7 +330,7 @@ class _Flow:
                 again = [value for value in needed if source(value).number in moved and is_costly(source(value))]
                 found.update(again)
                 stack.extend([source(value) for value in needed if value not in again])
-                stack.extend(_statements(node))
+                stack.extend(statements_in(node))
         return found
 
 
@@ -389,8 +346,8 @@ def _dims(value: Value) -> tuple[Dim, ...]:
 # The new loop
 
 
-def stores_less(b: Builder, loop: Pending, readers: _Readers, replaced: dict[int, Replacement]) -> bool:
-    """Let a loop store less, if it can, and note what its readers read then; whether it could."""
+def narrower(b: Builder, loop: Pending, readers: Readers, replaced: dict[int, Replacement]) -> Body | None:
+    """The body of a loop that stores less, if it can; what its readers read then is noted."""
     for costly, twice, priced in (
         (True, False, True),
         (True, False, False),
@@ -402,7 +359,7 @@ def stores_less(b: Builder, loop: Pending, readers: _Readers, replaced: dict[int
         if cut:
             break
     if not cut or any(source(value).number in replaced for value in cut):
-        return False
+        return None
     chosen = sorted(cut, key=lambda value: value.number)
     node = loop.node
     body, count = node.bodies[0], node.args[0]
@@ -417,21 +374,19 @@ def stores_less(b: Builder, loop: Pending, readers: _Readers, replaced: dict[int
     for value in chosen:
         inner = flow.inner(value)
 
-        def element(*q: Value, value: Value = value, inner: Sequence[_Index] = inner) -> Value:
+        def element(*q: Value, value: Value = value, inner: Sequence[Index] = inner) -> Value:
             known = {index.variable: x for index, x in zip(inner, q, strict=True)}
             return b.substitute([value], mapping | known)[0]
 
         positions[value] = len(results)
         results.append(b.array([index.extent for index in inner], element))
     results = fused_results(b, results)
-    wider = b.close(body.binders, body.statements, tuple(results), body.partial)
-    loop.node = source(b.make("loop", node.static, node.args, [wider])[0])
     parts: dict[int, list[tuple[Value, int]]] = {}
     for value, position in positions.items():
         parts.setdefault(source(value).number, []).append((value, position))
     for number, values in parts.items():
         replaced[number] = _reading(loop, flow, values)
-    return True
+    return b.close(body.binders, body.statements, tuple(results), body.partial)
 
 
 def _reading(loop: Pending, flow: _Flow, values: Sequence[tuple[Value, int]]) -> Replacement:
