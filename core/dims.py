@@ -211,18 +211,30 @@ class Dim:
     def is_nonnegative(self, depth: int = 4) -> bool:
         """Provably at least zero, since the sizes of a call are; an opaque size may be any integer.
 
-        A minimum or maximum is one of its two operands, and at most or at least the other one; so many of them are
-        looked into as ``depth`` says.
+        A minimum or maximum is one of its two operands, and at most or at least the other one; d times ``n // d`` is
+        n, or up to d - 1 less. So many of them are looked into as ``depth`` says.
+
+        >>> n = Dim.of("n")
+        >>> (n - n // 2 * 2).is_nonnegative(), ((n + 1) // 2 - n // 2).is_nonnegative()
+        (True, True)
         """
         if all(c >= 0 and all(map(_is_nonnegative, monomial)) for monomial, c in self.terms):
             return True
-        for monomial, c in self.terms:
+        quotients: list[tuple[int, Dim, Dim, int]] = []
+        for monomial, c in self.terms if depth else ():
             match monomial:
-                case (Compound(("min" | "max") as operator, left, right),) if depth:
+                case (Compound(operator, left, right),):
                     rest = Dim({m: k for m, k in self.terms if m is not monomial})
-                    either = ((rest + side * c).is_nonnegative(depth - 1) for side in (left, right))
-                    return any(either) if (c > 0) == (operator == "max") else all(either)
-        return False
+                    if operator in ("min", "max"):
+                        either = ((rest + side * c).is_nonnegative(depth - 1) for side in (left, right))
+                        return any(either) if (c > 0) == (operator == "max") else all(either)
+                    if operator == "//" and (right.constant or 0) > 0:
+                        quotients.append((c, rest, left, right.constant or 1))
+        if not quotients:
+            return False
+        c, rest, left, d = min(quotients, key=lambda quotient: quotient[0])
+        # Were this dim negative, d times as much would be -d at most.
+        return (rest * d + left * c + (d - 1) * min(1, 1 - c)).is_nonnegative(depth - 1)
 
     def fits(self, bits: int = 63) -> bool:
         """Whether all integers in it are those of so many bits and a sign.
