@@ -6,7 +6,7 @@ them; a loop of unknown extent counts as ``SURVEY_UNKNOWN_ITERATIONS`` iteration
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from .. import ir
@@ -59,10 +59,15 @@ class Survey:
         return apart and variable not in self.uniform
 
 
-def survey(body: ir.Block, around: Iterable[str] = (), private: Collection[ir.Buffer] = ()) -> Survey:
+def survey(
+    body: ir.Block,
+    around: Iterable[str] = (),
+    private: Collection[ir.Buffer] = (),
+    of_sizes: Callable[[ir.Expression], bool] = lambda expression: False,
+) -> Survey:
     """Look through a body once; ``around`` are the variables of the loops that it is the body of.
 
-    ``private`` are the arrays of which each of their iterations has its own.
+    ``private`` are the arrays of which each of their iterations has its own. What is ``of_sizes`` is no work.
     """
     found = Survey(bound=set(around), private=frozenset(private))
     depends: dict[str, frozenset[str]] = {}
@@ -110,7 +115,12 @@ def survey(body: ir.Block, around: Iterable[str] = (), private: Collection[ir.Bu
         return Access(e.buffer, e.indices, weight, varies, moves, e.guarded, tuple(loops))
 
     def read(expression: ir.Expression, weight: float) -> None:
-        for each in ir.inside(expression):
+        pending = [expression]
+        while pending:
+            each = pending.pop()
+            if isinstance(each, ir.Apply) and of_sizes(each):
+                continue
+            pending.extend(ir.operands(each))
             if isinstance(each, ir.Load):
                 found.loads.append(access(each, weight))
                 found.work += weight
