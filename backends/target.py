@@ -76,7 +76,9 @@ RUN_BYTES, APART = 1024, 2.5  # in shorter runs of neighbours, a line takes so m
 # Costs of a lane, where a contiguous read costs 1.
 LANE_SAME_COST = 0.5  # what does not vary with the lane
 LANE_TURNED_COST = 1.5  # what is transposed in registers, or is copied to be contiguous and then read again and again
+LANE_NEAR_COST = 2.5  # of elements that are a few places apart: rows, of which each lane has its own
 LANE_ACROSS_COST = 8.0  # any other read
+NEAR = 4  # places, at most, between lanes that are read as rows
 LEAST_PERIOD = 64  # lanes after which an index wraps around, at least, if its reads are to count as contiguous
 LANE_HALVING_COST = 2.0  # a step of the sum of a register's lanes, which moves half of them, and adds
 LANE_LATENCY = 1.5  # a ratio: what it costs more to reduce into one strip at a time

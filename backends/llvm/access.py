@@ -2,8 +2,11 @@
 
 The offset is the sum of index times stride over the dimensions. Inside a ``lanes`` loop it splits into a scalar
 base and a spread over the lanes: none (one element for all lanes), a row of consecutive elements, forwards or
-backwards (one vector load or store), any other stride or a vector of offsets (a gather or scatter). Lanes that are
-off, or whose guard does not hold, are neither read nor written.
+backwards (one vector load or store), any other stride or a vector of offsets (a gather or scatter). Elements a few
+places apart are read as rows, from which lanes pick their own. Lanes that are off, or whose guard does not hold, are
+neither read nor written.
+
+Where a loop stands for two, ``x[n // m, n % m]`` with rows of m elements is a row in n.
 
 Where lanes are anywhere, but the copies of a jam side by side, as many as lanes, the elements are a *square*, of
 which each lane has a row in memory: rows are read or written, and transposed in registers. So arrays are packed::
@@ -15,12 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import product, repeat
 from math import prod
 
 from ...core.types import Scalar, i64
 from .. import ir
-from .text import Module, constant, iota, literal, memory_type, register_type, suffix
+from ..target import NEAR
+from .text import Module, constant, indices, iota, literal, memory_type, register_type, suffix
 from .values import Axis, Value, Widening, join, one, slice_of, transposed
 
 
@@ -112,7 +116,7 @@ class Access:
 
     def load(self, buffer: ir.Buffer, place: Place, indices: Sequence[Value], guard: Value | None = None) -> Value:
         """What is at some indices; 0 where a guard does not hold."""
-        scalar = buffer.scalar
+        scalar, indices = buffer.scalar, self._joined(buffer, indices)
         first = one(i64, "0")
         if guard is not None and not guard.lanes and self._address(scalar, place, indices).row:
             # A row elsewhere, since what is masked off is slow to read where there is no memory.
@@ -128,12 +132,17 @@ class Access:
         square = self._square(address, guard)
         if square is not None:
             return self._load_square(scalar, address, square, tag)
-        where = self._where(scalar, address)
+        near = address.offsets is None and 1 < address.stride <= NEAR
+        where = address.pointers if near else self._where(scalar, address)
         axes = where.axes if guard is None else join((where, guard))
         guards = repeat(None) if guard is None else guard.along(axes)
         align = f"align {scalar.bytes}"
         parts = []
         for part, inside in zip(where.along(axes), guards):
+            if near:
+                loaded = self._near(scalar, part, address.stride, tag, self._mask(inside))
+                parts.append(self._from_memory(scalar, loaded, lanes))
+                continue
             if lanes == 0 or self._plain(address, inside):
                 text = f"load {type}, ptr {part}, {align}{tag}"
             elif self._apart(address, inside):
@@ -152,11 +161,11 @@ class Access:
         self, buffer: ir.Buffer, place: Place, indices: Sequence[Value], value: Value, guard: Value | None = None
     ) -> None:
         """Write at some indices, where a guard holds."""
-        scalar = buffer.scalar
+        scalar, indices = buffer.scalar, self._joined(buffer, indices)
         address = self._address(scalar, place, indices)
         lanes = 0 if address.single else self.widening.lanes
         type, tag = memory_type(scalar, lanes), self.regions.tag(place.region, write=True)
-        square = self._square(address, guard)
+        square = self._square(address, guard, store=True)
         if square is not None:
             self._store_square(scalar, address, square, self.widening.vector(value), tag)
             return
@@ -237,17 +246,19 @@ class Access:
 
     def _masked(self, operation: str, scalar: Scalar, address: _Address, inside: str | None) -> tuple[str, str, str]:
         """The intrinsic that skips lanes that are off or outside, the type of its address, and its mask."""
-        strip = self.widening.strip
-        assert strip is not None
-        lanes = strip.lanes
-        mask = inside or strip.active()
-        if inside is not None and strip.mask is not None:
-            mask = self.body.value(f"and <{lanes} x i1> {inside}, {strip.mask}")
+        lanes, mask = self.widening.lanes, self._mask(inside) or "splat (i1 true)"
         if address.backwards and mask.startswith("%"):
             mask = self._reversed("i1", mask)
         pointers = "p0" if address.row else f"v{lanes}p0"
         name = f"@llvm.masked.{operation}.{suffix(scalar, lanes, memory=True)}.{pointers}"
         return name, "ptr" if address.row else f"<{lanes} x ptr>", f"<{lanes} x i1> {mask}"
+
+    def _mask(self, inside: str | None) -> str | None:
+        """Which lanes are on and inside, where not all are."""
+        strip = self.widening.strip
+        if strip is None or strip.mask is None or inside is None:
+            return inside or (None if strip is None else strip.mask)
+        return self.body.value(f"and <{strip.lanes} x i1> {inside}, {strip.mask}")
 
     def _reversed(self, element: str, vector: str) -> str:
         lanes = self.widening.lanes
@@ -255,19 +266,23 @@ class Access:
 
     # Squares
 
-    def _square(self, address: _Address, guard: Value | None) -> Axis | None:
-        """The axis whose copies are side by side in memory and as many as the lanes, which are elsewhere."""
+    def _square(self, address: _Address, guard: Value | None, store: bool = False) -> Axis | None:
+        """The axis whose copies are side by side in memory and as many as the lanes, which are elsewhere.
+
+        Those that are read may be a few elements apart.
+        """
         if guard is not None or address.single or address.row:
             return None
         far = () if address.offsets is None else address.offsets.axes
         for axis in address.pointers.axes:
-            if axis not in far and axis.factor == self.widening.lanes > 1 and address.pointers.slope(axis) == 1:
+            near = 0 < (address.pointers.slope(axis) or 0) <= (1 if store else NEAR)
+            if axis not in far and axis.factor == self.widening.lanes > 1 and near:
                 return axis
         return None
 
     def _load_square(self, scalar: Scalar, address: _Address, square: Axis, tag: str) -> Value:
         """Lanes that are off read the row of the first one: what is theirs may be in a page that is not there."""
-        lanes, type = self.widening.lanes, memory_type(scalar, self.widening.lanes)
+        lanes, apart = self.widening.lanes, address.pointers.slope(square) or 1
         axes = join(address.varying)
         parts = [""] * prod(axis.factor for axis in axes)
         for copies in _groups(axes, square):
@@ -275,10 +290,37 @@ class Access:
             places = [first]
             for row, on in others:
                 places.append(row if on is None else self.body.value(f"select i1 {on}, ptr {row}, ptr {first}"))
-            rows = [self.body.value(f"load {type}, ptr {p}, align {scalar.bytes}{tag}") for p in places]
+            rows = [self._near(scalar, p, apart, tag) for p in places]
             for copy, column in zip(copies, transposed(self.body, memory_type(scalar), rows), strict=True):
                 parts[copy] = self._from_memory(scalar, column, lanes)
         return Value(scalar, tuple(parts), axes, lanes)
+
+    def _near(self, scalar: Scalar, first: str, apart: int, tag: str, mask: str | None = None) -> str:
+        """A vector of elements that are as many places apart: as many rows, of which it has its own from each.
+
+        The last row ends with the last element, so none is read that is not between two others.
+        """
+        body, lanes, type = self.body, self.widening.lanes, memory_type(scalar, self.widening.lanes)
+        align, vector = f"align {scalar.bytes}", ""
+        for row in range(apart):
+            start = min(row * lanes, (lanes - 1) * apart + 1 - lanes)
+            place = body.value(f"getelementptr inbounds {memory_type(scalar)}, ptr {first}, i64 {start}")
+            if mask is None:
+                part = body.value(f"load {type}, ptr {place}, {align}{tag}")
+            else:
+                own = [at // apart if at % apart == 0 else lanes for at in range(start, start + lanes)]
+                masks = f"<{lanes} x i1> {mask}, <{lanes} x i1> zeroinitializer"
+                on = f"<{lanes} x i1> " + body.value(f"shufflevector {masks}, {indices(own)}")
+                name = f"@llvm.masked.load.{suffix(scalar, lanes, memory=True)}.p0"
+                part = body.value(f"call {type} {name}(ptr {align} {place}, {on}, {type} zeroinitializer){tag}")
+            if not row:
+                vector, found = part, [lane * apart % lanes for lane in range(lanes)]
+                continue
+            here = range(row * lanes, (row + 1) * lanes)
+            chosen = [lanes + k * apart - start if k * apart in here else found[k] for k in range(lanes)]
+            vector = body.value(f"shufflevector {type} {vector}, {type} {part}, {indices(chosen)}")
+            found = list(range(lanes))
+        return vector
 
     def _store_square(self, scalar: Scalar, address: _Address, square: Axis, value: Value, tag: str) -> None:
         lanes, type = self.widening.lanes, memory_type(scalar, self.widening.lanes)
@@ -311,11 +353,29 @@ class Access:
 
     # Addresses
 
+    def _joined(self, buffer: ir.Buffer, indices: Sequence[Value]) -> Sequence[Value]:
+        """The indices with one for two axes, where these are the quotient and the remainder of a number by the second.
+
+        The number counts the elements along the second axis, and goes on where the next row begins.
+        """
+        places = list(indices)
+        for axis in range(1, len(places)):
+            high, low, size = places[axis - 1].digit, places[axis].digit, buffer.extents[axis]
+            if high and low and high.number is low.number and high.size == low.size == size:
+                if (high.primitive, low.primitive) == ("floor_divide", "remainder"):
+                    places[axis - 1 : axis + 1] = one(i64, "0"), low.number
+        return places
+
     def _address(self, scalar: Scalar, place: Place, indices: Sequence[Value]) -> _Address:
         widening = self.widening
         base, stride, offsets = one(i64, "0"), 0, None
         for index, step in zip(indices, place.strides):
             unit = one(i64, step)
+            index, apart = self._first(index)
+            for each in apart:
+                scaled = widening.multiply(each, unit)
+                assert scaled is not None
+                base = widening.add(base, scaled)
             if not index.lanes:
                 scaled = widening.multiply(Value(i64, index.parts, index.axes, slopes=index.slopes), unit)
                 assert scaled is not None
@@ -336,6 +396,14 @@ class Access:
             self.body.value(f"getelementptr inbounds {type}, ptr {place.pointer}, i64 {part}") for part in base.parts
         )
         return _Address(Value(i64, pointers, base.axes, slopes=base.slopes), stride, offsets)
+
+    def _first(self, index: Value) -> tuple[Value, list[Value]]:
+        """The vector of the first copy, and by how much the others differ, where all lanes do by the same constant."""
+        if not index.lanes or not index.slopes or None in index.slopes:
+            return index, []
+        steps = [[k * (slope or 0) for k in range(axis.factor)] for axis, slope in zip(index.axes, index.slopes)]
+        apart = tuple([str(sum(each)) for each in product(*steps)])
+        return Value(i64, index.parts[:1], lanes=index.lanes), [Value(i64, apart, index.axes, slopes=index.slopes)]
 
     def _where(self, scalar: Scalar, address: _Address) -> Value:
         """The address of the only element, of the lowest one of a row, or of the elements of all lanes."""

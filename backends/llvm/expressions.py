@@ -8,7 +8,7 @@ applications of primitives in ``primitives.py``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...core.types import Scalar, bool_, i64
 from .. import ir
@@ -16,7 +16,7 @@ from .access import Access, Place, Regions
 from .primitives import Speller
 from .text import Body, constant, is_constant, register_type, suffix
 from .unit import Unit
-from .values import Axis, Value, Widening, one
+from .values import Axis, Digit, Value, Widening, one, slopes
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,11 @@ class Expressions:
                         pass
             return self.speller.apply(primitive, types, type, parts, lanes)
 
-        return self.widening.lift(type, values, apply)
+        found = self.widening.lift(type, values, apply)
+        if type == i64 and primitive.name in ("floor_divide", "remainder"):
+            return replace(found, digit=Digit(primitive.name, values[0], expression.arguments[1]))
+        sign = {"add": 1, "subtract": -1}.get(primitive.name) if type == i64 else None
+        return found if sign is None else replace(found, slopes=slopes(values[0], values[1], 1, sign))
 
     # Mutable variables
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import NamedTuple
 
 from ...core.types import Scalar, i64
 from .. import ir
@@ -30,6 +31,14 @@ class Axis:
     factor: int
 
 
+class Digit(NamedTuple):
+    """How an integer is computed from another one: as its quotient by a size, or as the remainder."""
+
+    primitive: str
+    number: Value
+    size: ir.Expression
+
+
 @ir.node
 class Value:
     """A scalar of the loop IR: one part a copy, the copies in row-major order of the axes."""
@@ -40,6 +49,7 @@ class Value:
     lanes: int = 0  # 0: parts are scalars
     stride: int = 0  # not 0: a ramp
     slopes: tuple[int | None, ...] = ()  # by axis, the difference of a copy to the one before; empty: none is known
+    digit: Digit | None = None
 
     def slope(self, axis: Axis) -> int | None:
         """By how much a copy along an axis differs from the one before; None where that is not known."""
@@ -82,10 +92,6 @@ class Strip:
     lanes: int
     mask: str | None = None
     left: str | None = None  # the iterations that are left, where some lanes may be off
-
-    def active(self) -> str:
-        """The mask as an operand of a masked intrinsic."""
-        return self.mask or "splat (i1 true)"
 
 
 @dataclass
@@ -159,9 +165,13 @@ class Widening:
         parts = tuple(operation(p, q) for p, q in zip(a.along(axes), b.along(axes)))
         if of_a is None or of_b is None:
             return Value(i64, parts, axes)
-        slopes = [(a.slope(axis), b.slope(axis)) for axis in axes]
-        known = tuple(None if p is None or q is None else of_a * p + of_b * q for p, q in slopes)
-        return Value(i64, parts, axes, stride=of_a * a.stride + of_b * b.stride, slopes=known)
+        return Value(i64, parts, axes, stride=of_a * a.stride + of_b * b.stride, slopes=slopes(a, b, of_a, of_b))
+
+
+def slopes(a: Value, b: Value, of_a: int, of_b: int) -> tuple[int | None, ...]:
+    """The slopes of what grows as so many times the one and so many times the other."""
+    found = [(a.slope(axis), b.slope(axis)) for axis in join((a, b))]
+    return tuple([None if p is None or q is None else of_a * p + of_b * q for p, q in found])
 
 
 def transposed(body: Body, element: str, rows: Sequence[str]) -> list[str]:

@@ -49,6 +49,12 @@ class Factor:
         """The variables that these mention, but do not bind."""
         return ir.names_in([self.value, *[let.value for let in self.lets]]) - {let.name for let in self.lets}
 
+    @property
+    def loads(self) -> list[ir.Load]:
+        """What it reads."""
+        values = [self.value, *[let.value for let in self.lets]]
+        return [part for value in values for part in ir.inside(value) if isinstance(part, ir.Load)]
+
 
 @dataclass(frozen=True)
 class Sum:
@@ -241,12 +247,11 @@ def _widest(loops: Sequence[ir.Axis], names: set[str]) -> ir.Axis | None:
 
 def _inner_first(found: Survey, factor: Factor, inner: str, along: ir.Axis) -> bool:
     """Whether a factor reads its arrays contiguously along the inner loop, and not along the loop of the nest."""
-    values = [factor.value, *[let.value for let in factor.lets]]
-    reads = [part for value in values for part in ir.inside(value) if isinstance(part, ir.Load)]
+    loads = factor.loads
 
     def across(variable: str) -> int:
-        matching = [a for a in found.loads if a.mentions(variable) and any(_reads(a, load) for load in reads)]
-        return sum(not contiguous(access, variable, len(access.indices) - 1) for access in matching)
+        matching = [a for a in found.loads if a.mentions(variable) and any(_reads(a, load) for load in loads)]
+        return sum(not contiguous(access, variable, len(access.indices) - 1, near=True) for access in matching)
 
     return across(inner) < across(along.variable.name)
 

@@ -17,6 +17,7 @@ from ..target import (
     LANE_ACROSS_COST,
     LANE_HALVING_COST,
     LANE_LATENCY,
+    LANE_NEAR_COST,
     LANE_SAME_COST,
     LANE_TURNED_COST,
     SQUARE_LEAST_BITS,
@@ -27,10 +28,11 @@ from ..target import (
 from .survey import Access, Survey
 
 
-def contiguous(access: Access, variable: str, axis: int) -> bool:
-    """Whether the variable moves along this axis alone, one element a step."""
+def contiguous(access: Access, variable: str, axis: int, near: bool = False) -> bool:
+    """Whether the variable moves along this axis alone, one element a step; or by a few, if these are ``near``."""
     others = [each for k, each in enumerate(access.varies) if k != axis]
-    return variable in access.steps[axis] and not any(variable in each for each in others)
+    moves = access.steps[axis] | access.near[axis] if near else access.steps[axis]
+    return variable in moves and not any(variable in each for each in others)
 
 
 def packable(access: Access, variable: str, loops: Sequence[ir.Axis]) -> bool:
@@ -58,6 +60,8 @@ def _load_cost(
         return LANE_SAME_COST
     if access.indices and contiguous(access, variable, len(access.indices) - 1):
         return 1.0
+    if access.indices and contiguous(access, variable, len(access.indices) - 1, near=True):
+        return LANE_NEAR_COST
     turned = bool(packable(access, variable, loops) if inner else _across(access, variable, loops))
     turned = turned or (whole and gathered(access, variable, loops, inner) is not None)
     return LANE_TURNED_COST if turned else LANE_ACROSS_COST

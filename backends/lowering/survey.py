@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from .. import ir
-from ..target import LEAST_PERIOD, SURVEY_MOST_ITERATIONS, SURVEY_MOST_WORK, SURVEY_UNKNOWN_ITERATIONS
+from ..target import LEAST_PERIOD, NEAR, SURVEY_MOST_ITERATIONS, SURVEY_MOST_WORK, SURVEY_UNKNOWN_ITERATIONS
 
 
 @dataclass
@@ -28,6 +28,7 @@ class Access:
     weight: float
     varies: list[frozenset[str]]
     steps: list[frozenset[str]]
+    near: list[frozenset[str]]  # variables by whose steps the index grows by a few
     guarded: tuple[int, ...] = ()
     around: tuple[str, ...] = ()
 
@@ -72,6 +73,7 @@ def survey(
     found = Survey(bound=set(around), private=frozenset(private))
     depends: dict[str, frozenset[str]] = {}
     steps: dict[str, frozenset[str]] = {}  # by Let
+    nears: dict[str, frozenset[str]] = {}
     falls: dict[str, frozenset[str]] = {}
     given: dict[str, frozenset[str]] = {}  # by mutable scalar: what is assigned to it mentions these
     loops: list[str] = []  # inside, around what is looked at
@@ -100,6 +102,20 @@ def survey(
                 return frozenset() if short else stepping(a) - mentioned(b)
         return frozenset()
 
+    def near(expression: ir.Expression) -> frozenset[str]:
+        match expression:
+            case ir.Variable(name):
+                return nears.get(name, frozenset([name]))
+            case ir.Apply(primitive, (ir.Constant(times), a) | (a, ir.Constant(times))) if (
+                primitive.name == "multiply" and 0 < times <= NEAR
+            ):
+                return stepping(a)
+            case ir.Apply(primitive, (a, b)) if primitive.name == "add":
+                return (near(a) - mentioned(b)) | (near(b) - mentioned(a))
+            case ir.Apply(primitive, (a, b)) if primitive.name == "subtract":
+                return near(a) - mentioned(b)
+        return frozenset()
+
     def falling(expression: ir.Expression) -> frozenset[str]:
         match expression:
             case ir.Variable(name):
@@ -112,7 +128,7 @@ def survey(
 
     def access(e: ir.Load | ir.Store, weight: float) -> Access:
         varies, moves = [mentioned(i) for i in e.indices], [stepping(i) for i in e.indices]
-        return Access(e.buffer, e.indices, weight, varies, moves, e.guarded, tuple(loops))
+        return Access(e.buffer, e.indices, weight, varies, moves, [near(i) for i in e.indices], e.guarded, tuple(loops))
 
     def read(expression: ir.Expression, weight: float) -> None:
         pending = [expression]
@@ -137,7 +153,8 @@ def survey(
                 case ir.Let(name, value):
                     found.bound.add(name)
                     read(value, weight)
-                    depends[name], steps[name], falls[name] = mentioned(value), stepping(value), falling(value)
+                    depends[name], steps[name] = mentioned(value), stepping(value)
+                    nears[name], falls[name] = near(value), falling(value)
                     found.operations.append((weight, depends[name]))
                     found.lets += weight == 1.0
                 case ir.Declare(name, value):
