@@ -31,6 +31,9 @@ A sum is made in the order of the inner loop and of nothing else, as elsewhere, 
 begin. An operand that does not vary with the batch is packed once, for all tasks. Panels that stick out of
 the product are filled with 0; what is computed there is not read.
 
+What overlaps, as windows do, is packed when it is needed, panel by panel: all of it would be many times as large as
+the array. Columns of several loops are those of one (``coalescing.py``) where that keeps packing and results in rows.
+
 A nest that makes several sums is several products, of which all but the last are stored.
 
 Where a test fails that a term depends on, as in the gradient of a convolution, one of its factors is packed as 0. That
@@ -62,13 +65,16 @@ from ..target import (
     PRODUCT_TILE_REGISTERS,
     PRODUCT_TILE_ROWS,
     PRODUCT_TILE_ROWS_OF_FEW,
+    SQUARE_LEAST_BITS,
     STRIP_REGISTERS,
     SURVEY_UNKNOWN_ITERATIONS,
+    WIDE_STRIP_BINDINGS,
 )
 from . import nests
+from .coalescing import coalesced
 from .context import ZERO, zero
 from .factors import Operand, Product, product_of, products_apart
-from .nests import Built, Plan, Roles, grain_of, pack
+from .nests import Built, Layouts, Plan, Roles, grain_of, pack
 from .panels import Panels, Part, minus, offset, plus
 from .survey import Survey, survey
 from .triangles import Differences, Side, firsts, is_read, nonzero, stops
@@ -77,18 +83,20 @@ from .triangles import Differences, Side, firsts, is_read, nonzero, stops
 def build(nest: Plan) -> Built:
     """The nest as loops: in tiles where it is a product and they are worth it, else as any nest."""
     stored, last = products_apart(nest)
-    found = survey(last.body, last.variables)
-    contraction = _product(last, found)
-    if contraction is None:
+    plans = [*[plan for _, plan in stored], last]
+    surveys = [survey(plan.body, plan.variables) for plan in plans]
+    products = [_product(plan, found) for plan, found in zip(plans, surveys, strict=True)]
+    whole = products[-1]
+    if whole is None:
         return nests.build(nest)
-    built = nests.build(replace(nest, sides=contraction.sides))
-    tiled = [_Contraction(last, found, _turned(contraction, found, built.layouts))]
-    for _, plan in reversed(stored):
-        found = survey(plan.body, plan.variables)
-        contraction = _product(plan, found)
-        if contraction is None:
-            return built
-        tiled.insert(0, _Contraction(plan, found, _turned(contraction, found, {})))
+    built = nests.build(replace(nest, sides=whole.sides))
+    tiled = [
+        _in_tiles(plan, found, product, built.layouts if plan is last else {})
+        for plan, found, product in zip(plans, surveys, products, strict=True)
+        if product is not None
+    ]
+    if len(tiled) < len(plans):
+        return built
     before: ir.Block = ()
     worth: ir.Expression = ir.Constant(True, bool_)
     for each in tiled:
@@ -96,7 +104,23 @@ def build(nest: Plan) -> Built:
         before += looked
     tiles = [*[ir.Allocate(buffer) for buffer, _ in stored], *[s for each in tiled for s in each.statements()]]
     block = (*before, *ir.branch(worth, tiles, built.statements))
-    return Built(list(block), built.layouts, "; ".join([each.decision() for each in tiled]))
+    return Built(list(block), tiled[-1].layouts, "; ".join([each.decision() for each in tiled]))
+
+
+def _in_tiles(nest: Plan, found: Survey, product: Product, layouts: Layouts) -> _Contraction:
+    """A product in tiles; its columns are those of several loops where these are written and packed as one."""
+    narrow = _Contraction(nest, found, _turned(product, found, layouts), layouts)
+    names = narrow.column.free - narrow.row.free
+    wide = None if narrow.bound_by_zeros else coalesced(nest, names, layouts)
+    if wide is None:
+        return narrow
+    found = survey(wide.nest.body, wide.nest.variables)
+    again = _product(wide.nest, found)
+    if again is None:
+        return narrow
+    made = _Contraction(wide.nest, found, _turned(again, found, wide.layouts), wide.layouts)
+    packed = not wide.apart or (made.column.inner_first and made.in_squares(made.column))
+    return made if packed else narrow
 
 
 def roles_of(nest: Plan) -> Roles:
@@ -118,17 +142,17 @@ def _product(nest: Plan, found: Survey) -> Product | None:
     return product if product is not None and product.sum.type.kind == "float" else None
 
 
-def _turned(product: Product, found: Survey, layouts: dict[str, tuple[int, ...]]) -> Product:
+def _turned(product: Product, found: Survey, layouts: Layouts) -> Product:
     """The product with the loop as column along which results are contiguous."""
 
-    def last(variable: str) -> int:
-        count = 0
+    def last(operand: Operand, other: Operand) -> int:
+        names, count = operand.free - other.free, 0
         for store in found.stores:
             order = layouts.get(store.buffer.name, tuple(range(len(store.indices))))
-            count += bool(order) and getattr(store.indices[order[-1]], "name", "") == variable
+            count += bool(order) and bool(store.varies[order[-1]] & names)
         return count
 
-    if last(product.row.along.variable.name) > last(product.column.along.variable.name):
+    if last(product.row, product.column) > last(product.column, product.row):
         return replace(product, row=product.column, column=product.row)
     return product
 
@@ -136,13 +160,14 @@ def _turned(product: Product, found: Survey, layouts: dict[str, tuple[int, ...]]
 class _Contraction:
     """A product as loops over blocks."""
 
-    def __init__(self, nest: Plan, found: Survey, product: Product) -> None:
-        self.nest, self.found, self.sum = nest, found, product.sum
+    def __init__(self, nest: Plan, found: Survey, product: Product, layouts: Layouts) -> None:
+        self.nest, self.found, self.sum, self.layouts = nest, found, product.sum, dict(layouts)
         self.row, self.column, self.inner = product.row, product.column, product.sum.loops
         self.extent = ir.product([loop.extent for loop in self.inner])
         last = self.inner[-1].extent
-        if len(self.inner) > 1 and isinstance(last, ir.Constant) and last.value < nest.target.lanes(product.sum.type):
-            self.row = replace(self.row, inner_first=False)  # what is contiguous is too short for lanes
+        if isinstance(last, ir.Constant) and last.value < nest.target.lanes(product.sum.type) and len(self.inner) > 1:
+            # What is contiguous is too short for lanes.
+            self.row, self.column = (replace(side, inner_first=False) for side in (self.row, self.column))
         target, type = nest.target, product.sum.type
         self.lanes, size = target.lanes(type), type.bytes
         self.across = PRODUCT_TILE_REGISTERS * self.lanes  # columns of a tile
@@ -154,7 +179,7 @@ class _Contraction:
         self.batch = [loop for loop in nest.loops if loop not in (self.row.along, self.column.along)]
         batch = {loop.variable.name for loop in self.batch}
         self.threaded = nest.parallel and nest.target.parallel
-        self.shared = nest.parallel and not self.column.free & batch
+        self.shared = nest.parallel and not self.column.free & batch and not self.overlapping(self.column)
         self.shared_rows = nest.parallel and bool(batch) and not self.row.free & batch
         self.alone = self.threaded and not self.shared  # a panel of columns is packed when it is needed, and is alone
         self.in_rows, self.in_columns = self.bounds(self.row), self.bounds(self.column)
@@ -189,12 +214,24 @@ class _Contraction:
         infinite = ir.Buffer(fresh(f"{stem}_infinite"), bool_, buffer.extents[:1]) if noted else None
         return Panels(operand, buffer, infinite, width, self.inner, self.lanes, fresh)
 
+    def overlapping(self, operand: Operand) -> bool:
+        """Whether what is packed of an operand has elements of an array more than once, as windows do."""
+        own = operand.free & {*self.nest.variables, *[loop.variable for loop in self.inner]}
+        read = {(load.buffer, load.indices) for load in operand.loads}
+        accesses = [access for access in self.found.loads if (access.buffer, access.indices) in read]
+        return any(len(varies & own) > 1 for access in accesses for varies in access.varies)
+
+    @property
+    def bound_by_zeros(self) -> bool:
+        """Whether tiles are left out, or steps of them, since a factor is 0 there or nobody reads them."""
+        return bool(self.in_rows or self.in_columns or self.nest.needed)
+
     def decision(self) -> str:
         """What is done, to be read by people."""
         batch = "".join([f"{loop.variable.name}, " for loop in self.batch])
         names = f"{self.row.along.variable.name}, {self.column.along.variable.name}"
         how = f"tiles of {self.down} x {self.across}, packed"
-        if self.in_rows or self.in_columns or self.nest.needed:
+        if self.bound_by_zeros:
             how += ", bounded by a triangle"
         over = ", ".join([loop.variable for loop in self.inner])
         return f"product over {over} for {batch}{names}: {how}, where sizes are worth it"
@@ -278,18 +315,23 @@ class _Contraction:
         return ir.For(loop.variable.name, loop.extent, "parallel", made, grain=grain)
 
     def by_tasks(self, once: bool) -> list[ir.Statement]:
-        """A loop over the batch and blocks of rows and of columns, which is parallel if it may be."""
+        """A loop over the batch and blocks of rows and of columns, which is parallel if it may be.
+
+        What a task packs is cut first, its columns where these are not shared: to cut the other packs it again.
+        """
         rows, columns = self.row.along.extent, self.column.along.extent
         each, down, wide, across = (self.variable(stem) for stem in ("each", "down", "wide", "across"))
         batch = ir.product([loop.extent for loop in self.batch])
         wanted = ir.ceil_divide(ir.Constant(PRODUCT_TASKS), ir.maximum(batch, 1))
-        over = ir.maximum(wanted // down, 1)
-        before: list[ir.Statement] = [
-            ir.Let(each.name, _share(rows, wanted, self.down, PRODUCT_TASK_ROW_PANELS, self.rows)),
-            ir.Let(down.name, ir.ceil_divide(rows, each)),
-            ir.Let(wide.name, _share(columns, over, self.across, PRODUCT_TASK_COLUMN_PANELS, self.columns)),
-            ir.Let(across.name, ir.ceil_divide(columns, wide)),
+        sides = [
+            (rows, each, down, self.down, PRODUCT_TASK_ROW_PANELS, self.rows),
+            (columns, wide, across, self.across, PRODUCT_TASK_COLUMN_PANELS, self.columns),
         ]
+        before: list[ir.Statement] = []
+        for extent, length, pieces, unit, least, most in reversed(sides) if self.alone else sides:
+            before.append(ir.Let(length.name, _share(extent, wanted, unit, least, most)))
+            before.append(ir.Let(pieces.name, ir.ceil_divide(extent, length)))
+            wanted = ir.maximum(wanted // pieces, 1)
         task, row, column = self.variable("task"), self.variable("block"), self.variable("block")
         body = [*self.places(task, (row, down), (column, across)), *self.task((row, each), (column, wide), once)]
         count = ir.product([*[loop.extent for loop in self.batch], down, across])
@@ -310,8 +352,16 @@ class _Contraction:
         *lets, last = ir.read_packed((*self.column.lets, ir.Let("", self.column.value)), packing.replacements)
         assert isinstance(last, ir.Let)
         lets_of = tuple([let for let in lets if isinstance(let, ir.Let)])
-        self.right = replace(self.right, operand=replace(self.right.operand, lets=lets_of, value=last.value))
+        operand = replace(self.right.operand, lets=lets_of, value=last.value)
+        squares = self.column.inner_first and not packing.replacements and self.in_squares(operand)
+        self.right = replace(self.right, operand=operand, squares=squares)
         return packing.statements
+
+    def in_squares(self, operand: Operand) -> bool:
+        """Whether what columns read across lanes may be transposed in registers."""
+        plain = all(not load.guarded and load.buffer.scalar == self.sum.type for load in operand.loads)
+        few = len(operand.lets) <= WIDE_STRIP_BINDINGS and self.sum.type.bits >= SQUARE_LEAST_BITS
+        return plain and few and self.right.infinite is None and self.nest.target.transformations.jam
 
     def places(self, task: ir.Variable, *blocks: tuple[ir.Variable, ir.Expression]) -> list[ir.Let]:
         """The variables of the batch, and which blocks of rows and columns these are."""

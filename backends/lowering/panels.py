@@ -1,11 +1,15 @@
 """Panels: an operand of a product, computed once an element into the order in which the kernel reads it.
 
 A panel has so many rows or columns side by side, step by step of the inner loops; lanes are its rows. Rows that are
-contiguous along the inner loop are packed one by one instead, and steps are lanes. ::
+contiguous along the inner loop are packed one by one instead, and steps are lanes; or, where lanes are to be rows, in
+squares that are transposed in registers. ::
 
     panels of 8 rows, a step at a time              rows that are contiguous along k
       lanes l < 8 by 8                                for r < 8
         for step: left[panel, step, l] = a[l, k]        lanes step: left[panel, r, step] = a[r, k]
+                                                    in squares
+                                                      lanes l < 16 by 16
+                                                        for square: jam step < 16: right[panel, step, l] = b[l, k]
 
 Several inner loops have their steps one after the other, as if they were one. What sticks out of the operand is 0.
 Where a product may leave out what is multiplied by 0, it is noted for each panel whether all of it is finite.
@@ -43,6 +47,7 @@ class Panels:
     inner: tuple[ir.For, ...]
     lanes: int  # of a register
     fresh: Callable[[str], str]
+    squares: bool = False  # side by side, though contiguous along the inner loop
 
     @property
     def buffers(self) -> list[ir.Buffer]:
@@ -61,21 +66,33 @@ class Panels:
 
     def side_by_side(self, part: Part, steps: Part, panel: ir.Expression, number: ir.Expression) -> ir.Block:
         """A panel of a part, which is kept under a number."""
+        if self.squares:
+            return self.in_squares(part, steps, panel, number)
         step, lane = self.variable("step"), self.variable("lane")
         first, length = self.variable("first"), self.variable("width")
         place, found = (number, step, lane), self.noticed()
-
-        def over(extent: ir.Expression, body: ir.Block, found: tuple[ir.Reduction, ...] = ()) -> ir.Statement:
-            body = (ir.For(step.name, steps.length, "sequential", body),)
-            return ir.For(lane.name, extent, "lanes", body, self.width, reductions=found)
-
         at = self.turn(plus(steps.start, step), self.inner)
-        packed = over(length, self.element(place, plus(part.start, first + lane), at, found), found)
+        body: ir.Block = self.element(place, plus(part.start, first + lane), at, found)
+        body = (ir.For(step.name, steps.length, "sequential", body),)
+        packed = ir.For(lane.name, length, "lanes", body, self.width, reductions=found)
+        return (*self.panel(panel, part, number, steps, (first, length, lane)), *self.noted(found, number, packed))
+
+    def panel(
+        self,
+        panel: ir.Expression,
+        part: Part,
+        number: ir.Expression,
+        steps: Part,
+        names: tuple[ir.Variable, ir.Variable, ir.Variable],
+    ) -> ir.Block:
+        """Where a panel begins in a part, and how wide it is, by these names; one that sticks out is filled with 0."""
+        (first, length, lane), step = names, self.variable("step")
+        nothing: ir.Block = (ir.For(step.name, steps.length, "sequential", (self.nothing((number, step, lane)),)),)
+        nothing = (ir.For(lane.name, ir.Constant(self.width), "lanes", nothing, self.width),)
         return (
             ir.Let(first.name, panel * self.width),
             ir.Let(length.name, ir.minimum(part.length - first, self.width)),
-            ir.If(length < self.width, (over(ir.Constant(self.width), (self.nothing(place),)),), ()),
-            *self.noted(found, number, packed),
+            ir.If(length < self.width, nothing, ()),
         )
 
     def row_by_row(self, part: Part, steps: Part, panel: ir.Expression, number: ir.Expression) -> ir.Block:
@@ -86,26 +103,70 @@ class Panels:
         def over(extent: ir.Expression, body: ir.Block, found: tuple[ir.Reduction, ...] = ()) -> ir.For:
             return ir.For(lane.name, extent, "lanes", body, STRIP_REGISTERS * self.lanes, reductions=found)
 
-        def packed(start: ir.Expression, length: ir.Expression, at: Sequence[ir.Let]) -> ir.For:
+        def packed(start: ir.Expression, length: ir.Expression, first: ir.Expression) -> ir.Block:
             place = (number, r, plus(start, lane))
-            return over(length, self.element(place, plus(part.start, row), at, found), found)
+            at = [ir.Let(self.inner[-1].variable, plus(first, lane))]
+            return (over(length, self.element(place, plus(part.start, row), at, found), found),)
 
-        filled: ir.Statement = packed(ZERO, steps.length, self.turn(plus(steps.start, lane), self.inner))
-        if len(self.inner) > 1:  # run by run of the innermost loop, of which a block of steps may begin inside of one
-            run, turn, first = self.variable("run"), self.variable("turn"), self.variable("first")
-            last, end = self.inner[-1], plus(steps.start, steps.length)
-            begin = steps.start // last.extent
-            here = ir.Let(last.variable, first - turn * last.extent + lane)
-            runs: ir.Block = (
-                ir.Let(turn.name, plus(begin, run)),
-                ir.Let(first.name, ir.maximum(turn * last.extent, steps.start)),
-                *self.turn(turn, self.inner[:-1]),
-                packed(minus(first, steps.start), ir.minimum((turn + 1) * last.extent, end) - first, [here]),
-            )
-            filled = ir.For(run.name, minus(ir.ceil_divide(end, last.extent), begin), "sequential", runs)
         nothing = over(steps.length, (self.nothing((number, r, lane)),))
-        body: ir.Block = (ir.If(row < part.length, (filled,), (nothing,)),)
+        body: ir.Block = (ir.If(row < part.length, self.by_runs(steps, packed), (nothing,)),)
         return self.noted(found, number, ir.For(r.name, ir.Constant(self.width), "sequential", body))
+
+    def in_squares(self, part: Part, steps: Part, panel: ir.Expression, number: ir.Expression) -> ir.Block:
+        """A panel of rows that are contiguous along the inner loop, side by side: squares, transposed in registers.
+
+        The last square of a run overlaps with the one before; a run that is shorter has none.
+        """
+        operand, side = self.operand, self.lanes
+        first, length = self.variable("first"), self.variable("width")
+        step, lane, square, begin = (self.variable(stem) for stem in ("step", "lane", "square", "begin"))
+        rows, varying = list[ir.Statement](), {loop.variable for loop in self.inner}
+        for let in operand.lets:
+            if varying.isdisjoint(ir.names_in([let.value])):
+                rows.append(let)
+            else:
+                varying.add(let.name)
+        lets = [let for let in operand.lets if let not in rows]
+
+        def packed(start: ir.Expression, count: ir.Expression, turn: ir.Expression) -> ir.Block:
+            def element(at: ir.Expression) -> ir.Block:
+                here = ir.Let(self.inner[-1].variable, plus(turn, at))
+                return (here, *lets, ir.Store(self.buffer, (number, plus(start, at), lane), operand.value))
+
+            short = count < side
+            whole = ir.For(step.name, ir.Constant(side), "jam", element(begin + step), side)
+            at = ir.Let(begin.name, ir.minimum(square * side, count - side))
+            many = ir.select(short, 0, ir.ceil_divide(count, side))
+            return (
+                ir.For(square.name, many, "sequential", (at, whole)),
+                ir.For(step.name, ir.select(short, count, 0), "sequential", element(step)),
+            )
+
+        at = ir.Let(operand.along.variable.name, plus(part.start, first + lane))
+        body = (at, *rows, *self.by_runs(steps, packed))
+        lanes = ir.For(lane.name, length, "lanes", body, side)
+        return (*self.panel(panel, part, number, steps, (first, length, lane)), lanes)
+
+    def by_runs(
+        self, steps: Part, packed: Callable[[ir.Expression, ir.Expression, ir.Expression], ir.Block]
+    ) -> ir.Block:
+        """Some steps run by run of the innermost loop, of which a block of steps may begin inside of one.
+
+        ``packed(start, length, first)``: where a run starts in the block, and where the loop stands there.
+        """
+        if len(self.inner) == 1:
+            return packed(ZERO, steps.length, steps.start)
+        run, turn, first = self.variable("run"), self.variable("turn"), self.variable("first")
+        last, end = self.inner[-1], plus(steps.start, steps.length)
+        begin = steps.start // last.extent
+        start, length = minus(first, steps.start), ir.minimum((turn + 1) * last.extent, end) - first
+        body: ir.Block = (
+            ir.Let(turn.name, plus(begin, run)),
+            ir.Let(first.name, ir.maximum(turn * last.extent, steps.start)),
+            *self.turn(turn, self.inner[:-1]),
+            *packed(start, length, first - turn * last.extent),
+        )
+        return (ir.For(run.name, minus(ir.ceil_divide(end, last.extent), begin), "sequential", body),)
 
     def noticed(self) -> tuple[ir.Reduction, ...]:
         """Whether something in a panel is not finite, as a reduction, where that is to be known."""
