@@ -60,6 +60,7 @@ class Context(ABC):
     deterministic: bool = False  # no sum depends on who comes first, even where iterations may update one place
     out: list[ir.Statement] = field(default_factory=list)
     inside: int = 0  # generates around, inside of which nothing is parallel
+    turns: int = 0  # loops around that run in order
     counter: int = 0
     failures: list[terms.Failure] = field(default_factory=list)
     constants: dict[terms.Constant, ir.Buffer] = field(default_factory=dict)
@@ -174,8 +175,10 @@ class Context(ABC):
         """What is emitted inside a ``with`` block becomes a loop over a variable, or over a fresh one of a stem."""
         variable = self.variable(of) if isinstance(of, str) else of
         self.inside += kind != "sequential"
+        self.turns += kind == "sequential"
         with self.captured() as body:
             yield variable
+        self.turns -= kind == "sequential"
         self.inside -= kind != "sequential"
         count = ir.Constant(extent) if isinstance(extent, int) else extent
         self.emit(ir.For(variable.name, count, kind, tuple(body), factor, grain, reductions))
@@ -256,6 +259,10 @@ class Context(ABC):
         """Whether the sizes of the function alone decide an extent."""
         sizes = {name for name in ir.names_in([extent]) if name in self.known and self.known[name].is_static()}
         return ir.decided_by(sizes, extent)
+
+    def invariant(self, extent: ir.Expression) -> bool:
+        """Whether an extent is computed before a loop around: the sizes of the function alone decide it."""
+        return self.turns > 0 and self.of_sizes(extent)
 
     def proved(self, index: ir.Expression, size: Dim) -> bool:
         """Whether an index is in range of an axis for all sizes."""

@@ -293,7 +293,7 @@ class Lowering(State, Updates, Sorting, Scans, Histograms):
             for a, b in zip(then_results, else_results, strict=True)
             if not isinstance(a, ArrayRef) and not isinstance(b, ArrayRef)
         ]
-        work = sum(survey(tuple(statements), of_sizes=self.of_sizes).work for statements in (then, orelse))
+        work = sum(survey(tuple(statements), invariant=self.invariant).work for statements in (then, orelse))
         cheap = work <= SELECTABLE_WORK
         if cheap and len(pairs) == len(op.types) > 0 and all(isinstance(s, ir.Let) for s in (*then, *orelse)):
             self.emit(*then, *orelse)

@@ -64,11 +64,11 @@ def survey(
     body: ir.Block,
     around: Iterable[str] = (),
     private: Collection[ir.Buffer] = (),
-    of_sizes: Callable[[ir.Expression], bool] = lambda expression: False,
+    invariant: Callable[[ir.Expression], bool] = lambda expression: False,
 ) -> Survey:
     """Look through a body once; ``around`` are the variables of the loops that it is the body of.
 
-    ``private`` are the arrays of which each of their iterations has its own. What is ``of_sizes`` is no work.
+    ``private`` are the arrays of which each of their iterations has its own. What is ``invariant`` is no work.
     """
     found = Survey(bound=set(around), private=frozenset(private))
     depends: dict[str, frozenset[str]] = {}
@@ -134,7 +134,7 @@ def survey(
         pending = [expression]
         while pending:
             each = pending.pop()
-            if isinstance(each, ir.Apply) and of_sizes(each):
+            if isinstance(each, ir.Apply) and invariant(each):
                 continue
             pending.extend(ir.operands(each))
             if isinstance(each, ir.Load):
