@@ -82,7 +82,7 @@ def test_gradients_of_linear_stencils(f: Program) -> None:
 
 
 @pytest.mark.parametrize(
-    ("f", "left"), [(three_points, 0), (differences, 0), (backwards, 0), (smoothed, 0), (every_other, 2)]
+    ("f", "left"), [(three_points, 0), (differences, 0), (backwards, 0), (smoothed, 0), (every_other, 1)]
 )
 def test_what_is_left_of_the_loops(f: Program, left: int) -> None:
     """An index that leaves places out stays."""
