@@ -34,6 +34,10 @@ the product are filled with 0; what is computed there is not read.
 What overlaps, as windows do, is packed when it is needed, panel by panel: all of it would be many times as large as
 the array. Columns of several loops are those of one (``coalescing.py``) where that keeps packing and results in rows.
 
+So columns should be the shorter side: 10 rows by 10^5 columns would be packed into a copy of a whole argument, where 10^5
+rows are packed block by block, in the cache. Which side is contiguous in the result says which one is the columns; where
+sizes say that it costs less, the sides change places, and results are written across, in squares.
+
 A nest that makes several sums is several products, of which all but the last are stored.
 
 Where a test fails that a term depends on, as in the gradient of a convolution, one of its factors is packed as 0. That
@@ -53,11 +57,14 @@ from ...core.primitive import lookup
 from ...core.types import bool_
 from .. import ir
 from ..target import (
+    CACHED_ELEMENTS,
     MANY_REGISTERS,
+    PRODUCT_ACROSS_COST,
     PRODUCT_BLOCK_WIDTH,
     PRODUCT_L1_SHARE,
     PRODUCT_L2_SHARE,
     PRODUCT_LONG,
+    PRODUCT_PACKED_COST,
     PRODUCT_PADDING,
     PRODUCT_TASK_COLUMN_PANELS,
     PRODUCT_TASK_ROW_PANELS,
@@ -66,6 +73,7 @@ from ..target import (
     PRODUCT_TILE_ROWS,
     PRODUCT_TILE_ROWS_OF_FEW,
     SQUARE_LEAST_BITS,
+    STORED_COST,
     STRIP_REGISTERS,
     SURVEY_UNKNOWN_ITERATIONS,
     WIDE_STRIP_BINDINGS,
@@ -102,7 +110,7 @@ def build(nest: Plan) -> Built:
     for each in tiled:
         looked, worth = each.finite(worth & each.worth())
         before += looked
-    tiles = [*[ir.Allocate(buffer) for buffer, _ in stored], *[s for each in tiled for s in each.statements()]]
+    tiles = [*[ir.Allocate(buffer) for buffer, _ in stored], *[s for each in tiled for s in each.either_way()]]
     block = (*before, *ir.branch(worth, tiles, built.statements))
     return Built(list(block), tiled[-1].layouts, "; ".join([each.decision() for each in tiled]))
 
@@ -160,8 +168,9 @@ def _turned(product: Product, found: Survey, layouts: Layouts) -> Product:
 class _Contraction:
     """A product as loops over blocks."""
 
-    def __init__(self, nest: Plan, found: Survey, product: Product, layouts: Layouts) -> None:
-        self.nest, self.found, self.sum, self.layouts = nest, found, product.sum, dict(layouts)
+    def __init__(self, nest: Plan, found: Survey, product: Product, layouts: Layouts, across: bool = False) -> None:
+        self.nest, self.found, self.product, self.sum = nest, found, product, product.sum
+        self.layouts, self.stored_across = dict(layouts), across
         self.row, self.column, self.inner = product.row, product.column, product.sum.loops
         self.extent = ir.product([loop.extent for loop in self.inner])
         last = self.inner[-1].extent
@@ -280,6 +289,21 @@ class _Contraction:
         loop = ir.For(last.variable.name, last.extent, "lanes", element, strip, reductions=(all_of_them,))
         return self.with_own_names(ir.nested(around, (loop,)))
 
+    def either_way(self) -> ir.Block:
+        """All of it, with the longer side as rows where that is worth writing the results across.
+
+        Columns are packed whole, before all tasks; rows by the task that needs them, in the cache.
+        """
+        if not self.shared or self.batch:
+            return self.statements()
+        rows, columns = self.row.along.extent, self.column.along.extent
+        turned = replace(self.product, row=self.product.column, column=self.product.row)
+        other = _Contraction(self.nest, self.found, turned, self.layouts, across=True)
+        fits = columns * self.extent <= CACHED_ELEMENTS
+        saved = (columns - rows) * self.extent * ir.select(fits, PRODUCT_PACKED_COST, STORED_COST)
+        worth = other.worth() & (rows * columns * PRODUCT_ACROSS_COST <= saved)
+        return ir.branch(worth, other.statements(), self.statements())
+
     def statements(self) -> ir.Block:
         """All of it."""
         before = self.turned()
@@ -287,6 +311,8 @@ class _Contraction:
         once += self.right.buffers if self.shared else []
         before += [ir.Allocate(buffer) for buffer in once]
         before += self.packed_once()
+        if self.stored_across:  # columns are few, and so are the sums of a block
+            return (*before, *self.products(False))
         return (*before, *ir.branch(self.extent <= self.steps, self.products(True), self.products(False)))
 
     def products(self, once: bool) -> ir.Block:
@@ -543,6 +569,9 @@ class _Contraction:
                 made.append(ir.Declare(self.sum.start.name, ir.Load(sums, (r, lane))))
             elif not isinstance(statement, ir.For):
                 made.append(statement)
+        if self.stored_across:  # in squares, which are transposed in registers
+            square = ir.For(lane.name, columns.length, "jam", tuple(made), self.lanes)
+            return ir.For(r.name, rows.length, "lanes", (square,), self.lanes)
         body: ir.Block = (ir.For(lane.name, columns.length, "lanes", tuple(made), strip),)
         return ir.For(r.name, rows.length, "sequential", body)
 

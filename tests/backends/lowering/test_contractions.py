@@ -147,6 +147,19 @@ def test_tiles_give_what_the_plain_nest_gives() -> None:
     np.testing.assert_array_equal(az.compile(plain, schedule={"contract": False})(a, b), az.compile(plain)(a, b))
 
 
+@pytest.mark.parametrize(("n", "m", "k"), [(10, 70, 30000), (19, 33, 20001), (40, 200, 9001)])
+def test_the_longer_side_is_not_packed_as_a_whole(n: int, m: int, k: int) -> None:
+    """It is the rows, wherever it stands, and the results are written across: the bits are those of plain loops."""
+    a, b = matrices(n, m, k)
+    given = (a, b), (a, b.T.copy()), (a.T.copy(), b), (a, b, b[0])
+    for program, arguments in zip((plain, right_transposed, left_transposed, layer), given, strict=True):
+        compiled = az.compile(program, threads=1)
+        found = compiled(*arguments)
+        np.testing.assert_array_equal(found, az.compile(program, threads=3)(*arguments))
+        np.testing.assert_array_equal(found, az.compile(program, schedule={"contract": False})(*arguments))
+        assert compiled.peak_bytes(*arguments) < b.nbytes
+
+
 def test_products_are_run_in_tiles() -> None:
     for program, types in ((plain, 2), (right_transposed, 2), (left_transposed, 2), (layer, 3)):
         arguments = (*matrices(3, 3, 3), np.ones(3))[:types]
