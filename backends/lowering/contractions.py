@@ -34,9 +34,9 @@ the product are filled with 0; what is computed there is not read.
 What overlaps, as windows do, is packed when it is needed, panel by panel: all of it would be many times as large as
 the array. Columns of several loops are those of one (``coalescing.py``) where that keeps packing and results in rows.
 
-So columns should be the shorter side: 10 rows by 10^5 columns would be packed into a copy of a whole argument, where 10^5
-rows are packed block by block, in the cache. Which side is contiguous in the result says which one is the columns; where
-sizes say that it costs less, the sides change places, and results are written across, in squares.
+So columns should be the shorter side: 10^5 columns for 10 rows are a copy of a whole argument, where 10^5 rows are
+packed block by block, in the cache. Which side is contiguous in the result says which one is the columns; where sizes
+say that it costs less, the sides change places, and results are written across, in squares.
 
 A nest that makes several sums is several products, of which all but the last are stored.
 

@@ -3,11 +3,13 @@
 A loop costs as lanes what it costs to read and write along it: little where elements are side by side or the same for
 all lanes, more where they are transposed or copied first, most where each lane reads elsewhere. Sums may be lanes, too;
 these are then to be added up at the end. The cheapest loop is the lane; where sizes decide there is a second choice.
+A temporary is contiguous along the lane that fills it, so what its readers pay for that counts, too (``readers.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from ...core.types import i64
@@ -22,10 +24,14 @@ from ..target import (
     LANE_TURNED_COST,
     SQUARE_LEAST_BITS,
     STRIP_REGISTERS,
+    SURVEY_UNKNOWN_ITERATIONS,
     WIDE_STRIP_BINDINGS,
     Target,
 )
 from .survey import Access, Survey
+
+# What it costs all those who read an array that one of its axes is the last one in memory.
+Reading = Callable[[str, int], float]
 
 
 def contiguous(access: Access, variable: str, axis: int, near: bool = False) -> bool:
@@ -94,66 +100,133 @@ def choose(
     reductions: dict[str, ir.Reduction],
     target: Target,
     sides: Collection[str] = (),
+    reading: Reading | None = None,
 ) -> list[Choice]:
     """The roles that cost least (see the module), and a second choice where sizes decide which is better.
 
     Lanes along a loop of the nest need no sum over lanes, but are idle where that loop is short; lanes along a
-    reduction are summed at the end. ``sides``: the loops over rows and columns, if it is a product.
+    reduction are summed at the end. ``sides``: the loops over rows and columns, if it is a product. ``reading``: what
+    it costs others to read a temporary.
     """
     allowed = target.transformations
     if not (found.simple and allowed.vectorise):
         return [Choice(None, None)]
-    lanes = _lanes_of(found, target)
-    extents = {loop.variable.name: loop.extent for loop in loops} | {v: f.extent for v, f in found.inner.items()}
-
-    def cost(variable: str, whole: bool = False, sums: Sequence[str] = ()) -> float:
-        lane_of = [next((name for name in sums if name in access.around), variable) for access in found.loads]
-        pairs = zip(found.loads, lane_of, strict=True)
-        total = 0.0
-        for access, lane in pairs:
-            own = access.buffer.name in temporaries and access.mentions(lane)  # read where it was written
-            own = own or access.buffer in found.private
-            total += access.weight * (1.0 if own else _load_cost(access, lane, loops, found.inner, whole))
-        for store in found.stores:
-            if store.buffer in found.private:
-                total += 1.0
-            elif store.mentions(variable):
-                free = store.buffer.name in temporaries or contiguous(store, variable, len(store.indices) - 1)
-                total += 1.0 if free else LANE_ACROSS_COST
-        total *= _idle(extents[variable], lanes)
-        total += len(sums) * LANE_HALVING_COST * (lanes.bit_length() - 1)
-        if variable in found.inner and isinstance(extents[variable], ir.Constant):
-            total += found.once * (lanes - 1)  # a scalar, where other lanes compute several at once
-        # Without copies a reduction waits for its own result: too few sums run side by side.
-        return total * LANE_LATENCY if found.inner and _jam(loops, found, variable, temporaries) is None else total
-
+    costs = _Costs(loops, found, temporaries, reductions, target)
     deepest = max((access.weight for access in found.loads), default=1.0)
 
     def in_sum(variable: str) -> list[float]:
         return [_load_cost(a, variable, loops, found.inner) for a in found.loads if a.weight == deepest]
 
-    candidates = [loop.variable.name for loop in loops if found.may_widen(loop.variable.name)]
-    sums = [] if found.private else [min(names, key=cost) for names in _sums(found, reductions)]
-    costs = {name: cost(name) for name in candidates} | {name: cost(name, sums=sums) for name in sums}
+    def later(choice: Choice) -> float:
+        """What it costs with what others pay who read what it stores, for each of its points."""
+        own = costs.of[choice.lane or ""]
+        if reading is None or len(costs.of) == 1:
+            return own
+        last = _innermost(loops, found, choice)
+        stored = [store for store in found.stores if store.buffer.name in temporaries]
+        axes = [(s.buffer.name, k) for s in stored for k, index in enumerate(s.indices) if index == ir.Variable(last)]
+        return own + sum([reading(name, axis) for name, axis in dict.fromkeys(axes)]) / points(loops)
+
     choices = []
-    if candidates:
-        lane = min(candidates, key=lambda name: costs[name])
-        if lane not in sides and max(in_sum(lane), default=0.0) > 1.0:
+    if costs.candidates:
+        along = [Choice(name, _jam(loops, found, name, temporaries)) for name in costs.candidates]
+        best = min(along, key=later)
+        if best.lane not in sides and max(in_sum(best.lane or ""), default=0.0) > 1.0:
             # It packs along a batch as it would along rows or columns, whose results are stored together.
-            wanted = [name for name in candidates if name in sides and sum(in_sum(name)) <= sum(in_sum(lane))]
-            lane = min(wanted, key=lambda name: costs[name], default=lane)
-        choices.append(_sized(Choice(lane, _jam(loops, found, lane, temporaries)), found, target))
-    if sums:
-        choices.append(_sized(Choice(sums[0], _jam(loops, found, sums[0], temporaries), tuple(sums)), found, target))
-    choices.sort(key=lambda choice: costs[choice.lane or ""])
-    if len(choices) == 2 and (choices[0].sums or costs[choices[1].lane or ""] > 2 * costs[choices[0].lane or ""]):
+            wanted = [each for each in along if each.lane in sides]
+            wanted = [each for each in wanted if sum(in_sum(each.lane or "")) <= sum(in_sum(best.lane or ""))]
+            best = min(wanted, key=later, default=best)
+        choices.append(best)
+    if costs.sums:
+        lane = costs.sums[0]
+        choices.append(Choice(lane, _jam(loops, found, lane, temporaries), tuple(costs.sums)))
+    choices.sort(key=later)
+    of = [costs.of[choice.lane or ""] for choice in choices]
+    if len(choices) == 2 and (choices[0].sums or of[1] > 2 * of[0]):
         choices.pop()
-    if candidates and allowed.pack and not found.private:
-        lane = min(candidates, key=lambda name: cost(name, True))
-        if 2 * cost(lane, True) < costs[choices[0].lane or ""]:
+    choices = [_sized(choice, found, target) for choice in choices]
+    if costs.candidates and allowed.pack and not found.private:
+        lane = min(costs.candidates, key=lambda name: costs.along(name, True))
+        if 2 * costs.along(lane, True) < of[0]:
             wide = Choice(lane, _jam(loops, found, lane, temporaries), whole=True)
             return [_sized(wide, found, target), choices[0]]
     return choices or [Choice(None, None)]
+
+
+def least(
+    loops: Sequence[ir.Axis],
+    found: Survey,
+    temporaries: set[str],
+    reductions: dict[str, ir.Reduction],
+    target: Target,
+) -> float:
+    """What a point of a nest costs along its cheapest loop; without lanes, what it reads one after the other."""
+    lanes = found.simple and target.transformations.vectorise
+    costs = _Costs(loops, found, temporaries, reductions, target).of if lanes else {}
+    if costs:
+        return min(costs.values())
+    around = tuple([loop.variable.name for loop in loops])
+    turns = [(access, [name for name in (*around, *access.around) if access.mentions(name)]) for access in found.loads]
+    return sum([a.weight * _load_cost(a, names[-1], (), found.inner) for a, names in turns if names])
+
+
+def points(loops: Sequence[ir.Axis]) -> float:
+    """How many points a nest has, about."""
+    return math.prod([_turns(loop.extent) for loop in loops])
+
+
+def _turns(extent: ir.Expression) -> float:
+    return float(extent.value) if isinstance(extent, ir.Constant) else SURVEY_UNKNOWN_ITERATIONS
+
+
+class _Costs:
+    """What a point of a nest costs with lanes along each loop that may have them."""
+
+    def __init__(
+        self,
+        loops: Sequence[ir.Axis],
+        found: Survey,
+        temporaries: set[str],
+        reductions: dict[str, ir.Reduction],
+        target: Target,
+    ) -> None:
+        self.loops, self.found, self.temporaries = loops, found, temporaries
+        self.lanes = _lanes_of(found, target)
+        inner = {name: loop.extent for name, loop in found.inner.items()}
+        self.extents = {loop.variable.name: loop.extent for loop in loops} | inner
+        self.candidates = [loop.variable.name for loop in loops if found.may_widen(loop.variable.name)]
+        self.sums = [] if found.private else [min(names, key=self.along) for names in _sums(found, reductions)]
+        self.of = {name: self.along(name) for name in self.candidates}
+        self.of |= {name: self.along(name, sums=self.sums) for name in self.sums}
+
+    def along(self, variable: str, whole: bool = False, sums: Sequence[str] = ()) -> float:
+        """With lanes along a loop; along these ``sums``, where it is one of them."""
+        found, extent = self.found, self.extents[variable]
+        total = 0.0
+        for access in found.loads:
+            lane = next((name for name in sums if name in access.around), variable)
+            own = access.buffer.name in self.temporaries and access.mentions(lane)  # read where it was written
+            own = own or access.buffer in found.private
+            total += access.weight * (1.0 if own else _load_cost(access, lane, self.loops, found.inner, whole))
+        for store in found.stores:
+            if store.buffer in found.private:
+                total += 1.0
+            elif store.mentions(variable):
+                free = store.buffer.name in self.temporaries or contiguous(store, variable, len(store.indices) - 1)
+                total += 1.0 if free else LANE_ACROSS_COST
+        total *= _idle(extent, self.lanes)
+        total += len(sums) * LANE_HALVING_COST * (self.lanes.bit_length() - 1)
+        if variable in found.inner and isinstance(extent, ir.Constant):
+            total += found.once * (self.lanes - 1)  # a scalar, where other lanes compute several at once
+        # Without copies a reduction waits for its own result: too few sums run side by side.
+        waits = found.inner and _jam(self.loops, found, variable, self.temporaries) is None
+        return total * LANE_LATENCY if waits else total
+
+
+def _innermost(loops: Sequence[ir.Axis], found: Survey, choice: Choice) -> str:
+    """The loop of a nest along which what it stores is contiguous."""
+    names = [loop.variable.name for loop in in_memory_order(loops, [*found.loads, *found.stores])]
+    return next((name for name in (choice.lane, choice.jam) if name in names), names[-1] if names else "")
 
 
 def _idle(extent: ir.Expression, lanes: int) -> float:

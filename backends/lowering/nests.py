@@ -40,7 +40,7 @@ from ..target import (
     WHOLE_COPY_READS,
     Target,
 )
-from .lanes import Choice, choose, contiguous, gathered, in_memory_order, packable
+from .lanes import Choice, Reading, choose, contiguous, gathered, in_memory_order, packable
 from .private_arrays import expanded, is_long, private_to, without_allocations, without_cells
 from .survey import Access, Survey, survey
 from .triangles import Differences, Regions
@@ -68,6 +68,7 @@ class Plan:
     nonzero: Regions = field(default_factory=dict)  # where the buffers that it reads are not 0
     sides: frozenset[str] = frozenset()  # variables of the loops over the rows and columns of a product
     private: frozenset[ir.Buffer] = frozenset()  # arrays of which each point has its own: they get the lane as an axis
+    reading: Reading | None = None  # what temporaries cost those who read them
 
     @property
     def variables(self) -> list[str]:
@@ -139,7 +140,7 @@ def _chosen(nest: Plan) -> tuple[Plan, Survey, list[Choice]]:
     """A nest, what it consists of and the roles of its loops; its private arrays are none of it if it gets lanes."""
     for each in (_with_private_arrays(nest), nest) if is_long(nest.body) else (nest,):
         found = survey(each.body, each.variables, each.private)
-        choices = choose(each.loops, found, each.temporaries, each.reductions, each.target, each.sides)
+        choices = choose(each.loops, found, each.temporaries, each.reductions, each.target, each.sides, each.reading)
         if choices[0].lane is not None:
             break
     return each, found, choices

@@ -34,6 +34,7 @@ from .lower import Lowered
 from .nests import Built, Layouts, Plan, Roles
 from .point_sums import point_sums
 from .privatisation import private_accumulators
+from .readers import Readers
 from .regrouping import regrouped
 from .requirements import beside_requirements, requirements
 from .unrolling import straightened
@@ -56,6 +57,7 @@ class Planner:
         self.context = context
         self.independent: set[str] = set()  # variables of inner loops that need no order
         self.fixed = {s.buffer.name for s in ir.walk(body) if isinstance(s, ir.Return | ir.Update)}
+        self.readers = Readers(body, self.plan)
 
     def plan(self, nest: ir.Nest) -> Plan:
         """What is known of a nest and around it."""
@@ -74,6 +76,7 @@ class Planner:
             context.fresh,
             inner,
             *known,
+            reading=self.readers.cost,
         )
 
     def roles(self, nest: ir.Nest) -> Roles:
