@@ -98,7 +98,7 @@ class Calls:
         return result
 
     def bound(self, leaves: Sequence[Any], threads: int | None, out: Any = None) -> Bound:
-        """The call with these arguments, to be made again and again."""
+        """The call with these arguments, to be made again and again; what it takes is compiled."""
         frame = self._frame()
         converted: Sequence[Any] = ()
         if not self._bound(frame, leaves):
@@ -110,6 +110,7 @@ class Calls:
                     problem = "is read where it is, so it must be in row-major order, aligned and in native byte order"
                     raise ValueError(at_line(f"{what} {problem}"))
         sizes = frame.sizes()
+        self._executable.make_branches(sizes)
         given = None if out is None else self._given(out, sizes, [*leaves, *converted])
         return Bound(self, frame, sizes, given, self._threads(threads), (leaves, converted))
 

@@ -54,6 +54,15 @@ def test_what_sizes_choose_is_shown_and_made_ahead(cache: None) -> None:
     assert set(states(again)) == {"loaded from disk"}
 
 
+def test_what_a_bound_call_takes_is_made_when_it_is_bound(cache: None) -> None:
+    compiled, a = fresh(product), np.ones((300, 300))
+    bound = compiled.bind(a, a)
+    made = states(compiled)
+    assert made.count("compiled") > 1
+    np.testing.assert_array_equal(bound(), a @ a)
+    assert states(compiled) == made
+
+
 @pytest.mark.parametrize("sizes", [{}, {"n": 3}, {"n": 3, "m": 4, "k": 5, "j": 6}, {"rows": 3, "m": 4, "k": 5}])
 def test_sizes_to_make_ahead_are_those_of_the_program(sizes: dict[str, int]) -> None:
     compiled = az.compile(product)
