@@ -29,6 +29,7 @@ from .. import ir
 from ..specialisations import conjunction, purpose
 
 SHORT = 8  # statements: no more are compiled in next to no time
+_DESCRIBED = 100  # parts of a test that people read, at most
 
 
 class Branches:
@@ -65,10 +66,13 @@ class Branches:
         return ir.bindings_of(self.tests, self._lets)
 
     def described(self, number: int) -> tuple[str, str]:
-        """When a branch is taken, in terms of the sizes, and what it computes."""
+        """When a branch is taken, in terms of the sizes, and what it computes; what is long keeps its names."""
         test = self.tests[number]
         for let in reversed(ir.bindings_of([test], self._lets)):
-            test = ir.substituted(test, {let.name: let.value})
+            longer = ir.substituted(test, {let.name: let.value})
+            if sum(1 for _ in ir.inside(longer)) > _DESCRIBED:
+                break
+            test = longer
         return _condition(test), purpose(self._blocks[number])
 
     def _look(self, block: ir.Block, path: ir.Expression | None, around: int | None) -> None:
