@@ -14,6 +14,7 @@ terms   legalise                                  ``schedule/terms/legalisation.
 nests   lower                                     ``lowering/lower.py``
         ``fuse``                                  ``schedule/nests/fusion.py``
         ``cse``                                   ``schedule/nests/common_subexpressions.py``
+        ``fuse_rows``                             ``schedule/nests/row_blocks.py``
 loops   give roles to axes                        ``lowering/roles.py``, which names the other switches' modules
         ``fuse_tiles``                            ``schedule/loops/tiled_fusion.py``
         ``hoist``                                 ``schedule/loops/invariant_motion.py``
@@ -48,6 +49,7 @@ from .schedule.loops.prefetching import prefetched
 from .schedule.loops.tiled_fusion import summed_in_chunks
 from .schedule.nests.common_subexpressions import without_common_subexpressions
 from .schedule.nests.fusion import fused
+from .schedule.nests.row_blocks import in_blocks_of_rows
 from .schedule.terms.bounds_checks import decided
 from .schedule.terms.distribution import schedule
 from .schedule.terms.legalisation import legalised, open_checkpoints
@@ -61,6 +63,7 @@ from .target import Target
 ON_NESTS: tuple[tuple[str, Callable[[Lowered], Lowered]], ...] = (
     ("fuse", fused),
     ("cse", without_common_subexpressions),
+    ("fuse_rows", in_blocks_of_rows),
 )
 ON_LOOPS: tuple[tuple[str, Callable[[ir.Function, Target, Decisions], ir.Function]], ...] = (
     ("fuse_tiles", lambda function, _, decisions: summed_in_chunks(function, decisions)),

@@ -31,6 +31,7 @@ class Transformations:
     bound: bool = True  # leave out of products what a triangle makes 0, or nobody reads (lowering/triangles.py)
     fuse: bool = True  # run neighbouring nests over the same extents as one
     fuse_tiles: bool = True  # sum what is stored for a range in the chunks that store it
+    fuse_rows: bool = True  # run what makes and uses the same rows of large tables on blocks of rows
     cse: bool = True  # store what a later nest would compute again
     hoist: bool = True  # fill a temporary that stays the same before a loop
     fuse_loops: bool = True  # run parallel loops over the same range as one, in the cache

@@ -193,6 +193,18 @@ class Axis:
 
 
 @node
+class Strip:
+    """A loop over blocks of rows: the names of what changes in it, the rows of a block, and how many these are at most.
+
+    Blocks have as many but for the last one, and these fill lanes and tiles.
+    """
+
+    varying: frozenset[str]
+    rows: Variable
+    most: Expression
+
+
+@node
 class Nest:
     """The body for all points of some axes, in any order. Lowering writes it; a schedule makes loops of it.
 
@@ -211,6 +223,7 @@ class Nest:
     read: Mapping[tuple[str, str], int] = field(default_factory=dict)  # where it is read: least i - j of variables
     alone: Expression | None = None  # when one thread is faster than several, as far as memory decides
     combines: tuple[Reduction, ...] = ()
+    strip: Strip | None = None  # the loop over blocks of rows around it, if it runs block by block
 
     def in_order(self) -> Block:
         """What it means: plain loops, one inside the other."""

@@ -242,22 +242,22 @@ def bound_in(block: Block) -> set[str]:
 
 def conflict(block: Block, others: Sequence[Statement]) -> bool:
     """Whether some statements make or change what others mention, or the other way round: they keep their order."""
-    theirs = list(map(_touched, others))
+    theirs = list(map(touched, others))
     return any(
         not (mine.changed.isdisjoint(its.mentioned) and its.changed.isdisjoint(mine.mentioned))
-        for mine in map(_touched, block)
+        for mine in map(touched, block)
         for its in theirs
     )
 
 
-class _Touched(NamedTuple):
+class Touched(NamedTuple):
     """The names of variables and buffers that a statement mentions, and of those that it makes or changes."""
 
     mentioned: Set[str]
     changed: Set[str]
 
 
-def _touched(statement: Statement) -> _Touched:
+def touched(statement: Statement) -> Touched:
     """What a statement touches, kept with it: fusion asks for each pair of them."""
     kept: dict[str, Any] = vars(statement)
     if "touched" not in kept:
@@ -267,8 +267,8 @@ def _touched(statement: Statement) -> _Touched:
             changed.add(statement.name)
         elif isinstance(statement, Allocate):
             changed.add(statement.buffer.name)
-        kept["touched"] = _Touched(names.variables | names.buffers, changed)
-    found: _Touched = kept["touched"]
+        kept["touched"] = Touched(names.variables | names.buffers, changed)
+    found: Touched = kept["touched"]
     return found
 
 

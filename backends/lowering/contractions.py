@@ -58,20 +58,15 @@ from ...core.types import bool_
 from .. import ir
 from ..target import (
     CACHED_ELEMENTS,
-    MANY_REGISTERS,
     PRODUCT_ACROSS_COST,
     PRODUCT_BLOCK_WIDTH,
     PRODUCT_L1_SHARE,
     PRODUCT_L2_SHARE,
-    PRODUCT_LONG,
     PRODUCT_PACKED_COST,
     PRODUCT_PADDING,
     PRODUCT_TASK_COLUMN_PANELS,
     PRODUCT_TASK_ROW_PANELS,
     PRODUCT_TASKS,
-    PRODUCT_TILE_REGISTERS,
-    PRODUCT_TILE_ROWS,
-    PRODUCT_TILE_ROWS_OF_FEW,
     SQUARE_LEAST_BITS,
     STORED_COST,
     STRIP_REGISTERS,
@@ -85,6 +80,7 @@ from .factors import Operand, Product, product_of, products_apart
 from .nests import Built, Layouts, Plan, Roles, grain_of, pack
 from .panels import Panels, Part, minus, offset, plus
 from .survey import Survey, survey
+from .tiles import at_most, share_of, tile_of, worth_of_tiles
 from .triangles import Differences, Side, firsts, is_read, nonzero, stops
 
 
@@ -107,19 +103,20 @@ def build(nest: Plan) -> Built:
         return built
     before: ir.Block = ()
     worth: ir.Expression = ir.Constant(True, bool_)
-    for each in tiled:
+    for each in tiled if nest.strip is None else ():
         looked, worth = each.finite(worth & each.worth())
         before += looked
     tiles = [*[ir.Allocate(buffer) for buffer, _ in stored], *[s for each in tiled for s in each.either_way()]]
     block = (*before, *ir.branch(worth, tiles, built.statements))
-    return Built(list(block), tiled[-1].layouts, "; ".join([each.decision() for each in tiled]))
+    told = "; ".join([each.decision() for each in tiled]) if nest.strip is None else ""
+    return Built(list(block), tiled[-1].layouts, told)
 
 
 def _in_tiles(nest: Plan, found: Survey, product: Product, layouts: Layouts) -> _Contraction:
     """A product in tiles; its columns are those of several loops where these are written and packed as one."""
     narrow = _Contraction(nest, found, _turned(product, found, layouts), layouts)
     names = narrow.column.free - narrow.row.free
-    wide = None if narrow.bound_by_zeros else coalesced(nest, names, layouts)
+    wide = None if narrow.bound_by_zeros or nest.strip is not None else coalesced(nest, names, layouts)
     if wide is None:
         return narrow
     found = survey(wide.nest.body, wide.nest.variables)
@@ -129,6 +126,26 @@ def _in_tiles(nest: Plan, found: Survey, product: Product, layouts: Layouts) -> 
     made = _Contraction(wide.nest, found, _turned(again, found, wide.layouts), wide.layouts)
     packed = not wide.apart or (made.column.inner_first and made.in_squares(made.column))
     return made if packed else narrow
+
+
+def worth(nest: Plan) -> ir.Expression:
+    """Whether tiles are worth it for all products that a nest in a loop over blocks of rows is."""
+    stored, last = products_apart(nest)
+    plans = [plan for _, plan in stored] + [last]
+    surveys = [survey(plan.body, plan.variables) for plan in plans]
+    products = [_product(plan, found) for plan, found in zip(plans, surveys, strict=True)]
+    tests = [
+        worth_of_tiles(nest.target, each.sum.type, each.row.along, each.column.along, each.sum.extent)
+        for each in products
+        if each is not None
+    ]
+    return functools.reduce(operator.and_, tests, ir.Constant(True, bool_))
+
+
+def sides(nest: Plan) -> frozenset[str]:
+    """The variables of the loops over rows and columns, of a nest that is a product."""
+    product = _product(nest, survey(nest.body, nest.variables))
+    return frozenset() if product is None else product.sides
 
 
 def roles_of(nest: Plan) -> Roles:
@@ -147,7 +164,9 @@ def _product(nest: Plan, found: Survey) -> Product | None:
     if not (allowed.contract and allowed.vectorise and found.simple):
         return None
     product = product_of(nest, found, nest.loops)
-    return product if product is not None and product.sum.type.kind == "float" else None
+    if product is None or product.sum.type.kind != "float":
+        return None
+    return None if nest.strip is not None and (product.row.masked or product.column.masked) else product
 
 
 def _turned(product: Product, found: Survey, layouts: Layouts) -> Product:
@@ -172,25 +191,26 @@ class _Contraction:
         self.nest, self.found, self.product, self.sum = nest, found, product, product.sum
         self.layouts, self.stored_across = dict(layouts), across
         self.row, self.column, self.inner = product.row, product.column, product.sum.loops
-        self.extent = ir.product([loop.extent for loop in self.inner])
+        self.extent = product.sum.extent
         last = self.inner[-1].extent
         if isinstance(last, ir.Constant) and last.value < nest.target.lanes(product.sum.type) and len(self.inner) > 1:
             # What is contiguous is too short for lanes.
             self.row, self.column = (replace(side, inner_first=False) for side in (self.row, self.column))
         target, type = nest.target, product.sum.type
         self.lanes, size = target.lanes(type), type.bytes
-        self.across = PRODUCT_TILE_REGISTERS * self.lanes  # columns of a tile
-        self.down = PRODUCT_TILE_ROWS if target.registers >= MANY_REGISTERS else PRODUCT_TILE_ROWS_OF_FEW  # rows of one
+        self.down, self.across = tile_of(target, type)
         panel, block = int(target.l1_bytes * PRODUCT_L1_SHARE), int(target.l2_bytes * PRODUCT_L2_SHARE)
-        self.steps = _at_most(panel // (self.across * size), self.down)  # a panel stays in L1,
-        self.rows = _at_most(block // (self.steps * size), self.down)  # a block of rows in L2
+        self.steps = at_most(panel // (self.across * size), self.down)  # a panel stays in L1,
+        self.rows = at_most(block // (self.steps * size), self.down)  # a block of rows in L2
         self.columns = max(1, PRODUCT_BLOCK_WIDTH * self.rows // self.across) * self.across
         self.batch = [loop for loop in nest.loops if loop not in (self.row.along, self.column.along)]
         batch = {loop.variable.name for loop in self.batch}
         self.threaded = nest.parallel and nest.target.parallel
-        self.shared = nest.parallel and not self.column.free & batch and not self.overlapping(self.column)
-        self.shared_rows = nest.parallel and bool(batch) and not self.row.free & batch
-        self.alone = self.threaded and not self.shared  # a panel of columns is packed when it is needed, and is alone
+        strip = nest.strip is not None
+        self.shared = (nest.parallel or self.repeated(self.column)) and not self.column.free & batch
+        self.shared &= not self.overlapping(self.column)
+        self.shared_rows = ((nest.parallel and bool(batch)) or self.repeated(self.row)) and not self.row.free & batch
+        self.alone = (self.threaded or strip) and not self.shared  # a panel of columns is packed when it is needed
         self.in_rows, self.in_columns = self.bounds(self.row), self.bounds(self.column)
         rows: tuple[int | ir.Expression, ...] = (self.rows // self.down, self.steps)
         if self.shared_rows:
@@ -203,6 +223,12 @@ class _Contraction:
         self.right = self.panels("right", columns, whole if self.shared else blocks, self.across, bool(self.in_rows))
         self.sums = self.buffer("sums", (self.rows, self.columns + PRODUCT_PADDING))
         self.tile = self.buffer("tile", (self.down, self.across))
+
+    def repeated(self, operand: Operand) -> bool:
+        """Whether an operand is the same for all blocks of rows, so that it is packed once, before."""
+        read = {load.buffer.name for each in (*operand.lets, ir.Let("", operand.value)) for load in ir.loads(each)}
+        strip = self.nest.strip
+        return strip is not None and strip.varying.isdisjoint(operand.free | read)
 
     def buffer(self, stem: str, extents: Sequence[int | ir.Expression]) -> ir.Buffer:
         """A buffer with extents that are known, but for one that all threads share."""
@@ -246,26 +272,8 @@ class _Contraction:
         return f"product over {over} for {batch}{names}: {how}, where sizes are worth it"
 
     def worth(self) -> ir.Expression:
-        """Whether tiles are full enough, and there is work enough for the packing: as much as bytes in L1.
-
-        The columns, or the steps, may be half of what is wanted of them if the other extents are ``PRODUCT_LONG`` times
-        that. Rows may not: with few of them, packing columns takes longer than the sums.
-        """
-        wanted = [
-            (self.row.along.extent, self.down),
-            (self.column.along.extent, self.across),
-            (self.extent, 2 * self.down),
-        ]
-
-        def at_least(factors: Sequence[float]) -> ir.Expression:
-            tests = [int(n * f) <= x for (x, n), f in zip(wanted, factors, strict=True)]
-            return functools.reduce(operator.and_, tests)
-
-        full = at_least([1, 1, 1])
-        for factors in ([PRODUCT_LONG, 0.5, PRODUCT_LONG], [PRODUCT_LONG, PRODUCT_LONG, 0.5]):
-            full = full | at_least(factors)
-        multiplications = ir.product([extent for extent, _ in wanted])
-        return (self.nest.target.l1_bytes <= multiplications) & full
+        """Whether tiles are worth it."""
+        return worth_of_tiles(self.nest.target, self.sum.type, self.row.along, self.column.along, self.extent)
 
     def finite(self, worth: ir.Expression) -> tuple[ir.Block, ir.Expression]:
         """Whether tiles are worth it, and what must be finite is: factors of others that are 0 where a test fails."""
@@ -294,7 +302,7 @@ class _Contraction:
 
         Columns are packed whole, before all tasks; rows by the task that needs them, in the cache.
         """
-        if not self.shared or self.batch:
+        if not self.shared or self.batch or self.nest.strip is not None:
             return self.statements()
         rows, columns = self.row.along.extent, self.column.along.extent
         turned = replace(self.product, row=self.product.column, column=self.product.row)
@@ -317,6 +325,9 @@ class _Contraction:
 
     def products(self, once: bool) -> ir.Block:
         """All of it but what is done before; ``once``: all steps are one block."""
+        if self.nest.strip is not None:
+            batch = ir.nested(self.batch, tuple(self.whole(once)))
+            return self.with_own_names(batch)
         tasks = self.with_own_names(self.by_tasks(once))
         if len(self.batch) != 1 or not self.threaded or not self.nest.target.transformations.fuse_loops:
             return tasks
@@ -329,6 +340,11 @@ class _Contraction:
 
     def by_batch(self, loop: ir.Axis, once: bool) -> ir.For:
         """A parallel loop over the batch: a thread computes a whole product of it at a time."""
+        grain = self.grain(self.row.along.extent, self.column.along.extent)
+        return ir.For(loop.variable.name, loop.extent, "parallel", tuple(self.whole(once)), grain=grain)
+
+    def whole(self, once: bool) -> list[ir.Statement]:
+        """A whole product, block by block."""
         row, column = self.variable("block"), self.variable("block")
         rows, inner = self.part("row", row, self.row.along.extent, ir.Constant(self.rows))
         columns, body = self.part("column", column, self.column.along.extent, ir.Constant(self.columns))
@@ -336,9 +352,7 @@ class _Contraction:
         across = ir.ceil_divide(self.column.along.extent, self.columns)
         inner.append(ir.For(column.name, across, "sequential", tuple(body)))
         down = ir.ceil_divide(self.row.along.extent, self.rows)
-        made = (*self.own(once), ir.For(row.name, down, "sequential", tuple(inner)))
-        grain = self.grain(self.row.along.extent, self.column.along.extent)
-        return ir.For(loop.variable.name, loop.extent, "parallel", made, grain=grain)
+        return [*self.own(once), ir.For(row.name, down, "sequential", tuple(inner))]
 
     def by_tasks(self, once: bool) -> list[ir.Statement]:
         """A loop over the batch and blocks of rows and of columns, which is parallel if it may be.
@@ -355,7 +369,7 @@ class _Contraction:
         ]
         before: list[ir.Statement] = []
         for extent, length, pieces, unit, least, most in reversed(sides) if self.alone else sides:
-            before.append(ir.Let(length.name, _share(extent, wanted, unit, least, most)))
+            before.append(ir.Let(length.name, share_of(extent, wanted, unit, least, most)))
             before.append(ir.Let(pieces.name, ir.ceil_divide(extent, length)))
             wanted = ir.maximum(wanted // pieces, 1)
         task, row, column = self.variable("task"), self.variable("block"), self.variable("block")
@@ -450,7 +464,7 @@ class _Contraction:
         once = [self.left] if self.shared_rows else []
         once += [self.right] if self.shared else []
         made = [each.pack(Part(ZERO, each.operand.along.extent), steps) for each in once]
-        if not self.nest.target.parallel:
+        if not self.threaded:
             return [*made]
         grain = grain_of(self.found.work, [ir.Constant(self.across), steps.length])
         return [replace(loop, kind="parallel", grain=grain) for loop in made]
@@ -577,14 +591,3 @@ class _Contraction:
 
     def variable(self, stem: str) -> ir.Variable:
         return ir.Variable(self.nest.fresh(stem))
-
-
-def _share(extent: ir.Expression, pieces: ir.Expression, unit: int, least: int, most: int) -> ir.Expression:
-    """The length of so many pieces of an extent, in units: at least so many of these, and no longer than the most."""
-    units = ir.maximum(ir.ceil_divide(ir.ceil_divide(extent, pieces), unit), least)
-    return ir.minimum(units * unit, most)
-
-
-def _at_most(number: int, multiple: int) -> int:
-    """The multiple next below a number, at least one."""
-    return max(1, number // multiple) * multiple

@@ -72,6 +72,11 @@ class Sum:
         return self.start.initial.type
 
     @property
+    def extent(self) -> ir.Expression:
+        """The steps of all loops."""
+        return ir.product([loop.extent for loop in self.loops])
+
+    @property
     def fused(self) -> bool:
         """Whether the product is made and added at once."""
         return isinstance(self.last.value, ir.MultiplyAdd)

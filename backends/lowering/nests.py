@@ -69,6 +69,7 @@ class Plan:
     sides: frozenset[str] = frozenset()  # variables of the loops over the rows and columns of a product
     private: frozenset[ir.Buffer] = frozenset()  # arrays of which each point has its own: they get the lane as an axis
     reading: Reading | None = None  # what temporaries cost those who read them
+    strip: ir.Strip | None = None  # the loop over blocks of rows around it
 
     @property
     def variables(self) -> list[str]:
@@ -124,15 +125,18 @@ def build(nest: Plan) -> Built:
     """The nest as loops; where sizes decide between two ways, both, and the choice."""
     nest, found, choices = _chosen(nest)
     first = _arranged(nest, found, choices[0])
-    if len(choices) == 1:
+    by_name = {loop.variable.name: loop for loop in nest.loops}
+    lane = by_name.get(choices[0].lane or "")
+    full = lane is not None and nest.strip is not None and lane.extent == nest.strip.rows
+    if len(choices) == 1 or full:
         return first
     second = _arranged(nest, found, choices[1])
     if choices[0].whole:
         worth = _worth_copying(nest, found, choices[0].lane or "")
         statements = ir.branch(worth, first.statements, second.statements)
         return Built(list(statements), first.layouts)
-    by_name = {loop.variable.name: loop for loop in nest.loops}
-    short = by_name[choices[0].lane or ""].extent < choices[0].strip // 2
+    assert lane is not None
+    short = lane.extent < choices[0].strip // 2
     return Built(list(ir.branch(short, second.statements, first.statements)), first.layouts)
 
 
@@ -383,6 +387,8 @@ def pack(nest: Plan, found: Survey, lane: str, chunk: Chunk | None = None, whole
         if any(depends(extents[name], found.bound | set(found.inner)) for name in order):
             continue
         shape = [extents[name] for name in order]
+        if nest.strip is not None:
+            shape = [nest.strip.most if extent == nest.strip.rows else extent for extent in shape]
         if chunk is not None:
             shape[-1] = chunk.longest + PACKED_PADDING
         copy = access.buffer, tuple([names.index(name) for name in order]), tuple(shape)

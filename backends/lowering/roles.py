@@ -77,6 +77,7 @@ class Planner:
             inner,
             *known,
             reading=self.readers.cost,
+            strip=nest.strip,
         )
 
     def roles(self, nest: ir.Nest) -> Roles:
@@ -95,12 +96,25 @@ class _Roles:
         self.context, self.planner = context, Planner(context, body)
 
     def block(self, block: ir.Block) -> ir.Block:
-        """A block with loops in place of its nests; what a nest fills has its layout from there on."""
+        """A block with loops in place of its nests."""
+        return self.laid_out(block)[0]
+
+    def laid_out(self, block: ir.Block) -> tuple[ir.Block, Layouts]:
+        """A block with loops in place of its nests, and the layouts of what it fills: from there on, and behind it.
+
+        What both branches fill has the layout that the second says.
+        """
         made: list[ir.Statement] = []
         layouts: dict[str, tuple[int, ...]] = {}
         for statement in block:
             if layouts and not layouts.keys().isdisjoint(ir.mentioned((statement,))[1]):
                 (statement,) = relaid((statement,), layouts)
+            if isinstance(statement, ir.If):
+                orelse, found = self.laid_out(statement.orelse)
+                then = self.block(relaid(statement.then, found) if found else statement.then)
+                layouts |= found
+                made = [*[_allocated(each, found) for each in made], ir.If(statement.test, then, orelse)]
+                continue
             if not isinstance(statement, ir.Nest):
                 made.append(ir.map_inside(statement, self.block))
                 continue
@@ -114,7 +128,8 @@ class _Roles:
                 made = [_allocated(each, found) for each in made]
                 built.statements = list(relaid(built.statements, found))
             made += built.statements
-        return tuple(made)
+        own = {each.buffer.name for each in made if isinstance(each, ir.Allocate)}
+        return tuple(made), {name: order for name, order in layouts.items() if name not in own}
 
     def nest(self, nest: ir.Nest) -> Built:
         """The loops of a nest whose body has its own already."""

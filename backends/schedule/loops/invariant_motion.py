@@ -40,7 +40,7 @@ def _block(block: ir.Block, decisions: Decisions) -> ir.Block:
         match statement:
             case ir.For(kind="sequential"):
                 made += _Hoisting(replace(statement, body=_block(statement.body, decisions)), decisions).statements()
-            case ir.For():
+            case ir.For(kind="lanes" | "jam"):
                 made.append(statement)
             case _:
                 made.append(ir.map_inside(statement, lambda inner: _block(inner, decisions)))
