@@ -163,8 +163,9 @@ def least(
     """What a point of a nest costs along its cheapest loop; without lanes, what it reads one after the other."""
     lanes = found.simple and target.transformations.vectorise
     costs = _Costs(loops, found, temporaries, reductions, target).of if lanes else {}
+    one_by_one = LANE_ACROSS_COST * len(found.stores)  # as the results of sums over lanes are stored
     if costs:
-        return min(costs.values())
+        return min([cost + one_by_one * (name in found.inner) for name, cost in costs.items()])
     around = tuple([loop.variable.name for loop in loops])
     turns = [(access, [name for name in (*around, *access.around) if access.mentions(name)]) for access in found.loads]
     return sum([a.weight * _load_cost(a, names[-1], (), found.inner) for a, names in turns if names])
@@ -176,7 +177,7 @@ def points(loops: Sequence[ir.Axis]) -> float:
 
 
 def _turns(extent: ir.Expression) -> float:
-    return float(extent.value) if isinstance(extent, ir.Constant) else SURVEY_UNKNOWN_ITERATIONS
+    return max(1.0, float(extent.value)) if isinstance(extent, ir.Constant) else SURVEY_UNKNOWN_ITERATIONS
 
 
 class _Costs:
