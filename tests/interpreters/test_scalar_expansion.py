@@ -71,7 +71,8 @@ def test_a_gradient_does_a_few_times_the_work_of_the_value(size: int) -> None:
     sizes = {"n": 100, "m": 200}
     ratio = az.cost(gradient).operations.evaluate(sizes) / az.cost(program).operations.evaluate(sizes)
     assert ratio < 4
-    assert az.compile(gradient, threads=1).peak_bytes(np.empty((100, 200)), np.empty((size, size))) <= 2 * 8 * 100 * 200
+    peak = az.compile(gradient, threads=1).peak_bytes(np.empty((100, 200)), np.empty((size, size)))
+    assert peak <= 2 * 8 * 100 * 200 + 128  # two arrays, and where they are
 
 
 def test_what_is_cheap_is_computed_in_each_update() -> None:
