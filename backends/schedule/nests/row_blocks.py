@@ -226,6 +226,8 @@ class _Blocks:
     def worth(self, inside: Sequence[ir.Nest]) -> ir.Expression:
         """Whether there are several blocks, full tiles in each, and less time goes by with what moves between caches.
 
+        A table is larger than the second cache: a smaller one is still there, or nearly, when the next nest wants it.
+
         A table that a nest uses comes from the cache that holds what was used since it was used last: in all rows of an
         item of the batch, or in those of a block. With blocks, all operands and partial sums come once for each block
         as well, beside the sums that they are for.
@@ -247,7 +249,10 @@ class _Blocks:
         def tables(rows: ir.Expression) -> ir.Expression:
             return ir.total([self.cycles(bytes, used * rows) for used, bytes in moved])
 
-        return (self.length < self.extent) & full & (tables(self.length) + operands < tables(self.extent))
+        sizes = [ir.product(self.rest(each)) * each.scalar.bytes for each in self.tables.values()]
+        large = functools.reduce(operator.or_, [self.target.l2_bytes < size * self.extent for size in sizes])
+        saved = tables(self.length) + operands < tables(self.extent)
+        return (self.length < self.extent) & full & large & saved
 
     def uses(self) -> Iterator[tuple[ir.Expression, ir.Expression]]:
         """For each use of a table, the bytes a row that were used since it was used last, and those of the table."""
