@@ -57,6 +57,7 @@ from .loops import (
     contains,
     nested,
     of_kind,
+    unravelled,
     walk,
 )
 from .printer import expression_text, statement_text, text
@@ -188,6 +189,7 @@ __all__ = [
     "text",
     "total",
     "touched",
+    "unravelled",
     "unused_names",
     "variables_in",
     "variables_of",

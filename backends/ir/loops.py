@@ -36,7 +36,7 @@ One worked example, a matrix product whose columns are lanes and whose rows are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Literal, TypeVar
 
@@ -285,6 +285,21 @@ def nested(axes: Sequence[Axis], body: Block, kind: Kind = "sequential") -> Bloc
     for axis in reversed(axes):
         body = (For(axis.variable.name, axis.extent, kind, body),)
     return body
+
+
+def unravelled(number: Expression, axes: Sequence[Axis], fresh: Callable[[str], str] | None = None) -> list[Let]:
+    """Where each axis stands at a number of all their points, the last axis the fastest (NumPy's ``unravel_index``).
+
+    Quotients have names where ``fresh`` gives these.
+    """
+    made: list[Let] = []
+    for axis in reversed(axes[1:]):
+        made.append(Let(axis.variable.name, number % axis.extent))
+        number = number // axis.extent
+        if fresh is not None:
+            made.append(Let(fresh("number"), number))
+            number = Variable(made[-1].name)
+    return [*made, Let(axes[0].variable.name, number)]
 
 
 def walk(block: Block) -> Iterator[Statement]:

@@ -72,12 +72,7 @@ def coalesced(nest: Plan, names: Collection[str], layouts: Layouts) -> Coalesced
     outside = tuple([s for s in nest.body if not isinstance(s, ir.For)])
     if not by_name.keys().isdisjoint(asked(outside)):
         return None
-    lets, rest = list[ir.Let](), number
-    for loop in reversed(loops[1:]):
-        quotient = ir.Variable(nest.fresh("number"))
-        lets += [ir.Let(loop.variable.name, rest % loop.extent), ir.Let(quotient.name, rest // loop.extent)]
-        rest = quotient
-    lets.append(ir.Let(loops[0].variable.name, rest))
+    lets = ir.unravelled(number, loops, nest.fresh)
     axis = ir.Axis(number, ir.product([loop.extent for loop in loops]))
     kept = [axis if loop is loops[-1] else loop for loop in nest.loops if loop not in loops[:-1]]
     return Coalesced(

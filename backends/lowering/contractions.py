@@ -405,13 +405,7 @@ class _Contraction:
 
     def places(self, task: ir.Variable, *blocks: tuple[ir.Variable, ir.Expression]) -> list[ir.Let]:
         """The variables of the batch, and which blocks of rows and columns these are."""
-        loops = [*[(loop.variable, loop.extent) for loop in self.batch], *blocks]
-        made: list[ir.Let] = []
-        rest: ir.Expression = task
-        for variable, extent in reversed(loops[1:]):
-            made.append(ir.Let(variable.name, rest % extent))
-            rest = rest // extent
-        return [*made, ir.Let(loops[0][0].name, rest)]
+        return ir.unravelled(task, [*self.batch, *[ir.Axis(*block) for block in blocks]])
 
     def task(
         self, row: tuple[ir.Variable, ir.Expression], column: tuple[ir.Variable, ir.Expression], once: bool

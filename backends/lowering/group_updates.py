@@ -121,13 +121,7 @@ class _Adding:
         step, turn = context.variable("step"), context.variable("turn")
         left = ir.product([loop.extent for loop in loops]) - piece
         count = ir.ceil_divide(left, pieces)
-        lets: list[ir.Statement] = [ir.Let(turn.name, step * pieces + piece)]
-        for loop in reversed(loops[1:]):
-            lets.append(ir.Let(loop.variable.name, turn % loop.extent))
-            rest = context.variable("turn")
-            lets.append(ir.Let(rest.name, turn // loop.extent))
-            turn = rest
-        lets.append(ir.Let(loops[0].variable.name, turn))
+        lets = [ir.Let(turn.name, step * pieces + piece), *ir.unravelled(turn, loops, context.fresh)]
         return ir.For(step.name, count, "sequential", (*lets, *body))
 
     def merged(self, copies: _Copies, pieces: ir.Expression) -> ir.Block:

@@ -306,12 +306,11 @@ class Chunk:
 def _shared_out(lanes: Chunk, jams: Chunk, body: ir.Block, grain: ir.Expression, fresh: Callable[[str], str]) -> ir.For:
     """A parallel loop over the chunks of two loops: either may be short."""
     task = ir.Variable(fresh("task"))
-    first = ir.Let(lanes.number.name, task % lanes.count)
-    second = ir.Let(jams.number.name, task // lanes.count)
+    chunks = ir.unravelled(task, [ir.Axis(each.number, each.count) for each in (jams, lanes)])
     iterations = lanes.longest * jams.longest
     grain = grain // ir.maximum(iterations, 1) + 1
     count = lanes.count * jams.count
-    return ir.For(task.name, count, "parallel", (first, second, *body), grain=grain)
+    return ir.For(task.name, count, "parallel", (*chunks, *body), grain=grain)
 
 
 def layouts_of(nest: Plan, found: Survey, order: Sequence[ir.Axis], lane: str | None) -> dict[str, tuple[int, ...]]:

@@ -277,11 +277,7 @@ class _Blocks:
     def loop(self, first: Sequence[ir.Nest], inside: Sequence[ir.Nest]) -> ir.Statement:
         """The parallel loop over pieces of each item of the batch, and the blocks of each."""
         task, block = self.variable("task"), self.variable("block")
-        body: list[ir.Statement] = []
-        rest: ir.Expression = task
-        for axis in (ir.Axis(self.piece, self.pieces), *self.batch[::-1]):
-            body.append(ir.Let(axis.variable.name, rest % axis.extent))
-            rest = rest // axis.extent
+        body = ir.unravelled(task, [*self.batch, ir.Axis(self.piece, self.pieces)])
         begin = self.piece * self.share
         starts = (
             ir.Let(self.start.name, (begin + block) * self.length),
