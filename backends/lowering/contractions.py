@@ -86,30 +86,36 @@ from .triangles import Differences, Side, firsts, is_read, nonzero, stops
 
 def build(nest: Plan) -> Built:
     """The nest as loops: in tiles where it is a product and they are worth it, else as any nest."""
-    stored, last = products_apart(nest)
-    plans = [*[plan for _, plan in stored], last]
-    surveys = [survey(plan.body, plan.variables) for plan in plans]
-    products = [_product(plan, found) for plan, found in zip(plans, surveys, strict=True)]
-    whole = products[-1]
+    stored, parts = _parts(nest)
+    last, _, whole = parts[-1]
     if whole is None:
         return nests.build(nest)
     built = nests.build(replace(nest, sides=whole.sides))
     tiled = [
         _in_tiles(plan, found, product, built.layouts if plan is last else {})
-        for plan, found, product in zip(plans, surveys, products, strict=True)
+        for plan, found, product in parts
         if product is not None
     ]
-    if len(tiled) < len(plans):
+    if len(tiled) < len(parts):
         return built
     before: ir.Block = ()
     worth: ir.Expression = ir.Constant(True, bool_)
     for each in tiled if nest.strip is None else ():
         looked, worth = each.finite(worth & each.worth())
         before += looked
-    tiles = [*[ir.Allocate(buffer) for buffer, _ in stored], *[s for each in tiled for s in each.either_way()]]
+    tiles = [*map(ir.Allocate, stored), *[s for each in tiled for s in each.either_way()]]
     block = (*before, *ir.branch(worth, tiles, built.statements))
     told = "; ".join([each.decision() for each in tiled]) if nest.strip is None else ""
     return Built(list(block), tiled[-1].layouts, told)
+
+
+def _parts(nest: Plan) -> tuple[Sequence[ir.Buffer], list[tuple[Plan, Survey, Product | None]]]:
+    """What all but the last of a nest's sums store, and a nest for each sum with the product that it is."""
+    stored, last = products_apart(nest)
+    plans = [*[plan for _, plan in stored], last]
+    surveys = [survey(plan.body, plan.variables) for plan in plans]
+    products = [_product(plan, found) for plan, found in zip(plans, surveys, strict=True)]
+    return [buffer for buffer, _ in stored], list(zip(plans, surveys, products, strict=True))
 
 
 def _in_tiles(nest: Plan, found: Survey, product: Product, layouts: Layouts) -> _Contraction:
@@ -130,13 +136,9 @@ def _in_tiles(nest: Plan, found: Survey, product: Product, layouts: Layouts) -> 
 
 def worth(nest: Plan) -> ir.Expression:
     """Whether tiles are worth it for all products that a nest in a loop over blocks of rows is."""
-    stored, last = products_apart(nest)
-    plans = [plan for _, plan in stored] + [last]
-    surveys = [survey(plan.body, plan.variables) for plan in plans]
-    products = [_product(plan, found) for plan, found in zip(plans, surveys, strict=True)]
     tests = [
         worth_of_tiles(nest.target, each.sum.type, each.row.along, each.column.along, each.sum.extent)
-        for each in products
+        for _, _, each in _parts(nest)[1]
         if each is not None
     ]
     return functools.reduce(operator.and_, tests, ir.Constant(True, bool_))
