@@ -228,9 +228,18 @@ class _Contraction:
 
     def repeated(self, operand: Operand) -> bool:
         """Whether an operand is the same for all blocks of rows, so that it is packed once, before."""
-        read = {load.buffer.name for each in (*operand.lets, ir.Let("", operand.value)) for load in ir.loads(each)}
         strip = self.nest.strip
-        return strip is not None and strip.varying.isdisjoint(operand.free | read)
+        return strip is not None and strip.varying.isdisjoint(self.used(operand))
+
+    def used(self, operand: Operand) -> set[str]:
+        """The names of the loops that an operand varies with, and of the arrays that it reads."""
+        return {*operand.free, *[load.buffer.name for load in operand.loads]}
+
+    @property
+    def packed_before(self) -> bool:
+        """Whether columns are the same in each turn of the loop around, before which they are packed then."""
+        changing, own = self.nest.changing, {*self.nest.variables, *[loop.variable for loop in self.inner]}
+        return changing is not None and changing.isdisjoint(self.used(self.column) - own)
 
     def buffer(self, stem: str, extents: Sequence[int | ir.Expression]) -> ir.Buffer:
         """A buffer with extents that are known, but for one that all threads share."""
@@ -302,11 +311,12 @@ class _Contraction:
     def either_way(self) -> ir.Block:
         """All of it, with the longer side as rows where that is worth writing the results across.
 
-        Columns are packed whole, before all tasks; rows by the task that needs them, in the cache.
+        Columns are packed whole, before all tasks, or even before a loop around; rows by the task that needs them, in
+        the cache.
         """
-        if not self.shared or self.batch or self.nest.strip is not None:
-            return self.statements()
         rows, columns = self.row.along.extent, self.column.along.extent
+        if not self.shared or self.batch or self.nest.strip is not None or self.packed_before or rows == columns:
+            return self.statements()
         turned = replace(self.product, row=self.product.column, column=self.product.row)
         other = _Contraction(self.nest, self.found, turned, self.layouts, across=True)
         fits = columns * self.extent <= CACHED_ELEMENTS

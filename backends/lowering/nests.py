@@ -70,6 +70,7 @@ class Plan:
     private: frozenset[ir.Buffer] = frozenset()  # arrays of which each point has its own: they get the lane as an axis
     reading: Reading | None = None  # what temporaries cost those who read them
     strip: ir.Strip | None = None  # the loop over blocks of rows around it
+    changing: frozenset[str] | None = None  # names of what changes in the loop around that runs in order, if one does
 
     @property
     def variables(self) -> list[str]:

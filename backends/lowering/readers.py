@@ -1,7 +1,7 @@
 """Readers: what the layout of an array costs those who read it.
 
 A nest that fills a temporary decides which of its axes is the last one in memory: the one that is its lane. Two lanes
-may cost it the same, or nearly, while those who read the array want one of them. So it is told what each would cost
+may cost it the same, or nearly, while those who read the array want one of them. So its estimate counts what each costs
 them, with the lanes that are then their best, or else in the order of their loops. ::
 
     temporary t: f64[n, m]

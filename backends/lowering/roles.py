@@ -56,6 +56,7 @@ class Planner:
     def __init__(self, context: Context, body: ir.Block) -> None:
         self.context = context
         self.independent: set[str] = set()  # variables of inner loops that need no order
+        self.changing: frozenset[str] | None = None  # names of what changes in the loop around
         self.fixed = {s.buffer.name for s in ir.walk(body) if isinstance(s, ir.Return | ir.Update)}
         self.readers = Readers(body, self.plan)
 
@@ -78,6 +79,7 @@ class Planner:
             *known,
             reading=self.readers.cost,
             strip=nest.strip,
+            changing=self.changing,
         )
 
     def roles(self, nest: ir.Nest) -> Roles:
@@ -116,7 +118,7 @@ class _Roles:
                 made = [*[_allocated(each, found) for each in made], ir.If(statement.test, then, orelse)]
                 continue
             if not isinstance(statement, ir.Nest):
-                made.append(ir.map_inside(statement, self.block))
+                made.append(self.inside(statement))
                 continue
             combined = {each.name for each in statement.combines}  # declared where it is combined
             made = [each for each in made if not (isinstance(each, ir.Declare) and each.name in combined)]
@@ -130,6 +132,16 @@ class _Roles:
             made += built.statements
         own = {each.buffer.name for each in made if isinstance(each, ir.Allocate)}
         return tuple(made), {name: order for name, order in layouts.items() if name not in own}
+
+    def inside(self, statement: ir.Statement) -> ir.Statement:
+        """A statement with loops in place of the nests inside of it."""
+        around = self.planner.changing
+        if isinstance(statement, ir.For | ir.While):
+            block = (statement,)
+            self.planner.changing = frozenset(ir.bound_in(block) | ir.assigned_in(block) | ir.written_in(block))
+        made = ir.map_inside(statement, self.block)
+        self.planner.changing = around
+        return made
 
     def nest(self, nest: ir.Nest) -> Built:
         """The loops of a nest whose body has its own already."""
