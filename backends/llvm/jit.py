@@ -131,7 +131,7 @@ class Executable:
         wanted = (threads, *sizes)
         if frame.wanted != wanted:
             frame.reserve(self.arena_bytes(sizes, threads), ctypes.addressof(self._table))
-            self._arena_bytes(_words(sizes), threads, frame.arena)
+            self.arena_bytes(sizes, threads, frame.arena)
             self.make_branches(sizes)
             frame.wanted = wanted
         site = self._launch(frame.address, threads)
@@ -148,9 +148,9 @@ class Executable:
             frame.words[word] = value
         return self.launch(frame, sizes, threads)
 
-    def arena_bytes(self, sizes: Sequence[int], threads: int) -> int:
-        """The size of the arena of a call."""
-        return int(self._arena_bytes(_words(sizes), threads, None))
+    def arena_bytes(self, sizes: Sequence[int], threads: int, arena: int | None = None) -> int:
+        """The size of the arena of a call; at an address of one it writes where its slots are."""
+        return int(self._arena_bytes(_words(sizes), threads, arena))
 
     @property
     def seconds(self) -> float:

@@ -136,7 +136,7 @@ class Function(Emitter):
         if len(block) < 2 or self.widening.strip or self.widening.axes or _weight(block) <= _LONG:
             super().block(block)
             return
-        pieces = [(piece, ir.canonical(piece)) for piece in self._pieces(block)]
+        pieces = [(piece, self.unit.likeness(piece)[1]) for piece in self._pieces(block)]
         last = {name: number for number, (_, found) in enumerate(pieces) for name in found.variables}
         for number, (piece, _) in enumerate(pieces):  # behind a piece, the caller enters its buffers
             taken = [extent for each in piece if isinstance(each, ir.Allocate) for extent in each.buffer.extents]

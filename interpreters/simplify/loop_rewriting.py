@@ -16,7 +16,7 @@ from ...core.dims import Dim
 from ...core.environment import Env
 from ...core.graph import Body, Node, Value, sources
 from ...core.language import Binding
-from ...core.types import Type
+from ...core.types import Type, rank
 from .. import embed
 from .value_numbering import operands
 
@@ -47,9 +47,9 @@ class LoopRewriting(embed.Embed):
         self.changed = False
         self.pending: list[list[Pending]] = []  # of the blocks that are open
 
-    @abstractmethod
     def rewrites(self, node: Node) -> bool:
-        """Whether a loop may be changed."""
+        """Whether a loop may be changed: one that stores an array a step, if nothing else is said."""
+        return any(rank(output.type) > 1 for output in node.results[len(node.args) - 1 :])
 
     @abstractmethod
     def change(self, loops: Loops, results: Sequence[Value], statements: list[Node]) -> dict[int, Replacement]:

@@ -66,9 +66,6 @@ def stores_arrays(block: Block) -> bool:
 class Rematerialisation(LoopRewriting):
     """Rebuilds a term with loops that store less."""
 
-    def rewrites(self, node: Node) -> bool:
-        return any(rank(output.type) > 1 for output in node.results[len(node.args) - 1 :])
-
     def change(self, loops: Loops, results: Sequence[Value], statements: list[Node]) -> dict[int, Replacement]:
         readers = Readers(loops[0].known, results, statements)
         replaced: dict[int, Replacement] = {}

@@ -28,9 +28,6 @@ from .value_numbering import operands
 class WriteOnce(LoopRewriting):
     """Rebuilds a term with loops that do not store the states of arrays that are written once."""
 
-    def rewrites(self, node: Node) -> bool:
-        return any(rank(output.type) > 1 for output in node.results[len(node.args) - 1 :])
-
     def change(self, loops: Loops, results: Sequence[Value], statements: list[Node]) -> dict[int, Replacement]:
         readers = Readers(loops[0].known, results, [*statements, *[loop.node for loop in loops]])
         replaced: dict[int, Replacement] = {}
