@@ -6,7 +6,7 @@ wait in a loop for the next call, on the cores that the next one needs), is call
 up, and then so often that it takes ``TURN`` seconds; the mean of these calls is one *run*. What is told of a contender
 is the median and the quartiles of its runs. Contenders that take long have fewer runs, and one whose call takes more
 than ``LONG`` seconds has one. On one core the clock is the processor time of all threads, which other programs hardly
-change, and what is told is the least.
+change, and the least is reported.
 
 What a process does for the first time (compiling, asking for memory) cannot be measured in a process that did it
 before: ``fresh`` starts a new one. So it is with the number of threads: tools ask for the cores when they start, and

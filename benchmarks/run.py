@@ -13,9 +13,9 @@ or, where Adze and its peers are installed,
 
 Each module in lines/ and lines/everyday/ has the contenders of some programs. All of them must agree on every input
 before they are timed; how is said in measure.py. Each line is measured in a process of its own, everyday programs in a
-second one that is confined to one core (``--cores 1`` measures that alone): a line that fails is told, and the others
-go on. The results of a module go to results/NAME.json as soon as it ends, and from all of these the tables (bench.md),
-the plots and the table of bounds (bounds.py) are made. ``--alone`` leaves the other tools out.
+second one that is confined to one core (``--cores 1`` measures that alone): a line that fails is reported, and the
+others go on. The results of a module go to results/NAME.json as soon as it ends, and from all of these the tables
+(bench.md), the plots and the table of bounds (bounds.py) are made. ``--alone`` leaves the other tools out.
 """
 
 from __future__ import annotations
