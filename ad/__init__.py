@@ -2,7 +2,7 @@
 
 from .jacobians import hessian, jacobian
 from .sparse import SparseJacobian, sparse_hessian, sparse_jacobian
-from .verbs import grad, hvp, jvp, value_and_grad, vjp
+from .verbs import grad, hvp, jvp, linearize, value_and_grad, vjp
 
 __all__ = [
     "SparseJacobian",
@@ -11,6 +11,7 @@ __all__ = [
     "hvp",
     "jacobian",
     "jvp",
+    "linearize",
     "sparse_hessian",
     "sparse_jacobian",
     "value_and_grad",

@@ -28,7 +28,7 @@ from ..core.expr import Expr, as_expr, same_size
 from ..core.functions import description
 from ..core.graph import Value
 from ..core.placement import to_block
-from ..core.program import Instance, Program, as_program
+from ..core.program import Program
 from ..core.source import at_line
 from ..core.terms import Block
 from ..core.types import Named, TupleType, Type, element, is_data, is_float, rank
@@ -45,16 +45,6 @@ else:  # the verbs check these themselves, and say more than their types do
     Argnums = Differentiable = Any
 
 # What is differentiated, and by what
-
-
-def program_of(verb: str, f: Any, count: int | None = None) -> Program:
-    """The program that a verb is applied to, for so many arguments if known. Raises TypeError for what is none."""
-    if isinstance(f, Instance):
-        message = f"{verb} takes a program, not one version of it: write az.{verb}({f.program.name}).at(...)"
-        raise TypeError(at_line(message))
-    if not callable(f) or isinstance(f, Expr):
-        raise TypeError(at_line(f"{verb} takes a program or a Python function, not {description(f)}"))
-    return as_program(f, count)
 
 
 def is_single(argnums: Any) -> bool:
@@ -126,12 +116,6 @@ def _number(verb: str, f: Program, given: Any, moves: Callable[[Parameter], bool
         data = "; those with respect to data via='trace'" if may_hold_floating(parameter) else ""
         raise TypeError(at_line(f"{message}; derivatives are taken with respect to floating parameters{data}"))
     return number % count
-
-
-def fresh(name: str, taken: Sequence[str]) -> str:
-    """The name, or the first of name2, name3, ... that is not taken."""
-    numbered = (f"{name}{k}" for k in range(2, len(taken) + 3))
-    return next(candidate for candidate in (name, *numbered) if candidate not in taken)
 
 
 # A program as a term
@@ -225,10 +209,13 @@ def _term(values: Sequence[Value], run: Callable[..., Sequence[Value]]) -> tuple
 class Pullback:
     """The result of a function, and how a cotangent of it becomes cotangents of the arguments.
 
-    May be called any number of times, in the scope that it is made in or deeper ones.
+    May be called any number of times, in the scope that it is made in or deeper ones. With ``has_aux`` the function
+    returns a pair, whose second part, ``aux``, has no cotangent.
     """
 
-    def __init__(self, name: str, function: Differentiated, argnums: Sequence[int] | None) -> None:
+    def __init__(
+        self, name: str, function: Differentiated, argnums: Sequence[int] | None, has_aux: bool = False
+    ) -> None:
         self.name, self.function = name, function
         self.argnums = function.floating() if argnums is None else argnums
         function.require_floating(name, self.argnums)
@@ -244,18 +231,31 @@ class Pullback:
         reverse = Reverse(self.sweep)
         self.values, self.pull = reverse.meaning(function.block).run(Env(), entries)
         reverse.checks = False
-        self.result = trees.unflatten(function.output, [Expr(value, builder) for value in self.values])
+        result: Any = trees.unflatten(function.output, [Expr(value, builder) for value in self.values])
+        self.output = without_aux(name, function.program, function.output) if has_aux else function.output
+        self.result: Any = result[0] if has_aux else result
+        self.aux: Any = result[1] if has_aux else None
 
     def __call__(self, cotangent: Any) -> tuple[Any, ...]:
-        cotangents = fitting(f"{self.name}: the cotangent", cotangent, self.function.output, self.values)
+        moving = self.values[: self.output.leaves]
+        cotangents = fitting(f"{self.name}: the cotangent", cotangent, self.output, moving)
         self.sweep.restart()
-        self.pull(cotangents)
+        self.pull([*cotangents, *[None] * (len(self.values) - len(moving))])
         return tuple([self._collected(number) for number in self.argnums])
 
     def _collected(self, number: int) -> Any:
         builder = current()
         totals = [None if cell is None else Expr(cell.total_or_zero(), builder) for cell in self.cells[number]]
         return self.function.rebuilt(number, totals)
+
+
+def without_aux(name: str, f: Program, output: trees.Shape) -> trees.Shape:
+    """The structure of what is differentiated of a pair, the result and what comes with it; TypeError if it is none."""
+    if output.container is None or not issubclass(output.container, tuple) or len(output.inner) != 2:
+        given = "one value" if output == trees.LEAF else output
+        message = f"{name}: with has_aux=True {f.name} returns a pair, the result and what comes with it, not {given}"
+        raise TypeError(at_line(message))
+    return output.inner[0]
 
 
 # Tangents and cotangents

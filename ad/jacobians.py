@@ -25,10 +25,11 @@ from ..core.environment import Env
 from ..core.expr import Expr
 from ..core.functions import description
 from ..core.graph import Value
-from ..core.program import Program, Verb
+from ..core.program import Program
 from ..core.source import at_line, ending_at_user
 from ..core.types import Type, dims, element, is_float
-from .differentiating import Argnums, Differentiable, Differentiated, Pullback, chosen, is_single, program_of
+from ..core.verb import Verb, program_of
+from .differentiating import Argnums, Differentiable, Differentiated, Pullback, chosen, is_single, without_aux
 from .directions import Directions, along
 from .duals import Dual
 from .scalar_expansion import generate
@@ -37,7 +38,7 @@ MODES = ("forward", "reverse")
 
 
 @ending_at_user
-def jacobian(f: Differentiable, argnums: Argnums = 0, mode: str | None = None) -> Program:
+def jacobian(f: Differentiable, argnums: Argnums = 0, mode: str | None = None, *, has_aux: bool = False) -> Program:
     """All partial derivatives of a program: for a result of shape r and a parameter of shape p, an array of shape r, p.
 
     The structure of the result is outside, that of the parameter inside, or a tuple of these when ``argnums`` is a
@@ -45,8 +46,9 @@ def jacobian(f: Differentiable, argnums: Argnums = 0, mode: str | None = None) -
     ``"forward"``, which costs a small multiple of f for each number in the parameters, or ``"reverse"``: for each
     number in the result. By default it is the one that needs fewer directions, where the sizes decide that for all
     calls; where they do not, the one whose number of directions has the lower degree in the sizes (11 parameters
-    against n results: forward), and else reverse. Raises TypeError
-    when a parameter or the whole result has no floating part, ValueError for another mode.
+    against n results: forward), and else reverse. With ``has_aux`` the program returns a pair, the result and what
+    comes with it, and this one the Jacobian of the result and what comes with it. Raises TypeError when a parameter or
+    the whole result has no floating part, ValueError for another mode.
 
     >>> import adze as az, numpy as np
     >>> @az.program
@@ -64,18 +66,19 @@ def jacobian(f: Differentiable, argnums: Argnums = 0, mode: str | None = None) -
     f = program_of("jacobian", f)
     if mode is not None and mode not in MODES:
         raise ValueError(at_line(f"jacobian({f.name}): the mode is 'forward' or 'reverse', not {mode!r}"))
-    verb = _Jacobian("jacobian", f, chosen("jacobian", f, argnums), is_single(argnums), mode)
-    return Program(verb, verb.name, f.parameters)
+    verb = _Jacobian("jacobian", f, chosen("jacobian", f, argnums), is_single(argnums), mode, has_aux)
+    return verb.program(f.parameters)
 
 
 @ending_at_user
-def hessian(f: Differentiable, argnums: Argnums = 0) -> Program:
+def hessian(f: Differentiable, argnums: Argnums = 0, *, has_aux: bool = False) -> Program:
     """The second derivatives of a scalar program: forward mode over reverse mode.
 
     For a parameter of shape p the Hessian has the shape p, p. The structure of the parameter is there twice, one in
     the other; with a sequence of ``argnums`` the result is a tuple of tuples, ``H[i][j]`` by parameter i and then j.
     Costs a small multiple of f for each number in the parameters: for the product with one direction take ``az.hvp``.
-    Of a program that is not scalar it is the Hessian of each number in the result. Raises what ``jacobian`` raises.
+    Of a program that is not scalar it is the Hessian of each number in the result. ``has_aux`` is as in ``jacobian``,
+    which also says what is raised.
 
     >>> import adze as az, numpy as np
     >>> @az.program
@@ -87,9 +90,8 @@ def hessian(f: Differentiable, argnums: Argnums = 0) -> Program:
     """
     f = program_of("hessian", f)
     numbers, single = chosen("hessian", f, argnums), is_single(argnums)
-    gradient = Program(_Jacobian("hessian", f, numbers, single, "reverse"), f.name, f.parameters)
-    verb = _Jacobian("hessian", gradient, numbers, single, "forward")
-    return Program(verb, verb.name, f.parameters)
+    gradient = _Jacobian("hessian", f, numbers, single, "reverse", has_aux).program(f.parameters, f.name)
+    return _Jacobian("hessian", gradient, numbers, single, "forward", has_aux).program(f.parameters)
 
 
 @dataclass(frozen=True)
@@ -97,18 +99,24 @@ class _Jacobian(Verb):
     argnums: tuple[int, ...]
     single: bool
     mode: str | None
+    has_aux: bool
 
     def __call__(self, *args: Any) -> Any:
         function = Differentiated.of(self.f, args)
         function.require_floating(self.name, self.argnums)
-        values = function.results()
+        results = function.results()
+        output = without_aux(self.name, self.f, function.output) if self.has_aux else function.output
+        values = results[: output.leaves]
         if not any(is_float(value.type) for value in values):
-            given = description(trees.unflatten(function.output, [Expr(value, current()) for value in values]))
+            given = description(trees.unflatten(output, [Expr(value, current()) for value in values]))
             raise TypeError(at_line(f"{self.name}: {self.f.name} returns {given}, which has no floating part"))
         inputs = [value.type for number in self.argnums for value in function.leaves[number]]
         mode = self.mode or cheaper(inputs, [value.type for value in values])
         rows = (_forward if mode == "forward" else _reverse)(self.name, function, self.argnums, values)
-        return trees.unflatten(function.output, [row and self._structured(function, row) for row in rows])
+        derivative = trees.unflatten(output, [row and self._structured(function, row) for row in rows])
+        if not self.has_aux:
+            return derivative
+        return derivative, trees.unflatten(function.output, [Expr(value, current()) for value in results])[1]
 
     def _structured(self, function: Differentiated, row: dict[int, list[Value | None]]) -> Any:
         builder = current()
@@ -167,7 +175,7 @@ def _forward(name: str, function: Differentiated, argnums: Sequence[int], values
                     Dual(x, along(b, x, places) if moves else None) for x, moves in zip(leaves, here, strict=True)
                 ]
             found = block.run(Env(), duals)
-            return [forward.tangent(dual) for dual in found if is_float(dual.primal.type)]
+            return [forward.tangent(dual) for dual in found[: len(values)] if is_float(dual.primal.type)]
 
         return list(generate(b, b.sizes(function.leaves[moving][position]), column))
 

@@ -29,7 +29,7 @@ import numpy as np
 import scipy
 
 from ..core import trees
-from ..core.annotations import Parameter
+from ..core.annotations import Parameter, fresh
 from ..core.builder import current
 from ..core.environment import Env
 from ..core.expr import Expr
@@ -38,11 +38,12 @@ from ..core.graph import Value
 from ..core.program import Instance, Program, convert
 from ..core.source import at_line
 from ..core.types import dims, element, is_float
+from ..core.verb import program_of
 from ..interpreters.evaluate import evaluate_block
 from ..interpreters.simplify import simplify
 from ..interpreters.sparsity import dependence
 from .colouring import column_colouring, readable, star_colouring
-from .differentiating import Argnums, Differentiated, Pullback, chosen, fresh, program_of
+from .differentiating import Argnums, Differentiated, Pullback, chosen
 from .directions import Directions
 from .duals import Dual
 from .jacobians import MODES

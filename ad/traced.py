@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core import trees
+from ..core.annotations import fresh
 from ..core.arguments import array_of_type
 from ..core.builder import building
 from ..core.dims import Dim
@@ -26,7 +27,7 @@ from ..core.types import Type, array_of, element, is_float
 from ..interpreters.evaluate import call
 from ..interpreters.trace import Trace, traced
 from ..interpreters.trace.keeping import Keeping
-from .differentiating import fresh
+from .differentiating import without_aux
 from .tape import reverse
 
 
@@ -54,10 +55,13 @@ class Run:
     verb: str
     program: Program
     trace: Trace
+    output: trees.Shape  # of what is differentiated: the first part of the result where something comes with it
     workers: int
 
     @staticmethod
-    def of(verb: str, program: Program, args: Sequence[Any], kwargs: dict[str, Any], workers: int) -> Run:
+    def of(
+        verb: str, program: Program, args: Sequence[Any], kwargs: dict[str, Any], has_aux: bool, workers: int
+    ) -> Run:
         if building() or any(isinstance(leaf, Expr) for leaf in trees.flatten((*args, *kwargs.values()))[0]):
             message = (
                 f"{verb}({program.name}): via='trace' differentiates a run on numbers, and here a program is built"
@@ -71,17 +75,29 @@ class Run:
             error = Unsupported(f"{verb}({program.name}): via='trace' takes apart {what}: {instead}")
             error.origin = trace.without_rules
             raise error
-        return Run(verb, program, trace, workers)
+        name, output = f"{verb}({program.name})", trace.outputs
+        return Run(verb, program, trace, without_aux(name, program, output) if has_aux else output, workers)
 
     @property
     def name(self) -> str:
         return f"{self.verb}({self.program.name})"
+
+    @property
+    def result(self) -> Any:
+        """What is differentiated."""
+        return self.trace.result if self.output is self.trace.outputs else self.trace.result[0]
+
+    @property
+    def aux(self) -> Any:
+        """What comes with it."""
+        return self.trace.result[1]
 
     def pullback(self, seeds: Sequence[Any | None], argnums: Sequence[int] | None) -> list[Any]:
         """The cotangents of parameters (None: of those with floating parts), in their structure, None at the rest."""
         trace = self.trace
         dynamic = [number for number, parameter in enumerate(self.program.parameters) if not parameter.static]
         chosen = [argnums is None or dynamic[owner] in argnums for owner in trace.given.owners]
+        seeds = [*seeds, *[None] * (len(trace.block.results) - len(seeds))]
         with lifted_limits():
             found = reverse(trace.block, trace.inputs, trace.values, seeds, self.workers, chosen=chosen)
         cotangents = dict(zip(dynamic, trace.given.arguments(lambda k: found[k]), strict=True))
@@ -95,8 +111,8 @@ class Run:
     def scalar(self) -> list[Any]:
         """The cotangent 1 of a result that is a floating scalar; TypeError where it is none."""
         types = self.trace.block.types
-        if self.trace.outputs != trees.LEAF or not is_float(types[0]) or types[0] != element(types[0]):
-            given = types[0] if self.trace.outputs == trees.LEAF else description(self.trace.result)
+        if self.output != trees.LEAF or not is_float(types[0]) or types[0] != element(types[0]):
+            given = types[0] if self.output == trees.LEAF else description(self.result)
             message = f"{self.name}: the gradient is that of one floating scalar, but {self.program.name}"
             raise TypeError(at_line(f"{message} returns {given}; az.vjp takes a cotangent of any result"))
         return [1.0]
@@ -105,12 +121,13 @@ class Run:
         """The leaves of a cotangent of the result, None where nothing moves; TypeError if it does not fit."""
         what = f"{self.name}: the cotangent"
         try:
-            leaves = trees.matched(self.trace.outputs, cotangent)
+            leaves = trees.matched(self.output, cotangent)
         except TypeError as error:
             path, problem = error.args
             message = f"{what} has another structure than the result: {path or 'it'} {problem}"
             raise TypeError(at_line(message)) from None
-        typed = zip(leaves, self.trace.block.types, trees.paths(self.trace.outputs), strict=True)
+        types = self.trace.block.types[: len(leaves)]
+        typed = zip(leaves, types, trees.paths(self.output), strict=True)
         return [
             None if leaf is None or not is_float(type) else self._of_type(leaf, type, f"{what}{path}")
             for leaf, type, path in typed
@@ -124,20 +141,24 @@ class Run:
         return array
 
 
-def gradient(verb: str, f: Program, argnums: Sequence[int], single: bool, workers: int) -> Callable[..., Any]:
+def gradient(
+    verb: str, f: Program, argnums: Sequence[int], single: bool, has_aux: bool, workers: int
+) -> Callable[..., Any]:
     """``grad`` or ``value_and_grad`` of each call."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        made = Run.of(verb, f, args, kwargs, workers)
+        made = Run.of(verb, f, args, kwargs, has_aux, workers)
         gradients = made.pullback(made.scalar(), argnums)
         found: Any = gradients[0] if single else tuple(gradients)
-        return (made.trace.result, found) if verb == "value_and_grad" else found
+        if verb == "value_and_grad":
+            return made.trace.result, found
+        return (found, made.aux) if has_aux else found
 
     return _presented(run, verb, f, [])
 
 
-def pulled(f: Program, argnums: Sequence[int] | None, workers: int) -> Callable[..., Any]:
-    """``vjp`` of each call: the result, then the cotangents."""
+def pulled(f: Program, argnums: Sequence[int] | None, has_aux: bool, workers: int) -> Callable[..., Any]:
+    """``vjp`` of each call: the result, then the cotangents, then what comes with the result."""
     name = fresh("cotangent", [parameter.name for parameter in f.parameters])
 
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -147,18 +168,25 @@ def pulled(f: Program, argnums: Sequence[int] | None, workers: int) -> Callable[
         if name not in kwargs:
             raise TypeError(at_line(f"vjp({f.name}) takes the arguments of {f.name}, and a cotangent of its result"))
         cotangent = kwargs.pop(name)
-        result, pullback = pull(f, f.bind(args, kwargs), argnums, workers)
-        return (result, *pullback(cotangent))
+        result, pullback, *aux = pull(f, f.bind(args, kwargs), argnums, has_aux, workers)
+        return (result, *pullback(cotangent), *aux)
 
     return _presented(run, "vjp", f, [name])
 
 
 def pull(
-    f: Program, primals: Sequence[Any], argnums: Sequence[int] | None, workers: int
-) -> tuple[Any, Callable[[Any], tuple[Any, ...]]]:
-    """The result of a run, and the function from its cotangents to those of the arguments: the trace is made once."""
-    run = Run.of("vjp", f, primals, {}, workers)
-    return run.trace.result, lambda cotangent: tuple(run.pullback(run.fitting(cotangent), argnums))
+    f: Program, primals: Sequence[Any], argnums: Sequence[int] | None, has_aux: bool, workers: int
+) -> tuple[Any, ...]:
+    """The result of a run, and the function from its cotangents to those of the arguments: the trace is made once.
+
+    With ``has_aux`` what comes with the result is third.
+    """
+    run = Run.of("vjp", f, primals, {}, has_aux, workers)
+
+    def pulled_back(cotangent: Any) -> tuple[Any, ...]:
+        return tuple(run.pullback(run.fitting(cotangent), argnums))
+
+    return (run.result, pulled_back, run.aux) if has_aux else (run.result, pulled_back)
 
 
 def _presented(run: Callable[..., Any], verb: str, f: Program, more: Sequence[str]) -> Callable[..., Any]:

@@ -14,16 +14,17 @@ from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 from ..core import trees
-from ..core.annotations import Declared, Parameter
+from ..core.annotations import Declared, Parameter, fresh
 from ..core.builder import building, current
 from ..core.environment import Env
 from ..core.expr import Expr
 from ..core.functions import description
 from ..core.graph import Value
-from ..core.program import Program, Verb
+from ..core.program import Program
 from ..core.source import at_line, ending_at_user, user_line
 from ..core.trees import Structure
 from ..core.types import is_float
+from ..core.verb import Verb, program_of
 from .differentiating import (
     Argnums,
     Differentiable,
@@ -31,11 +32,10 @@ from .differentiating import (
     Pullback,
     chosen,
     fitting,
-    fresh,
     is_single,
     may_be_floating,
     may_hold_floating,
-    program_of,
+    without_aux,
 )
 from .duals import Dual
 from .forward import Forward
@@ -45,19 +45,27 @@ from .traced import goes_via_trace, gradient, pull, pulled
 
 @overload
 def grad(
-    f: Differentiable, argnums: Argnums = 0, *, via: Literal["program"] = "program", workers: int = 1
+    f: Differentiable,
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    via: Literal["program"] = "program",
+    workers: int = 1,
 ) -> Program: ...
 @overload
 def grad(
-    f: Differentiable, argnums: Argnums = 0, *, via: Literal["trace"], workers: int = 1
+    f: Differentiable, argnums: Argnums = 0, *, has_aux: bool = False, via: Literal["trace"], workers: int = 1
 ) -> Callable[..., Structure]: ...
 @ending_at_user
-def grad(f: Differentiable, argnums: Argnums = 0, *, via: Any = "program", workers: Any = 1) -> Any:
+def grad(
+    f: Differentiable, argnums: Argnums = 0, *, has_aux: bool = False, via: Any = "program", workers: Any = 1
+) -> Any:
     """The gradient of a scalar program with respect to the chosen parameters.
 
     The result has the structure of the parameter (None at its integer leaves), or is a tuple of these when
-    ``argnums`` is a sequence. Raises TypeError when a parameter is not floating, ValueError when there is none of
-    that number; a result that is not a floating scalar is refused when the derivative is built.
+    ``argnums`` is a sequence. With ``has_aux`` the program returns a pair, the scalar and what comes with it, and so
+    does its gradient. Raises TypeError when a parameter is not floating, ValueError when there is none of that number;
+    a result that is not a floating scalar is refused when the derivative is built.
 
     With ``via="trace"`` it is no program but a Python function, which traces each call and sweeps back over the trace,
     with so many ``workers`` (threads): for everything that evaluate runs, data and recursion included.
@@ -70,21 +78,36 @@ def grad(f: Differentiable, argnums: Argnums = 0, *, via: Any = "program", worke
     array([2., 4.])
     >>> az.grad(norm2, via="trace")(np.array([1.0, 2.0]))
     array([2., 4.])
+    >>> @az.program
+    ... def shifted(x: az.f64):
+    ...     y = x + 1.0
+    ...     return y * y, {"y": y}
+    >>> az.grad(shifted, has_aux=True)(2.0)
+    (np.float64(6.0), {'y': np.float64(3.0)})
     """
-    return _gradient("grad", f, argnums, via, workers)
+    return _gradient("grad", f, argnums, has_aux, via, workers)
 
 
 @overload
 def value_and_grad(
-    f: Differentiable, argnums: Argnums = 0, *, via: Literal["program"] = "program", workers: int = 1
+    f: Differentiable,
+    argnums: Argnums = 0,
+    *,
+    has_aux: bool = False,
+    via: Literal["program"] = "program",
+    workers: int = 1,
 ) -> Program: ...
 @overload
 def value_and_grad(
-    f: Differentiable, argnums: Argnums = 0, *, via: Literal["trace"], workers: int = 1
+    f: Differentiable, argnums: Argnums = 0, *, has_aux: bool = False, via: Literal["trace"], workers: int = 1
 ) -> Callable[..., Structure]: ...
 @ending_at_user
-def value_and_grad(f: Differentiable, argnums: Argnums = 0, *, via: Any = "program", workers: Any = 1) -> Any:
-    """The program of ``(f(...), grad(f)(...))``, which shares the work of both; ``via`` and ``workers`` as in ``grad``.
+def value_and_grad(
+    f: Differentiable, argnums: Argnums = 0, *, has_aux: bool = False, via: Any = "program", workers: Any = 1
+) -> Any:
+    """The program of ``(f(...), grad(f)(...))``, which shares the work of both; the options are those of ``grad``.
+
+    With ``has_aux`` it is ``((value, aux), gradient)``.
 
     >>> import adze as az
     >>> @az.program
@@ -94,29 +117,34 @@ def value_and_grad(f: Differentiable, argnums: Argnums = 0, *, via: Any = "progr
     >>> float(value), float(gradient)
     (9.0, 6.0)
     """
-    return _gradient("value_and_grad", f, argnums, via, workers)
+    return _gradient("value_and_grad", f, argnums, has_aux, via, workers)
 
 
-def _gradient(verb: str, f: Any, argnums: Any, via: Any, workers: Any) -> Any:
+def _gradient(verb: str, f: Any, argnums: Any, has_aux: bool, via: Any, workers: Any) -> Any:
     traced = goes_via_trace(verb, f, via, workers)
     f = program_of(verb, f)
     if traced:
-        return gradient(verb, f, chosen(verb, f, argnums, may_hold_floating), is_single(argnums), workers)
-    made = _ValueAndGradient(verb, f, chosen(verb, f, argnums), is_single(argnums))
-    return Program(made, made.name, f.parameters)
+        return gradient(verb, f, chosen(verb, f, argnums, may_hold_floating), is_single(argnums), has_aux, workers)
+    return _ValueAndGradient(verb, f, chosen(verb, f, argnums), is_single(argnums), has_aux).program(f.parameters)
 
 
 @ending_at_user
 def vjp(
-    f: Differentiable, *primals: Any, argnums: Argnums | None = None, via: str = "program", workers: int = 1
+    f: Differentiable,
+    *primals: Any,
+    argnums: Argnums | None = None,
+    has_aux: bool = False,
+    via: str = "program",
+    workers: int = 1,
 ) -> Any:
     """Reverse mode: the program of ``(*primals, cotangent)`` giving ``(result, *cotangents)``.
 
     There is one cotangent for each parameter with floating leaves (or each of ``argnums``), None at integer leaves;
     the cotangent that is given has the structure of the result, and anything (None, say) at its integer leaves. With
     primals it is JAX's: ``(result, pullback)`` where ``pullback(cotangent)`` gives the tuple of cotangents. Inside a
-    program a pullback may be called again and again, in a map over cotangents say; f itself is run once. ``via`` and
-    ``workers`` are those of ``grad``: via the trace the pullback sweeps back over one recorded run.
+    program a pullback may be called again and again, in a map over cotangents say; f itself is run once. With
+    ``has_aux`` f returns a pair, of which the first part has a cotangent; the second comes last, in both forms.
+    ``via`` and ``workers`` are those of ``grad``: via the trace the pullback sweeps back over one recorded run.
 
     >>> import adze as az
     >>> @az.program
@@ -132,17 +160,25 @@ def vjp(
     f = program_of("vjp", f, len(primals) or None)
     if traced:
         numbers = None if argnums is None else chosen("vjp", f, argnums, may_hold_floating)
-        return pull(f, primals, numbers, workers) if primals else pulled(f, numbers, workers)
-    transposed = _Transposed("vjp", f, None if argnums is None else chosen("vjp", f, argnums))
+        return pull(f, primals, numbers, has_aux, workers) if primals else pulled(f, numbers, has_aux, workers)
+    transposed = _Transposed("vjp", f, None if argnums is None else chosen("vjp", f, argnums), has_aux)
     if primals and (building() or _expressions(primals)):
-        pullback = Pullback(transposed.name, Differentiated.of(f, f.bind(primals, {})), transposed.argnums)
-        return pullback.result, pullback
-    parameters = [*f.parameters, _cotangent(f)]
-    program = Program(transposed, transposed.name, parameters)
+        pullback = transposed.pullback(f.bind(primals, {}))
+        return (pullback.result, pullback, pullback.aux) if has_aux else (pullback.result, pullback)
+    program = transposed.program([*f.parameters, _cotangent(_First("vjp", f) if has_aux else f)])
     if not primals:
         return program
     arguments = f.bind(primals, {})
-    return f(*arguments), ending_at_user(lambda cotangent: program(*arguments, cotangent)[1:])
+    result = f(*arguments)
+
+    def pulled_back(cotangent: Any) -> tuple[Any, ...]:
+        _, *cotangents = program(*arguments, cotangent)
+        return tuple(cotangents[:-1] if has_aux else cotangents)
+
+    if not has_aux:
+        return result, ending_at_user(pulled_back)
+    without_aux(transposed.name, f, trees.flatten(result)[1])
+    return result[0], ending_at_user(pulled_back), result[1]
 
 
 @ending_at_user
@@ -163,7 +199,7 @@ def jvp(f: Differentiable, primals: Any = None, tangents: Any = None, *, argnums
     f = program_of("jvp", f, len(primals) if isinstance(primals, tuple | list) else None)
     moving = tuple([number for number, parameter in enumerate(f.parameters) if may_be_floating(parameter)])
     pushed = _Pushed("jvp", f, moving if argnums is None else chosen("jvp", f, argnums))
-    program = Program(pushed, pushed.name, _with_tangents(f, pushed.moving))
+    program = pushed.program(_with_tangents(f, pushed.moving))
     if primals is None and tangents is None:
         return program
     if primals is None or tangents is None:
@@ -177,6 +213,28 @@ def jvp(f: Differentiable, primals: Any = None, tangents: Any = None, *, argnums
         message = f"{pushed.name} takes {len(names)} tangent(s), of {', '.join(names)}; got {len(tangents)}"
         raise TypeError(at_line(message))
     return program(*arguments, *tangents)
+
+
+@ending_at_user
+def linearize(f: Differentiable, *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """The result at primals, and the derivative there: a function from tangents, one a primal, to the result's.
+
+    As by JAX. Inside a program the function may be called again and again; f itself is run once. Raises what ``jvp``
+    raises.
+
+    >>> import adze as az
+    >>> @az.program
+    ... def cube(x: az.f64) -> az.f64:
+    ...     return x ** 3
+    >>> value, push = az.linearize(cube, 2.0)
+    >>> float(value), float(push(1.0)), float(push(10.0))
+    (8.0, 12.0, 120.0)
+    """
+    f = program_of("linearize", f, len(primals))
+    arguments = f.bind(primals, {})
+    inside = building() or _expressions(primals)
+    result = pushforward(f"linearize({f.name})", f, arguments, {})[0] if inside else f(*arguments)
+    return result, ending_at_user(lambda *tangents: jvp(f, arguments, tangents)[1])
 
 
 @ending_at_user
@@ -204,7 +262,7 @@ def hvp(f: Differentiable, argnums: Argnums = 0) -> Program:
     """
     f = program_of("hvp", f)
     product = _HessianProduct("hvp", f, chosen("hvp", f, argnums), is_single(argnums))
-    return Program(product, product.name, _with_tangents(f, product.argnums))
+    return product.program(_with_tangents(f, product.argnums))
 
 
 # Parameters of the programs that verbs make
@@ -224,8 +282,16 @@ def _with_tangents(f: Program, moving: Sequence[int]) -> list[Parameter]:
     return parameters
 
 
-def _cotangent(f: Program) -> Parameter:
-    return _following(fresh("cotangent", [parameter.name for parameter in f.parameters]), f.declared, f)
+def _cotangent(f: Program | _First) -> Parameter:
+    """The parameter of a cotangent of what a program returns, or of the first part of that."""
+    if isinstance(f, _First):
+        first, declared = f.program(f.f.parameters), f.f.declared
+        if declared is not None:
+            shape = without_aux(f.name, f.f, declared.shape)
+            declared = Declared(shape, declared.types[: shape.leaves])
+    else:
+        first, declared = f, f.declared
+    return _following(fresh("cotangent", [parameter.name for parameter in first.parameters]), declared, first)
 
 
 def _following(name: str, declared: Declared | None, like: int | Program) -> Parameter:
@@ -243,12 +309,13 @@ def _following(name: str, declared: Declared | None, like: int | Program) -> Par
 class _ValueAndGradient(Verb):
     argnums: tuple[int, ...]
     single: bool
+    has_aux: bool
 
     def __call__(self, *args: Any) -> Any:
-        """The value and the gradient, or the gradient alone."""
+        """The value and the gradient, or the gradient alone; with what comes with the value."""
         builder = current()
         builder.origin = user_line()
-        pullback = Pullback(self.name, Differentiated.of(self.f, args), self.argnums)
+        pullback = Pullback(self.name, Differentiated.of(self.f, args), self.argnums, self.has_aux)
         result = pullback.result
         if not isinstance(result, Expr) or result.ndim or result.dtype.kind != "float":
             given = result.type if isinstance(result, Expr) else f"a {type(result).__name__}"
@@ -256,17 +323,33 @@ class _ValueAndGradient(Verb):
             raise TypeError(at_line(f"{message}; az.jacobian takes any result, az.vjp a cotangent of it"))
         gradients = pullback(Expr(builder.literal(1.0, result.dtype), builder))
         chosen = gradients[0] if self.single else gradients
-        return (result, chosen) if self.verb == "value_and_grad" else chosen
+        if self.verb == "value_and_grad":
+            return ((result, pullback.aux) if self.has_aux else result), chosen
+        return (chosen, pullback.aux) if self.has_aux else chosen
 
 
 @dataclass(frozen=True)
 class _Transposed(Verb):
     argnums: tuple[int, ...] | None
+    has_aux: bool
+
+    def pullback(self, args: Sequence[Any]) -> Pullback:
+        return Pullback(self.name, Differentiated.of(self.f, args), self.argnums, self.has_aux)
 
     def __call__(self, *args: Any) -> Any:
-        """The result and the cotangents."""
-        pullback = Pullback(self.name, Differentiated.of(self.f, args[:-1]), self.argnums)
-        return (pullback.result, *pullback(args[-1]))
+        """The result and the cotangents, then what comes with the result."""
+        pullback = self.pullback(args[:-1])
+        return (pullback.result, *pullback(args[-1]), *([pullback.aux] if self.has_aux else []))
+
+
+@dataclass(frozen=True)
+class _First(Verb):
+    """The first part of a pair, of which the second is not differentiated."""
+
+    def __call__(self, *args: Any) -> Any:
+        result = self.f(*args)
+        without_aux(self.name, self.f, trees.flatten(result)[1])
+        return result[0]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING
 from typeguard import install_import_hook
 
 # Where programs are built, arguments are checked against the annotations: a wrong one is refused at the user's call.
-_CHECKED = ["adze.core.combinators", "adze.core.primitive", "adze.ad.jacobians", "adze.ad.sparse", "adze.ad.verbs"]
+_CHECKED = [
+    "adze.core.combinators",
+    "adze.core.primitive",
+    "adze.ad.jacobians",
+    "adze.ad.sparse",
+    "adze.ad.verbs",
+]
 with install_import_hook(_CHECKED):
     from .ad import (
         SparseJacobian,
@@ -27,6 +33,7 @@ with install_import_hook(_CHECKED):
         hvp,
         jacobian,
         jvp,
+        linearize,
         sparse_hessian,
         sparse_jacobian,
         value_and_grad,
@@ -186,6 +193,7 @@ with install_import_hook(_CHECKED):
     from .core.program import Instance, Program, interpret, program
     from .core.reify import Reify
     from .core.special import clip, log_sigmoid, reciprocal, softplus, square
+    from .core.vmap import vmap
     from .interpreters.check import check
     from .interpreters.draw import Drawing, draw
     from .interpreters.evaluate import evaluate
@@ -319,6 +327,7 @@ __all__ = [
     "jvp",
     "left_shift",
     "lgamma",
+    "linearize",
     "log",
     "log1p",
     "log2",
@@ -401,6 +410,7 @@ __all__ = [
     "value_and_grad",
     "var",
     "vjp",
+    "vmap",
     "where",
     "while_loop",
     "zeros",

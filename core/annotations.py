@@ -262,6 +262,12 @@ class Parameter:
         return argument
 
 
+def fresh(name: str, taken: Sequence[str]) -> str:
+    """The name, or the first of name2, name3, ... that is not taken."""
+    numbered = (f"{name}{k}" for k in range(2, len(taken) + 3))
+    return next(candidate for candidate in (name, *numbered) if candidate not in taken)
+
+
 def _described(argument: Any) -> str:
     return "an expression" if hasattr(argument, "apply_primitive") else type(argument).__name__
 

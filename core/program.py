@@ -166,9 +166,9 @@ class Instance:
     @cached_property
     def written(self) -> Instance:
         """The version of the program that the verbs of this one are applied to; this one, if it is no verb's."""
-        program, function = self.program, _verb(self.program)
-        while function is not None:
-            program, function = function.f, _verb(function.f)
+        program = self.program
+        while program.of is not None:
+            program = program.of
         return self if program is self.program else self.inner(program)
 
     @cached_property
@@ -222,11 +222,14 @@ class Program:
         name: str,
         parameters: Sequence[Parameter],
         result: Declared | None = None,
+        of: Program | None = None,
     ) -> None:
         self.function, self.name, self.parameters, self.declared = function, name, tuple(parameters), result
+        self.of = of  # the program that this one was made of by a verb, whose parameters are its first
         self.dynamic = tuple([parameter for parameter in self.parameters if not parameter.static])
         self._named: tuple[str, ...] = ()  # the last parameters, which Python takes by their names only
         self._instances: dict[Any, Instance] = {}
+        self.made: dict[Any, Program] = {}  # by verbs, from this one: by the verb with its options
         self._chosen_by: dict[Any, Instance] = {}  # structures and kinds of arguments, and static values
         self._only: Instance | None = None  # the instance of a program that leaves nothing to its arguments
         self._fixed = all(parameter.declared is not None for parameter in self.parameters)
@@ -264,7 +267,7 @@ class Program:
     def __reduce__(self) -> Any:
         """By reference, as Python pickles functions; the program of a verb by what it holds."""
         if not inspect.isfunction(self.function):
-            return Program, (self.function, self.name, self.parameters, self.declared)
+            return Program, (self.function, self.name, self.parameters, self.declared, self.of)
         found: Any = sys.modules.get(self.__module__)
         for part in self.__qualname__.split("."):
             found = getattr(found, part, None)
@@ -479,31 +482,10 @@ class Program:
         return values, self.declared.shape
 
 
-@dataclass(frozen=True)
-class Verb:
-    """A verb applied to a program, waiting for arguments: the function of the program that the verb makes.
-
-    What it does depends on its fields and on what ``f`` means alone. The first parameters of the program that it makes
-    are those of ``f``; ``name`` is that of this program.
-    """
-
-    verb: str
-    f: Program
-
-    @property
-    def name(self) -> str:
-        return f"{self.verb}({self.f.name})"
-
-
 def _named_sizes(type: Type, name: str) -> Type:
     """The type of an array, with fresh names for the sizes that the arguments of a call do not determine."""
     sizes = [dim if dim.is_static() else Dim.atom(Name(f"{name}_{axis}")) for axis, dim in enumerate(dims(type))]
     return array_of(element(type), tuple(sizes))
-
-
-def _verb(program: Program) -> Verb | None:
-    function: Any = program.function
-    return function if isinstance(function, Verb) else None
 
 
 def _told(static: Any) -> Any:

@@ -197,6 +197,24 @@ def matched(shape: Shape, tree: Any, path: str = "") -> list[Any]:
     return leaves
 
 
+def spread(prefix: Any, shape: Shape, path: str = "") -> list[Any]:
+    """What a structure that may end early says of each leaf of a shape; raises what ``matched`` raises.
+
+    >>> spread((0, None), flatten(({"a": 1, "b": 2}, 3))[1])
+    [0, 0, None]
+    """
+    if prefix is None or flatten(prefix)[1].container is None:
+        return [prefix] * shape.leaves
+    if shape.container is None:
+        raise _unlike(path, "for one leaf", prefix)
+    parts = matched(replace(shape, inner=(LEAF,) * len(shape.inner)), prefix, path)
+    return [
+        leaf
+        for k, (inner, part) in enumerate(zip(shape.inner, parts, strict=True))
+        for leaf in spread(part, inner, path + _step(shape, k))
+    ]
+
+
 def _unlike(path: str, wanted: str, got: Any) -> TypeError:
     """What is raised for a part at this path that is something else than wanted."""
     shown = f"{type(got).__name__}"

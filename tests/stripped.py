@@ -17,9 +17,10 @@ from adze.core.builder import build
 from adze.core.dims import Dim, DimAtom, Name
 from adze.core.environment import Env
 from adze.core.placement import to_block
-from adze.core.program import Instance, Program, Verb
+from adze.core.program import Instance, Program
 from adze.core.terms import Block
 from adze.core.types import ArrayType, Type, all_dims, dims, element, is_data, map_dims
+from adze.core.verb import Verb
 from adze.interpreters.embed import Embed
 from adze.interpreters.simplify import simplify
 
@@ -38,7 +39,7 @@ def without_annotations(program: Program) -> Program:
     if isinstance(function, Verb):
         function = replace(function, f=without_annotations(function.f))
     parameters = [Parameter(p.name, None, p.static, p.default) for p in program.parameters]
-    return Program(function, program.name, parameters)
+    return Program(function, program.name, parameters, of=function.f if isinstance(function, Verb) else None)
 
 
 def _fresh(type: Type, name: str, known: set[str]) -> Type:

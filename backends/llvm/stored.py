@@ -31,8 +31,9 @@ import numpy as np
 
 from ...core.annotations import Declared
 from ...core.digest import Digest, NoDigest, digest
-from ...core.program import Instance, Verb
+from ...core.program import Instance
 from ...core.terms import NOWHERE, Constant, Origin
+from ...core.verb import Verb
 from .. import disk_cache
 from ..constant_sizes import ConstantSizes
 from ..target import Target

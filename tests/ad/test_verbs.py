@@ -1,7 +1,7 @@
 """The corners of the verbs: numbers, lists, names, defaults and results of any kind, the same by every verb."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -217,3 +217,133 @@ def test_other_lists_of_expressions_are_no_arrays(use: Callable[..., Any]) -> No
         az.program(use)(X)
     with pytest.raises(TypeError, match=r"use az\.array.*test_verbs\.py:\d+"):
         az.program(lambda x: np.max([x[0]]))(X)
+
+
+# Derivatives with what comes with the value
+
+
+@az.program
+def loss(w: az.Array[az.f64, "n"], x: az.Array[az.f64, "n"]) -> Any:
+    y = az.sin(w) * x
+    return az.sum(y * y), {"y": y, "largest": az.argmax(y)}
+
+
+def loss_alone(w: Any, x: Any) -> Any:
+    return loss(w, x)[0]
+
+
+class Sums(NamedTuple):
+    a: az.f64
+    b: az.Array[az.f64, "n"]
+
+
+@az.program
+def annotated(w: az.Array[az.f64, "n"]) -> tuple[Sums, az.i64]:
+    return Sums(az.sum(w), w * w), az.argmax(w)
+
+
+W, AT = np.array([0.1, 0.5, -0.3]), np.array([1.0, 2.0, 3.0])
+Y = np.sin(W) * AT
+
+
+def comes_with_it(aux: Any) -> bool:
+    return set(aux) == {"y", "largest"} and np.allclose(aux["y"], Y) and aux["largest"] == 1
+
+
+@pytest.mark.parametrize("via", ["program", "trace"])
+def test_gradients_with_what_comes_with_the_value(via: Any) -> None:
+    gradient, aux = az.grad(loss, has_aux=True, via=via)(W, AT)
+    wanted = 2 * Y * np.cos(W) * AT
+    assert np.allclose(gradient, wanted) and comes_with_it(aux)
+    (value, aux), gradients = az.value_and_grad(loss, (0, 1), has_aux=True, via=via)(W, AT)
+    assert np.isclose(value, np.sum(Y * Y)) and np.allclose(gradients[0], wanted) and comes_with_it(aux)
+    assert np.allclose(gradients[1], 2 * Y * np.sin(W))
+
+
+@pytest.mark.parametrize("via", ["program", "trace"])
+def test_pullbacks_of_the_first_part(via: Any) -> None:
+    wanted = 2 * Y * np.cos(W) * AT
+    value, to_w, to_x, aux = az.vjp(loss, has_aux=True, via=via)(W, AT, 3.0)
+    assert np.isclose(value, np.sum(Y * Y)) and comes_with_it(aux)
+    assert np.allclose(to_w, 3 * wanted) and np.allclose(to_x, 6 * Y * np.sin(W))
+    value, pullback, aux = az.vjp(loss, W, AT, argnums=0, has_aux=True, via=via)
+    assert np.isclose(value, np.sum(Y * Y)) and comes_with_it(aux)
+    assert np.allclose(pullback(3.0), [3 * wanted])
+    result, gradient, largest = az.vjp(annotated, has_aux=True, via=via)(W, Sums(1.0, AT))
+    assert np.allclose(result.b, W * W) and largest == 1 and np.allclose(gradient, 1 + 2 * W * AT)
+
+
+def test_pullbacks_of_the_first_part_inside() -> None:
+    @az.program
+    def both(w: az.Array[az.f64, "n"], x: az.Array[az.f64, "n"]) -> Any:
+        value, pullback, aux = az.vjp(loss, w, x, has_aux=True)
+        return value, az.map(lambda c: pullback(c)[0], x), aux
+
+    value, gradients, aux = az.compile(both)(W, AT)
+    assert np.isclose(value, np.sum(Y * Y)) and comes_with_it(aux)
+    assert np.allclose(gradients, np.outer(AT, 2 * Y * np.cos(W) * AT))
+
+
+@pytest.mark.parametrize("mode", [None, "forward", "reverse"])
+def test_jacobians_with_what_comes_with_the_result(mode: Any) -> None:
+    found, aux = az.jacobian(loss, (0, 1), mode, has_aux=True)(W, AT)
+    wanted = az.jacobian(loss_alone, (0, 1), mode)(W, AT)
+    assert np.allclose(found[0], wanted[0]) and np.allclose(found[1], wanted[1]) and comes_with_it(aux)
+    rows, largest = az.jacobian(annotated, mode=mode, has_aux=True)(W)
+    assert np.allclose(rows.a, 1) and np.allclose(rows.b, np.diag(2 * W)) and largest == 1
+
+
+def test_hessians_with_what_comes_with_the_value() -> None:
+    for run in (az.evaluate, az.compile):
+        found, aux = run(az.hessian(loss, has_aux=True))(W, AT)
+        assert np.allclose(found, az.hessian(loss_alone)(W, AT)) and comes_with_it(aux)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda f: az.grad(f, has_aux=True)(1.0),
+        lambda f: az.value_and_grad(f, has_aux=True, via="trace")(1.0),
+        lambda f: az.vjp(f, has_aux=True)(1.0, 1.0),
+        lambda f: az.vjp(f, 1.0, has_aux=True),
+        lambda f: az.vjp(f, 1.0, has_aux=True, via="trace"),
+        lambda f: az.jacobian(f, has_aux=True)(1.0),
+        lambda f: az.hessian(f, has_aux=True)(1.0),
+    ],
+)
+@pytest.mark.parametrize("result", [lambda x: x, lambda x: (x, x, x), lambda x: [x, x], lambda x: {"a": x, "b": x}])
+def test_what_is_no_pair_has_nothing_that_comes_with_it(use: Callable[..., Any], result: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError, match=r"with has_aux=True .* returns a pair, .* not .*test_verbs.py:\d+"):
+        use(az.program(result))
+
+
+# Derivatives at one place
+
+
+def test_the_derivative_at_a_place() -> None:
+    value, push = az.linearize(loss_alone, W, AT)
+    ones, zeros = np.ones(3), np.zeros(3)
+    assert np.isclose(value, np.sum(Y * Y))
+    assert np.isclose(push(ones, zeros), np.sum(2 * Y * np.cos(W) * AT))
+    assert np.isclose(push(zeros, W), np.sum(2 * Y * np.sin(W) * W))
+
+    @az.program
+    def columns(w: az.Array[az.f64, "n"], x: az.Array[az.f64, "n"]) -> Any:
+        _, push = az.linearize(lambda w: az.sin(w) * x, w)
+        return az.map(push, az.eye(3))
+
+    assert np.allclose(az.compile(columns)(W, AT), np.diag(np.cos(W) * AT))
+    with pytest.raises(TypeError, match=r"takes 2 tangent\(s\), of w, x; got 1"):
+        push(ones)
+
+
+# Verbs that are applied again make nothing anew
+
+
+def test_a_verb_makes_one_program_of_another() -> None:
+    assert az.grad(loss, has_aux=True) is az.grad(loss, has_aux=True)
+    assert az.grad(loss_alone) is not az.grad(loss_alone)  # what it captures may be other values by now
+    for verb in (az.value_and_grad, az.vjp, az.jvp, az.hvp, az.jacobian, az.hessian, az.vmap):
+        assert verb(annotated) is verb(annotated)
+        assert verb(loss) is not verb(annotated)
+    assert az.grad(loss, 1) is not az.grad(loss, 0) is not az.grad(loss, (0,))
