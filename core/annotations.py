@@ -15,6 +15,7 @@ from __future__ import annotations
 import builtins
 import collections.abc
 import enum
+import functools
 import inspect
 import operator
 import sys
@@ -340,6 +341,8 @@ def _named(signature: inspect.Signature, name: str, count: int | None) -> list[i
 def scope_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The names that annotations of a function in text may use: its module's, and those that it captures."""
     function = inspect.unwrap(function)
+    while isinstance(function, functools.partial):
+        function = function.func
     scope = dict(getattr(function, "__globals__", {}))
     if isinstance(function, python_types.FunctionType):
         scope.update(inspect.getclosurevars(function).nonlocals)

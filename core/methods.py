@@ -90,6 +90,13 @@ class ArrayMethods:
     def cumprod(self, axis: Any = None, *, dtype: Any = None) -> Self:
         return method("cumprod")(self, axis, dtype=dtype)
 
+    def clip(self, min: Any = None, max: Any = None) -> Self:
+        return method("clip")(self, min, max)
+
+    def copy(self) -> Self:
+        """The array itself: programs never write to one."""
+        return self
+
     def dot(self, other: Any) -> Self:
         return method("dot")(self, other)
 

@@ -12,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from .combinators.control import where
 from .expr import as_expr
+from .methods import METHODS
 from .numpy_calls import NUMPY
-from .primitives import abs_, floor_divide, logaddexp, maximum, minimum, remainder, round_, trunc
+from .primitives import abs_, erf, floor_divide, logaddexp, maximum, minimum, remainder, round_, tanh, trunc
 from .source import at_line
 from .types import f64
 
@@ -72,6 +74,48 @@ def log_sigmoid(x: Any) -> Any:
     return -logaddexp(-x, 0.0)
 
 
+def relu(x: Any) -> Any:
+    """x where it is positive, else 0, elementwise; the derivative at 0 is 0, and NaN stays.
+
+    >>> import adze as az
+    >>> az.evaluate(lambda x: az.relu(x))(np.array([-2.0, 3.0]))
+    array([0., 3.])
+    """
+    x = as_expr(x)
+    return where(x <= 0, as_expr(0, x.dtype).astype(x.dtype), x)
+
+
+def gelu(x: Any, approximate: bool = True) -> Any:
+    """x times the normal distribution's share below it (Hendrycks and Gimpel 2016), elementwise.
+
+    It is approximated by a hyperbolic tangent, as by JAX, or else given by ``erf``, as by PyTorch.
+
+    >>> import adze as az
+    >>> float(az.evaluate(lambda x: az.gelu(x, approximate=False))(0.0))
+    0.0
+    """
+    x = _floating(x)
+    if approximate:
+        return 0.5 * x * (1 + tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    return 0.5 * x * (1 + erf(x / math.sqrt(2)))
+
+
+def nan_to_num(x: Any, nan: Any = 0.0, posinf: Any = None, neginf: Any = None) -> Any:
+    """x with numbers in the places of NaN and the infinities: the largest that there are, unless others are given.
+
+    >>> import adze as az
+    >>> az.evaluate(lambda x: az.nan_to_num(x, posinf=9.0))(np.array([np.nan, np.inf, 1.0]))
+    array([0., 9., 1.])
+    """
+    x = as_expr(x)
+    if x.dtype.kind != "float":
+        return x
+    largest = float(np.finfo(x.dtype.dtype).max)
+    high, low = (largest if posinf is None else posinf), (-largest if neginf is None else neginf)
+    finite = where(x == math.inf, as_expr(high).astype(x.dtype), where(x == -math.inf, as_expr(low).astype(x.dtype), x))
+    return where(x != x, as_expr(nan).astype(x.dtype), finite)
+
+
 def _round(x: Any, decimals: int = 0) -> Any:
     """To some decimal places, or tens and hundreds where these are negative; integers stay integers, as in NumPy."""
     scale = 10.0 ** abs(decimals)
@@ -90,6 +134,8 @@ def _reciprocal(x: Any) -> Any:
     return reciprocal(x)
 
 
+METHODS["clip"] = clip
+
 NUMPY |= {
     np.around: _round,
     np.clip: clip,
@@ -98,6 +144,7 @@ NUMPY |= {
     np.divmod: lambda a, b: (floor_divide(a, b), remainder(a, b)),
     np.fabs: lambda x: abs_(_floating(x)),
     np.fix: trunc,
+    np.nan_to_num: nan_to_num,
     np.ndim: lambda x: x.ndim,
     np.positive: operator.pos,
     np.rad2deg: lambda x: x * (180 / math.pi),

@@ -8,6 +8,7 @@ Python functions; they are entered once, with fresh variables. Axis defaults are
     reductions.py   reduce, sum and their relatives        scans.py     scan, cumsum
     scattering.py   histogram, scatter, update, filter     sorting.py   argsort, sort
     linear.py       matmul, einsum, diagonals              control.py   cond, where, loops
+    series.py       ranges, diff, interp, convolve         order.py     median, quantile, unique
     accelerate.py   replicate, slice, backpermute, permute, stencil
 """
 
@@ -19,7 +20,8 @@ from ..numpy_calls import NUMPY as _NUMPY
 from .accelerate import All, Window, backpermute, fold1, permute, replicate, slice, stencil
 from .arrays import full, full_like, generate, iota, map, ones, ones_like, size, zeros, zeros_like
 from .control import cond, fori_loop, scan_loop, where, while_loop
-from .linear import diag, diagonal, dot, einsum, eye, matmul, outer, tril, triu
+from .linear import diag, diagonal, dot, einsum, eye, inner, matmul, one_hot, outer, tril, triu
+from .order import median, quantile, unique
 from .reductions import (
     all,
     any,
@@ -32,18 +34,22 @@ from .reductions import (
     min,
     prod,
     reduce,
+    softmax,
     std,
     sum,
     var,
 )
 from .scans import cummax, cummin, cumprod, cumsum, scan
 from .scattering import bincount, filter, histogram, scatter, update
+from .series import arange, convolve, correlate, diff, interp, linspace
 from .shapes import (
     array,
     broadcast_to,
     concatenate,
     expand_dims,
     flip,
+    hstack,
+    meshgrid,
     moveaxis,
     pad,
     ravel,
@@ -59,6 +65,7 @@ from .shapes import (
     take_along_axis,
     tile,
     transpose,
+    vstack,
 )
 from .sorting import argsort, searchsorted, sort
 
@@ -68,10 +75,11 @@ broadcast = broadcast_to
 _NUMPY |= {
     getattr(_np, function.__name__): function
     for function in (
-        all, any, argmax, argmin, argsort, bincount, broadcast_to, concatenate, count_nonzero, cumprod, cumsum, diag,
-        diagonal, dot, einsum, expand_dims, flip, full_like, matmul, max, mean, min, moveaxis, ones_like, outer, pad,
-        prod, ravel, repeat, reshape, roll, searchsorted, sort, squeeze, stack, std, sum, swapaxes, take,
-        take_along_axis, tile, transpose, tril, triu, var, where, zeros_like,
+        all, any, argmax, argmin, argsort, bincount, broadcast_to, concatenate, convolve, correlate, count_nonzero,
+        cumprod, cumsum, diag, diagonal, diff, dot, einsum, expand_dims, flip, full_like, hstack, inner, interp,
+        linspace, matmul, max, mean, median, meshgrid, min, moveaxis, ones_like, outer, pad, prod, quantile, ravel,
+        repeat, reshape, roll, searchsorted, sort, squeeze, stack, std, sum, swapaxes, take, take_along_axis, tile,
+        transpose, tril, triu, unique, var, vstack, where, zeros_like,
     )
 }  # fmt: skip
 _NUMPY[_np.trace] = _ArrayMethods.trace
@@ -90,6 +98,7 @@ __all__ = [
     "Window",
     "all",
     "any",
+    "arange",
     "argmax",
     "argmin",
     "argsort",
@@ -100,6 +109,8 @@ __all__ = [
     "broadcast_to",
     "concatenate",
     "cond",
+    "convolve",
+    "correlate",
     "count_nonzero",
     "cummax",
     "cummin",
@@ -107,6 +118,7 @@ __all__ = [
     "cumsum",
     "diag",
     "diagonal",
+    "diff",
     "dot",
     "einsum",
     "expand_dims",
@@ -119,20 +131,28 @@ __all__ = [
     "full_like",
     "generate",
     "histogram",
+    "hstack",
+    "inner",
+    "interp",
     "iota",
+    "linspace",
     "logsumexp",
     "map",
     "matmul",
     "max",
     "mean",
+    "median",
+    "meshgrid",
     "min",
     "moveaxis",
+    "one_hot",
     "ones",
     "ones_like",
     "outer",
     "pad",
     "permute",
     "prod",
+    "quantile",
     "ravel",
     "reduce",
     "repeat",
@@ -147,6 +167,7 @@ __all__ = [
     "searchsorted",
     "size",
     "slice",
+    "softmax",
     "sort",
     "squeeze",
     "stack",
@@ -160,8 +181,10 @@ __all__ = [
     "transpose",
     "tril",
     "triu",
+    "unique",
     "update",
     "var",
+    "vstack",
     "where",
     "while_loop",
     "zeros",

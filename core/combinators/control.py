@@ -192,12 +192,13 @@ def fori_loop(lower: Any, upper: Any, body: Function, init: Any, *, checkpoint: 
 
 
 def scan_loop(
-    body: Function, init: Any, xs: Any, length: Any = None, *, checkpoint: Any = "all"
+    body: Function, init: Any, xs: Any, length: Any = None, *, reverse: bool = False, checkpoint: Any = "all"
 ) -> tuple[Structure, Structure]:
     """A loop over the first axis of ``xs``, with outputs a step: ``state, y = body(state, x)``; ``(state, ys)``.
 
     ``xs`` is an array or a structure of arrays of one length, or None with a ``length``; the outputs (any structure)
-    are stacked. The state is any structure whose types do not change. ``checkpoint`` is that of :func:`fori_loop`.
+    are stacked. The state is any structure whose types do not change. In ``reverse`` the loop goes from the last
+    element to the first, and each output is still where its element is. ``checkpoint`` is that of :func:`fori_loop`.
     Raises TypeError when the state's types change, when ``body`` does not return a pair, or when an output's size
     depends on the step.
 
@@ -219,13 +220,18 @@ def scan_loop(
     if not arrays and length is None:
         raise TypeError(at_line("scan_loop takes an array, or a length"))
     extent = builder.size(arrays[0].value, 0) if arrays else extent_of(length)
+    length = Expr(extent, builder)
     segments = Segments("scan_loop", checkpoint)
     state = _State("scan_loop", init)
     parameters = parameter_names(body, 2)
     shapes: list[trees.Shape] = []
 
+    def turned(i: Value) -> Expr:
+        """The number of a step, from the front or from the back."""
+        return length - 1 - Expr(i, builder) if reverse else Expr(i, builder)
+
     def step(i: Value, *values: Value) -> Sequence[Value]:
-        x = trees.unflatten(tree, [array[Expr(i, builder)] for array in arrays])
+        x = trees.unflatten(tree, [array[turned(i)] for array in arrays])
         named(x, parameters[1])
         result = body(state.structure(values), x)
         if not isinstance(result, tuple) or len(result) != 2:
@@ -247,6 +253,8 @@ def scan_loop(
         values = builder.emit("loop", (dim_of(extent),), [extent, *state.initials], [built])
         regular(values[count:], origin)
     outputs = [Expr(value, builder) for value in values[count:]]
+    if reverse:
+        outputs = [output[::-1] for output in outputs]
     return state.final(values[:count]), trees.unflatten(shapes[0], outputs)
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from ..builder import current
 from ..dims import Dim
-from ..expr import Expr, as_expr, promoted, same_size
+from ..expr import Expr, as_expr, promoted, same_size, scalar_type
 from ..graph import Value
 from ..source import at_line, user_line
 from ..types import bool_, dims, f64, i64
 from .arrays import generate
 from .control import where
-from .operands import added, axis_of, permuted
+from .operands import added, axis_moved, axis_of, permuted
 
 # Products
 
@@ -92,6 +92,19 @@ def outer(a: Any, b: Any) -> Expr:
     return left[:, None] * right[None, :]
 
 
+def inner(a: Any, b: Any) -> Expr:
+    """The sums of products over the last axes of both, for all combinations of the others; of a scalar a product.
+
+    Raises TypeError when the last axes differ.
+    """
+    x, y = as_expr(a), as_expr(b)
+    if x.ndim == 0 or y.ndim == 0:
+        return x * y
+    letters = [chr(ord("a") + k) for k in range(x.ndim + y.ndim - 2)]
+    left, right = "".join(letters[: x.ndim - 1]), "".join(letters[x.ndim - 1 :])
+    return einsum(f"{left}Z,{right}Z->{left}{right}", x, y)
+
+
 def einsum(subscripts: str, *arrays: Any) -> Expr:
     """The sum of products that the subscripts say, as ``np.einsum`` with explicit letters (no ellipsis).
 
@@ -155,6 +168,24 @@ def eye(n: Any, m: Any = None, k: Any = 0, dtype: Any = f64) -> Expr:
     """The matrix n by m (by default n by n) with ones on its diagonal ``k`` and zeros elsewhere."""
     ones: Expr = generate((n, n if m is None else m), lambda i, j: i + k == j)
     return ones.astype(dtype)
+
+
+def one_hot(x: Any, classes: Any, dtype: Any = f64, axis: Any = -1) -> Expr:
+    """For each integer of x a vector of zeros with a one at its place, along a new axis; no one where there is none.
+
+    Raises TypeError when x is not of integers.
+
+    >>> import adze as az, numpy as np
+    >>> az.evaluate(lambda x: az.one_hot(x, 3))(np.array([2, 0]))
+    array([[0., 0., 1.],
+           [1., 0., 0.]])
+    """
+    places = as_expr(x)
+    if places.dtype.kind != "int":
+        raise TypeError(at_line(f"one_hot of integers, not of {places.type}"))
+    hot: Any = generate(classes, lambda k: places.astype(i64) == k)
+    moved = axis_moved(hot, 0, axis_of(hot, axis))
+    return moved.astype(scalar_type(dtype))
 
 
 def diagonal(x: Any, offset: Any = 0, axis1: Any = 0, axis2: Any = 1) -> Expr:

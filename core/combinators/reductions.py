@@ -158,6 +158,21 @@ def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Expr:
     return with_axes(total, axes) if keepdims else total
 
 
+def softmax(x: Any, axis: Any = -1) -> Expr:
+    """``exp(x) / sum(exp(x))`` along an axis, several, or of all (None), without overflow.
+
+    Of nothing but minus infinity, or with an infinity or a NaN, it is NaN.
+
+    >>> import adze as az, numpy as np
+    >>> az.evaluate(lambda x: az.softmax(x))(np.array([1000.0, 1000.0]))
+    array([0.5, 0.5])
+    """
+    x = as_expr(x)
+    top = PRIMITIVES["stop_gradient"](max(x, axis, keepdims=True))
+    parts = PRIMITIVES["exp"](x - top)
+    return parts / sum(parts, axis, keepdims=True)
+
+
 def argmax(x: Any, axis: Any = None, keepdims: bool = False) -> Expr:
     """The i64 index of the largest element along an axis (by default in x flattened): the first one of several.
 

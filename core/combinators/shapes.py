@@ -237,6 +237,49 @@ def concatenate(arrays: Any, axis: Any = 0) -> Expr:
     return Expr(builder.array([*sizes[:along], ends[-1], *sizes[along + 1 :]], at), builder)
 
 
+def vstack(arrays: Any) -> Expr:
+    """Arrays one below the other: along the first axis, vectors as rows. Raises what ``concatenate`` raises."""
+    return concatenate([_at_least(x, 2) for x in arrays] if isinstance(arrays, tuple | list) else arrays)
+
+
+def hstack(arrays: Any) -> Expr:
+    """Arrays side by side: vectors along their axis, others along the second. Raises what ``concatenate`` raises."""
+    pieces = [_at_least(x, 1) for x in arrays] if isinstance(arrays, tuple | list) else arrays
+    return concatenate(pieces, 0 if pieces and pieces[0].ndim == 1 else 1)
+
+
+def _at_least(x: Any, axes: int) -> Expr:
+    piece = _piece(x)
+    return with_axes(piece, range(axes - piece.ndim)) if piece.ndim < axes else piece
+
+
+def meshgrid(*xi: Any, indexing: str = "xy", sparse: bool = False) -> tuple[Expr, ...]:
+    """For vectors of coordinates the grid of all their combinations: an array of each coordinate.
+
+    With ``indexing="xy"`` the first two axes change places, as in pictures; ``sparse`` arrays have size one along the
+    axes that they do not vary with. Raises ValueError for another indexing.
+
+    >>> import adze as az
+    >>> x, y = az.evaluate(lambda x: az.meshgrid(x, x))(np.arange(2.0))
+    >>> x, y
+    (array([[0., 1.],
+           [0., 1.]]), array([[0., 0.],
+           [1., 1.]]))
+    """
+    if indexing not in ("xy", "ij"):
+        raise ValueError(at_line(f"meshgrid: the indexing is 'xy' or 'ij', not {indexing!r}"))
+    vectors = [ravel(_at_least(x, 1)) for x in xi]
+    order = list(range(len(vectors)))
+    if indexing == "xy":
+        order[:2] = order[:2][::-1]
+    shape = [vectors[k].axis_size(0) for k in order]
+    grids = []
+    for k, x in enumerate(vectors):
+        thin = with_axes(x, [axis for axis in order if order[axis] != k])
+        grids.append(thin if sparse else broadcast_to(thin, shape))
+    return tuple(grids)
+
+
 def _chosen(i: Value, ends: Sequence[Value], read: Callable[[int], Value]) -> Value:
     """What is read from piece k where ``ends[k] <= i < ends[k + 1]``, by halves."""
     builder = current()

@@ -1,5 +1,6 @@
 """The core language: sizes, types, terms, the builder and placement."""
 
+import functools
 import pickle
 import subprocess
 import sys
@@ -351,3 +352,9 @@ def test_deep_programs() -> None:
 
     assert az.evaluate(f)([1.0, 2.0]) == 3.0**8
     assert az.pretty(f, simplified=False)
+
+
+def test_annotations_of_what_is_partly_applied() -> None:
+    """The text of annotations is read where the function was defined."""
+    found = az.program(functools.partial(az.softmax, axis=-1)).parameters
+    assert [parameter.name for parameter in found] == ["x", "axis"] and found[1].default == -1

@@ -1,0 +1,143 @@
+"""What an array is like in order: the elements in the middle or at some share, and which ones there are.
+
+All of it sorts, and then reads where it has to: ::
+
+    sorted       1 1 3 4 4 4 9         median 4
+    firsts       0   2 3     6         unique 1 3 4 9       counts: from each first to the next, 2 1 3 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..builder import current
+from ..expr import Expr, as_expr, broadcast_element, promoted
+from ..graph import Value
+from ..primitive import PRIMITIVES
+from ..source import at_line
+from ..types import f64, i64
+from .arrays import generate, iota, map
+from .control import where
+from .operands import axes_of, nonempty, permuted, with_axes
+from .scans import cumsum
+from .scattering import filter, scatter
+from .shapes import ravel, reshape
+from .sorting import argsort, sort
+
+# At a place in the order
+
+
+def median(x: Any, axis: Any = None, keepdims: bool = False) -> Expr:
+    """The middle element along an axis, several, or of all; of an even number the mean of two. With a NaN it is NaN.
+
+    Raises ValueError for a median of nothing.
+
+    >>> import adze as az, numpy as np
+    >>> float(az.evaluate(lambda x: az.median(x))(np.array([5.0, 1.0, 2.0, 9.0])))
+    3.5
+    """
+
+    def middle(rows: Expr, n: Expr) -> Expr:
+        below, above = rows[..., (n - 1) // 2], rows[..., n // 2]
+        return where(below == above, above, (below + above) / 2)
+
+    return _ordered("median", x, axis, keepdims, middle)
+
+
+def quantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False) -> Expr:
+    """What a share q of the elements lies below, along an axis, several, or of all: linear between two elements.
+
+    An array q gives as many quantiles, along the first axes of the result. With a NaN it is NaN. Raises ValueError for
+    a quantile of nothing, and for a share that is known not to be from 0 to 1 (in the run: IndexError).
+
+    >>> import adze as az, numpy as np
+    >>> az.evaluate(lambda x: az.quantile(x, [0.0, 0.5, 0.75]))(np.array([5.0, 1.0, 2.0]))
+    array([1. , 2. , 3.5])
+    """
+    if not isinstance(q, Expr) and not np.all((np.asarray(q) >= 0) & (np.asarray(q) <= 1)):
+        raise ValueError(at_line(f"quantile: a share is from 0 to 1, not {q!r}"))
+    given, shares = promoted([_floating(x), q])
+
+    def at(rows: Expr, n: Expr) -> Expr:
+        builder = current()
+
+        def one(*indices: Value) -> Value:
+            share = Expr(broadcast_element(shares.value, indices), builder)
+            place = share * (n - 1).astype(rows.dtype)
+            before = PRIMITIVES["floor"](place)
+            k = before.astype(i64)
+            low, high, t = rows[..., k], rows[..., PRIMITIVES["minimum"](k + 1, n - 1)], place - before
+            spread = high - low
+            mixed = where(t < 0.5, low + spread * t, high - spread * (1 - t))
+            return where(low == high, low, mixed).value
+
+        return Expr(builder.array(builder.sizes(shares.value), one), builder)
+
+    return _ordered("quantile", given, axis, keepdims, at, shares.ndim)
+
+
+def _ordered(what: str, x: Any, axis: Any, keepdims: bool, at: Callable[[Expr, Expr], Expr], in_front: int = 0) -> Expr:
+    """What ``at`` reads from rows in order, which are so long; it may put axes in front."""
+    given = _floating(x)
+    axes = axes_of(given, axis)
+    others = [k for k in range(given.ndim) if k not in axes]
+    moved = permuted(given, [*others, *axes])
+    rows = moved if len(axes) == 1 else reshape(moved, (*[given.shape[k] for k in others], -1))
+    builder = rows.builder
+    count = builder.size(rows.value, len(others))
+    nonempty(count, what)
+    rows = sort(rows)
+    last = rows[..., -1]
+    found = where(last != last, last, at(rows, Expr(count, builder)))
+    return with_axes(found, [in_front + axis for axis in axes]) if keepdims else found
+
+
+def _floating(x: Any) -> Expr:
+    given = as_expr(x)
+    return given if given.dtype.kind == "float" else given.astype(f64)
+
+
+# What occurs
+
+
+def unique(x: Any, return_index: bool = False, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    """The elements of an array, each once, in order; all NaN count as one. The run decides how many there are.
+
+    Further results, in this order: where each occurs first in x flattened; which of them each element of x is; how
+    often each occurs.
+
+    >>> import adze as az, numpy as np
+    >>> az.evaluate(lambda x: az.unique(x, return_counts=True))(np.array([3, 1, 3]))
+    (array([1, 3]), array([1, 2]))
+    """
+    given = as_expr(x)
+    flat = ravel(given)
+    order, n = argsort(flat), flat.axis_size(0)
+
+    def is_first(k: Expr) -> Expr:
+        here, before = flat[order[k]], flat[order[PRIMITIVES["maximum"](k - 1, 0)]]
+        other = here != before
+        return (k == 0) | ((other & ((here == here) | (before == before))) if flat.dtype.kind == "float" else other)
+
+    firsts: Any = filter(is_first, iota(n))
+    places = order[firsts]
+    results = [flat[places]]
+    if return_index:
+        results.append(places)
+    if return_inverse:
+        number = cumsum(map(is_first, iota(n))) - 1
+        inverse: Any = scatter(iota(n), order, number)
+        results.append(reshape(inverse, given.shape))
+    if return_counts:
+        count = firsts.shape[0]
+
+        def until_next(k: Expr) -> Any:
+            following = firsts[PRIMITIVES["minimum"](k + 1, count - 1)]
+            return where(k + 1 < count, following, n) - firsts[k]
+
+        counts: Any = generate(count, until_next)
+        results.append(counts)
+    return results[0] if len(results) == 1 else tuple(results)
