@@ -305,7 +305,8 @@ def foreign(name: str, function: Any, result: Any) -> ForeignFunction:
     """A function on NumPy arrays as an operation of the language.
 
     ``result`` declares what it returns, or is a rule that gives this for the types of the arguments: a type, or a
-    tuple of types for a function that returns a tuple. The function must not change its arguments.
+    tuple of types for a function that returns a tuple. The function must not change its arguments. Compiled code calls
+    it back, on copies, from any of its threads; it may be called more or less often than the program says.
 
     >>> import adze as az, numpy as np
     >>> solve = az.foreign("solve", np.linalg.solve, lambda a, b: b)

@@ -20,6 +20,7 @@ from .loops import (
     Assign,
     Barrier,
     Block,
+    Call,
     Declare,
     For,
     Function,
@@ -194,6 +195,12 @@ class _Checker:
                 self.returned.remove(number)
                 own = buffer.name not in self.arguments | self.results
                 _expect(own and self.buffers.pop(buffer.name, None) == buffer, "only a temporary is returned, once")
+            case Call(name, _, reads, writes):
+                _expect(not self.widened and not self.groups, "no call stands inside lanes or jam, or on a device")
+                for buffer in (*reads, *writes):
+                    _expect(self.buffers.get(buffer.name) == buffer, f"{buffer.name} is no buffer in scope")
+                _expect(self.arguments.isdisjoint([buffer.name for buffer in writes]), "an argument is only read")
+                self._bind(name, _Name(i64, region=len(self.kinds)))
             case Require(test, site, values):
                 _expect(self.groups or not self.widened, "no requirement stands inside lanes or jam")
                 self._expect_type(test, bool_)

@@ -177,6 +177,20 @@ class Require:
 
 
 @node
+class Call:
+    """Have a function that is written elsewhere run, by its number, and bind whether it did: 0, or what is not.
+
+    All that is known of it is which buffers it reads and which it writes, all of them from end to end. Not inside lanes
+    or jam, nor on a device.
+    """
+
+    name: str  # an i64
+    number: int
+    reads: tuple[Buffer, ...]
+    writes: tuple[Buffer, ...]
+
+
+@node
 class Return:
     """Hand a temporary of the top level to the caller, as the returned array of a number. Its last mention."""
 
@@ -257,6 +271,7 @@ Statement = (
     | If
     | While
     | Require
+    | Call
     | Return
     | Nest
     | Kernel

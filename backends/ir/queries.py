@@ -13,6 +13,7 @@ from .loops import (
     Assign,
     Barrier,
     Block,
+    Call,
     Declare,
     For,
     Function,
@@ -80,6 +81,8 @@ def expressions_of(statement: Statement) -> tuple[Expression, ...]:
             return (test,)
         case Require(test, _, values):
             return (test, *values)
+        case Call(_, _, reads, writes):
+            return tuple([extent for buffer in (*reads, *writes) for extent in buffer.extents])
         case Return() | Barrier() | Kernel():
             return ()
 
@@ -134,6 +137,12 @@ class _Names:
             case Let(name) | Declare(name):
                 self.variables.add(name)
                 self.bound.add(name)
+            case Call(name, _, reads, writes):
+                self.variables.add(name)
+                self.bound.add(name)
+                self.read.update([buffer.name for buffer in reads])
+                self.written.update([buffer.name for buffer in writes])
+                self.buffers.update([buffer.name for buffer in (*reads, *writes)])
             case Assign(name):
                 self.variables.add(name)
                 self.assigned.add(name)
@@ -213,7 +222,7 @@ def writes_elements(block: Block) -> Expression | None:
 
     None where that is known, or they do something else, or only fill vectors, whose elements they count.
     """
-    stores = [each for each in walk(block) if isinstance(each, Store | Update | Require | Return | Kernel)]
+    stores = [each for each in walk(block) if isinstance(each, Store | Update | Require | Call | Return | Kernel)]
     if assigned_in(block) - bound_in(block):
         return None
     own, test = allocated_in(block), None
@@ -263,7 +272,7 @@ def touched(statement: Statement) -> Touched:
     if "touched" not in kept:
         names = _Names((statement,))
         changed = names.assigned | names.written
-        if isinstance(statement, Let | Declare):
+        if isinstance(statement, Let | Declare | Call):
             changed.add(statement.name)
         elif isinstance(statement, Allocate):
             changed.add(statement.buffer.name)
@@ -388,3 +397,5 @@ def _look(block: Block, binders: dict[str, int | None], found: set[int]) -> None
                 _look((*head, *inner), binders, found)
             case Store() | Update() | Prefetch() | Barrier() | Allocate() | Require() | Return():
                 pass
+            case Call(name):
+                binders[name] = None

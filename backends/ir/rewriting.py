@@ -14,6 +14,7 @@ from .loops import (
     Assign,
     Axis,
     Block,
+    Call,
     Declare,
     For,
     If,
@@ -28,6 +29,7 @@ from .loops import (
     Store,
     Update,
     While,
+    of_kind,
     walk,
 )
 from .queries import bound_in, expressions_of, mentioned, names_in, names_of, read_in
@@ -133,6 +135,7 @@ def without_unread(body: Block) -> Block:
 
 def _unread(body: Block) -> set[str]:
     used = read_in(body) | {s.buffer.name for s in walk(body) if isinstance(s, Return | Update)}
+    used |= {buffer.name for s in of_kind(body, Call) for buffer in s.writes}
     return {s.buffer.name for s in walk(body) if isinstance(s, Allocate)} - used
 
 
@@ -256,6 +259,8 @@ def map_block(
                 return changed(s, body=mapped(body, rewritten))
             case Require(test, _, values):
                 return changed(s, test=expression(test), values=mapped(values, expression))
+            case Call():
+                return changed(s, name=name(s.name), reads=mapped(s.reads, buffer), writes=mapped(s.writes, buffer))
             case Allocate(own):
                 return changed(s, buffer=buffer(own))
             case Prefetch(read_from, indices):

@@ -19,6 +19,7 @@ from ..runtime import default_threads
 from ..specialisations import ALWAYS, COMPILED, LOADED, MISSING, Specialisation, purpose
 from .assemble import Code, assembly, printed
 from .bounds import arrays_of
+from .callbacks import Callbacks
 from .calls import Calls, Interface
 from .host import Machine
 from .jit import Branch, Executable, Later, compiled, digest_of, is_parallel
@@ -98,7 +99,11 @@ class Built:
             made = {name: each if isinstance(each, bytes) else None for name, each in branches.items()}
             replace(kept, branches=made).store(self._entry)
 
-        self.executable = Executable(kept.machine_code, kept.interface.parallel, branches, keep, self._flush, remake)
+        calls = self._lower().calls if state == COMPILED else []  # a program with some has no entry on disk
+        callbacks = Callbacks(calls) if calls else None
+        self.executable = Executable(
+            kept.machine_code, kept.interface.parallel, branches, keep, self._flush, remake, callbacks
+        )
         signature = self.instance.declared.requiring(kept.interface.equalities)
         self.calls = Calls(self.executable, signature, kept.interface)
         self._described, self._purpose, self._state = kept.described, kept.purpose, state

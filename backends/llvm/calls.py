@@ -216,8 +216,13 @@ class Calls:
         try:
             failure = self._executable.launch(frame, sizes, threads)
         except BaseException:  # no memory, or what the handler of a signal raises
+            self._executable.raised(frame)
             self._abandon(frame)
             raise
+        raised = None if failure is None else self._executable.raised(frame)
+        if raised is not None:
+            self._abandon(frame)
+            raise raised
         if failure is not None and failure.site < 0:
             self._abandon(frame)
             raise bounds.error(self._name, self._interface.arrays, failure)

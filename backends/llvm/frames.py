@@ -330,6 +330,11 @@ class Frame:
         """The address of the arena."""
         return int(self.words[3])
 
+    @property
+    def record(self) -> int:
+        """The address of the failure record."""
+        return self.arena - HEAD
+
     def failure(self, count: int) -> Sequence[int]:
         """The first words of the failure record."""
-        return list((ctypes.c_int64 * count).from_address(self.words[3] - HEAD))
+        return list((ctypes.c_int64 * count).from_address(self.record))

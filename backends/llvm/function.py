@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import count
 
 from ...core.types import Scalar, i64
 from .. import ir
@@ -49,7 +50,7 @@ class Emitter(Checking):
     def forget(self, block: ir.Block) -> None:
         """Names bound in a block are not in scope after it."""
         for statement in block:
-            if isinstance(statement, ir.Let | ir.Declare):
+            if isinstance(statement, ir.Let | ir.Declare | ir.Call):
                 self.names.pop(statement.name, None)
 
     def statement(self, statement: ir.Statement) -> None:
@@ -88,6 +89,8 @@ class Emitter(Checking):
                 raise AssertionError("the threads of a CPU come in no groups, and have the memory of their host")
             case ir.Return(number, buffer):
                 self._return(self.records[number], buffer)
+            case ir.Call():
+                self._callback(statement)
             case ir.Require(test, site, values):
                 self._require(self.scalar(test), site, [self.scalar(value) for value in values])
 
@@ -144,6 +147,19 @@ class Emitter(Checking):
         self.body.line(f"call void @{self.unit.fail()}(ptr {self.failure}, {words})")
         self.body.branch(after)
         self.body.label(after)
+
+    def _callback(self, call: ir.Call) -> None:
+        """Where each array is, and its extents, go to words that the function is given."""
+        self.unit.module.declare("adze_call", "declare i64 @adze_call(i64, ptr, ptr) nounwind")
+        buffers, words = (*call.reads, *call.writes), count()
+        described = self.body.scratch(sum([1 + len(buffer.extents) for buffer in buffers]))
+        for buffer in buffers:
+            pointer = self.places[buffer.name].pointer
+            for type, value in (("ptr", pointer), *[("i64", self.scalar(extent)) for extent in buffer.extents]):
+                word = self.body.value(f"getelementptr i64, ptr {described}, i64 {next(words)}")
+                self.body.line(f"store {type} {value}, ptr {word}")
+        answer = self.body.value(f"call i64 @adze_call(i64 {call.number}, ptr {described}, ptr {self.failure})")
+        self.names[call.name] = one(i64, answer)
 
     # Buffers
 

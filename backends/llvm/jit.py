@@ -22,6 +22,7 @@ from .. import ir
 from ..runtime import Failure
 from ..specialisations import COMPILED, LOADED
 from .assemble import Code, compile_each, compile_text, link
+from .callbacks import Callbacks
 from .control import FLUSH
 from .emit import emit
 from .frames import Frame, entries
@@ -92,8 +93,8 @@ class Executable:
     """Object code in memory. It may be called from several threads at once.
 
     ``branches`` are made when they are needed; ``keep`` is told when some were. What an earlier process has made of one
-    and cannot be linked, ``remake`` gives anew. With ``flush``, subnormal numbers
-    count as zero.
+    and cannot be linked, ``remake`` gives anew. With ``flush``, subnormal numbers count as zero. ``callbacks`` are what
+    the code calls.
     """
 
     def __init__(
@@ -104,9 +105,13 @@ class Executable:
         keep: Callable[[Mapping[str, Branch]], None] | None = None,
         flush: bool = False,
         remake: Callable[[str], Sequence[str]] | None = None,
+        callbacks: Callbacks | None = None,
     ) -> None:
+        self._callbacks = callbacks
         self._workers = workers() if parallel else None
         self._imports = {"adze_look": entries().look}
+        if callbacks is not None:
+            self._imports["adze_call"] = callbacks.address
         if self._workers is not None:
             self._imports["adze_parallel"] = self._workers.pool.parallel
         self._library = link(machine_code, _ENTRIES[: 3 if branches else 2], self._imports)
@@ -140,6 +145,10 @@ class Executable:
         if site == OUT_OF_MEMORY:
             raise MemoryError(at_line("no memory for an array whose size the run decides"))
         return Failure(site - 1, tuple(frame.failure(_FAILURE_WORDS)[1:]))
+
+    def raised(self, frame: Frame) -> BaseException | None:
+        """What a function that the code has called raised in the run on a frame, if one did."""
+        return None if self._callbacks is None else self._callbacks.raised(frame.record)
 
     def run(self, addresses: Sequence[int], sizes: Sequence[int], threads: int) -> Failure | None:
         """Run on buffers at these addresses: of arguments, then results, then the records of returned arrays."""

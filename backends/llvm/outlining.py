@@ -157,18 +157,19 @@ class Function(Emitter):
         self.forget(block)
 
     def _pieces(self, block: ir.Block) -> Iterator[ir.Block]:
-        """A block in pieces of about one size; what takes memory by data is alone, since it may end the run."""
+        """A block in pieces of about one size; calls and what takes memory by data are alone: they may end the run."""
         piece: list[ir.Statement] = []
         weight = 0
         for statement in block:
             size = _weight((statement,))
             dynamic = isinstance(statement, ir.Allocate | ir.Return) and statement.buffer.name in self.unit.plan.dynamic
-            if piece and (dynamic or weight + size > _PIECE):
+            alone = dynamic or isinstance(statement, ir.Call)
+            if piece and (alone or weight + size > _PIECE):
                 yield tuple(piece)
                 piece, weight = [], 0
             piece.append(statement)
             weight += size
-            if dynamic:
+            if alone:
                 yield tuple(piece)
                 piece, weight = [], 0
         if piece:

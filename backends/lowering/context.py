@@ -46,6 +46,16 @@ class ArrayRef:
         return self.buffer.extents[self.axis(axis)]
 
 
+@dataclass(frozen=True)
+class Site:
+    """A call: of which function, with what, for what, and where it was written."""
+
+    function: terms.Foreign
+    arguments: tuple[Type, ...]
+    results: tuple[Type, ...]
+    origin: terms.Origin
+
+
 Operand = ir.Expression | ArrayRef
 Environment = Env[Operand]
 Destinations = Sequence[ArrayRef | None]
@@ -63,6 +73,7 @@ class Context(ABC):
     turns: int = 0  # loops around that run in order
     counter: int = 0
     failures: list[terms.Failure] = field(default_factory=list)
+    calls: list[Site] = field(default_factory=list)  # of functions that are written elsewhere
     constants: dict[terms.Constant, ir.Buffer] = field(default_factory=dict)
     known: dict[str, Dim] = field(default_factory=dict)  # integer variables as dims
     extents: dict[int, Dim] = field(default_factory=dict)  # loop variables by number

@@ -28,7 +28,8 @@ from ...interpreters.simplify.rules import rewrite
 from .. import ir
 from ..decisions import Decisions
 from ..target import SELECTABLE_WORK, Target
-from .context import ArrayRef, Context, Destinations, Environment, Operand, zero
+from .calls import Calls
+from .context import ArrayRef, Context, Destinations, Environment, Operand, Site, zero
 from .histograms import Histograms
 from .scans import Scans
 from .sorting import Sorting
@@ -50,6 +51,7 @@ class Lowered:
     function: ir.Function
     types: tuple[Type, ...]  # of the results: callers derive from them, as the function does, what is ``returned``
     failures: list[terms.Failure]
+    calls: list[Site]  # of functions that are written elsewhere, by number
     constants: list[terms.Constant]
     decisions: Decisions
     context: Context  # what is known of its names and buffers, for who gives its nests their loops
@@ -86,7 +88,7 @@ def lower(
     return Lowering(target, checks, deterministic, decisions=before).function(block, name)
 
 
-class Lowering(State, Updates, Sorting, Scans, Histograms):
+class Lowering(State, Updates, Sorting, Scans, Histograms, Calls):
     """The walk: blocks, scalars and branches."""
 
     def function(self, block: terms.Block, name: str) -> Lowered:
@@ -106,7 +108,7 @@ class Lowering(State, Updates, Sorting, Scans, Histograms):
         hidden = tuple(self.constants.values())
         written = tuple([buffer for buffer in results if buffer is not None])
         function = ir.Function(name, tuple(sizes), (*arguments, *hidden), written, tuple(self.out), len(loose))
-        return Lowered(function, block.types, self.failures, list(self.constants), self.decisions, self)
+        return Lowered(function, block.types, self.failures, self.calls, list(self.constants), self.decisions, self)
 
     def hand_over(self, values: Sequence[ArrayRef]) -> None:
         """Return arrays of sizes that the run decides: each as it is, or a copy where it is not the only one there."""

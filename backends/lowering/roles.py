@@ -58,6 +58,7 @@ class Planner:
         self.independent: set[str] = set()  # variables of inner loops that need no order
         self.changing: frozenset[str] | None = None  # names of what changes in the loop around
         self.fixed = {s.buffer.name for s in ir.walk(body) if isinstance(s, ir.Return | ir.Update)}
+        self.fixed |= {buffer.name for s in ir.of_kind(body, ir.Call) for buffer in (*s.reads, *s.writes)}
         self.readers = Readers(body, self.plan)
 
     def plan(self, nest: ir.Nest) -> Plan:

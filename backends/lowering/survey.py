@@ -176,7 +176,9 @@ def survey(
                     loops.append(variable)
                     visit(inner, weight * max(1.0, min(float(known), SURVEY_MOST_ITERATIONS)))
                     loops.pop()
-                case ir.Allocate() | ir.Require() | ir.Return() | ir.Update() | ir.Prefetch() | ir.Barrier():
+                case (
+                    ir.Allocate() | ir.Require() | ir.Return() | ir.Update() | ir.Prefetch() | ir.Barrier() | ir.Call()
+                ):
                     found.simple = False
                 case ir.If(_, then, orelse):
                     found.simple = False

@@ -191,7 +191,7 @@ def _before(statement: ir.Statement, group: _Group) -> bool:
     """Whether a statement after the loops of a group may as well stand before them."""
     if isinstance(statement, ir.Allocate):
         return True
-    if ir.contains((statement,), ir.Assign, ir.Return):
+    if ir.contains((statement,), ir.Assign, ir.Call, ir.Return):
         return False
     _, buffers = ir.mentioned((statement,))
     return not buffers & group.code.written and not ir.written_in((statement,)) & group.code.read
@@ -210,6 +210,8 @@ def _constants(body: ir.Block) -> dict[str, ir.Constant]:
                 found[buffer.name] = only if same else None
             case ir.Update(buffer):
                 found[buffer.name] = None
+            case ir.Call():
+                found.update(dict.fromkeys([buffer.name for buffer in statement.writes]))
             case ir.Allocate(buffer):
                 allocated.add(buffer.name)
     return {name: value for name, value in found.items() if value is not None and name in allocated}

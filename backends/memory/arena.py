@@ -127,6 +127,8 @@ class _Lives:
                     own[buffer.name] = _Life(buffer, private, -1, start, path)
                 case ir.Store(buffer):
                     names.add(buffer.name)
+                case ir.Call(_, _, reads, writes):
+                    names.update([buffer.name for buffer in (*reads, *writes)])
                 case ir.For():
                     number, more = self.block(statement.body, number, private or statement.kind == "parallel", path)
                     names |= more

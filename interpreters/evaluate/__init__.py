@@ -17,14 +17,14 @@ import numpy as np
 from ...core import terms, trees
 from ...core.dims import Dim
 from ...core.environment import Env
-from ...core.host_arrays import as_array
+from ...core.foreign import BrokenPromise, applied, promised
 from ...core.language import Binding, Language
 from ...core.limits import lifted_limits
 from ...core.primitive import PRIMITIVES, Primitive
 from ...core.program import Instance, Program, as_program, convert
 from ...core.source import ending_at_user
 from ...core.terms import Failure, Foreign
-from ...core.types import ArrayType, Scalar, Type, array_of, dims, element, i64, rank, scalar_of
+from ...core.types import ArrayType, Scalar, Type, dims, element, i64, rank
 from .batches import (
     LARGEST_BATCH,
     ORDERED,
@@ -201,17 +201,13 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
     def foreign(self, function: Foreign, args: Sequence[Atom]) -> Step:
         def run(env: Env[Any]) -> Sequence[Any]:
             values = [arg.run(env) for arg in args]
-            types = function.result_types([_actual(value, arg.type) for value, arg in zip(values, args, strict=True)])
+            types = promised(function, values, [arg.type for arg in args])
             if self.nothing:
                 return [self.filled(_zeros(type), rank(type)) for type in types]
-            given = function.numpy(*[_read_only(value) for value in values])
-            results = [
-                np.array(as_array(result))[()] for result in (given if isinstance(given, tuple | list) else [given])
-            ]
-            promised, actual = ", ".join(map(str, types)), ", ".join(map(_described, results))
-            if promised != actual:
-                raise Refused(TypeError, f"{function.name} promised to give ({promised}), but gave ({actual})")
-            return results
+            try:
+                return applied(function, values, types)
+            except BrokenPromise as error:
+                raise Refused(TypeError, str(error)) from None
 
         return Step(run, ORDERED)
 
@@ -285,27 +281,8 @@ def _fixed(value: Any, type: Type) -> Atom:
     return Atom(lambda env: value, -1, type, value if np.ndim(value) == 0 else None)
 
 
-def _actual(value: Any, type: Type) -> Type:
-    """The type of a value that is there, whose sizes are integers."""
-    return array_of(element(type), tuple(map(Dim.of, np.shape(value)[: rank(type)])))
-
-
 def _zeros(type: Type) -> Any:
     return np.zeros([dim.evaluate({}) for dim in dims(type)], element(type).dtype)
-
-
-def _described(value: Any) -> str:
-    """The type of an array or scalar, as types are written."""
-    return f"{scalar_of(value.dtype) or value.dtype}{list(value.shape) if value.ndim else ''}"
-
-
-def _read_only(value: Any) -> Any:
-    """What a function written elsewhere is given: nothing that it could write to."""
-    if np.ndim(value) == 0:
-        return value
-    view = np.ascontiguousarray(value)[...]
-    view.flags.writeable = False
-    return view
 
 
 def ufunc_of(binders: Sequence[Type], bindings: Sequence[Binding], results: Sequence[Atom]) -> np.ufunc | None:

@@ -527,19 +527,6 @@ def refused(program: Any, *arguments: Any) -> str:
     return str(caught.value)
 
 
-def test_a_foreign_function_is_refused() -> None:
-    solve = az.foreign("solve", np.linalg.solve, lambda a, b: b)
-
-    @az.program
-    def solution(a: az.Array[az.f64, "n n"], b: Vector) -> Vector:
-        return solve(a, b) * 2.0
-
-    message = refused(solution, np.eye(2), np.ones(2))
-    assert "the foreign function solve runs in az.evaluate only" in message
-    line = solution.function.__code__.co_firstlineno + 2
-    assert message.endswith(f"{__file__}:{line}")
-
-
 def test_recursion_is_refused() -> None:
     @az.fix
     def fibonacci(self: Any, n: az.i64) -> az.i64:

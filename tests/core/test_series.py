@@ -141,7 +141,9 @@ def test_functions_of_networks() -> None:
     np.testing.assert_allclose(az.evaluate(lambda x: az.gelu(x))(X), exact, atol=5e-4)
     slope_agrees(lambda x: az.sum(az.gelu(x) + az.gelu(x, False)), X)
 
-    np.testing.assert_array_equal(az.evaluate(lambda x: az.relu(x))(np.array([-1.0, 2.0, np.nan, 0.0])), [0, 2, np.nan, 0])
+    np.testing.assert_array_equal(
+        az.evaluate(lambda x: az.relu(x))(np.array([-1.0, 2.0, np.nan, 0.0])), [0, 2, np.nan, 0]
+    )
     assert az.grad(lambda x: az.sum(az.relu(x)))(np.array([-1.0, 0.0, 2.0])).tolist() == [0, 0, 1]
 
     hot = az.evaluate(lambda k: az.one_hot(k, 3))(np.array([[2, 0], [5, -1]]))

@@ -95,7 +95,8 @@ class _Localising:
         if first.extent != second.extent or list(ir.loads(second)):
             return None
         both = [*ir.walk((first,)), *ir.walk((second,))]
-        if len(both) > LOOP_FUSION_STATEMENTS or any(isinstance(each, ir.Require | ir.Update) for each in both):
+        ordered = any(isinstance(each, ir.Require | ir.Call | ir.Update) for each in both)
+        if len(both) > LOOP_FUSION_STATEMENTS or ordered:
             return None
         body = ir.with_own_names(second.body, ir.bound_in((first,)), self.fresh)
         names: dict[str, ir.Expression] = {second.variable: ir.Variable(first.variable)}

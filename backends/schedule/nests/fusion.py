@@ -93,7 +93,7 @@ class _Fusion:
                     made += after
                     return
             passed += 1
-            if passed > FUSION_LOOKAHEAD or ir.contains((first,), ir.Require, ir.Return):
+            if passed > FUSION_LOOKAHEAD or ir.contains((first,), ir.Require, ir.Call, ir.Return):
                 break
         made.append(second)
 

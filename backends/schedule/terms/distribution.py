@@ -43,7 +43,7 @@ from ....core.dims import Dim
 from ....core.graph import Value
 from ....core.language import Binding
 from ....core.primitive import Primitive
-from ....core.terms import Block, Operation
+from ....core.terms import Block, Foreign, Operation
 from ....core.types import Accumulator, Type, i64
 from ....interpreters.embed import Embed, rebuilt
 from ....interpreters.simplify import simplify
@@ -216,6 +216,10 @@ class _Distribute(Embed):
         emit = super().scatter(unique, extents, destinations, element)
         free, inner = free_of(*extents, *destinations, element), element.free | free_of(*destinations)
         return Step(emit, free, inner, loops=True, stored=element.stored, long=True)
+
+    def foreign(self, function: Foreign, args: Sequence[Any]) -> Any:
+        free = free_of(*args)
+        return Step(super().foreign(function, args), free, free, True, heavy=True, long=True)
 
     def argsort(self, array: Any) -> Any:
         return Step(super().argsort(array), array.free, array.free, True, heavy=True, long=True)

@@ -2,7 +2,7 @@
 
 A custom operation is its body, for its derivatives have been taken by now. The branches of a ``par`` run one after
 the other: their loops are parallel themselves. A probe shows nothing, since nobody looks. What remains of functions,
-tuples and declared types as values, and functions written elsewhere, are for evaluate.
+tuples and declared types as values is for evaluate.
 
 A checkpoint stays a scope while the program is simplified and scheduled: what is computed again must not be found
 equal to what was computed before, and then be kept. Just before the program is lowered, ``open_checkpoints`` puts its
@@ -18,7 +18,7 @@ from ....core.builder import Builder
 from ....core.constructs import ADDED
 from ....core.environment import Env
 from ....core.language import Language, Unsupported
-from ....core.terms import Atom, Block, Foreign, Operation, Variable
+from ....core.terms import Atom, Block, Operation, Variable
 from ....core.types import Type
 from ....interpreters import embed
 from ....interpreters.expansion import expanded
@@ -84,9 +84,6 @@ class _Prepare(embed.Embed):
 
     def probe(self, name: str, values: Sequence[embed.Atom]) -> embed.Operation:
         return lambda env: [value(env) for value in values]
-
-    def foreign(self, function: Foreign, args: Sequence[embed.Atom]) -> embed.Operation:
-        self.refuse(f"the foreign function {function.name}")
 
     def operation(
         self, operation: Operation, args: Sequence[embed.Atom], blocks: Sequence[embed.Block]

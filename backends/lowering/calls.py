@@ -1,0 +1,62 @@
+"""Calls of functions that are written elsewhere: their arguments and results are whole buffers, row-major.
+
+    y = solve(a, b)      =>      temporary y: f64[n]
+                                 let failed = call 0 on a, b for y
+                                 require failed == 0 else fail at 3
+
+An argument that is a buffer is read where it is; others, such as a row of a matrix or a number, are copied before. What
+the function raises is kept by who runs the code (``llvm/callbacks.py``), and the requirement says that it did.
+"""
+
+from __future__ import annotations
+
+from ...core import terms
+from ...core.language import Unsupported
+from ...core.types import Type, element, rank
+from .. import ir
+from .combining import Combining
+from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand, Site
+
+
+class Calls(Combining):
+    """The lowering of calls."""
+
+    def foreign(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
+        function: terms.Foreign = op.static[0]
+        if self.target.group:
+            raise Unsupported(
+                f"the function {function.name}, which is written elsewhere, runs on the host, and not on a device "
+                f"(written at {op.origin})"
+            )
+        reads = tuple([self._given(self.atom(env, argument)) for argument in op.args])
+        writes = tuple([self._made(*each) for each in zip(op.types, destinations, strict=True)])
+        failed = self.variable("failed")
+        self.emit(ir.Call(failed.name, len(self.calls), reads, writes))
+        self.calls.append(Site(function, tuple([argument.type for argument in op.args]), op.types, op.origin))
+        self.emit(ir.Require(ir.apply("equal", failed, ZERO), len(self.failures), ()))
+        self.failures.append(terms.Failure("call", f"{function.name} failed", op.origin))
+        return [
+            self.array(buffer) if rank(type) else self.let("t", ir.Load(buffer, (ZERO,)))
+            for type, buffer in zip(op.types, writes, strict=True)
+        ]
+
+    def _given(self, value: Operand) -> ir.Buffer:
+        """The buffer of an argument: its own, where that is all of it, or one that it is copied to."""
+        if not isinstance(value, ArrayRef):
+            buffer = self.temporary("given", value.type, [ONE])
+            self.emit(ir.Store(buffer, (ZERO,), value))
+            return buffer
+        if value == self.array(value.buffer):
+            return value.buffer
+        axes = range(len(value.order) - len(value.prefix))
+        buffer = self.temporary("given", value.buffer.scalar, [value.extent(axis) for axis in axes])
+        self.copy(value, self.array(buffer))
+        return buffer
+
+    def _made(self, type: Type, destination: ArrayRef | None) -> ir.Buffer:
+        """Where a result goes: to its destination, where that is a whole buffer."""
+        if not rank(type):
+            return self.temporary("made", element(type), [ONE])
+        if destination is not None and destination == self.array(destination.buffer):
+            return destination.buffer
+        return self.allocate("made", type).buffer

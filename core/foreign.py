@@ -1,0 +1,51 @@
+"""Calls of functions that are written elsewhere: what they are given, and whether they keep what they promised.
+
+A function gets NumPy's scalars and arrays, which it cannot write to. It gives as many results as its rule for types
+says, of these types and sizes; they are copied, since it may keep its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .dims import Dim
+from .host_arrays import as_array
+from .terms import Foreign
+from .types import Type, array_of, element, rank, scalar_of
+
+
+class BrokenPromise(Exception):
+    """A function written elsewhere has not given what it promised."""
+
+
+def promised(function: Foreign, values: Sequence[Any], types: Sequence[Type]) -> Sequence[Type]:
+    """The types of the results for values of these types, with integers for all sizes."""
+    return function.result_types(
+        [array_of(element(t), tuple(map(Dim.of, np.shape(v)[: rank(t)]))) for v, t in zip(values, types, strict=True)]
+    )
+
+
+def applied(function: Foreign, values: Sequence[Any], types: Sequence[Type]) -> list[Any]:
+    """The results of a function, which promised these types. BrokenPromise where it gives something else."""
+    given = function.numpy(*[_read_only(value) for value in values])
+    results = [np.array(as_array(result))[()] for result in (given if isinstance(given, tuple | list) else [given])]
+    wanted, found = ", ".join(map(str, types)), ", ".join(map(_described, results))
+    if wanted != found:
+        raise BrokenPromise(f"{function.name} promised to give ({wanted}), but gave ({found})")
+    return results
+
+
+def _described(value: Any) -> str:
+    """The type of an array or scalar, as types are written."""
+    return f"{scalar_of(value.dtype) or value.dtype}{list(value.shape) if value.ndim else ''}"
+
+
+def _read_only(value: Any) -> Any:
+    if np.ndim(value) == 0:
+        return value
+    view = np.ascontiguousarray(value)[...]
+    view.flags.writeable = False
+    return view

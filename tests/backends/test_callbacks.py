@@ -1,0 +1,300 @@
+"""Functions of Python in compiled programs: where they stand, what they are given, and what they raise."""
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adze as az
+from adze.core.types import ArrayType, bool_, dims, f32
+
+RANDOM = np.random.default_rng(11)
+ROWS, SQUARE = RANDOM.standard_normal((40, 5)), np.eye(4) * 3 + RANDOM.standard_normal((4, 4))
+V = RANDOM.standard_normal(4)
+
+solve = az.foreign("solve", np.linalg.solve, lambda a, b: b)
+total = az.foreign("total", lambda x: np.float64(np.sum(x)), az.f64)
+ordered = az.foreign("ordered", np.sort, lambda x: x)
+split = az.foreign("split", lambda x: (np.floor(x), x > 0), lambda x: (x, ArrayType(bool_, dims(x))))
+plus = az.foreign("plus", lambda a, b: a + b, lambda a, b: a)
+
+
+def agrees(program: Any, *arguments: Any, **options: Any) -> Any:
+    """Compiled, on one thread and on two, a program gives what evaluate gives."""
+    wanted = az.evaluate(program)(*arguments)
+    for threads in (1, 2):
+        found = az.compile(program, threads=threads, **options)(*arguments)
+        for mine, theirs in zip(flat(found), flat(wanted), strict=True):
+            assert np.asarray(mine).dtype == np.asarray(theirs).dtype
+            np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+    return found
+
+
+def flat(found: Any) -> list[Any]:
+    return [part for each in found for part in flat(each)] if isinstance(found, tuple | list) else [found]
+
+
+# Where they stand
+
+
+def test_at_the_top() -> None:
+    @az.program
+    def f(a: az.Array[az.f64, "n n"], b: az.Array[az.f64, "n"]) -> Any:
+        y = solve(a, b * 2.0)
+        return y + 1.0, solve(a.T, y), total(y) * total(b), az.sum(ordered(b) * y)
+
+    agrees(f, SQUARE, V)
+
+
+def test_in_a_map_and_a_reduction() -> None:
+    @az.program
+    def f(m: az.Array[az.f64, "n k"]) -> Any:
+        sums = az.map(lambda row: total(row) * 2.0, m)
+        rows = az.map(lambda row: ordered(row) + az.sum(row), m)
+        return (
+            sums,
+            rows,
+            az.sum(az.map(lambda row: az.exp(-(total(row) ** 2)), m)),
+            az.generate(3, lambda i: total(m[i])),
+        )
+
+    agrees(f, ROWS)
+    agrees(f, ROWS[:3, :0])
+
+
+def test_in_loops_and_branches() -> None:
+    @az.program
+    def f(a: az.Array[az.f64, "n n"], b: az.Array[az.f64, "n"], steps: az.i64) -> Any:
+        last = az.fori_loop(0, steps, lambda i, x: solve(a, x) + ordered(x), b)
+        states = az.scan_loop(lambda s, x: (plus(s, x), total(az.stack([s, x]))), 0.5, b)
+        ended = az.while_loop(lambda x: total(x) < 100.0, lambda x: plus(x, x * x + 1.0), b)
+        chosen = az.cond(steps > 2, lambda: ordered(b), lambda: solve(a, b))
+        return last, states, ended, chosen
+
+    for steps in (0, 3):
+        agrees(f, SQUARE, V, steps)
+
+
+def test_what_sizes_decide() -> None:
+    """A call stands in a branch that is compiled on demand, and in a piece of a long block."""
+
+    @az.program
+    def f(x: az.Array[az.f64, "n"]) -> Any:
+        sums = []
+        for k in range(40):
+            x = plus(x, x * 0.1 + k)
+            sums.append(total(x))
+        product = az.outer(x, x) @ az.outer(x, x)
+        return az.stack(sums), total(product), az.cond(az.size(x) > 50, lambda: total(x), lambda: total(x * 2))
+
+    for n in (3, 100):
+        agrees(f, RANDOM.standard_normal(n))
+
+
+def test_sizes_that_the_run_decides() -> None:
+    @az.program
+    def f(x: az.Array[az.f64, "n"]) -> Any:
+        some = az.filter(lambda v: v > 0, x)
+        return ordered(some), total(some)
+
+    agrees(f, ROWS.ravel())
+    agrees(f, -np.ones(3))
+
+
+def test_several_results_and_types() -> None:
+    @az.program
+    def f(x: az.Array[az.f64, "n"]) -> Any:
+        whole, positive = split(x)
+        return whole, az.count_nonzero(positive), positive
+
+    agrees(f, V)
+    wide = az.foreign("wide", lambda k, t: np.int64(k) * 2 + t, az.i64)
+    agrees(az.program(lambda k, t: wide(k, t)).at(az.i32, az.bool_), np.int32(7), True)
+    single = az.foreign("single", lambda x: x.astype(np.float32), lambda x: ArrayType(f32, dims(x)))
+    agrees(az.program(lambda x: single(x) * 2).at(az.Array[az.f64, "m"]), V)
+
+
+def test_with_rules_for_derivatives() -> None:
+    @az.custom_jvp
+    def solved(a: Any, b: Any) -> Any:
+        return solve(a, b)
+
+    @solved.defjvp
+    def rule(primals: Any, tangents: Any) -> Any:
+        a, b = primals
+        return solved(a, tangents[1] - tangents[0] @ solved(a, b))
+
+    @az.program
+    def f(a: az.Array[az.f64, "n n"], b: az.Array[az.f64, "n"]) -> az.f64:
+        return az.sum(az.sin(solved(a, b)))
+
+    found = agrees(az.jvp(f), SQUARE, V, np.eye(4), V)
+    step = 1e-6
+    run = az.compile(f)
+    slope = (run(SQUARE + step * np.eye(4), V + step * V) - run(SQUARE - step * np.eye(4), V - step * V)) / (2 * step)
+    np.testing.assert_allclose(found[1], slope, rtol=1e-6)
+
+
+def test_bound_calls_and_places_for_results() -> None:
+    compiled = az.compile(az.program(lambda x: ordered(x)).at(az.Array[az.f64, "n"]))
+    x, out = V.copy(), np.empty(4)
+    bound = compiled.bind(x)
+    np.testing.assert_array_equal(bound(), np.sort(V))
+    x[0] = 100.0
+    np.testing.assert_array_equal(bound(), np.sort(x))
+    assert compiled(x, out=out) is out and out[-1] == 100.0
+    assert "call 0 on x" in compiled.loops and "call 0" in compiled.schedule
+    assert compiled.profile(x).rows is not None and compiled.peak_bytes(x) >= x.nbytes
+
+
+# What they are given
+
+
+def test_arguments_cannot_be_written_to_and_may_be_kept() -> None:
+    kept: list[np.ndarray] = []
+
+    def keep(x: np.ndarray) -> np.ndarray:
+        assert not x.flags.writeable
+        kept.append(x)
+        return x * 2
+
+    keeping = az.foreign("keeping", keep, lambda x: x)
+    compiled = az.compile(az.program(lambda m: az.map(keeping, m)).at(az.Array[az.f64, "n k"]))
+    wanted = 2 * ROWS
+    for _ in range(3):
+        np.testing.assert_array_equal(compiled(ROWS), wanted)
+    assert len(kept) == 3 * len(ROWS)
+    np.testing.assert_array_equal(sorted(map(tuple, kept[: len(ROWS)])), sorted(map(tuple, ROWS)))
+
+
+def test_views_as_arguments_are_what_they_show() -> None:
+    @az.program
+    def f(m: az.Array[az.f64, "n k"]) -> Any:
+        return total(m[1]), ordered(m[:, 2]), ordered(m[::-1, 0]), total(m.T), total(m[0, 1])
+
+    agrees(f, ROWS)
+
+
+def test_a_function_may_call_compiled_programs() -> None:
+    inner = az.compile(az.program(lambda x: az.sum(x * x)).at(az.Array[az.f64, "n"]))
+    squares = az.foreign("squares", inner, az.f64)
+    agrees(az.program(lambda m: az.map(squares, m)).at(az.Array[az.f64, "n k"]), ROWS)
+
+
+def test_calls_from_several_threads_at_once() -> None:
+    barrier = threading.Barrier(2, timeout=20)
+    meeting = az.foreign("meeting", lambda x: [barrier.wait(), x + x[0]][1], lambda x: x)
+    compiled = az.compile(az.program(lambda x: meeting(x)).at(az.Array[az.f64, "n"]))
+    found: dict[int, Any] = {}
+    threads = [threading.Thread(target=lambda k=k: found.update({k: compiled(np.full(3, k + 1.0))})) for k in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    np.testing.assert_array_equal(found[0], [2, 2, 2])
+    np.testing.assert_array_equal(found[1], [4, 4, 4])
+
+
+def test_functions_go_with_their_programs() -> None:
+    class Halves:
+        def __call__(self, x: Any) -> Any:
+            return x / 2
+
+    function = Halves()
+    gone = weakref.ref(function)
+    compiled = az.compile(
+        az.program(lambda x: az.foreign("halves", function, lambda x: x)(x)).at(az.Array[az.f64, "n"])
+    )
+    np.testing.assert_array_equal(compiled(V), V / 2)
+    del compiled, function
+    gc.collect()
+    assert gone() is None
+
+
+# What they raise
+
+
+def raising(x: np.ndarray) -> np.ndarray:
+    if x[0] < 0:
+        raise KeyError("a negative one")
+    return x
+
+
+fails = az.foreign("fails", raising, lambda x: x)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("checks", [True, False])
+def test_exceptions_reach_the_caller(threads: int, checks: bool) -> None:
+    @az.program
+    def f(m: az.Array[az.f64, "n k"]) -> Any:
+        return az.map(lambda row: fails(row), m), fails(m[0])  # the line
+
+    compiled = az.compile(f, threads=threads, checks=checks)
+    positive = np.abs(ROWS)
+    for _ in range(2):
+        with pytest.raises(KeyError, match="a negative one") as caught:
+            compiled(ROWS)
+        [note] = caught.value.__notes__
+        assert note == f"in fails, which is called at {__file__}:{f.function.__code__.co_firstlineno + 2}"
+        np.testing.assert_array_equal(compiled(positive)[0], positive)
+
+
+def test_nothing_is_called_after_an_exception() -> None:
+    count = []
+
+    def counted(x: np.ndarray) -> np.ndarray:
+        count.append(1)
+        raise ZeroDivisionError
+
+    compiled = az.compile(
+        az.program(lambda m: az.map(az.foreign("counted", counted, lambda x: x), m)).at(az.Array[az.f64, "n k"]),
+        threads=1,
+    )
+    with pytest.raises(ZeroDivisionError):
+        compiled(ROWS)
+    assert len(count) == 1
+
+
+def test_an_exception_ends_a_while() -> None:
+    endless = az.program(lambda x: az.while_loop(lambda s: s[0] < 0.0, fails, x)).at(az.Array[az.f64, "n"])
+    with pytest.raises(KeyError):
+        az.compile(endless)(-np.ones(2))
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit])
+def test_what_ends_python_does_so(raised: type[BaseException]) -> None:
+    def interrupted(x: np.ndarray) -> np.ndarray:
+        raise raised
+
+    compiled = az.compile(
+        az.program(lambda x: az.foreign("interrupted", interrupted, lambda x: x)(x)).at(az.Array[az.f64, "n"])
+    )
+    with pytest.raises(raised):
+        compiled(V)
+
+
+@pytest.mark.parametrize(
+    ("function", "got"),
+    [
+        (lambda x: x[:2], r"\(f64\[2\]\)"),
+        (lambda x: x.astype(np.float32), r"\(f32\[4\]\)"),
+        (lambda x: np.float64(1.0), r"\(f64\)"),
+        (lambda x: (x, x), r"\(f64\[4\], f64\[4\]\)"),
+    ],
+)
+def test_functions_keep_their_promise(function: Callable[[Any], Any], got: str) -> None:
+    program = az.program(lambda x: az.foreign("other", function, lambda x: x)(x)).at(az.Array[az.f64, "n"])
+    for run in (az.evaluate, az.compile):
+        with pytest.raises(TypeError, match=rf"other promised to give \(f64\[4\]\), but gave {got}, at .*:\d+"):
+            run(program)(V)
+
+
+def test_the_error_of_a_library_is_its_own() -> None:
+    program = az.program(lambda a, b: solve(a, b)).at(az.Array[az.f64, "n n"], az.Array[az.f64, "n"])
+    with pytest.raises(np.linalg.LinAlgError, match="Singular matrix"):
+        az.compile(program)(np.zeros((2, 2)), np.ones(2))
