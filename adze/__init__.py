@@ -215,6 +215,7 @@ with install_import_hook(_CHECKED):
     from .interpreters.pretty import pretty
     from .interpreters.simplify import simplify
     from .interpreters.trace import Trace, trace
+    from .library import linalg
 
 if TYPE_CHECKING:
     # To a type checker a parameter is the expression that it is inside the program, with its sizes as a remark.
@@ -350,6 +351,7 @@ __all__ = [
     "jvp",
     "left_shift",
     "lgamma",
+    "linalg",
     "linearize",
     "linspace",
     "log",

@@ -34,7 +34,7 @@ def matmul(a: Any, b: Any) -> Expr:
     rows = [builder.size(a.value, a.ndim - 2)] if a.ndim > 1 else []
     columns = [builder.size(b.value, b.ndim - 1)] if b.ndim > 1 else []
     inner = builder.size(a.value, a.ndim - 1)
-    batch = _batch_sizes(a, b)
+    batch = batch_sizes(a, b, "matmul")
 
     def at(*indices: Value) -> Value:
         place, rest = indices[: len(batch)], indices[len(batch) :]
@@ -51,14 +51,14 @@ def matmul(a: Any, b: Any) -> Expr:
     return Expr(builder.array([*batch, *rows, *columns], at), builder)
 
 
-def _batch_sizes(a: Expr, b: Expr) -> list[Value]:
+def batch_sizes(a: Expr, b: Expr, what: str) -> list[Value]:
     """The shape that the axes in front of the matrices broadcast to."""
     builder = current()
     sizes = []
     for axis in range(-max(a.ndim, b.ndim), -2):
         stretched = [x for x in (a, b) if x.ndim >= -axis and dims(x.type)[axis] != Dim.of(1)]
         for x in stretched[1:]:
-            same_size(stretched[0].value, axis, x.value, axis, "matmul")
+            same_size(stretched[0].value, axis, x.value, axis, what)
         if stretched:
             sizes.append(builder.size(stretched[0].value, stretched[0].ndim + axis))
         else:

@@ -24,6 +24,7 @@ from adze.core.program import as_program
 # What each folder may import of the others.
 MAY_IMPORT = {
     "core": {"core"},
+    "library": {"library", "core"},
     "interpreters": {"interpreters", "core"},
     "ad": {"ad", "core", "interpreters"},
     "backends": {"backends", "core", "interpreters"},

@@ -1,0 +1,305 @@
+"""Linear algebra: values against NumPy and SciPy, derivatives against differences, in forward and reverse mode."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+import adze as az
+
+RANDOM = np.random.default_rng(17)
+STEP = 1e-6
+
+
+def general(*shape: int) -> np.ndarray:
+    """Matrices with singular values that are apart."""
+    made = RANDOM.standard_normal(shape)
+    return made + 2 * np.eye(*shape[-2:]) if shape[-2:] != (0, 0) else made
+
+
+def positive(*shape: int) -> np.ndarray:
+    x = RANDOM.standard_normal(shape)
+    return x @ np.swapaxes(x, -1, -2) + shape[-1] * np.eye(shape[-1])
+
+
+def symmetric(x: Any) -> Any:
+    return (x + np.swapaxes(x, -1, -2)) / 2
+
+
+def close(found: Any, wanted: Any, rtol: float = 1e-10) -> None:
+    if isinstance(wanted, tuple):
+        assert type(found).__name__ == type(wanted).__name__ or type(wanted) is tuple
+        for mine, theirs in zip(found, wanted, strict=True):
+            close(mine, theirs, rtol)
+        return
+    assert np.shape(found) == np.shape(wanted) and np.asarray(found).dtype == np.asarray(wanted).dtype
+    np.testing.assert_allclose(found, wanted, rtol=rtol, atol=rtol)
+
+
+# Values: how each is called with az.linalg or with NumPy, on what
+
+CALLS: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]]]] = {
+    "cholesky": (lambda l, a: l.cholesky(a), [(positive(4, 4),), (positive(2, 3, 3),), (positive(0, 0),)]),
+    "inv": (lambda l, a: l.inv(a), [(general(4, 4),), (general(2, 3, 3),), (general(0, 0),)]),
+    "det": (lambda l, a: l.det(a), [(general(4, 4),), (general(2, 3, 3),), (general(0, 0),)]),
+    "slogdet": (lambda l, a: l.slogdet(a), [(general(4, 4),), (-general(2, 3, 3),), (general(0, 0),)]),
+    "solve": (
+        lambda l, a, b: l.solve(a, b),
+        [
+            (general(4, 4), RANDOM.standard_normal(4)),
+            (general(4, 4), RANDOM.standard_normal((4, 2))),
+            (general(5, 4, 4), RANDOM.standard_normal((4, 2))),
+            (general(4, 4), RANDOM.standard_normal((5, 4, 2))),
+            (general(5, 4, 4), RANDOM.standard_normal(4)),
+            (general(0, 0), np.ones(0)),
+        ],
+    ),
+    "qr": (lambda l, a: l.qr(a), [(general(4, 4),), (general(5, 3),), (general(3, 5),), (general(2, 4, 3),)]),
+    "eigh": (lambda l, a: l.eigh(a).eigenvalues, [(symmetric(general(4, 4)),), (symmetric(general(2, 3, 3)),)]),
+    "eigvalsh": (lambda l, a: l.eigvalsh(a), [(symmetric(general(4, 4)),)]),
+    "svd": (lambda l, a: svd_of(l, a), [(general(4, 4),), (general(5, 3),), (general(3, 5),), (general(2, 4, 3),)]),
+    "pinv": (lambda l, a: l.pinv(a), [(general(4, 4),), (general(5, 3),), (general(2, 3, 5),)]),
+    "matrix_rank": (lambda l, a: l.matrix_rank(a), [(general(4, 4),), (np.ones((3, 4)),), (np.zeros(3),)]),
+    "cond": (lambda l, a: l.cond(a), [(general(4, 4),), (general(5, 3),)]),
+    "cond of others": (
+        lambda l, a: tuple(l.cond(a, p) for p in (1, -1, 2, -2, np.inf, -np.inf, "fro")),
+        [(general(4, 4),), (general(2, 3, 3),)],
+    ),
+    "norm": (lambda l, a: l.norm(a), [(general(4, 4),), (general(2, 3, 4),), (np.arange(4.0),)]),
+    "norms of vectors": (
+        lambda l, a: tuple(l.norm(a, p, axis) for p in (None, 1, 2, 3, 0, 0.5, np.inf, -np.inf) for axis in (0, -1)),
+        [(general(4, 3),)],
+    ),
+    "norms of matrices": (
+        lambda l, a: tuple(l.norm(a, p, (0, 2)) for p in (None, "fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf)),
+        [(general(4, 3, 3),)],
+    ),
+    "norms that keep axes": (
+        lambda l, a: (l.norm(a, keepdims=True), l.norm(a, 2, (1, 0), keepdims=True), l.norm(a, 1, 0, keepdims=True)),
+        [(general(4, 3),)],
+    ),
+    "matrix_power": (
+        lambda l, a: tuple(l.matrix_power(a, n) for n in (0, 1, 2, 3, 10, -1, -2)),
+        [(general(4, 4),), (general(2, 3, 3),)],
+    ),
+    "multi_dot": (
+        lambda l, a, b: (l.multi_dot([a, b, a]), l.multi_dot([a[0], b, a, b[:, 0]]), l.multi_dot([a, b])),
+        [(general(3, 5), general(5, 3))],
+    ),
+}
+
+
+def svd_of(library: Any, a: Any) -> Any:
+    return library.svd(a).S if library is az.linalg else library.svd(a, full_matrices=False).S
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_values_are_those_of_numpy(name: str) -> None:
+    call, cases = CALLS[name]
+    for arguments in cases:
+        program = az.program(
+            (lambda a: call(az.linalg, a)) if len(arguments) == 1 else (lambda a, b: call(az.linalg, a, b))
+        )
+        wanted = call(np.linalg, *arguments)
+        close(az.evaluate(program)(*arguments), wanted)
+        close(az.compile(program)(*arguments), wanted)
+        narrow = [x.astype(np.float32) for x in arguments]
+        close(az.compile(program)(*narrow), call(np.linalg, *narrow), 2e-4)
+
+
+def test_numpy_on_expressions() -> None:
+    @az.program
+    def f(a: az.Array[az.f64, "n n"], b: az.Array[az.f64, "n"]) -> Any:
+        return np.linalg.solve(a, b), np.linalg.slogdet(a).logabsdet, np.linalg.norm(b), np.linalg.inv(a) @ b
+
+    a, b = general(3, 3), np.arange(3.0)
+    close(
+        az.compile(f)(a, b), (np.linalg.solve(a, b), np.linalg.slogdet(a)[1], np.linalg.norm(b), np.linalg.inv(a) @ b)
+    )
+
+
+def test_values_are_those_of_scipy() -> None:
+    a, b = general(4, 4), RANDOM.standard_normal((4, 2))
+    for lower in (False, True):
+        for trans in (0, 1, "N", "T"):
+            wanted = scipy.linalg.solve_triangular(a, b, trans=trans, lower=lower)
+            program = az.program(lambda a, b: az.linalg.solve_triangular(a, b, trans, lower))  # noqa: B023
+            close(az.compile(program)(a, b), wanted)
+            close(az.evaluate(program)(a, b[:, 0]), wanted[:, 0])
+        factor = np.linalg.cholesky(positive(4, 4))
+        factor = factor if lower else factor.T
+        solved = az.program(lambda f, b: az.linalg.cho_solve((f, lower), b))  # noqa: B023
+        close(az.compile(solved)(factor, b), scipy.linalg.cho_solve((factor, lower), b))
+    for scale in (0.0, 1e-3, 1.0, 30.0):
+        close(az.compile(lambda a: az.linalg.expm(a))(scale * a), scipy.linalg.expm(scale * a), 1e-9)
+    stack = np.stack([a, 0.1 * a])
+    close(az.compile(lambda a: az.linalg.expm(a))(stack), np.stack([scipy.linalg.expm(each) for each in stack]), 1e-9)
+    assert not np.isfinite(az.compile(lambda a: az.linalg.expm(a))(np.full((2, 2), np.inf))).any()
+    close(az.compile(lambda a, b: az.linalg.kron(a, b))(a, b), np.kron(a, b))
+    x, y = RANDOM.standard_normal((2, 5, 3))
+    vectors = az.Array[az.f64, "n", 3]
+    close(az.compile(az.program(lambda a, b: az.linalg.cross(a, b)).at(vectors, vectors))(x, y), np.cross(x, y))
+    t, u = RANDOM.standard_normal((2, 3, 4)), RANDOM.standard_normal((3, 4, 5))
+    for axes in (2, 0, ([1, 2], [0, 1]), ([2, 1], [1, 0]), (1, 0)):
+        program = az.program(lambda t, u: az.linalg.tensordot(t, u, axes))  # noqa: B023
+        close(az.compile(program)(t, u), np.tensordot(t, u, axes))
+
+
+# Derivatives: numbers that do not depend on what a factorisation leaves open
+
+W = RANDOM.standard_normal((6, 6))
+
+
+def weighed(x: Any) -> Any:
+    """A number of an array, in which all elements take part."""
+    return az.sum(az.sin(az.reshape(x, (-1,)) + 0.3))
+
+
+SCALARS: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
+    "cholesky": (lambda a: weighed(az.linalg.cholesky(a + a.T)), (positive(4, 4),)),
+    "cholesky of a stack": (lambda a: weighed(az.linalg.cholesky(a + a.swapaxes(1, 2))), (positive(2, 3, 3),)),
+    "solve": (lambda a, b: weighed(az.linalg.solve(a, b)), (general(4, 4), RANDOM.standard_normal(4))),
+    "solve for columns": (lambda a, b: weighed(az.linalg.solve(a, b)), (general(3, 3), RANDOM.standard_normal((3, 2)))),
+    "solve stacks": (
+        lambda a, b: weighed(az.linalg.solve(a, b)),
+        (general(2, 3, 3), RANDOM.standard_normal((3, 2))),
+    ),
+    "lower": (
+        lambda a, b: weighed(az.linalg.solve_triangular(a, b, lower=True)),
+        (general(4, 4), RANDOM.standard_normal((4, 2))),
+    ),
+    "upper, transposed": (
+        lambda a, b: weighed(az.linalg.solve_triangular(a, b, trans=1)),
+        (general(4, 4), RANDOM.standard_normal(4)),
+    ),
+    "cho_solve": (
+        lambda a, b: weighed(az.linalg.cho_solve((az.linalg.cholesky(a + a.T), True), b)),
+        (positive(3, 3), RANDOM.standard_normal(3)),
+    ),
+    "inv": (lambda a: weighed(az.linalg.inv(a)), (general(4, 4),)),
+    "pinv, tall": (lambda a: weighed(az.linalg.pinv(a)), (general(5, 3),)),
+    "pinv, wide": (lambda a: weighed(az.linalg.pinv(a)), (general(3, 5),)),
+    "det": (lambda a: weighed(az.linalg.det(a)), (general(2, 3, 3),)),
+    "slogdet": (lambda a: weighed(az.linalg.slogdet(a).logabsdet), (general(2, 3, 3),)),
+    "qr": (lambda a: weighed(az.linalg.qr(a).Q) + weighed(az.linalg.qr(a).R), (general(4, 4),)),
+    "qr, tall": (lambda a: weighed(az.linalg.qr(a).Q) + weighed(az.linalg.qr(a).R), (general(5, 3),)),
+    "qr, wide": (lambda a: weighed(az.linalg.qr(a).Q) + weighed(az.linalg.qr(a).R), (general(3, 5),)),
+    "eigh": (lambda a: eigen(a), (symmetric(general(4, 4)),)),
+    "svd": (lambda a: singular(a), (general(4, 4),)),
+    "svd, tall": (lambda a: singular(a), (general(5, 3),)),
+    "svd, wide": (lambda a: singular(a), (general(3, 5),)),
+    "expm": (lambda a: weighed(az.linalg.expm(a)), (general(3, 3) / 2,)),
+    "matrix_power": (lambda a: weighed(az.linalg.matrix_power(a, -3)), (general(3, 3),)),
+    "norms": (lambda a: az.linalg.norm(a) + az.linalg.norm(a, "nuc") + az.linalg.norm(a, 2), (general(4, 3),)),
+}
+
+
+def eigen(a: Any) -> Any:
+    """Eigenvectors have no sign: their squares, and projections, do."""
+    values, vectors = az.linalg.eigh(a + a.T)
+    return weighed(values) + weighed(vectors**2) + weighed(vectors[:, :2] @ vectors[:, :2].T)
+
+
+def singular(a: Any) -> Any:
+    u, s, vh = az.linalg.svd(a)
+    return weighed(s) + weighed(u**2) + weighed(vh**2) + weighed(u[:, :2] @ vh[:2])
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_derivatives_are_those_of_differences(name: str) -> None:
+    call, arguments = SCALARS[name]
+    program = az.program((lambda a: call(a)) if len(arguments) == 1 else (lambda a, b: call(a, b)))
+    run, directions = az.compile(program), [RANDOM.standard_normal(x.shape) for x in arguments]
+    ahead = run(*[x + STEP * d for x, d in zip(arguments, directions, strict=True)])
+    behind = run(*[x - STEP * d for x, d in zip(arguments, directions, strict=True)])
+    slope = (ahead - behind) / (2 * STEP)
+    numbers = tuple(range(len(arguments)))
+    gradients = az.compile(az.grad(program, numbers))(*arguments)
+    assert np.isclose(
+        sum(np.sum(g * d) for g, d in zip(gradients, directions, strict=True)), slope, rtol=2e-6, atol=1e-7
+    )
+    assert np.isclose(az.compile(az.jvp(program))(*arguments, *directions)[1], slope, rtol=2e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    "name", ["solve", "cholesky", "slogdet", "inv", "eigh", "svd, tall", "qr, tall", "expm", "lower"]
+)
+def test_second_derivatives(name: str) -> None:
+    call, arguments = SCALARS[name]
+    program = az.program((lambda a: call(a)) if len(arguments) == 1 else (lambda a, b: call(a, b)))
+    first, direction = az.compile(az.grad(program)), RANDOM.standard_normal(arguments[0].shape)
+    ahead, behind = (first(arguments[0] + way * STEP * direction, *arguments[1:]) for way in (1, -1))
+    found = az.compile(az.hvp(program))(*arguments, direction)
+    np.testing.assert_allclose(found, (ahead - behind) / (2 * STEP), rtol=2e-5, atol=2e-6)
+
+
+def test_a_batch_by_map_is_one_by_stacks() -> None:
+    stacks, columns = general(6, 3, 3), RANDOM.standard_normal((6, 3))
+    one = az.compile(lambda a, b: az.map(lambda a, b: az.linalg.solve(a, b), a, b))(stacks, columns)
+    np.testing.assert_allclose(one, np.linalg.solve(stacks, columns[..., None])[..., 0], rtol=1e-12)
+    np.testing.assert_allclose(az.compile(az.vmap(az.linalg.det))(stacks), np.linalg.det(stacks), rtol=1e-12)
+
+
+def test_the_likelihood_of_a_gaussian_process() -> None:
+    """What people write: by a factor, by slogdet and solve, and by hand."""
+    x, y = np.sort(RANDOM.uniform(0, 5, 30)), RANDOM.standard_normal(30)
+
+    def kernel(x: Any, scale: Any) -> Any:
+        return az.exp(-(((x[:, None] - x[None, :]) / scale) ** 2) / 2) + 0.1 * az.eye(az.size(x))
+
+    @az.program
+    def by_factor(x: az.Array[az.f64, "n"], y: az.Array[az.f64, "n"], scale: az.f64) -> az.f64:
+        factor = az.linalg.cholesky(kernel(x, scale))
+        w = az.linalg.solve_triangular(factor, y, lower=True)
+        return az.sum(w * w) / 2 + az.sum(az.log(az.diagonal(factor)))
+
+    @az.program
+    def by_determinant(x: az.Array[az.f64, "n"], y: az.Array[az.f64, "n"], scale: az.f64) -> az.f64:
+        k = kernel(x, scale)
+        return y @ az.linalg.solve(k, y) / 2 + az.linalg.slogdet(k).logabsdet / 2
+
+    first = az.compile(az.value_and_grad(by_factor, (0, 2)))(x, y, 1.3)
+    second = az.compile(az.value_and_grad(by_determinant, (0, 2)))(x, y, 1.3)
+    close(first[0], second[0], 1e-9)
+    close(first[1], second[1], 1e-7)
+
+
+# What is wrong
+
+WRONG: list[tuple[Callable[..., Any], tuple[Any, ...], type[Exception], str]] = [
+    (lambda a: az.linalg.inv(a), (np.ones(3),), TypeError, "inv takes a matrix or a stack"),
+    (lambda a: az.linalg.det(a), (np.ones((2, 3)),), Exception, "det of what is not square"),
+    (lambda a, b: az.linalg.solve(a, b), (np.eye(3), np.ones(2)), Exception, "solve: .*3.*2"),
+    (lambda a: az.linalg.solve(a, 1.0), (np.eye(3),), TypeError, "solve for a vector or for matrices"),
+    (lambda a: az.linalg.solve_triangular(a, a, "C"), (np.eye(3),), ValueError, "trans is 0, 1, 'N' or 'T', not 'C'"),
+    (lambda a: az.linalg.norm(a, "spectral"), (np.eye(3),), ValueError, "norm: matrices have none of order 'spectral'"),
+    (lambda a: az.linalg.norm(a, "fro"), (np.ones(3),), ValueError, "norm: vectors have none of order 'fro'"),
+    (lambda a: az.linalg.norm(a, axis=(0, 0)), (np.eye(3),), ValueError, "two different ones"),
+    (lambda a: az.linalg.matrix_power(a, 0.5), (np.eye(3),), TypeError, "the power is a Python integer, not 0.5"),
+    (lambda a: az.linalg.cross(a, a), (np.ones(2),), TypeError, "cross of vectors of three numbers"),
+    (lambda a: az.linalg.kron(a, a), (np.ones(2),), TypeError, "kron of two matrices"),
+    (lambda a: az.linalg.multi_dot([a]), (np.eye(2),), ValueError, "at least two arrays"),
+    (lambda a: az.linalg.tensordot(a, a, 3), (np.eye(2),), ValueError, "no axes of"),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=[match for *_, match in WRONG])
+def test_wrong_operands(wrong: tuple[Callable[..., Any], tuple[Any, ...], type[Exception], str]) -> None:
+    call, arguments, error, match = wrong
+    program = az.program((lambda a: call(a)) if len(arguments) == 1 else (lambda a, b: call(a, b)))
+    with pytest.raises(error, match=rf"(?s){match}.*test_linalg.py:\d+"):
+        az.compile(program)(*arguments)
+
+
+@pytest.mark.parametrize("run", [az.evaluate, az.compile])
+def test_what_has_no_factor(run: Callable[..., Any]) -> None:
+    for call, matrix in [
+        (lambda a: az.linalg.cholesky(a), -np.eye(2)),
+        (lambda a: az.linalg.solve(a, a), np.zeros((2, 2))),
+        (lambda a: az.linalg.inv(a), np.ones((3, 2, 2))),
+        (lambda a: az.linalg.solve_triangular(a, a), np.zeros((2, 2))),
+    ]:
+        with pytest.raises(np.linalg.LinAlgError):
+            run(az.program(call))(matrix)
