@@ -64,7 +64,7 @@ def in_kernels(function: ir.Function, target: Target) -> ir.Function:
 
 
 class Executable:
-    """A function of the loop IR, ready to run on a device. One call runs at a time."""
+    """A function of the loop IR in kernels, ready to run on a device. One call runs at a time."""
 
     def __init__(self, function: ir.Function, device: Device, name: str) -> None:
         import pyopencl as cl
@@ -72,7 +72,7 @@ class Executable:
         self.cl, self.device, self.name = cl, device, name
         self.on = opened(device)
         self.target = target_of(device)
-        self.function = in_kernels(function, self.target)
+        self.function = function
         self._require_types()
         self.source = source(self.function, self.target.group)
         program = self._built()

@@ -20,8 +20,8 @@ from programs import CASES
 
 import adze as az
 from adze.ad import differentiating
-from adze.backends import disk_cache
-from adze.backends.llvm import stored, version
+from adze.backends import disk_cache, multiversioning
+from adze.backends.llvm import stored
 from adze.backends.llvm.artifact import Kept
 from adze.backends.llvm.assemble import link
 from adze.core import primitive
@@ -45,7 +45,7 @@ class Counts:
 def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
     """How many programs have been compiled, and how many differentiated."""
     counts = Counts()
-    loops_of, of = version.loops_of, differentiating.Differentiated.of
+    loops_of, of = multiversioning.loops_of, differentiating.Differentiated.of
 
     def counted_loops_of(*args: Any) -> Any:
         counts.compiled += 1
@@ -55,7 +55,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Counts:
         counts.derived += 1
         return of(*args)
 
-    monkeypatch.setattr(version, "loops_of", counted_loops_of)
+    monkeypatch.setattr(multiversioning, "loops_of", counted_loops_of)
     monkeypatch.setattr(differentiating.Differentiated, "of", counted_of)
     return counts
 

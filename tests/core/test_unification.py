@@ -288,11 +288,11 @@ def test_derivatives_are_derived_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 CALL = """
 import numpy as np, adze as az
-from adze.backends.llvm import version
+from adze.backends import multiversioning
 def loss(x, y): return az.sum(az.tanh(x @ y))
 compiled = []
-loops_of = version.loops_of
-version.loops_of = lambda *args: compiled.append(1) or loops_of(*args)
+loops_of = multiversioning.loops_of
+multiversioning.loops_of = lambda *args: compiled.append(1) or loops_of(*args)
 run = az.grad(loss)
 print(run(np.ones((2, 3)), np.zeros((3, 2))).tolist(), len(compiled))
 try:

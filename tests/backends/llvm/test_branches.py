@@ -15,8 +15,8 @@ import pytest
 from plain_loops import apply, at, const, loop, put, var
 
 import adze as az
-from adze.backends import ir
-from adze.backends.llvm import jit, version
+from adze.backends import ir, multiversioning
+from adze.backends.llvm import jit
 from adze.backends.llvm import outlining as regions
 from adze.backends.llvm.assemble import assembly
 from adze.backends.llvm.branches import SHORT
@@ -200,7 +200,7 @@ def test_other_processes_make_what_they_need_besides(
     for times, n in enumerate((3, 70, 3, 70)):
         gradient = az.compile(az.grad(az.program(squares.function), argnums=0), threads=2)
         if times:
-            monkeypatch.setattr(version, "loops_of", None)
+            monkeypatch.setattr(multiversioning, "loops_of", None)
         a = np.arange(n * n * 1.0).reshape(n, n) % 7
         np.testing.assert_allclose(gradient(a, a), 2 * (a @ a) @ a.T, rtol=1e-12)
         assert len(compiled) == min(times + 1, 2)

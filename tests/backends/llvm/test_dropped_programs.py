@@ -86,7 +86,7 @@ def test_nothing_holds_a_program() -> None:
             compiled(np.ones((2, 2)))
         instance = instance_of(compiled.program)
         version = compiled.backend.version(instance)
-        return [weakref.ref(each) for each in (program, compiled, instance, version, version.taken([X]).executable)]
+        return [weakref.ref(each) for each in (program, compiled, instance, version, version.built(0).executable)]
 
     references = refer()
     gc.collect()

@@ -392,7 +392,7 @@ def test_too_little_memory(opencl: Device) -> None:
     np.testing.assert_allclose(run(numbers(3, 4)), az.evaluate(softmax)(numbers(3, 4)))
     launched: list[Any] = []
     version = run.backend.version(softmax.at())
-    version.executable.steps = launched.append
+    version.built(0).executable.steps = launched.append
     with pytest.raises(MemoryError, match=r"softmax: a call takes .* has 0\.10 MiB in all.*test_opencl_calls\.py:\d+"):
         run(numbers(100, 150))
     for_one = r"softmax: an array takes 0\.06 MiB, and .* gives 0\.05 MiB at most.*test_opencl_calls\.py:\d+"

@@ -50,11 +50,12 @@ def add(a: Any, b: Any) -> Any:
 
 def ran(device: Device, body: ir.Block, arrays: Mapping[str, Any], arguments: tuple[ir.Buffer, ...] = (X, P)) -> Any:
     """What a function leaves in its result ``y``, and the site that failed."""
-    from adze.backends.opencl.run import Executable
+    from adze.backends.opencl.devices import target_of
+    from adze.backends.opencl.run import Executable, in_kernels
 
     function = ir.Function("f", ("n",), arguments, (Y,), body)
     ir.check(function, groups=True)
-    run = Executable(function, device, "f")
+    run = Executable(in_kernels(function, target_of(device)), device, "f")
     n = len(arrays["x"])
     memory = {}
     for name, array in arrays.items():
