@@ -1,8 +1,9 @@
 """``az.compile``: a program as machine code, or as kernels of a device.
 
-A compiled program serves every size of its named dims. It is built when it is first called (or asked for its code):
-simplify, schedule, lower (``pipeline.py``), emit. Calls check and convert their arguments, allocate the results and
-run; a requirement that failed during the run is raised as the exception it stands for, with the user's line.
+A compiled program serves every size of its named dims. What the sizes of a call take of it is built when it is first
+taken (or asked for): simplify, schedule, lower (``pipeline.py``), emit. Calls check and convert their arguments,
+allocate the results and run; a requirement that failed during the run is raised as the exception it stands for, with
+the user's line.
 """
 
 from __future__ import annotations
@@ -275,7 +276,7 @@ class Compiled:
 
     @property
     def compile_seconds(self) -> float:
-        """How long it took from the program to the machine code that there is by now."""
+        """How long it took from the program to the machine code, or the kernels, that there are by now."""
         return sum([self.backend.version(instance).seconds for instance in self._instances()])
 
     @property
@@ -283,7 +284,8 @@ class Compiled:
         """The pieces of code that sizes choose from, those that no call has taken yet, too.
 
         Each has its ``condition``, ``why`` it is there, its ``state`` ("compiled", "loaded from disk" or "not
-        compiled") and the ``seconds`` that this process took to have it.
+        compiled") and the ``seconds`` that this process took to have it. On a device they are the forms of the
+        program, each with all of its kernels.
 
         >>> import adze as az, numpy as np
         >>> @az.program

@@ -1,8 +1,8 @@
 """Forms: what a program is after the stages on terms, which the sizes of a call may choose from.
 
 Where it depends on sizes which of two ways to compute something is less work, each way is a form of its own. A form is
-lowered and compiled when a call takes it, and most programs only ever see sizes that take the same one; so nothing is
-spent on the other. Forms are tried in order, and the last one serves all sizes::
+lowered and compiled when a call takes it (``multiversioning.py``), and most programs only ever see sizes that take the
+same one; so nothing is spent on the other. Forms are tried in order, and the last one serves all sizes::
 
     form 0, where n*d - 64*n < 0 and 0 < n:  sums without the product
     form 1:                                  the product is stored

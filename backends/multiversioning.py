@@ -156,10 +156,12 @@ class Multiversioned(ABC, Generic[Built]):
     def specialisations(self) -> list[Specialisation]:
         """The code of each form, those of a form that was not needed yet as one."""
         found: list[Specialisation] = []
+        shared = self._seconds  # counts for the first one that there is
         for number, where in enumerate(where_taken(self._heads)):
             if number in self._built:
                 made = [each.where(where) for each in self._built[number].specialisations()]
-                found += [replace(made[0], seconds=made[0].seconds + self._seconds), *made[1:]]
+                found += [replace(made[0], seconds=made[0].seconds + shared), *made[1:]]
+                shared = 0.0
             else:
                 found.append(Specialisation(where, self._heads[number].why, MISSING, 0.0))
         return found

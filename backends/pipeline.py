@@ -85,8 +85,8 @@ def forms_of(instance: Instance, target: Target, checks: bool = True) -> tuple[F
     if target.transformations.materialise:
         simplified = materialised(simplified, decisions)
     scheduled = schedule(simplified, target.transformations, decisions, target.group > 0)
-    if target.transformations.reassociate and not target.group:
-        forms = reassociated(scheduled, decisions)
+    if target.transformations.reassociate:
+        forms = reassociated(scheduled, target, decisions)
     else:
         forms = (Form(scheduled, decisions=decisions),)
     blocks = [reads_first(in_order(form.block)) for form in forms]

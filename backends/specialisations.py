@@ -4,8 +4,9 @@ A program is one program for all sizes, but no single code is the best for all o
 places, and every specialisation is made when the first call takes it (multi-versioning with lazy compilation):
 
 * sizes of arguments without annotation that are small are constants in the first code (``constant_sizes.py``);
-* where sizes decide which of two programs is less work, each is a form of its own (``forms.py``);
-* where sizes decide between two ways to run a loop, each is a branch with code of its own (``llvm/branches.py``).
+* where sizes decide which of two programs is less work, each is a form of its own (``multiversioning.py``);
+* where sizes decide between two ways to run a loop, each is a branch with code of its own (``llvm/branches.py``); the
+  kernels of a form are built together.
 
     compiled in 0.21 s, for all sizes: result2: parallel, lanes of 32
     compiled in 0.30 s, for 49152 <= n * k * m: array4: parallel, lanes of 16, jam of 8

@@ -37,6 +37,16 @@ class Target:
             return self.group
         return max(1, 8 * self.register_bytes // scalar.bits)
 
+    @property
+    def start_work(self) -> int:
+        """Multiplications that it does in the time that a nest takes to start."""
+        return round(LAUNCH_SECONDS / (CYCLE * OPERATION_CYCLES)) * self.units * UNIT_LANES if self.group else 0
+
+    @property
+    def untiled_work(self) -> int:
+        """Multiplications that one costs more in a sum over several loops than in a product of matrices."""
+        return GROUP_UNTILED_COST if self.group else 0
+
 
 # Machine: what things cost on a processor, whichever it is. Costs choose between loops, and so move bits at times, too.
 
@@ -46,6 +56,9 @@ SELECTABLE_WORK = 60  # of both branches of a cond between scalars that is a sel
 CSE_WORTH = 20  # a store and a load: what is computed in one nest for another costs as much
 MATERIALISED_WORTH = 32  # what recurs, for an array of it: to write and read an element takes as long
 STORED_COST = 64  # multiplications: to store and read again an element of an array that caches do not hold
+# Multiplications, where threads come in groups: one that reads its operands from memory, and not from a tile of theirs.
+# It is 8 of those of a tile with PoCL, and more than 20 on an H200 (the gradient of gmm, benchmarks/gpu.py).
+GROUP_UNTILED_COST = 16
 CACHED_ELEMENTS = 1 << 17  # elements of an array that the caches hold
 SMALL_ARRAY = 64  # elements of an inner array that stays in registers, iterations of a loop that can be written out
 GUARD_COST = 2  # a guard: two comparisons, and a mask that is read by

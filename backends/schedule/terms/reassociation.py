@@ -14,8 +14,10 @@ when a tensor network is contracted (Bertele and Brioschi 1972, Nonserial Dynami
 same when two of its axes are exchanged is computed where one index is not below the other.
 
 No sum gets more loops by that, one inside the other, than it had. Which way is less depends on sizes: multiplications
-are counted, and what is stored counts as ``STORED_COST`` of them an element, but for what caches hold. Where the sizes
-are not known, both ways are forms of the program (``forms.py``), of which a call takes one.
+are counted, and what is stored counts as ``STORED_COST`` of them an element, but for what caches hold. The target says
+how many a nest costs that is one more, and how many more one costs in a sum over several loops, which is no product of
+matrices and has no tiles: on a device both are much. Where the sizes are not known, both ways are forms of the program
+(``forms.py``), of which a call takes one.
 
 Rounding errors have the same bounds in any order of the sums. Where a sum over nothing would meet an infinite factor
 the order does matter; so the new way is taken for sums over something only.
@@ -39,10 +41,10 @@ from ....interpreters.simplify.rules import component_operator, rewrite
 from ....interpreters.simplify.value_numbering import operands
 from ...decisions import Decisions, origin_text
 from ...forms import Condition, Form
-from ...target import CACHED_ELEMENTS, STORED_COST
+from ...target import CACHED_ELEMENTS, STORED_COST, Target
 
 
-def reassociated(block: Block, decisions: Decisions | None = None) -> tuple[Form, ...]:
+def reassociated(block: Block, target: Target, decisions: Decisions | None = None) -> tuple[Form, ...]:
     """The forms of a scheduled block: one whose sums are made in the order that is less, and the block itself."""
     before = decisions or Decisions()
     unchanged = Form(block, decisions=before)
@@ -55,7 +57,7 @@ def reassociated(block: Block, decisions: Decisions | None = None) -> tuple[Form
         results = block.interpret(Embed(builder))(Env(), binders)
         statements = builder.scopes[0].statements
         outside = frozenset([*[binder.number for binder in binders], *[each.number for each in statements]])
-        plan = _Plan(builder, outside, results, statements, before.copy())
+        plan = _Plan(builder, outside, results, statements, target, before.copy())
         unchanged = Form(block, decisions=before.declining(plan.decisions))
         condition = plan.condition()
         if not plan.replaced or condition.known() is False:
@@ -136,9 +138,10 @@ class _Plan:
         outside: frozenset[int],
         results: Sequence[Value],
         statements: Sequence[Node],
+        target: Target,
         decisions: Decisions,
     ) -> None:
-        self.builder, self.outside = builder, outside
+        self.builder, self.outside, self.target = builder, outside, target
         self.replaced: dict[int, Replacement] = {}
         self.decisions = decisions
         self.told: list[str] = []
@@ -334,9 +337,12 @@ class _Plan:
             return
         less = (self._size([loop.number for loop in product.loops]) - CACHED_ELEMENTS) * -STORED_COST
         if not product.others:
-            less -= self._size([loop.number for loop in (*product.loops, *product.sum.loops)])
+            less -= self._size([loop.number for loop in (*product.loops, *product.sum.loops)]) + self.target.start_work
         for reader in product.readers:
             less += self._work(reader.new) - self._work(reader.old)
+            less += self.target.start_work * (len(reader.new.loops) - 1)
+            if len(reader.old.loops) > 1:
+                less -= self._size(_free(reader.old.factors) - self.outside) * self.target.untiled_work
         source = product.array.source
         assert source is not None
         what = origin_text(source.origin, [product.array.type])

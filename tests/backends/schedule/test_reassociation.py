@@ -8,6 +8,7 @@ import pytest
 
 import adze as az
 from adze.backends.forms import Form
+from adze.backends.llvm.host import host_target
 from adze.backends.schedule.terms.distribution import schedule
 from adze.backends.schedule.terms.legalisation import legalised
 from adze.backends.schedule.terms.reassociation import reassociated
@@ -140,7 +141,7 @@ def test_the_order_of_three_matrices_is_the_shorter_one() -> None:
 
 
 def forms_of(program: Any) -> tuple[Form, ...]:
-    return reassociated(schedule(simplify(legalised(instance_of(program).term))))
+    return reassociated(schedule(simplify(legalised(instance_of(program).term))), host_target())
 
 
 def test_a_symmetric_sum_is_read_from_one_triangle() -> None:
