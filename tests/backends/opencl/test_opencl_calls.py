@@ -527,7 +527,8 @@ def test_kernels_are_kept_for_other_processes(tmp_path: Path) -> None:
 
     def run(factor: float) -> set[str]:
         folders = {"XDG_CACHE_HOME": str(tmp_path), "POCL_CACHE_DIR": str(tmp_path / "pocl")}
-        given = {**os.environ, "PYTHONPATH": str(ROOT), **folders}
+        path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+        given = {**os.environ, "PYTHONPATH": path, **folders}
         code = textwrap.dedent(KEPT.format(factor))
         shown = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True)
         assert float(shown.stdout) == 3 * factor

@@ -60,9 +60,10 @@ def listed(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 def python(code: str, **environment: str) -> str:
     """What Python code prints, in a process of its own."""
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     run = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        env={**os.environ, "PYTHONPATH": path, **environment},
         capture_output=True,
         text=True,
         timeout=120,
