@@ -29,7 +29,7 @@ import tempfile
 import time
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -568,7 +568,7 @@ def report(session: Session) -> str:
         f"{datetime.date.today()}: {device.name} ({device.kind}, {device.compute_units} compute units, "
         f"{device.memory / 2**30:.1f} GiB) of {device.platform}, driver {device.driver}; host {processor()}, "
         f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {versions()}, {packages()}.",
-        f"    {shlex.join(['python', 'benchmarks/gpu.py', *sys.argv[1:]])}",
+        f"    {shlex.join(['python', 'benchmarks/gpu.py', *_without_output(sys.argv[1:])])}",
         f"Ceilings: {session.ceilings}.",
         f"Medians and ranges of {options.runs} runs in turns, in milliseconds, {checks}, arguments and results on "
         "the device, compile time apart. A *call* is timed from the host until the queue has finished; *kernels* is "
@@ -590,6 +590,14 @@ def report(session: Session) -> str:
     if session.failures:
         parts += ["## What failed", "\n".join(f"- {failure}" for failure in session.failures)]
     return "\n\n".join(parts) + "\n"
+
+
+def _without_output(arguments: Sequence[str]) -> list[str]:
+    """The arguments that say what is measured, and not where the tables go."""
+    if "--output" not in arguments:
+        return list(arguments)
+    place = arguments.index("--output")
+    return [*arguments[:place], *arguments[place + 2 :]]
 
 
 def others(session: Session) -> list[str]:

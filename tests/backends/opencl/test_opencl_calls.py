@@ -532,7 +532,8 @@ def test_kernels_are_kept_for_other_processes(tmp_path: Path) -> None:
     """A second process adds nothing to what the drivers keep on disk; another program does."""
 
     def run(factor: float) -> set[str]:
-        folders = {"XDG_CACHE_HOME": str(tmp_path), "POCL_CACHE_DIR": str(tmp_path / "pocl")}
+        drivers = {"POCL_CACHE_DIR": str(tmp_path / "pocl"), "CUDA_CACHE_PATH": str(tmp_path / "cuda")}
+        folders = {"XDG_CACHE_HOME": str(tmp_path), **drivers}
         path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         given = {**os.environ, "PYTHONPATH": path, **folders}
         code = textwrap.dedent(KEPT.format(factor))
