@@ -22,6 +22,7 @@ loops   give roles to axes                        ``lowering/roles.py``, which n
         ``prefetch``                              ``schedule/loops/prefetching.py``
         ``split``                                 ``schedule/loops/index_set_splitting.py``
         sum pairwise                              ``schedule/loops/pairwise_summation.py``
+        shorten recurrences                       ``schedule/loops/height_reduction.py``
         check                                     ``ir/checker.py``
 ======  ========================================  ============================================================
 
@@ -42,6 +43,7 @@ from .decisions import Decisions
 from .forms import Form
 from .lowering import Lowered, lower, with_roles
 from .schedule.loops.fusion import fused_loops
+from .schedule.loops.height_reduction import shortened
 from .schedule.loops.index_set_splitting import split
 from .schedule.loops.invariant_motion import hoisted
 from .schedule.loops.pairwise_summation import summed_pairwise
@@ -113,7 +115,7 @@ def loops_of(form: Form, name: str, target: Target, checks: bool, deterministic:
         for switch, rewritten in ON_LOOPS:
             if getattr(target.transformations, switch):
                 lowered = replace(lowered, function=rewritten(lowered.function, target, lowered.decisions))
-    lowered = replace(lowered, function=summed_pairwise(lowered.function, target))
+    lowered = replace(lowered, function=shortened(summed_pairwise(lowered.function, target)))
     ir.check(lowered.function, groups=target.group > 0)
     return lowered
 

@@ -309,38 +309,44 @@ round_ = _rounding("round", "roundeven", "rint", np.rint)
 # Minimum, maximum, absolute value, sign
 
 
-def _extremum(order: str, same: str) -> Instructions:
-    """The operand that comes first in an order of floats; ``same`` gives the bits where none does.
+def _extremum(order: str, otherwise: str) -> Instructions:
+    """The operand that comes first in an order of floats, or one that is not a number.
 
-    Operands that are equal differ in the sign of a zero at most, and what is not a number stays so when bits are set.
-    These are fewer instructions than those that LLVM makes of its intrinsics, which look at the operands one by one.
+    A comparison finds the second operand where that is not a number, and where both are zeros. ``otherwise`` looks at
+    the first one: if it is not a number it is the result, and of zeros the bits of both say the sign. That waits for
+    nothing of the second operand, which a recurrence may have last. LLVM's intrinsics look at both, with more
+    instructions. The last of these selects floats: LLVM would put integers that are stored into other registers.
     """
     return Instructions({
         "float": f"""\
-%a = bitcast $t $0 to $b
-%b = bitcast $t $1 to $b
-{same}
-%both = bitcast $b %same to $t
-%tied = fcmp ueq $t $0, $1
 %before = fcmp {order} $t $0, $1
-%chosen = select $m %before, $t $0, $t $1
-%r = select $m %tied, $t %both, $t %chosen""",
+%found = select $m %before, $t $0, $t $1
+%bits = bitcast $t %found to $b
+{otherwise}""",
         "int": f"%r = call $t @llvm.s{'min' if order == 'olt' else 'max'}.$v($t $0, $t $1)",
     })
 
 
-_OR = "%same = or $b %a, %b"
-_POSITIVE = """\
-%either = or $b %a, %b
-%differing = xor $b %a, %b
-%negative = fneg $t zeroinitializer
-%sign = bitcast $t %negative to $b
-%excess = and $b %differing, %sign
-%same = xor $b %either, %excess"""
+_NEGATIVE_IF_EITHER = """\
+%own = bitcast $t $0 to $b
+%both = or $b %bits, %own
+%signed = bitcast $b %both to $t
+%apart = fcmp ueq $t $0, zeroinitializer
+%r = select $m %apart, $t %signed, $t %found"""
+_NEGATIVE_IF_BOTH = """\
+%true = icmp eq $b zeroinitializer, zeroinitializer
+%all = sext $m %true to $b
+%ones = bitcast $b %all to $t
+%sign = call $t @llvm.copysign.$v($t %ones, $t $0)
+%own = bitcast $t %sign to $b
+%both = and $b %bits, %own
+%signed = bitcast $b %both to $t
+%number = fcmp ord $t $0, zeroinitializer
+%r = select $m %number, $t %signed, $t $0"""
 
 minimum = primitive(
     "minimum", arity=2, operands=NUMBERS, otherwise={"bool": "logical_and"}, numpy=np.minimum,
-    llvm=_extremum("olt", _OR),
+    llvm=_extremum("olt", _NEGATIVE_IF_EITHER),
     opencl={
         "float": "$0 < $1 || ($0 == $1 && signbit($0)) ? $0 : $0 == $0 && $1 == $1 ? $1 : $0 + $1",
         "int": "min($0, $1)",
@@ -349,7 +355,7 @@ minimum = primitive(
 )
 maximum: Primitive = primitive(
     "maximum", arity=2, operands=NUMBERS, otherwise={"bool": "logical_or"}, numpy=np.maximum,
-    llvm=_extremum("ogt", _POSITIVE),
+    llvm=_extremum("ogt", _NEGATIVE_IF_BOTH),
     opencl={
         "float": "$0 > $1 || ($0 == $1 && !signbit($0)) ? $0 : $0 == $0 && $1 == $1 ? $1 : $0 + $1",
         "int": "max($0, $1)",
