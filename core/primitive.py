@@ -37,12 +37,16 @@ class Instructions:
     width, ``$b`` the type of integers of the same width, ``$v`` the intrinsic suffix of ``$t`` (``f64``, ``v8f64``),
     ``$one`` a one of type ``$t``, ``$last`` the number of its last bit, ``$u`` the result's type; other names after
     ``%`` are temporaries. Zero is written ``zeroinitializer``.
+
+    ``in_chains`` are others that give the same numbers, by kind, for scalars that the next step of a loop waits for:
+    less stands between the last operand and the result.
     """
 
     by_kind: dict[str, str]
+    in_chains: dict[str, str] = field(default_factory=dict)
 
     def __hash__(self) -> int:
-        return hash(tuple(self.by_kind.items()))
+        return hash((*self.by_kind.items(), *self.in_chains.items()))
 
 
 @dataclass(frozen=True)

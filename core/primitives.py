@@ -309,44 +309,66 @@ round_ = _rounding("round", "roundeven", "rint", np.rint)
 # Minimum, maximum, absolute value, sign
 
 
-def _extremum(order: str, otherwise: str) -> Instructions:
+def _extremum(order: str, bits: str, alone: str, in_chains: str) -> Instructions:
     """The operand that comes first in an order of floats, or one that is not a number.
 
-    A comparison finds the second operand where that is not a number, and where both are zeros. ``otherwise`` looks at
-    the first one: if it is not a number it is the result, and of zeros the bits of both say the sign. That waits for
-    nothing of the second operand, which a recurrence may have last. LLVM's intrinsics look at both, with more
-    instructions. The last of these selects floats: LLVM would put integers that are stored into other registers.
+    A comparison finds the second operand where that is not a number, and where both are zeros. The rest looks at the
+    first one: if it is not a number it is the result, and of zeros the bits of both say the sign. That waits for
+    nothing of the second operand, which a recurrence has last. LLVM's intrinsics look at both, with more instructions.
+
+    What is done last selects floats, as LLVM would put integers that are stored into other registers. In a chain,
+    floats are selected before, and a fence says what registers to use: LLVM makes no lanes of a chain anyway.
     """
-    return Instructions({
-        "float": f"""\
+    found = f"""\
 %before = fcmp {order} $t $0, $1
 %found = select $m %before, $t $0, $t $1
 %bits = bitcast $t %found to $b
-{otherwise}""",
-        "int": f"%r = call $t @llvm.s{'min' if order == 'olt' else 'max'}.$v($t $0, $t $1)",
-    })
+{bits}
+"""
+    fenced = """
+%chosen = bitcast $b %all to $t
+%r = call $t @llvm.arithmetic.fence.$v($t %chosen)"""
+    integers = f"%r = call $t @llvm.s{'min' if order == 'olt' else 'max'}.$v($t $0, $t $1)"
+    return Instructions({"float": found + alone, "int": integers}, {"float": found + in_chains + fenced})
 
 
-_NEGATIVE_IF_EITHER = """\
+_MINIMUM = _extremum(
+    "olt",
+    "%apart = fcmp ueq $t $0, zeroinitializer",
+    """\
 %own = bitcast $t $0 to $b
 %both = or $b %bits, %own
 %signed = bitcast $b %both to $t
-%apart = fcmp ueq $t $0, zeroinitializer
-%r = select $m %apart, $t %signed, $t %found"""
-_NEGATIVE_IF_BOTH = """\
+%r = select $m %apart, $t %signed, $t %found""",
+    """\
+%shown = select $m %apart, $t $0, $t zeroinitializer
+%own = bitcast $t %shown to $b
+%all = or $b %bits, %own""",
+)
+_MAXIMUM = _extremum(
+    "ogt",
+    """\
 %true = icmp eq $b zeroinitializer, zeroinitializer
-%all = sext $m %true to $b
-%ones = bitcast $b %all to $t
+%set = sext $m %true to $b
+%ones = bitcast $b %set to $t
 %sign = call $t @llvm.copysign.$v($t %ones, $t $0)
+%number = fcmp ord $t $0, zeroinitializer""",
+    """\
 %own = bitcast $t %sign to $b
 %both = and $b %bits, %own
 %signed = bitcast $b %both to $t
-%number = fcmp ord $t $0, zeroinitializer
-%r = select $m %number, $t %signed, $t $0"""
+%r = select $m %number, $t %signed, $t $0""",
+    """\
+%none = select $m %number, $t zeroinitializer, $t $0
+%own = bitcast $t %sign to $b
+%other = bitcast $t %none to $b
+%both = and $b %bits, %own
+%all = or $b %both, %other""",
+)
 
 minimum = primitive(
     "minimum", arity=2, operands=NUMBERS, otherwise={"bool": "logical_and"}, numpy=np.minimum,
-    llvm=_extremum("olt", _NEGATIVE_IF_EITHER),
+    llvm=_MINIMUM,
     opencl={
         "float": "$0 < $1 || ($0 == $1 && signbit($0)) ? $0 : $0 == $0 && $1 == $1 ? $1 : $0 + $1",
         "int": "min($0, $1)",
@@ -355,7 +377,7 @@ minimum = primitive(
 )
 maximum: Primitive = primitive(
     "maximum", arity=2, operands=NUMBERS, otherwise={"bool": "logical_or"}, numpy=np.maximum,
-    llvm=_extremum("ogt", _NEGATIVE_IF_BOTH),
+    llvm=_MAXIMUM,
     opencl={
         "float": "$0 > $1 || ($0 == $1 && !signbit($0)) ? $0 : $0 == $0 && $1 == $1 ? $1 : $0 + $1",
         "int": "max($0, $1)",

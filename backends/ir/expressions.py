@@ -140,11 +140,12 @@ class Variable(_Arithmetic):
 
 @node
 class Apply(_Arithmetic):
-    """A primitive applied to scalars."""
+    """A primitive applied to scalars; ``chained`` where the next step of a loop waits for it, by the last argument."""
 
     primitive: Primitive
     arguments: tuple[Expression, ...]
     type: Scalar
+    chained: bool = False
 
 
 @node

@@ -196,7 +196,7 @@ def map_operands(e: Expression, function: Callable[[Expression], Expression]) ->
     match e:  # this is asked most often of all
         case Apply(primitive, arguments, type):
             found = mapped(arguments, function)
-            return e if found is arguments else Apply(primitive, found, type)
+            return e if found is arguments else Apply(primitive, found, type, e.chained)
         case Select(test, then, orelse):
             return changed(e, test=function(test), then=function(then), orelse=function(orelse))
         case MultiplyAdd(a, b, c):

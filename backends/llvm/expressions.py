@@ -165,7 +165,7 @@ class Expressions:
                         return self.body.remainder(parts[0], int(parts[1]))
                     case _:
                         pass
-            return self.speller.apply(primitive, types, type, parts, lanes)
+            return self.speller.apply(primitive, types, type, parts, lanes, expression.chained)
 
         found = self.widening.lift(type, values, apply)
         if type == i64 and primitive.name in ("floor_divide", "remainder"):

@@ -35,14 +35,24 @@ class Speller:
         self.elementary = elementary
 
     def apply(
-        self, primitive: Primitive, types: Sequence[Scalar], result: Scalar, operands: Sequence[str], lanes: int
+        self,
+        primitive: Primitive,
+        types: Sequence[Scalar],
+        result: Scalar,
+        operands: Sequence[str],
+        lanes: int,
+        chained: bool = False,
     ) -> str:
-        """The register with the result of a primitive; ``types`` are those of the operands."""
+        """The register with the result of a primitive; ``types`` are those of the operands.
+
+        ``chained`` where the next step of a loop waits for it.
+        """
         spelling = primitive.llvm
         if lanes and primitive.name in DIVISIONS and result == i64 and not _shifts(operands[1]):
             return self._divided(primitive, operands, lanes)
         if isinstance(spelling, Instructions):
-            return self._instructions(spelling.by_kind[types[0].kind], types[0], result, operands, lanes)
+            templates = spelling.by_kind | spelling.in_chains if chained and not lanes else spelling.by_kind
+            return self._instructions(templates[types[0].kind], types[0], result, operands, lanes)
         if isinstance(spelling, Libm):
             if self.elementary is not None and spelling.function in FUNCTIONS:
                 return self.elementary.call(spelling.function, result, lanes, operands, self.body)

@@ -105,7 +105,7 @@ class _Chains:
         heapify(heap)
         while len(heap) > 1:
             (_, k, first), (_, _, second) = heappop(heap), heappop(heap)
-            both = ir.Apply(e.primitive, (first, second), e.type)
+            both = ir.Apply(e.primitive, (first, second), e.type, self.when(second) > _BEFORE)
             heappush(heap, (self.when(both), k, both))
         return heap[0][2]
 

@@ -10,6 +10,7 @@ from plain_loops import apply, at, const, loop, put, var
 import adze as az
 from adze.backends import ir
 from adze.backends.schedule.loops.height_reduction import shortened
+from adze.core.primitive import lookup
 from adze.core.types import f64
 
 pytestmark = pytest.mark.unguarded
@@ -128,4 +129,25 @@ def test_a_value_that_is_used_twice_stays() -> None:
     once, twice = carried(*before, *after).body[1], carried(*before, put(Y, i, t), *after).body[1]
     assert isinstance(once, ir.For) and isinstance(twice, ir.For)
     assert "t" not in ir.bound_in(once.body) and "t" in ir.bound_in(twice.body)
-    assert once.body[2] == ir.Let("u", apply("maximum", apply("maximum", other, ONE), state))
+    wanted = ir.Apply(lookup("maximum"), (apply("maximum", other, ONE), state), f64, chained=True)
+    assert once.body[2] == ir.Let("u", wanted)
+
+
+@pytest.mark.parametrize("scalar", [az.f32, az.f64])
+@pytest.mark.parametrize("name", ["minimum", "maximum"])
+def test_extrema_in_chains(name: str, scalar: Any) -> None:
+    """A state and what comes, of which each may be a zero of either sign, or not a number."""
+    operation = getattr(az, name)
+
+    @az.program
+    def last(start: scalar, x: az.Array[scalar, 1]) -> Any:
+        return az.scan_loop(lambda s, e: (operation(s, e), operation(s, e)), start, az.concatenate([x, x]))[1][1]
+
+    compiled = az.compile(last.at(scalar, az.Array[scalar, 1]))
+    for start in NUMBERS.astype(scalar.dtype):
+        for x in NUMBERS.astype(scalar.dtype):
+            found, wanted = compiled(start, x[None]), getattr(np, name)(start, x)
+            np.testing.assert_array_equal(found, wanted)
+            if start == x == 0:
+                signs = np.signbit(start), np.signbit(x)
+                assert np.signbit(found) == (any(signs) if name == "minimum" else all(signs))
