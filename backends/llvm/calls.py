@@ -219,19 +219,18 @@ class Calls:
             self._executable.raised(frame)
             self._abandon(frame)
             raise
-        raised = None if failure is None else self._executable.raised(frame)
-        if raised is not None:
+        if failure is not None:
+            raised = self._executable.raised(frame)
             self._abandon(frame)
-            raise raised
-        if failure is not None and failure.site < 0:
-            self._abandon(frame)
-            raise bounds.error(self._name, self._interface.arrays, failure)
+            if raised is not None:
+                raise raised
+            if failure.site < 0:
+                raise bounds.error(self._name, self._interface.arrays, failure)
+            raise self._interface.failures[failure.site].error(failure.values)
         values: Sequence[Any] = results
         if not self._only_arrays:
             arrays, places = iter(results), iter(frame.outputs)
             values = [next(arrays) if kind.array else kind.taken(next(places)) for kind in self._kinds]
-        if failure is not None:
-            raise self._interface.failures[failure.site].error(failure.values)
         if given is not None:
             values = [_stored(value, place) for value, place in zip(values, given, strict=True)]
         if self._single:

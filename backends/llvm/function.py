@@ -124,11 +124,7 @@ class Emitter(Checking):
         self.body.label(head)
         for each in statement.head:
             self.statement(each)
-        goes_on = self.scalar(statement.test)
-        if ir.contains((statement,), ir.Require):
-            failed = self.body.value(f"load atomic i64, ptr {self.failure} monotonic, align 8")
-            goes_on = self.body.value(f"and i1 {goes_on}, {self.body.value(f'icmp eq i64 {failed}, 0')}")
-        self.body.line(f"br i1 {goes_on}, label %{inside}, label %{after}")
+        self.body.line(f"br i1 {self.scalar(statement.test)}, label %{inside}, label %{after}")
         self.body.label(inside)
         self.look()
         self.block(statement.body)
@@ -137,15 +133,17 @@ class Emitter(Checking):
         self.forget(statement.head)
 
     def _require(self, test: str, site: int, values: Sequence[str]) -> None:
+        """Leave unless a test holds: behind it, it does, so that indices need no guards."""
         if test == "true":
             return
+        self.may_leave = True
         fail, after = self.body.name("fail"), self.body.name("after")
         self.body.line(f"br i1 {test}, label %{after}, label %{fail}")
         self.body.label(fail)
         record = [str(site + 1), *values, *["0"] * (4 - len(values))]
         words = ", ".join(f"i64 {word}" for word in record)
         self.body.line(f"call void @{self.unit.fail()}(ptr {self.failure}, {words})")
-        self.body.branch(after)
+        self.body.branch("exit")
         self.body.label(after)
 
     def _callback(self, call: ir.Call) -> None:
@@ -259,10 +257,13 @@ class Emitter(Checking):
             self.body.line(f"call void @free(ptr {self.body.value(f'load ptr, ptr {pointer}')})")
 
     def leave_if_stopped(self) -> None:
-        """Go no further after a part that found no memory, or was about to touch what is not its own."""
+        """Go no further after a part that failed, found no memory, or was about to touch what is not its own."""
         self.may_leave = True
-        state, after = self.body.value(f"load i64, ptr {self.failure}"), self.body.name("after")
-        stopped = self.body.value(f"icmp slt i64 {state}, 0")
+        state, after = (
+            self.body.value(f"load atomic i64, ptr {self.failure} monotonic, align 8"),
+            self.body.name("after"),
+        )
+        stopped = self.body.value(f"icmp ne i64 {state}, 0")
         self.body.line(f"br i1 {stopped}, label %exit, label %{after}")
         self.body.label(after)
 

@@ -127,7 +127,7 @@ class Function(Emitter):
         table = self.body.value(f"load ptr, ptr {word}")
         place = self.body.value(f"getelementptr ptr, ptr {table}, i64 {number}")
         self.body.line(f"call void {self.body.value(f'load ptr, ptr {place}')}(ptr {frame.fill()})")
-        if self.unit.bounds is not None or has_loops(block):
+        if self.unit.bounds is not None or has_loops(block) or ir.contains(block, ir.Require):
             self.leave_if_stopped()
 
     # Long blocks

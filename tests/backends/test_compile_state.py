@@ -554,3 +554,25 @@ def test_a_requirement_that_fails_ends_an_endless_loop() -> None:
         az.compile(halved)(np.ones(8))
     with pytest.raises(ZeroDivisionError):
         az.compile(divided)(np.array([2, 1, 2]))
+
+
+@az.program
+def summed_at(x: az.Array[az.f64, "n"], steps: az.i64, stride: az.i64) -> az.f64:
+    return az.fori_loop(0, steps, lambda i, total: total + x[stride * i], 0.0)
+
+
+@az.program
+def positive_and_summed(x: az.Array[az.f64, "n"], steps: az.i64, stride: az.i64) -> Any:
+    """An array whose size the run decides, and then what may fail."""
+    total = summed_at(x, steps, stride)
+    return az.filter(lambda e: e > total, x), az.generate(3, lambda k: summed_at(x, steps, stride + k))
+
+
+@pytest.mark.parametrize("program", [summed_at, positive_and_summed])
+def test_a_failure_ends_the_loop(program: az.Program) -> None:
+    """The steps that are left would take hours."""
+    compiled = az.compile(program)
+    for _ in range(3):
+        with pytest.raises(IndexError, match="index 3 is out of range"):
+            compiled(np.ones(3), 2**45, 1)
+        compiled(np.ones(3), 1, 1)
