@@ -51,6 +51,35 @@ from ..core.primitive import PRIMITIVES
 from ..core.source import at_line
 from ..core.types import Type, array_of, bool_, dims, element, f64, i64
 
+__all__ = [
+    "EighResult",
+    "QRResult",
+    "SVDResult",
+    "SlogdetResult",
+    "cho_solve",
+    "cholesky",
+    "cond",
+    "cross",
+    "det",
+    "eigh",
+    "eigvalsh",
+    "expm",
+    "inv",
+    "kron",
+    "matrix_power",
+    "matrix_rank",
+    "multi_dot",
+    "norm",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "solve_triangular",
+    "svd",
+    "svdvals",
+    "tensordot",
+]
+
 
 class EighResult(NamedTuple):
     """Eigenvalues in ascending order, and the matrix whose columns are their vectors."""

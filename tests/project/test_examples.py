@@ -277,3 +277,17 @@ def test_bounds_contain_the_result(case: Case) -> None:
         boxes = [intervals.Interval(x - 0.25, x + 0.25) if np.asarray(x).dtype.kind == "f" else x for x in arguments]
         for box, result in zip(intervals.bounds(case.program, *boxes), results, strict=True):
             assert np.all(box.low <= result) and np.all(result <= box.high)
+
+
+def test_the_page_of_names_is_what_its_script_makes() -> None:
+    """In a process of its own, where no test has made primitives of NumPy's functions."""
+    script, page = ROOT / "examples" / "names.py", ROOT / "docs" / "names.md"
+    made = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    if UPDATE:
+        page.write_text(made, encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert text == made, "UPDATE=1 in the environment writes it"
+    for name in re.findall(r"`az\.([\w.]+)", text):
+        found: Any = az
+        for part in name.split("."):
+            found = getattr(found, part)
