@@ -225,11 +225,17 @@ if TYPE_CHECKING:
     from .core.expr import Expr as bool_
     from .core.expr import Expr as f32
     from .core.expr import Expr as f64
+    from .core.expr import Expr as i8
+    from .core.expr import Expr as i16
     from .core.expr import Expr as i32
     from .core.expr import Expr as i64
+    from .core.expr import Expr as u8
+    from .core.expr import Expr as u16
+    from .core.expr import Expr as u32
+    from .core.expr import Expr as u64
 else:
     from .core.annotations import Array, Function
-    from .core.types import bool_, f32, f64, i32, i64
+    from .core.types import bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 
 __all__ = [
     "All",
@@ -337,6 +343,8 @@ __all__ = [
     "hstack",
     "hvp",
     "hypot",
+    "i8",
+    "i16",
     "i32",
     "i64",
     "inner",
@@ -439,6 +447,10 @@ __all__ = [
     "tril",
     "triu",
     "trunc",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
     "unique",
     "update",
     "value_and_grad",

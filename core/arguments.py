@@ -218,8 +218,8 @@ def array_of_type(leaf: Any, type: Type, what: str) -> Any:
         array = as_array(leaf)
     except (ValueError, TypeError, OverflowError, BufferError) as error:
         refuse(f"a value of type {_class(leaf)} that is not a regular array ({error})")
-    if array.dtype == object and from_python:
-        array = _of_integers(array, scalar, refuse)
+    if from_python and (array.dtype == object or (array.dtype.kind == "f" and scalar.kind == "int")):
+        array = _of_integers(np.asarray(leaf, object), scalar, refuse)
     if array.dtype.kind not in "biufc":
         refuse(f"a value of type {_class(leaf)} that is not numeric: {_short(leaf)}")
     if array.ndim != wanted:
@@ -230,20 +230,23 @@ def array_of_type(leaf: Any, type: Type, what: str) -> Any:
 
 
 def _of_integers(array: np.ndarray[Any, Any], scalar: Scalar, refuse: Callable[[str], NoReturn]) -> Any:
-    """An array of objects in which some integers are too large for NumPy: exact as floating numbers, or refused."""
+    """An array of objects, since some integers are too large for NumPy's usual ones: exact as a type, or refused."""
     for number in array.flat:
         if not isinstance(number, int | float):
             return array
-        if isinstance(number, int) and abs(number) >= 2**63 and (scalar.kind != "float" or _inexact(number)):
+        if isinstance(number, int) and abs(number) >= 2**63 and not _holds(scalar, number):
             refuse(f"the integer {_short(number)}, which {scalar} cannot hold exactly")
-    return array.astype(np.float64)
+    whole = scalar.kind == "int" and all(isinstance(number, int) for number in array.flat)
+    return array.astype(scalar.dtype if whole else np.float64)
 
 
-def _inexact(number: int) -> bool:
+def _holds(scalar: Scalar, number: int) -> bool:
+    if scalar.kind == "int":
+        return scalar.least <= number <= scalar.most
     try:
-        return int(float(number)) != number
+        return scalar.kind == "float" and int(float(number)) == number
     except OverflowError:
-        return True
+        return False
 
 
 def _cast(
@@ -257,15 +260,12 @@ def _cast(
         refuse(_shown(leaf, array) + advice(array.dtype, scalar))
     if array.size == 0:
         return array.astype(scalar.dtype)
-    if array.dtype == np.uint64 and scalar.kind == "int":
-        refuse(f"the integer {int(array.max())}, which {scalar} cannot hold exactly")
-    kind = "int" if array.dtype == np.uint64 else given.kind if given is not None else None
-    if kind is None or _KINDS.index(kind) > _KINDS.index(scalar.kind):
+    if given is None or _KINDS.index(given.kind) > _KINDS.index(scalar.kind):
         refuse(_shown(leaf, array) + advice(array.dtype, scalar))
     with np.errstate(all="ignore"):
         result = array.astype(scalar.dtype)
         back = result.astype(array.dtype)
-    same = (back == array) | ((array != array) & (back != back))
+    same = ((back == array) & ((result < 0) == (array < 0))) | ((array != array) & (back != back))
     if not same.all():
         wrong = array[~same].flat[0] if array.ndim else array[()]
         refuse(f"{wrong}, which is not exactly representable in {scalar}")

@@ -23,7 +23,7 @@ from .numpy_calls import called, meaning
 from .primitive import PRIMITIVES, Guard, Primitive
 from .source import at_line, user_line
 from .terms import Constant, Failure
-from .types import SCALARS, Scalar, Type, bool_, dims, element, f64, i64, rank, scalar_of
+from .types import SCALARS, Scalar, Type, bool_, dims, element, f64, i8, i64, rank, scalar_of
 from .weak_types import adapts, join
 
 # What is said of expressions that are given to what runs on arrays
@@ -229,8 +229,8 @@ class Expr(ArrayMethods):
     def astype(self, scalar: Any) -> Expr:
         """The elements converted to another scalar type (``az.f32`` or ``np.float32``), as NumPy's ``astype`` does.
 
-        Floating numbers are cut towards zero for an integer type; what it cannot hold, and NaN, becomes the least
-        integer. What is not zero becomes True for a boolean.
+        Floating numbers are cut towards zero for an integer type; what it cannot hold becomes the nearest integer that
+        it does, NaN becomes 0. Integers wrap around. What is not zero becomes True for a boolean.
         """
         target = scalar_type(scalar)
         if self.dtype != target:
@@ -339,7 +339,7 @@ def as_expr(x: Any, like: Scalar | None = None) -> Expr:
 def _converted(x: bool | int | float, scalar: Scalar) -> bool | int | float:
     """A Python number as the scalar type holds it; OverflowError when an integer does not fit."""
     try:
-        if scalar.kind == "int" and not np.iinfo(scalar.dtype).min <= x <= np.iinfo(scalar.dtype).max:
+        if scalar.kind == "int" and not scalar.least <= x <= scalar.most:
             raise OverflowError
         with np.errstate(over="ignore"):
             number: bool | int | float = scalar.dtype.type(x).item()
@@ -399,7 +399,7 @@ def promoted(arguments: Sequence[Any]) -> list[Expr]:
 
 
 # What the operands of a primitive that takes one kind are converted to, if they are of another one.
-_COMMON = {"float": f64, "bool": bool_}
+_COMMON = {"float": f64, "int": i8, "bool": bool_}
 
 
 def elementwise(primitive: Primitive, arguments: Sequence[Any]) -> Expr:
@@ -410,9 +410,10 @@ def elementwise(primitive: Primitive, arguments: Sequence[Any]) -> Expr:
         if other is None:
             return operands[0]
         primitive = PRIMITIVES[other]
-    if len(primitive.operands) == 1 and primitive.operands[0] in _COMMON:
+    if len(primitive.operands) == 1:
         common = _COMMON[primitive.operands[0]]
-        operands = [x if x.dtype.kind == common.kind else x.astype(common) for x in operands]
+        if (kind, common.kind) != ("float", "int"):
+            operands = [x if x.dtype.kind == common.kind else x.astype(common) for x in operands]
     try:
         result = primitive.result_type([x.dtype for x in operands])
     except TypeError as error:

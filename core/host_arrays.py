@@ -4,8 +4,8 @@ Whoever takes an array asks here, so that what cannot be read faithfully is refu
 a mask would be lost, and a dtype may be none of the language's. Byte orders and foreign memory are converted. An array
 in the memory of a device is known by its attributes and fetched.
 
->>> refusal(np.dtype(np.uint8), None)
-'an array of uint8 is not a value of the language; convert it with x.astype(np.int32)'
+>>> refusal(np.dtype(np.float16), None)
+'an array of float16 is not a value of the language; convert it with x.astype(np.float32)'
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .source import at_line
-from .types import Scalar, f32, f64, i32, i64, scalar_of
+from .types import Scalar, f32, f64, scalar_of
 
 Array = np.ndarray[Any, Any]
 
@@ -82,10 +82,9 @@ def advice(dtype: np.dtype[Any], wanted: Scalar | None) -> str:
     """What to write instead of an array of a dtype that the language does not have, of a type that is wanted."""
     if dtype.kind == "c":
         return "; complex numbers are two arrays, x.real and x.imag"
-    if dtype.kind not in "biuf" or scalar_of(dtype.newbyteorder("=")) is not None:
+    if dtype.kind != "f" or scalar_of(dtype.newbyteorder("=")) is not None:
         return ""
-    least = (f32 if dtype.itemsize < 4 else f64) if dtype.kind == "f" else i32 if dtype.itemsize < 4 else i64
-    return f"; convert it with x.astype(np.{(wanted or least).dtype})"
+    return f"; convert it with x.astype(np.{(wanted or (f32 if dtype.itemsize < 4 else f64)).dtype})"
 
 
 # Devices

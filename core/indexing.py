@@ -20,6 +20,7 @@ from .expr import Expr, as_expr, broadcast_element, broadcast_sizes
 from .graph import Value
 from .host_arrays import as_array, is_masked
 from .methods import METHODS
+from .primitive import PRIMITIVES
 from .source import at_line, user_line
 from .terms import Failure
 from .types import i64, rank
@@ -235,6 +236,13 @@ def _integer(x: Expr, what: str) -> Value:
         raise TypeError(at_line(f"{message}; use az.where to choose elementwise, or az.filter"))
     if x.dtype.kind != "int":
         raise TypeError(at_line(f"{what} is an integer, not {x.type}"))
+    return as_index(x)
+
+
+def as_index(x: Expr) -> Value:
+    """An integer as i64; one that is too large becomes the largest, which is no place in an array either."""
+    if x.dtype.most > i64.most:
+        x = x.apply_primitive(PRIMITIVES["minimum"], [x, i64.most])
     return x.astype(i64).value
 
 

@@ -33,6 +33,8 @@ Rule = Callable[..., Sequence[Callable[[Any], Any] | None]]
 class Instructions:
     """LLVM instructions as text, one a line, by kind of the operands; the last line defines ``%r``.
 
+    Integers without a sign are of the kind "unsigned" where that is there, and else of the kind "int".
+
     ``$0 $1 ...`` are the operands, ``$t`` their type (a scalar or vector type), ``$m`` the mask type of the same
     width, ``$b`` the type of integers of the same width, ``$v`` the intrinsic suffix of ``$t`` (``f64``, ``v8f64``),
     ``$one`` a one of type ``$t``, ``$last`` the number of its last bit, ``$u`` the result's type; other names after
@@ -47,6 +49,11 @@ class Instructions:
 
     def __hash__(self) -> int:
         return hash((*self.by_kind.items(), *self.in_chains.items()))
+
+    def of(self, scalar: Scalar, in_chain: bool = False) -> str:
+        """The instructions for operands of a type, in a chain or elsewhere."""
+        kinds = self.by_kind | self.in_chains if in_chain else self.by_kind
+        return kinds.get(scalar.spelling) or kinds[scalar.kind]
 
 
 @dataclass(frozen=True)
@@ -73,7 +80,8 @@ class Expansion:
 Spelling = Instructions | Libm | Conversion | Expansion
 
 # OpenCL C as text: an expression of the operands `$0 $1 ...`, or the statements of a function that `return` the result.
-# `$t` is the operands' C type, so that `u$t` is the unsigned one; `$last` is the number of an integer's last bit.
+# `$t` is the operands' C type, and `u$t` the unsigned one in which C computes with it; `$last` is the number of an
+# integer's last bit. As in LLVM, integers without a sign may have a spelling of their own.
 OpenCL = str
 
 # The functions of the C mathematical library that OpenCL C has too, by the same name and for all floating types.

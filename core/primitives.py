@@ -6,8 +6,8 @@ and ``maximum`` send the tangent to the first operand; ``abs``, ``sign`` and ``h
 have derivative 0 everywhere.
 
 Meanings are NumPy's, and total. Where NumPy leaves a result to the machine it is fixed here: an integer divided by
-zero is zero, and what an integer cannot hold becomes the least one. What guards these cases is a statement beside the
-operation. What can be said in terms of these rows is in ``special.py``.
+zero is zero, and of floating numbers an integer becomes the nearest that its type holds, or zero for NaN. What guards
+these cases is a statement beside the operation. What can be said in terms of these rows is in ``special.py``.
 """
 
 from __future__ import annotations
@@ -92,6 +92,15 @@ _DIVISION = """\
 %opposite = icmp slt $t %signs, zeroinitializer
 %adjust = and $m %inexact, %opposite
 """
+_UNSIGNED_DIVISION = """\
+%zero = icmp eq $t $1, zeroinitializer
+%divisor = select $m %zero, $t $one, $t $1
+%whole = udiv $t $0, %divisor
+%product = mul $t %whole, %divisor
+%rest = sub $t $0, %product
+"""
+_UNSIGNED_QUOTIENT = _UNSIGNED_DIVISION + "%r = select $m %zero, $t zeroinitializer, $t %whole"
+_UNSIGNED_REST = _UNSIGNED_DIVISION + "%r = select $m %zero, $t zeroinitializer, $t %rest"
 floor_divide = primitive(
     "floor_divide", arity=2, operands=("int",), otherwise={"float": "floor_quotient"}, infix="//", cost=20,
     numpy=np.floor_divide, guard=_NONZERO,
@@ -100,11 +109,11 @@ floor_divide = primitive(
 %floor = select $m %adjust, $t %lower, $t %quotient
 %negated = sub $t zeroinitializer, $0
 %whole = select $m %negating, $t %negated, $t %floor
-%r = select $m %zero, $t zeroinitializer, $t %whole"""}),
-    opencl="""\
+%r = select $m %zero, $t zeroinitializer, $t %whole""", "unsigned": _UNSIGNED_QUOTIENT}),
+    opencl={"int": """\
 if ($1 == 0) return 0;
 if ($1 == -1) return ($t)(0 - (u$t)$0);
-return $0 / $1 - ($0 % $1 != 0 && ($0 < 0) != ($1 < 0));""",
+return $0 / $1 - ($0 % $1 != 0 && ($0 < 0) != ($1 < 0));""", "unsigned": "$1 == 0 ? 0 : $0 / $1"},
 )
 remainder = primitive(
     "remainder", arity=2, operands=("int",), otherwise={"float": "floor_remainder"}, infix="%", cost=20,
@@ -112,18 +121,22 @@ remainder = primitive(
     llvm=Instructions({"int": _DIVISION + """\
 %shifted = add $t %rest, %divisor
 %modulo = select $m %adjust, $t %shifted, $t %rest
-%r = select $m %unsafe, $t zeroinitializer, $t %modulo"""}),
-    opencl="""\
+%r = select $m %unsafe, $t zeroinitializer, $t %modulo""", "unsigned": _UNSIGNED_REST}),
+    opencl={"int": """\
 if ($1 == 0 || $1 == -1) return 0;
 $t rest = $0 % $1;
-return rest != 0 && (rest < 0) != ($1 < 0) ? rest + $1 : rest;""",
+return rest != 0 && (rest < 0) != ($1 < 0) ? rest + $1 : rest;""", "unsigned": "$1 == 0 ? 0 : $0 % $1"},
 )
 
 fmod: Primitive = primitive(
-    "fmod", arity=2, operands=NUMBERS, numpy=np.fmod, cost=40, guard=_NONZERO,
+    "fmod", arity=2, operands=NUMBERS, otherwise={"bool": "remainder"}, numpy=np.fmod, cost=40, guard=_NONZERO,
     llvm=Instructions({"float": "%r = frem $t $0, $1", "int": _DIVISION + """\
-%r = select $m %unsafe, $t zeroinitializer, $t %rest"""}),
-    opencl={"float": "fmod($0, $1)", "int": "$1 == 0 || $1 == -1 ? 0 : $0 % $1"},
+%r = select $m %unsafe, $t zeroinitializer, $t %rest""", "unsigned": _UNSIGNED_REST}),
+    opencl={
+        "float": "fmod($0, $1)",
+        "int": "$1 == 0 || $1 == -1 ? 0 : $0 % $1",
+        "unsigned": "$1 == 0 ? 0 : $0 % $1",
+    },
     derivative=lambda y, a, b: (lambda t: t, lambda t: -(t * trunc(a / b))),
 )
 
@@ -167,7 +180,7 @@ def _integer_power(x: Any, exponent: Any) -> Any:
         return where(bits & 1 == 1, product * factor, product), factor * factor, bits >> 1
 
     start = as_expr(1, x.dtype), x, maximum(exponent, 0)
-    product: Any = fori_loop(0, x.dtype.bits - 1, step, start)
+    product: Any = fori_loop(0, x.dtype.most.bit_length(), step, start)
     return product[0]
 
 
@@ -328,8 +341,12 @@ def _extremum(order: str, bits: str, alone: str, in_chains: str) -> Instructions
     fenced = """
 %chosen = bitcast $b %all to $t
 %r = call $t @llvm.arithmetic.fence.$v($t %chosen)"""
-    integers = f"%r = call $t @llvm.s{'min' if order == 'olt' else 'max'}.$v($t $0, $t $1)"
-    return Instructions({"float": found + alone, "int": integers}, {"float": found + in_chains + fenced})
+    named = "min" if order == "olt" else "max"
+    integers = {
+        "int": f"%r = call $t @llvm.s{named}.$v($t $0, $t $1)",
+        "unsigned": f"%r = call $t @llvm.u{named}.$v($t $0, $t $1)",
+    }
+    return Instructions({"float": found + alone, **integers}, {"float": found + in_chains + fenced})
 
 
 _MINIMUM = _extremum(
@@ -389,19 +406,20 @@ abs_ = primitive(
     llvm=Instructions({
         "float": "%r = call $t @llvm.fabs.$v($t $0)",
         "int": "%r = call $t @llvm.abs.$v($t $0, i1 false)",
+        "unsigned": "%r = add $t $0, zeroinitializer",
     }),
-    opencl={"float": "fabs($0)", "int": "($t)abs($0)"},
+    opencl={"float": "fabs($0)", "int": "($t)abs($0)", "unsigned": "$0"},
     finite=True, derivative=lambda y, x: (lambda t: t * sign(x),),
 )
 sign: Primitive = primitive(
     "sign", operands=NUMBERS, numpy=np.sign,
-    llvm=Expansion(lambda x: where(x > 0, 1, where(x < 0, -1, x + 0))),  # -0.0 + 0 is 0.0
+    llvm=Expansion(lambda x: where(x > 0, 1, where(x < 0, -as_expr(1, x.dtype), x + 0))),  # -0.0 + 0 is 0.0
     derivative=lambda y, x: (None,),
 )
 
 # Comparisons and tests
 
-for _name, _infix, _float, _int, _bool in (
+for _name, _infix, _float, _int, _unsigned in (
     ("less", "<", "olt", "slt", "ult"),
     ("less_equal", "<=", "ole", "sle", "ule"),
     ("greater", ">", "ogt", "sgt", "ugt"),
@@ -415,7 +433,8 @@ for _name, _infix, _float, _int, _bool in (
         llvm=Instructions({
             "float": f"%r = fcmp {_float} $t $0, $1",
             "int": f"%r = icmp {_int} $t $0, $1",
-            "bool": f"%r = icmp {_bool} $t $0, $1",
+            "unsigned": f"%r = icmp {_unsigned} $t $0, $1",
+            "bool": f"%r = icmp {_unsigned} $t $0, $1",
         }),
         opencl=f"$0 {_infix} $1",
     )
@@ -486,25 +505,27 @@ right_shift = primitive(
     "right_shift", arity=2, operands=("int",), numpy=np.right_shift,
     llvm=Instructions({"int": """\
 %count = call $t @llvm.umin.$v($t $1, $t $last)
-%r = ashr $t $0, %count"""}),
-    opencl="$0 >> min((u$t)$1, (u$t)$last)",
+%r = ashr $t $0, %count""", "unsigned": """\
+%inside = icmp ule $t $1, $last
+%shifted = lshr $t $0, $1
+%r = select $m %inside, $t %shifted, $t zeroinitializer"""}),
+    opencl={"int": "$0 >> min((u$t)$1, (u$t)$last)", "unsigned": "$1 <= $last ? $0 >> $1 : 0"},
 )
 
 # Conversions: one a scalar type, named like it, with NumPy's meaning of astype
 
 
 def _converted(target: Scalar) -> Callable[[Any], Any]:
-    """As ``astype``; where an integer type cannot hold a floating number the result is the least integer."""
+    """As ``astype``; of floating numbers an integer is the nearest that its type holds, and 0 of NaN."""
 
     def convert(x: Any) -> Any:
         x = np.asarray(x)
         if not (x.dtype.kind == "f" and target.kind == "int"):
             return x.astype(target.dtype)[()]
-        limit = 2.0 ** (target.bits - 1)
-        whole = np.trunc(x)
-        inside = (whole >= -limit) & (whole < limit)
-        least = target.dtype.type(np.iinfo(target.dtype).min)
-        return np.where(inside, np.where(inside, x, 0).astype(target.dtype), least)[()]
+        least, beyond = float(target.least), float(target.most + 1)
+        inside = np.where((x > least) & (x < beyond), x, 0).astype(target.dtype)
+        limits = np.array([target.least, target.most], target.dtype)
+        return np.where(x <= least, limits[0], np.where(x >= beyond, limits[1], inside))[()]
 
     return convert
 

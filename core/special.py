@@ -18,7 +18,7 @@ from .methods import METHODS
 from .numpy_calls import NUMPY
 from .primitives import abs_, erf, floor_divide, logaddexp, maximum, minimum, remainder, round_, tanh, trunc
 from .source import at_line
-from .types import f64
+from .types import f64, i8
 
 
 def _floating(x: Any) -> Any:
@@ -47,7 +47,9 @@ def clip(x: Any, low: Any = None, high: Any = None) -> Any:
 
 
 def square(x: Any) -> Any:
-    """``x * x``, elementwise."""
+    """``x * x``, elementwise; of booleans i8, as in NumPy."""
+    x = as_expr(x)
+    x = x.astype(i8) if x.dtype.kind == "bool" else x
     return x * x
 
 

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .types import SCALARS
+
 if TYPE_CHECKING:
 
     class Structure(Any):  # type: ignore[misc]
@@ -64,7 +66,7 @@ class Shape:
 LEAF = Shape(None)
 
 # The classes of most leaves that are no expressions
-LEAVES = frozenset([np.ndarray, float, int, bool, np.float64, np.float32, np.int64, np.int32, np.bool_])
+LEAVES = frozenset([np.ndarray, float, int, bool, *[scalar.dtype.type for scalar in SCALARS.values()]])
 
 
 def flatten(tree: Any, none_is_leaf: bool = False) -> tuple[list[Any], Shape]:

@@ -24,7 +24,7 @@ from .dims import Dim
 
 @dataclass(frozen=True, eq=False)
 class Scalar:
-    """A scalar type: its name, its kind ("float", "int" or "bool") and its width in bits.
+    """A scalar type: its name, its kind ("float", "int" or "bool"), its width in bits, and whether it has a sign.
 
     A row of the table ``SCALARS`` and equal to itself alone: types are compared for every operation of a program.
     """
@@ -32,6 +32,7 @@ class Scalar:
     name: str
     kind: str
     bits: int
+    signed: bool = True
 
     def __str__(self) -> str:
         return self.name
@@ -46,7 +47,22 @@ class Scalar:
     @cached_property
     def dtype(self) -> np.dtype[Any]:
         """The NumPy type of the same values."""
-        return np.dtype(self.kind + ("" if self.kind == "bool" else str(self.bits)))
+        return np.dtype("bool" if self.kind == "bool" else f"{'' if self.signed else 'u'}{self.kind}{self.bits}")
+
+    @cached_property
+    def least(self) -> int:
+        """The smallest number of an integer type."""
+        return int(np.iinfo(self.dtype).min)
+
+    @cached_property
+    def most(self) -> int:
+        """The largest number of an integer type."""
+        return int(np.iinfo(self.dtype).max)
+
+    @property
+    def spelling(self) -> str:
+        """Its kind as primitives spell it: integers without a sign are a kind of their own."""
+        return self.kind if self.signed else "unsigned"
 
     def __reduce__(self) -> tuple[Callable[[str], Scalar], tuple[str]]:
         return _row, (self.name,)
@@ -58,12 +74,18 @@ def _row(name: str) -> Scalar:
 
 f32 = Scalar("f32", "float", 32)
 f64 = Scalar("f64", "float", 64)
+i8 = Scalar("i8", "int", 8)
+i16 = Scalar("i16", "int", 16)
 i32 = Scalar("i32", "int", 32)
 i64 = Scalar("i64", "int", 64)
+u8 = Scalar("u8", "int", 8, signed=False)
+u16 = Scalar("u16", "int", 16, signed=False)
+u32 = Scalar("u32", "int", 32, signed=False)
+u64 = Scalar("u64", "int", 64, signed=False)
 bool_ = Scalar("bool", "bool", 8)
 
 MOST_AXES = 64  # of an array of NumPy's
-SCALARS = {scalar.name: scalar for scalar in (f32, f64, i32, i64, bool_)}
+SCALARS = {scalar.name: scalar for scalar in (f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool_)}
 
 
 @dataclass(frozen=True)

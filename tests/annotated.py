@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 import adze as az
+from adze.core import types
 
-SCALARS = {np.dtype(scalar.dtype): scalar for scalar in (az.f32, az.f64, az.i32, az.i64, az.bool_)}
+SCALARS = {scalar.dtype: scalar for scalar in types.SCALARS.values()}
 
 
 def annotated(f: Callable[..., Any], *arguments: Any, fixed: bool = False) -> az.Program:

@@ -284,7 +284,7 @@ class _Checker:
     def _type(self, expression: Expression) -> Scalar:
         match expression:
             case Constant(value, type):
-                whole = isinstance(value, int) and -(2 ** (type.bits - 1)) <= value < 2 ** (type.bits - 1)
+                whole = type.kind == "int" and isinstance(value, int) and type.least <= value <= type.most
                 fits = {"bool": isinstance(value, bool), "int": whole, "float": True}
                 _expect(fits[type.kind], f"{value!r} is no {type}")
             case Variable():

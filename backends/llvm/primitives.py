@@ -51,8 +51,8 @@ class Speller:
         if lanes and primitive.name in DIVISIONS and result == i64 and not _shifts(operands[1]):
             return self._divided(primitive, operands, lanes)
         if isinstance(spelling, Instructions):
-            templates = spelling.by_kind | spelling.in_chains if chained and not lanes else spelling.by_kind
-            return self._instructions(templates[types[0].kind], types[0], result, operands, lanes)
+            template = spelling.of(types[0], chained and not lanes)
+            return self._instructions(template, types[0], result, operands, lanes)
         if isinstance(spelling, Libm):
             if self.elementary is not None and spelling.function in FUNCTIONS:
                 return self.elementary.call(spelling.function, result, lanes, operands, self.body)
@@ -67,7 +67,7 @@ class Speller:
         def one_by_one(body: Body) -> str:
             assert isinstance(primitive.llvm, Instructions)
             own = Speller(self.module, body, self.routine, None, self.attributes)
-            return own._instructions(primitive.llvm.by_kind["int"], i64, i64, ("%a", "%b"), lanes)
+            return own._instructions(primitive.llvm.of(i64), i64, i64, ("%a", "%b"), lanes)
 
         name = vector_division(self.module, primitive.name, lanes, self.attributes, one_by_one)
         return self._call(name, register_type(i64, lanes), operands)
@@ -165,27 +165,31 @@ class Speller:
             return self.body.value(f"{test} {before} {operand}, zeroinitializer")
         if source.kind == "float" and target.kind == "int":
             return self._truncate(source, target, operand, lanes)
-        if source.kind == "bool":
-            operation = "uitofp" if target.kind == "float" else "zext"
-        elif source.kind == "int":
-            operation = "sitofp" if target.kind == "float" else "trunc" if target.bits < source.bits else "sext"
+        if before == after:
+            return operand
+        narrower, signed = target.bits < source.bits, source.kind == "int" and source.signed
+        if source.kind == "float":
+            operation = "fptrunc" if narrower else "fpext"
+        elif target.kind == "float":
+            operation = "sitofp" if signed else "uitofp"
         else:
-            operation = "fptrunc" if target.bits < source.bits else "fpext"
+            operation = "trunc" if narrower else "sext" if signed else "zext"
         return self.body.value(f"{operation} {before} {operand} to {after}")
 
     def _truncate(self, source: Scalar, target: Scalar, operand: str, lanes: int) -> str:
-        """Float to integer, towards zero; what is out of range, or not a number, gives the least integer."""
+        """Float to integer, towards zero; what is out of range gives the nearest integer, what is no number 0.
+
+        LLVM has intrinsics for that, which look at the elements of vectors one by one.
+        """
         before, after = register_type(source, lanes), register_type(target, lanes)
-        limit = 2.0 ** (target.bits - 1)
-        least, beyond = _literal(source, -limit, lanes), _literal(source, limit, lanes)
         mask = f"<{lanes} x i1>" if lanes else "i1"
-        whole = self.body.value(f"call {before} @llvm.trunc.{suffix(source, lanes)}({before} {operand})")
-        above = self.body.value(f"fcmp oge {before} {whole}, {least}")
-        below = self.body.value(f"fcmp olt {before} {whole}, {beyond}")
-        inside = self.body.value(f"and {mask} {above}, {below}")
-        converted = self.body.value(f"fptosi {before} {whole} to {after}")
-        missing = _literal(target, -(2 ** (target.bits - 1)), lanes)
-        return self.body.value(f"select {mask} {inside}, {after} {converted}, {after} {missing}")
+        result = self.body.value(f"fpto{'s' if target.signed else 'u'}i {before} {operand} to {after}")
+        cases = [("ule", target.least, target.least), ("oge", target.most + 1, target.most), ("uno", 0, 0)]
+        for test, limit, instead in cases[: 2 + target.signed]:
+            outside = self.body.value(f"fcmp {test} {before} {operand}, {_literal(source, float(limit), lanes)}")
+            other = _literal(target, instead, lanes)
+            result = self.body.value(f"select {mask} {outside}, {after} {other}, {after} {result}")
+        return result
 
 
 def _shifts(divisor: str) -> bool:

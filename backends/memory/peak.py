@@ -169,12 +169,20 @@ def _applied(primitive: Primitive, ranges: list[tuple[Any, Any]], scalar: Any, a
     if len(ranges) < arity:
         return None
     name = primitive.name
-    if any(low != high for low, high in ranges):
+    corners = list(product(*(sorted({low, high}) for low, high in ranges)))
+    if len(corners) > 1:
         if name in ("floor_divide", "remainder") and ranges[1][0] <= 0:
             return None
         if name == "remainder":
             return scalar(0), scalar(ranges[1][1] - 1)
-        if name not in _MONOTONE and not isinstance(primitive.llvm, Conversion):
+        converts = isinstance(primitive.llvm, Conversion)
+        if name not in _MONOTONE and not converts:
             return None
-    values = [scalar(primitive.numpy(*corner)) for corner in product(*(sorted({low, high}) for low, high in ranges))]
+        exact = [float(c[0]) if converts else primitive.numpy(*map(np.float64, c)) for c in corners]
+        if (
+            np.dtype(scalar).kind in "iu"
+            and not np.iinfo(scalar).min <= min(exact) <= max(exact) <= np.iinfo(scalar).max
+        ):
+            return None  # it may wrap around
+    values = [scalar(primitive.numpy(*corner)) for corner in corners]
     return min(values), max(values)

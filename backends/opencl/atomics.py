@@ -14,8 +14,8 @@ is zero, with which most accumulators begin; to read the place instead would be 
       } while (seen != old);
     }
 
-A truth value is a byte. What is compared and swapped is the aligned word of four bytes that it is in, so a buffer that
-is updated has room for whole words.
+What has less than four bytes, as a truth value, is part of an aligned word of four, which is compared and swapped. So
+a buffer that is updated has room for whole words.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def updater(speller: Speller, primitive: Primitive, scalar: Scalar, space: Space
         return name
     if scalar.bits == 64:
         speller.helpers.setdefault("64-bit atomics", _ENABLED)
-    write = _bytes if scalar.kind == "bool" else _swap
+    write = _parts if scalar.bits < 32 else _swap
     body = write(speller, primitive, scalar, space)
     native = _NATIVE.get(primitive.name)
-    if scalar.kind == "int" and native is not None:
+    if scalar.kind == "int" and scalar.bits >= 32 and native is not None:
         body = _by_device(native, scalar, body)
     speller.define(name, f"void {name}(volatile {space} {MEMORY[scalar]} *place, {type} value)", body)
     return name
@@ -73,7 +73,9 @@ def _swap(speller: Speller, primitive: Primitive, scalar: Scalar, space: Space) 
     type = REGISTER[scalar]
     word, swap = ("int", "atomic_cmpxchg") if scalar.bits == 32 else ("long", "atom_cmpxchg")
     first, place, old, new = "", "place", "old", "{}"
-    if scalar.kind == "float":
+    if scalar.kind == "int":
+        word = type
+    else:
         first, place = f"volatile {space} {word} *word = (volatile {space} {word} *)place;\n", "word"
         old, new = f"as_{type}(old)", f"as_{word}({{}})"
     combined = new.format(speller.spell(primitive, (scalar, scalar), (C(old), C("value"))).text)
@@ -85,15 +87,16 @@ do {{
 }} while (seen != old);"""
 
 
-def _bytes(speller: Speller, primitive: Primitive, scalar: Scalar, space: Space) -> str:
-    combined = speller.spell(primitive, (scalar, scalar), (C("(bool)next.bytes[byte]", UNARY), C("value")))
+def _parts(speller: Speller, primitive: Primitive, scalar: Scalar, space: Space) -> str:
+    old = C(f"({REGISTER[scalar]})next.parts[part]", UNARY)
+    combined = speller.spell(primitive, (scalar, scalar), (old, C("value")))
     return f"""\
 volatile {space} int *word = (volatile {space} int *)((size_t)place & ~(size_t)3);
-size_t byte = (size_t)place & 3;
-union {{ int word; uchar bytes[4]; }} next;
+size_t part = ((size_t)place & 3) / {scalar.bytes};
+union {{ int word; {MEMORY[scalar]} parts[{4 // scalar.bytes}]; }} next;
 int seen = 0, old;
 do {{
   old = next.word = seen;
-  next.bytes[byte] = {combined.text};
+  next.parts[part] = {combined.text};
   seen = atomic_cmpxchg(word, old, next.word);
 }} while (seen != old);"""

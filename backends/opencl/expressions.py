@@ -22,7 +22,7 @@ from ...core.types import Scalar, i64
 from .. import ir
 from .atomics import Space, updater
 from .names import c_name
-from .primitives import ANY, MEMORY, REGISTER, TERNARY, C, Speller, binary, call, cast, literal
+from .primitives import ANY, MEMORY, REGISTER, TERNARY, C, Speller, binary, call, cast, literal, narrowed
 
 __all__ = ["MEMORY", "REGISTER", "Expressions", "c_name"]
 
@@ -96,7 +96,7 @@ class Expressions(Speller, ABC):
                 return C(f"fma({', '.join(self._expression(each).text for each in (a, b, c))})")
             case ir.Select(test, then, orelse):
                 parts = self._expression(test), self._expression(then), self._expression(orelse)
-                return _choice(*parts)
+                return narrowed(_choice(*parts), expression.type)
             case ir.Apply():
                 return self._apply(expression)
             case ir.All():
@@ -109,14 +109,16 @@ class Expressions(Speller, ABC):
         if not load.guarded:
             return value
         zero = literal(False if load.type.kind == "bool" else 0, load.type)
-        return _choice(C(self.guard(load.buffer, indices, load.guarded), TERNARY + 1), value, zero)
+        chosen = _choice(C(self.guard(load.buffer, indices, load.guarded), TERNARY + 1), value, zero)
+        return narrowed(chosen, load.type)
 
     def _apply(self, apply: ir.Apply) -> C:
         name, arguments = apply.primitive.name, apply.arguments
         operands = [self._expression(argument) for argument in arguments]
-        if apply.type == i64 and self._most(apply) <= LARGEST:
-            if name in _OPERATORS:
-                return binary(_OPERATORS[name], *operands)
+        small = apply.type == i64 and self._most(apply) <= LARGEST
+        if name in _OPERATORS and (small or (apply.type.bits >= 32 and not apply.type.signed)):
+            return binary(_OPERATORS[name], *operands)
+        if small:
             if name in _DIVISIONS and self._not_negative(arguments[0]) and _positive(arguments[1]):
                 return binary(_DIVISIONS[name], *operands)
         return self.spell(apply.primitive, [argument.type for argument in arguments], operands)
@@ -130,8 +132,9 @@ class Expressions(Speller, ABC):
                 return abs(int(value))
             case ir.Variable(name, type) if type == i64 and self.is_index(name):
                 return self.most(name)
-            case ir.Apply(primitive, (source,)) if isinstance(primitive.llvm, Conversion) and source.type.kind == "int":
-                return self._most(source)
+            case ir.Apply(primitive, (source,), type) if isinstance(primitive.llvm, Conversion):
+                wraps = source.type.kind != "int" or (source.type.signed and not type.signed)
+                return 1 << type.bits if wraps else self._most(source)
             case ir.Apply(primitive, (a, b), type) if type == i64:
                 most = self._most(a), self._most(b)
                 match primitive.name:
@@ -146,7 +149,7 @@ class Expressions(Speller, ABC):
             case ir.Select(_, then, orelse):
                 return max(self._most(then), self._most(orelse))
             case _:
-                return 1 << expression.type.bits - 1
+                return 1 << expression.type.bits - expression.type.signed
 
     def _not_negative(self, expression: ir.Expression) -> bool:
         match expression:

@@ -18,11 +18,12 @@ import numpy as np
 
 from ...core.language import Unsupported
 from ...core.primitive import Conversion, Expansion, Primitive
-from ...core.types import Scalar, bool_, f32, f64, i32, i64
+from ...core.types import SCALARS, Scalar, bool_
 from .names import identifier
 
 # The types of values, and of elements in memory
-REGISTER = {f32: "float", f64: "double", i32: "int", i64: "long", bool_: "bool"}
+_C = {"float": {32: "float", 64: "double"}, "int": {8: "char", 16: "short", 32: "int", 64: "long"}, "bool": {8: "bool"}}
+REGISTER = {row: "u" * (not row.signed) + _C[row.kind][row.bits] for row in SCALARS.values()}
 MEMORY = {**REGISTER, bool_: "uchar"}
 
 # How tightly a text binds
@@ -46,7 +47,7 @@ _OPERAND = re.compile(r"\$(\d)")
 
 
 class C(NamedTuple):
-    """A text, how tightly it binds, and for a whole number of 64 bits the text where its type matters to nobody."""
+    """A text, how tightly it binds, and for a whole number the text where its type matters to nobody."""
 
     text: str
     binds: int = ATOM
@@ -78,24 +79,30 @@ def literal(value: int | float | bool, scalar: Scalar) -> C:
 
 
 def _whole(value: int, scalar: Scalar) -> C:
-    if value == -(2 ** (scalar.bits - 1)):
+    if scalar.signed and scalar.bits >= 32 and value == scalar.least:
         return C("INT_MIN" if scalar.bits == 32 else "LONG_MIN")
     binds = UNARY if value < 0 else ATOM
-    if scalar.bits == 32:
-        return C(str(value), binds)
-    return C(f"{value}L", binds, str(value) if abs(value) < 2**31 else f"{value}L")
+    if scalar.bits < 32:
+        return C(f"({REGISTER[scalar]}){value}", UNARY, str(value))
+    text = str(value) + "U" * (not scalar.signed) + "L" * (scalar.bits == 64)
+    return C(text, binds, str(value) if abs(value) < 2**31 else text)
 
 
 def binary(operator: str, left: C, right: C) -> C:
     """Two operands with an operator between them."""
     binds, low, high = _OPERATORS[operator]
-    if not (left.bare and right.bare):  # one of them makes the operation one of 64 bits
+    if not (left.bare and right.bare):  # one of them makes the operation one of its type
         left, right = left.untyped(), right.untyped()
     return C(f"{left.within(low)} {operator} {right.within(high)}", binds)
 
 
 def cast(type: str, operand: C) -> C:
     return C(f"({type}){operand.within(UNARY)}", UNARY)
+
+
+def narrowed(result: C, scalar: Scalar) -> C:
+    """What C has computed as an int, which it makes of all that is narrower, in its own type again."""
+    return cast(REGISTER[scalar], result) if scalar.kind == "int" and scalar.bits < 32 else result
 
 
 def call(function: str, *operands: C) -> C:
@@ -114,16 +121,19 @@ class Speller:
         if isinstance(primitive.llvm, Conversion):
             return self._convert(types[0], primitive.llvm.target, operands[0])
         assert not isinstance(primitive.llvm, Expansion), f"{primitive} must be expanded before code is emitted"
-        template = primitive.opencl.get(types[0].kind)
+        template = primitive.opencl.get(types[0].spelling) or primitive.opencl.get(types[0].kind)
         if template is None:
             raise Unsupported(
                 f"the primitive {primitive} has no spelling in OpenCL C for {types[0]} operands: "
                 f'add one to its row, as in az.primitive("{primitive}", ..., opencl="{_example(primitive)}")'
             )
-        template = template.replace("$last", str(types[0].bits - 1)).replace("$t", REGISTER[types[0]])
+        unsigned = "ulong" if types[0].bits == 64 else "uint"
+        template = template.replace("$last", str(types[0].bits - 1)).replace("u$t", unsigned)
+        template = template.replace("$t", REGISTER[types[0]])
+        scalar = primitive.result_type(types)
         if _stands_in_place(template):
-            return _filled(template, operands)
-        result = REGISTER[primitive.result_type(types)]
+            return narrowed(_filled(template, operands), scalar)
+        result = REGISTER[scalar]
         distinct = types if primitive.mixed else types[:1]
         name = "_".join([identifier(primitive.name), *[REGISTER[type] for type in distinct]])
         parameters = ", ".join(f"{REGISTER[type]} {letter}" for type, letter in zip(types, _PARAMETERS))
@@ -146,12 +156,12 @@ class Speller:
         return cast(REGISTER[target], operand)
 
     def _truncated(self, source: Scalar, target: Scalar, operand: C) -> C:
-        """Float to integer, towards zero; what is out of range, or not a number, gives the least integer."""
+        """Float to integer, towards zero; what is out of range gives the nearest integer, what is no number 0."""
         before, after = REGISTER[source], REGISTER[target]
         name = f"{after}_of_{before}"
-        limit = literal(2.0 ** (target.bits - 1), source).text
-        least = literal(-(2 ** (target.bits - 1)), target).text
-        body = f"{before} whole = trunc(a);\nreturn whole >= -{limit} && whole < {limit} ? ({after})whole : {least};"
+        least, most = (literal(limit, target).text for limit in (target.least, target.most))
+        low, high = (literal(float(limit), source).text for limit in (target.least, target.most + 1))
+        body = f"if (a <= {low}) return {least};\nreturn a >= {high} ? {most} : a == a ? ({after})a : 0;"
         self.define(name, f"{after} {name}({before} a)", body)
         return call(name, operand)
 

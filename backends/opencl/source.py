@@ -30,7 +30,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from ...core.types import Scalar, bool_
+from ...core.types import Scalar
 from .. import ir
 from ..memory.arena import room
 from .atomics import Space
@@ -423,7 +423,7 @@ class _Writer(Expressions):
             if count is None:
                 self.shared.append(buffer)
             else:
-                self.local.append(f"  local {memory} {name}[{count}]{_WORDS if buffer.scalar == bool_ else ''};")
+                self.local.append(f"  local {memory} {name}[{count}]{_WORDS if buffer.scalar.bytes < 4 else ''};")
             return
         if self.grouped and not self.in_lanes:
             self.scratch.append(Scratch(buffer, True))
@@ -501,7 +501,7 @@ class _Writer(Expressions):
         self.wait()
 
 
-_WORDS = " __attribute__((aligned(4)))"  # bytes are updated by the word that they are in
+_WORDS = " __attribute__((aligned(4)))"  # what is smaller is updated by the word that it is in
 _GROUPS = ("get_group_id(0)", "get_num_groups(0)")
 _THREADS = ("get_global_id(0)", "get_global_size(0)")
 _BARRIER = "barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE);"
@@ -523,7 +523,7 @@ def _count(buffer: ir.Buffer) -> int | None:
     if len(extents) < len(buffer.extents):
         return None
     count = room(map(int, extents))
-    return -(-count // 4) * 4 if buffer.scalar == bool_ else count
+    return -(-count // 4) * 4 if buffer.scalar.bytes < 4 else count
 
 
 def _stem(name: str) -> str:

@@ -20,7 +20,7 @@ from .. import trees
 from ..builder import current
 from ..expr import Expr, as_expr, same_size
 from ..graph import Value
-from ..indexing import is_whole
+from ..indexing import as_index, is_whole
 from ..source import at_line, user_line
 from ..terms import Failure
 from ..trees import Shape, Structure
@@ -108,7 +108,7 @@ def permute(op: Function, defaults: Any, f: Function, x: Any) -> Structure:
         if len(place) != first.ndim or any(i.ndim or i.dtype.kind != "int" for i in place):
             shown = ", ".join(str(i.type) for i in place)
             raise TypeError(at_line(f"permute: ({shown}) is not an index into an array of type {first.type}"))
-        values = [i.astype(i64).value for i in place]
+        values = [as_index(i) for i in place]
         negative = [builder.primitive("less", value, builder.literal(0, i64)) for value in values]
         left_out = functools.reduce(lambda a, b: builder.primitive("logical_or", a, b), negative)
         for axis, (value, size) in enumerate(zip(values, sizes, strict=True)):

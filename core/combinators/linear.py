@@ -8,6 +8,7 @@ from ..builder import current
 from ..dims import Dim
 from ..expr import Expr, as_expr, promoted, same_size, scalar_type
 from ..graph import Value
+from ..indexing import as_index
 from ..source import at_line, user_line
 from ..types import bool_, dims, f64, i64
 from .arrays import generate
@@ -183,7 +184,8 @@ def one_hot(x: Any, classes: Any, dtype: Any = f64, axis: Any = -1) -> Expr:
     places = as_expr(x)
     if places.dtype.kind != "int":
         raise TypeError(at_line(f"one_hot of integers, not of {places.type}"))
-    hot: Any = generate(classes, lambda k: places.astype(i64) == k)
+    index = Expr(as_index(places), places.builder)
+    hot: Any = generate(classes, lambda k: index == k)
     moved = axis_moved(hot, 0, axis_of(hot, axis))
     return moved.astype(scalar_type(dtype))
 

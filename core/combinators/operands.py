@@ -23,7 +23,7 @@ from ..builder import current
 from ..dims import Dim, Opaque, never_negative
 from ..expr import Expr, as_expr, is_number, same_size
 from ..graph import Value, numbers
-from ..indexing import extents_of
+from ..indexing import as_index, extents_of
 from ..source import at_line, user_line
 from ..terms import Failure, Origin
 from ..types import Scalar, dims, i64, rank
@@ -38,7 +38,7 @@ def size_value(n: Any) -> Value:
     value = as_expr(int(n) if isinstance(n, np.integer) else n)
     if value.ndim or value.dtype.kind != "int":
         raise TypeError(at_line(f"a size is an integer, not {value.type}"))
-    return value.astype(i64).value
+    return as_index(value)
 
 
 def dim_of(size: Value) -> Dim:
@@ -197,16 +197,13 @@ def extreme(scalar: Scalar, sign: int) -> Any:
         return sign * float("inf")
     if scalar.kind == "bool":
         return sign > 0
-    limits = np.iinfo(scalar.dtype)
-    return int(limits.max if sign > 0 else limits.min)
+    return scalar.most if sign > 0 else scalar.least
 
 
 def totalled(x: Any, dtype: Any = None) -> Expr:
-    """An operand of a sum or product in the type that it has: of integers and booleans i64, as in NumPy."""
+    """An operand of a sum or product in the type that it has in NumPy: of integers and booleans i64 or u64."""
     given = as_expr(x)
-    if dtype is not None:
-        return given.astype(dtype)
-    return given if given.dtype.kind == "float" else given.astype(i64)
+    return given.astype(np.zeros(0, given.dtype.dtype).sum().dtype if dtype is None else dtype)
 
 
 class Elements:

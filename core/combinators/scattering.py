@@ -10,7 +10,7 @@ from ..builder import current
 from ..expr import Expr, as_expr, broadcast_element, broadcast_sizes, promoted, same_size
 from ..graph import Value
 from ..host_arrays import as_array
-from ..indexing import Reader, element_reader, guard_indices, select
+from ..indexing import Reader, as_index, element_reader, guard_indices, select
 from ..primitive import PRIMITIVES
 from ..source import at_line, user_line
 from ..terms import Failure
@@ -66,7 +66,7 @@ def _places(indices: Any, what: str) -> Value:
     found = as_expr(as_array(indices) if isinstance(indices, list) else indices)
     if found.dtype.kind != "int":
         raise TypeError(at_line(f"the indices of a {what} are integers, not {found.type}"))
-    return found.astype(i64).value
+    return as_index(found)
 
 
 def bincount(x: Any, weights: Any = None, minlength: Any = 0, length: Any = None) -> Expr:
@@ -77,7 +77,8 @@ def bincount(x: Any, weights: Any = None, minlength: Any = 0, length: Any = None
     """
     x = as_expr(x)
     if length is None:
-        length = PRIMITIVES["maximum"](PRIMITIVES["maximum"](max(x), -1).astype(i64) + 1, minlength)
+        largest: Any = max(Expr(_places(x, "histogram"), x.builder))
+        length = PRIMITIVES["maximum"](PRIMITIVES["maximum"](largest, -1) + 1, minlength)
     if weights is None:
         return histogram(PRIMITIVES["add"], 0, length, x, map(lambda _: as_expr(1), x))
     return histogram(PRIMITIVES["add"], 0, length, x, as_expr(weights).astype(f64))

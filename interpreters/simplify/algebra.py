@@ -18,7 +18,7 @@ from ...core.graph import Value
 from ...core.indexing import extents_of
 from ...core.primitive import Primitive
 from ...core.terms import Literal
-from ...core.types import bool_, i64
+from ...core.types import bool_, element, i64
 
 _FEW_TIMES = 1 << 20  # a factor, or a number, of a sum that is small
 
@@ -222,8 +222,10 @@ def _extremum(b: Builder, x: Value, y: Value, least: bool = True) -> Value | Non
 
 
 def _absolute(b: Builder, x: Value) -> Value | None:
+    if operands_of(x, "abs") is not None or not element(x.type).signed:
+        return x
     inner = operands_of(x, "negative")
-    return x if operands_of(x, "abs") is not None else None if inner is None else b.primitive("abs", inner[0])
+    return None if inner is None else b.primitive("abs", inner[0])
 
 
 def _negative(b: Builder, x: Value) -> Value | None:

@@ -126,8 +126,8 @@ def test_calls_with_other_structures_and_kinds(run: Any) -> None:
         call({"x": ones, "z": ones}, {"w": ones, "b": ones})
     with pytest.raises(TypeError, match="argument 'like' is a dictionary with the keys 'w', 'b', got"):
         call({"x": ones, "y": ones}, {"w": ones, "c": ones})
-    with pytest.raises(TypeError, match="argument 'p_x' of type ndarray \\(uint8\\)"):
-        call({"x": ones.astype(np.uint8), "y": ones}, {"w": ones, "b": ones})
+    with pytest.raises(TypeError, match="argument 'p_x' of type ndarray \\(float16\\)"):
+        call({"x": ones.astype(np.float16), "y": ones}, {"w": ones, "b": ones})
 
 
 def test_types_of_arguments_are_made_once_for_each_structure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -280,7 +280,7 @@ def test_arrays_by_protocol(run: Any, make: Callable[[Any], Any]) -> None:
 def test_exact_integers() -> None:
     assert square(2**70) == float(2**140)
     assert az.evaluate(az.program(lambda x: x).at(az.i64))(-(2**63)) == -(2**63)
-    with pytest.raises(TypeError, match="the integer 9223372036854775808, which i64 cannot hold exactly"):
+    with pytest.raises(TypeError, match="got 9223372036854775808, which is not exactly representable in i64"):
         az.evaluate(az.program(lambda x: x).at(az.Array[az.i64, "n"]))([2**63])
 
 

@@ -74,9 +74,6 @@ def test_masked_arrays_are_refused(call: Callable[[Any], Any], mask: Any) -> Non
 @pytest.mark.parametrize(
     ("dtype", "instead"),
     [
-        (np.uint8, r"uint8\W.*; convert it with x\.astype\(np\.int32\)"),
-        (np.int16, r"int16\W.*; convert it with x\.astype\(np\.int32\)"),
-        (np.uint64, r"uint64\W.*; convert it with x\.astype\(np\.int64\)"),
         (np.float16, r"float16\W.*; convert it with x\.astype\(np\.float32\)"),
         (np.longdouble, r"(float128|longdouble)\W.*; convert it with x\.astype\(np\.float64\)"),
         (np.complex64, r"complex64\W.*; complex numbers are two arrays, x\.real and x\.imag"),
@@ -88,8 +85,7 @@ def test_dtypes_that_the_language_does_not_have(dtype: Any, instead: str) -> Non
         for call in (UNTYPED, lambda a: az.program(lambda x: x + a)(X)):
             with pytest.raises(TypeError, match=rf"{instead} \(at .*test_host_arrays"):
                 call(given)
-    declared = instead.replace("int32", "float64").replace("int64", "float64").replace("float32", "float64")
-    declared = declared.replace("ufloat64", "uint64")
+    declared = instead.replace("float32", "float64")
     for call in (typed, lambda a: az.vjp(UNTYPED)(X, a), lambda a: az.jvp(UNTYPED)(X, a)):
         with pytest.raises(TypeError, match=rf"is f64\[.*\], got .*{declared} \(at .*test_host_arrays"):
             call(array)
@@ -114,9 +110,11 @@ def test_any_byte_order(dtype: str) -> None:
 
 @az.program
 def declared_types(x: az.Array[az.i32, "n"]):
-    return x.astype(np.uint8)
+    return x.astype(np.float16)
 
 
 def test_scalar_types_are_listed() -> None:
-    with pytest.raises(TypeError, match=r"uint8.* is not a scalar type of the language; there are f32, f64, i32, i64"):
+    with pytest.raises(
+        TypeError, match=r"float16.* is not a scalar type of the language; there are f32, f64, i8, i16, i32"
+    ):
         declared_types([1, 2])

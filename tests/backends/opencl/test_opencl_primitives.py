@@ -324,7 +324,8 @@ def test_zeros_have_an_order(type: str) -> None:
 
 # Expressions of expressions
 
-VARIABLES = [X, Y, S, T, U, K, B, I, N]
+OTHERS = [ir.Variable(f"v_{each}", each) for each in SCALARS.values() if each.kind == "int"]  # of every type one
+VARIABLES = [X, Y, S, T, U, K, B, I, N, *OTHERS]
 EXACT = [row for row in ROWS.values() if exact(row) and row.name not in ("minimum", "maximum")]
 
 
@@ -332,7 +333,8 @@ def random_expression(numbers: random.Random, type: Scalar, depth: int) -> ir.Ex
     """An expression of a type, of counters, constants, and variables whose values the device does not know."""
     if depth == 0 or numbers.random() < 0.1:
         fitting = [each for each in VARIABLES if each.type == type]
-        constant = {"float": numbers.choice([-1.5, 0.25]), "int": numbers.randint(-3, 70), "bool": True}[type.kind]
+        whole = numbers.randint(-3 if type.signed else 0, 70)
+        constant = {"float": numbers.choice([-1.5, 0.25]), "int": whole, "bool": True}[type.kind]
         return numbers.choice(fitting) if numbers.random() < 0.8 else ir.Constant(constant, type)
     if numbers.random() < 0.1:
         parts = [random_expression(numbers, each, depth - 1) for each in (bool_, type, type)]
@@ -365,7 +367,7 @@ def test_random_expressions() -> None:
     count = 64
     values: dict[str, Array] = {
         **{each.name: (points.integers(-12, 12, count) / 4).astype(each.type.dtype) for each in (X, Y, S)},
-        **{each.name: points.integers(-70, 70, count).astype(each.type.dtype) for each in (T, U, K)},
+        **{each.name: points.integers(-70, 70, count).astype(each.type.dtype) for each in (T, U, K, *OTHERS)},
         "b": points.random(count) < 0.5,
         "i": np.arange(count),
         "n": np.full(count, count),
@@ -461,11 +463,11 @@ def test_updates(type: str) -> None:
     if scalar.kind == "bool":
         value = numbers.random(THREADS) < 0.3
     elif scalar.kind == "int":
-        value = numbers.integers(-(2 ** (scalar.bits - 1)), 2 ** (scalar.bits - 1), THREADS, dtype=scalar.dtype) | 1
+        value = numbers.integers(scalar.least, scalar.most, THREADS, dtype=scalar.dtype) | scalar.dtype.type(1)
     else:
         value = numbers.choice([1.0, -1.0, 2.0, 0.5], THREADS).astype(scalar.dtype)
     start = np.full((len(names), PLACES), True if scalar.kind == "bool" else 3, scalar.dtype)
-    out = np.append(start.ravel(), start.ravel()[:1])  # 16 truth values: whole words
+    out = np.append(start.ravel(), start.ravel()[:1])  # an even number: whole words
     groups = np.zeros((THREADS // GROUP, len(names), PLACES), scalar.dtype)
     run(build(updating(scalar)).update, THREADS, GROUP, value, start, out, groups)
     out = out[:-1].reshape(start.shape)
@@ -480,7 +482,7 @@ def test_updates(type: str) -> None:
                     assert found[k, p] == reduce(combine, value[own][place[own] == p], start[k, p]), name
 
 
-@pytest.mark.parametrize("type", ["bool", "f32", "i64"])
+@pytest.mark.parametrize("type", ["bool", "f32", "i64", "u16"])
 def test_updates_are_no_races(oclgrind: Callable[[str], str], type: str) -> None:
     assert oclgrind(f"""
         import test_opencl_primitives as t
