@@ -58,7 +58,7 @@ def _named(x: Expr, axis: Any, keepdims: bool, primitive: str, neutral: Any) -> 
 def sum(x: Any, axis: Any = None, keepdims: bool = False, *, dtype: Any = None) -> Expr:
     """The sum over an axis, a tuple of axes, or all (the default).
 
-    Integers and booleans are added as i64, as in NumPy; ``dtype`` says another type to add in.
+    Integers and booleans are added as i64, as in NumPy, those without a sign as u64; ``dtype`` says another type.
 
     >>> import adze as az, numpy as np
     >>> @az.program
@@ -71,7 +71,7 @@ def sum(x: Any, axis: Any = None, keepdims: bool = False, *, dtype: Any = None) 
 
 
 def prod(x: Any, axis: Any = None, keepdims: bool = False, *, dtype: Any = None) -> Expr:
-    """The product over an axis, a tuple of axes, or all; of integers and booleans in i64, or in ``dtype``."""
+    """The product over an axis, a tuple of axes, or all; of integers and booleans in i64 or u64, or in ``dtype``."""
     return _named(totalled(x, dtype), axis, keepdims, "multiply", 1)
 
 

@@ -247,7 +247,7 @@ def test_states_in_an_array_that_is_read_across() -> None:
 
 
 @pytest.mark.unguarded
-@pytest.mark.parametrize("dtype", [az.f32, az.f64, az.i32, az.i64, az.bool_], ids=str)
+@pytest.mark.parametrize("dtype", [az.f32, az.f64, az.i32, az.i64, az.u8, az.u16, az.u64, az.bool_], ids=str)
 def test_every_scalar_type(dtype: Any) -> None:
     @az.program
     def program(x: az.Array[dtype, "n"], at: az.Array[az.i64, "m"], v: az.Array[dtype, "m"]) -> Any:  # type: ignore[valid-type]

@@ -232,7 +232,7 @@ def test_fold_of_a_long_list(length: int) -> None:
     assert listed(result) == [2.0 * value for value in values] and sum_ == sum(values)
 
 
-@pytest.mark.parametrize("scalar", [az.f32, az.f64, az.i32, az.i64, az.bool_])
+@pytest.mark.parametrize("scalar", [az.f32, az.f64, az.i32, az.i64, az.i8, az.u64, az.bool_])
 def test_every_scalar_type_as_an_argument(scalar: Any) -> None:
     @az.program
     def reversed_(xs: List[scalar]) -> List[scalar]:

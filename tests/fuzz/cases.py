@@ -28,6 +28,7 @@ PARAMETERS = {
     "t": "n m m", "r": "", "s": "",
 }  # fmt: skip
 INTEGERS = {"k": "n", "l": "p", "h": ""}
+INTEGER_TYPES = ["az.i64"] * 3 + ["az.i32", "az.i16", "az.u8", "az.u16"]
 SMALL, MIDDLE, LARGE = (0, 1, 1, 2, 2, 7), (2, 7, 33), (7, 33, 130, 257, 1025)
 SPECIAL = "[0.0, -0.0, np.inf, -np.inf, np.nan, 1e-30, 1e30, 0.5, -1.25, 2.0]"
 TINY = {"az.f32": "1e-45", "az.f64": "5e-324"}
@@ -68,6 +69,7 @@ class Case:
     special: bool = False
     large: bool = False  # too large for one element at a time
     configuration: Configuration = field(default_factory=Configuration)
+    integer: str = "az.i64"
 
     @property
     def body(self) -> str:
@@ -88,7 +90,7 @@ class Case:
         """The function as text."""
         parameters = []
         for name, dims in self.parameters.items():
-            scalar = "az.i64" if name in INTEGERS else self.float
+            scalar = self.integer if name in INTEGERS else self.float
             annotation = f'az.Array[{scalar}, "{dims}"]' if dims else scalar
             parameters.append(f"{name}: {annotation}" if self.configuration.annotated else name)
         return f"def f({', '.join(parameters)}):\n{self.body}"
@@ -105,7 +107,8 @@ class Case:
         generator, scalar = f"np.random.default_rng({number})", f"np.{self.float[3:].replace('f', 'float')}"
         if name in INTEGERS:
             drawn = f"{generator}.integers(-1, {max(self.sizes['n'], 2)}, ({shape}))"
-            return drawn if dims else f"{generator}.integers(-1, 6)"
+            drawn = drawn if dims else f"{generator}.integers(-1, 6)"
+            return drawn if self.integer == "az.i64" else f"{drawn}.astype({self.integer}.dtype)"
         if self.special:
             numbers = SPECIAL[:-1] + f", {TINY[self.float]}]"
             return f"{generator}.choice({numbers}, ({shape})).astype({scalar})"
@@ -123,7 +126,7 @@ class Case:
         return hashlib.sha256(f"{self.text()}{self.configuration}".encode()).hexdigest()[:12]
 
     def arguments(self) -> tuple[Any, ...]:
-        return tuple([eval(self.argument(name), {"np": np}) for name in self.parameters])
+        return tuple([eval(self.argument(name), {"np": np, "az": az}) for name in self.parameters])
 
     def program(self) -> az.Program:
         source = self.source()
@@ -193,7 +196,9 @@ def drawn(seed: int) -> Case:
         found = view(draw, scope, "", pick.randrange(3)) if pick.randrange(3) == 0 else None
         results.append(found[0] if found else draw.value(scope, "f", drawn_axes(draw, scope), pick.randrange(2, 6)))
     special = pick.randrange(5) == 0
-    return Case(seed, sizes, tuple(statements), tuple(results), draw.float, special, large, drawn_configuration(pick))
+    configuration = drawn_configuration(pick)
+    integer = pick.choice(INTEGER_TYPES)
+    return Case(seed, sizes, tuple(statements), tuple(results), draw.float, special, large, configuration, integer)
 
 
 def drawn_axes(draw: Writer, scope: Scope) -> tuple[Size, ...]:

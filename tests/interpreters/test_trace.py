@@ -187,7 +187,7 @@ def test_the_parts_of_a_branching_map_are_joined_without_rounding() -> None:
     traced(lambda x: az.map(lambda v: az.cond(v > 0, lambda: (v, 1, True), lambda: (-v, -2, False)), x), x)
 
 
-@pytest.mark.parametrize("scalar", ["f64", "f32", "i64", "i32", "bool_"])
+@pytest.mark.parametrize("scalar", ["f64", "f32", "i64", "i32", "i8", "u8", "u64", "bool_"])
 def test_a_branching_map_of_every_scalar_type(scalar: str) -> None:
     kind = getattr(az, scalar)
     x = numbers(6) > 0 if scalar == "bool_" else numbers(6, dtype=kind.dtype)
@@ -199,7 +199,7 @@ def test_a_branching_map_of_every_scalar_type(scalar: str) -> None:
     assert trace.result.dtype == kind.dtype
 
 
-@pytest.mark.parametrize("scalar", ["f64", "f32", "i64", "i32", "bool_"])
+@pytest.mark.parametrize("scalar", ["f64", "f32", "i64", "i32", "i8", "u8", "u64", "bool_"])
 def test_every_scalar_type(scalar: str) -> None:
     kind = getattr(az, scalar)
     x = numbers(6) > 0 if scalar == "bool_" else numbers(6, dtype=kind.dtype)

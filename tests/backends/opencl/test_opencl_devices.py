@@ -29,7 +29,7 @@ from adze.backends.opencl.devices import (
     target_of,
 )
 
-DTYPES = [np.float32, np.float64, np.int32, np.int64, np.bool_]
+DTYPES = [np.float32, np.float64, np.int32, np.int64, np.uint8, np.int16, np.uint64, np.bool_]
 GIB = 1 << 30
 
 
