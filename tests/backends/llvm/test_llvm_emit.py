@@ -26,7 +26,7 @@ from adze.backends.llvm.jit import Executable, Failure, is_parallel
 from adze.backends.llvm.jit import compiled as code_of
 from adze.backends.llvm.text import Body
 from adze.core.primitive import lookup
-from adze.core.types import SCALARS, Scalar, bool_, f32, f64, i32, i64
+from adze.core.types import SCALARS, Scalar, bool_, f32, f64, i32, i64, u8, u64
 
 SIZES = (0, 1, 7, 8, 9, 31, 32, 33, 100)
 THREADS = (1, 2, 7)
@@ -614,15 +614,15 @@ def test_conversions(source: Scalar, target: Scalar) -> None:
         compare(function, [x], [len(x)], compiled(function))
 
 
-def test_what_no_integer_holds_converts_to_the_least() -> None:
+def test_what_no_integer_holds_converts_to_the_nearest() -> None:
     x = np.array([np.nan, np.inf, -np.inf, 1e300, -1e300, 2.0**63, -(2.0**63), 2.0**31, -(2.0**31) - 0.5, 5.9])
-    least = {i64: -(2**63), i32: -(2**31)}
-    whole = {i64: [-(2**63), 2**31, -(2**31), 5], i32: [least[i32], least[i32], -(2**31), 5]}
-    for target in (i64, i32):
+    whole = {i64: [2**31, -(2**31), 5], i32: [2**31 - 1, -(2**31), 5], u8: [255, 0, 5], u64: [2**31, 0, 5]}
+    for target in whole:
         for kind in ("lanes", "sequential"):
             y = np.zeros(len(x), target.dtype)
             call(compiled(spread(target.name, f64, 1, kind)), [x, y], [len(x)])
-            assert y.tolist() == [least[target]] * 6 + whole[target]
+            high = min(2**63, target.most)
+            assert y.tolist() == [0, *[target.most, target.least] * 2, high, target.least, *whole[target]]
 
 
 @pytest.mark.parametrize("name", ["add", "subtract", "multiply", "divide", "minimum", "maximum", "less", "equal"])
@@ -635,9 +635,9 @@ def test_special_values(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["floor_divide", "remainder"])
-@pytest.mark.parametrize("scalar", [i64, i32], ids=str)
+@pytest.mark.parametrize("scalar", [i64, i32, u8, u64], ids=str)
 def test_integer_division_is_total(name: str, scalar: Scalar) -> None:
-    special = np.array([0, 1, -1, 7, -7, 2, -2, np.iinfo(scalar.dtype).max, np.iinfo(scalar.dtype).min], scalar.dtype)
+    special = np.array([0, 1, -1, 7, -7, 2, -2, scalar.most % 2**63, scalar.least]).astype(scalar.dtype)
     x, y = (each.ravel().copy() for each in np.meshgrid(special, special))
     for kind in ("lanes", "sequential"):
         function = spread(name, scalar, 2, kind)
