@@ -155,7 +155,7 @@ def written(draw: Writer, scope: Scope, type: str, sizes: tuple[Size, ...], dept
         return draw.node("f", sizes, order, target, keys, draw.value(scope, "f", sizes, depth // 2))
     i, k = draw.fresh("i"), draw.fresh("k")
     operator = draw.one(["lambda p, q: p + q", "az.maximum", "az.minimum"])
-    step = f"lambda {i}: az.where({k}[{i}] < {sizes[0].text}, {k}[{i}], -1)"
+    step = f"lambda {i}: az.where({k}[{i}] < {sizes[0].text}, {k}[{i}].astype(az.i64), -1)"
     form = f"(lambda {k}: az.permute({operator}, {{}}, {step}, {{}}))({{}})"
     return draw.node("f", sizes, form, target, values, places)
 
