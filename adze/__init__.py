@@ -215,7 +215,7 @@ with install_import_hook(_CHECKED):
     from .interpreters.pretty import pretty
     from .interpreters.simplify import simplify
     from .interpreters.trace import Trace, trace
-    from .library import linalg
+    from .library import linalg, random
 
 if TYPE_CHECKING:
     # To a type checker a parameter is the expression that it is inside the program, with its sizes as a remark.
@@ -398,6 +398,7 @@ __all__ = [
     "prod",
     "program",
     "quantile",
+    "random",
     "ravel",
     "reciprocal",
     "reduce",

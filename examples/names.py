@@ -55,6 +55,7 @@ OTHERS = """\
 | `jax.nn.sigmoid`, `jax.nn.log_sigmoid` | `az.sigmoid`, `az.log_sigmoid` |
 | `jax.nn.softmax`, `jax.nn.one_hot` | `az.softmax`, `az.one_hot` |
 | `jax.nn.logsumexp`, `jax.scipy.special.logsumexp` | `az.logsumexp` |
+| `jax.random` | `az.random`: keys, shapes and names are the same |
 | `jax.make_jaxpr` | `print(az.pretty(f))` |
 | `jax.tree_util` | structures are arguments and results as they are |
 | `jax.device_put` | `az.to_device` |
@@ -93,6 +94,7 @@ OTHERS = """\
 | `scipy.linalg.solve_triangular`, `cho_solve` | `az.linalg.solve_triangular`, `az.linalg.cho_solve` |
 | `scipy.linalg.expm`, `eigh` | `az.linalg.expm`, `az.linalg.eigh` |
 | `scipy.linalg.solve`, `inv`, `det` | `az.linalg.solve`, `az.linalg.inv`, `az.linalg.det` |
+| `np.random`, `scipy.stats` distributions | `az.random` |
 | `scipy.signal.convolve`, `correlate` | `az.convolve`, `az.correlate` |
 | scipy.ndimage filters | `az.stencil` |
 | scipy.sparse products | `az.histogram` over the entries; `az.sparse_jacobian` gives SciPy's matrices |

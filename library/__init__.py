@@ -1,5 +1,5 @@
-"""What programs call besides loops: functions of libraries, as operations with rules for their derivatives.
+"""What programs call besides loops: linear algebra and random numbers.
 
-Each is written as anybody could write it from outside: ``foreign`` for what it computes, ``custom_vjp`` for how it is
-differentiated. So all of them run in every interpretation, and compiled code calls them back.
+All of it is written as anybody could write it from outside. What a library computes is ``foreign``, with a rule by
+``custom_vjp``; the rest are programs of the language. So it runs in every interpretation, and has derivatives.
 """
