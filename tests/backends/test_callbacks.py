@@ -12,6 +12,8 @@ import pytest
 import adze as az
 from adze.core.types import ArrayType, bool_, dims, f32
 
+pytestmark = pytest.mark.unguarded
+
 RANDOM = np.random.default_rng(11)
 ROWS, SQUARE = RANDOM.standard_normal((40, 5)), np.eye(4) * 3 + RANDOM.standard_normal((4, 4))
 V = RANDOM.standard_normal(4)

@@ -12,6 +12,8 @@ import adze as az
 from adze.core.expr import as_expr
 from adze.library.random import philox
 
+pytestmark = pytest.mark.unguarded
+
 KEY = az.random.key(2024)
 COUNT = 20_000
 
