@@ -33,7 +33,7 @@ from adze.core import trees
 from .cases import SWITCHES, Case, Configuration
 from .sensitivity import Reference
 
-ERRORS = (ValueError, IndexError, ZeroDivisionError, TypeError)  # of the user's program
+ERRORS = (ValueError, IndexError, ZeroDivisionError, TypeError, OverflowError)  # of the user's program
 MODES = ("base", "cross", "opencl")
 DIRECTIONS = """random = np.random.default_rng(0)
 quarters = lambda x: (random.integers(-8, 9, np.shape(x)) / 4).astype(np.asarray(x).dtype)
