@@ -209,14 +209,14 @@ def singular(a: Any) -> Any:
     return weighed(s) + weighed(u**2) + weighed(vh**2) + weighed(u[:, :2] @ vh[:2])
 
 
-def first(names: Any, fast: set[str]) -> Any:
+def sometimes(names: Any, fast: set[str]) -> Any:
     """Over names, of which all but some are left to the long run."""
     return pytest.mark.parametrize(
         "name", [pytest.param(name, marks=[] if name in fast else [pytest.mark.slow]) for name in names]
     )
 
 
-@first(SCALARS, {"cholesky", "solve", "lower", "inv", "slogdet", "qr, wide", "eigh", "svd, tall", "expm"})
+@sometimes(SCALARS, {"cholesky", "solve", "lower", "inv", "slogdet", "qr, wide", "eigh", "svd, tall", "expm"})
 def test_derivatives_are_those_of_differences(name: str) -> None:
     call, arguments = SCALARS[name]
     program = az.program((lambda a: call(a)) if len(arguments) == 1 else (lambda a, b: call(a, b)))
@@ -232,7 +232,7 @@ def test_derivatives_are_those_of_differences(name: str) -> None:
     assert np.isclose(az.compile(az.jvp(program))(*arguments, *directions)[1], slope, rtol=2e-6, atol=1e-7)
 
 
-@first(["solve", "cholesky", "slogdet", "inv", "eigh", "svd, tall", "qr, tall", "expm", "lower"], {"solve", "cholesky"})
+@sometimes(["solve", "cholesky", "slogdet", "inv", "eigh", "svd, tall", "qr, tall", "expm", "lower"], {"solve", "cholesky"})
 def test_second_derivatives(name: str) -> None:
     call, arguments = SCALARS[name]
     program = az.program((lambda a: call(a)) if len(arguments) == 1 else (lambda a, b: call(a, b)))
