@@ -395,7 +395,7 @@ def test_arrays_of_a_size_that_branches_compute(chosen: Any) -> None:
 
 
 @pytest.mark.unguarded
-@pytest.mark.parametrize("depth", [32, 60])
+@pytest.mark.parametrize("depth", [32, pytest.param(60, marks=pytest.mark.slow)])
 def test_nests_of_many_loops_have_values(depth: int) -> None:
     """What a nest costs is estimated in numbers that are no integers of 64 bits."""
 

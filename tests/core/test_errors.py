@@ -204,7 +204,7 @@ BODIES: list[tuple[str, Callable[[Any], Any], type[Exception], str]] = [
     ("range", lambda x: range(x.shape[0]), TypeError, "a Python index of an expression of type i64"),
     ("assignment", assign, TypeError, r"an expression of type f64\[n\] cannot be changed"),
     ("np.asarray", np.asarray, TypeError, "the elements, as a NumPy array, of an expression"),
-    ("np.unique", np.unique, TypeError, "np.unique is not an operation of the language"),
+    ("np.trim_zeros", np.trim_zeros, TypeError, "np.trim_zeros is not an operation of the language"),
     ("np.nextafter", lambda x: np.nextafter(x, x), TypeError, "np.nextafter is not an operation of the language"),
     ("np.add.reduce", np.add.reduce, TypeError, "np.add.reduce is not an operation of the language"),
     ("no return", lambda x: None, TypeError, "f returns nothing: is a return missing"),

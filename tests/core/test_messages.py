@@ -46,11 +46,11 @@ MESSAGES: dict[str, tuple[Callable[..., Any], Any, str]] = {
     "nested rows": (lambda v: az.map(lambda k: az.map(lambda j: j, az.iota(k)), az.iota(3)), X, IRREGULAR),
     "out of its scope": (leaking, X, "the expression written at .*test_messages.*, was used outside its program"),
     "module of NumPy": (
-        lambda m: np.linalg.cholesky(m),
+        lambda m: np.linalg.eig(m),
         M,
-        r"np\.linalg\.cholesky is not an .*az\.foreign brings in a function",
+        r"np\.linalg\.eig is not an .*az\.foreign brings in a function",
     ),
-    "function of NumPy": (lambda v: np.hstack([v, v]), X, r"np\.hstack is not an .*there is np\.stack, and az\.for"),
+    "function of NumPy": (lambda v: np.dstack([v, v]), X, r"np\.dstack is not an .*there is np\.stack, and az\.for"),
     "NumPy's variant": (lambda v: np.nansum(v), X, r"np\.nansum is not an .*there is np\.sum, and az\.foreign"),
     "NumPy's other name": (
         lambda m: np.linalg.outer(m, m),
@@ -58,11 +58,15 @@ MESSAGES: dict[str, tuple[Callable[..., Any], Any, str]] = {
         r"np\.linalg\.outer is not an .*there is np\.outer, and",
     ),
     "no such function": (
-        lambda v: np.interp(v, v, v),
+        lambda v: np.ediff1d(v),
         X,
-        r"np\.interp is not an .*language; write it with loops, or az",
+        r"np\.ediff1d is not an .*language; write it with loops, or az",
     ),
-    "no such module": (lambda m: np.linalg.inv(m), M, r"np\.linalg\.inv is not an .*language; write it with loops, or"),
+    "no such module": (
+        lambda m: np.linalg.lstsq(m, m),
+        M,
+        r"np\.linalg\.lstsq is not an .*language; write it with loops, or",
+    ),
     "like by its elements": (lambda v: np.fmax(v, v), X, r"np\.fmax is not an .*language; write it with loops, or"),
     "no such derivative": (lambda v: np.gradient(v), X, r"np\.gradient is not an .*language; write it with loops, or"),
     "sums at places": (lambda v: np.add.at(v, [0, 0], 1.0), X, r"np\.add\.at is not .*az\.histogram combines values"),

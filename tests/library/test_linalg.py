@@ -232,7 +232,9 @@ def test_derivatives_are_those_of_differences(name: str) -> None:
     assert np.isclose(az.compile(az.jvp(program))(*arguments, *directions)[1], slope, rtol=2e-6, atol=1e-7)
 
 
-@sometimes(["solve", "cholesky", "slogdet", "inv", "eigh", "svd, tall", "qr, tall", "expm", "lower"], {"solve", "cholesky"})
+@sometimes(
+    ["solve", "cholesky", "slogdet", "inv", "eigh", "svd, tall", "qr, tall", "expm", "lower"], {"solve", "cholesky"}
+)
 def test_second_derivatives(name: str) -> None:
     call, arguments = SCALARS[name]
     program = az.program((lambda a: call(a)) if len(arguments) == 1 else (lambda a, b: call(a, b)))

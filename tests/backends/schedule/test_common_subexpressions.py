@@ -126,7 +126,7 @@ def nest(index: str, *body: ir.Statement) -> ir.Nest:
 
 
 def with_shared(function: ir.Function) -> ir.Function:
-    return without_common_subexpressions(Lowered(function, (), [], [], [], Lowering(VECTORS, True, True))).function
+    return without_common_subexpressions(Lowered(function, (), [], [], [], [], Lowering(VECTORS, True, True))).function
 
 
 def test_a_nest_reads_what_it_has_written_itself() -> None:
