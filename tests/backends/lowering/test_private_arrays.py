@@ -108,11 +108,11 @@ def test_what_points_have_in_common() -> None:
     gradient = az.grad(program, argnums=(0, 1, 2))
     compiled, other = az.compile(gradient, threads=1), az.compile(gradient, threads=2)
     assert "sums of points, added in order" in str(compiled.schedule)
-    for n, steps in ((0, 4), (1, 4), (9, 0), (500, 7), (20_000, 3)):
+    for n, steps in ((0, 4), (1, 4), (9, 0), (500, 7), (10_000, 3)):
         given = arguments(n)[0], 1.5, 0.1, steps
-        found = compiled(*given)
-        assert_same(found[0], az.evaluate(gradient)(*given)[0])
-        for one, expected in zip(found[1:], az.evaluate(gradient)(*given)[1:], strict=True):
+        found, wanted = compiled(*given), az.evaluate(gradient)(*given)
+        assert_same(found[0], wanted[0])
+        for one, expected in zip(found[1:], wanted[1:], strict=True):
             np.testing.assert_allclose(one, expected, rtol=1e-10)
         assert_same(other(*given), found, exact=True)
 
