@@ -165,7 +165,7 @@ def vjp(
     if primals and (building() or _expressions(primals)):
         pullback = transposed.pullback(f.bind(primals, {}))
         return (pullback.result, pullback, pullback.aux) if has_aux else (pullback.result, pullback)
-    program = transposed.program([*f.parameters, _cotangent(_First("vjp", f) if has_aux else f)])
+    program = transposed.program([*f.parameters, _cotangent(f, has_aux)])
     if not primals:
         return program
     arguments = f.bind(primals, {})
@@ -282,16 +282,16 @@ def _with_tangents(f: Program, moving: Sequence[int]) -> list[Parameter]:
     return parameters
 
 
-def _cotangent(f: Program | _First) -> Parameter:
+def _cotangent(f: Program, has_aux: bool) -> Parameter:
     """The parameter of a cotangent of what a program returns, or of the first part of that."""
-    if isinstance(f, _First):
-        first, declared = f.program(f.f.parameters), f.f.declared
+    like, declared = f, f.declared
+    if has_aux:
+        first = _First("vjp", f)
+        like = first.program(f.parameters)
         if declared is not None:
-            shape = without_aux(f.name, f.f, declared.shape)
+            shape = without_aux(first.name, f, declared.shape)
             declared = Declared(shape, declared.types[: shape.leaves])
-    else:
-        first, declared = f, f.declared
-    return _following(fresh("cotangent", [parameter.name for parameter in first.parameters]), declared, first)
+    return _following(fresh("cotangent", [parameter.name for parameter in f.parameters]), declared, like)
 
 
 def _following(name: str, declared: Declared | None, like: int | Program) -> Parameter:

@@ -399,6 +399,14 @@ def promoted(arguments: Sequence[Any]) -> list[Expr]:
 
 
 # What the operands of a primitive that takes one kind are converted to, if they are of another one.
+
+
+def floating(x: Any) -> Expr:
+    """An expression of floating numbers: integers and booleans as f64."""
+    given = as_expr(x)
+    return given if given.dtype.kind == "float" else given.astype(f64)
+
+
 _COMMON = {"float": f64, "int": i8, "bool": bool_}
 
 

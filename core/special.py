@@ -13,18 +13,12 @@ from typing import Any
 import numpy as np
 
 from .combinators.control import where
-from .expr import as_expr
+from .expr import as_expr, floating
 from .methods import METHODS
 from .numpy_calls import NUMPY
 from .primitives import abs_, erf, floor_divide, logaddexp, maximum, minimum, remainder, round_, tanh, trunc
 from .source import at_line
-from .types import f64, i8
-
-
-def _floating(x: Any) -> Any:
-    """An expression of floating numbers."""
-    x = as_expr(x)
-    return x if x.dtype.kind == "float" else x.astype(f64)
+from .types import i8
 
 
 def clip(x: Any, low: Any = None, high: Any = None) -> Any:
@@ -55,7 +49,7 @@ def square(x: Any) -> Any:
 
 def reciprocal(x: Any) -> Any:
     """``1 / x``, elementwise, of floating numbers (integers are converted to f64)."""
-    return 1.0 / _floating(x)
+    return 1.0 / floating(x)
 
 
 def softplus(x: Any) -> Any:
@@ -96,7 +90,7 @@ def gelu(x: Any, approximate: bool = True) -> Any:
     >>> float(az.evaluate(lambda x: az.gelu(x, approximate=False))(0.0))
     0.0
     """
-    x = _floating(x)
+    x = floating(x)
     if approximate:
         return 0.5 * x * (1 + tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
     return 0.5 * x * (1 + erf(x / math.sqrt(2)))
@@ -144,7 +138,7 @@ NUMPY |= {
     np.deg2rad: lambda x: x * (math.pi / 180),
     np.degrees: lambda x: x * (180 / math.pi),
     np.divmod: lambda a, b: (floor_divide(a, b), remainder(a, b)),
-    np.fabs: lambda x: abs_(_floating(x)),
+    np.fabs: lambda x: abs_(floating(x)),
     np.fix: trunc,
     np.nan_to_num: nan_to_num,
     np.ndim: lambda x: x.ndim,
@@ -152,7 +146,7 @@ NUMPY |= {
     np.rad2deg: lambda x: x * (180 / math.pi),
     np.radians: lambda x: x * (math.pi / 180),
     np.reciprocal: _reciprocal,
-    np.rint: lambda x: round_(_floating(x)),
+    np.rint: lambda x: round_(floating(x)),
     np.round: _round,
     np.shape: lambda x: x.shape,
     np.size: lambda x, axis=None: math.prod(x.shape) if axis is None else x.shape[axis],

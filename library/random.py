@@ -147,9 +147,9 @@ def _drawn(key: Any, shape: Any, element: Callable[[Words], Expr]) -> Any:
     return generate(sizes, at) if sizes else at()
 
 
-def _wide(words: Words) -> Expr:
-    """64 bits of the first two words."""
-    return words[0].astype(u64) | (words[1].astype(u64) << 32)
+def _wide(low: Expr, high: Expr) -> Expr:
+    """64 bits of two words."""
+    return low.astype(u64) | (high.astype(u64) << 32)
 
 
 def _floats(dtype: Any) -> Scalar:
@@ -161,11 +161,9 @@ def _floats(dtype: Any) -> Scalar:
 
 def _fraction(low: Expr, high: Expr, scalar: Scalar, inside: bool = False) -> Expr:
     """A number of two words that is at least 0 and below 1, or in the middle of such steps: above 0."""
-    half = 0.5 if inside else 0.0
-    if scalar == f32:
-        return ((low >> 8).astype(f32) + half) * 2.0**-24 if not inside else ((low >> 9).astype(f32) + half) * 2.0**-23
-    bits = (low.astype(u64) | (high.astype(u64) << 32)) >> (12 if inside else 11)
-    return (bits.astype(f64) + half) * (2.0**-52 if inside else 2.0**-53)
+    number, most = (low, 24) if scalar == f32 else (_wide(low, high), 53)
+    half, kept = (0.5, most - 1) if inside else (0.0, most)
+    return ((number >> (number.dtype.bits - kept)).astype(scalar) + half) * 2.0**-kept
 
 
 def bits(key: Any, shape: Any = (), dtype: Any = u32) -> Any:
@@ -173,7 +171,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = u32) -> Any:
     scalar = scalar_type(dtype)
     if scalar not in (u32, u64):
         raise TypeError(at_line(f"random bits are u32 or u64, not {scalar}"))
-    return _drawn(key, shape, lambda words: words[0] if scalar == u32 else _wide(words))
+    return _drawn(key, shape, lambda words: words[0] if scalar == u32 else _wide(*words[:2]))
 
 
 def uniform(key: Any, shape: Any = (), dtype: Any = f64, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
@@ -191,7 +189,7 @@ def integers(key: Any, shape: Any, minval: Any, maxval: Any) -> Any:
     are 32 bits or less. Where there is none, it is ``minval``."""
     low, high = as_expr(minval).astype(i64), as_expr(maxval).astype(i64)
     count = PRIMITIVES["maximum"]((high - low).astype(u64), 1)
-    return low + (_drawn(key, shape, _wide) % count).astype(i64)
+    return low + (_drawn(key, shape, lambda words: _wide(*words[:2])) % count).astype(i64)
 
 
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = ()) -> Any:

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from ..builder import current
-from ..expr import Expr, as_expr, broadcast_element, promoted
+from ..expr import Expr, as_expr, broadcast_element, floating, promoted
 from ..graph import Value
 from ..primitive import PRIMITIVES
 from ..source import at_line
-from ..types import f64, i64
+from ..types import i64
 from .arrays import generate, iota, map
 from .control import where
 from .operands import axes_of, nonempty, permuted, with_axes
@@ -59,7 +59,7 @@ def quantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False) -> Expr:
     """
     if not isinstance(q, Expr) and not np.all((np.asarray(q) >= 0) & (np.asarray(q) <= 1)):
         raise ValueError(at_line(f"quantile: a share is from 0 to 1, not {q!r}"))
-    given, shares = promoted([_floating(x), q])
+    given, shares = promoted([floating(x), q])
 
     def at(rows: Expr, n: Expr) -> Expr:
         builder = current()
@@ -81,7 +81,7 @@ def quantile(x: Any, q: Any, axis: Any = None, keepdims: bool = False) -> Expr:
 
 def _ordered(what: str, x: Any, axis: Any, keepdims: bool, at: Callable[[Expr, Expr], Expr], in_front: int = 0) -> Expr:
     """What ``at`` reads from rows in order, which are so long; it may put axes in front."""
-    given = _floating(x)
+    given = floating(x)
     axes = axes_of(given, axis)
     others = [k for k in range(given.ndim) if k not in axes]
     moved = permuted(given, [*others, *axes])
@@ -93,11 +93,6 @@ def _ordered(what: str, x: Any, axis: Any, keepdims: bool, at: Callable[[Expr, E
     last = rows[..., -1]
     found = where(last != last, last, at(rows, Expr(count, builder)))
     return with_axes(found, [in_front + axis for axis in axes]) if keepdims else found
-
-
-def _floating(x: Any) -> Expr:
-    given = as_expr(x)
-    return given if given.dtype.kind == "float" else given.astype(f64)
 
 
 # What occurs

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..builder import current
-from ..expr import Expr, as_expr, scalar_type
+from ..expr import Expr, as_expr, floating, scalar_type
 from ..graph import Value
 from ..primitive import PRIMITIVES
 from ..source import at_line, user_line
 from ..trees import Structure
-from ..types import bool_, f64, i64
+from ..types import bool_, i64
 from .control import where
 from .operands import Elements, Function, axes_of, axis_of, extreme, nonempty, totalled, with_axes
 from .shapes import ravel
@@ -125,13 +125,12 @@ def std(x: Any, axis: Any = None, ddof: Any = 0, keepdims: bool = False, *, dtyp
 
 
 def _floating(x: Any, dtype: Any = None) -> Expr:
-    given = as_expr(x)
     if dtype is None:
-        return given if given.dtype.kind == "float" else given.astype(f64)
+        return floating(x)
     wanted = scalar_type(dtype)
     if wanted.kind != "float":
         raise TypeError(at_line(f"a mean or variance is computed in f32 or f64, not in {wanted}"))
-    return given.astype(wanted)
+    return as_expr(x).astype(wanted)
 
 
 def _number_of(x: Expr, axes: Sequence[int], ddof: Any) -> Expr:

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from ..builder import current
-from ..expr import Expr, as_expr, promoted, same_size, scalar_type
+from ..expr import Expr, as_expr, floating, promoted, same_size, scalar_type
 from ..graph import Value
 from ..primitive import PRIMITIVES
 from ..source import at_line
-from ..types import bool_, f64, i64
+from ..types import bool_, i64
 from .arrays import generate
 from .control import where
 from .operands import axis_of, nonempty
@@ -72,9 +72,7 @@ def linspace(start: Any, stop: Any, num: Any = 50, endpoint: bool = True, dtype:
     >>> az.evaluate(lambda a, b: az.linspace(a, b, 5))(0.0, 1.0)
     array([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
-    begin, end = promoted([start, stop])
-    if begin.dtype.kind != "float":
-        begin, end = begin.astype(f64), end.astype(f64)
+    begin, end = map(floating, promoted([start, stop]))
     spread, steps = end - begin, as_expr(num) - (1 if endpoint else 0)
     step = spread / PRIMITIVES["maximum"](steps, 1).astype(begin.dtype)
 
@@ -134,7 +132,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Exp
     >>> az.evaluate(lambda x: az.interp(x, [0.0, 1.0, 3.0], [0.0, 2.0, 0.0]))(np.array([-1.0, 0.5, 2.0]))
     array([0., 1., 1.])
     """
-    places, points, values = [p if p.dtype.kind == "float" else p.astype(f64) for p in promoted([x, xp, fp])]
+    places, points, values = map(floating, promoted([x, xp, fp]))
     if points.ndim != 1 or values.ndim != 1:
         raise TypeError(at_line(f"interp between vectors of points and values, not {points.type} and {values.type}"))
     builder = current()

@@ -19,9 +19,9 @@ from ...core.combinators import (
 from ...core.combinators.linear import batch_sizes
 from ...core.custom import Custom, custom_vjp, foreign
 from ...core.dims import Dim
-from ...core.expr import Expr, promoted, same_size
+from ...core.expr import Expr, floating, promoted, same_size
 from ...core.source import at_line
-from ...core.types import Type, array_of, bool_, dims, element, f64
+from ...core.types import Type, array_of, bool_, dims, element
 
 
 class EighResult(NamedTuple):
@@ -54,11 +54,6 @@ class SlogdetResult(NamedTuple):
 
 
 # Operands
-
-
-def floating(*arrays: Any) -> list[Expr]:
-    """Expressions of one floating type."""
-    return [x if x.dtype.kind == "float" else x.astype(f64) for x in promoted(list(arrays))]
 
 
 def matrices(what: str, x: Expr, square: bool = True) -> Expr:
@@ -127,7 +122,7 @@ def cholesky(a: Any) -> Expr:
     array([[2., 0.],
            [1., 2.]])
     """
-    [x] = floating(a)
+    x = floating(a)
     return _cholesky(matrices("cholesky", x))
 
 
@@ -195,7 +190,7 @@ def solve(a: Any, b: Any) -> Expr:
 
 
 def _solution(what: str, operation: Custom, a: Any, b: Any) -> Expr:
-    x, y = floating(a, b)
+    x, y = map(floating, promoted([a, b]))
     matrices(what, x)
     if y.ndim == 0:
         raise TypeError(at_line(f"{what} for a vector or for matrices, not for a value of type {y.type}"))
@@ -223,7 +218,7 @@ def cho_solve(c_and_lower: tuple[Any, bool], b: Any) -> Expr:
 
 def inv(a: Any) -> Expr:
     """The inverse. To apply it to something, take :func:`solve`. LinAlgError in the run for a singular matrix."""
-    [x] = floating(a)
+    x = floating(a)
     return _inv(matrices("inv", x))
 
 
@@ -238,7 +233,7 @@ def _(primals: Any, cotangent: Any) -> Any:
 
 def pinv(a: Any) -> Expr:
     """The pseudoinverse (Moore and Penrose). Its derivative is that of a matrix whose rank stays."""
-    [x] = floating(a)
+    x = floating(a)
     return _pinv(matrices("pinv", x, square=False))
 
 
@@ -261,7 +256,7 @@ def _(primals: Any, cotangent: Any) -> Any:
 
 def det(a: Any) -> Expr:
     """The determinant. Its gradient needs the inverse: LinAlgError in the run of that for a singular matrix."""
-    [x] = floating(a)
+    x = floating(a)
     return _det(matrices("det", x))
 
 
@@ -275,7 +270,7 @@ def _(primals: Any, cotangent: Any) -> Any:
 
 def slogdet(a: Any) -> SlogdetResult:
     """The sign of the determinant (0 if that is zero), and the logarithm of its magnitude."""
-    [x] = floating(a)
+    x = floating(a)
     return SlogdetResult(*_slogdet(matrices("slogdet", x)))
 
 
@@ -297,7 +292,7 @@ def _(primals: Any, cotangent: Any) -> Any:
 
 def qr(a: Any) -> QRResult:
     """Orthonormal columns Q and a triangle R with ``Q @ R == a`` (NumPy's mode "reduced")."""
-    [x] = floating(a)
+    x = floating(a)
     return QRResult(*_qr(matrices("qr", x, square=False)))
 
 
@@ -321,12 +316,7 @@ def _(primals: Any, cotangent: Any) -> Any:
     mirrored = tril(inner) + _turned(tril(inner, -1))
     right = _turned(q_bar + q @ mirrored)
     first = _turned(_triangular(False, False)(r[..., :square], right))
-    return (_side_by_side(first, q @ beyond_bar),)
-
-
-def _side_by_side(a: Any, b: Any) -> Any:
-    """Columns of a, then those of b."""
-    return concatenate([a, b], axis=-1)
+    return (concatenate([first, q @ beyond_bar], axis=-1),)
 
 
 def eigh(a: Any) -> EighResult:
@@ -334,7 +324,7 @@ def eigh(a: Any) -> EighResult:
 
     Derivatives are those with respect to the symmetric matrix.
     """
-    [x] = floating(a)
+    x = floating(a)
     return EighResult(*_eigh(matrices("eigh", x)))
 
 
@@ -364,7 +354,7 @@ def _(primals: Any, cotangent: Any) -> Any:
 
 def svd(a: Any) -> SVDResult:
     """The factors of ``U @ diag(S) @ Vh == a`` (NumPy's ``full_matrices=False``), singular values descending."""
-    [x] = floating(a)
+    x = floating(a)
     return SVDResult(*_svd(matrices("svd", x, square=False)))
 
 

@@ -14,11 +14,11 @@ from ...core.combinators import max as largest
 from ...core.combinators import min as smallest
 from ...core.combinators import sum as total
 from ...core.dims import Dim
-from ...core.expr import Expr, as_expr, promoted
+from ...core.expr import Expr, as_expr, floating, promoted
 from ...core.primitive import PRIMITIVES
 from ...core.source import at_line
 from ...core.types import dims, i64
-from .factors import floating, inv, matrices, solve, svdvals
+from .factors import inv, matrices, solve, svdvals
 
 # Functions of matrices
 
@@ -42,7 +42,7 @@ def expm(a: Any) -> Expr:
     array([[1., 1.],
            [0., 1.]])
     """
-    [x] = floating(a)
+    x = floating(a)
     matrices("expm", x)
     size = PRIMITIVES["stop_gradient"](largest(total(PRIMITIVES["abs"](x), -2)))
     halvings = PRIMITIVES["ceil"](PRIMITIVES["log2"](PRIMITIVES["maximum"](size / _PADE_NORM, 1.0)))
@@ -82,7 +82,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> E
     Of vectors: 2 (the default), any other number, and ``np.inf``. Of matrices: "fro" (the default), 1, -1, 2, -2, "nuc"
     and ``np.inf``. Raises ValueError for others, as NumPy does.
     """
-    [given] = floating(x)
+    given = floating(x)
     if axis is None:
         if ord is None:
             length = norm(reshape(given, (-1,)), axis=0)
@@ -94,7 +94,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> E
         return _of_vectors(given, 2 if ord is None else ord, axes[0], keepdims)
     if len(axes) != 2 or axes[0] == axes[1]:
         raise ValueError(at_line(f"norm: vectors have one axis, and matrices two different ones, not {axis!r}"))
-    return _ofmatrices(given, "fro" if ord is None else ord, axes, keepdims)
+    return _of_matrices(given, "fro" if ord is None else ord, axes, keepdims)
 
 
 def _of_vectors(x: Expr, ord: Any, axis: int, keepdims: bool) -> Expr:
@@ -115,7 +115,7 @@ def _of_vectors(x: Expr, ord: Any, axis: int, keepdims: bool) -> Expr:
     raise ValueError(at_line(f"norm: vectors have none of order {ord!r}"))
 
 
-def _ofmatrices(x: Expr, ord: Any, axes: Sequence[int], keepdims: bool) -> Expr:
+def _of_matrices(x: Expr, ord: Any, axes: Sequence[int], keepdims: bool) -> Expr:
     rows, columns = axes
     magnitudes = PRIMITIVES["abs"](x)
     if ord == "fro":
@@ -135,7 +135,7 @@ def _ofmatrices(x: Expr, ord: Any, axes: Sequence[int], keepdims: bool) -> Expr:
 
 def cond(a: Any, p: Any = None) -> Expr:
     """The condition number: by singular values for the norm 2 (the default) or -2, else by the norm of the inverse."""
-    [x] = floating(a)
+    x = floating(a)
     matrices("cond", x, square=p not in (None, 2, -2))
     if p in (None, 2, -2):
         values = svdvals(x)
@@ -145,7 +145,7 @@ def cond(a: Any, p: Any = None) -> Expr:
 
 def matrix_rank(a: Any, tol: Any = None) -> Expr:
     """How many singular values are larger than ``tol``: by default the largest times the longer side times eps."""
-    [x] = floating(a)
+    x = floating(a)
     if x.ndim < 2:
         return 1 - all_of(x == 0).astype("i8")
     values = svdvals(x)
