@@ -156,9 +156,10 @@ def watched(items: Sequence[pytest.Item], living: Living, suite: Suite, programs
 
 
 def forget(files: Sequence[str], programs: Sequence[Program]) -> None:
-    """Empty the caches of modules, and what programs of several tests keep of their code: what one test has left there
-    the next one would not be seen to reach."""
+    """Empty the caches of modules, and what programs of several tests keep of their code and of their derivatives: what
+    one test has left there the next one would not be seen to reach."""
     for program in programs:
+        program.made.clear()
         for instance in program.instances():
             instance.compiled.clear()
     for file in files:
