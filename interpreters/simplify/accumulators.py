@@ -93,7 +93,7 @@ class _Accumulate:
         if self.covered(leaf):
             return frozenset([index.number for index in leaf.indices])
         axes = axes_of(self.b, leaf)
-        return frozenset() if axes is None and leaf.sums() else axes
+        return frozenset() if axes is None and leaf.changes() else axes
 
     # Tests around updates become choices of what is added
 
@@ -141,7 +141,7 @@ class _Accumulate:
             for leaf, value in self._mapped(statement, Path()):
                 self._add(leaf, value)
             return []
-        leaving = [leaf for leaf in tree.independent() if self.covered(leaf) or leaf.sums()]
+        leaving = [leaf for leaf in tree.independent() if self.covered(leaf) or leaf.changes()]
         if not leaving or tree.repeats(leaving):
             return [statement]
         updates: list[Node] = []

@@ -7,7 +7,7 @@ tree knows what its leaves share, and so what would be computed twice if they ra
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heappop, heappush
 
@@ -49,10 +49,15 @@ class Path:
 
 @dataclass(frozen=True)
 class Leaf:
-    """One update: ``for loops: if tests: accumulator[indices] += value``."""
+    """One update: ``for loops: if tests: accumulator[indices] += value``.
+
+    A loop that is the last index goes along a row of the accumulator. With ``by_rows`` it stands inside of those that
+    say which row that is: an element gets what it got, in the same order.
+    """
 
     node: Node
     path: Path
+    by_rows: bool = True
 
     @property
     def accumulator(self) -> Value:
@@ -79,7 +84,13 @@ class Leaf:
     @cached_property
     def order(self) -> list[tuple[Value, Value]]:
         """The loops as they run after the interchange: those of the indices first, the others as a sum inside."""
-        return sorted(self.path.loops, key=lambda loop: loop[0].number not in self.used)
+        last = self.indices[-1].number if self._goes_along_rows else None
+        return sorted(self.path.loops, key=lambda loop: (loop[0].number not in self.used, loop[0].number == last))
+
+    @property
+    def _goes_along_rows(self) -> bool:
+        *rows, last = self.indices or [self.value]
+        return self.by_rows and bool(rows) and all(last.number not in index.free for index in rows)
 
     def prefix(self, numbers: frozenset[int]) -> bool:
         """Whether these loops are the outermost ones after the interchange."""
@@ -116,9 +127,12 @@ class Leaf:
                 return False
         return True
 
-    def sums(self) -> bool:
-        """Whether some of the loops can become a sum, and every test that has loops inside stands inside the others."""
-        return len(self.used) < len(self.path.loops) and all(
+    def changes(self) -> bool:
+        """Whether the loops would run in another order, or some of them as a sum.
+
+        Every test that has loops inside must stand inside the others.
+        """
+        return (len(self.used) < len(self.path.loops) or self.order != list(self.path.loops)) and all(
             self.used <= {binder.number for binder, _ in self.path.loops[: guard.depth]}
             for guard in self.path.guards
             if guard.depth < len(self.path.loops)
@@ -202,14 +216,21 @@ class Tree:
 
     def independent(self) -> list[Leaf]:
         """The leaves whose loops may be split off and interchanged without repeating anything costly."""
-        allowed = [leaf.may_interchange() and leaf.stands_alone(self.statements) for leaf in self.leaves]
-        for node, who in self.needed:
-            if is_costly_value(node):
-                alone = who.bit_count() == 1
-                for k, leaf in enumerate(self.leaves):
-                    if who >> k & 1 and not (alone and leaf.prefix(node.free & leaf.path.binders)):
-                        allowed[k] = False
-        return [leaf for leaf, may in zip(self.leaves, allowed, strict=True) if may]
+        costly = [(node.free, who) for node, who in self.needed if is_costly_value(node)]
+
+        def once(k: int, leaf: Leaf) -> bool:
+            return all(
+                who.bit_count() == 1 and leaf.prefix(free & leaf.path.binders) for free, who in costly if who >> k & 1
+            )
+
+        found: list[Leaf] = []
+        for k, leaf in enumerate(self.leaves):
+            ways = (leaf, replace(leaf, by_rows=False)) if leaf.stands_alone(self.statements) else ()
+            allowed = [way for way in ways if way.may_interchange() and once(k, way)]
+            if allowed:
+                self.leaves[k] = allowed[0]
+                found.append(allowed[0])
+        return found
 
     def runs_once(self, leaf: Leaf) -> bool:
         """Whether nothing costly is repeated for a leaf when its loops stand in the order of its indices."""
