@@ -21,6 +21,7 @@ loops   give roles to axes                        ``lowering/roles.py``, which n
         ``fuse_loops``                            ``schedule/loops/fusion.py``
         ``prefetch``                              ``schedule/loops/prefetching.py``
         ``split``                                 ``schedule/loops/index_set_splitting.py``
+        count quotients and remainders            ``schedule/loops/strength_reduction.py``
         sum pairwise                              ``schedule/loops/pairwise_summation.py``
         shorten recurrences                       ``schedule/loops/height_reduction.py``
         check                                     ``ir/checker.py``
@@ -48,6 +49,7 @@ from .schedule.loops.index_set_splitting import split
 from .schedule.loops.invariant_motion import hoisted
 from .schedule.loops.pairwise_summation import summed_pairwise
 from .schedule.loops.prefetching import prefetched
+from .schedule.loops.strength_reduction import stepped
 from .schedule.loops.tiled_fusion import summed_in_chunks
 from .schedule.nests.common_subexpressions import without_common_subexpressions
 from .schedule.nests.fusion import fused
@@ -115,6 +117,7 @@ def loops_of(form: Form, name: str, target: Target, checks: bool, deterministic:
         for switch, rewritten in ON_LOOPS:
             if getattr(target.transformations, switch):
                 lowered = replace(lowered, function=rewritten(lowered.function, target, lowered.decisions))
+        lowered = replace(lowered, function=stepped(lowered.function))
     lowered = replace(lowered, function=shortened(summed_pairwise(lowered.function, target)))
     ir.check(lowered.function, groups=target.group > 0)
     return lowered

@@ -18,6 +18,7 @@ True
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -163,6 +164,23 @@ class Dim:
             if all(c % divisor.constant == 0 for _, c in self.terms):
                 return Dim({monomial: c // divisor.constant for monomial, c in self.terms})
         return Dim.atom(Compound("//", self, divisor))
+
+    def quotient(self, divisor: Dim) -> Dim | None:
+        """What times a divisor of one term is this dim; None where that is no dim, or the divisor has more terms.
+
+        >>> Dim.parse("h*w*z").quotient(Dim.parse("w*z")), Dim.parse("h*w + 1").quotient(Dim.parse("w"))
+        (h, None)
+        """
+        if len(divisor.terms) != 1:
+            return Dim.of(1) if self == divisor and self.terms else None
+        [(factors, factor)], found = divisor.terms, dict[Monomial, int]()
+        for monomial, c in self.terms:
+            left = Counter(monomial)
+            left.subtract(factors)
+            if c % factor or min(left.values(), default=0) < 0:
+                return None
+            found[tuple(sorted(left.elements(), key=str))] = c // factor
+        return Dim(found)
 
     def minimum(self, other: DimLike) -> Dim:
         return self._extremum("min", Dim.of(other))

@@ -260,11 +260,21 @@ class Context(ABC):
 
     def loop_variable(self, stem: str, extent: Dim) -> ir.Variable:
         """A fresh loop variable, known to lie below its extent."""
-        name = self.fresh(stem or "i")
-        number = -self.counter
-        self.known[name] = Dim.atom(Opaque(number))
+        variable = ir.Variable(self.fresh(stem or "i"))
+        self.know_range(variable, extent)
+        return variable
+
+    def know_range(self, variable: ir.Variable, extent: Dim) -> None:
+        """Note that a variable lies below an extent, and not below 0."""
+        number = -1 - len(self.extents)
+        self.known[variable.name] = Dim.atom(Opaque(number))
         self.extents[number] = extent
-        return ir.Variable(name)
+
+    def extent_of(self, value: ir.Expression) -> Dim | None:
+        """What a variable is known to lie below, if it is not computed from others."""
+        dim = self.dim(value)
+        atoms = [] if dim is None else list(dim.atoms())
+        return self._extent_of(atoms[0]) if len(atoms) == 1 and dim == Dim.atom(atoms[0]) else None
 
     def of_sizes(self, extent: ir.Expression) -> bool:
         """Whether the sizes of the function alone decide an extent."""

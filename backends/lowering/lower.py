@@ -24,6 +24,7 @@ from ...core.primitive import Expansion, Primitive
 from ...core.types import Type, dims, i64, rank
 from ...interpreters.domains import Domains as Regions
 from ...interpreters.in_place import InPlace
+from ...interpreters.simplify.costs import INDEX_ARITHMETIC
 from ...interpreters.simplify.rules import rewrite
 from .. import ir
 from ..decisions import Decisions
@@ -213,7 +214,10 @@ class Lowering(State, Updates, Sorting, Scans, Histograms, Calls):
     def primitive(self, row: Primitive, arguments: list[ir.Expression], name: str = "") -> ir.Expression:
         if isinstance(row.llvm, Expansion):
             return self.expansion(row, arguments)
-        return self.let(name or "t", ir.apply(row, *arguments))
+        made = self.let(name or "t", ir.apply(row, *arguments))
+        if row.name in INDEX_ARITHMETIC and isinstance(made, ir.Variable):
+            self.know_turn(made, row.name == "floor_divide", *arguments)
+        return made
 
     def expansion(self, row: Primitive, arguments: list[ir.Expression]) -> ir.Expression:
         """A primitive that is written in the language."""
@@ -232,6 +236,14 @@ class Lowering(State, Updates, Sorting, Scans, Histograms, Calls):
         indices = [self.scalar(env, atom) for atom in op.args[1:]]
         guarded = self.guarded(array, indices, dims(op.args[0].type))
         return self.let("t", ir.Load(array.buffer, array.place(indices), guarded))
+
+    def know_turn(self, made: ir.Variable, is_row: bool, place: ir.Expression, width: ir.Expression) -> None:
+        """Note the range of a quotient or remainder of what runs through rows of a width: it is a row, or a column."""
+        whole, columns = self.extent_of(place), self.dim(width)
+        if whole is not None and columns is not None:
+            rows = whole.quotient(columns)
+            if rows is not None:
+                self.know_range(made, rows if is_row else columns)
 
     def clamped(self, index: ir.Expression, size: Dim, extent: ir.Expression) -> ir.Expression:
         """The index, in range whatever it is; as it is where that is proved."""

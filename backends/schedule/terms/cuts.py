@@ -55,7 +55,7 @@ class Step:
     updates: Updates = field(default_factory=dict)  # what updates inside it read
     factors: Sequence[Free] = ()  # what each of two factors is made from, of a product or of a sum of products
     primitive: str = ""  # the name of the operation on scalars that it is
-    wrapped: Free = frozenset()  # what it is the remainder of
+    divided: Free = frozenset()  # what it is the quotient or the remainder of, by a size
     work: float = 1.0  # what it takes, loops inside aside
     rank: int = 0  # of the place that it updates
 
@@ -85,13 +85,13 @@ class Body:
             bound += len(binding.types)
         free |= {index - bound for result in results for index in result.free if index >= bound}
         self.free, self.inner = frozenset(free), frozenset(inner)
-        self.costly = any(binding.operation.costly for binding in bindings)
-        self.heavy = any(binding.operation.heavy for binding in bindings)
+        self.turning = self._turning()
+        self.costly = any(self.is_costly(k) for k in range(len(bindings)))
+        self.heavy = any(self.is_heavy(k) for k in range(len(bindings)))
         self.stored = max([binding.operation.stored for binding in bindings], default=0)
         self.long = any(binding.operation.long for binding in bindings)
         self.even = all(binding.operation.even or not binding.operation.loops for binding in bindings)
         self.work = sum([binding.operation.work for binding in bindings])
-        self.wrapped = self._wrapped()
         self.read = updates_of(len(binders), bindings)
         self.updates = outside(self.read)
 
@@ -103,6 +103,14 @@ class Body:
     def starts(self) -> Sequence[int]:
         """The level of the first result of each binding."""
         return list(accumulate([len(binding.types) for binding in self.bindings], initial=len(self.binders)))[:-1]
+
+    def is_costly(self, k: int) -> bool:
+        """Whether a binding should not be computed twice."""
+        return bool(self.bindings[k].operation.costly) and self.starts[k] not in self.turning
+
+    def is_heavy(self, k: int) -> bool:
+        """Whether a binding takes longer to compute than to read what was stored."""
+        return bool(self.bindings[k].operation.heavy) and self.starts[k] not in self.turning
 
     def reads(self, k: int) -> set[int]:
         """The levels of what a binding uses; below 0 for what is outside."""
@@ -171,7 +179,7 @@ class Body:
         for k, (start, binding) in enumerate(zip(starts, self.bindings, strict=True)):
             levels = set(range(start, start + len(binding.types)))
             why = ""
-            if binding.operation.loops or (binding.operation.costly and start not in self.wrapped):
+            if binding.operation.loops or self.is_costly(k):
                 why = "loops inside use it" if levels & used else "several updates use it" if levels & shared else ""
             if reduction and binding.operation.loops and merged.isdisjoint(levels):
                 why = "it is a loop inside of a reduction"
@@ -217,7 +225,7 @@ class Body:
                 continue
             if k in cuts:
                 found[k] = cuts[k]
-            elif follows and binding.operation.costly:
+            elif follows and self.is_costly(k):
                 found[k] = "a loop around would compute it again"
                 continue
             used |= self.reads(k)
@@ -251,20 +259,24 @@ class Body:
         for k, binding in reversed(list(enumerate(self.bindings))):
             if used.isdisjoint(range(self.starts[k], self.starts[k] + len(binding.types))):
                 continue
-            if binding.operation.heavy and all(_storable(type) for type in binding.types):
+            if self.is_heavy(k) and all(_storable(type) for type in binding.types):
                 found[k] = "it is combined in order"
             else:
                 used |= self.reads(k)
         return dict(sorted(found.items()))
 
-    def _wrapped(self) -> Free:
-        """The levels of places that are moved and wrap around: not stored, since reads there are nearly contiguous."""
-        moved, found, level = set[int](), set[int](), len(self.binders)
+    def _turning(self) -> Free:
+        """The levels of quotients and remainders by sizes of places: of a loop's variable, or of one that was moved.
+
+        They are not stored: a loop in order counts them, and lanes are split where they turn.
+        """
+        places, found, level = set(range(len(self.binders))), set[int](), len(self.binders)
         for binding in self.bindings:
-            if binding.operation.primitive in ("add", "subtract", "negative"):
-                moved.add(level)
-            if binding.operation.wrapped and moved.issuperset([level - 1 - k for k in binding.operation.wrapped]):
+            divided = {level - 1 - k for k in binding.operation.divided}
+            if divided and divided <= places:
                 found.add(level)
+            if level in found or binding.operation.primitive in ("add", "subtract", "negative"):
+                places.add(level)
             level += len(binding.types)
         return frozenset(found)
 
@@ -277,7 +289,7 @@ class Body:
             sources = [made_of.get(level, frozenset[int]()) for level in self.reads(number)]
             own = frozenset[int]().union(*sources)
             for k in range(len(binding.types)):
-                kept = operation.loops or (operation.costly and start not in self.wrapped)
+                kept = operation.loops or self.is_costly(number)
                 made_of[start + k] = own | {start + k} if kept else own
             if binding.operation.updates and not binding.types:
                 for level in own:

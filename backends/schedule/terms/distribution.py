@@ -47,7 +47,7 @@ from ....core.terms import Block, Foreign, Operation
 from ....core.types import Accumulator, Type, i64
 from ....interpreters.embed import Embed, rebuilt
 from ....interpreters.simplify import simplify
-from ....interpreters.simplify.costs import COSTLY
+from ....interpreters.simplify.costs import COSTLY, INDEX_ARITHMETIC
 from ....interpreters.simplify.rules import rewrite
 from ...decisions import Decisions, origin_text
 from ...target import DISTRIBUTION_ROUNDS, MOST_STORED, SMALL_ARRAY, UPDATES_UNKNOWN_ITERATIONS
@@ -172,9 +172,10 @@ class _Distribute(Embed):
         costly = primitive.cost > COSTLY
         factors = [arg.free for arg in args] if primitive.name == "multiply" else []
         emit = super().primitive(primitive, args)
-        wrapped = args[0].free if primitive.name == "remainder" else frozenset()
+        by_size = primitive.name in INDEX_ARITHMETIC and not args[1].free
+        divided = args[0].free if by_size else frozenset()
         made = Step(emit, free_of(*args), costly=costly, heavy=costly, factors=factors)
-        return replace(made, primitive=primitive.name, wrapped=wrapped, work=float(primitive.cost))
+        return replace(made, primitive=primitive.name, divided=divided, work=float(primitive.cost))
 
     def size(self, array: Any, axis: int) -> Any:
         return Step(super().size(array, axis), array.free)

@@ -1,0 +1,103 @@
+"""Loops in order count quotients and remainders (``backends/schedule/loops/strength_reduction.py``)."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from plain_loops import apply, const, loop, put, run, var
+
+import adze as az
+from adze.backends import ir
+from adze.backends.schedule.loops.strength_reduction import stepped
+from adze.core.types import i64
+
+pytestmark = pytest.mark.unguarded
+
+Matrix = az.Array[az.f64, "h w"]
+I = var("i")
+COLUMNS, ROWS = ir.Buffer("columns", i64, (var("n"),)), ir.Buffer("rows", i64, (var("n"),))
+
+
+def counting(kind: str, offset: ir.Expression, divisor: ir.Expression, place: ir.Expression = I) -> ir.Function:
+    """A loop that stores the quotient and the remainder of its counter with something added."""
+    moved = apply("add", place, offset)
+    body = (
+        ir.Let("moved", moved),
+        ir.Let("row", apply("floor_divide", var("moved"), divisor)),
+        ir.Let("column", apply("remainder", var("moved"), divisor)),
+        put(ROWS, "i", var("row")),
+        put(COLUMNS, "i", var("column")),
+    )
+    return ir.Function("counting", ("n", "w"), (), (ROWS, COLUMNS), (loop("i", "n", *body, kind=kind),))
+
+
+def divides(function: ir.Function) -> bool:
+    """Whether a loop of a function still divides."""
+    loops = [each for each in ir.walk(function.body) if isinstance(each, ir.For)]
+    inside = [part for each in loops for s in ir.walk(each.body) for e in ir.expressions_of(s) for part in ir.inside(e)]
+    return any(isinstance(part, ir.Apply) and part.primitive.name == "floor_divide" for part in inside)
+
+
+@pytest.mark.parametrize("offset", [-7, -1, 0, 1, 5, 11])
+@pytest.mark.parametrize("n", [0, 1, 23])
+@pytest.mark.parametrize("w", [0, 1, 2, 5, 100])
+def test_what_is_counted_is_what_is_divided(w: int, n: int, offset: int) -> None:
+    function = counting("sequential", const(offset), var("w"))
+    made = stepped(function)
+    assert not divides(made) and divides(function)
+    ir.check(made)
+    rows, columns = np.zeros(n, np.int64), np.zeros(n, np.int64)
+    run(made, [rows, columns], [n, w])
+    moved = np.arange(n) + offset
+    np.testing.assert_array_equal(rows, moved // w if w else 0 * moved)
+    np.testing.assert_array_equal(columns, moved % w if w else 0 * moved)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        counting("lanes", const(0), var("w")),
+        counting("parallel", const(0), var("w")),
+        counting("sequential", const(0), const(-3)),
+        counting("sequential", const(0), apply("subtract", var("w"), const(3))),
+        counting("sequential", I, var("w")),
+        counting("sequential", const(0), var("w"), apply("multiply", I, const(2))),
+        counting("sequential", const(0), apply("add", I, const(1))),
+    ],
+    ids=["lanes", "parallel", "negative", "perhaps negative", "twice the counter", "strided", "by the counter"],
+)
+def test_what_does_not_step_is_divided(function: ir.Function) -> None:
+    assert stepped(function).body == function.body
+
+
+PROGRAMS: dict[str, Any] = {
+    "cumsum": (lambda x: az.cumsum(az.ravel(x)), lambda x: np.cumsum(x)),
+    "bins": (
+        lambda x: az.bincount(az.ravel(x).astype(az.i64), length=50),
+        lambda x: np.bincount(x.ravel().astype(int), minlength=50),
+    ),
+    "argmax": (lambda x: az.argmax(az.ravel(x)), lambda x: np.argmax(x)),
+    "three axes": (
+        lambda x: az.cumsum(az.ravel(az.stack([x, 2.0 * x], 2))),
+        lambda x: np.cumsum(np.stack([x, 2.0 * x], 2)),
+    ),
+    "windows": (lambda x: az.cumsum(az.ravel(x)[3:]), lambda x: np.cumsum(x.ravel()[3:])),
+}
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (7, 3), (1, 40), (60, 70)])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_array_as_one_row(name: str, shape: tuple[int, int]) -> None:
+    ours, numpy = PROGRAMS[name]
+    x = np.random.default_rng(3).integers(0, 50, shape).astype(np.float64)
+    if name == "windows" and x.size < 3:
+        return
+
+    @az.program
+    def f(x: Matrix) -> Any:
+        return ours(x)
+
+    compiled = az.compile(f)
+    np.testing.assert_allclose(compiled(x), numpy(x), rtol=1e-12)
+    stored = [line for line in compiled.loops.splitlines() if "temporary" in line and "i64[h * w]" in line]
+    assert not stored  # no quotient or remainder is
