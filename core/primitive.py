@@ -50,6 +50,7 @@ class Instructions:
     def __hash__(self) -> int:
         return hash((*self.by_kind.items(), *self.in_chains.items()))
 
+    @typeguard_ignore
     def of(self, scalar: Scalar, in_chain: bool = False) -> str:
         """The instructions for operands of a type, in a chain or elsewhere."""
         kinds = self.by_kind | self.in_chains if in_chain else self.by_kind

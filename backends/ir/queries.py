@@ -178,9 +178,20 @@ def names_of(expression: Expression) -> tuple[set[str], set[str]]:
     """The names of the variables and of the buffers in an expression, kept with it: statements share expressions."""
     kept: dict[str, Any] = vars(expression)
     if "names" not in kept:
-        parts = list(inside(expression))
-        variables = {part.name for part in parts if isinstance(part, Variable)}
-        kept["names"] = variables, {part.buffer.name for part in parts if isinstance(part, Load)}
+        variables, buffers, pending = set[str](), set[str](), [expression]
+        while pending:
+            part = pending.pop()
+            kind, known = type(part), vars(part).get("names")
+            if kind is Variable:
+                variables.add(part.name)  # type: ignore[union-attr]
+            elif known is not None:
+                variables |= known[0]
+                buffers |= known[1]
+            elif kind is not Constant:
+                pending.extend(operands(part))
+                if kind is Load:
+                    buffers.add(part.buffer.name)  # type: ignore[union-attr]
+        kept["names"] = variables, buffers
     found: tuple[set[str], set[str]] = kept["names"]
     return found
 
@@ -317,7 +328,13 @@ def variables_in(many: Iterable[Expression]) -> Iterator[Variable]:
 
 def names_in(many: Iterable[Expression]) -> set[str]:
     """The names of the variables that expressions mention."""
-    return {variable.name for variable in variables_in(many)}
+    found: set[str] = set()
+    for whole in many:
+        if isinstance(whole, Variable):
+            found.add(whole.name)
+        elif not isinstance(whole, Constant):
+            found |= names_of(whole)[0]
+    return found
 
 
 def bindings_of(wholes: Iterable[Expression], lets: Sequence[Let]) -> tuple[Let, ...]:
@@ -333,9 +350,8 @@ def bindings_of(wholes: Iterable[Expression], lets: Sequence[Let]) -> tuple[Let,
 
 def decided_by(names: Container[str], expression: Expression) -> bool:
     """Whether the variables of these names alone decide an expression."""
-    return not any(
-        isinstance(part, Load) or (isinstance(part, Variable) and part.name not in names) for part in inside(expression)
-    )
+    variables, buffers = names_of(expression)
+    return not buffers and all(name in names for name in variables)
 
 
 def decided_by_sizes(function: Function) -> tuple[Let, ...]:

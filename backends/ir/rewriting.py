@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -217,46 +217,62 @@ def map_block(
     name: Callable[[str], str] = lambda name: name,
 ) -> Block:
     """A block with its expressions and stores rewritten, the buffers it writes or allocates, and what it binds."""
+    return mapped(block, _Mapping(expression, store, buffer, name).statement)
 
-    def optional(e: Expression | None) -> Expression | None:
-        return None if e is None else expression(e)
 
-    def reduction(each: Reduction) -> Reduction:
-        return changed(each, name=name(each.name))
+@dataclass(frozen=True)
+class _Mapping:
+    """What is done with the parts of statements. Functions that call each other would be garbage in a circle."""
 
-    def axis(each: Axis) -> Axis:
-        variable = changed(each.variable, name=name(each.variable.name))
-        return changed(each, variable=variable, extent=expression(each.extent))
+    expression: Callable[[Expression], Expression]
+    store: Callable[[Store], Statement]
+    buffer: Callable[[Buffer], Buffer]
+    name: Callable[[str], str]
 
-    def written(s: W) -> W:
-        return changed(s, buffer=buffer(s.buffer), indices=mapped(s.indices, expression), value=expression(s.value))
+    def optional(self, e: Expression | None) -> Expression | None:
+        return None if e is None else self.expression(e)
 
-    def rewritten(s: Statement) -> Statement:
+    def reduction(self, each: Reduction) -> Reduction:
+        return changed(each, name=self.name(each.name))
+
+    def axis(self, each: Axis) -> Axis:
+        variable = changed(each.variable, name=self.name(each.variable.name))
+        return changed(each, variable=variable, extent=self.expression(each.extent))
+
+    def written(self, s: W) -> W:
+        indices = mapped(s.indices, self.expression)
+        return changed(s, buffer=self.buffer(s.buffer), indices=indices, value=self.expression(s.value))
+
+    def block(self, block: Block) -> Block:
+        return mapped(block, self.statement)
+
+    def statement(self, s: Statement) -> Statement:
+        expression, buffer, name = self.expression, self.buffer, self.name
         match s:
             case Let() | Assign():
                 return changed(s, name=name(s.name), value=expression(s.value))
             case Declare():
                 return changed(s, name=name(s.name), initial=expression(s.initial))
             case Store():
-                return store(written(s))
+                return self.store(self.written(s))
             case Update():
-                return written(s)
+                return self.written(s)
             case For(variable, extent, _, body):
-                reductions = mapped(s.reductions, reduction)
+                reductions = mapped(s.reductions, self.reduction)
                 loop = changed(s, variable=name(variable), extent=expression(extent), reductions=reductions)
-                return changed(loop, body=mapped(body, rewritten), grain=optional(s.grain))
+                return changed(loop, body=self.block(body), grain=self.optional(s.grain))
             case Nest(axes, body):
                 read = {(name(i), name(j)): least for (i, j), least in s.read.items()}
-                nest = changed(s, axes=mapped(axes, axis), fills=mapped(s.fills, buffer), alone=optional(s.alone))
-                nest = changed(nest, combines=mapped(s.combines, reduction), read=s.read if read == s.read else read)
-                return changed(nest, body=mapped(body, rewritten))
+                nest = changed(s, axes=mapped(axes, self.axis), fills=mapped(s.fills, buffer))
+                nest = changed(nest, combines=mapped(s.combines, self.reduction), alone=self.optional(s.alone))
+                return changed(nest, read=s.read if read == s.read else read, body=self.block(body))
             case If(test, then, orelse):
-                return changed(s, test=expression(test), then=mapped(then, rewritten), orelse=mapped(orelse, rewritten))
+                return changed(s, test=expression(test), then=self.block(then), orelse=self.block(orelse))
             case While(head, test, body):
-                head = mapped(head, rewritten)
-                return changed(s, head=head, test=expression(test), body=mapped(body, rewritten))
+                head = self.block(head)
+                return changed(s, head=head, test=expression(test), body=self.block(body))
             case Kernel(_, body):
-                return changed(s, body=mapped(body, rewritten))
+                return changed(s, body=self.block(body))
             case Require(test, _, values):
                 return changed(s, test=expression(test), values=mapped(values, expression))
             case Call():
@@ -266,8 +282,6 @@ def map_block(
             case Prefetch(read_from, indices):
                 return changed(s, buffer=buffer(read_from), indices=mapped(indices, expression))
         return s
-
-    return mapped(block, rewritten)
 
 
 # What stays the same is the same object, and keeps what is known of it

@@ -23,6 +23,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Collection, Hashable
+from itertools import islice
 
 from ...core.primitive import Primitive
 from .. import ir
@@ -70,7 +71,7 @@ class Branches:
         test = self.tests[number]
         for let in reversed(ir.bindings_of([test], self._lets)):
             longer = ir.substituted(test, {let.name: let.value})
-            if sum(1 for _ in ir.inside(longer)) > _DESCRIBED:
+            if any(True for _ in islice(ir.inside(longer), _DESCRIBED, None)):
                 break
             test = longer
         return _condition(test), purpose(self._blocks[number])

@@ -70,75 +70,109 @@ def survey(
 
     ``private`` are the arrays of which each of their iterations has its own. What is ``invariant`` is no work.
     """
-    found = Survey(bound=set(around), private=frozenset(private))
-    depends: dict[str, frozenset[str]] = {}
-    steps: dict[str, frozenset[str]] = {}  # by Let
-    nears: dict[str, frozenset[str]] = {}
-    falls: dict[str, frozenset[str]] = {}
-    given: dict[str, frozenset[str]] = {}  # by mutable scalar: what is assigned to it mentions these
-    loops: list[str] = []  # inside, around what is looked at
+    surveyor = _Surveyor(Survey(bound=set(around), private=frozenset(private)), invariant)
+    surveyor.visit(body, 1.0)
+    return surveyor.result()
 
-    def mentioned(expression: ir.Expression) -> frozenset[str]:
+
+_NOTHING: frozenset[str] = frozenset()
+
+
+@dataclass
+class _Surveyor:
+    """Looks through a body; what is said of a variable in it is what holds of the value that is bound to it."""
+
+    found: Survey
+    invariant: Callable[[ir.Expression], bool]
+    depends: dict[str, frozenset[str]] = field(default_factory=dict)
+    steps: dict[str, frozenset[str]] = field(default_factory=dict)
+    nears: dict[str, frozenset[str]] = field(default_factory=dict)
+    falls: dict[str, frozenset[str]] = field(default_factory=dict)
+    given: dict[str, frozenset[str]] = field(default_factory=dict)  # by mutable scalar: what is assigned mentions these
+    loops: list[str] = field(default_factory=list)  # inside, around what is looked at
+
+    def result(self) -> Survey:
+        found = self.found
+        while further := {each for name in found.uniform for each in self.given.get(name, ())} - found.uniform:
+            found.uniform |= further
+        found.work = min(found.work, SURVEY_MOST_WORK)
+        return found
+
+    # Which variables an index mentions, and which it goes along with
+
+    def mentioned(self, expression: ir.Expression) -> frozenset[str]:
+        names = ir.names_in([expression])
+        return frozenset([name for name in names if name not in self.depends]).union(
+            *[self.depends[name] for name in names if name in self.depends]
+        )
+
+    def stepping(self, expression: ir.Expression) -> frozenset[str]:
         match expression:
             case ir.Variable(name):
-                return depends.get(name, frozenset([name]))
-            case ir.Constant():
-                return frozenset()
-        return frozenset().union(*[mentioned(each) for each in ir.operands(expression)])
+                return self.steps.get(name, frozenset([name]))
+            case ir.Apply(primitive, (a, b)):
+                match primitive.name:
+                    case "add":
+                        return (self.stepping(a) - self.mentioned(b)) | (self.stepping(b) - self.mentioned(a))
+                    case "subtract":
+                        return self.stepping(a) - self.mentioned(b)
+                    case "minimum" | "maximum":
+                        return self._clamped(a, b) | self._clamped(b, a)
+                    case "remainder" if not (isinstance(b, ir.Constant) and abs(b.value) < LEAST_PERIOD):
+                        return self.stepping(a) - self.mentioned(b)
+        return _NOTHING
 
-    def stepping(expression: ir.Expression) -> frozenset[str]:
+    def _clamped(self, a: ir.Expression, b: ir.Expression) -> frozenset[str]:
+        """What an index goes along with where it is a, unless b moves with that in another way."""
+        return self.stepping(a) - (self.mentioned(b) - self.stepping(b) - self.falling(b))
+
+    def near(self, expression: ir.Expression) -> frozenset[str]:
         match expression:
             case ir.Variable(name):
-                return steps.get(name, frozenset([name]))
-            case ir.Apply(primitive, (a, b)) if primitive.name in ("minimum", "maximum"):
-                sides = (a, b), (b, a)
-                return frozenset().union(*[stepping(x) - (mentioned(y) - stepping(y) - falling(y)) for x, y in sides])
-            case ir.Apply(primitive, (a, b)) if primitive.name == "add":
-                return (stepping(a) - mentioned(b)) | (stepping(b) - mentioned(a))
-            case ir.Apply(primitive, (a, b)) if primitive.name == "subtract":
-                return stepping(a) - mentioned(b)
-            case ir.Apply(primitive, (a, b)) if primitive.name == "remainder":
-                short = isinstance(b, ir.Constant) and abs(b.value) < LEAST_PERIOD
-                return frozenset() if short else stepping(a) - mentioned(b)
-        return frozenset()
-
-    def near(expression: ir.Expression) -> frozenset[str]:
-        match expression:
-            case ir.Variable(name):
-                return nears.get(name, frozenset([name]))
+                return self.nears.get(name, frozenset([name]))
             case ir.Apply(primitive, (ir.Constant(times), a) | (a, ir.Constant(times))) if (
                 primitive.name == "multiply" and 0 < times <= NEAR
             ):
-                return stepping(a)
+                return self.stepping(a)
             case ir.Apply(primitive, (a, b)) if primitive.name == "add":
-                return (near(a) - mentioned(b)) | (near(b) - mentioned(a))
+                return (self.near(a) - self.mentioned(b)) | (self.near(b) - self.mentioned(a))
             case ir.Apply(primitive, (a, b)) if primitive.name == "subtract":
-                return near(a) - mentioned(b)
-        return frozenset()
+                return self.near(a) - self.mentioned(b)
+        return _NOTHING
 
-    def falling(expression: ir.Expression) -> frozenset[str]:
+    def falling(self, expression: ir.Expression) -> frozenset[str]:
         match expression:
             case ir.Variable(name):
-                return falls.get(name, frozenset())
+                return self.falls.get(name, _NOTHING)
             case ir.Apply(primitive, (a, b)) if primitive.name == "subtract":
-                return (stepping(b) - mentioned(a)) | (falling(a) - mentioned(b))
+                return (self.stepping(b) - self.mentioned(a)) | (self.falling(a) - self.mentioned(b))
             case ir.Apply(primitive, (a, b)) if primitive.name == "add":
-                return (falling(a) - mentioned(b)) | (falling(b) - mentioned(a))
-        return frozenset()
+                return (self.falling(a) - self.mentioned(b)) | (self.falling(b) - self.mentioned(a))
+        return _NOTHING
 
-    def access(e: ir.Load | ir.Store, weight: float) -> Access:
-        varies, moves = [mentioned(i) for i in e.indices], [stepping(i) for i in e.indices]
-        return Access(e.buffer, e.indices, weight, varies, moves, [near(i) for i in e.indices], e.guarded, tuple(loops))
+    # What there is
 
-    def read(expression: ir.Expression, weight: float) -> None:
-        pending = [expression]
+    def access(self, e: ir.Load | ir.Store, weight: float) -> Access:
+        return Access(
+            e.buffer,
+            e.indices,
+            weight,
+            [self.mentioned(i) for i in e.indices],
+            [self.stepping(i) for i in e.indices],
+            [self.near(i) for i in e.indices],
+            e.guarded,
+            tuple(self.loops),
+        )
+
+    def read(self, expression: ir.Expression, weight: float) -> None:
+        found, pending = self.found, [expression]
         while pending:
             each = pending.pop()
-            if isinstance(each, ir.Apply) and invariant(each):
+            if isinstance(each, ir.Apply) and self.invariant(each):
                 continue
             pending.extend(ir.operands(each))
             if isinstance(each, ir.Load):
-                found.loads.append(access(each, weight))
+                found.loads.append(self.access(each, weight))
                 found.work += weight
             elif isinstance(each, ir.Apply):
                 found.work += weight * each.primitive.cost
@@ -146,56 +180,51 @@ def survey(
             elif isinstance(each, ir.Select | ir.MultiplyAdd):
                 found.work += weight
 
-    def visit(block: ir.Block, weight: float) -> None:
-        weight = min(weight, SURVEY_MOST_WORK)
+    def visit(self, block: ir.Block, weight: float) -> None:
+        found, weight = self.found, min(weight, SURVEY_MOST_WORK)
         for statement in block:
             match statement:
                 case ir.Let(name, value):
                     found.bound.add(name)
-                    read(value, weight)
-                    depends[name], steps[name] = mentioned(value), stepping(value)
-                    nears[name], falls[name] = near(value), falling(value)
-                    found.operations.append((weight, depends[name]))
+                    self.read(value, weight)
+                    steps = self.stepping(value), self.near(value), self.falling(value)
+                    self.depends[name] = self.mentioned(value)
+                    self.steps[name], self.nears[name], self.falls[name] = steps
+                    found.operations.append((weight, self.depends[name]))
                     found.lets += weight == 1.0
                 case ir.Declare(name, value):
-                    read(value, weight)
+                    self.read(value, weight)
                     found.mutable += 1
-                    depends[name], given[name] = frozenset([name]), mentioned(value)
+                    self.depends[name], self.given[name] = frozenset([name]), self.mentioned(value)
                 case ir.Assign(name, value):
-                    read(value, weight)
-                    given[name] = given.get(name, frozenset()) | mentioned(value)
+                    self.read(value, weight)
+                    self.given[name] = self.given.get(name, _NOTHING) | self.mentioned(value)
                 case ir.Store(_, _, value):
-                    read(value, weight)
-                    found.stores.append(access(statement, weight))
+                    self.read(value, weight)
+                    found.stores.append(self.access(statement, weight))
                 case ir.For(variable, extent, "sequential", inner):
                     found.bound.add(variable)
                     found.inner[variable] = statement
-                    found.uniform |= mentioned(extent)
+                    found.uniform |= self.mentioned(extent)
                     known = extent.value if isinstance(extent, ir.Constant) else SURVEY_UNKNOWN_ITERATIONS
                     found.carried = max(found.carried, len(ir.assigned_in(inner)))
-                    loops.append(variable)
-                    visit(inner, weight * max(1.0, min(float(known), SURVEY_MOST_ITERATIONS)))
-                    loops.pop()
+                    self.loops.append(variable)
+                    self.visit(inner, weight * max(1.0, min(float(known), SURVEY_MOST_ITERATIONS)))
+                    self.loops.pop()
                 case (
                     ir.Allocate() | ir.Require() | ir.Return() | ir.Update() | ir.Prefetch() | ir.Barrier() | ir.Call()
                 ):
                     found.simple = False
                 case ir.If(_, then, orelse):
                     found.simple = False
-                    visit(then, weight)
-                    visit(orelse, weight)
+                    self.visit(then, weight)
+                    self.visit(orelse, weight)
                 case ir.Nest(axes, inner):
                     found.simple = False
-                    visit(inner, weight * SURVEY_UNKNOWN_ITERATIONS ** len(axes))
+                    self.visit(inner, weight * SURVEY_UNKNOWN_ITERATIONS ** len(axes))
                 case ir.For() | ir.Kernel():
                     found.simple = False
-                    visit(statement.body, weight * SURVEY_UNKNOWN_ITERATIONS)
+                    self.visit(statement.body, weight * SURVEY_UNKNOWN_ITERATIONS)
                 case ir.While():
                     found.simple = False
-                    visit((*statement.head, *statement.body), weight * SURVEY_UNKNOWN_ITERATIONS)
-
-    visit(body, 1.0)
-    while further := {each for name in found.uniform for each in given.get(name, ())} - found.uniform:
-        found.uniform |= further
-    found.work = min(found.work, SURVEY_MOST_WORK)
-    return found
+                    self.visit((*statement.head, *statement.body), weight * SURVEY_UNKNOWN_ITERATIONS)

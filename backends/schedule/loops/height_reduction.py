@@ -95,7 +95,8 @@ class _Chains:
 
     def stays(self, e: ir.Expression) -> bool:
         """Whether an expression has the same value further down."""
-        return ir.names_in([e]).isdisjoint(self.mutable) and not any(isinstance(part, ir.Load) for part in ir.inside(e))
+        variables, buffers = ir.names_of(e)
+        return not buffers and variables.isdisjoint(self.mutable)
 
     def balanced(self, e: ir.Expression, values: dict[str, ir.Expression], parts: set[str]) -> ir.Expression:
         """An expression that combines what is there first, first."""
