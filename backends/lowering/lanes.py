@@ -314,9 +314,17 @@ def _that_registers_hold(choice: Choice, found: Survey, target: Target) -> Choic
     lanes = _lanes_of(found, target)
     if not found.inner and choice.jam:
         return replace(choice, strip=lanes, copies=lanes)
+    if choice.sums and choice.jam is None and any(_gathers(access, choice.sums) for access in found.loads):
+        return replace(choice, strip=lanes)  # it waits for what it reads, and not for what it adds
     copies = JAM_COPIES if choice.jam else 1
     held = found.mutable if choice.sums else found.carried  # short sums have few lanes
     return replace(choice, strip=lanes * _registers(found, target, held, copies), copies=copies)
+
+
+def _gathers(access: Access, sums: Sequence[str]) -> bool:
+    """Whether the lanes of a sum read elements that are apart."""
+    lane = next((name for name in sums if name in access.around and access.mentions(name)), None)
+    return lane is not None and not contiguous(access, lane, len(access.indices) - 1, near=True)
 
 
 def in_memory_order(axes: Sequence[ir.Axis], accesses: Sequence[Access]) -> list[ir.Axis]:

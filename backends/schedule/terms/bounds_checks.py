@@ -10,11 +10,19 @@ Only if this fails does the loop run, which finds the first index that is out of
 
 So loops without iterations and branches that are not taken check nothing, whatever the extremes say. Sizes are
 compared that the arguments of a call decide; integers that may wrap around are left to the loop.
+
+What a loop in order checks first, and the same in each iteration, it checks once, if it has an iteration at all::
+
+    loop k < n with rank:                    if 0 < n:
+      for i < e: require source[i] < m         for i < e: require source[i] < m
+      next ..rank[source[i]]..       is      loop k < n with rank: next ..rank[source[i]]..
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from ....core.builder import Builder
@@ -29,13 +37,15 @@ from ...target import BOUNDS_CHECK_COMPARISONS
 
 
 def decided(block: Block) -> Block:
-    """The closed block, where loops that only check run if a check may fail."""
-    return rebuilt(block, Embed, _guarded)
+    """The closed block, where loops that only check run if a check may fail, and once if it is always the same."""
+    return rebuilt(block, Embed, _decided)
 
 
-def _guarded(
+def _decided(
     b: Builder, op: str, static: tuple[Any, ...], args: tuple[Value, ...], bodies: tuple[Body, ...]
 ) -> tuple[Value, ...] | None:
+    if op == "loop" and bodies[0].statements:
+        return _hoisted(b, static, args, bodies[0])
     if op != "generate" or bodies[0].results or not bodies[0].statements:
         return None
     extremes = _extremes(b, bodies[0].statements)
@@ -51,6 +61,60 @@ def _guarded(
         return []
 
     return b.cond(fails, run, lambda: [])
+
+
+def _hoisted(b: Builder, static: tuple[Any, ...], args: tuple[Value, ...], body: Body) -> tuple[Value, ...] | None:
+    """A loop in order behind what its iterations check first, as long as they check the same."""
+    varying = frozenset([*[binder.number for binder in body.binders], *[node.number for node in body.statements]])
+    first = list(takewhile(lambda node: _only_checks(node) and _made_of(node).isdisjoint(varying), body.statements))
+    if not first:
+        return None
+
+    def check() -> Sequence[Value]:
+        _repeat(b, first, {})
+        return []
+
+    runs = b.primitive("less", b.literal(0, i64), args[0])
+    if runs.literal is True:
+        check()
+    else:
+        b.cond(runs, check, lambda: [])
+    rest = b.close(body.binders, body.statements[len(first) :], body.results, body.partial, body.opened)
+    return b.make("loop", static, args, [rest])
+
+
+def _only_checks(node: Node) -> bool:
+    inside = [statement for body in node.bodies for statement in body.statements]
+    return node.op == "require" or (
+        node.op in ("generate", "cond") and not node.results and all(map(_only_checks, inside))
+    )
+
+
+def _made_of(node: Node) -> frozenset[int]:
+    """What a statement of checks needs, but for the variables of its own loops."""
+    found = frozenset[int]().union(*[arg.free for arg in node.args])
+    for body in node.bodies:
+        inside = frozenset[int]().union(*map(_made_of, body.statements))
+        found |= inside - {binder.number for binder in body.binders}
+    return found
+
+
+def _repeat(b: Builder, statements: Sequence[Node], at: dict[Value, Value]) -> Sequence[Value]:
+    """Emit statements of checks once more, where the variables of the loops around them are others."""
+    for node in statements:
+        args, b.origin = b.substitute(node.args, at), node.origin
+        inside = [body.statements for body in node.bodies]
+        if node.op == "require":
+            b.emit("require", node.static, args)
+        elif node.op == "generate":
+            b.generate(args[0], partial(_repeat_in, b, node.bodies[0], at), node.bodies[0].binders[0].name)
+        else:
+            b.cond(args[0], *[partial(_repeat, b, branch, at) for branch in inside])
+    return []
+
+
+def _repeat_in(b: Builder, body: Body, at: dict[Value, Value], i: Value) -> Sequence[Value]:
+    return _repeat(b, body.statements, {**at, body.binders[0]: i})
 
 
 def _extremes(b: Builder, statements: Sequence[Node]) -> list[Dim] | None:

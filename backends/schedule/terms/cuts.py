@@ -31,8 +31,13 @@ class Atom:
     emit: Any
     free: Free = frozenset()
     extent: int = LEAST_AXIS  # of the axis whose size it is, if it is one
-    short: bool = False  # whether it is the number of iterations of a loop that can be written out
+    count: float = math.inf  # the size, if it is known
     elements: float = 1
+
+    @property
+    def short(self) -> bool:
+        """Whether a loop of so many iterations can be written out."""
+        return self.count <= SMALL_ARRAY
 
     def __call__(self, env: Any) -> Any:
         return self.emit(env)
@@ -50,6 +55,7 @@ class Step:
     heavy: bool = False  # it takes longer to compute than to read what was stored
     stored: int = 0  # how many elements are stored when its loops are distributed
     long: bool = False  # it has a loop that cannot be written out
+    few: bool = False  # it is one loop, of so few iterations that lanes read what these read as rows
     even: bool = False  # all its loops are reductions over sizes: as long for each iteration of loops around
     elements: frozenset[Free] = frozenset()  # what each element that is read in it is made from
     updates: Updates = field(default_factory=dict)  # what updates inside it read
@@ -155,7 +161,7 @@ class Body:
     ) -> Cuts:
         """The bindings to be stored for all iterations of the loop around this block.
 
-        In a reduction all loops are, but for one that it goes on combining, and those of which its results are made,
+        In a reduction all loops are but short ones, one that it goes on combining, and those that make its results,
         unless they are better run ``apart`` from it: a loop around can be lanes, which run them. ``lanes`` says that
         each of several results may come from a loop. Small arrays that would be kept in registers are stored if they
         are ``wanted``. The result is stored, too, if it is an entry of a ``product`` of matrices.
@@ -181,7 +187,7 @@ class Body:
             why = ""
             if binding.operation.loops or self.is_costly(k):
                 why = "loops inside use it" if levels & used else "several updates use it" if levels & shared else ""
-            if reduction and binding.operation.loops and merged.isdisjoint(levels):
+            if reduction and binding.operation.loops and not binding.operation.few and merged.isdisjoint(levels):
                 why = "it is a loop inside of a reduction"
             if not why and levels & updating:
                 why = "an update needs it" if binding.operation.loops else LONG if self._is_long(k) else ""

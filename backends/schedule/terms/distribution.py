@@ -32,6 +32,7 @@ and only those inside are distributed.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -50,7 +51,7 @@ from ....interpreters.simplify import simplify
 from ....interpreters.simplify.costs import COSTLY, INDEX_ARITHMETIC
 from ....interpreters.simplify.rules import rewrite
 from ...decisions import Decisions, origin_text
-from ...target import DISTRIBUTION_ROUNDS, MOST_STORED, SMALL_ARRAY, UPDATES_UNKNOWN_ITERATIONS
+from ...target import DISTRIBUTION_ROUNDS, MOST_STORED, NEAR, UPDATES_UNKNOWN_ITERATIONS
 from ...transformations import ALL, Transformations
 from .cuts import LONG, Atom, Body, Cuts, Step, adds, elements_of, free_of, length_of
 from .shared_updates import Free, Place, repeated, together
@@ -151,15 +152,14 @@ class _Distribute(Embed):
         return Atom(found, frozenset([index]), elements=elements_of(type))
 
     def literal(self, value: Any, type: Any) -> Any:
-        short = type is i64 and value <= SMALL_ARRAY
-        return Atom(super().literal(value, type), short=short)
+        return Atom(super().literal(value, type), count=value if type is i64 else math.inf)
 
     def constant(self, array: Any, type: Any) -> Any:
         return Atom(super().constant(array, type))
 
     def dim(self, dim: Dim) -> Any:
-        short = dim.constant is not None and dim.constant <= SMALL_ARRAY
-        return Atom(super().dim(dim), extent=length_of(dim), short=short)
+        count = math.inf if dim.constant is None else dim.constant
+        return Atom(super().dim(dim), extent=length_of(dim), count=count)
 
     def operation(self, operation: Operation, args: Sequence[Any], blocks: Sequence[Any]) -> Any:
         emit = super().operation(operation, args, blocks)
@@ -289,7 +289,8 @@ class _Distribute(Embed):
         outside = [frozenset([-1 - level for level in each if level < 0]) for each in factors if sums and 0 in each]
         made = Step(emit, free, inner, True, heavy=True, stored=stored, long=long, factors=outside)
         even = not extent.free and element.even and operator.even
-        return replace(made, even=even, elements=element.elements_read)
+        few = extent.count <= NEAR and not any(each.operation.loops for each in element.bindings)
+        return replace(made, even=even, few=few, elements=element.elements_read)
 
     def is_apart(self, env: Any, element: Body, k: int) -> bool:
         """Whether what a loop in a reduction computes is better stored, as lanes along a loop around do not fit it.
