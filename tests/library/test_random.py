@@ -10,7 +10,7 @@ import scipy.stats
 
 import adze as az
 from adze.core.expr import as_expr
-from adze.library.random import philox
+from adze.library.random.generator import philox
 
 pytestmark = pytest.mark.unguarded
 

@@ -1,0 +1,53 @@
+"""Choices: which of several, and in which order."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...core.combinators import argmax, argsort, cumsum, iota, searchsorted, size
+from ...core.combinators.operands import shape_of
+from ...core.expr import Expr, as_expr
+from ...core.primitives import minimum
+from ...core.source import at_line
+from ...core.types import u64
+from .continuous import bits, gumbel, integers, uniform
+
+
+def categorical(key: Any, logits: Any, axis: int = -1) -> Any:
+    """The number of one of several, with probabilities that are proportional to exponentials of ``logits``."""
+    given = as_expr(logits)
+    return argmax(given + gumbel(key, given.shape, given.dtype), axis)
+
+
+def permutation(key: Any, x: Any) -> Expr:
+    """The numbers below an integer in random order, or an array with the parts along its first axis in random order.
+
+    Each place depends on all others: parts of it do not agree with the permutation of a part.
+    """
+    given = as_expr(x)
+    if given.ndim == 0:
+        return argsort(bits(key, given, u64))
+    return given[argsort(bits(key, size(given), u64))]
+
+
+def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = None) -> Any:
+    """Numbers below an integer, or elements of an array along its first axis, by probabilities p or equal ones.
+
+    Without replacement they are the first ones of a permutation, all equally probable. Raises ValueError for p then.
+    """
+    given = as_expr(a)
+    whole = iota(given) if given.ndim == 0 else given
+    if not replace:
+        if p is not None:
+            raise ValueError(at_line("choice: without replacement all are equally probable, so it takes no p"))
+        sizes = shape_of(shape)
+        count = math.prod(sizes) if all(isinstance(n, int) for n in sizes) else None
+        if len(sizes) != 1 and count is None:
+            raise ValueError(at_line("choice: without replacement the shape is one size, or known"))
+        drawn = permutation(key, whole)[: sizes[0] if len(sizes) == 1 else count]
+        return drawn if len(sizes) == 1 else drawn[0] if not sizes else drawn.reshape(*sizes, *whole.shape[1:])
+    if p is None:
+        return whole[integers(key, shape, 0, size(whole))]
+    shares = cumsum(as_expr(p))
+    return whole[minimum(searchsorted(shares, uniform(key, shape) * shares[-1], "right"), size(whole) - 1)]
