@@ -22,6 +22,7 @@ from ..target import (
     LANE_NEAR_COST,
     LANE_SAME_COST,
     LANE_TURNED_COST,
+    LONG_STRIP_BINDINGS,
     SQUARE_LEAST_BITS,
     STRIP_REGISTERS,
     SURVEY_UNKNOWN_ITERATIONS,
@@ -301,9 +302,15 @@ def strip_of(found: Survey, target: Target) -> int:
 
 
 def _registers(found: Survey, target: Target, held: int, copies: int = 1) -> int:
-    """How many registers of lanes there are of each scalar, such that those are held that loops inside carry."""
+    """How many registers of lanes there are of each scalar, such that those are held that loops inside carry.
+
+    A long chain of bindings runs on several as well, if few of its values are held at a time: it would wait for itself.
+    """
     if not found.inner:
-        return STRIP_REGISTERS if found.lets <= WIDE_STRIP_BINDINGS else 1
+        registers = STRIP_REGISTERS if found.lets <= LONG_STRIP_BINDINGS else 1
+        while found.lets > WIDE_STRIP_BINDINGS and registers * found.live > target.registers and registers > 1:
+            registers //= 2
+        return registers
     registers, room = STRIP_REGISTERS, max(1, target.registers // 2)
     while copies * registers * max(1, held) > room and registers > 1:
         registers //= 2

@@ -51,6 +51,7 @@ class Survey:
     mutable: int = 0
     carried: int = 0  # mutable scalars that one loop inside assigns to, at most
     lets: int = 0
+    live: int = 0  # values of bindings that are held at a time, at most, where the body is nothing but a chain of them
     bound: set[str] = field(default_factory=set)  # names bound in the body, and loop variables around it
     private: frozenset[ir.Buffer] = frozenset()  # arrays of which each point has its own
 
@@ -72,7 +73,9 @@ def survey(
     """
     surveyor = _Surveyor(Survey(bound=set(around), private=frozenset(private)), invariant)
     surveyor.visit(body, 1.0)
-    return surveyor.result()
+    found = surveyor.result()
+    found.live = _live(body)
+    return found
 
 
 _NOTHING: frozenset[str] = frozenset()
@@ -228,3 +231,17 @@ class _Surveyor:
                 case ir.While():
                     found.simple = False
                     self.visit((*statement.head, *statement.body), weight * SURVEY_UNKNOWN_ITERATIONS)
+
+
+def _live(body: ir.Block) -> int:
+    """How many values of the bindings of straight-line code are held at a time, at most; of other code, all of them."""
+    if not all(isinstance(statement, ir.Let | ir.Store) for statement in body):
+        return len(body)
+    names = {statement.name for statement in body if isinstance(statement, ir.Let)}
+    held, most = set[str](), 0
+    for statement in reversed(body):
+        held |= ir.names_in(ir.expressions_of(statement)) & names
+        most = max(most, len(held))
+        if isinstance(statement, ir.Let):
+            held.discard(statement.name)
+    return most
