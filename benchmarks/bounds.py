@@ -11,7 +11,7 @@ has a routine for is shown, and bound where a row says so: those of ``OF_PEERS``
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +58,16 @@ OF_PEERS: list[tuple[str, str, str, str, float]] = [
     ("fourier", "stages=14", "primal", "SciPy", 3.0),
     ("gaussian process", "n=300", "primal", "JAX, cholesky", 1.2),
     ("gaussian process", "n=300", "gradient", "JAX, cholesky", 1.2),
+    ("uniforms", "n=10000000", "primal", "JAX", 1.0),
+    ("normals", "n=10000000", "primal", "JAX", 1.0),
+    ("monte carlo", "paths=1000000", "primal", "JAX", 0.3),
+    ("monte carlo", "paths=1000000", "gradient", "JAX", 0.3),
+]
+
+# The same where all tools are confined to one core, in processor time.
+ON_ONE_CORE: list[tuple[str, str, str, str, float]] = [
+    ("uniforms", "n=10000000", "primal", "NumPy", 1.0),
+    ("normals", "n=10000000", "primal", "NumPy", 0.5),
 ]
 
 # Of the time of the same line's primal.
@@ -75,6 +85,9 @@ OF_COPY: list[tuple[str, str, str, float]] = [
     ("gather", "n=10000000", "primal", 0.5),
     ("ba", "n=372 m=47423 p=204472", "jacobian", 1 / 3),
 ]
+
+# The most bytes that a derivative plans for.
+PLANNED: dict[str, float] = {"monte carlo": 1e7}
 
 # The most seconds of a call.
 CALLS: list[tuple[str, str, str, float]] = [
@@ -119,6 +132,9 @@ def rows(results: dict[str, Any]) -> Iterator[Row]:
     named |= {(line, size, function) for line, size, function, _ in (*OF_COPY, *CALLS)}
     for line, size, function, peer, most in OF_PEERS:
         yield of_peer(found.get((line, size, function)), (line, size, function), peer, most)
+    for line, size, function, peer, most in ON_ONE_CORE:
+        measured = found.get((line, size, function))
+        yield of_peer(measured and measured.on_one_core, (line, size, function, "1 core"), peer, most)
     for line, size, function, most in OF_PRIMAL:
         yield of_primal(found.get((line, size, function)), (line, size, function), most)
     for line, size, function, least in OF_COPY:
@@ -130,6 +146,7 @@ def rows(results: dict[str, Any]) -> Iterator[Row]:
     yield from gains(suites)
     yield from compile_times(results)
     yield from second_processes(results)
+    yield from planned(found.values())
     yield from together([m.on_one_core for m in everyday], "1 core")
     yield from together(everyday, "2 cores")
     yield first_calls_together(everyday, "seconds", "compiled not above JAX or Numba, the slower of them")
@@ -137,11 +154,11 @@ def rows(results: dict[str, Any]) -> Iterator[Row]:
     yield from convolutions(results)
 
 
-def _name(key: Key) -> str:
+def _name(key: Sequence[str]) -> str:
     return ", ".join(part for part in key if part)
 
 
-def of_peer(m: Measured | None, key: Key, peer: str, most: float) -> Row:
+def of_peer(m: Measured | None, key: Sequence[str], peer: str, most: float) -> Row:
     bound = f"at most {most:.3g} of {peer}"
     ratio = m.over(peer) if m else None
     if m is None or ratio is None:
@@ -243,6 +260,15 @@ def second_processes(results: dict[str, Any]) -> Iterator[Row]:
         found = "" if again is None else f"{1e3 * again:.0f} ms"
         bound = f"at most {1e3 * most:.0f} ms in a second process"
         yield Row(f"{line}, first result", bound, found, None if again is None else again <= most)
+
+
+def planned(measured: Iterable[Measured]) -> Iterator[Row]:
+    """The bytes that the plan of memory asks for, at the main size of a line."""
+    for line, most in PLANNED.items():
+        calls = [m.first_calls.get(ADZE, {}) for m in measured if m.line == line]
+        found = next((call["planned"] for call in calls if "planned" in call), None)
+        text = "" if found is None else f"{found / 1e6:.1f} MB"
+        yield Row(f"{line}, memory", f"at most {most / 1e6:g} MB", text, None if found is None else found <= most)
 
 
 def together(measured: Sequence[Measured], cores: str) -> Iterator[Row]:

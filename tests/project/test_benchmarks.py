@@ -137,6 +137,21 @@ def test_bounds_are_of_the_fastest_version_of_a_peer(module: Callable[[str], Mod
     assert rows["gmm, d=64 k=100 n=1000, gradient", "at most 0.07 of JAX"].met is None
 
 
+def test_bounds_on_one_core_are_of_processor_time(module: Callable[[str], ModuleType]) -> None:
+    function = measured(adze=1.0, np=1.0) | {"one core": measured(adze=1.0, np=3.0)["contenders"]}
+    rows = list(module("bounds").rows(results("normals", "n=10000000", {"primal": function})))
+    (row,) = [row for row in rows if row.work.endswith("1 core") and row.work.startswith("normals")]
+    assert row.bound == "at most 0.5 of NumPy" and row.met and row.found.startswith("0.333 ")
+
+
+def test_planned_memory_is_bound(module: Callable[[str], ModuleType]) -> None:
+    functions = {"primal": measured(adze=1.0), "gradient": measured(adze=1.0)}
+    calls = {"gradient": {"Adze": {"seconds": 1.0, "planned": 3.3e6}}}
+    rows = list(module("bounds").rows(results("monte carlo", "paths=1000000", functions, fresh=calls)))
+    (row,) = [row for row in rows if row.work == "monte carlo, memory"]
+    assert row.bound == "at most 10 MB" and row.met and row.found == "3.3 MB"
+
+
 def test_bounds_by_memory_count_bytes_and_compare_gains(module: Callable[[str], ModuleType]) -> None:
     functions = {"primal": measured(adze=5e-3, one=4.75e-3, np=9e-3)}
     rows = list(module("bounds").rows(results("map", "n=10000000", functions)))
