@@ -56,6 +56,7 @@ OTHERS = """\
 | `jax.nn.softmax`, `jax.nn.one_hot` | `az.softmax`, `az.one_hot` |
 | `jax.nn.logsumexp`, `jax.scipy.special.logsumexp` | `az.logsumexp` |
 | `jax.random` | `az.random`: keys, shapes and names are the same |
+| `jax.random.randint`, `jax.random.t` | `az.random.integers`, `az.random.student_t` |
 | `jax.make_jaxpr` | `print(az.pretty(f))` |
 | `jax.tree_util` | structures are arguments and results as they are |
 | `jax.device_put` | `az.to_device` |
@@ -81,6 +82,7 @@ OTHERS = """\
 | `torch.nn.functional.softmax`, `one_hot` | `az.softmax`, `az.one_hot` |
 | `torch.nn.functional.pad` | `az.pad` |
 | `torch.nn.functional.conv2d`, `unfold` | `az.stencil`, or sums over windows |
+| `torch.rand`, `torch.randn`, `torch.distributions` | `az.random`, where derivatives are those of `rsample` |
 | `torch.where`, `torch.cumsum`, `torch.sort` | `az.where`, `az.cumsum`, `az.sort` |
 | `x.to(device)` | `az.to_device` |
 
