@@ -15,7 +15,16 @@ from .continuous import bits, gumbel, integers, uniform
 
 
 def categorical(key: Any, logits: Any, axis: int = -1) -> Any:
-    """The number of one of several, with probabilities that are proportional to exponentials of ``logits``."""
+    """The number of one of several, with probabilities that are proportional to exponentials of ``logits``.
+
+    It is the place of the largest logit with Gumbel's numbers added, as i64, along an axis of ``logits``, which the
+    result has no more (Gumbel 1954).
+
+    >>> import adze as az, numpy as np
+    >>> logits = [[0.0, -np.inf], [-np.inf, 0.0]]
+    >>> az.evaluate(lambda key: az.random.categorical(key, logits))(az.random.key(0))
+    array([0, 1])
+    """
     given = as_expr(logits)
     return argmax(given + gumbel(key, given.shape, given.dtype), axis)
 
@@ -24,6 +33,10 @@ def permutation(key: Any, x: Any) -> Expr:
     """The numbers below an integer in random order, or an array with the parts along its first axis in random order.
 
     Each place depends on all others: parts of it do not agree with the permutation of a part.
+
+    >>> import adze as az, numpy as np
+    >>> np.sort(az.evaluate(lambda key: az.random.permutation(key, 5))(az.random.key(0)))
+    array([0, 1, 2, 3, 4])
     """
     given = as_expr(x)
     if given.ndim == 0:
@@ -35,6 +48,11 @@ def choice(key: Any, a: Any, shape: Any = (), replace: bool = True, p: Any = Non
     """Numbers below an integer, or elements of an array along its first axis, by probabilities p or equal ones.
 
     Without replacement they are the first ones of a permutation, all equally probable. Raises ValueError for p then.
+
+    >>> import adze as az, numpy as np
+    >>> draw = lambda key: az.random.choice(key, [3.0, 5.0, 9.0], 100, p=[0.5, 0.0, 0.5])
+    >>> np.unique(az.evaluate(draw)(az.random.key(0)))
+    array([3., 9.])
     """
     given = as_expr(a)
     whole = iota(given) if given.ndim == 0 else given

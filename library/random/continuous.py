@@ -18,7 +18,12 @@ from .generator import Draw, Words, drawn, floats, fraction, wide
 
 
 def bits(key: Any, shape: Any = (), dtype: Any = u32) -> Any:
-    """Random bits, as u32 or u64."""
+    """Random bits, as u32 or u64: an array of the shape, or a number for the shape (). Raises TypeError for others.
+
+    >>> import adze as az
+    >>> az.evaluate(lambda key: az.random.bits(key, 3))(az.random.key(0)).dtype
+    dtype('uint32')
+    """
     scalar = scalar_type(dtype)
     if scalar not in (u32, u64):
         raise TypeError(at_line(f"random bits are u32 or u64, not {scalar}"))
@@ -28,7 +33,12 @@ def bits(key: Any, shape: Any = (), dtype: Any = u32) -> Any:
 def uniform(key: Any, shape: Any = (), dtype: Any = f64, minval: Any = 0.0, maxval: Any = 1.0) -> Any:
     """Numbers from ``minval`` on, below ``maxval``, which broadcast to the shape.
 
-    They have 53 random bits of a f64, 24 of a f32.
+    They have 53 random bits of a f64, 24 of a f32. Raises TypeError for other types, and for bounds that do not fit.
+
+    >>> import adze as az
+    >>> x = az.evaluate(lambda key: az.random.uniform(key, (100, 2), minval=[0.0, 5.0], maxval=6))(az.random.key(0))
+    >>> x.shape, bool((x >= [0, 5]).all() and (x < 6).all())
+    ((100, 2), True)
     """
     scalar = floats(dtype)
     unit = isinstance(minval, float) and isinstance(maxval, float) and (minval, maxval) == (0.0, 1.0)
@@ -45,6 +55,11 @@ def integers(key: Any, shape: Any, minval: Any, maxval: Any) -> Any:
 
     They are the remainder of 64 random bits, which prefers none by 2**-32 if both bounds are 32 bits or less. Where
     there is no such integer, it is ``minval``.
+
+    >>> import adze as az
+    >>> dice = az.evaluate(lambda key: az.random.integers(key, 100, 1, 7))(az.random.key(0))
+    >>> int(dice.min()), int(dice.max())
+    (1, 6)
     """
 
     def element(draw: Draw, low: Expr, high: Expr) -> Any:
@@ -55,7 +70,12 @@ def integers(key: Any, shape: Any, minval: Any, maxval: Any) -> Any:
 
 
 def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
-    """Booleans that hold with probability p, which broadcasts to the shape, or gives it."""
+    """Booleans that hold with probability p, which broadcasts to the shape, or gives it.
+
+    >>> import adze as az
+    >>> az.evaluate(lambda key: az.random.bernoulli(key, [0.0, 1.0]))(az.random.key(0))
+    array([False,  True])
+    """
     return drawn("bernoulli", key, shape, lambda draw, p: fraction(f64, *draw(0)[:2]) < p, as_expr(p))
 
 
@@ -63,7 +83,13 @@ def bernoulli(key: Any, p: Any = 0.5, shape: Any = None) -> Any:
 
 
 def normal(key: Any, shape: Any = (), dtype: Any = f64) -> Any:
-    """Standard normal numbers (Box and Muller 1958)."""
+    """Standard normal numbers, f64 or f32, by a radius and an angle (Box and Muller 1958).
+
+    >>> import adze as az
+    >>> x = az.evaluate(lambda key: az.random.normal(key, (10000,)))(az.random.key(0))
+    >>> abs(float(x.mean())) < 0.05, abs(float(x.std()) - 1) < 0.05
+    (True, True)
+    """
     scalar = floats(dtype)
     return drawn("normal", key, shape, lambda draw: normal_number(draw(0), scalar))
 
@@ -81,17 +107,36 @@ def box_muller(u: Any, v: Any) -> Any:
 
 
 def exponential(key: Any, shape: Any = (), dtype: Any = f64) -> Any:
-    """Exponentially distributed numbers with the mean 1."""
+    """Exponentially distributed numbers with the mean 1, f64 or f32.
+
+    >>> import adze as az
+    >>> bool((az.evaluate(lambda key: az.random.exponential(key, 100))(az.random.key(0)) > 0).all())
+    True
+    """
     return -log(_inside("exponential", key, shape, dtype))
 
 
 def gumbel(key: Any, shape: Any = (), dtype: Any = f64) -> Any:
-    """Numbers of the standard Gumbel distribution: the largest of logits with these is a categorical draw."""
+    """Numbers of the standard Gumbel distribution, f64 or f32.
+
+    Added to logits they make the largest a categorical draw: see :func:`categorical`.
+
+    >>> import adze as az
+    >>> x = az.evaluate(lambda key: az.random.gumbel(key, 10000))(az.random.key(0))
+    >>> abs(float(x.mean()) - 0.5772) < 0.05
+    True
+    """
     return -log(-log(_inside("gumbel", key, shape, dtype)))
 
 
 def laplace(key: Any, shape: Any = (), dtype: Any = f64) -> Any:
-    """Numbers of the standard Laplace distribution."""
+    """Numbers of the standard Laplace distribution, f64 or f32.
+
+    >>> import adze as az
+    >>> x = az.evaluate(lambda key: az.random.laplace(key, 10000))(az.random.key(0))
+    >>> abs(float(abs(x).mean()) - 1) < 0.05
+    True
+    """
     u = _inside("laplace", key, shape, dtype) - 0.5
     return -sign(u) * log1p(-2.0 * abs_(u))
 
@@ -103,7 +148,16 @@ def _inside(what: str, key: Any, shape: Any, dtype: Any) -> Any:
 
 
 def multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any = ()) -> Any:
-    """Normal vectors with a mean and a covariance, along the last axis."""
+    """Normal vectors with a mean and a covariance, along the last axis; ``shape`` is that of the array of vectors.
+
+    They move with the mean, and with the covariance by its Cholesky factor. Raises LinAlgError for a covariance that is
+    not positive definite.
+
+    >>> import adze as az
+    >>> draw = lambda key: az.random.multivariate_normal(key, [1.0, 2.0], [[2.0, 1.0], [1.0, 2.0]], 5)
+    >>> az.evaluate(draw)(az.random.key(0)).shape
+    (5, 2)
+    """
     centre = as_expr(mean)
     noise = normal(key, (*shape_of(shape), size(centre)), centre.dtype)
     return centre + matmul(noise, cholesky(cov).T)

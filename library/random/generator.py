@@ -83,7 +83,12 @@ def _words(key: Any) -> tuple[Expr, Expr]:
 
 
 def split(key: Any, num: Any = 2) -> Expr:
-    """So many new keys, along the first axis."""
+    """So many new keys, along the first axis: u32[num, 2].
+
+    >>> import adze as az
+    >>> az.evaluate(lambda key: az.random.split(key, 3))(az.random.key(0)).shape
+    (3, 2)
+    """
     words = _words(key)
 
     def at(i: Expr) -> Expr:
@@ -94,7 +99,12 @@ def split(key: Any, num: Any = 2) -> Expr:
 
 
 def fold_in(key: Any, data: Any) -> Expr:
-    """A new key from a key and an integer, such as the number of a step."""
+    """A new key from a key and an integer, such as the number of a step.
+
+    >>> import adze as az
+    >>> az.evaluate(lambda key, step: az.random.fold_in(key, step))(az.random.key(0), 7).shape
+    (2,)
+    """
     number = as_expr(data)
     if number.dtype.kind != "int" or number.ndim:
         raise TypeError(at_line(f"fold_in takes a key and an integer, not a value of type {number.type}"))

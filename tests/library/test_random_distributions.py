@@ -37,6 +37,8 @@ CONTINUOUS: dict[str, tuple[Draw, Any, float]] = {
     "beta, 0.1, 0.2": (lambda key, n: R.beta(key, 0.1, 0.2, n), scipy.stats.beta(0.1, 0.2), 1e-13),
     "beta, 3, 40": (lambda key, n: R.beta(key, 3, 40, n), scipy.stats.beta(3, 40), 1e-13),
     "student_t, 1": (lambda key, n: R.student_t(key, 1.0, n), scipy.stats.t(1), 1e-13),
+    "beta, 0.5, 2, f32": (lambda key, n: R.beta(key, 0.5, 2, n, az.f32), scipy.stats.beta(0.5, 2), 1e-5),
+    "student_t, 4, f32": (lambda key, n: R.student_t(key, 4.0, n, az.f32), scipy.stats.t(4), 1e-5),
     "student_t, 9": (lambda key, n: R.student_t(key, 9.0, n), scipy.stats.t(9), 1e-13),
     "truncated, -1, 2": (lambda key, n: R.truncated_normal(key, -1, 2, n), scipy.stats.truncnorm(-1, 2), 1e-12),
     "truncated, 0.5, 1e9": (
@@ -383,3 +385,22 @@ def test_counts_do_not_move() -> None:
     drawn = az.compile(lambda: R.poisson(KEY, 4.0, 10))()
     slopes = az.compile(az.grad(total, (0, 1)))(4.0, 0.4)
     assert slopes == (drawn.sum(), 0.0)
+
+
+def test_a_trace_keeps_the_rule() -> None:
+    """A run that is recorded has trials in it, through which no derivative goes."""
+
+    @az.program
+    def total(a: az.Array[az.f64, "n"]) -> az.f64:
+        return az.sum(R.gamma(KEY, a) * R.truncated_normal(KEY, -a, 2 * a))
+
+    a = np.array([0.2, 1.0, 40.0])
+    traced = az.trace(total)(a).program
+    np.testing.assert_allclose(az.evaluate(az.grad(traced))(a), az.evaluate(az.grad(total))(a), rtol=1e-12)
+
+
+def test_keys_may_be_batched() -> None:
+    keys = az.evaluate(lambda key: R.split(key, 3))(KEY)
+    batch = az.compile(az.vmap(lambda key, a: R.gamma(key, a, 4), in_axes=(0, None)))(keys, 0.7)
+    for key, row in zip(keys, batch, strict=True):
+        np.testing.assert_array_equal(az.compile(lambda key, a: R.gamma(key, a, 4))(key, 0.7), row)
