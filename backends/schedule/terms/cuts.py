@@ -7,13 +7,13 @@ long, and which updates read it. ``Body`` takes the cuts (``distribution.py`` sa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
-from ....core.dims import Dim
+from ....core.dims import Dim, DimAtom, Name
 from ....core.graph import Value
 from ....core.language import Binding
 from ....core.types import ArrayType, Scalar, Type, dims
@@ -64,6 +64,7 @@ class Step:
     divided: Free = frozenset()  # what it is the quotient or the remainder of, by a size
     work: float = 1.0  # what it takes, loops inside aside
     rank: int = 0  # of the place that it updates
+    sizes: Mapping[DimAtom, Free] = field(default_factory=dict)  # of what it makes: the integers that say how large
 
     def __call__(self, env: Any) -> Sequence[Value]:
         values: Sequence[Value] = self.emit(env)
@@ -130,6 +131,17 @@ class Body:
             made += [_made(made, binding.operation.free)] * len(binding.types)
         return made
 
+    @cached_property
+    def outer_sizes(self) -> Mapping[DimAtom, Free]:
+        """The sizes of arrays that integers outside of this block say, as these are seen from there."""
+        found: dict[DimAtom, Free] = {}
+        for start, binding in zip(self.starts, self.bindings, strict=True):
+            for size, free in binding.operation.sizes.items():
+                made = _made(self.made[:start], free)
+                if all(level < 0 for level in made):
+                    found[size] = frozenset([-1 - level for level in made])
+        return found
+
     def factors(self, k: int) -> Sequence[Free]:
         """What each of two factors is made from, of the product, or sum of products, that a binding is."""
         before = self.made[: self.starts[k]]
@@ -191,7 +203,9 @@ class Body:
                 why = "it is a loop inside of a reduction"
             if not why and levels & updating:
                 why = "an update needs it" if binding.operation.loops else LONG if self._is_long(k) else ""
-            stored = [_storable(type, self.long) or level in wanted for level, type in enumerate(binding.types, start)]
+            stored = [
+                self._storable(type, self.long) or level in wanted for level, type in enumerate(binding.types, start)
+            ]
             if why and levels and all(stored):
                 found[k] = why
         return found
@@ -265,7 +279,7 @@ class Body:
         for k, binding in reversed(list(enumerate(self.bindings))):
             if used.isdisjoint(range(self.starts[k], self.starts[k] + len(binding.types))):
                 continue
-            if self.is_heavy(k) and all(_storable(type) for type in binding.types):
+            if self.is_heavy(k) and all(self._storable(type) for type in binding.types):
                 found[k] = "it is combined in order"
             else:
                 used |= self.reads(k)
@@ -302,6 +316,20 @@ class Body:
                     counts[level] = counts.get(level, 0) + 1
         return {level for level, count in counts.items() if count > 1}
 
+    def _storable(self, type: Type, long: bool = False) -> bool:
+        """Whether a value is to be stored for all iterations: its size is known before them, and it is not small.
+
+        Small arrays are kept in registers where the loop's body has only loops that can be written out: no ``long``
+        ones.
+        """
+        small = isinstance(type, ArrayType) and elements_of(type) <= SMALL_ARRAY
+        return (long or not small) and all(self._is_fixed(dim) for dim in dims(type))
+
+    def _is_fixed(self, dim: Dim) -> bool:
+        """Whether a size is the same for all iterations, as that of a call or an integer from outside."""
+        known = self.outer_sizes
+        return dim.is_static() or all(isinstance(atom, Name) or atom in known for atom in dim.atoms())
+
     def _result_levels(self, position: int, several: bool) -> set[int]:
         """The levels of values that are results as they are, which a surrounding reduction may go on combining.
 
@@ -329,15 +357,6 @@ def _made(made: Sequence[Free], free: Free) -> Free:
     """What is made from values with these indices, of which the latest has index 0."""
     bound = len(made)
     return frozenset().union(*[made[bound - 1 - k] if k < bound else frozenset([bound - 1 - k]) for k in free])
-
-
-def _storable(type: Type, long: bool = False) -> bool:
-    """Whether a value is to be stored for all iterations: its size is known before them, and it is not small.
-
-    Small arrays are kept in registers where the loop's body has only loops that can be written out: no ``long`` ones.
-    """
-    small = isinstance(type, ArrayType) and elements_of(type) <= SMALL_ARRAY
-    return all(dim.is_static() for dim in dims(type)) and (long or not small)
 
 
 def elements_of(type: Type) -> float:

@@ -262,7 +262,9 @@ class _Distribute(Embed):
 
         stored, long = extent.extent * body.elements(fixed), body.long or not extent.short
         free, updates = free_of(extent, body), repeated(body.updates, dim)
-        return Step(emit, free, body.free, True, heavy=body.heavy, stored=stored, long=long, updates=updates)
+        sizes = body.outer_sizes if dim.is_static() else {**body.outer_sizes, **dict.fromkeys(dim.atoms(), extent.free)}
+        made = Step(emit, free, body.free, True, heavy=body.heavy, stored=stored, long=long, updates=updates)
+        return replace(made, sizes=sizes)
 
     def reduce(self, extent: Any, neutrals: Sequence[Any], element: Any, operator: Any) -> Any:
         alone = element.cuts(reduction=True)
