@@ -85,9 +85,7 @@ def _hoisted(b: Builder, static: tuple[Any, ...], args: tuple[Value, ...], body:
 
 def _only_checks(node: Node) -> bool:
     inside = [statement for body in node.bodies for statement in body.statements]
-    return node.op == "require" or (
-        node.op in ("generate", "cond") and not node.results and all(map(_only_checks, inside))
-    )
+    return node.op == "require" or (node.row.control and not node.results and all(map(_only_checks, inside)))
 
 
 def _made_of(node: Node) -> frozenset[int]:

@@ -41,6 +41,30 @@ def in_a_loop(x: Any, y: Any) -> Any:
     return az.fori_loop(0, x.shape[0], lambda k, s: s + az.generate(y.shape[0], lambda i: x[i + k]), y)
 
 
+def the_same_in_each(x: Any, y: Any) -> Any:
+    return az.fori_loop(0, x.shape[0], lambda k, s: s + az.generate(y.shape[0], lambda i: x[i + 1]), y)
+
+
+def by_data(x: Any, y: Any) -> Any:
+    """Where to read is the same in all iterations of both loops, and known in the run alone."""
+    places = az.abs(y).astype(az.i64)
+
+    def step(k: az.Expr, s: az.Expr) -> Any:
+        return az.fori_loop(0, 2, lambda j, t: t + x[places], s)
+
+    return az.fori_loop(0, x.shape[0] - 1, step, y)
+
+
+def behind_what_varies(x: Any, y: Any) -> Any:
+    """The first iteration fails at x[k + 1] or at y[i + 1], whichever comes first."""
+
+    def step(k: az.Expr, s: az.Expr) -> Any:
+        first = x[k + 1]
+        return s + first + az.generate(y.shape[0], lambda i: y[i + 1])
+
+    return az.fori_loop(0, x.shape[0], step, y)
+
+
 def outcome(run: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return np.asarray(run(*arguments)).tolist()
@@ -48,7 +72,18 @@ def outcome(run: Callable[..., Any], *arguments: Any) -> Any:
         return str(error)
 
 
-FUNCTIONS = (shifted, strided, backwards, nested, triangular, in_a_branch, in_a_loop)
+FUNCTIONS = (
+    shifted,
+    strided,
+    backwards,
+    nested,
+    triangular,
+    in_a_branch,
+    in_a_loop,
+    the_same_in_each,
+    by_data,
+    behind_what_varies,
+)
 
 
 @pytest.mark.parametrize("f", FUNCTIONS, ids=[f.__name__ for f in FUNCTIONS])
@@ -103,3 +138,8 @@ def test_devices_decide_checks_before_loops() -> None:
     run = az.compile(program, backend="opencl")
     for m in (3, 8, 12):
         assert outcome(run, numbers(6), numbers(m)) == outcome(az.evaluate(program), numbers(6), numbers(m))
+
+
+def test_a_loop_checks_once_what_is_the_same_in_each_iteration() -> None:
+    nests = az.compile(az.program(by_data).at(X, Y)).nests
+    assert nests.count("require") == 1 and nests.index("require") < nests.index("for k")
