@@ -36,7 +36,7 @@ class Sparse:
 
     def dense(self, shape: Sequence[int], batch: Batch, start: Any) -> Any:
         """The elements added to an array of the filled shape, in order; ``start`` is not written."""
-        total = np.array(np.broadcast_to(start, (*shape, *batch)))
+        total = np.array(np.broadcast_to(start, (*shape, *batch)), order="C")  # so that what is flat is no copy
         flat = total.reshape(-1)
         for places, values in _joined(self.parts):
             _add(flat, shape, batch, places, values)
