@@ -1,4 +1,4 @@
-"""What says itself how it moves: functions with rules of the user's, and checkpoints, in both modes.
+"""What says itself how it moves: functions and operations with rules of the user's, and checkpoints, in both modes.
 
 A rule speaks of the arguments of its function. What the function captures from outside moves it as its body says:
 
@@ -18,7 +18,9 @@ from itertools import chain, count
 from ..core.environment import Env
 from ..core.graph import Value
 from ..core.language import Unsupported
+from ..core.operations import moved_by
 from ..core.placement import to_block
+from ..core.terms import Foreign
 from ..core.types import Itself, Type, is_float
 from ..interpreters.embed import Known, emit_blocks
 from ..interpreters.simplify import simplify
@@ -107,7 +109,7 @@ class CustomPullback:
             def moved(*tangents: Value) -> Sequence[Value]:
                 return rule.primal(self.env, [itself, *values, *tangents])
 
-            return transposed_rule(self.reverse, "jvp", likes, moved, arrived)
+            return transposed_rule(self.reverse, b.origin.name, "jvp", likes, moved, arrived)
 
     def itself(self, *args: Value) -> Sequence[Value]:
         """The operation at other arguments, as a rule may want it."""
@@ -166,7 +168,39 @@ class CustomPushforward:
         rule = self.blocks[self.rules.index("vjp")]
         likes = [result for result in results if is_float(result.type)]
         run = partial(self.forward.primals, rule, self.env, itself, *values)
-        return transposed_rule(self.forward.reverse(), "vjp", likes, run, tangents)
+        return transposed_rule(self.forward.reverse(), self.forward.builder.origin.name, "vjp", likes, run, tangents)
+
+
+def cotangents_by_rule(
+    reverse: Emission,
+    function: Foreign,
+    operands: Sequence[Value],
+    results: Sequence[Value],
+    cotangents: Sequence[Value | None],
+) -> Sequence[Value]:
+    """The cotangents of the floating operands of an operation, by its rule, or by the transpose of the other one."""
+    pairs = zip(results, cotangents, strict=True)
+    arrived = [zeros_like(reverse.builder, y) if g is None else g for y, g in pairs if is_float(y.type)]
+    made = types_of(results)
+    with reverse.checking():
+        if "vjp" in function.rules:
+            return moved_by(function, "vjp", operands, made, *arrived)
+        likes = [value for value in operands if is_float(value.type)]
+        rule = partial(moved_by, function, "jvp", operands, made)
+        return transposed_rule(reverse, function.name, "jvp", likes, rule, arrived)
+
+
+def tangents_by_rule(
+    forward: DualEmission, function: Foreign, operands: Sequence[Dual], results: Sequence[Value]
+) -> Sequence[Value]:
+    """The tangents of the floating results of an operation, by its rule, or by the transpose of the other one."""
+    tangents = [forward.tangent(operand) for operand in operands if is_float(operand.primal.type)]
+    primals, made = [operand.primal for operand in operands], types_of(results)
+    if "jvp" in function.rules:
+        return moved_by(function, "jvp", primals, made, *tangents)
+    likes = [result for result in results if is_float(result.type)]
+    rule = partial(moved_by, function, "vjp", primals, made)
+    return transposed_rule(forward.reverse(), function.name, "vjp", likes, rule, tangents)
 
 
 def probe_name(name: str, what: str, taken: Collection[str]) -> str:
@@ -186,7 +220,12 @@ _MODE = {"jvp": "forward", "vjp": "reverse"}
 
 
 def transposed_rule(
-    reverse: Emission, name: str, likes: Sequence[Value], rule: Callable[..., Sequence[Value]], given: Sequence[Value]
+    reverse: Emission,
+    owner: str,
+    name: str,
+    likes: Sequence[Value],
+    rule: Callable[..., Sequence[Value]],
+    given: Sequence[Value],
 ) -> Sequence[Value]:
     """The transpose of a rule in what moves, which is like these values: the return sweep of the rule, at zeros.
 
@@ -200,8 +239,8 @@ def transposed_rule(
     if problem is not None:
         where = "" if problem.origin is None else f" at {problem.origin}"
         error = Unsupported(
-            f"{b.origin.name}: its {name} rule is not linear in {_MOVING[name]} ({problem.problem}{where}), so"
-            f" {_MODE[_OTHER[name]]} mode cannot be derived from it: give it a rule of its own with def{_OTHER[name]}"
+            f"{owner}: its {name} rule is not linear in {_MOVING[name]} ({problem.problem}{where}), so"
+            f" {_MODE[_OTHER[name]]} mode cannot be derived from it: give it a {_OTHER[name]} rule of its own"
         )
         error.origin = b.origin
         raise error

@@ -12,6 +12,7 @@ give the first (2.0.1) and the principle: a construct of pairs.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,12 +22,12 @@ from ..core.expr import Expr
 from ..core.graph import Value
 from ..core.language import Binding
 from ..core.primitive import Primitive
-from ..core.terms import Constant, Failure
-from ..core.types import ArrayType, Scalar, Type
+from ..core.terms import Constant, Failure, Foreign
+from ..core.types import ArrayType, Scalar, Type, is_float
 from ..interpreters.embed import accumulate, emit_blocks, name_arguments
 from .activity import active_results
 from .cells import Sweep
-from .custom import CustomPushforward, probe_name
+from .custom import CustomPushforward, probe_name, tangents_by_rule
 from .duals import Atom, Block, Dual, Duals, Emission, Operation, Pick
 from .forward_reductions import Combination, Histogram, Reduction, Scan
 from .fragment import Fragment, refused
@@ -238,6 +239,22 @@ class Forward(Emission, Fragment[Atom, Operation, Block]):
             return [dual for some, own in zip(made, picks, strict=True) for dual in self.duals(some, own)]
 
         return Operation(run, self.activity.par([branch.activity for branch in branches]))
+
+    def foreign(self, function: Foreign, args: Sequence[Atom]) -> Operation:
+        """By its rule, ``dy = rule(x, dx)`` (``custom.py``); refused where it has none."""
+        plain = super().foreign(function, args)
+        if not function.rules:
+            return plain
+
+        def run(env: Duals, active: Pick) -> Sequence[Dual]:
+            operands = [arg(env) for arg in args]
+            results = self.builder.emit("foreign", (function,), [operand.primal for operand in operands])
+            if not any(active):
+                return self.constants(results)
+            tangents = iter(tangents_by_rule(self, function, operands, results))
+            return [Dual(value, next(tangents) if is_float(value.type) else None) for value in results]
+
+        return replace(plain, run=run)
 
     def opaque(
         self, op: str, static: tuple[Any, ...], args: Sequence[Atom], blocks: Sequence[Block] = (), name: str = ""

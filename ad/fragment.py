@@ -1,11 +1,11 @@
-"""What has no derivative of its own: foreign functions, and functions, recursion, tuples and data that are values.
+"""What has no derivative of its own: operations without a rule; functions, recursion, tuples and data as values.
 
 Derivatives are those of programs on scalars and arrays. These constructs may stand beside what is differentiated:
 while nothing in them moves they are constant, and cost nothing. Where something does, they are refused, with the
 reason and the user's line:
 
     x * fibonacci(n)      by x:   fibonacci(n) is constant, whatever it is
-    solve(a, b)           by b:   refused: the foreign function solve is wrapped in az.custom_vjp or az.custom_jvp
+    solve(a, b)           by b:   refused, unless the operation solve has a rule (``custom.py``)
 
 A language that inherits from ``Fragment`` says in one method, ``opaque``, what all of them mean. The two constructs of
 the fragment that are of first order, ``case`` and ``par``, are derived (``reverse.py``, ``forward.py``).
@@ -43,8 +43,8 @@ _INSTEAD = {
 def refused(builder: Builder, mode: str, op: str, name: str) -> Unsupported:
     """Why a construct at the builder's line, which something moves, has no derivative in a mode."""
     if op == "foreign":
-        wrap = "wrap it in az.custom_vjp or az.custom_jvp, with a rule"
-        message = f"{mode} mode does not know the derivative of the foreign function {name}: {wrap}"
+        give = "give az.operation a rule as its derivative, or wrap it in az.custom_vjp or az.custom_jvp"
+        message = f"{mode} mode does not know the derivative of the foreign function {name}: {give}"
     else:
         instead = _INSTEAD.get(op, "keep it in tuples and dictionaries of Python")
         instead += ", or differentiate via='trace'" if mode == "reverse" else ""

@@ -22,6 +22,7 @@ from ..core.constructs import Construct
 from ..core.dims import Dim
 from ..core.environment import Env
 from ..core.language import Binding, Language
+from ..core.operations import term_of_rule
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Foreign, Origin
 from ..core.types import ArrayType, FunctionType, Named, Scalar, Type, is_float
@@ -123,6 +124,12 @@ class Linearity(Language[Atom, Operation, Block]):
     def __init__(self) -> None:
         self.fixpoints = Fixpoints(either)
         self.control: list[Kind] = []  # of what decides whether the code at hand runs, where that is not constant
+        self.asked: set[Foreign] = set()  # the operations whose rules are being looked at
+
+    def operation(self, operation: terms.Operation, args: Sequence[Atom], blocks: Sequence[Block]) -> Operation:
+        if operation.op == "foreign" and operation.static[0].rules:
+            return self.by_rule(operation, args)
+        return super().operation(operation, args, blocks)
 
     def under(self, by: Sequence[Kind], problem: str, kinds: Callable[[], Sequence[Kind]]) -> Sequence[Kind]:
         """What is made under the control of other values, which must be constant."""
@@ -284,6 +291,40 @@ class Linearity(Language[Atom, Operation, Block]):
             kind = plain(env)
             assert isinstance(kind, Kind)
             return kind if kind.constant else replace(kind, unknown=True)
+
+        return run
+
+    def by_rule(self, operation: terms.Operation, args: Sequence[Atom]) -> Operation:
+        """An operation is linear if its rule is, for constant arguments: the one by which it is transposed.
+
+        A rule that comes to the operation again may take it to be so.
+        """
+        function, types = operation.static[0], [arg.type for arg in operation.args]
+        name, count = "vjp" if "vjp" in function.rules else "jvp", len(operation.types)
+
+        def run(env: Kinds) -> Sequence[Kind]:
+            kinds = [arg(env) for arg in args]
+            if all(kind.constant for kind in kinds):
+                return [CONSTANT] * count
+            if function in self.asked:
+                return [LINEAR] * count
+            self.asked.add(function)
+            try:
+                with self.fixpoints.afresh():
+                    found = in_rule(kinds)
+            finally:
+                self.asked.remove(function)
+            bad = [kind for kind in found if not kind.linear]
+            return [neither("a rule that is not linear", *bad) if bad else LINEAR] * count
+
+        def in_rule(kinds: Sequence[Kind]) -> Sequence[Kind]:
+            rule = self.meaning(term_of_rule(function, name, types))
+            primals = [kind if kind.constant else neither("its value in a rule", kind) for kind in kinds]
+            floating = [kind for kind, type in zip(kinds, types, strict=True) if is_float(type)]
+            if name == "jvp":
+                return rule(Env(), *primals, *[ZERO if kind.constant else LINEAR for kind in floating])
+            moved = rule(Env(), *primals, *[LINEAR] * (rule.parameters - len(kinds)))
+            return [after for kind, after in zip(floating, moved, strict=True) if not kind.constant]
 
         return run
 

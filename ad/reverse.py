@@ -28,14 +28,14 @@ from ..core.expr import Expr
 from ..core.graph import Value
 from ..core.language import Binding
 from ..core.primitive import Primitive
-from ..core.terms import Constant, Failure, Origin
-from ..core.types import ArrayType, Scalar, Type
+from ..core.terms import Constant, Failure, Foreign, Origin
+from ..core.types import ArrayType, Scalar, Type, is_float
 from ..interpreters.embed import emit_blocks, name_arguments
 from ..interpreters.simplify.accumulators import zeros_like
 from .activity import active_results
 from .branches import before_branches, share
 from .cells import Cell, Entry, Sweep
-from .custom import CustomPullback, probe_name
+from .custom import CustomPullback, cotangents_by_rule, probe_name
 from .fragment import Fragment, refused
 from .reverse_loops import Steps
 from .reverse_meanings import Atom, Block, Cotangents, Emission, Operation, Pull
@@ -381,6 +381,26 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
             return results, pull
 
         return replace(self.opaque(op, static, args), run=run)
+
+    def foreign(self, function: Foreign, args: Sequence[Atom]) -> Operation:
+        """By its rule, ``x_bar += rule(x, y_bar)`` (``custom.py``); refused where it has none."""
+        plain = super().foreign(function, args)
+        if not function.rules:
+            return plain
+
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+            results, operands = plain.primal(env), [arg.primal(env) for arg in args]
+            cells = [arg.cell(env) for arg, value in zip(args, operands, strict=True) if is_float(value.type)]
+
+            def pull(cotangents: Cotangents) -> None:
+                found = cotangents_by_rule(self, function, operands, results, cotangents)
+                for cell, cotangent in zip(cells, found, strict=True):
+                    if cell is not None:
+                        cell.add(cotangent)
+
+            return results, pull
+
+        return replace(plain, run=run)
 
     def opaque(
         self, op: str, static: tuple[Any, ...], args: Sequence[Atom], blocks: Sequence[Block] = (), name: str = ""

@@ -143,12 +143,13 @@ with install_import_hook(_CHECKED):
         zeros_like,
     )
     from .core.constructs import Role
-    from .core.custom import custom_jvp, custom_vjp, foreign, inspect
+    from .core.custom import custom_jvp, custom_vjp, inspect
     from .core.data import data
     from .core.expr import Expr
     from .core.functions import fix, function, par
     from .core.gamma import digamma, lgamma
     from .core.language import Binding, Language, Unsupported
+    from .core.operations import equal_sizes, foreign, operation
     from .core.primitive import Conversion, Expansion, Instructions, Libm, Primitive, primitive
     from .core.primitives import abs_ as abs
     from .core.primitives import (
@@ -314,6 +315,7 @@ __all__ = [
     "dot",
     "draw",
     "einsum",
+    "equal_sizes",
     "erf",
     "erfc",
     "evaluate",
@@ -387,6 +389,7 @@ __all__ = [
     "one_hot",
     "ones",
     "ones_like",
+    "operation",
     "outer",
     "pad",
     "par",

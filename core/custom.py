@@ -1,7 +1,7 @@
-"""Meanings given by the user: derivatives of their own, a look at values, functions written elsewhere.
+"""Meanings given by the user: derivatives of their own, and a look at values.
 
 ``custom_jvp`` and ``custom_vjp`` keep a function whole, with a rule for its derivative beside it. ``inspect`` shows
-values while a program runs. ``foreign`` brings in a function on arrays that the language does not have.
+values while a program runs.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from . import trees
-from .annotations import read_annotation
 from .builder import Builder, current
 from .expr import Expr, as_expr
 from .functions import as_typed, description, expression_of
 from .graph import Body, Value
 from .source import at_line, user_line
-from .terms import Foreign, Origin
+from .terms import Origin
 from .trees import Shape, Structure
-from .types import Itself, Type, is_data, is_float
+from .types import Itself, Type, is_float
 
 if TYPE_CHECKING:
     Function = Callable[..., Any]
@@ -79,13 +78,7 @@ class Custom:
         return self._defined("vjp", rule, "cotangent")
 
     def _defined(self, name: str, rule: Function, moving: str) -> Function:
-        wanted = f"def{name} of {self.__name__} takes a function of two arguments, (primals, {moving})"
-        if not callable(rule):
-            raise TypeError(at_line(f"{wanted}, not {description(rule)}"))
-        try:
-            signature(rule).bind(None, None)
-        except TypeError:
-            raise TypeError(at_line(f"{wanted}, not of {signature(rule)}")) from None
+        checked_rule(f"def{name} of {self.__name__}", rule, moving)
         self.rules[name] = rule
         return rule
 
@@ -133,57 +126,76 @@ class Custom:
         bodies = [builder.body(types, body, [value.name for value in values])]
         output = outputs[0]
         rules = tuple(sorted(self.rules))
-        for name in rules:
-            moving, moved = (inputs, output) if name == "jvp" else (output, inputs)
-            moving_types, moved_types = (types, bodies[0].types) if name == "jvp" else (bodies[0].types, types)
-            itself = Itself(tuple(types), bodies[0].types)
-            bodies.append(self._rule(name, itself, inputs, output, moving, moving_types, moved, moved_types))
+        itself = Itself(tuple(types), bodies[0].types)
+        bodies += [self._rule(name, itself, inputs, output) for name in rules]
         builder.origin = origin
         results = builder.emit("custom", rules, values, bodies)
         return trees.unflatten(output, [expression_of(value, builder) for value in results])
 
-    def _rule(
-        self,
-        name: str,
-        itself: Itself,
-        inputs: Shape,
-        output: Shape,
-        moving: Shape,
-        moving_types: Sequence[Type],
-        moved: Shape,
-        moved_types: Sequence[Type],
-    ) -> Body:
+    def _rule(self, name: str, itself: Itself, inputs: Shape, output: Shape) -> Body:
         """The body of a rule: of the function, the arguments and what moves, giving what is moved."""
-        builder, types = current(), list(itself.parameters)
-        floating = [type for type in moving_types if is_float(type)]
-        what = f"{name} rule of {self.__name__}{_place(self.rules[name])}"
+        builder, types, rule = current(), list(itself.parameters), self.rules[name]
+        given, made = (inputs, types), (output, itself.results)
+        floating = [type for type in (given if name == "jvp" else made)[1] if is_float(type)]
 
         def run(*binders: Value) -> list[Value]:
             function, *rest = binders
-            moves = iter(rest[len(types) :])
-            given = [Expr(next(moves), builder) if is_float(type) else None for type in moving_types]
-            primals = _structured(inputs, rest[: len(types)])
             token = _open.set((*_open.get(), _Open(self, builder, inputs, types, output, function)))
             try:
-                result = self.rules[name](primals, trees.unflatten(moving, given))
+                return by_rule(self.__name__, name, rule, given, made, rest[: len(types)], rest[len(types) :])
             finally:
                 _open.reset(token)
-            try:
-                leaves = trees.matched(moved, result)
-            except TypeError as error:
-                path, problem = error.args
-                raise TypeError(at_line(f"{what}: result{path} {problem}")) from None
-            kind = "tangent" if name == "jvp" else "cotangent"
-            values = []
-            for k, (leaf, type) in enumerate(zip(leaves, moved_types, strict=True)):
-                if is_float(type):
-                    values.append(as_typed(leaf, type, f"{what}: {kind} {k + 1}"))
-                elif leaf is not None:
-                    raise TypeError(at_line(f"{what}: {kind} {k + 1} belongs to a value of type {type}: it is None"))
-            return values
 
         names = [self.__name__, *[""] * (len(types) + len(floating))]
         return builder.body([itself, *types, *floating], run, names)
+
+
+def checked_rule(what: str, rule: Any, moving: str) -> None:
+    """Refuse what is no rule: a function of the primals and of what moves. TypeError with the user's line."""
+    wanted = f"{what} takes a function of two arguments, (primals, {moving})"
+    if not callable(rule):
+        raise TypeError(at_line(f"{wanted}, not {description(rule)}"))
+    try:
+        signature(rule).bind(None, None)
+    except TypeError:
+        raise TypeError(at_line(f"{wanted}, not of {signature(rule)}")) from None
+
+
+Structured = tuple[Shape, Sequence[Type]]  # of what a function is given, or gives: the structure, and types in order
+
+
+def by_rule(
+    owner: str,
+    name: str,
+    rule: Callable[..., Any],
+    given: Structured,
+    made: Structured,
+    primals: Sequence[Value],
+    moves: Sequence[Value],
+) -> list[Value]:
+    """What the rule "jvp" or "vjp" of a function gives: tangents or cotangents of the floating types, in order.
+
+    ``given`` and ``made`` say what the function is given and gives, ``moves`` are the tangents or cotangents of
+    floating types. TypeError, with the user's line, where the rule gives something else.
+    """
+    builder, rest = current(), iter(moves)
+    (moving, moving_types), (moved, moved_types) = (given, made) if name == "jvp" else (made, given)
+    moving_leaves = [Expr(next(rest), builder) if is_float(type) else None for type in moving_types]
+    result = rule(_structured(given[0], primals), trees.unflatten(moving, moving_leaves))
+    what = f"{name} rule of {owner}{_place(rule)}"
+    try:
+        leaves = trees.matched(moved, result)
+    except TypeError as error:
+        path, problem = error.args
+        raise TypeError(at_line(f"{what}: result{path} {problem}")) from None
+    kind = "tangent" if name == "jvp" else "cotangent"
+    values = []
+    for k, (leaf, type) in enumerate(zip(leaves, moved_types, strict=True)):
+        if is_float(type):
+            values.append(as_typed(leaf, type, f"{what}: {kind} {k + 1}"))
+        elif leaf is not None:
+            raise TypeError(at_line(f"{what}: {kind} {k + 1} belongs to a value of type {type}: it is None"))
+    return values
 
 
 def _place(function: Callable[..., Any]) -> str:
@@ -270,62 +282,3 @@ def inspect(x: Any, name: str) -> Structure:
     probed = builder.emit("probe", (name,), [value.value for value in values])
     moving = zip(values, probed, strict=True)
     return trees.unflatten(shape, [Expr(same, builder) if is_float(x.type) else x for x, same in moving])
-
-
-# Functions written elsewhere
-
-
-class ForeignFunction:
-    """A function on arrays written elsewhere, ready to be called in programs. Made by :func:`foreign`."""
-
-    def __init__(self, function: Foreign, outputs: Shape | None) -> None:
-        self.function, self.outputs = function, outputs
-
-    def __repr__(self) -> str:
-        return f"<foreign {self.function.name}>"
-
-    def __call__(self, *arrays: Any) -> Structure:
-        """Apply it to scalars and arrays, inside a program."""
-        builder = current()
-        values = [as_expr(array).value for array in arrays]
-        for value in values:
-            if not is_data(value.type):
-                raise TypeError(at_line(f"{self.function.name} takes scalars and arrays, not a value of {value.type}"))
-        builder.origin = user_line()
-        try:
-            results = [Expr(value, builder) for value in builder.emit("foreign", (self.function,), values)]
-        except TypeError as error:
-            raise TypeError(at_line(f"{self.function.name}: {error}")) from error
-        if self.outputs is not None:
-            return trees.unflatten(self.outputs, results)
-        return trees.structure(results[0] if len(results) == 1 else tuple(results))
-
-
-def foreign(name: str, function: Any, result: Any) -> ForeignFunction:
-    """A function on NumPy arrays as an operation of the language.
-
-    ``result`` declares what it returns, or is a rule that gives this for the types of the arguments: a type, or a
-    tuple of types for a function that returns a tuple. The function must not change its arguments. Compiled code calls
-    it back, on copies, from any of its threads; it may be called more or less often than the program says.
-
-    >>> import adze as az, numpy as np
-    >>> solve = az.foreign("solve", np.linalg.solve, lambda a, b: b)
-    >>> @az.program
-    ... def solution(a: az.Array[az.f64, "n n"], b: az.Array[az.f64, "n"]) -> az.Array[az.f64, "n"]:
-    ...     return solve(a, b)
-    >>> az.evaluate(solution)([[2.0, 0.0], [0.0, 4.0]], [2.0, 2.0])
-    array([1. , 0.5])
-    """
-    if not callable(function):
-        raise TypeError(at_line(f"foreign takes a function on arrays, not {description(function)}"))
-    rule = result if callable(result) and not isinstance(result, type) else None
-    declared = None if rule is not None else read_annotation(result)
-
-    def result_types(arguments: Sequence[Type]) -> Sequence[Type]:
-        types = (read_annotation(rule(*arguments)) if declared is None else declared).types  # type: ignore[misc]
-        for type in types:
-            if not is_data(type):
-                raise TypeError(f"its results are scalars and arrays, not values of type {type}")
-        return types
-
-    return ForeignFunction(Foreign(name, function, result_types), None if declared is None else declared.shape)

@@ -22,8 +22,8 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -32,6 +32,7 @@ from .constructs import Construct, construct
 from .dims import Dim
 from .source import NOWHERE as NOWHERE
 from .source import Origin as Origin
+from .trees import Shape
 from .types import ArrayType, Scalar, Type, i64, scalar_of
 
 B = TypeVar("B")
@@ -132,12 +133,16 @@ class Failure:
 class Foreign:
     """A function on arrays written elsewhere: its name, its meaning on NumPy arrays, its rule for types.
 
-    ``result_types`` gives the types of the results for those of the arguments, or raises TypeError.
+    ``result_types`` gives the types of the results for those of the arguments, or raises TypeError. The rest is what
+    the user says besides (``core/operations.py``).
     """
 
     name: str
     numpy: Callable[..., Any]
     result_types: Callable[[Sequence[Type]], Sequence[Type]]
+    outputs: Shape | None = None  # how the results are structured, where that is declared
+    rules: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # of derivatives: "jvp", "vjp"
+    cost: Callable[..., Any] | None = None  # additions, for the shapes of the arguments
 
     def __repr__(self) -> str:
         return self.name

@@ -143,7 +143,9 @@ def cost_of(
             return Cost(1, 1, 1, 1) if len(operation.args) > 2 else Cost(operations=1, span=1)
         case "foreign":
             moved_in, moved_out = sum(map(_size, args), 0), sum(map(_size, results), 0)
-            return Cost(reads=moved_in, writes=moved_out, span=moved_in + moved_out)
+            stated = operation.static[0].cost
+            work: Number = 0 if stated is None else stated(*map(tuple, args))
+            return Cost(work, moved_in, moved_out, work + moved_in + moved_out)
     return inside
 
 

@@ -17,9 +17,10 @@ from ...core.combinators import (
     where,
 )
 from ...core.combinators.linear import batch_sizes
-from ...core.custom import Custom, custom_vjp, foreign
+from ...core.custom import Custom, custom_vjp
 from ...core.dims import Dim
 from ...core.expr import Expr, floating, promoted, same_size
+from ...core.operations import foreign
 from ...core.source import at_line
 from ...core.types import Type, array_of, bool_, dims, element
 

@@ -379,7 +379,8 @@ def test_a_foreign_function_without_a_rule_is_refused_where_it_moves() -> None:
 
     a, b = 2 * np.eye(2), np.ones(2)
     message = (
-        rf"the foreign function solve: wrap it in az.custom_vjp or az.custom_jvp, with a rule, written at .*{HERE}"
+        r"the foreign function solve: give az.operation a rule as its derivative, or wrap it in az.custom_vjp or "
+        rf"az.custom_jvp, written at .*{HERE}"
     )
     with pytest.raises(az.Unsupported, match="reverse mode does not know the derivative of " + message):
         az.evaluate(az.grad(program, argnums=1))(a, b, 3.0)

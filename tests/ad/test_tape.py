@@ -578,6 +578,20 @@ def test_probes_show_cotangents() -> None:
     assert sorted(shown) == [("each cotangent", [1.0]), ("each cotangent", [1.0]), ("twice cotangent", [12.0])]
 
 
+def test_single_elements_are_added_to_a_cotangent_in_any_order_of_its_axes() -> None:
+    """A rule may give an array in column-major order."""
+
+    @az.custom_vjp
+    def doubled(a: Any) -> Any:
+        return 2 * a
+
+    doubled.defvjp(lambda primals, cotangent: (3 * column_major(cotangent),))
+    column_major = az.foreign("column_major", np.asfortranarray, lambda a: a)
+    weights = numbers(3, 3)
+    gradient = az.grad(lambda a: az.sum(doubled(a) * weights) + az.sum(a.T * weights), via="trace")
+    np.testing.assert_allclose(gradient(numbers(3, 3)), 3 * weights + weights.T)
+
+
 def test_foreign_functions_are_refused_where_they_move() -> None:
     halved = az.foreign("halved", lambda x: x / 2, lambda type: type)
 
@@ -586,7 +600,7 @@ def test_foreign_functions_are_refused_where_they_move() -> None:
         return az.sum(halved(x) * y)
 
     _, block, inputs = straight(f, (numbers(3), numbers(3)))
-    with pytest.raises(Unsupported, match=r"foreign function halved: wrap it in .*test_tape\.py:\d+"):
+    with pytest.raises(Unsupported, match=r"foreign function halved: give az.operation a rule .*test_tape\.py:\d+"):
         pulled(block, *inputs)
 
     @az.program

@@ -362,7 +362,11 @@ WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
     ("par of a value", lambda x: az.par(lambda: x, x), "par takes functions without parameters, not f64"),
     ("an attribute of a scalar", lambda x: x.real_part, "an expression of type f64 has no attribute 'real_part'"),
     ("a custom without rule", lambda x: az.custom_jvp(identity)(x), "identity has no rule yet: give it with defjvp"),
-    ("foreign of no function", lambda x: az.foreign("f", 3, az.f64), "foreign takes a function on arrays, not 3"),
+    (
+        "foreign of no function",
+        lambda x: az.foreign("f", 3, az.f64),
+        "the operation f takes a function on arrays, not 3",
+    ),
     ("foreign of a wrong type", lambda x: az.foreign("f", np.sin, lambda a: 3)(x), "f: 3 is neither a scalar or array"),
 ]
 

@@ -1,0 +1,227 @@
+"""Library operations (``az.operation``) in every interpretation: meanings, types, requirements, rules."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_custom_derivatives import has_derivatives
+
+import adze as az
+from adze.core.dims import Dim
+from adze.core.types import ArrayType, dims, element
+
+HERE = re.escape(Path(__file__).name) + r":\d+"
+
+RANDOM = np.random.default_rng(5)
+A, B = np.eye(4) * 4 + RANDOM.standard_normal((4, 4)), RANDOM.standard_normal(4)
+
+Square = az.Array[az.f64, "n n"]
+Vector = az.Array[az.f64, "n"]
+
+
+def solved(a: Any, b: Any) -> Any:
+    az.equal_sizes(*dims(a), "a is square")
+    az.equal_sizes(dims(a)[0], dims(b)[0], "b has a row for each of a")
+    return b
+
+
+def solve_vjp(primals: Any, cotangent: Any) -> Any:
+    a, b = primals
+    y = solve(a.T, cotangent)
+    return -az.outer(y, solve(a, b)), y
+
+
+solve = az.operation(
+    "solve",
+    numpy=np.linalg.solve,
+    result=solved,
+    derivative={"vjp": solve_vjp},
+    cost=lambda a, b: a[0] * a[0] * a[0],
+)
+
+
+def power_jvp(primals: Any, tangents: Any) -> Any:
+    (x, n), (dx, dn) = primals, tangents
+    assert dn is None
+    return n * az.map(lambda v: v, power(x, n - 1)) * dx
+
+
+power = az.operation("power", numpy=lambda x, n: x**n, result=lambda x, n: x, derivative={"jvp": power_jvp})
+
+eigen = az.operation(
+    "eigen",
+    numpy=np.linalg.eigh,
+    result=lambda a: (ArrayType(element(a), dims(a)[:1]), a),
+    derivative={"vjp": lambda primals, cotangents: (eigen_vjp(primals[0], *cotangents),)},
+)
+
+
+def eigen_vjp(a: Any, values_bar: Any, vectors_bar: Any) -> Any:
+    values, vectors = eigen(a)
+    same = az.eye(az.size(a), dtype=az.bool_)
+    gaps = az.where(same, 1.0, values[None, :] - values[:, None])
+    inner = az.where(same, values_bar, (vectors.T @ vectors_bar) / gaps)
+    return vectors @ (0.5 * (inner + inner.T)) @ vectors.T
+
+
+@az.program
+def objective(a: Square, b: Vector) -> az.f64:
+    x = solve(a, b)
+    return az.sum(az.sin(x) * solve(a.T, x * b))
+
+
+@az.program
+def cubes(x: Vector) -> az.f64:
+    return az.sum(power(x, 3) * power(x, 2))
+
+
+@az.program
+def spectrum(a: Square) -> az.f64:
+    symmetric = a + a.T
+    values, vectors = eigen(symmetric)
+    return az.sum(az.sin(values)) + az.sum(vectors[:, 0] ** 2 * values)
+
+
+PROGRAMS: dict[str, tuple[az.Program, tuple[Any, ...]]] = {
+    "one rule, of reverse mode": (objective, (A, B)),
+    "one rule, of forward mode": (cubes, (B,)),
+    "two results": (spectrum, (A[:3, :3],)),
+    "in a map": (az.program(lambda a, bs: az.sum(az.map(lambda b: az.sum(solve(a, b) ** 2), bs))), (A, A)),
+    "in a loop": (
+        az.program(lambda a, b: az.sum(az.fori_loop(0, 3, lambda i, x: solve(a, az.sin(x)), b))),
+        (A, B),
+    ),
+}
+
+# Meanings
+
+
+@pytest.mark.unguarded
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_compiled_as_evaluated_with_derivatives(name: str) -> None:
+    program, arguments = PROGRAMS[name]
+    value, gradient = az.evaluate(az.value_and_grad(program))(*arguments)
+    for found in (az.compile(program)(*arguments), az.evaluate(program)(*arguments)):
+        np.testing.assert_allclose(found, value, rtol=1e-11)
+    for found in (az.compile(az.grad(program))(*arguments), az.grad(program, via="trace")(*arguments)):
+        np.testing.assert_allclose(found, gradient, rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.unguarded
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_derivatives_of_both_modes_and_orders(name: str) -> None:
+    program, arguments = PROGRAMS[name]
+    has_derivatives(program, *arguments)
+
+
+def test_the_other_mode_is_the_transposed_rule() -> None:
+    """Reverse mode of a rule for tangents, and forward mode of one for cotangents, as people read them."""
+    assert str(az.pretty(az.grad(cubes))).count("foreign.power(x, 1)") == 1
+    tangent = az.jvp(az.program(lambda a, b: solve(a, b))).at(Square, Vector, Square, Vector)
+    assert "foreign.solve(a, d_b + sum(-(d_a * t1), 1))" in str(az.pretty(tangent))
+
+
+def test_one_step_of_a_trace() -> None:
+    trace = az.trace(objective)(A, B)
+    assert [operation.op for operation in trace.block.bindings].count("foreign") == 2
+
+
+def test_costs_and_zeros() -> None:
+    cost = az.cost(az.program(lambda a, b: solve(a, b)).at(Square, Vector))
+    assert str(cost.symbolic.operations) == "n^3"
+    assert az.cost(az.program(lambda a, b: solve(a, b)))(A, B).operations == 64
+    jacobian = az.sparse_jacobian(az.program(lambda a, b: solve(a, b)), argnums=1)(A, B)
+    np.testing.assert_allclose(jacobian.toarray(), np.linalg.inv(A), rtol=1e-10)
+
+
+def test_equal_applications_are_one() -> None:
+    program = az.program(lambda a, b: solve(a, b) + solve(a, b * 1.0)).at(Square, Vector)
+    assert str(az.pretty(az.simplify(program.term))).count("foreign.solve") == 1
+
+
+# Types and requirements
+
+
+def test_what_types_require_of_the_run() -> None:
+    @az.program
+    def apart(a: az.Array[az.f64, "n m"], b: az.Array[az.f64, "k"]) -> Any:
+        return solve(a, b)  # the line
+
+    line = apart.function.__code__.co_firstlineno + 2
+    for run in (az.evaluate(apart), az.compile(apart), az.trace(apart)):
+        with pytest.raises(ValueError, match=rf"solve: a is square: n = 3 is not m = 4, at {__file__}:{line}"):
+            run(A[:3], B)
+        with pytest.raises(ValueError, match=rf"solve: b has a row .* n = 4 is not k = 3, at {__file__}:{line}"):
+            run(A, B[:3])
+    np.testing.assert_allclose(az.evaluate(apart)(A, B), np.linalg.solve(A, B))
+
+
+def test_what_types_require_when_the_program_is_built() -> None:
+    with pytest.raises(TypeError, match=rf"solve: a is square: 3 is not 4 \(at .*{HERE}\)"):
+        az.pretty(az.program(lambda a, b: solve(a, b)).at(az.Array[az.f64, 3, 4], Vector))
+    some = az.operation("some", numpy=np.copy, result=lambda x: az.equal_sizes(dims(x)[0] + 1, dims(x)[0], "no") or x)
+    with pytest.raises(TypeError, match=rf"some: no: n \+ 1 is not n \(at .*{HERE}\)"):
+        az.pretty(az.program(lambda x: some(x)).at(Vector))
+
+
+def test_sizes_of_no_argument_cannot_be_required() -> None:
+    odd = az.operation("odd", numpy=np.copy, result=lambda x: az.equal_sizes(dims(x)[0] * 2, Dim.of(4), "x") or x)
+    with pytest.raises(TypeError, match=rf"odd: the size .* is that of no argument \(at .*{HERE}\)"):
+        az.pretty(az.program(lambda x: odd(az.filter(lambda v: v > 0, x))).at(Vector))
+
+
+# Wrong operations
+
+WRONG: list[tuple[Callable[[], Any], str]] = [
+    (lambda: az.operation("f", numpy=3, result=az.f64), "the operation f takes a function on arrays, not 3"),
+    (
+        lambda: az.operation("f", numpy=np.sin, result=az.f64, derivative={"grad": np.sin}),
+        "f: a rule is called 'jvp' or 'vjp', not 'grad'",
+    ),
+    (
+        lambda: az.operation("f", numpy=np.sin, result=az.f64, derivative={"jvp": lambda x: x}),
+        r"the jvp rule of f takes a function of two arguments, \(primals, tangents\), not of \(x\)",
+    ),
+    (
+        lambda: az.operation("f", numpy=np.sin, result=az.f64, derivative={"vjp": 4}),
+        r"the vjp rule of f takes a function of two arguments, \(primals, cotangent\), not 4",
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "message"), WRONG)
+def test_wrong_operations(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(TypeError, match=rf"{message}.*\(at .*{HERE}\)"):
+        make()
+
+
+def test_rules_that_give_something_else() -> None:
+    def derived(rule: Any, mode: str, verb: Any) -> Any:
+        wrong = az.operation("wrong", numpy=lambda x, k: x, result=lambda x, k: x, derivative={mode: rule})
+        return verb(az.program(lambda x: az.sum(wrong(x, 2))))(B)
+
+    with pytest.raises(TypeError, match=rf"vjp rule of wrong, written at .*{HERE}: result is a tuple of 2.*"):
+        derived(lambda primals, cotangent: cotangent, "vjp", az.grad)
+    with pytest.raises(TypeError, match=r"vjp rule of wrong.*: cotangent 2 belongs to a value of type i64: it is None"):
+        derived(lambda primals, cotangent: (cotangent, cotangent), "vjp", az.grad)
+    with pytest.raises(TypeError, match=r"jvp rule of wrong.*: tangent 1"):
+        derived(lambda primals, tangents: tangents[0][0], "jvp", az.grad)
+    with pytest.raises(az.Unsupported, match=r"wrong: its jvp rule is not linear .*vjp rule of its own"):
+        derived(lambda primals, tangents: tangents[0] ** 2, "jvp", az.grad)
+
+
+def test_a_missing_rule_is_refused_where_something_moves() -> None:
+    plain = az.operation("plain", numpy=np.sort, result=lambda x: x)
+
+    @az.program
+    def f(x: Vector, y: Vector) -> az.f64:
+        return az.sum(plain(x) * y)  # the line
+
+    line = f.function.__code__.co_firstlineno + 2
+    np.testing.assert_array_equal(az.grad(f, argnums=1)(B, B), np.sort(B))
+    for verb in (az.grad, az.hessian):
+        with pytest.raises(az.Unsupported, match=rf"function plain: give .*written at {__file__}:{line}"):
+            verb(f)(B, B)
