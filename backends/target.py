@@ -52,6 +52,7 @@ class Target:
 
 # Work, in additions of one scalar, unless another unit is named.
 THREAD_GRAIN = 200_000  # about what is worth handing a chunk of work to another thread
+CALL_WORK = 8 * THREAD_GRAIN  # of a function that is written elsewhere: any amount, also inside a short loop
 SELECTABLE_WORK = 60  # of both branches of a cond between scalars that is a selection, at most
 CSE_WORTH = 20  # a store and a load: what is computed in one nest for another costs as much
 MATERIALISED_WORTH = 32  # what recurs, for an array of it: to write and read an element takes as long

@@ -171,6 +171,7 @@ def operation(
     result: Any,
     derivative: Mapping[str, Any] | None = None,
     cost: Callable[..., Any] | None = None,
+    views: bool = False,
 ) -> ForeignFunction:
     """A function on arrays, written elsewhere, as an operation of the language.
 
@@ -185,6 +186,11 @@ def operation(
       cotangent) -> cotangents``. One serves both modes where it is linear in what moves. Without one, derivatives
       refuse the operation where something moves in it.
     * ``cost`` gives the additions that it is worth, for the shapes of the arguments, by ``+`` and ``*``.
+    * ``views`` says that ``numpy`` gets views of the memory of a call instead of copies, where it can. What they show
+      may change as soon as it returns, but they may be kept: their memory is there as long as they are.
+
+    What ``numpy`` raises reaches the caller, with a note that says the line. Of several calls inside a parallel loop
+    that raise at once it is the exception of the first iteration, and no call is made after an exception.
 
     Raises TypeError for what is none of these, with the user's line.
 
@@ -212,7 +218,7 @@ def operation(
             raise TypeError(at_line(f"{what}: a rule is called 'jvp' or 'vjp', not {mode!r}"))
         checked_rule(f"the {mode} rule of {name}", rule, _MOVING[mode])
     types, outputs = _rule_of(result)
-    return ForeignFunction(Foreign(name, numpy, types, outputs, rules, cost))
+    return ForeignFunction(Foreign(name, numpy, types, outputs, rules, cost, views))
 
 
 def foreign(name: str, function: Any, result: Any) -> ForeignFunction:

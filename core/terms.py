@@ -143,6 +143,7 @@ class Foreign:
     outputs: Shape | None = None  # how the results are structured, where that is declared
     rules: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # of derivatives: "jvp", "vjp"
     cost: Callable[..., Any] | None = None  # additions, for the shapes of the arguments
+    views: bool = False  # compiled code gives views of its memory instead of copies
 
     def __repr__(self) -> str:
         return self.name

@@ -195,7 +195,9 @@ class _Checker:
                 self.returned.remove(number)
                 own = buffer.name not in self.arguments | self.results
                 _expect(own and self.buffers.pop(buffer.name, None) == buffer, "only a temporary is returned, once")
-            case Call(name, _, reads, writes):
+            case Call(name, _, reads, writes, iteration):
+                for index in iteration:
+                    self._expect_type(index, i64)
                 _expect(not self.widened and not self.groups, "no call stands inside lanes or jam, or on a device")
                 for buffer in (*reads, *writes):
                     _expect(self.buffers.get(buffer.name) == buffer, f"{buffer.name} is no buffer in scope")

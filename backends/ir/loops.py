@@ -180,14 +180,15 @@ class Require:
 class Call:
     """Have a function that is written elsewhere run, by its number, and bind whether it did: 0, or what is not.
 
-    All that is known of it is which buffers it reads and which it writes, all of them from end to end. Not inside lanes
-    or jam, nor on a device.
+    All that is known of it is which buffers it reads and which it writes, all of them from end to end. It is told the
+    ``iteration`` that it is part of. Not inside lanes or jam, nor on a device.
     """
 
     name: str  # an i64
     number: int
     reads: tuple[Buffer, ...]
     writes: tuple[Buffer, ...]
+    iteration: tuple[Expression, ...] = ()  # the indices of the loops of the program around it, from the outside in
 
 
 @node

@@ -81,8 +81,8 @@ def expressions_of(statement: Statement) -> tuple[Expression, ...]:
             return (test,)
         case Require(test, _, values):
             return (test, *values)
-        case Call(_, _, reads, writes):
-            return tuple([extent for buffer in (*reads, *writes) for extent in buffer.extents])
+        case Call(_, _, reads, writes, iteration):
+            return (*iteration, *[extent for buffer in (*reads, *writes) for extent in buffer.extents])
         case Return() | Barrier() | Kernel():
             return ()
 

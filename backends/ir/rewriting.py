@@ -276,7 +276,8 @@ class _Mapping:
             case Require(test, _, values):
                 return changed(s, test=expression(test), values=mapped(values, expression))
             case Call():
-                return changed(s, name=name(s.name), reads=mapped(s.reads, buffer), writes=mapped(s.writes, buffer))
+                call = changed(s, name=name(s.name), reads=mapped(s.reads, buffer), writes=mapped(s.writes, buffer))
+                return changed(call, iteration=mapped(s.iteration, expression))
             case Allocate(own):
                 return changed(s, buffer=buffer(own))
             case Prefetch(read_from, indices):

@@ -93,7 +93,7 @@ class Calls:
         converted = None if self._bound(frame, leaves) else self._convert(frame, leaves, threads)
         sizes = frame.sizes()
         given = None if out is None else self._given(out, sizes, [*leaves, *(converted or ())])
-        result = self._launched(frame, sizes, given, threads)
+        result = self._launched(frame, sizes, given, threads, converted or leaves)
         self._frames.append(frame)
         return result
 
@@ -202,6 +202,7 @@ class Calls:
         sizes: Sequence[int],
         given: Sequence[Array | None] | None,
         threads: int,
+        arguments: Sequence[Any],
     ) -> Any:
         """Run, and put the results together: new ones, or those that are given."""
         words = frame.words
@@ -213,6 +214,8 @@ class Calls:
             results = self._beside(given, sizes)
         for word, result in zip(frame.results, results, strict=True):
             words[word] = id(result)
+        if self._executable.views:
+            frame.owners = [x for x in (*arguments, *results, *self._hidden) if isinstance(x, np.ndarray) and x.ndim]
         try:
             failure = self._executable.launch(frame, sizes, threads)
         except BaseException:  # no memory, or what the handler of a signal raises
@@ -261,13 +264,14 @@ class Bound:
         kept: Any,
     ) -> None:
         self._calls, self._frame, self._sizes, self._given, self._threads = calls, frame, sizes, given, threads
-        self._kept = kept  # the arguments
+        self._kept = kept  # the arguments, as they were given and as they are read
         self._lock = threading.Lock()
 
     def __call__(self) -> Any:
         """Run; raises what a call raises when a requirement does not hold."""
         with self._lock:
-            return self._calls._launched(self._frame, self._sizes, self._given, self._threads)
+            leaves, converted = self._kept
+            return self._calls._launched(self._frame, self._sizes, self._given, self._threads, converted or leaves)
 
 
 class _Slots:

@@ -295,6 +295,7 @@ class Frame:
         self.wanted: tuple[Any, ...] = ()  # the sizes and threads that the arena is known to be large enough for
         self._room = -1
         self._arena: Any = None
+        self.owners: Sequence[np.ndarray[Any, Any]] = ()  # the arrays of a call, where something looks at them
         self._kept = np.zeros((HEAD - ALIGNMENT) // 8, np.int64)  # addresses and bytes of memory for later calls
         self._release = weakref.finalize(self, _release, self._kept)
 
@@ -312,18 +313,32 @@ class Frame:
         """Have an arena of so many bytes at least, and the address of the table of branches before it."""
         if size > self._room:
             try:
-                arena, kept = np.empty(size + HEAD + ALIGNMENT, np.uint8), self._kept
+                arena = np.empty(size + HEAD + ALIGNMENT, np.uint8)
             except (MemoryError, ValueError):  # where NumPy has no arrays of that many bytes
                 raise MemoryError(at_line(f"no memory for {size / 2**30:.2f} GiB of temporary arrays")) from None
             start = -arena.ctypes.data % ALIGNMENT
-            self._kept = arena[start + ALIGNMENT : start + HEAD].view(np.int64)
-            self._kept[:] = kept
-            self._release.detach()
-            self._release = weakref.finalize(self, _release, self._kept)
-            self._release.atexit = False
+            self._keep(arena[start + ALIGNMENT : start + HEAD].view(np.int64))
             self._arena, self._room = arena, size
             self.words[3] = arena.ctypes.data + start + HEAD
             ctypes.c_int64.from_address(self.words[3] - HEAD + 8 * TABLE).value = table
+
+    def _keep(self, words: np.ndarray[Any, Any]) -> None:
+        """Let other words say what memory is kept for later calls."""
+        words[:] = self._kept
+        self._release.detach()
+        self._kept, self._release = words, weakref.finalize(self, _release, words)
+        self._release.atexit = False
+
+    def leave_arena(self) -> None:
+        """Have an arena of its own for the next call, since somebody looks at this one."""
+        self._keep(np.empty_like(self._kept))
+        self._arena, self._room, self.wanted = None, -1, ()
+
+    @property
+    def block(self) -> np.ndarray[Any, Any]:
+        """The memory that the arena is in."""
+        block: np.ndarray[Any, Any] = self._arena
+        return block
 
     @property
     def arena(self) -> int:

@@ -147,15 +147,17 @@ class Emitter(Checking):
         self.body.label(after)
 
     def _callback(self, call: ir.Call) -> None:
-        """Where each array is, and its extents, go to words that the function is given."""
+        """The iteration, and for each array where it is and its extents, go to words that the function is given."""
         self.unit.module.declare("adze_call", "declare i64 @adze_call(i64, ptr, ptr) nounwind")
         buffers, words = (*call.reads, *call.writes), count()
-        described = self.body.scratch(sum([1 + len(buffer.extents) for buffer in buffers]))
+        described = self.body.scratch(len(call.iteration) + sum([1 + len(buffer.extents) for buffer in buffers]))
+        given = [("i64", self.scalar(index)) for index in call.iteration]
         for buffer in buffers:
-            pointer = self.places[buffer.name].pointer
-            for type, value in (("ptr", pointer), *[("i64", self.scalar(extent)) for extent in buffer.extents]):
-                word = self.body.value(f"getelementptr i64, ptr {described}, i64 {next(words)}")
-                self.body.line(f"store {type} {value}, ptr {word}")
+            given.append(("ptr", self.places[buffer.name].pointer))
+            given.extend([("i64", self.scalar(extent)) for extent in buffer.extents])
+        for type, value in given:
+            word = self.body.value(f"getelementptr i64, ptr {described}, i64 {next(words)}")
+            self.body.line(f"store {type} {value}, ptr {word}")
         answer = self.body.value(f"call i64 @adze_call(i64 {call.number}, ptr {described}, ptr {self.failure})")
         self.names[call.name] = one(i64, answer)
 

@@ -12,6 +12,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -139,12 +140,18 @@ class Executable:
             self.arena_bytes(sizes, threads, frame.arena)
             self.make_branches(sizes)
             frame.wanted = wanted
-        site = self._launch(frame.address, threads)
+        with nullcontext() if self._callbacks is None else self._callbacks.running(frame):
+            site = self._launch(frame.address, threads)
         if not site:
             return None
         if site == OUT_OF_MEMORY:
             raise MemoryError(at_line("no memory for an array whose size the run decides"))
         return Failure(site - 1, tuple(frame.failure(_FAILURE_WORDS)[1:]))
+
+    @property
+    def views(self) -> bool:
+        """Whether what it calls looks at the memory of a call."""
+        return self._callbacks is not None and self._callbacks.views
 
     def raised(self, frame: Frame) -> BaseException | None:
         """What a function that the code has called raised in the run on a frame, if one did."""

@@ -12,10 +12,29 @@ from __future__ import annotations
 
 from ...core import terms
 from ...core.language import Unsupported
-from ...core.types import Type, element, rank
+from ...core.types import Type, element, i64, rank
 from .. import ir
 from .combining import Combining
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand, Site
+
+
+def indices_around(block: terms.Block) -> dict[int, tuple[int, ...]]:
+    """For each call in a closed term the variables that are the indices of the loops around it, the outermost first."""
+    found: dict[int, tuple[int, ...]] = {}
+
+    def visit(block: terms.Block, level: int, indices: tuple[int, ...]) -> None:
+        """``level`` is how many values are bound, ``indices`` the numbers of those that are indices of loops."""
+        level += len(block.binders)
+        for op in block.bindings:
+            if op.op == "foreign":
+                found[id(op)] = tuple([level - 1 - index for index in indices])
+            for number, inner in enumerate(op.blocks):
+                own = range(level, level + len(op.row.iterations(op)) * (number == 0))
+                visit(inner, level, (*indices, *own))
+            level += len(op.types)
+
+    visit(block, 0, ())
+    return found
 
 
 class Calls(Combining):
@@ -31,8 +50,10 @@ class Calls(Combining):
         reads = tuple([self._given(self.atom(env, argument)) for argument in op.args])
         writes = tuple([self._made(*each) for each in zip(op.types, destinations, strict=True)])
         failed = self.variable("failed")
-        self.emit(ir.Call(failed.name, len(self.calls), reads, writes))
-        self.calls.append(Site(function, tuple([argument.type for argument in op.args]), op.types, op.origin))
+        iteration = tuple([self.scalar(env, terms.Variable(index, i64)) for index in self.loops_around.get(id(op), ())])
+        self.emit(ir.Call(failed.name, len(self.calls), reads, writes, iteration))
+        given = tuple([argument.type for argument in op.args])
+        self.calls.append(Site(function, given, op.types, len(iteration), op.origin))
         self.emit(ir.Require(ir.apply("equal", failed, ZERO), len(self.failures), ()))
         self.failures.append(terms.Failure("call", f"{function.name} failed", op.origin))
         return [

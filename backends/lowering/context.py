@@ -48,11 +48,12 @@ class ArrayRef:
 
 @dataclass(frozen=True)
 class Site:
-    """A call: of which function, with what, for what, and where it was written."""
+    """A call: of which function, with what, for what, inside of how many loops, and where it was written."""
 
     function: terms.Foreign
     arguments: tuple[Type, ...]
     results: tuple[Type, ...]
+    loops: int
     origin: terms.Origin
 
 
@@ -74,6 +75,7 @@ class Context(ABC):
     counter: int = 0
     failures: list[terms.Failure] = field(default_factory=list)
     calls: list[Site] = field(default_factory=list)  # of functions that are written elsewhere
+    loops_around: dict[int, tuple[int, ...]] = field(default_factory=dict)  # around such a call, as variables
     constants: dict[terms.Constant, ir.Buffer] = field(default_factory=dict)
     known: dict[str, Dim] = field(default_factory=dict)  # integer variables as dims
     extents: dict[int, Dim] = field(default_factory=dict)  # loop variables by number

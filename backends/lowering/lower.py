@@ -29,7 +29,7 @@ from ...interpreters.simplify.rules import rewrite
 from .. import ir
 from ..decisions import Decisions
 from ..target import SELECTABLE_WORK, Target
-from .calls import Calls
+from .calls import Calls, indices_around
 from .context import ArrayRef, Context, Destinations, Environment, Operand, Site, zero
 from .histograms import Histograms
 from .scans import Scans
@@ -100,7 +100,7 @@ class Lowering(State, Updates, Sorting, Scans, Histograms, Calls):
             buffer = self.buffer(binder or "argument", type)
             arguments.append(buffer)
             operands.append(self.array(buffer) if rank(type) else self.let(binder or "scalar", ir.Load(buffer, ())))
-        self.places, self.regions = InPlace(block), Regions(block)
+        self.places, self.regions, self.loops_around = InPlace(block), Regions(block), indices_around(block)
         results = [None if returned(type) else self.buffer("result", type) for type in block.types]
         places = [None if buffer is None else self.array(buffer) for buffer in results]
         values = self.block(block, Env(), operands, places)

@@ -10,7 +10,14 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from .. import ir
-from ..target import LEAST_PERIOD, NEAR, SURVEY_MOST_ITERATIONS, SURVEY_MOST_WORK, SURVEY_UNKNOWN_ITERATIONS
+from ..target import (
+    CALL_WORK,
+    LEAST_PERIOD,
+    NEAR,
+    SURVEY_MOST_ITERATIONS,
+    SURVEY_MOST_WORK,
+    SURVEY_UNKNOWN_ITERATIONS,
+)
 
 
 @dataclass
@@ -214,9 +221,10 @@ class _Surveyor:
                     self.loops.append(variable)
                     self.visit(inner, weight * max(1.0, min(float(known), SURVEY_MOST_ITERATIONS)))
                     self.loops.pop()
-                case (
-                    ir.Allocate() | ir.Require() | ir.Return() | ir.Update() | ir.Prefetch() | ir.Barrier() | ir.Call()
-                ):
+                case ir.Call():
+                    found.simple = False
+                    found.work += weight * CALL_WORK
+                case ir.Allocate() | ir.Require() | ir.Return() | ir.Update() | ir.Prefetch() | ir.Barrier():
                     found.simple = False
                 case ir.If(_, then, orelse):
                     found.simple = False

@@ -1,7 +1,10 @@
 """Functions of Python in compiled programs: where they stand, what they are given, and what they raise."""
 
 import gc
+import os
+import signal
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -260,6 +263,165 @@ def test_nothing_is_called_after_an_exception() -> None:
     with pytest.raises(ZeroDivisionError):
         compiled(ROWS)
     assert len(count) == 1
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_the_exception_of_the_first_iteration_is_raised(depth: int) -> None:
+    """Two calls raise at once, in two threads; the one of the later iteration raises first."""
+    meet, first = threading.Barrier(2, timeout=20), threading.Event()
+    called = []
+
+    def failing(x: np.ndarray) -> np.ndarray:
+        called.append(x[0])
+        meet.wait()
+        if x[0] == min(called):
+            assert first.wait(timeout=20)
+        else:
+            threading.Timer(0.2, first.set).start()
+        raise ValueError(f"iteration {int(x[0])}")
+
+    operation = az.operation("failing", numpy=failing, result=lambda x: x)
+    rows = np.repeat(np.arange(200.0)[:, None], 5, 1)
+    if depth == 1:
+        compiled = az.compile(lambda m: az.map(lambda row: operation(row) + 1.0, m), threads=2)
+        argument = rows
+    else:
+        compiled = az.compile(lambda m: az.map(lambda part: az.map(operation, part), m), threads=2)
+        argument = rows.reshape(40, 5, 5)
+    with pytest.raises(ValueError) as caught:
+        compiled(argument)
+    assert len(called) == 2 and str(caught.value) == f"iteration {int(min(called))}"
+
+
+def test_what_ends_python_comes_before_exceptions() -> None:
+    meet, called = threading.Barrier(2, timeout=20), list[float]()
+
+    def failing(x: np.ndarray) -> np.ndarray:
+        called.append(x[0])
+        meet.wait()
+        raise KeyboardInterrupt if x[0] == max(called) else ValueError
+
+    operation = az.operation("failing", numpy=failing, result=lambda x: x)
+    compiled = az.compile(lambda m: az.map(operation, m), threads=2)
+    with pytest.raises(KeyboardInterrupt):
+        compiled(np.repeat(np.arange(40.0)[:, None], 5, 1))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_calls_that_are_interrupted(threads: int) -> None:
+    """The signal comes while a function runs, in whichever thread; the program can be called again."""
+    interrupting = [True]
+
+    def interrupted(x: np.ndarray) -> np.ndarray:
+        if interrupting and x[0] == 1:
+            interrupting.clear()
+            os.kill(os.getpid(), signal.SIGINT)
+            for _ in range(200):
+                time.sleep(0.01)
+                if threading.current_thread() is not threading.main_thread():
+                    break
+        return x
+
+    operation = az.operation("interrupted", numpy=interrupted, result=lambda x: x)
+    compiled = az.compile(lambda m: az.map(operation, m), threads=threads)
+    rows = np.repeat(np.arange(40.0)[:, None], 5, 1)
+    with pytest.raises(KeyboardInterrupt):
+        compiled(rows)
+        time.sleep(1)  # where the signal comes as the call ends
+    np.testing.assert_array_equal(compiled(rows), rows)
+
+
+def test_calls_in_a_forked_child() -> None:
+    compiled = az.compile(lambda m: az.map(lambda row: ordered(row) * 2.0, m), threads=2)
+    wanted = compiled(ROWS)
+    child = os.fork()
+    if not child:
+        os._exit(0 if np.array_equal(compiled(ROWS), wanted) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+# Views
+
+
+def test_views_are_of_the_memory_of_the_call() -> None:
+    seen: list[tuple[int, bool]] = []
+
+    def look(x: np.ndarray) -> np.float64:
+        seen.append((x.ctypes.data, x.flags.writeable))
+        return np.float64(x.sum())
+
+    looking = az.operation("looking", numpy=look, result=az.f64, views=True)
+    x = RANDOM.standard_normal(1000)
+    assert az.compile(lambda x: looking(x))(x) == x.sum()
+    assert seen == [(x.ctypes.data, False)]
+    with pytest.raises(ValueError, match="read-only"):
+        az.compile(lambda x: az.operation("w", numpy=lambda x: x.fill(0), result=az.f64, views=True)(x))(x)
+    np.testing.assert_allclose(az.compile(lambda m: az.map(looking, m))(ROWS), ROWS.sum(1))
+    assert az.compile(lambda m: looking(m[:0]) + looking(m * 2.0))(ROWS) == pytest.approx(2 * ROWS.sum())
+
+
+def test_views_keep_the_arena_of_their_call() -> None:
+    kept: list[np.ndarray] = []
+    keeping = az.operation("keeping", numpy=lambda x: [kept.append(x[::2]), 1.0][1], result=az.f64, views=True)
+    compiled = az.compile(az.program(lambda x: keeping(x * 2.0)).at(az.Array[az.f64, "n"]))
+    x = RANDOM.standard_normal(500)
+    bound = compiled.bind(x)
+    for k in range(3):
+        compiled(x + k)
+        bound()
+    for k in range(3):
+        np.testing.assert_array_equal(kept[2 * k], 2.0 * (x + k)[::2])
+        np.testing.assert_array_equal(kept[2 * k + 1], 2.0 * x[::2])
+    held = [weakref.ref(view.base) for view in kept]
+    kept.clear()
+    compiled(x)
+    assert not [one for one in held if one() is not None]
+    kept.clear()
+    before = compiled(x), kept[0].base
+    kept.clear()
+    compiled(x)  # the arena is that of a call again, when nobody looks
+    assert kept[0].base is not before[1]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_views_keep_whatever_memory_they_show(threads: int) -> None:
+    """That of arguments, results, the arena and the threads' own; what the run has allocated itself is copied."""
+    kept: list[np.ndarray] = []
+    keeping = az.operation("keeping", numpy=lambda x: [kept.append(x), x.sum()][1], result=az.f64, views=True)
+
+    @az.program
+    def f(x: az.Array[az.f64, "n"]) -> Any:
+        y = ordered(x)
+        some = az.filter(lambda v: v > 0, x)
+        return y, keeping(x), keeping(y), keeping(some), az.map(keeping, az.outer(x, x))
+
+    compiled = az.compile(f, threads=threads)
+    x = RANDOM.standard_normal(300)
+    for _ in range(2):
+        kept.clear()
+        y, *_ = compiled(x)
+        first, second, third, *rows = kept
+        assert first.base is x and second.base is y and len(rows) == 300
+        np.testing.assert_array_equal(third, x[x > 0])
+        x = np.array(first)
+        del y
+        gc.collect()
+        assert all(np.isfinite(view).all() for view in kept)
+
+
+def test_an_exception_that_holds_a_view() -> None:
+    def failing(x: np.ndarray) -> np.ndarray:
+        raise ValueError(x)
+
+    operation = az.operation("failing", numpy=failing, result=az.f64, views=True)
+    compiled = az.compile(lambda x: operation(x * 2.0))
+    errors = []
+    for k in range(3):
+        with pytest.raises(ValueError) as caught:
+            compiled(np.full(300, float(k)))
+        errors.append(caught.value)
+    for k, error in enumerate(errors):
+        np.testing.assert_array_equal(error.args[0], np.full(300, 2.0 * k))
 
 
 def test_an_exception_ends_a_while() -> None:
