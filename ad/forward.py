@@ -30,7 +30,7 @@ from .cells import Sweep
 from .custom import CustomPushforward, probe_name, tangents_by_rule
 from .duals import Atom, Block, Dual, Duals, Emission, Operation, Pick
 from .forward_reductions import Combination, Histogram, Reduction, Scan
-from .fragment import Fragment, refused
+from .fragment import Fragment, again, refused
 from .reverse import Reverse
 
 
@@ -243,10 +243,12 @@ class Forward(Emission, Fragment[Atom, Operation, Block]):
     def foreign(self, function: Foreign, args: Sequence[Atom]) -> Operation:
         """By its rule, ``dy = rule(x, dx)`` (``custom.py``); refused where it has none."""
         plain = super().foreign(function, args)
-        if not function.rules:
-            return plain
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
+            if function.effects and not self.checks:
+                raise again(self.builder, function, "forward")
+            if not function.rules:
+                return plain.run(env, active)
             operands = [arg(env) for arg in args]
             results = self.builder.emit("foreign", (function,), [operand.primal for operand in operands])
             if not any(active):

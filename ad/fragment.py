@@ -54,6 +54,14 @@ def refused(builder: Builder, mode: str, op: str, name: str) -> Unsupported:
     return error
 
 
+def again(builder: Builder, function: Foreign, mode: str) -> Unsupported:
+    """Why an operation with effects, at the builder's line, cannot be where derivatives run code twice."""
+    message = f"{function.name} has effects, and {mode} mode would run it again here"
+    error = Unsupported(f"{message}: do it before or after what is differentiated")
+    error.origin = builder.origin
+    return error
+
+
 class Fragment(Language[A, O, B]):
     """A language in which these constructs have one meaning."""
 

@@ -384,7 +384,7 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
 
     def foreign(self, function: Foreign, args: Sequence[Atom]) -> Operation:
         """By its rule, ``x_bar += rule(x, y_bar)`` (``custom.py``); refused where it has none."""
-        plain = super().foreign(function, args)
+        plain = replace(super().foreign(function, args), primal=self.embed.foreign(function, [a.primal for a in args]))
         if not function.rules:
             return plain
 

@@ -15,6 +15,7 @@ from typing import Any
 from ..core import terms
 from ..core.environment import Env
 from ..core.graph import Value
+from ..core.terms import Foreign
 from ..core.types import Accumulator, Type, is_float
 from ..interpreters.embed import Atom as PrimalAtom
 from ..interpreters.embed import Block as PrimalBlock
@@ -24,6 +25,7 @@ from .activity import Activity
 from .activity import Block as ActivityBlock
 from .activity import Operation as ActivityOperation
 from .cells import Cell, Entry, Sweep
+from .fragment import again
 
 Cotangents = Sequence[Value | None]
 Pull = Callable[[Cotangents], None]
@@ -69,6 +71,16 @@ class Primal(Embed):
         if isinstance(type, Accumulator):
             return lambda env: env.get(index).value  # None for one that is differentiated
         return super().variable(index, type)
+
+    def foreign(self, function: Foreign, args: Any) -> PrimalOperation:
+        emit = super().foreign(function, args)
+
+        def run(env: Env[Entry]) -> Sequence[Value]:
+            if function.effects and not self.checks:
+                raise again(self.builder, function, "reverse")
+            return emit(env)
+
+        return run
 
     def add_to(self, accumulator: Any, value: Any, indices: Any) -> PrimalOperation:
         emit = super().add_to(accumulator, value, indices)

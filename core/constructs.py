@@ -14,7 +14,7 @@ constructs with blocks; the properties of blocks are those of regions in MLIR: L
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -87,6 +87,8 @@ class Construct:
     expansion: Callable[..., Any] | None = None  # what one from outside means in terms of others, on expressions
     own: set[type] = field(default_factory=set)  # the interpretations that have another meaning of one from outside
     discrete: bool = False  # its results do not move when its operands do: there is no derivative
+    acts: bool = False  # what it does is done as often, and in the order, as the program says
+    acting: Construct | None = None  # what it is where its static part says that it has effects
 
     @cached_property
     def roles(self) -> tuple[Role, ...]:
@@ -210,7 +212,7 @@ def construct(op: str, static: tuple[Any, ...]) -> Construct:
     """The row of an operation. TypeError where no construct has this name."""
     row = CONSTRUCTS.get(op)
     if row is not None:
-        return row
+        return row.acting if row.acting is not None and static[0].effects else row
     if static and isinstance(static[0], Construct):
         return static[0]
     raise TypeError(f"no construct is called {op!r}")
@@ -282,6 +284,7 @@ _row("custom", rules.custom, lambda s, a, b: (s, a, b[0], b[1:]), blocks={"body"
 _row("probe", lambda s, a, b: tuple(a), lambda s, a, b: (s[0], a),
      **{**_STATEMENT, "holds": True, "external": True})
 _row("foreign", lambda s, a, b: tuple(s[0].result_types(a)), lambda s, a, b: (s[0], a), **{**_PLAIN, "external": True})
+CONSTRUCTS["foreign"] = replace(CONSTRUCTS["foreign"], acting=replace(CONSTRUCTS["foreign"], pure=False, acts=True))
 
 # The higher-order fragment
 _row("function", rules.function, lambda s, a, b: (s[0], *b), blocks={"body": Role.FUNCTION},

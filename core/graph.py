@@ -16,8 +16,10 @@ from .dims import Dim, Opaque
 from .terms import Origin
 from .types import Type, i64
 
-# The effect of a requirement; the effect of an update is the number of its accumulator's binder.
+# The effect of a requirement, and of what acts outside of the program; that of an update is the number of the
+# binder of its accumulator.
 REQUIREMENT = -1
+ACTION = -2
 
 NONE: frozenset[int] = frozenset()
 

@@ -171,6 +171,7 @@ def operation(
     result: Any,
     derivative: Mapping[str, Any] | None = None,
     cost: Callable[..., Any] | None = None,
+    effects: bool = False,
     views: bool = False,
 ) -> ForeignFunction:
     """A function on arrays, written elsewhere, as an operation of the language.
@@ -186,6 +187,9 @@ def operation(
       cotangent) -> cotangents``. One serves both modes where it is linear in what moves. Without one, derivatives
       refuse the operation where something moves in it.
     * ``cost`` gives the additions that it is worth, for the shapes of the arguments, by ``+`` and ``*``.
+    * ``effects`` says that it does something besides giving results. It is then a statement: no application of it is
+      merged with another, left out or run twice, and all happen in the order of the program. Inside a map or a
+      reduction, which have no order, it is refused, and where a derivative would run it again.
     * ``views`` says that ``numpy`` gets views of the memory of a call instead of copies, where it can. What they show
       may change as soon as it returns, but they may be kept: their memory is there as long as they are.
 
@@ -218,7 +222,7 @@ def operation(
             raise TypeError(at_line(f"{what}: a rule is called 'jvp' or 'vjp', not {mode!r}"))
         checked_rule(f"the {mode} rule of {name}", rule, _MOVING[mode])
     types, outputs = _rule_of(result)
-    return ForeignFunction(Foreign(name, numpy, types, outputs, rules, cost, views))
+    return ForeignFunction(Foreign(name, numpy, types, outputs, rules, cost, views, effects))
 
 
 def foreign(name: str, function: Any, result: Any) -> ForeignFunction:

@@ -144,6 +144,7 @@ class Foreign:
     rules: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # of derivatives: "jvp", "vjp"
     cost: Callable[..., Any] | None = None  # additions, for the shapes of the arguments
     views: bool = False  # compiled code gives views of its memory instead of copies
+    effects: bool = False  # it is a statement: run just as often, and in the order, as the program says
 
     def __repr__(self) -> str:
         return self.name

@@ -24,7 +24,7 @@ from typeguard import typeguard_ignore
 
 from ...core.environment import Env
 from ...core.language import Unsupported
-from ...core.terms import Atom, Block, Failure, Operation, Variable
+from ...core.terms import Atom, Block, Failure, Foreign, Operation, Variable
 from ...core.types import Type, element, rank
 from ...interpreters.evaluate import Evaluate, Show
 from ...interpreters.evaluate.batches import Atom as AtomMeaning
@@ -55,6 +55,16 @@ class Values(Evaluate):
     def require(self, test: AtomMeaning, failure: Failure, values: Sequence[AtomMeaning]) -> Step:
         step = super().require(test, failure, values)
         return Step(lambda env: () if self.quiet else step.run(env), step.effects)
+
+    def foreign(self, function: Foreign, args: Sequence[AtomMeaning]) -> Step:
+        step = super().foreign(function, args)
+
+        def run(env: Env[Any]) -> Sequence[Any]:
+            if function.effects and self.quiet:
+                raise Unsupported(f"{function.name} has effects, and the sweep over the trace would run it again")
+            return step.run(env)
+
+        return Step(run, step.effects)
 
     def probe(self, name: str, values: Sequence[AtomMeaning]) -> Step:
         step = super().probe(name, values)

@@ -170,6 +170,8 @@ class _Simplify(Language[Atom, Operation, Block]):
         return Statement(values, lambda operands: current().emit("probe", (name,), operands))
 
     def foreign(self, function: Foreign, args: Sequence[Atom]) -> Operation:
+        if function.effects:
+            return Statement(args, lambda operands: current().emit("foreign", (function,), operands))
         return self._plain("foreign", (function,), args, math.inf)
 
     # The higher-order fragment

@@ -183,6 +183,8 @@ class Control(Language[Meaning, Step, Code]):
 
     def meaning_of_operation(self, operation: Operation) -> Step:
         """What stays becomes a step; the methods say what becomes of the others."""
+        if operation.row.acts:
+            return self.step(operation)
         shows = operation.row.statement and operation.row.external
         if self.keeping.stays(operation) and operation.op != "primitive" and not shows:
             return self.step(operation)

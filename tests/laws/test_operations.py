@@ -225,3 +225,137 @@ def test_a_missing_rule_is_refused_where_something_moves() -> None:
     for verb in (az.grad, az.hessian):
         with pytest.raises(az.Unsupported, match=rf"function plain: give .*written at {__file__}:{line}"):
             verb(f)(B, B)
+
+
+# Effects
+
+
+class Log:
+    """An operation that notes what it is given, and gives it back."""
+
+    def __init__(self) -> None:
+        self.lines: list[float] = []
+        rules = {"vjp": lambda primals, cotangent: (3.0 * cotangent,)}
+        self.write = az.operation("write", numpy=self.noted, result=lambda x: x, effects=True, derivative=rules)
+
+    def noted(self, x: Any) -> Any:
+        self.lines.append(float(np.sum(x)))
+        return x
+
+    def of(self, run: Any, *arguments: Any) -> list[float]:
+        """What a run notes."""
+        self.lines.clear()
+        run(*arguments)
+        return list(self.lines)
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+def everywhere(program: Any) -> list[Any]:
+    """The program as each interpretation runs it."""
+    compiled = [az.compile(program, threads=threads, checks=checks) for threads in (1, 2) for checks in (True, False)]
+    return [az.evaluate(program), az.evaluate(program, vectorize=False), az.trace(program), *compiled]
+
+
+@pytest.mark.unguarded
+def test_effects_happen_as_often_and_in_the_order_of_the_program(log: Log) -> None:
+    """None is merged, dropped, moved out of a loop or of a branch, or done for a branch that is not taken."""
+
+    @az.program
+    def f(x: az.Array[az.f64, "n"], k: az.i64) -> az.f64:
+        log.write(x)
+        log.write(x)  # the same, whose result nobody wants
+        squares = az.sum(x * x)
+        log.write(squares)
+
+        def step(i: Any, total: Any) -> Any:
+            log.write(x)  # the same in every step
+            return total + log.write(i * 1.0)
+
+        total = az.fori_loop(0, k, step, 0.0)
+        az.cond(k > 2, lambda: log.write(100.0), lambda: log.write(200.0))
+        last = az.while_loop(lambda v: v < 50.0, lambda v: log.write(v * 2.0), squares)
+        return total + az.sum(az.map(lambda v: v * last, x)) + log.write(7.0)
+
+    x = np.array([1.0, 2.0])
+    for k in (0, 3):
+        steps = [entry for i in range(k) for entry in (3.0, float(i))]
+        wanted = [3.0, 3.0, 5.0, *steps, 100.0 if k > 2 else 200.0, 10.0, 20.0, 40.0, 80.0, 7.0]
+        for run in everywhere(f):
+            assert log.of(run, x, k) == wanted
+
+
+def test_effects_beside_fused_loops(log: Log) -> None:
+    """Loops before and after are fused with others, but not around it."""
+
+    @az.program
+    def f(x: az.Array[az.f64, "n"]) -> Any:
+        y = az.map(lambda v: v * 2.0, x)
+        log.write(y)
+        z = az.map(lambda v: v + 1.0, y)
+        return az.sum(log.write(z)), z
+
+    for run in everywhere(f):
+        assert log.of(run, np.arange(50.0)) == [2450.0, 2500.0]
+
+
+def test_effects_and_derivatives(log: Log) -> None:
+    @az.program
+    def f(x: az.Array[az.f64, "n"]) -> az.f64:
+        return az.sum(log.write(x) * 2.0)
+
+    x = np.ones(3)
+    for verb in (az.evaluate, az.compile):
+        for program in (az.grad(f), az.jvp(f)):
+            arguments = (x, x) if program is not az.grad(f) and len(program.parameters) == 2 else (x,)
+            run = verb(program)
+            assert log.of(run, *arguments) == [3.0]
+        np.testing.assert_array_equal(verb(az.grad(f))(x), 6 * np.ones(3))
+    assert "foreign.write" in str(az.pretty(f))
+
+
+def test_effects_are_refused_where_derivatives_run_again(log: Log) -> None:
+    @az.program
+    def looped(x: az.f64) -> az.f64:
+        return az.fori_loop(0, 3, lambda i, s: az.sin(log.write(s)), x)  # the line
+
+    @az.program
+    def kept(x: az.f64) -> az.f64:
+        return az.checkpoint(lambda v: az.sin(log.write(v)))(x)  # the line
+
+    for program in (looped, kept):
+        line = program.function.__code__.co_firstlineno + 2
+        message = rf"write has effects, and reverse mode would run it again here: .* at {__file__}:{line}"
+        with pytest.raises(az.Unsupported, match=message):
+            az.evaluate(az.grad(program))(0.5)
+        assert log.of(az.evaluate(az.jvp(program)), 0.5, 1.0)[0] == 0.5
+    with pytest.raises(az.Unsupported, match="write has effects, and the sweep over the trace would run it again"):
+        az.grad(az.program(lambda x: az.sin(log.write(x))), via="trace")(0.5)
+    beside = az.program(lambda x, y: x * log.write(y))
+    assert log.of(az.grad(beside, via="trace"), 0.5, 2.0) == [2.0]
+
+
+ORDERLESS: dict[str, Callable[[Any, Any], Any]] = {
+    "generate": lambda write, x: az.map(write, x),
+    "reduce": lambda write, x: az.sum(az.map(lambda v: write(v), x)),
+    "scan": lambda write, x: az.scan(lambda a, b: write(a + b), 0.0, x),
+    "scatter": lambda write, x: az.scatter(x, [0], az.map(write, x[:1])),
+    "par": lambda write, x: az.par(lambda: write(x), lambda: x),
+}
+
+
+@pytest.mark.parametrize("name", ORDERLESS)
+def test_effects_are_refused_in_what_has_no_order(name: str, log: Log) -> None:
+    @az.program
+    def f(x: az.Array[az.f64, "n"]) -> Any:
+        inner = az.program(lambda x: az.cond(az.size(x) > 1, lambda: log.write(x), lambda: x))
+        return ORDERLESS[name](lambda v: inner(v) if getattr(v, "ndim", 0) else log.write(v), x)
+
+    with pytest.raises(TypeError, match=rf"write has effects, and cannot be inside a \w+, which .*, at .*{HERE}"):
+        az.evaluate(f)(np.ones(3))
+    vectors = az.program(lambda x: az.vmap(lambda v: log.write(v))(x))
+    with pytest.raises(TypeError, match="write has effects, and cannot be inside a generate"):
+        az.evaluate(vectors)(np.ones(3))
