@@ -43,6 +43,7 @@ with install_import_hook(_CHECKED):
     from .backends.opencl.devices import devices, to_device
     from .backends.program_cost import cost
     from .core.added import construct
+    from .core.c_functions import CFunction, c_function
     from .core.case import case
     from .core.checkpoint import checkpoint
     from .core.combinators import (
@@ -242,6 +243,7 @@ __all__ = [
     "All",
     "Array",
     "Binding",
+    "CFunction",
     "Compiled",
     "Conversion",
     "Drawing",
@@ -284,6 +286,7 @@ __all__ = [
     "bool_",
     "broadcast",
     "broadcast_to",
+    "c_function",
     "case",
     "cbrt",
     "ceil",

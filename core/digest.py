@@ -8,7 +8,9 @@ for the classes of structures, which may be others of the same name.
 
     sum(x * x) of x: f64[n]   ->   ((f64[n]) (reduce (n) (s n;l f64 0) ...
 
-Rows of primitives that a user has added mean what the user's process says. A term with such a row has no digest.
+An operation that a function of C computes is known by the version of its library; with it stand its rules, which
+derivatives ask. Other operations, and rows of primitives that a user has added, mean what the user's process says: a
+term with such a one has no digest.
 """
 
 from __future__ import annotations
@@ -19,16 +21,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import gamma, primitives, special
+from .c_functions import CFunction
 from .constructs import PROPERTIES, Construct
 from .dims import Compound, Dim, Name, Opaque
 from .language import EXPANSION
+from .operations import term_of_rule
 from .primitive import PRIMITIVES, Primitive
-from .terms import Block, Constant, Failure, Literal, Operation, Origin, Size, Variable
+from .terms import Block, Constant, Failure, Foreign, Literal, Operation, Origin, Size, Variable
 from .trees import Shape
-from .types import Accumulator, ArrayType, FunctionType, Itself, Scalar, TupleType
+from .types import Accumulator, ArrayType, FunctionType, Itself, Scalar, TupleType, Type
 
 _TABLES = (primitives, special, gamma)  # which have entered the rows of the language into the table
 _OWN = dict(PRIMITIVES)
+_MOST_RULES = 64  # of operations at some types
 
 
 class NoDigest(TypeError):
@@ -43,6 +48,7 @@ class Digest:
     origins: tuple[Origin, ...]
     constants: tuple[Constant, ...]
     containers: tuple[type, ...]  # of structures
+    functions: tuple[CFunction, ...]
 
 
 def digest(*parts: Any) -> Digest:
@@ -52,7 +58,9 @@ def digest(*parts: Any) -> Digest:
     writer = _Writer()
     writer.sequence(parts)
     value = hashlib.blake2b("".join(writer.text).encode("utf-8", "surrogatepass"), digest_size=20).digest()
-    return Digest(value, tuple(writer.origins), tuple(writer.constants), tuple(writer.containers))
+    return Digest(
+        value, tuple(writer.origins), tuple(writer.constants), tuple(writer.containers), tuple(writer.functions)
+    )
 
 
 class _Writer:
@@ -61,6 +69,8 @@ class _Writer:
         self.origins: dict[Origin, int] = {}
         self.constants: dict[Constant, int] = {}
         self.containers: dict[type, int] = {}
+        self.functions: dict[CFunction, int] = {}
+        self._rules: dict[tuple[Foreign, tuple[Type, ...]], int] = {}
         self._opaque: dict[Opaque, int] = {}
 
     def sequence(self, parts: Any) -> None:
@@ -85,6 +95,29 @@ class _Writer:
         self.sequence((part.op, part.static, part.args, part.blocks, part.types, part.origin))
         if part.static and isinstance(part.static[0], Construct):
             self.part(self.definition(part))
+        if part.static and isinstance(part.static[0], Foreign):
+            self.rules(part.static[0], tuple([arg.type for arg in part.args]))
+
+    def foreign(self, part: Foreign) -> None:
+        """What is known of an operation elsewhere: the version of its function of C."""
+        if part.c is None or part.c.version is None:
+            raise NoDigest(f"the operation {part.name} means what this process says")
+        error = f"{part.c.error.__module__}.{part.c.error.__qualname__}"
+        known = part.name, part.effects, part.c.symbol, *part.c.version, part.c.message, error
+        self.sequence((*known, _numbered(self.functions, part.c)))
+
+    def rules(self, part: Foreign, types: tuple[Type, ...]) -> None:
+        """The rules of an operation at arguments of some types, and its work area there: once."""
+        known, number = len(self._rules), _numbered(self._rules, (part, types))
+        self.part(number)
+        if number < known:
+            return
+        if known == _MOST_RULES:
+            raise NoDigest(f"the rules of {part.name} come to it again at ever other types")
+        assert part.c is not None
+        self.part(None if part.c.words is None else part.c.words(types))
+        for name in sorted(part.rules):
+            self.sequence((name, term_of_rule(part, name, types)))
 
     def construct(self, part: Construct) -> None:
         """One that was added: its properties stand here, its expansion where it is used."""
@@ -169,6 +202,7 @@ _WRITERS: dict[type, Callable[[_Writer, Any], None]] = {
     Failure: _Writer.failure,
     Primitive: _Writer.primitive,
     Construct: _Writer.construct,
+    Foreign: _Writer.foreign,
     Dim: _Writer.dim,
     Opaque: _Writer.opaque,
     Compound: _Writer.compound,

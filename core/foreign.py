@@ -23,13 +23,18 @@ class BrokenPromise(Exception):
 
 def promised(function: Foreign, values: Sequence[Any], types: Sequence[Type]) -> Sequence[Type]:
     """The types of the results for values of these types, with integers for all sizes."""
-    return function.result_types(
-        [array_of(element(t), tuple(map(Dim.of, np.shape(v)[: rank(t)]))) for v, t in zip(values, types, strict=True)]
-    )
+    return function.result_types(sized(values, types))
+
+
+def sized(values: Sequence[Any], types: Sequence[Type]) -> list[Type]:
+    """The types of values, with integers for all sizes."""
+    pairs = zip(values, types, strict=True)
+    return [array_of(element(type), tuple(map(Dim.of, np.shape(value)[: rank(type)]))) for value, type in pairs]
 
 
 def applied(function: Foreign, values: Sequence[Any], types: Sequence[Type]) -> list[Any]:
     """The results of a function, which promised these types. BrokenPromise where it gives something else."""
+    assert function.numpy is not None
     given = function.numpy(*[_read_only(value) for value in values])
     results = [np.array(as_array(result))[()] for result in (given if isinstance(given, tuple | list) else [given])]
     wanted, found = ", ".join(map(str, types)), ", ".join(map(_described, results))

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 from . import trees
 from .annotations import Declared, read_annotation
 from .builder import Builder, build, current
+from .c_functions import CFunction
 from .custom import by_rule, checked_rule
 from .dims import Dim
 from .expr import Expr, as_expr
@@ -167,8 +168,9 @@ _MOVING = {"jvp": "tangents", "vjp": "cotangent"}
 def operation(
     name: str,
     *,
-    numpy: Any,
+    numpy: Any = None,
     result: Any,
+    c: Any = None,
     derivative: Mapping[str, Any] | None = None,
     cost: Callable[..., Any] | None = None,
     effects: bool = False,
@@ -182,6 +184,8 @@ def operation(
     * ``result`` declares what it returns, or is a rule that gives this for the types of the arguments: a type, or a
       tuple of types for a function that returns a tuple. The rule may require sizes to be equal
       (:func:`equal_sizes`), and raise TypeError. What the function returns is checked to be of that type and shape.
+    * ``c`` is a function of C (:func:`c_function`), which compiled code calls instead, without the interpreter's lock.
+      Where there is no ``numpy``, evaluation calls it, too.
     * ``derivative`` has rules, written in the language, as those of ``az.custom_jvp`` and ``az.custom_vjp``:
       ``{"jvp": rule}`` with ``rule(primals, tangents) -> tangent``, and ``{"vjp": rule}`` with ``rule(primals,
       cotangent) -> cotangents``. One serves both modes where it is linear in what moves. Without one, derivatives
@@ -214,7 +218,9 @@ def operation(
     array([ 3., 12.])
     """
     what = f"the operation {name}"
-    if not callable(numpy):
+    if c is not None and not isinstance(c, CFunction):
+        raise TypeError(at_line(f"{what}: c is an az.c_function, not {description(c)}"))
+    if not callable(numpy) and (c is None or numpy is not None):
         raise TypeError(at_line(f"{what} takes a function on arrays, not {description(numpy)}"))
     rules = dict(derivative or {})
     for mode, rule in rules.items():
@@ -222,7 +228,7 @@ def operation(
             raise TypeError(at_line(f"{what}: a rule is called 'jvp' or 'vjp', not {mode!r}"))
         checked_rule(f"the {mode} rule of {name}", rule, _MOVING[mode])
     types, outputs = _rule_of(result)
-    return ForeignFunction(Foreign(name, numpy, types, outputs, rules, cost, views, effects))
+    return ForeignFunction(Foreign(name, numpy, types, outputs, rules, cost, views, c, effects))
 
 
 def foreign(name: str, function: Any, result: Any) -> ForeignFunction:

@@ -28,6 +28,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from .c_functions import CFunction
 from .constructs import Construct, construct
 from .dims import Dim
 from .source import NOWHERE as NOWHERE
@@ -118,6 +119,7 @@ class Failure:
     kind: str
     message: str
     origin: Origin
+    exception: type[Exception] | None = None  # where the kind does not say which
 
     def text(self, values: Sequence[int]) -> str:
         advice = NOT_NEUTRAL if self.kind == "neutral" else ""
@@ -126,7 +128,7 @@ class Failure:
     def error(self, values: Sequence[int]) -> Exception:
         """The exception to raise for these values."""
         classes: dict[str, type[Exception]] = {"index": IndexError, "division": ZeroDivisionError}
-        return classes.get(self.kind, ValueError)(self.text(values))
+        return (self.exception or classes.get(self.kind, ValueError))(self.text(values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,12 +140,13 @@ class Foreign:
     """
 
     name: str
-    numpy: Callable[..., Any]
+    numpy: Callable[..., Any] | None  # where there is none, it is what the function of C computes
     result_types: Callable[[Sequence[Type]], Sequence[Type]]
     outputs: Shape | None = None  # how the results are structured, where that is declared
     rules: Mapping[str, Callable[..., Any]] = field(default_factory=dict)  # of derivatives: "jvp", "vjp"
     cost: Callable[..., Any] | None = None  # additions, for the shapes of the arguments
     views: bool = False  # compiled code gives views of its memory instead of copies
+    c: CFunction | None = None  # what compiled code calls
     effects: bool = False  # it is a statement: run just as often, and in the order, as the program says
 
     def __repr__(self) -> str:

@@ -189,6 +189,7 @@ class Call:
     reads: tuple[Buffer, ...]
     writes: tuple[Buffer, ...]
     iteration: tuple[Expression, ...] = ()  # the indices of the loops of the program around it, from the outside in
+    symbol: str = ""  # of the function, where it is one of C: then the name is bound to what it returns
 
 
 @node

@@ -83,9 +83,9 @@ def statement_text(statement: Statement) -> str:
             return f"if {expression_text(test)}"
         case While(_, test):
             return f"while {expression_text(test)}"
-        case Call(name, number, reads, writes):
+        case Call(name, number, reads, writes, _, symbol):
             given, made = (", ".join([buffer.name for buffer in each]) for each in (reads, writes))
-            return f"let {name} = call {number} on {given} for {made}"
+            return f"let {name} = call {symbol or number} on {given} for {made}"
         case Return(number, buffer):
             return f"return {buffer.name} as {number}"
         case Require(test, site, values):

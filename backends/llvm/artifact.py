@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
+from ...core.c_functions import CFunction
 from ...core.program import Instance, convert
 from ...core.source import at_line
 from .. import ir
@@ -38,6 +39,7 @@ class Kept:
     purpose: str  # of the code outside of branches
     function: bytes | None  # the loops that branches are made from, pickled
     digest: bytes  # of the module that the object code was compiled from
+    functions: Mapping[str, CFunction]  # of C that it calls: on disk by their numbers in the program
 
     def store(self, entry: Entry | None) -> None:
         """Keep it in an entry, unless branches could not be made from what is there."""
@@ -99,10 +101,11 @@ class Built:
             made = {name: each if isinstance(each, bytes) else None for name, each in branches.items()}
             replace(kept, branches=made).store(self._entry)
 
-        calls = self._lower().calls if state == COMPILED else []  # a program with some has no entry on disk
-        callbacks = Callbacks(calls) if calls else None
+        # a program that calls functions of Python has no entry on disk
+        calls = self._lower().calls if state == COMPILED else []
+        callbacks = Callbacks(calls) if any(not site.symbol for site in calls) else None
         self.executable = Executable(
-            kept.machine_code, kept.interface.parallel, branches, keep, self._flush, remake, callbacks
+            kept.machine_code, kept.interface.parallel, branches, keep, self._flush, remake, callbacks, kept.functions
         )
         signature = self.instance.declared.requiring(kept.interface.equalities)
         self.calls = Calls(self.executable, signature, kept.interface)
@@ -120,6 +123,7 @@ class Built:
             purpose(self._lower().function.body),
             None,
             digest_of(code.parts),
+            {site.symbol: site.function.c for site in self._lower().calls if site.function.c is not None},
         )
         if entry is not None and code.branches:
             with suppress(RecursionError):  # loops that are nested too deep

@@ -1,4 +1,5 @@
 """Functions of Python that compiled code calls: one entry for all calls of a program, under the interpreter's lock.
+(Functions of C it calls by itself.)
 
 The code tells the number of the call (``lowering/calls.py``), the iteration that it is part of, where the arguments and
 results are, with their extents, and where the failure record is, which is another in each run. The function runs on
@@ -91,7 +92,7 @@ class Callbacks:
 
 def _words(site: Site, address: int) -> Iterator[int]:
     """What describes a call: the iteration, then for each array its address, and its extents."""
-    count = site.loops + sum([1 + max(1, rank(type)) for type in (*site.arguments, *site.results)])
+    count = site.loops + sum([1 + rank(type) for type in (*site.arguments, *site.results)])
     return iter(list((ctypes.c_int64 * count).from_address(address)))
 
 
@@ -120,8 +121,8 @@ def _given(type: Type, words: Iterator[int], frame: Frame | None) -> Any:
 
 
 def _described(type: Type, words: Iterator[int]) -> tuple[int, list[int]]:
-    """The address and the extents that the next words say; a number is the only element of an array."""
-    return next(words), [max(0, next(words)) for _ in range(max(1, rank(type)))]
+    """The address and the extents that the next words say."""
+    return next(words), [max(0, next(words)) for _ in range(rank(type))]
 
 
 def _array(type: Type, address: int, extents: Sequence[int]) -> Array:
@@ -131,4 +132,4 @@ def _array(type: Type, address: int, extents: Sequence[int]) -> Array:
         return np.empty(extents, scalar.dtype)
     memory: Any = (ctypes.c_char * (size * scalar.bytes)).from_address(address)
     array: Array = np.frombuffer(memory, scalar.dtype)
-    return array.reshape(extents if rank(type) else ())
+    return array.reshape(extents)

@@ -90,7 +90,7 @@ class Emitter(Checking):
             case ir.Return(number, buffer):
                 self._return(self.records[number], buffer)
             case ir.Call():
-                self._callback(statement)
+                (self._c_call if statement.symbol else self._callback)(statement)
             case ir.Require(test, site, values):
                 self._require(self.scalar(test), site, [self.scalar(value) for value in values])
 
@@ -145,6 +145,17 @@ class Emitter(Checking):
         self.body.line(f"call void @{self.unit.fail()}(ptr {self.failure}, {words})")
         self.body.branch("exit")
         self.body.label(after)
+
+    def _c_call(self, call: ir.Call) -> None:
+        """A function of C is given where each array is, and its extents."""
+        given = []
+        for buffer in (*call.reads, *call.writes):
+            given.append(f"ptr {self.places[buffer.name].pointer}")
+            given.extend([f"i64 {self.scalar(extent)}" for extent in buffer.extents])
+        types = ", ".join([each.partition(" ")[0] for each in given])
+        self.unit.module.declare(call.symbol, f"declare i32 @{call.symbol}({types}) nounwind")
+        code = self.body.value(f"call i32 @{call.symbol}({', '.join(given)})")
+        self.names[call.name] = one(i64, self.body.value(f"sext i32 {code} to i64"))
 
     def _callback(self, call: ir.Call) -> None:
         """The iteration, and for each array where it is and its extents, go to words that the function is given."""

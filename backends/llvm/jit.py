@@ -17,6 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ...core.c_functions import CFunction
 from ...core.limits import lifted_limits
 from ...core.source import at_line
 from .. import ir
@@ -37,6 +38,7 @@ _ENTRIES = ("entry", "arena_bytes", "needed")
 
 Branch = Callable[[], Sequence[str]] | bytes  # a module apart: its text by part, or its object code once it was needed
 _NONE: Mapping[str, Branch] = {}
+_NO_FUNCTIONS: Mapping[str, CFunction] = {}
 
 
 def compiled(function: ir.Function, machine: Machine | None = None) -> Code:
@@ -94,8 +96,8 @@ class Executable:
     """Object code in memory. It may be called from several threads at once.
 
     ``branches`` are made when they are needed; ``keep`` is told when some were. What an earlier process has made of one
-    and cannot be linked, ``remake`` gives anew. With ``flush``, subnormal numbers count as zero. ``callbacks`` are what
-    the code calls.
+    and cannot be linked, ``remake`` gives anew. With ``flush``, subnormal numbers count as zero. ``callbacks`` are the
+    functions of Python that the code calls, ``functions`` those of C by their symbols.
     """
 
     def __init__(
@@ -107,10 +109,12 @@ class Executable:
         flush: bool = False,
         remake: Callable[[str], Sequence[str]] | None = None,
         callbacks: Callbacks | None = None,
+        functions: Mapping[str, CFunction] = _NO_FUNCTIONS,
     ) -> None:
         self._callbacks = callbacks
         self._workers = workers() if parallel else None
-        self._imports = {"adze_look": entries().look}
+        self._functions = functions  # which keep their libraries
+        self._imports = {"adze_look": entries().look, **{name: c.address for name, c in functions.items()}}
         if callbacks is not None:
             self._imports["adze_call"] = callbacks.address
         if self._workers is not None:

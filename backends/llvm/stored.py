@@ -30,6 +30,7 @@ import llvmlite.binding as llvm
 import numpy as np
 
 from ...core.annotations import Declared
+from ...core.c_functions import CFunction
 from ...core.digest import Digest, NoDigest, digest
 from ...core.program import Instance
 from ...core.terms import NOWHERE, Constant, Origin
@@ -168,14 +169,14 @@ def _own_sources() -> bytes:
 
 
 class _Pickler(pickle.Pickler):
-    """Writes places, arrays and classes of the source by number; PicklingError for places from elsewhere."""
+    """Writes the parts of the source by number; PicklingError for places from elsewhere."""
 
     def __init__(self, file: Any, source: Digest) -> None:
         super().__init__(file, protocol=5)
         self._numbers: dict[Any, int] = {part: number for number, part in enumerate(_parts(source))}
 
     def persistent_id(self, part: Any) -> int | None:
-        if not isinstance(part, Origin | Constant | type):
+        if not isinstance(part, Origin | Constant | CFunction | type):
             return None
         number = self._numbers.get(part)
         if number is None and isinstance(part, Origin) and part != NOWHERE:
@@ -192,5 +193,5 @@ class _Unpickler(pickle.Unpickler):
         return self._known[number]
 
 
-def _parts(source: Digest) -> Sequence[Origin | Constant | type]:
-    return (*source.origins, *source.constants, *source.containers)
+def _parts(source: Digest) -> Sequence[Origin | Constant | CFunction | type]:
+    return (*source.origins, *source.constants, *source.containers, *source.functions)

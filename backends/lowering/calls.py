@@ -10,12 +10,15 @@ the function raises is kept by who runs the code (``llvm/callbacks.py``), and th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...core import terms
+from ...core.c_functions import CFunction
 from ...core.language import Unsupported
-from ...core.types import Type, element, i64, rank
+from ...core.types import Type, element, f64, i64, rank
 from .. import ir
 from .combining import Combining
-from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand, Site
+from .context import ZERO, ArrayRef, Destinations, Environment, Operand, Site
 
 
 def indices_around(block: terms.Block) -> dict[int, tuple[int, ...]]:
@@ -37,6 +40,13 @@ def indices_around(block: terms.Block) -> dict[int, tuple[int, ...]]:
     return found
 
 
+def _failure(function: terms.Foreign, origin: terms.Origin) -> terms.Failure:
+    """What a call that failed says; what a function of Python raises is raised instead."""
+    if function.c is None:
+        return terms.Failure("call", f"{function.name} failed", origin)
+    return terms.Failure("call", f"{function.name}: {function.c.message}", origin, function.c.error)
+
+
 class Calls(Combining):
     """The lowering of calls."""
 
@@ -49,23 +59,35 @@ class Calls(Combining):
             )
         reads = tuple([self._given(self.atom(env, argument)) for argument in op.args])
         writes = tuple([self._made(*each) for each in zip(op.types, destinations, strict=True)])
+        symbol = ""
+        if function.c is not None:
+            same = [site.symbol for site in self.calls if site.function.c is function.c]
+            symbol = same[0] if same else f"{function.c.symbol}.{len(self.calls)}"
+            writes = (*writes, *self._area(function.c, op))
         failed = self.variable("failed")
         iteration = tuple([self.scalar(env, terms.Variable(index, i64)) for index in self.loops_around.get(id(op), ())])
-        self.emit(ir.Call(failed.name, len(self.calls), reads, writes, iteration))
+        self.emit(ir.Call(failed.name, len(self.calls), reads, writes, iteration, symbol))
         given = tuple([argument.type for argument in op.args])
-        self.calls.append(Site(function, given, op.types, len(iteration), op.origin))
-        self.emit(ir.Require(ir.apply("equal", failed, ZERO), len(self.failures), ()))
-        self.failures.append(terms.Failure("call", f"{function.name} failed", op.origin))
+        self.calls.append(Site(function, given, op.types, len(iteration), op.origin, symbol))
+        self.emit(ir.Require(ir.apply("equal", failed, ZERO), len(self.failures), (failed,) if symbol else ()))
+        self.failures.append(_failure(function, op.origin))
         return [
-            self.array(buffer) if rank(type) else self.let("t", ir.Load(buffer, (ZERO,)))
-            for type, buffer in zip(op.types, writes, strict=True)
+            self.array(buffer) if rank(type) else self.let("t", ir.Load(buffer, ()))
+            for type, buffer in zip(op.types, writes, strict=False)
         ]
+
+    def _area(self, function: CFunction, op: terms.Operation) -> Sequence[ir.Buffer]:
+        """The work area of a function of C, if it has one."""
+        if function.words is None:
+            return ()
+        words = function.words([argument.type for argument in op.args])
+        return (self.temporary("work", f64, [self.size(words)]),)
 
     def _given(self, value: Operand) -> ir.Buffer:
         """The buffer of an argument: its own, where that is all of it, or one that it is copied to."""
         if not isinstance(value, ArrayRef):
-            buffer = self.temporary("given", value.type, [ONE])
-            self.emit(ir.Store(buffer, (ZERO,), value))
+            buffer = self.temporary("given", value.type, [])
+            self.emit(ir.Store(buffer, (), value))
             return buffer
         if value == self.array(value.buffer):
             return value.buffer
@@ -77,7 +99,7 @@ class Calls(Combining):
     def _made(self, type: Type, destination: ArrayRef | None) -> ir.Buffer:
         """Where a result goes: to its destination, where that is a whole buffer."""
         if not rank(type):
-            return self.temporary("made", element(type), [ONE])
+            return self.temporary("made", element(type), [])
         if destination is not None and destination == self.array(destination.buffer):
             return destination.buffer
         return self.allocate("made", type).buffer

@@ -55,6 +55,7 @@ class Site:
     results: tuple[Type, ...]
     loops: int
     origin: terms.Origin
+    symbol: str = ""  # by which the code knows a function of C
 
 
 Operand = ir.Expression | ArrayRef

@@ -17,7 +17,7 @@ import numpy as np
 from ...core import terms, trees
 from ...core.dims import Dim
 from ...core.environment import Env
-from ...core.foreign import BrokenPromise, applied, promised
+from ...core.foreign import BrokenPromise, applied, promised, sized
 from ...core.language import Binding, Language
 from ...core.limits import lifted_limits
 from ...core.primitive import PRIMITIVES, Primitive
@@ -204,12 +204,24 @@ class Evaluate(Combining, Functions, Batches, Language[Atom, Step, Code]):
             types = promised(function, values, [arg.type for arg in args])
             if self.nothing:
                 return [self.filled(_zeros(type), rank(type)) for type in types]
+            if function.numpy is None:
+                return self.by_c(function, values, [arg.type for arg in args], types)
             try:
                 return applied(function, values, types)
             except BrokenPromise as error:
                 raise Refused(TypeError, str(error)) from None
 
         return Step(run, ORDERED)
+
+    def by_c(
+        self, function: Foreign, values: Sequence[Any], given: Sequence[Type], made: Sequence[Type]
+    ) -> Sequence[Any]:
+        """The results of a function of C, where there is no other meaning."""
+        assert function.c is not None
+        results, code = function.c.run(values, sized(values, given), made)
+        if code:
+            raise Refused(function.c.error, f"{function.name}: {function.c.message.format(code)}")
+        return results
 
     # Effects
 

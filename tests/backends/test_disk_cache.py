@@ -3,6 +3,7 @@
 import ctypes
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -537,3 +538,58 @@ def test_another_process_finds_it(folder: Path) -> None:
     names = sorted(file.name for file in folder.iterdir())
     assert found[0][0] == found[1][0] and len(names) == 3  # the program, and the two parts of the runtime
     assert float(found[1][1]) < float(found[0][1])
+
+
+# Functions of C
+
+
+def environment(library: Any) -> az.Program:
+    """A program that asks the mathematical library for its state: four words, which are not all zero."""
+    state = az.operation("state", c=az.c_function(library, "fegetenv"), result=az.Array[az.i64, 4])
+    return az.program(lambda n: az.count_nonzero(state()) + n)
+
+
+def test_functions_of_c_are_known_by_their_symbols(folder: Path, counts: Counts) -> None:
+    """A later process has the library at another address."""
+    for _ in range(2):
+        assert az.compile(environment("libm.so.6"))(3) > 3
+    assert counts.compiled == 1
+    address = az.c_function("libm.so.6", "fegetenv").address.to_bytes(8, "little")
+    kept = [file.read_bytes() for file in folder.iterdir()]
+    assert any(b"fegetenv" in each for each in kept) and not any(address in each for each in kept)
+
+
+def test_another_version_of_a_library_is_another_program(folder: Path, counts: Counts, tmp_path: Path) -> None:
+    version, own = az.c_function("libm.so.6", "fegetenv").version, tmp_path / "libm_copy.so"
+    assert version is not None
+    shutil.copy(version[0], own)
+    for _ in range(2):
+        assert az.compile(environment(own))(3) > 3
+    assert counts.compiled == 1
+    os.utime(own)
+    assert az.compile(environment(own))(3) > 3
+    assert counts.compiled == 2
+
+
+def test_the_rules_of_an_operation_are_part_of_the_key(folder: Path, counts: Counts) -> None:
+    """The programs are the same, their gradients are not; a rule may come to its operation again."""
+    same = az.c_function("libc.so.6", "bcmp")
+
+    def gradient(factor: float) -> Any:
+        def rule(primals: Any, cotangent: Any) -> Any:
+            return 0.0 * primals[0], factor * cotangent * az.where(az.isnan(copied(*primals)), 1.0, 1.0)
+
+        copied = az.operation("copied", c=same, result=lambda a, b: b, derivative={"vjp": rule})
+        return az.compile(az.grad(az.program(lambda a, b: az.sum(copied(a, b))), argnums=1))(1.0, np.ones(8))
+
+    for factor in (2.0, 2.0, 3.0):
+        np.testing.assert_array_equal(gradient(factor), np.full(8, factor))
+    assert counts.compiled == 2
+
+
+def test_functions_in_capsules_are_compiled_by_each_process(folder: Path, counts: Counts) -> None:
+    from test_c_functions import scaled
+
+    for _ in range(2):
+        np.testing.assert_array_equal(az.compile(az.program(lambda x: scaled(x, 2.0)))(X), 2 * X + 1)
+    assert counts.compiled == 2
