@@ -18,9 +18,11 @@ from typing import Any
 
 from ..core.constructs import Construct
 from ..core.dims import Dim
+from ..core.environment import Env
 from ..core.expr import Expr
 from ..core.graph import Value
 from ..core.language import Binding
+from ..core.operations import term_of_expansion
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Foreign
 from ..core.types import ArrayType, Scalar, Type, is_float
@@ -241,15 +243,18 @@ class Forward(Emission, Fragment[Atom, Operation, Block]):
         return Operation(run, self.activity.par([branch.activity for branch in branches]))
 
     def foreign(self, function: Foreign, args: Sequence[Atom]) -> Operation:
-        """By its rule, ``dy = rule(x, dx)`` (``custom.py``); refused where it has none."""
+        """By its rule, ``dy = rule(x, dx)`` (``custom.py``), or as its expansion; refused without either."""
         plain = super().foreign(function, args)
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             if function.effects and not self.checks:
                 raise again(self.builder, function, "forward")
+            operands = [arg(env) for arg in args]
+            if not function.rules and function.expansion is not None and any(active):
+                term = term_of_expansion(function, [operand.primal.type for operand in operands])
+                return self.meaning(term).run(Env(), operands)
             if not function.rules:
                 return plain.run(env, active)
-            operands = [arg(env) for arg in args]
             results = self.builder.emit("foreign", (function,), [operand.primal for operand in operands])
             if not any(active):
                 return self.constants(results)

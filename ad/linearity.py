@@ -22,7 +22,7 @@ from ..core.constructs import Construct
 from ..core.dims import Dim
 from ..core.environment import Env
 from ..core.language import Binding, Language
-from ..core.operations import term_of_rule
+from ..core.operations import term_of_expansion, term_of_rule
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Foreign, Origin
 from ..core.types import ArrayType, FunctionType, Named, Scalar, Type, is_float
@@ -127,8 +127,12 @@ class Linearity(Language[Atom, Operation, Block]):
         self.asked: set[Foreign] = set()  # the operations whose rules are being looked at
 
     def operation(self, operation: terms.Operation, args: Sequence[Atom], blocks: Sequence[Block]) -> Operation:
-        if operation.op == "foreign" and operation.static[0].rules:
+        function = operation.static[0] if operation.op == "foreign" else None
+        if function is not None and function.rules:
             return self.by_rule(operation, args)
+        if function is not None and function.expansion is not None:
+            term = term_of_expansion(function, [arg.type for arg in operation.args])
+            return lambda env: self.meaning(term)(Env(), *[arg(env) for arg in args])
         return super().operation(operation, args, blocks)
 
     def under(self, by: Sequence[Kind], problem: str, kinds: Callable[[], Sequence[Kind]]) -> Sequence[Kind]:

@@ -27,6 +27,7 @@ from ..core.environment import Env
 from ..core.expr import Expr
 from ..core.graph import Value
 from ..core.language import Binding
+from ..core.operations import term_of_expansion
 from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Foreign, Origin
 from ..core.types import ArrayType, Scalar, Type, is_float
@@ -383,8 +384,10 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
         return replace(self.opaque(op, static, args), run=run)
 
     def foreign(self, function: Foreign, args: Sequence[Atom]) -> Operation:
-        """By its rule, ``x_bar += rule(x, y_bar)`` (``custom.py``); refused where it has none."""
+        """By its rule, ``x_bar += rule(x, y_bar)`` (``custom.py``), or as its expansion; refused without either."""
         plain = replace(super().foreign(function, args), primal=self.embed.foreign(function, [a.primal for a in args]))
+        if not function.rules and function.expansion is not None:
+            return replace(plain, run=lambda env, active: self._expanded(function, [arg.entry(env) for arg in args]))
         if not function.rules:
             return plain
 
@@ -401,6 +404,12 @@ class Reverse(Emission, Fragment[Atom, Operation, Block]):
             return results, pull
 
         return replace(plain, run=run)
+
+    def _expanded(self, function: Foreign, entries: Sequence[Entry]) -> tuple[Sequence[Value], Pull]:
+        """The expansion of an operation in its place."""
+        term = term_of_expansion(function, [self.embed.value(entry).type for entry in entries])
+        self.before_branches |= before_branches(term)
+        return self.meaning_of_block(self.expanded(term)).run(Env(), entries)
 
     def opaque(
         self, op: str, static: tuple[Any, ...], args: Sequence[Atom], blocks: Sequence[Block] = (), name: str = ""

@@ -84,7 +84,7 @@ def forms_of(instance: Instance, target: Target, checks: bool = True) -> tuple[F
     ``checks`` keeps its requirements.
     """
     decisions = Decisions(dict(target.transformations.force))
-    prepared = legalised(instance.term, checks)
+    prepared = legalised(instance.term, checks, target.group > 0)
     simplified = decided(simplify(verified(prepared))) if checks else simplify(prepared)
     if target.transformations.materialise:
         simplified = materialised(simplified, decisions)

@@ -25,7 +25,7 @@ from .c_functions import CFunction
 from .constructs import PROPERTIES, Construct
 from .dims import Compound, Dim, Name, Opaque
 from .language import EXPANSION
-from .operations import term_of_rule
+from .operations import term_of_expansion, term_of_rule
 from .primitive import PRIMITIVES, Primitive
 from .terms import Block, Constant, Failure, Foreign, Literal, Operation, Origin, Size, Variable
 from .trees import Shape
@@ -116,6 +116,7 @@ class _Writer:
             raise NoDigest(f"the rules of {part.name} come to it again at ever other types")
         assert part.c is not None
         self.part(None if part.c.words is None else part.c.words(types))
+        self.sequence((part.small, None if part.expansion is None else term_of_expansion(part, types)))
         for name in sorted(part.rules):
             self.sequence((name, term_of_rule(part, name, types)))
 

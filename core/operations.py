@@ -34,7 +34,7 @@ from .c_functions import CFunction
 from .custom import by_rule, checked_rule
 from .dims import Dim
 from .expr import Expr, as_expr
-from .functions import description
+from .functions import as_typed, description
 from .graph import Value
 from .placement import to_block
 from .source import at_line, user_line
@@ -149,6 +149,28 @@ def moved_by(
     return by_rule(function.name, name, function.rules[name], given, made, operands, moves)
 
 
+def expansion_of(function: Foreign, operands: Sequence[Value]) -> list[Value]:
+    """What a function means in terms of others, emitted; TypeError where that gives something else than promised."""
+    assert function.expansion is not None
+    builder = current()
+    origin, types = builder.origin, function.result_types([value.type for value in operands])
+    leaves, _ = trees.flatten(function.expansion(*[Expr(value, builder) for value in operands]))
+    what = f"the expansion of {function.name}"
+    if len(leaves) != len(types):
+        raise TypeError(at_line(f"{what} gives {len(leaves)} values, where {len(types)} were promised"))
+    pairs = enumerate(zip(leaves, types, strict=True), 1)
+    results = [as_typed(leaf, type, f"{what}: result {k}") for k, (leaf, type) in pairs]
+    builder.origin = origin
+    return results
+
+
+def term_of_expansion(function: Foreign, operands: Sequence[Type]) -> Block:
+    """The same as a closed term, for operands of these types."""
+    with build() as builder:
+        body = builder.body(operands, lambda *binders: expansion_of(function, binders))
+        return to_block(body.binders, body.results, body.statements)[0]
+
+
 def term_of_rule(function: Foreign, name: str, operands: Sequence[Type]) -> Block:
     """A rule as a closed term, of the operands and of what moves, for operands of these types."""
     results = function.result_types(operands)
@@ -172,6 +194,8 @@ def operation(
     result: Any,
     c: Any = None,
     derivative: Mapping[str, Any] | None = None,
+    expansion: Callable[..., Any] | None = None,
+    small: int = 0,
     cost: Callable[..., Any] | None = None,
     effects: bool = False,
     views: bool = False,
@@ -190,6 +214,9 @@ def operation(
       ``{"jvp": rule}`` with ``rule(primals, tangents) -> tangent``, and ``{"vjp": rule}`` with ``rule(primals,
       cotangent) -> cotangents``. One serves both modes where it is linear in what moves. Without one, derivatives
       refuse the operation where something moves in it.
+    * ``expansion`` is its meaning in terms of others, a function of expressions: OpenCL runs it, and so does compiled
+      code on the CPU where all extents of the arguments are constants and at most ``small``. Where there are no rules,
+      it is what derivatives see.
     * ``cost`` gives the additions that it is worth, for the shapes of the arguments, by ``+`` and ``*``.
     * ``effects`` says that it does something besides giving results. It is then a statement: no application of it is
       merged with another, left out or run twice, and all happen in the order of the program. Inside a map or a
@@ -227,8 +254,10 @@ def operation(
         if mode not in _MOVING:
             raise TypeError(at_line(f"{what}: a rule is called 'jvp' or 'vjp', not {mode!r}"))
         checked_rule(f"the {mode} rule of {name}", rule, _MOVING[mode])
+    if effects and expansion is not None:
+        raise TypeError(at_line(f"{what} has effects, which an expansion does not have"))
     types, outputs = _rule_of(result)
-    return ForeignFunction(Foreign(name, numpy, types, outputs, rules, cost, views, c, effects))
+    return ForeignFunction(Foreign(name, numpy, types, outputs, rules, cost, views, c, expansion, small, effects))
 
 
 def foreign(name: str, function: Any, result: Any) -> ForeignFunction:

@@ -147,6 +147,8 @@ class Foreign:
     cost: Callable[..., Any] | None = None  # additions, for the shapes of the arguments
     views: bool = False  # compiled code gives views of its memory instead of copies
     c: CFunction | None = None  # what compiled code calls
+    expansion: Callable[..., Any] | None = None  # its meaning in terms of others, on expressions
+    small: int = 0  # the largest extents of arguments for which code for a CPU has the expansion
     effects: bool = False  # it is a statement: run just as often, and in the order, as the program says
 
     def __repr__(self) -> str:

@@ -1,7 +1,8 @@
-"""Expansion: constructs that were added, written in those that an interpretation knows (``core/added.py``).
+"""Expansion: what has a meaning in terms of others, written so: constructs that were added, and operations.
 
-The term is built again, and where such a construct stands its expansion is emitted. What that holds of others that
-were added is expanded in turn.
+The term is built again, and where such a construct stands that an interpretation does not know (``core/added.py``), or
+an operation whose expansion is wanted (``core/operations.py``), that is emitted. What it holds of others is expanded
+in turn.
 """
 
 from __future__ import annotations
@@ -15,37 +16,75 @@ from ..core.constructs import Construct
 from ..core.expr import Expr
 from ..core.graph import Value
 from ..core.language import EXPANSION
+from ..core.operations import expansion_of
 from ..core.source import at_line
+from ..core.terms import Foreign
+from ..core.types import Type
 from . import embed
 
 Knows = Callable[[Construct], bool]
+Wants = Callable[[Foreign, Sequence[Type]], bool]  # whether an operation is expanded, for the types of its arguments
+Chosen = Callable[[terms.Operation], bool]
 
 
 def expanded(block: terms.Block, knows: Knows) -> terms.Block:
     """A closed term without constructs that an interpretation does not know; the same object if there are none."""
-    while _mentions(block, knows):
-        block = embed.rebuilt(block, lambda builder: _Expand(builder, knows))
+
+    def unknown(operation: terms.Operation) -> bool:
+        return operation.row.expansion is not None and not knows(operation.row)
+
+    return _without(block, unknown, lambda builder: _Expand(builder, unknown))
+
+
+def operations_expanded(block: terms.Block, wants: Wants) -> terms.Block:
+    """A closed term with the expansions of the operations that are wanted so; the same object if there are none."""
+
+    def wanted(operation: terms.Operation) -> bool:
+        if operation.op != "foreign" or operation.static[0].expansion is None:
+            return False
+        return wants(operation.static[0], [arg.type for arg in operation.args])
+
+    return _without(block, wanted, lambda builder: _ExpandOperations(builder, wanted))
+
+
+def _without(block: terms.Block, chosen: Chosen, language: Callable[[Builder], embed.Embed]) -> terms.Block:
+    while _mentions(block, chosen):
+        block = embed.rebuilt(block, language)
     return block
 
 
-def _mentions(block: terms.Block, knows: Knows) -> bool:
-    return any(_is_unknown(x.row, knows) or any(_mentions(inner, knows) for inner in x.blocks) for x in block.bindings)
+def _mentions(block: terms.Block, chosen: Chosen) -> bool:
+    return any(chosen(x) or any(_mentions(inner, chosen) for inner in x.blocks) for x in block.bindings)
 
 
-def _is_unknown(row: Construct, knows: Knows) -> bool:
-    return row.expansion is not None and not knows(row)
+class _ExpandOperations(embed.Embed):
+    def __init__(self, builder: Builder, wanted: Chosen) -> None:
+        super().__init__(builder)
+        self.wanted = wanted
+
+    def operation(
+        self, operation: terms.Operation, args: Sequence[embed.Atom], blocks: Sequence[embed.Block]
+    ) -> embed.Operation:
+        if not self.wanted(operation):
+            return super().operation(operation, args, blocks)
+        function: Foreign = operation.static[0]
+
+        def run(env: embed.Entries) -> Sequence[Value]:
+            return expansion_of(function, [arg(env) for arg in args])
+
+        return run
 
 
 class _Expand(embed.Embed):
-    def __init__(self, builder: Builder, known: Knows) -> None:
+    def __init__(self, builder: Builder, unknown: Chosen) -> None:
         super().__init__(builder)
-        self.known = known
+        self.unknown = unknown
 
     def operation(
         self, operation: terms.Operation, args: Sequence[embed.Atom], blocks: Sequence[embed.Block]
     ) -> embed.Operation:
         row, builder = operation.row, self.builder
-        if not _is_unknown(row, self.known):
+        if not self.unknown(operation):
             return super().operation(operation, args, blocks)
 
         def run(env: embed.Entries) -> Sequence[Value]:

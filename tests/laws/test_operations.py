@@ -359,3 +359,105 @@ def test_effects_are_refused_in_what_has_no_order(name: str, log: Log) -> None:
     vectors = az.program(lambda x: az.vmap(lambda v: log.write(v))(x))
     with pytest.raises(TypeError, match="write has effects, and cannot be inside a generate"):
         az.evaluate(vectors)(np.ones(3))
+
+
+# Expansions
+
+
+class Counted:
+    """An operation with an expansion, which counts how often its other meaning is asked."""
+
+    def __init__(self, small: int = 4, **more: Any) -> None:
+        self.calls = 0
+        self.apply = az.operation(
+            "weighted", numpy=self.run, result=lambda a, x: x, expansion=self.expansion, small=small, **more
+        )
+
+    def run(self, a: Any, x: Any) -> Any:
+        self.calls += 1
+        return np.tril(a) @ np.sin(x)
+
+    def expansion(self, a: Any, x: Any) -> Any:
+        return az.tril(a) @ az.sin(x)
+
+
+def weights(n: int) -> tuple[Any, Any]:
+    return RANDOM.standard_normal((n, n)), RANDOM.standard_normal(n)
+
+
+@pytest.mark.unguarded
+def test_small_arrays_have_the_expansion() -> None:
+    """On the CPU where all extents are constants, and at most what was said."""
+    counted = Counted(small=4)
+    program = az.program(lambda a, x: counted.apply(a, x) * 2.0)
+    for n, calls in ((4, 0), (5, 1)):
+        a, x = weights(n)
+        wanted = np.tril(a) @ np.sin(x) * 2
+        counted.calls = 0
+        for types in ((Square, Vector), (az.Array[az.f64, n, n], az.Array[az.f64, n])):
+            np.testing.assert_allclose(az.compile(program.at(*types))(a, x), wanted, rtol=1e-12)
+        rows = az.program(lambda a, xs: az.map(lambda row: counted.apply(a, row), xs))
+        compiled = az.compile(rows.at(az.Array[az.f64, n, n], az.Array[az.f64, "m", n]))
+        np.testing.assert_allclose(compiled(a, np.stack([x, x])) * 2, [wanted, wanted], rtol=1e-12)
+        assert ("call 0" in compiled.loops) == bool(calls)
+    assert "foreign.weighted" in str(az.pretty(program.at(Square, Vector)))
+
+
+@pytest.mark.unguarded
+def test_derivatives_of_expansions() -> None:
+    counted = Counted(small=0)
+    program = az.program(lambda a, x: az.sum(counted.apply(a, x) ** 2))
+    has_derivatives(program, *weights(5))
+    a, x = weights(5)
+    np.testing.assert_allclose(az.grad(program, via="trace")(a, x), az.grad(program)(a, x), rtol=1e-11)
+
+    @az.custom_vjp
+    def linear(a: Any, b: Any) -> Any:
+        return triangle(a, b)
+
+    linear.defvjp(lambda primals, cotangent: (0.0 * primals[0], triangle(primals[0].T, cotangent)))
+    triangle = az.operation("triangle", numpy=lambda a, b: a @ b, result=lambda a, b: b, expansion=lambda a, b: a @ b)
+    tangent = az.jvp(az.program(lambda b: linear(a, b)))(x, x)[1]  # the transpose of what has an expansion
+    np.testing.assert_allclose(tangent, a @ x)
+
+
+@pytest.mark.unguarded
+def test_a_rule_comes_before_the_expansion() -> None:
+    doubled = Counted(derivative={"vjp": lambda primals, cotangent: (primals[0] * 0.0, cotangent * 7.0)})
+    program = az.program(lambda a, x: az.sum(doubled.apply(a, x)))
+    a, x = weights(5)
+    np.testing.assert_array_equal(az.grad(program, argnums=1)(a, x), np.full(5, 7.0))
+
+
+def test_expansions_that_give_something_else() -> None:
+    def compiled(expansion: Any, **more: Any) -> Any:
+        wrong = az.operation("wrong", numpy=np.sin, result=lambda x: x, expansion=expansion, small=9, **more)
+        return az.compile(az.program(lambda x: wrong(x)).at(az.Array[az.f64, 3]))(np.ones(3))
+
+    with pytest.raises(TypeError, match="the expansion of wrong: result 1"):
+        compiled(lambda x: az.sum(x))
+    with pytest.raises(TypeError, match="the expansion of wrong gives 2 values, where 1 were promised"):
+        compiled(lambda x: (x, x))
+    with pytest.raises(TypeError, match="the operation wrong has effects, which an expansion does not have"):
+        compiled(lambda x: x, effects=True)
+
+
+def test_an_expansion_may_hold_other_operations() -> None:
+    outer = az.operation("outer", numpy=np.copy, result=lambda x: x, expansion=lambda x: inner(x) + 1.0, small=9)
+    inner = az.operation("inner", numpy=np.copy, result=lambda x: x, expansion=lambda x: x * 2.0, small=9)
+    compiled = az.compile(az.program(lambda x: outer(x)).at(az.Array[az.f64, 3]))
+    np.testing.assert_array_equal(compiled(np.ones(3)), np.full(3, 3.0))
+
+
+@pytest.mark.usefixtures("opencl")
+def test_on_opencl_all_that_can_be_is_expanded() -> None:
+    counted = Counted(small=0)
+    program = az.program(lambda a, x: az.sum(counted.apply(a, x) ** 2))
+    a, x = weights(20)
+    for one in (program, az.grad(program)):
+        np.testing.assert_allclose(az.compile(one, backend="opencl")(a, x), az.evaluate(one)(a, x), rtol=1e-11)
+    counted.calls = 0
+    az.compile(program, backend="opencl")(a, x)
+    assert counted.calls == 0
+    with pytest.raises(az.Unsupported, match=rf"the function solve, .* runs on the host.*{HERE}"):
+        az.compile(az.program(lambda a, x: solve(a, x)), backend="opencl")(a, x)

@@ -18,19 +18,21 @@ from ....core.builder import Builder
 from ....core.constructs import ADDED
 from ....core.environment import Env
 from ....core.language import Language, Unsupported
-from ....core.terms import Atom, Block, Operation, Variable
-from ....core.types import Type
+from ....core.terms import Atom, Block, Foreign, Operation, Variable
+from ....core.types import Type, dims
 from ....interpreters import embed
-from ....interpreters.expansion import expanded
+from ....interpreters.expansion import expanded, operations_expanded
 from ...lowering.lower import Lowering
 
 
-def legalised(block: Block, checks: bool = True) -> Block:
+def legalised(block: Block, checks: bool = True, groups: bool = False) -> Block:
     """The closed block in the constructs that compiled code has; Unsupported, with the line, for the others.
 
-    Without ``checks`` it requires nothing: so simplifying drops what only requirements need.
+    Without ``checks`` it requires nothing: so simplifying drops what only requirements need. A target whose threads
+    come in ``groups`` has all operations expanded that can be, others those on small arrays.
     """
     block = expanded(block, lambda row: hasattr(Lowering, row.method)) if ADDED else block
+    block = operations_expanded(block, lambda function, types: groups or _small(function, types))
     if not _mentions(block, checks):
         return block
     block = _without_rules(block)
@@ -41,6 +43,12 @@ def legalised(block: Block, checks: bool = True) -> Block:
         return language
 
     return embed.rebuilt(block, preparing)
+
+
+def _small(function: Foreign, types: Sequence[Type]) -> bool:
+    """Whether all extents are constants for which an operation says that its expansion is better."""
+    extents = [dim.constant for type in types for dim in dims(type)]
+    return all([extent is not None and extent <= function.small for extent in extents]) and function.small > 0
 
 
 def _mentions(block: Block, checks: bool) -> bool:
