@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from load import example
 from test_custom_derivatives import has_derivatives
 
 import adze as az
@@ -461,3 +462,50 @@ def test_on_opencl_all_that_can_be_is_expanded() -> None:
     assert counted.calls == 0
     with pytest.raises(az.Unsupported, match=rf"the function solve, .* runs on the host.*{HERE}"):
         az.compile(az.program(lambda a, x: solve(a, x)), backend="opencl")(a, x)
+
+
+# The example
+
+
+@pytest.fixture(scope="module")
+def new() -> Any:
+    return example("new_operation")
+
+
+@pytest.mark.unguarded
+@pytest.mark.parametrize("n", [1, 2, 5, 33])
+def test_the_example_in_every_interpretation(new: Any, n: int) -> None:
+    """By NumPy, by C, and in small arrays of constant size by its expansion."""
+    heat, conductivity = RANDOM.standard_normal((6, n)), RANDOM.random(n)
+    program, gradient = new.cooling, az.grad(new.cooling, argnums=1)
+    wanted = az.evaluate(az.value_and_grad(program, argnums=1))(heat, conductivity)
+    for types in ((), (az.Array[az.f64, 6, n], az.Array[az.f64, n])):
+        compiled = az.compile(program.at(*types) if types else program)
+        np.testing.assert_allclose(compiled(heat, conductivity), wanted[0], rtol=1e-11)
+        assert ("call " in compiled.loops) == (not types or n > 8)
+        slope = az.compile(gradient.at(*types) if types else gradient)
+        np.testing.assert_allclose(slope(heat, conductivity), wanted[1], rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(az.grad(program, 1, via="trace")(heat, conductivity), wanted[1], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.unguarded
+def test_derivatives_of_the_example(new: Any) -> None:
+    has_derivatives(new.cooling, RANDOM.standard_normal((2, 4)), RANDOM.random(4))
+
+
+@pytest.mark.usefixtures("opencl")
+def test_the_example_on_opencl(new: Any) -> None:
+    heat, conductivity = RANDOM.standard_normal((40, 21)), RANDOM.random(21)
+    gradient = az.value_and_grad(new.cooling, argnums=1)
+    found = az.compile(gradient, backend="opencl")(heat, conductivity)
+    for one, two in zip(found, az.evaluate(gradient)(heat, conductivity), strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-10, atol=1e-12)
+
+
+def test_errors_of_the_example(new: Any) -> None:
+    program = az.program(lambda a, b: new.solve(a, b, a, a))
+    with pytest.raises(ValueError, match=rf"thomas: diagonal is as long as right: .* = 3 .* = 4, at .*{HERE}"):
+        az.compile(program)(np.ones(4), np.ones(3))
+    if new.solve.function.c is not None:
+        with pytest.raises(np.linalg.LinAlgError, match=rf"thomas: a pivot is 0, at .*{HERE}"):
+            az.compile(program)(np.ones(20), np.zeros(20))

@@ -182,6 +182,7 @@ def test_gmm_takes_a_file(tmp_path: Path) -> None:
     [
         ("new_primitive", "def loss(x: f64[n], y: f64[n]) -> f64:\n"),
         ("new_construct", "def loss(a: f64[n], x: f64[n]) -> f64:\n"),
+        ("new_operation", "def cooling(heat: f64[rods, n], conductivity: f64[n]) -> f64:\n"),
         ("new_interpretation", "network(x) = "),
         ("readme", "-- program\nimport adze as az\n"),
         ("data_types", "def value(formula: Formula, x: f64) -> f64:\n"),
