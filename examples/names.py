@@ -38,6 +38,8 @@ OTHERS = """\
 | `jax.checkpoint` | `az.checkpoint`, and checkpoint= of loops |
 | `jax.custom_jvp`, `jax.custom_vjp` | `az.custom_jvp`, `az.custom_vjp` |
 | `jax.pure_callback` | `az.foreign` |
+| `jax.ffi.ffi_call` | `az.operation`, with `az.c_function` |
+| `jax.experimental.io_callback` | `az.operation(..., effects=True)` |
 | `jax.debug.print` | `az.inspect` |
 | `jax.lax.stop_gradient` | `az.stop_gradient` |
 | `jax.lax.cond` | `az.cond(test, then, orelse)`, `then` and `orelse` without parameters |
@@ -100,7 +102,7 @@ OTHERS = """\
 | `scipy.signal.convolve`, `correlate` | `az.convolve`, `az.correlate` |
 | scipy.ndimage filters | `az.stencil` |
 | scipy.sparse products | `az.histogram` over the entries; `az.sparse_jacobian` gives SciPy's matrices |
-| anything else of NumPy or SciPy | `az.foreign`, with `az.custom_vjp` for its derivative |
+| anything else of NumPy or SciPy | `az.operation`, with a rule for its derivative |
 """
 
 
