@@ -14,7 +14,7 @@ import numpy as np
 from .dims import Dim
 from .host_arrays import as_array
 from .terms import Foreign
-from .types import Type, array_of, element, rank, scalar_of
+from .types import Type, array_of, dims, element, rank, scalar_of
 
 
 class BrokenPromise(Exception):
@@ -37,10 +37,15 @@ def applied(function: Foreign, values: Sequence[Any], types: Sequence[Type]) -> 
     assert function.numpy is not None
     given = function.numpy(*[_read_only(value) for value in values])
     results = [np.array(as_array(result))[()] for result in (given if isinstance(given, tuple | list) else [given])]
-    wanted, found = ", ".join(map(str, types)), ", ".join(map(_described, results))
-    if wanted != found:
+    if len(results) != len(types) or not all(map(_fits, results, types)):
+        wanted, found = ", ".join(map(str, types)), ", ".join(map(_described, results))
         raise BrokenPromise(f"{function.name} promised to give ({wanted}), but gave ({found})")
     return results
+
+
+def _fits(value: Any, type: Type) -> bool:
+    """Whether a scalar or array is of a type, all sizes of which are integers."""
+    return bool(value.dtype == element(type).dtype and value.shape == tuple([dim.constant for dim in dims(type)]))
 
 
 def _described(value: Any) -> str:

@@ -16,6 +16,7 @@ running at once, it is that of the first iteration, in the order of the program;
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from .frames import Frame
 Array = np.ndarray[Any, Any]
 
 _FAILED = 1
+_Span = tuple[int, int, Array]  # the addresses of its first byte and of that behind it, and what owns it
 _Order = tuple[bool, Sequence[int], int]  # of exceptions: those of the language, then by iteration, then by call
 
 
@@ -38,10 +40,10 @@ class Callbacks:
     """The functions that a program calls; it may be run by several threads at once."""
 
     def __init__(self, sites: Sequence[Site]) -> None:
-        self._sites = sites
+        self._calls = [_Call(site) for site in sites]
         self.views = any(site.function.views for site in sites)
         self._raised: dict[int, tuple[_Order, BaseException]] = {}  # by the address of the failure record of a run
-        self._frames: dict[int, Frame] = {}  # of the runs, where there are views
+        self._spans: dict[int, list[_Span]] = {}  # the memory of each run, where there are views
         self._entry = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(self._call)
 
     @property
@@ -55,12 +57,14 @@ class Callbacks:
         if not self.views:
             yield
             return
-        self._frames[frame.record] = frame
         before = sys.getrefcount(frame.block)
+        owned = [(int(owner.ctypes.data), owner) for owner in (frame.block, *frame.owners)]
+        self._spans[frame.record] = [(start, start + owner.nbytes, owner) for start, owner in owned]
+        del owned
         try:
             yield
         finally:
-            del self._frames[frame.record]
+            del self._spans[frame.record]
             frame.owners = ()
             if sys.getrefcount(frame.block) > before:
                 frame.leave_arena()
@@ -70,16 +74,16 @@ class Callbacks:
         found = self._raised.pop(run, None)
         return None if found is None else found[1]
 
-    def _call(self, number: int, words: int, run: int) -> int:
-        site, iteration = self._sites[number], list[int]()
+    def _call(self, number: int, described: int, run: int) -> int:
+        call, iteration = self._calls[number], list[int]()
         try:
             if run in self._raised:
                 return _FAILED
-            rest = _words(site, words)
-            iteration.extend([next(rest) for _ in range(site.loops)])
-            _run(site, rest, self._frames.get(run))
+            words = iter((ctypes.c_int64 * call.count).from_address(described)[:])
+            iteration.extend([next(words) for _ in range(call.site.loops)])
+            call.run(words, self._spans.get(run, ()))
         except BaseException as error:
-            promise = isinstance(error, BrokenPromise)
+            site, promise = call.site, isinstance(error, BrokenPromise)
             raised = TypeError(f"{error}, at {site.origin}") if promise else error
             if not promise:
                 raised.add_note(f"in {site.function.name}, which is called at {site.origin}")
@@ -90,33 +94,39 @@ class Callbacks:
         return 0
 
 
-def _words(site: Site, address: int) -> Iterator[int]:
-    """What describes a call: the iteration, then for each array its address, and its extents."""
-    count = site.loops + sum([1 + rank(type) for type in (*site.arguments, *site.results)])
-    return iter(list((ctypes.c_int64 * count).from_address(address)))
+class _Call:
+    """A place where a function is called, and what describes a call: the iteration, then addresses and extents."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.count = site.loops + sum([1 + rank(type) for type in (*site.arguments, *site.results)])
+        self._promised: tuple[list[tuple[int, ...]], Sequence[Type]] | None = None  # for the shapes of the last call
+
+    def run(self, words: Iterator[int], spans: Sequence[_Span]) -> None:
+        """Run the function on arrays that are described by words, with views of these spans of memory, if it wants."""
+        function, site = self.site.function, self.site
+        arguments = [_given(type, words, spans if function.views else ()) for type in site.arguments]
+        places = [_array(type, *_described(type, words)) for type in site.results]
+        for place, result in zip(places, applied(function, arguments, self._types(arguments)), strict=True):
+            if place.shape != result.shape:
+                shape = ", ".join(map(str, result.shape))
+                raise BrokenPromise(f"{function.name} gave an array of {shape}, where {place.shape} was promised")
+            place[...] = result
+
+    def _types(self, arguments: Sequence[Any]) -> Sequence[Type]:
+        shapes, known = [argument.shape for argument in arguments], self._promised
+        if known is None or known[0] != shapes:
+            known = self._promised = shapes, promised(self.site.function, arguments, self.site.arguments)
+        return known[1]
 
 
-def _run(site: Site, words: Iterator[int], frame: Frame | None) -> None:
-    """Run a function on arrays that are described by words, with views of the memory of a frame, if there is one."""
-    function = site.function
-    arguments = [_given(type, words, frame if function.views else None) for type in site.arguments]
-    places = [_array(type, *_described(type, words)) for type in site.results]
-    types = promised(function, arguments, site.arguments)
-    for place, result in zip(places, applied(function, arguments, types), strict=True):
-        if place.shape != np.shape(result):
-            shape = ", ".join(map(str, np.shape(result)))
-            raise BrokenPromise(f"{function.name} gave an array of {shape}, where {place.shape} was promised")
-        place[...] = result
-
-
-def _given(type: Type, words: Iterator[int], frame: Frame | None) -> Any:
-    """An argument: a number, a view of what a frame owns, or else a copy."""
+def _given(type: Type, words: Iterator[int], spans: Sequence[_Span]) -> Any:
+    """An argument: a number, a view of what somebody owns, or else a copy."""
     address, extents = _described(type, words)
-    size = int(np.prod(extents)) * element(type).bytes
-    for owner in () if frame is None or not rank(type) or not size else (frame.block, *frame.owners):
-        offset = address - owner.ctypes.data
-        if 0 <= offset <= owner.nbytes - size:
-            return np.ndarray(extents, element(type).dtype, owner, offset)
+    size = math.prod(extents) * element(type).bytes
+    for start, end, owner in spans if extents and size else ():
+        if start <= address and address + size <= end:
+            return np.ndarray(extents, element(type).dtype, owner, address - start)
     return np.array(_array(type, address, extents))[()]
 
 
@@ -127,9 +137,8 @@ def _described(type: Type, words: Iterator[int]) -> tuple[int, list[int]]:
 
 def _array(type: Type, address: int, extents: Sequence[int]) -> Array:
     """The memory of an array, or of a number."""
-    scalar, size = element(type), int(np.prod(extents))
+    scalar, size = element(type), math.prod(extents)
     if not size:
         return np.empty(extents, scalar.dtype)
     memory: Any = (ctypes.c_char * (size * scalar.bytes)).from_address(address)
-    array: Array = np.frombuffer(memory, scalar.dtype)
-    return array.reshape(extents)
+    return np.ndarray(extents, scalar.dtype, memory)
