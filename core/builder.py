@@ -25,7 +25,7 @@ from . import terms
 from .alpha_equivalence import code_and_values
 from .constructs import CONSTRUCTS, Construct, Role, construct
 from .dims import Dim, Opaque, arithmetic
-from .graph import ACTION, NONE, REQUIREMENT, Body, Node, Value, needs, numbers, sources, union
+from .graph import ACTION, NONE, REQUIREMENT, Body, Node, Value, needs, numbers, out_of_order, sources, union
 from .limits import lifted_limits
 from .primitive import PRIMITIVES, Primitive
 from .source import at_line
@@ -36,7 +36,6 @@ from .weak_types import Inference
 # The effects of constructs that are statements by themselves, besides updates.
 _REQUIRES = frozenset({REQUIREMENT})
 _ACTS = frozenset({REQUIREMENT, ACTION})
-_UNORDERED = (Role.ELEMENT, Role.OPERATOR, Role.BESIDE)
 
 # What stands for the results of a node, where a substitution meets it.
 Replacement = Callable[["Substitution"], "tuple[Value, ...]"]
@@ -151,8 +150,8 @@ class Builder:
                 bodies = self._without_requirements(row, static, args, bodies)
             running = bodies[: len(row.blocks)] if row.more is Role.RULE else bodies  # rules run in derivatives only
             for k, body in enumerate(running):
-                if ACTION in body.effects and row.role(k) in _UNORDERED:
-                    raise TypeError(_unordered(row, body))
+                if ACTION in body.effects and row.role(k).unordered:
+                    raise TypeError(out_of_order(row, body))
             if not row.functions:  # a function has its effects where it is applied
                 effects = union([body.effects for body in running])
             partial = partial or any([body.partial for body in running])
@@ -561,18 +560,6 @@ class Substitution:
             self.rebuild(needs(statement))
             self.memo[statement.number] = self.image(statement)
         return self.values(body.results)
-
-
-def _unordered(row: Construct, body: Body) -> str:
-    """Why a body that acts is not run by a construct which does not run it in order."""
-    nodes = list(body.statements)
-    while nodes:
-        node = nodes.pop()
-        if node.row.acts:
-            break
-        nodes.extend([statement for inner in node.bodies for statement in inner.statements])
-    problem = f"has effects, and cannot be inside a {row.name}, which runs in no order"
-    return f"{node.static[0].name} {problem}: write az.fori_loop, at {node.origin}"
 
 
 def _dim(extent: Value) -> Dim:

@@ -48,6 +48,11 @@ class Role(Enum):
         return self in (Role.ELEMENT, Role.TEST, Role.STEP)
 
     @property
+    def unordered(self) -> bool:
+        """Whether its runs have no order, among themselves or beside other blocks."""
+        return self in (Role.ELEMENT, Role.OPERATOR, Role.BESIDE)
+
+    @property
     def always(self) -> bool:
         """Whether it runs exactly once where the construct does."""
         return self in (Role.ONCE, Role.BESIDE)

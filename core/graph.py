@@ -178,3 +178,12 @@ def union(sets: list[frozenset[int]]) -> frozenset[int]:
         if one is not total and not one <= total:
             total = one if total <= one else total | one
     return total
+
+
+def out_of_order(row: Construct, body: Body) -> str:
+    """Why a construct cannot run a body that acts outside of the program: it does not run it in order."""
+    nodes = list(body.statements)
+    while not (node := nodes.pop()).row.acts:
+        nodes.extend([statement for inner in node.bodies for statement in inner.statements])
+    problem = f"has effects, and cannot be inside a {row.name}, which runs in no order"
+    return f"{node.static[0].name} {problem}: write az.fori_loop, at {node.origin}"
