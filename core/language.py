@@ -223,7 +223,7 @@ class Language(Fold[A, O, B]):
         self.refuse("probe")
 
     def foreign(self, function: Foreign, args: Sequence[A]) -> O:
-        """A function on arrays written elsewhere."""
+        """A function on arrays written elsewhere; a statement, if it has effects."""
         self.refuse("foreign")
 
     # The higher-order fragment

@@ -125,6 +125,31 @@ def test_the_other_mode_is_the_transposed_rule() -> None:
     assert "foreign.solve(a, d_b + sum(-(d_a * t1), 1))" in str(az.pretty(tangent))
 
 
+@pytest.mark.unguarded
+@pytest.mark.parametrize("argnums", [0, 1, (0, 1)])
+def test_a_gradient_solves_once_more_than_its_program(argnums: Any) -> None:
+    """The rule asks for the solution again, which is there."""
+    calls = []
+
+    def rule(primals: Any, cotangent: Any) -> Any:
+        a, b = primals
+        y = counting(a.T, cotangent)
+        return -az.outer(y, counting(a, b)), y
+
+    counting = az.operation(
+        "counting",
+        numpy=lambda a, b: [calls.append(1), np.linalg.solve(a, b)][1],
+        result=solved,
+        derivative={"vjp": rule},
+    )
+    program = az.program(lambda a, b: az.sum(counting(a, b) ** 2))
+    gradient = az.value_and_grad(program, argnums=argnums)
+    for run in (az.evaluate(gradient), az.compile(gradient)):
+        calls.clear()
+        run(A, B)
+        assert len(calls) == 2
+
+
 def test_one_step_of_a_trace() -> None:
     trace = az.trace(objective)(A, B)
     assert [operation.op for operation in trace.block.bindings].count("foreign") == 2
@@ -301,6 +326,36 @@ def test_effects_beside_fused_loops(log: Log) -> None:
 
     for run in everywhere(f):
         assert log.of(run, np.arange(50.0)) == [2450.0, 2500.0]
+
+
+def test_effects_inside_of_scopes_that_run_once(log: Log) -> None:
+    ruled = az.custom_vjp(lambda x: log.write(x) * 2.0)
+    ruled.defvjp(lambda primals, cotangent: (cotangent * 2.0,))
+
+    @az.program
+    def f(x: az.f64) -> az.f64:
+        log.write(1.0)
+        y = az.checkpoint(lambda v: az.sin(log.write(v)))(x)
+        log.write(2.0)
+        return ruled(x) + y
+
+    for run in everywhere(f):
+        assert log.of(run, 0.5) == [1.0, 0.5, 2.0, 0.5]
+
+
+def test_what_follows_a_failure_does_not_happen(log: Log) -> None:
+    @az.program
+    def f(x: az.Array[az.f64, "n"], k: az.i64) -> az.f64:
+        log.write(1.0)
+        y = x[k] * 2.0
+        log.write(y)
+        return y
+
+    for run in (az.evaluate(f), az.trace(f), az.compile(f)):
+        log.lines.clear()
+        with pytest.raises(IndexError):
+            run(np.ones(3), 7)
+        assert log.lines == [1.0]
 
 
 def test_effects_and_derivatives(log: Log) -> None:
