@@ -38,6 +38,7 @@ _ENTRIES = ("entry", "arena_bytes", "needed")
 
 Branch = Callable[[], Sequence[str]] | bytes  # a module apart: its text by part, or its object code once it was needed
 _NONE: Mapping[str, Branch] = {}
+_UNSEEN = nullcontext()  # a run that nothing looks at
 _NO_FUNCTIONS: Mapping[str, CFunction] = {}
 
 
@@ -144,13 +145,13 @@ class Executable:
             self.arena_bytes(sizes, threads, frame.arena)
             self.make_branches(sizes)
             frame.wanted = wanted
-        with nullcontext() if self._callbacks is None else self._callbacks.running(frame):
+        with _UNSEEN if self._callbacks is None else self._callbacks.running(frame):
             site = self._launch(frame.address, threads)
-        if not site:
-            return None
-        if site == OUT_OF_MEMORY:
-            raise MemoryError(at_line("no memory for an array whose size the run decides"))
-        return Failure(site - 1, tuple(frame.failure(_FAILURE_WORDS)[1:]))
+            if not site:
+                return None
+            if site == OUT_OF_MEMORY:
+                raise MemoryError(at_line("no memory for an array whose size the run decides"))
+            return Failure(site - 1, tuple(frame.failure(_FAILURE_WORDS)[1:]))
 
     @property
     def views(self) -> bool:
