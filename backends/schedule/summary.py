@@ -49,7 +49,9 @@ def _outline(block: ir.Block) -> Iterator[str]:
 def _inside(statement: object) -> Iterator[str]:
     """The lines of a statement that holds others, or that is a temporary."""
     match statement:
-        case ir.Allocate() | ir.Call():
+        case ir.Call():
+            yield ir.statement_text(statement) + ("" if statement.symbol else " (Python, one thread at a time)")
+        case ir.Allocate():
             yield ir.statement_text(statement)
         case ir.For():
             yield ir.statement_text(replace(statement, grain=None))
