@@ -88,6 +88,7 @@ PROGRAMS: dict[str, tuple[az.Program, tuple[Any, ...]]] = {
     "one rule, of reverse mode": (objective, (A, B)),
     "one rule, of forward mode": (cubes, (B,)),
     "two results": (spectrum, (A[:3, :3],)),
+    "one of two results": (az.program(lambda a: az.sum(az.sin(eigen(a + a.T)[0]))), (A[:3, :3],)),
     "in a map": (az.program(lambda a, bs: az.sum(az.map(lambda b: az.sum(solve(a, b) ** 2), bs))), (A, A)),
     "in a loop": (
         az.program(lambda a, b: az.sum(az.fori_loop(0, 3, lambda i, x: solve(a, az.sin(x)), b))),
