@@ -68,9 +68,9 @@ def equal_sizes(first: Dim, second: Dim, what: str) -> None:
     >>> az.evaluate(lambda a: inverse(a))(np.array([[2.0, 0.0], [0.0, 4.0]]))
     array([[0.5 , 0.  ],
            [0.  , 0.25]])
-    >>> az.evaluate(az.program(lambda a: inverse(a)).at(az.Array[az.f64, 2, 3]))
+    >>> az.evaluate(lambda a: inverse(a))(np.ones((2, 3)))
     Traceback (most recent call last):
-    TypeError: inverse: a square matrix: 2 is not 3 (at ...)
+    ValueError: inverse: a square matrix: a_0 = 2 is not a_1 = 3, at ...
     """
     same = first.compare(second)
     if same is False:
