@@ -8,7 +8,9 @@ NumPy's arrays is enough. Whatever else it says makes it better somewhere:
         "solve",
         numpy=np.linalg.solve,                                        # evaluated, and called back by compiled code
         result=lambda a, b: (az.equal_sizes(*dims(a), "a is square"), b)[1],   # types of results, and what they require
+        c=az.c_function("libsolve.so", "solve"),                      # what compiled code calls instead
         derivative={"vjp": solve_vjp},                                # a rule; the other mode is its transpose
+        expansion=gauss, small=8,                                     # in terms of others: on GPUs, for small arrays
         cost=lambda a, b: a[0] * a[0] * a[0],                         # in additions, for the shapes of its arguments
     )
 
