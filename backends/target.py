@@ -200,6 +200,7 @@ SPLIT_INDEX_PARTS = 24  # of an index that is computed in loops inside of lanes,
 FUSION_BINDINGS = 160  # of fused nests together: more values do not fit into the registers
 WIDE_STRIP_BINDINGS = 24  # of a body that runs on several registers at a time
 LONG_STRIP_BINDINGS = 200  # of one that does where it holds few values at a time: random numbers have 130
+LONG_STRIP_READ = 8  # a ratio: and where it has so many bindings for each element that it reads
 GROUP_TILE_STATEMENTS = 40  # around a sum, worth repeating for each place of a thread
 PREFETCH_STATEMENTS = 24  # of a loop that prefetches
 PREFETCH_INDEX_PARTS = 8  # operations by which an index is computed, for each load

@@ -23,6 +23,7 @@ from ..target import (
     LANE_SAME_COST,
     LANE_TURNED_COST,
     LONG_STRIP_BINDINGS,
+    LONG_STRIP_READ,
     SQUARE_LEAST_BITS,
     STRIP_REGISTERS,
     SURVEY_UNKNOWN_ITERATIONS,
@@ -304,11 +305,15 @@ def strip_of(found: Survey, target: Target) -> int:
 def _registers(found: Survey, target: Target, held: int, copies: int = 1) -> int:
     """How many registers of lanes there are of each scalar, such that those are held that loops inside carry.
 
-    A long chain of bindings runs on several as well, if few of its values are held at a time: it would wait for itself.
+    A long chain of bindings runs on several as well, if it reads little and holds few values at a time: it would wait
+    for itself.
     """
     if not found.inner:
-        registers = STRIP_REGISTERS if found.lets <= LONG_STRIP_BINDINGS else 1
-        while found.lets > WIDE_STRIP_BINDINGS and registers * found.live > target.registers and registers > 1:
+        if found.lets <= WIDE_STRIP_BINDINGS:
+            return STRIP_REGISTERS
+        is_chain = LONG_STRIP_READ * len(found.loads) <= found.lets <= LONG_STRIP_BINDINGS
+        registers = STRIP_REGISTERS if is_chain else 1
+        while registers * found.live > target.registers and registers > 1:
             registers //= 2
         return registers
     registers, room = STRIP_REGISTERS, max(1, target.registers // 2)
