@@ -112,6 +112,13 @@ class Size:
 Atom = Variable | Literal | Constant | Size
 
 
+_ERRORS: dict[str, type[Exception]] = {
+    "index": IndexError,
+    "division": ZeroDivisionError,
+    "linalg": np.linalg.LinAlgError,
+}
+
+
 @dataclass(frozen=True)
 class Failure:
     """What a failed requirement says: its kind ("index", "division", "size"...) and a message with ``{0}`` fields."""
@@ -127,8 +134,7 @@ class Failure:
 
     def error(self, values: Sequence[int]) -> Exception:
         """The exception to raise for these values."""
-        classes: dict[str, type[Exception]] = {"index": IndexError, "division": ZeroDivisionError}
-        return (self.exception or classes.get(self.kind, ValueError))(self.text(values))
+        return (self.exception or _ERRORS.get(self.kind, ValueError))(self.text(values))
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,25 +21,6 @@ from __future__ import annotations
 import numpy as np
 
 from ...core.numpy_calls import NUMPY
-from .factors import (
-    EighResult,
-    QRResult,
-    SlogdetResult,
-    SVDResult,
-    cho_solve,
-    cholesky,
-    det,
-    eigh,
-    eigvalsh,
-    inv,
-    pinv,
-    qr,
-    slogdet,
-    solve,
-    solve_triangular,
-    svd,
-    svdvals,
-)
 from .functions import (
     cond,
     cross,
@@ -50,10 +31,28 @@ from .functions import (
     multi_dot,
     norm,
     tensordot,
+    trace,
 )
+from .gauss import LUResult, SlogdetResult, det, inv, lu, lu_factor, lu_solve, slogdet, solve
+from .orthogonal import (
+    EighResult,
+    LstsqResult,
+    QRResult,
+    SVDResult,
+    eigh,
+    eigvalsh,
+    lstsq,
+    pinv,
+    qr,
+    svd,
+    svdvals,
+)
+from .triangles import cho_solve, cholesky, solve_triangular
 
 __all__ = [
     "EighResult",
+    "LUResult",
+    "LstsqResult",
     "QRResult",
     "SVDResult",
     "SlogdetResult",
@@ -67,6 +66,10 @@ __all__ = [
     "expm",
     "inv",
     "kron",
+    "lstsq",
+    "lu",
+    "lu_factor",
+    "lu_solve",
     "matrix_power",
     "matrix_rank",
     "multi_dot",
@@ -79,12 +82,13 @@ __all__ = [
     "svd",
     "svdvals",
     "tensordot",
+    "trace",
 ]
 
 NUMPY |= {
     getattr(np.linalg, function.__name__): function
     for function in (
-        cholesky, cond, det, eigh, eigvalsh, inv, matrix_power, matrix_rank, multi_dot, norm, pinv, qr, slogdet, solve,
-        svd,
+        cholesky, cond, det, eigh, eigvalsh, inv, lstsq, matrix_power, matrix_rank, multi_dot, norm, pinv, qr, slogdet,
+        solve, svd, trace,
     )
 }  # fmt: skip

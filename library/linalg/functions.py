@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...core.combinators import all as all_of
-from ...core.combinators import count_nonzero, einsum, eye, fori_loop, matmul, reshape, stack
+from ...core.combinators import count_nonzero, diagonal, einsum, eye, fori_loop, matmul, reshape, stack
 from ...core.combinators import max as largest
 from ...core.combinators import min as smallest
 from ...core.combinators import sum as total
@@ -18,7 +18,9 @@ from ...core.expr import Expr, as_expr, floating, promoted
 from ...core.primitive import PRIMITIVES
 from ...core.source import at_line
 from ...core.types import dims, i64
-from .factors import inv, matrices, solve, svdvals
+from .gauss import inv, solve
+from .operands import matrices
+from .orthogonal import svdvals
 
 # Functions of matrices
 
@@ -131,6 +133,17 @@ def _of_matrices(x: Expr, ord: Any, axes: Sequence[int], keepdims: bool) -> Expr
     values = svdvals(x.transpose(*others, rows, columns))
     found = total(values, -1) if ord == "nuc" else largest(values, -1) if ord == 2 else smallest(values, -1)
     return found[tuple([None if k in axes else slice(None) for k in range(x.ndim)])] if keepdims else found
+
+
+def trace(x: Any, offset: int = 0) -> Expr:
+    """The sum of a diagonal of each matrix of a stack; ``offset`` counts diagonals from the main one up.
+
+    >>> import adze as az, numpy as np
+    >>> float(az.evaluate(lambda a: az.linalg.trace(a))(np.array([[1.0, 2.0], [3.0, 4.0]])))
+    5.0
+    """
+    [given] = promoted([x])
+    return total(diagonal(matrices("trace", given, square=False), offset, -2, -1), -1)
 
 
 def cond(a: Any, p: Any = None) -> Expr:

@@ -1,0 +1,368 @@
+"""Factors of Gauss's elimination, and what is computed by them: solves, inverses, determinants.
+
+A solve factorises a constant, and the rule gets the factors: its gradient is two more triangular solves with them ::
+
+    x = solve(a, b)             y = solve(a.T, x_bar)        a_bar = -y x.T        b_bar = y
+
+So do the gradients of determinants, which need the inverse. (Giles 2008, sections 2.2.3 and 2.3.1.)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...core.combinators import all as all_of
+from ...core.combinators import (
+    arange,
+    broadcast_to,
+    concatenate,
+    eye,
+    fori_loop,
+    generate,
+    prod,
+    tril,
+    triu,
+    where,
+    zeros,
+    zeros_like,
+)
+from ...core.combinators import sum as total
+from ...core.expr import Expr, as_expr, floating
+from ...core.primitive import PRIMITIVES
+from ...core.source import at_line
+from ...core.types import Type, array_of, dims, i64
+from . import small
+from .operands import (
+    Operation,
+    constant,
+    diagonals,
+    each_of,
+    is_small,
+    matrices,
+    of_lapack,
+    one_by_one,
+    operation,
+    regular,
+    symmetric,
+    turned,
+)
+from .triangles import factored, solution, solved_triangles, triangular
+
+
+class SlogdetResult(NamedTuple):
+    """The sign of a determinant, and the logarithm of its magnitude."""
+
+    sign: Any
+    logabsdet: Any
+
+
+class LUResult(NamedTuple):
+    """The factors of ``p @ l @ u``: a permutation, a lower triangle with ones on its diagonal, an upper triangle."""
+
+    p: Any
+    l: Any
+    u: Any
+
+
+# Factors
+
+
+def _getrf(a: Any) -> Any:
+    from scipy.linalg.lapack import get_lapack_funcs
+
+    [getrf] = get_lapack_funcs(["getrf"], (a,))
+
+    def factors(a: Any) -> Any:
+        packed, pivots, _ = getrf(a) if a.size else (a, np.arange(min(a.shape)), 0)
+        return packed, pivots.astype("i8")
+
+    return each_of(factors, a)
+
+
+def _packed(type: Type) -> tuple[Type, Type]:
+    rows, columns = dims(type)[-2:]
+    return type, array_of(i64, (*dims(type)[:-2], rows.minimum(columns)))
+
+
+_factors = of_lapack("lu_factor", _getrf, _packed, small.lu)
+
+
+# Rows
+
+
+def _order(pivots: Expr, rows: Any, back: bool = False) -> Any:
+    """Which row of a matrix is where after the exchanges of a factorisation, or after those from the last one back."""
+    count = pivots.shape[0]
+
+    def step(turn: Any, order: Any) -> Any:
+        k = count - 1 - turn if back else turn
+        pivot = pivots[k]
+        first, second = order[k], order[pivot]
+        return generate(rows, lambda i: where(i == k, second, where(i == pivot, first, order[i])))
+
+    return fori_loop(0, count, step, arange(rows))
+
+
+def _exchanged(pivots: Expr, b: Expr, back: bool = False) -> Any:
+    """The rows of each of a stack after its exchanges."""
+    if is_small(b):
+        return one_by_one(functools.partial(small.exchanged, back=back))(b, pivots)
+    rows = b.shape[-2]
+    if b.ndim == 2:
+        return b[_order(pivots, rows, back)]
+    orders = generate(b.shape[:-2], lambda *at: _order(pivots[at], rows, back))
+    return generate(b.shape, lambda *at: b[(*at[:-2], orders[(*at[:-2], at[-2])], at[-1])])
+
+
+def _of_factors(arguments: Any, results: Any, cotangents: Any) -> Any:
+    """Of a square block, which the elimination goes through, and of the rows below or the columns beyond it.
+
+    (de Hoog, Anderssen and Lukas, "Differentiation of matrix functionals using triangular factorization", 2011.)
+    """
+    (packed, pivots), bar = results, cotangents[0]
+    count = pivots.shape[-1]
+    lower, upper = packed[..., :count], packed[..., :count, :]
+    square, square_bar = upper[..., :count], bar[..., :count, :count]
+    l, u = tril(square, -1) + eye(count, dtype=packed.dtype), triu(square)
+    solved_l, solved_u = triangular(True, True, True), triangular(False, False)
+    below, below_bar = lower[..., count:, :], bar[..., count:, :count]
+    beyond, beyond_bar = upper[..., count:], bar[..., :count, count:]
+    # below = its rows of a, times 1/u; beyond = 1/l, times its columns of a
+    below_slope = turned(solved_u(u, turned(below_bar)))
+    beyond_slope = solved_l(l, beyond_bar)
+    l_bar = tril(square_bar, -1) - tril(beyond_slope @ turned(beyond), -1)
+    u_bar = triu(square_bar) - triu(turned(below) @ below_slope)
+    inner = tril(turned(l) @ l_bar, -1) + triu(u_bar @ turned(u))
+    slope = turned(solved_u(u, turned(solved_l(l, inner))))
+    corner = zeros((*packed.shape[:-2], below.shape[-2], beyond.shape[-1]), packed.dtype)
+    above = concatenate([slope, beyond_slope], axis=-1)
+    slopes = concatenate([above, concatenate([below_slope, corner], axis=-1)], axis=-2)
+    return (_exchanged(pivots, slopes, back=True),)
+
+
+_lu = operation("lu_factor", _factors, _of_factors)
+
+
+def lu_factor(a: Any) -> tuple[Expr, Expr]:
+    """The factors of a matrix with its rows exchanged, for :func:`lu_solve`, as SciPy's: ``(lu, piv)``.
+
+    Below its diagonal lu is the lower factor, whose own diagonal is ones, and else the upper one; i64 ``piv[k]`` is the
+    row with which row k was exchanged. A singular matrix has factors, with a zero on the diagonal.
+
+    >>> import adze as az, numpy as np
+    >>> az.evaluate(lambda a: az.linalg.lu_factor(a))(np.array([[1.0, 2.0], [2.0, 2.0]]))
+    (array([[2. , 2. ],
+           [0.5, 1. ]]), array([1, 1]))
+    """
+    packed, pivots = _lu(matrices("lu_factor", floating(a), square=False))
+    return packed, pivots
+
+
+def lu(a: Any) -> LUResult:
+    """The factors p, l and u with ``p @ l @ u == a``, of any matrix, as SciPy's; row exchanges have no derivative.
+
+    (de Hoog, Anderssen and Lukas 2011.)
+
+    >>> import adze as az, numpy as np
+    >>> p, l, u = az.evaluate(lambda a: az.linalg.lu(a))(np.array([[1.0, 2.0], [2.0, 2.0]]))
+    >>> l, u
+    (array([[1. , 0. ],
+           [0.5, 1. ]]), array([[2., 2.],
+           [0., 1.]]))
+    """
+    packed, pivots = lu_factor(a)
+    rows, count = packed.shape[-2], pivots.shape[-1]
+    unit = eye(rows, dtype=packed.dtype)
+    lower = tril(packed[..., :count], -1) + unit[:, :count]
+    return LUResult(
+        _exchanged(pivots, broadcast_to(unit, (*packed.shape[:-2], rows, rows)), back=True),
+        lower,
+        triu(packed[..., :count, :]),
+    )
+
+
+def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0) -> Expr:
+    """The solution of ``a @ x == b`` (1: of ``a.T @ x == b``), given what :func:`lu_factor` gives for a, as SciPy's.
+
+    LinAlgError in the run for a zero on the diagonal.
+
+    >>> import adze as az, numpy as np
+    >>> a, b = np.array([[1.0, 2.0], [2.0, 2.0]]), np.array([3.0, 4.0])
+    >>> az.evaluate(lambda a, b: az.linalg.lu_solve(az.linalg.lu_factor(a), b))(a, b)
+    array([1., 1.])
+    """
+    if trans not in (0, 1):
+        raise ValueError(at_line(f"lu_solve: trans is 0 or 1, not {trans!r}"))
+    packed, pivots = lu_and_piv
+    exchanges = as_expr(pivots)
+    if exchanges.dtype.kind != "int" or exchanges.ndim == 0:
+        raise TypeError(at_line(f"lu_solve takes (lu, piv) with integers piv, not {exchanges.type}"))
+
+    def solved(packed: Expr, b: Expr, pivots: Expr) -> Any:
+        nonsingular("lu_solve", packed)
+        return _solved_by(triangular, bool(trans), packed, pivots, b)
+
+    return solution("lu_solve", solved, packed, b, exchanges)
+
+
+# Solves
+
+
+def nonsingular(what: str, packed: Expr) -> None:
+    """Require that factors are those of matrices that have inverses."""
+    regular(all_of(diagonals(packed) != 0, -1), f"{what}: singular matrix")
+
+
+def _solved_by(triangles: Callable[..., Operation], transposed: bool, packed: Any, pivots: Any, b: Any) -> Any:
+    """The solution with factors, by solves with triangles."""
+    lower, upper = triangles(True, transposed, True), triangles(False, transposed)
+    if transposed:
+        return _exchanged(pivots, lower(packed, upper(packed, b)), back=True)
+    return upper(packed, lower(packed, _exchanged(pivots, b)))
+
+
+@functools.cache
+def _solved(transposed: bool) -> Operation:
+    """The solve with a matrix or with its transpose, given its factors, and its rule."""
+
+    def computed(a: Any, packed: Any, pivots: Any, b: Any) -> Any:
+        return _solved_by(solved_triangles, transposed, packed, pivots, b)
+
+    def rule(arguments: Any, x: Any, cotangent: Any) -> Any:
+        a, packed, pivots, _ = arguments
+        y = _solved(not transposed)(a, packed, pivots, cotangent)
+        return -(x @ turned(y) if transposed else y @ turned(x)), zeros_like(packed), None, y
+
+    return operation("solve", computed, rule)
+
+
+def _factorised(a: Any) -> tuple[Any, Any]:
+    """The factors of a constant."""
+    packed, pivots = _factors(constant(a))
+    return packed, pivots
+
+
+def _general(what: str, a: Expr, b: Expr) -> Any:
+    packed, pivots = _factorised(a)
+    nonsingular(what, packed)
+    return _solved(False)(a, packed, pivots, b)
+
+
+def _of_positive(arguments: Any, x: Any, cotangent: Any) -> Any:
+    a, factor, _ = arguments
+    y = _solved_positive(a, factor, cotangent)
+    return symmetric(-(y @ turned(x))), zeros_like(factor), y
+
+
+def _by_factor(a: Any, factor: Any, b: Any) -> Any:
+    return solved_triangles(True, True)(factor, solved_triangles(True, False)(factor, b))
+
+
+_solved_positive = operation("solve", _by_factor, _of_positive)
+
+
+def _positive(a: Expr, b: Expr) -> Any:
+    return _solved_positive(a, factored(constant(a)), b)
+
+
+def solve(a: Any, b: Any, assume_a: str = "gen") -> Expr:
+    """The solution x of ``a @ x == b``; b is a vector if it has one axis, and else matrices with a column each.
+
+    ``assume_a="pos"`` is for positive definite matrices, of which the lower half is looked at: they are factorised as
+    by :func:`cholesky`, in half of the time. LinAlgError in the run for a singular matrix, or one that is not positive
+    definite.
+
+    >>> import adze as az, numpy as np
+    >>> a, b = np.array([[2.0, 0.0], [0.0, 4.0]]), np.array([2.0, 2.0])
+    >>> az.evaluate(lambda a, b: az.linalg.solve(a, b))(a, b)
+    array([1. , 0.5])
+    >>> az.grad(lambda a, b: az.sum(az.linalg.solve(a, b)))(a, b)
+    array([[-0.5  , -0.25 ],
+           [-0.25 , -0.125]])
+    """
+    if assume_a not in ("gen", "pos"):
+        raise ValueError(at_line(f"solve: assume_a is 'gen' or 'pos', not {assume_a!r}"))
+    return solution("solve", functools.partial(_general, "solve") if assume_a == "gen" else _positive, a, b)
+
+
+def inv(a: Any) -> Expr:
+    """The inverse. To apply it to something, take :func:`solve`. LinAlgError in the run for a singular matrix.
+
+    >>> import adze as az, numpy as np
+    >>> az.evaluate(lambda a: az.linalg.inv(a))(np.array([[2.0, 0.0], [0.0, 4.0]]))
+    array([[0.5 , 0.  ],
+           [0.  , 0.25]])
+    """
+    x = matrices("inv", floating(a))
+    return solution("inv", functools.partial(_general, "inv"), x, eye(x.shape[-1], dtype=x.dtype))
+
+
+# Determinants
+
+
+def _inverse(arguments: Any) -> Any:
+    """The transposed inverses of matrices with these factors."""
+    a, packed, pivots = arguments
+    nonsingular("the derivative of a determinant", packed)
+    unit = broadcast_to(eye(a.shape[-1], dtype=a.dtype), a.shape)
+    return _solved(True)(a, packed, pivots, unit)
+
+
+def _parity(pivots: Any, dtype: Any) -> Any:
+    """1 for an even number of exchanges, -1 for an odd one."""
+    places = arange(pivots.shape[-1])
+    return 1 - 2 * (total((pivots != places).astype(i64), -1) % 2).astype(dtype)
+
+
+def _product(a: Any, packed: Any, pivots: Any) -> Any:
+    return prod(diagonals(packed), -1) * _parity(pivots, packed.dtype)
+
+
+def _of_product(arguments: Any, value: Any, cotangent: Any) -> Any:
+    slope = (cotangent * value)[..., None, None] * _inverse(arguments)
+    return slope, zeros_like(slope), None
+
+
+_det = operation("det", _product, _of_product)
+
+
+def det(a: Any) -> Expr:
+    """The determinant. Its gradient needs the inverse: LinAlgError in the run of that for a singular matrix.
+
+    (Giles 2008, section 2.2.4.)
+
+    >>> import adze as az, numpy as np
+    >>> float(az.evaluate(lambda a: az.linalg.det(a))(np.array([[1.0, 2.0], [3.0, 4.0]])).round(6))
+    -2.0
+    """
+    value: Expr = one_by_one(lambda a: _det(a, *_factorised(a)))(matrices("det", floating(a)))
+    return value
+
+
+def _logarithm(a: Any, packed: Any, pivots: Any) -> Any:
+    own = diagonals(packed)
+    sign = prod(PRIMITIVES["sign"](own), -1) * _parity(pivots, packed.dtype)
+    return sign, total(PRIMITIVES["log"](PRIMITIVES["abs"](own)), -1)
+
+
+def _of_logarithm(arguments: Any, results: Any, cotangents: Any) -> Any:
+    slope = cotangents[1][..., None, None] * _inverse(arguments)
+    return slope, zeros_like(slope), None
+
+
+_slogdet = operation("slogdet", _logarithm, _of_logarithm)
+
+
+def slogdet(a: Any) -> SlogdetResult:
+    """The sign of the determinant (0 if that is zero), and the logarithm of its magnitude.
+
+    >>> import adze as az, numpy as np
+    >>> sign, magnitude = az.evaluate(lambda a: az.linalg.slogdet(a))(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    >>> float(sign), float(np.exp(magnitude).round(6))
+    (-1.0, 2.0)
+    """
+    return SlogdetResult(*one_by_one(lambda a: _slogdet(a, *_factorised(a)))(matrices("slogdet", floating(a))))

@@ -1,0 +1,180 @@
+"""Stacks of matrices, and operations on them: results that are computed without derivatives, and move by a rule.
+
+LAPACK computes them, or for small matrices a program of the language (``small.py``); neither is differentiated. What
+was computed goes, with what it was computed from, through a function that returns it as it is and has the rule::
+
+    factor = moving(a, cholesky of a constant)        rule(a, factor, factor_bar) -> a_bar
+
+So the rule has the results, and nothing is factorised again, in derivatives of any order. (JAX's
+``custom_linear_solve`` gives the factors of a constant to a solve in this way.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from ...core import trees
+from ...core.builder import current
+from ...core.combinators import broadcast_to, diagonal, eye, generate, swapaxes, tril, zeros_like
+from ...core.combinators.linear import batch_sizes
+from ...core.custom import custom_vjp
+from ...core.dims import Dim
+from ...core.expr import Expr, same_size
+from ...core.primitive import PRIMITIVES
+from ...core.operations import foreign
+from ...core.source import at_line, user_line
+from ...core.terms import Failure
+from ...core.types import Type, array_of, dims, element
+
+SMALL = 32  # matrices with constant extents up to this one are left to programs of the language
+Operation = Callable[..., Any]
+Rule = Callable[[tuple[Any, ...], Any, Any], tuple[Any, ...]]
+
+
+def matrices(what: str, x: Expr, square: bool = True) -> Expr:
+    """A matrix, or a stack of them."""
+    if x.ndim < 2:
+        raise TypeError(at_line(f"{what} takes a matrix or a stack of matrices, not a value of type {x.type}"))
+    if square:
+        same_size(x.value, x.ndim - 2, x.value, x.ndim - 1, f"{what} of what is not square")
+    return x
+
+
+def stacks(what: str, a: Expr, b: Expr) -> tuple[Expr, Expr]:
+    """Two stacks of as many matrices."""
+    if a.ndim == b.ndim == 2:
+        return a, b
+    front = [Expr(size, a.builder) for size in batch_sizes(a, b, what)]
+    first, second = [broadcast_to(x, (*front, *x.shape[-2:])) for x in (a, b)]
+    return first, second
+
+
+def like(type: Type, *sizes: Dim) -> Type:
+    """The type of a stack of other arrays than the matrices of a type."""
+    return array_of(element(type), (*dims(type)[:-2], *sizes))
+
+
+# Algebra
+
+
+def turned(x: Any) -> Any:
+    """The transposes."""
+    return swapaxes(x, -1, -2)
+
+
+def halved(x: Any) -> Any:
+    """The lower triangle with half of the diagonal."""
+    return tril(x) - 0.5 * eye(x.shape[-1], dtype=x.dtype) * x
+
+
+def symmetric(x: Any) -> Any:
+    """The symmetric parts."""
+    return 0.5 * (x + turned(x))
+
+
+def diagonals(x: Any) -> Any:
+    """The main diagonals."""
+    return diagonal(x, axis1=-2, axis2=-1)
+
+
+def on_diagonal(x: Any) -> Any:
+    """Matrices with these diagonals."""
+    return eye(x.shape[-1], dtype=x.dtype) * x[..., None, :]
+
+
+# Operations
+
+
+def constant(x: Any) -> Any:
+    """x, which does not move."""
+    return PRIMITIVES["stop_gradient"](x) if x.dtype.kind == "float" else x
+
+
+def is_small(x: Any) -> bool:
+    """Whether matrices have constant, small extents."""
+    return all([dim.constant is not None and dim.constant <= SMALL for dim in dims(x.type)[-2:]])
+
+
+def one_by_one(function: Operation) -> Operation:
+    """A function of equal stacks, which goes through small matrices in a loop: its iterations are the lanes."""
+
+    @wraps(function)
+    def mapped(*arrays: Any) -> Any:
+        [first, *_] = arrays
+        if first.ndim == 2 or not is_small(first):
+            return function(*arrays)
+        return generate(first.shape[:-2], lambda *at: function(*[x[at] for x in arrays]))
+
+    return mapped
+
+
+def of_lapack(
+    name: str, numpy: Callable[..., Any], result: Callable[..., Any], small: Operation | None = None
+) -> Operation:
+    """What LAPACK computes on stacks; ``small`` is the same for one small matrix."""
+    called, program = foreign(name, numpy, result), small and one_by_one(small)
+    return lambda *arrays: (program if program and is_small(arrays[0]) else called)(*arrays)
+
+
+def operation(name: str, computed: Operation, rule: Rule) -> Operation:
+    """The operation whose results are computed from constants, and have derivatives by a rule.
+
+    ``rule(arguments, results, cotangents)`` gives the cotangents of the arguments, None for integers.
+    """
+
+    def moving(arguments: Any, results: Any) -> Any:
+        return results
+
+    moving.__name__ = name
+    custom = custom_vjp(moving)
+
+    @custom.defvjp
+    def _(primals: Any, cotangents: Any) -> Any:
+        arguments, results = primals
+        leaves, tree = trees.flatten(results)
+        still = [zeros_like(x) if x.dtype.kind == "float" else None for x in leaves]
+        return rule(arguments, custom(*primals), cotangents), trees.unflatten(tree, still)
+
+    def applied(*arguments: Any) -> Any:
+        return custom(arguments, computed(*[constant(x) for x in arguments]))
+
+    return applied
+
+
+def regular(fine: Expr, problem: str) -> None:
+    """Require this of all matrices of a stack: LinAlgError in the run, with the number of the first that is not so.
+
+    Loops around are counted too, if the matrix varies with them.
+    """
+    builder = current()
+
+    def check(*place: Any) -> None:
+        test = builder.index(fine.value, place) if place else fine.value
+        moving = [
+            scope.binders for scope in builder.scopes if not test.free.isdisjoint([x.number for x in scope.binders])
+        ]
+        around = [binder for binders in moving for binder in binders if binder.number in builder.extents]
+        number = ", number " + ", ".join([f"{{{k}}}" for k in range(len(around))]) if around else ""
+        builder.require(test, Failure("linalg", problem + number, user_line()), around)
+
+    builder.origin = user_line()
+    builder.each(builder.sizes(fine.value), check)
+
+
+# LAPACK
+
+
+def each_of(function: Callable[..., Sequence[Any]], *arrays: Any) -> list[Any]:
+    """A function of one matrix, and of other arrays, for each of a stack; its results are stacked."""
+    front = arrays[0].shape[:-2]
+    made = [function(*[x[at] for x in arrays]) for at in np.ndindex(*front)]
+    shapes = made or [function(*[np.zeros(x.shape[len(front) :], x.dtype) for x in arrays])]
+    parts = [np.empty((*front, *np.shape(part)), np.asarray(part).dtype) for part in shapes[0]]
+    for at, results in zip(np.ndindex(*front), made, strict=True):
+        for part, result in zip(parts, results, strict=True):
+            part[at] = result
+    return parts

@@ -1,0 +1,240 @@
+"""Orthogonal factors: QR, eigenvalues of symmetric matrices, singular values, and what is made of these.
+
+Where eigenvalues or singular values are equal, their vectors have no derivatives: these are infinite or NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...core.combinators import concatenate, count_nonzero, eye, tril, where
+from ...core.combinators import max as largest
+from ...core.combinators import sum as total
+from ...core.expr import Expr, as_expr, floating, promoted, same_size
+from ...core.primitive import PRIMITIVES
+from ...core.source import at_line
+from ...core.types import Type, bool_, dims
+from .operands import constant, like, matrices, of_lapack, on_diagonal, operation, symmetric, turned
+from .triangles import triangular
+
+
+class EighResult(NamedTuple):
+    """Eigenvalues in ascending order, and the matrix whose columns are their vectors."""
+
+    eigenvalues: Any
+    eigenvectors: Any
+
+
+class SVDResult(NamedTuple):
+    """The factors of ``U @ diag(S) @ Vh``, with singular values in descending order."""
+
+    U: Any
+    S: Any
+    Vh: Any
+
+
+class QRResult(NamedTuple):
+    """The factors of ``Q @ R``: orthonormal columns, and a triangle."""
+
+    Q: Any
+    R: Any
+
+
+class LstsqResult(NamedTuple):
+    """What :func:`lstsq` gives: solutions, the squared lengths of what is left, the rank, the singular values."""
+
+    x: Any
+    residuals: Any
+    rank: Any
+    s: Any
+
+
+def _factors(type: Type) -> tuple[Type, Type]:
+    rows, columns = dims(type)[-2:]
+    least = rows.minimum(columns)
+    return like(type, rows, least), like(type, least, columns)
+
+
+def _of_qr(arguments: Any, results: Any, cotangents: Any) -> Any:
+    [a], (q, r), (q_bar, r_bar) = arguments, results, cotangents
+    square = r.shape[-2]  # of the columns beyond, each is what Q makes of it
+    beyond, beyond_bar = a[..., square:], r_bar[..., square:]
+    q_bar = q_bar + beyond @ turned(beyond_bar)
+    inner = r[..., :square] @ turned(r_bar[..., :square]) - turned(q_bar) @ q
+    mirrored = tril(inner) + turned(tril(inner, -1))
+    right = turned(q_bar + q @ mirrored)
+    first = turned(triangular(False, False)(r[..., :square], right))
+    return (concatenate([first, q @ beyond_bar], axis=-1),)
+
+
+_qr = operation("qr", of_lapack("qr", np.linalg.qr, _factors), _of_qr)
+
+
+def qr(a: Any) -> QRResult:
+    """Orthonormal columns Q and a triangle R with ``Q @ R == a`` (NumPy's mode "reduced").
+
+    (Walter and Lehmann 2010, section 3.1, for tall matrices.)
+
+    >>> import adze as az, numpy as np
+    >>> q, r = az.evaluate(lambda a: az.linalg.qr(a))(np.array([[3.0, 0.0], [4.0, 5.0]]))
+    >>> (q @ r).round(6)
+    array([[3., 0.],
+           [4., 5.]])
+    """
+    return QRResult(*_qr(matrices("qr", floating(a), square=False)))
+
+
+# Eigenvalues
+
+
+def _apart(values: Any) -> Any:
+    """For each pair of numbers ``1 / (values[j] - values[i])``, and 0 for each with itself."""
+    own = eye(values.shape[-1], dtype=bool_)
+    gaps = values[..., None, :] - values[..., :, None]
+    return where(own, 0.0, 1 / where(own, 1.0, gaps))
+
+
+def _of_eigh(arguments: Any, results: Any, cotangents: Any) -> Any:
+    (values, vectors), (values_bar, vectors_bar) = results, cotangents
+    inner = on_diagonal(values_bar) + _apart(values) * (turned(vectors) @ vectors_bar)
+    return (symmetric(vectors @ inner @ turned(vectors)),)
+
+
+_eigh = operation("eigh", of_lapack("eigh", np.linalg.eigh, lambda a: (like(a, dims(a)[-1]), a)), _of_eigh)
+
+
+def eigh(a: Any) -> EighResult:
+    """Eigenvalues in ascending order and eigenvectors of symmetric matrices; NumPy looks at the lower triangle.
+
+    Derivatives are those with respect to the symmetric matrix (Giles 2008, section 3.1).
+
+    >>> import adze as az, numpy as np
+    >>> az.evaluate(lambda a: az.linalg.eigh(a))(np.diag([2.0, 1.0])).eigenvalues
+    array([1., 2.])
+    """
+    return EighResult(*_eigh(matrices("eigh", floating(a))))
+
+
+def eigvalsh(a: Any) -> Expr:
+    """The eigenvalues of symmetric matrices, in ascending order.
+
+    >>> import adze as az, numpy as np
+    >>> az.evaluate(lambda a: az.linalg.eigvalsh(a))(np.diag([2.0, 1.0]))
+    array([1., 2.])
+    """
+    values: Expr = eigh(a).eigenvalues
+    return values
+
+
+# Singular values
+
+
+def _thin(a: Any) -> Any:
+    return np.linalg.svd(a, full_matrices=False)
+
+
+def _parts(type: Type) -> tuple[Type, Type, Type]:
+    left, right = _factors(type)
+    return left, like(type, dims(right)[-2]), right
+
+
+def _of_svd(arguments: Any, results: Any, cotangents: Any) -> Any:
+    [a], (u, s, vh), (u_bar, s_bar, vh_bar) = arguments, results, cotangents
+    v, v_bar, factors = turned(vh), turned(vh_bar), _apart(s * s)
+    across, down = s[..., None, :], s[..., :, None]
+    rows, columns = eye(a.shape[-2], dtype=a.dtype), eye(a.shape[-1], dtype=a.dtype)
+    left, right = turned(u) @ u_bar, vh @ v_bar
+    inner = on_diagonal(s_bar) + factors * (left - turned(left)) * across + down * factors * (right - turned(right))
+    outside = (rows - u @ turned(u)) @ (u_bar / across) @ vh + u @ (vh_bar / down) @ (columns - v @ vh)
+    return (u @ inner @ vh + outside,)
+
+
+_singular = of_lapack("svd", _thin, _parts)
+_svd = operation("svd", _singular, _of_svd)
+
+
+def svd(a: Any) -> SVDResult:
+    """The factors of ``U @ diag(S) @ Vh == a`` (NumPy's ``full_matrices=False``), singular values descending.
+
+    (Townsend, "Differentiating the singular value decomposition", 2016.)
+
+    >>> import adze as az, numpy as np
+    >>> az.evaluate(lambda a: az.linalg.svd(a))(np.diag([1.0, -2.0])).S
+    array([2., 1.])
+    """
+    return SVDResult(*_svd(matrices("svd", floating(a), square=False)))
+
+
+def svdvals(a: Any) -> Expr:
+    """The singular values, in descending order.
+
+    >>> import adze as az, numpy as np
+    >>> az.evaluate(lambda a: az.linalg.svdvals(a))(np.diag([1.0, -2.0]))
+    array([2., 1.])
+    """
+    values: Expr = svd(a).S
+    return values
+
+
+# Pseudoinverses
+
+
+def _by_parts(a: Any, cutoff: Any) -> Any:
+    """The pseudoinverse, without singular values up to this part of the largest."""
+    u, s, vh = _singular(a)
+    kept = s > cutoff * largest(s, -1, keepdims=True)
+    return turned(vh) @ (where(kept, 1 / where(kept, s, 1.0), 0.0)[..., :, None] * turned(u))
+
+
+def _of_pinv(arguments: Any, p: Any, cotangent: Any) -> Any:
+    a, back, back_p = arguments[0], turned(cotangent), turned(p)
+    product = back @ p
+    rows, columns = eye(a.shape[-2], dtype=a.dtype), eye(a.shape[-1], dtype=a.dtype)
+    first = (rows - a @ p) @ product @ back_p
+    second = back_p @ p @ back @ (columns - p @ a)
+    return first + second - back_p @ cotangent @ back_p, 0.0
+
+
+_pinv = operation("pinv", _by_parts, _of_pinv)
+
+
+def pinv(a: Any, rcond: Any = None) -> Expr:
+    """The pseudoinverse (Moore and Penrose): singular values up to ``rcond`` (1e-15) of the largest count as zero.
+
+    Its derivative is that of a matrix whose rank stays (Golub and Pereyra 1973, section 4).
+
+    >>> import adze as az, numpy as np
+    >>> az.evaluate(lambda a: az.linalg.pinv(a))(np.array([[2.0, 0.0], [0.0, 0.0]]))
+    array([[0.5, 0. ],
+           [0. , 0. ]])
+    """
+    x = matrices("pinv", floating(a), square=False)
+    found: Expr = _pinv(x, as_expr(1e-15 if rcond is None else rcond).astype(x.dtype))
+    return found
+
+
+def lstsq(a: Any, b: Any, rcond: Any = None) -> LstsqResult:
+    """The x of least norm among those with the least squares of ``a @ x - b``, for one matrix, as NumPy's.
+
+    b is a vector or a matrix with a column each. The residuals are the squared lengths of ``a @ x - b``, which NumPy
+    leaves out where the rank is not the number of columns, or there are no more rows. ``rcond`` is that of
+    :func:`pinv`; None is eps times the longer side. Derivatives are those of :func:`pinv`.
+
+    >>> import adze as az, numpy as np
+    >>> a, b = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), np.array([1.0, 3.0, 5.0])
+    >>> az.evaluate(lambda a, b: az.linalg.lstsq(a, b).x.round(6))(a, b)
+    array([1., 2.])
+    """
+    x, y = map(floating, promoted([a, b]))
+    if x.ndim != 2 or y.ndim not in (1, 2):
+        raise TypeError(at_line(f"lstsq of a matrix and of a vector or a matrix, not of {x.type} and {y.type}"))
+    same_size(x.value, 0, y.value, 0, "lstsq")
+    if rcond is None:
+        rcond = PRIMITIVES["maximum"](*x.shape).astype(x.dtype) * float(np.finfo(x.dtype.dtype).eps)
+    solved = pinv(x, rcond) @ y
+    left, values = x @ solved - y, svdvals(x)
+    residuals = total(left * left, 0, keepdims=y.ndim == 1)
+    rank = count_nonzero(values > rcond * largest(constant(values)), -1)
+    return LstsqResult(solved, residuals, rank, values)

@@ -1,0 +1,106 @@
+"""Factors and solves of one small matrix, as programs of the language; inside of a map its iterations are the lanes.
+
+LAPACK branches on pivots. Here nothing does: the rows of a step are exchanged by selection, so that the matrices of all
+lanes take the same steps, and the loops of a matrix are written out where its extents are at most eight or so
+(``backends/lowering/unrolling.py``)::
+
+    for k < n:   p = the row from k on with the largest a[p, k]
+                 row[j] = a[p, j], a[p, j] = a[k, j]                 by selection among the rows behind k
+                 a[i, k] = a[i, k] / row[k], a[i, j] -= a[i, k] row[j]    for i, j > k
+
+(Golub and Van Loan, "Matrix Computations", 2013, algorithms 3.4.1, 3.1.1 and 4.2.1, in the order of outer products.)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core.combinators import fori_loop, generate, where
+from ...core.expr import Expr
+from ...core.primitive import PRIMITIVES
+from ...core.types import dims
+
+State = Any
+
+
+def lu(a: Expr) -> tuple[Any, Any]:
+    """Both factors in one matrix, and the row with which each was exchanged in its turn, as LAPACK's getrf."""
+    rows, columns = [dim.constant or 0 for dim in dims(a.type)]
+    steps = min(rows, columns)
+
+    def step(k: Any, state: State) -> State:
+        a, pivots = state
+
+        def larger(i: Any, best: State) -> State:
+            size, at = best
+            own = PRIMITIVES["abs"](a[i, k])
+            return where(own > size, own, size), where(own > size, i, at)
+
+        _, pivot = fori_loop(k + 1, rows, larger, (PRIMITIVES["abs"](a[k, k]), k))
+
+        def chosen(j: Any) -> Any:
+            return fori_loop(k + 1, rows, lambda i, value: where(pivot == i, a[i, j], value), a[k, j])
+
+        row = generate(columns, chosen)
+
+        def element(i: Any, j: Any) -> Any:
+            own, first = where(pivot == i, a[k, j], a[i, j]), where(pivot == i, a[k, k], a[i, k])
+            factor = first / row[k]
+            below = where(j < k, own, where(j == k, factor, own - factor * row[j]))
+            return where(i < k, a[i, j], where(i == k, row[j], below))
+
+        return generate((rows, columns), element), generate(steps, lambda i: where(i == k, pivot, pivots[i]))
+
+    return fori_loop(0, steps, step, (a, generate(steps, lambda i: i)))  # type: ignore[no-any-return]
+
+
+def exchanged(b: Expr, pivots: Expr, back: bool = False) -> Any:
+    """The rows of b after the exchanges of a factorisation, or after these from the last one back to the first."""
+    rows, steps = dims(b.type)[0].constant or 0, dims(pivots.type)[0].constant or 0
+
+    def step(turn: Any, b: Any) -> Any:
+        k = steps - 1 - turn if back else turn
+        pivot = pivots[k]
+
+        def chosen(c: Any) -> Any:
+            return fori_loop(k + 1, rows, lambda i, value: where(pivot == i, b[i, c], value), b[k, c])
+
+        row = generate(b.shape[1], chosen)
+        return generate(b.shape, lambda i, c: where(i == k, row[c], where(pivot == i, b[k, c], b[i, c])))
+
+    return fori_loop(0, steps, step, b)
+
+
+def substituted(lower: bool, transposed: bool, unit: bool, a: Expr, b: Expr) -> Any:
+    """The solution of a triangular system: by a triangle of a or its transpose, with ``unit`` ones on its diagonal."""
+    rows = dims(a.type)[0].constant or 0
+    forward = lower != transposed
+
+    def step(turn: Any, x: Any) -> Any:
+        k = turn if forward else rows - 1 - turn
+        row = generate(x.shape[1], lambda c: x[k, c] if unit else x[k, c] / a[k, k])
+
+        def element(i: Any, c: Any) -> Any:
+            remaining = x[i, c] - (a[k, i] if transposed else a[i, k]) * row[c]
+            return where(i == k, row[c], where(i > k if forward else i < k, remaining, x[i, c]))
+
+        return generate(x.shape, element)
+
+    return fori_loop(0, rows, step, b)
+
+
+def cholesky(a: Expr) -> Any:
+    """The factor of a symmetric matrix, by its lower triangle; if there is none, its diagonal is not positive."""
+    rows = dims(a.type)[0].constant or 0
+
+    def step(k: Any, a: Any) -> Any:
+        corner = PRIMITIVES["sqrt"](a[k, k])
+        column = generate(rows, lambda i: where(i < k, 0.0, where(i == k, corner, a[i, k] / corner)))
+
+        def element(i: Any, j: Any) -> Any:
+            behind = where(j == k, column[i], a[i, j] - column[i] * column[j])
+            return where(i < j, 0.0, where(j < k, a[i, j], behind))
+
+        return generate((rows, rows), element)
+
+    return fori_loop(0, rows, step, a)

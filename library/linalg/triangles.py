@@ -1,0 +1,167 @@
+"""Triangles: the Cholesky factor of positive definite matrices, and solves with triangular ones."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from ...core.combinators import all as all_of
+from ...core.combinators import broadcast_to, tril
+from ...core.expr import Expr, floating, promoted, same_size
+from ...core.source import at_line
+from ...core.types import Type
+from . import small
+from .operands import (
+    Operation,
+    diagonals,
+    each_of,
+    halved,
+    matrices,
+    of_lapack,
+    one_by_one,
+    operation,
+    regular,
+    stacks,
+    symmetric,
+    turned,
+)
+
+
+def solution(what: str, function: Operation, a: Any, b: Any, *vectors: Expr) -> Expr:
+    """What a solve gives for matrices a, with vectors each, and for b: a vector if it has one axis, else matrices."""
+    x, y = map(floating, promoted([a, b]))
+    matrices(what, x)
+    if y.ndim == 0:
+        raise TypeError(at_line(f"{what} for a vector or for matrices, not for a value of type {y.type}"))
+    columns = y[:, None] if y.ndim == 1 else y
+    same_size(x.value, x.ndim - 2, columns.value, columns.ndim - 2, what)
+    first, second = stacks(what, x, columns)
+    more = [broadcast_to(v, (*first.shape[:-2], v.shape[-1])) for v in vectors]
+    found: Expr = one_by_one(function)(first, second, *more)
+    return found[..., 0] if y.ndim == 1 else found
+
+
+def of_second(*types: Type) -> Type:
+    """The type of a solution, by those of matrices and of right-hand sides."""
+    return types[-1]
+
+
+# Solves
+
+
+def _solved_triangles(lower: bool, transposed: bool, unit: bool, a: Any, b: Any) -> Any:
+    from scipy.linalg.lapack import get_lapack_funcs
+
+    [trtrs] = get_lapack_funcs(["trtrs"], (a, b))
+
+    def solved(a: Any, b: Any) -> Any:
+        # Row by row is the transpose column by column, which is what LAPACK takes as it is.
+        return [trtrs(a.T, b, lower=not lower, trans=not transposed, unitdiag=unit)[0] if b.size else b]
+
+    return each_of(solved, a, b)[0]
+
+
+@functools.cache
+def solved_triangles(lower: bool, transposed: bool, unit: bool = False) -> Operation:
+    """The solve of constants with a triangle, or with its transpose; ``unit`` is for ones on the diagonal."""
+    options = (lower, transposed, unit)
+    program = functools.partial(small.substituted, *options)
+    return of_lapack("solve_triangular", functools.partial(_solved_triangles, *options), of_second, program)
+
+
+@functools.cache
+def triangular(lower: bool, transposed: bool, unit: bool = False) -> Operation:
+    """The solve with its rule."""
+
+    def rule(arguments: Any, x: Any, cotangent: Any) -> Any:
+        y = triangular(lower, not transposed, unit)(arguments[0], cotangent)
+        slope, last = -(x @ turned(y) if transposed else y @ turned(x)), -1 if unit else 0
+        return tril(slope, last) if lower else turned(tril(turned(slope), last)), y
+
+    return operation("solve_triangular", solved_triangles(lower, transposed, unit), rule)
+
+
+def solve_triangular(a: Any, b: Any, trans: int | str = 0, lower: bool = False, unit_diagonal: bool = False) -> Expr:
+    """The solution x of ``a @ x == b`` for triangular matrices, of which the other half is not looked at.
+
+    ``trans`` is 1 or "T" for ``a.T @ x == b``; a ``unit_diagonal`` is one of ones, and not looked at. As SciPy's, and
+    for stacks as :func:`solve`. LinAlgError in the run for a zero on the diagonal. (Giles 2008, section 2.3.1.)
+
+    >>> import adze as az, numpy as np
+    >>> triangle = np.array([[2.0, 0.0], [1.0, 4.0]])
+    >>> az.evaluate(lambda a, b: az.linalg.solve_triangular(a, b, lower=True))(triangle, np.array([2.0, 5.0]))
+    array([1., 1.])
+    """
+    if trans not in (0, 1, "N", "T"):
+        raise ValueError(at_line(f"solve_triangular: trans is 0, 1, 'N' or 'T', not {trans!r}"))
+    solved = triangular(bool(lower), trans in (1, "T"), bool(unit_diagonal))
+
+    def checked(a: Expr, b: Expr) -> Any:
+        if not unit_diagonal:
+            regular(all_of(diagonals(a) != 0, -1), "solve_triangular: singular matrix")
+        return solved(a, b)
+
+    return solution("solve_triangular", checked, a, b)
+
+
+# The factor of Cholesky
+
+
+def _factors(a: Any) -> Any:
+    try:
+        return np.linalg.cholesky(a)
+    except np.linalg.LinAlgError:  # some of them have none: which is for a requirement to say
+        return each_of(_factor, a)[0]
+
+
+def _factor(a: Any) -> Any:
+    try:
+        return [np.linalg.cholesky(a)]
+    except np.linalg.LinAlgError:
+        return [np.full_like(a, np.nan)]
+
+
+def _of_factor(arguments: Any, factor: Any, cotangent: Any) -> Any:
+    inner = halved(turned(factor) @ tril(cotangent))
+    left = triangular(True, True)(factor, inner)
+    return (symmetric(turned(triangular(True, True)(factor, turned(left)))),)
+
+
+_cholesky = operation("cholesky", of_lapack("cholesky", _factors, of_second, small.cholesky), _of_factor)
+
+
+@one_by_one
+def factored(a: Expr) -> Expr:
+    """The lower factors, which are required to exist."""
+    factor: Expr = _cholesky(a)
+    regular(all_of(diagonals(factor) > 0, -1), "cholesky: the matrix is not positive definite")
+    return factor
+
+
+def cholesky(a: Any) -> Expr:
+    """The lower triangle L with ``L @ L.T == a``, for positive definite matrices; NumPy looks at the lower half of a.
+
+    Derivatives are those with respect to the symmetric matrix (Murray 2016, section 3.1). LinAlgError in the run for
+    one that has no factor.
+
+    >>> import adze as az, numpy as np
+    >>> az.evaluate(lambda a: az.linalg.cholesky(a))(np.array([[4.0, 2.0], [2.0, 5.0]]))
+    array([[2., 0.],
+           [1., 2.]])
+    """
+    return factored(matrices("cholesky", floating(a)))
+
+
+def cho_solve(c_and_lower: tuple[Any, bool], b: Any) -> Expr:
+    """The solution of ``a @ x == b``, given a Cholesky factor of a and whether it is the lower one, as SciPy's.
+
+    >>> import adze as az, numpy as np
+    >>> factor = np.array([[2.0, 0.0], [1.0, 2.0]])
+    >>> az.evaluate(lambda c, b: az.linalg.cho_solve((c, True), b))(factor, np.array([6.0, 7.0]))
+    array([1., 1.])
+    """
+    factor, lower = c_and_lower
+    first = solve_triangular(factor, b, trans=0 if lower else 1, lower=lower)
+    return solve_triangular(factor, first, trans=1 if lower else 0, lower=lower)
