@@ -25,7 +25,7 @@ from . import terms
 from .alpha_equivalence import code_and_values
 from .constructs import CONSTRUCTS, Construct, Role, construct
 from .dims import Dim, Opaque, arithmetic
-from .graph import ACTION, NONE, REQUIREMENT, Body, Node, Value, needs, numbers, out_of_order, sources, union
+from .graph import ACTION, NONE, REQUIREMENT, Body, Node, Value, flags_of, needs, numbers, out_of_order, sources, union
 from .limits import lifted_limits
 from .primitive import PRIMITIVES, Primitive
 from .source import at_line
@@ -145,6 +145,7 @@ class Builder:
         pure = op == "apply" and isinstance(args[0].type, Itself)  # where it is known, its body's effects are seen
         row = construct(op, static)
         effects, partial = NONE, row.partial and not pure
+        wanted = len(bodies[0].results) if op == "generate" else None  # others are what it requires
         if bodies:
             if (row.makes_elements or op == "cond") and bodies[0].results:
                 bodies = self._without_requirements(row, static, args, bodies)
@@ -173,14 +174,15 @@ class Builder:
             else:
                 self.scopes[-1].statements.append(node)
                 self.open.add(node.number)
-        return node.results
+        return node.results[:wanted]
 
     def _without_requirements(
         self, row: Construct, static: tuple[Any, ...], args: tuple[Value, ...], bodies: tuple[Body, ...]
     ) -> tuple[Body, ...]:
         """Requirements inside a pure construct become a statement of their own beside it.
 
-        What remains has no effect: it may be shared, moved and fused like everything else.
+        What remains has no effect: it may be shared, moved and fused like everything else. Where it takes long to know
+        whether something holds, that is one more result of a generate, so that it is not computed again.
         """
         checking = bodies if row.chooses else bodies[:1]
         if not any(body.statements for body in checking):
@@ -190,11 +192,32 @@ class Builder:
             dependent = any(not result.free.isdisjoint(bound) for result in body.results)
             if dependent or body.effects - {REQUIREMENT} or (body.statements and body not in checking):
                 return bodies
+        flags = flags_of(bodies[0], frozenset(self.open)) if row.name == "generate" else {}
+        if flags:
+            [body] = bodies
+            more = [node.results[k] for node, places in flags.items() for k in places]
+            flagged = self.close(body.binders, (), (*body.results, *more), body.partial)
+            self._check_flags(args[0], body, flags, self.make(row.name, static, args, [flagged])[len(body.results) :])
+            return (flagged,)
         if row.extents is None:
             self.make(row.name, static, args, [Body(self._next(), (), body.statements, ()) for body in checking])
         else:
             self._check(args[row.extents(static)], bodies[0].binders, bodies[0].statements)
         return tuple([self.close(body.binders, (), body.results, body.partial) for body in bodies])
+
+    def _check_flags(
+        self, extent: Value, body: Body, flags: Mapping[Node, Sequence[int]], stored: Sequence[Value]
+    ) -> None:
+        """The statements of a body over a loop, in which these results of its nodes are read."""
+
+        def element(i: Value) -> Sequence[Value]:
+            arrays, inside = iter(stored), Substitution(self, {body.binders[0]: i}, None, body.statements)
+            for node, places in flags.items():
+                read = {k: self.part(next(arrays), [i]) for k in places}
+                inside.memo[node.number] = tuple([read.get(k, result) for k, result in enumerate(node.results)])
+            return inside.apply(Body(self._next(), body.binders, body.statements, ()))
+
+        self.generate(extent, element)
 
     def _check(self, extents: Sequence[Value], binders: tuple[Value, ...], statements: tuple[Node, ...]) -> None:
         """Statements over loops, as generates without results."""
