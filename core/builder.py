@@ -147,7 +147,7 @@ class Builder:
         effects, partial = NONE, row.partial and not pure
         wanted = len(bodies[0].results) if op == "generate" else None  # others are what it requires
         if bodies:
-            if (row.makes_elements or op == "cond") and bodies[0].results:
+            if row.makes_elements or op == "cond":
                 bodies = self._without_requirements(row, static, args, bodies)
             running = bodies[: len(row.blocks)] if row.more is Role.RULE else bodies  # rules run in derivatives only
             for k, body in enumerate(running):
@@ -199,6 +199,8 @@ class Builder:
             flagged = self.close(body.binders, (), (*body.results, *more), body.partial)
             self._check_flags(args[0], body, flags, self.make(row.name, static, args, [flagged])[len(body.results) :])
             return (flagged,)
+        if not bodies[0].results:
+            return bodies
         if row.extents is None:
             self.make(row.name, static, args, [Body(self._next(), (), body.statements, ()) for body in checking])
         else:

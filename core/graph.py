@@ -194,7 +194,7 @@ def flags_of(body: Body, scope: frozenset[int]) -> dict[Node, list[int]]:
 
     They are what is required of each element and takes long, such as that a matrix has been factorised.
     """
-    bound = numbers(body.binders, body.statements)
+    bound = numbers(body.binders, ())
     used: dict[Node, set[int]] = {}
     stack, seen = list(body.statements), set[int]()
     while stack:

@@ -15,17 +15,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...core.builder import current
 from ...core.combinators import fori_loop, generate, where
 from ...core.expr import Expr
 from ...core.primitive import PRIMITIVES
-from ...core.types import dims
+from ...core.types import Type, dims
 
+UNROLLED = 8  # rows of a matrix that is in the registers of a lane
 State = Any
+
+
+def _extents(type: Type) -> list[int]:
+    return [dim.constant or 0 for dim in dims(type)]
 
 
 def lu(a: Expr) -> tuple[Any, Any]:
     """Both factors in one matrix, and the row with which each was exchanged in its turn, as LAPACK's getrf."""
-    rows, columns = [dim.constant or 0 for dim in dims(a.type)]
+    rows, columns = _extents(a.type)
     steps = min(rows, columns)
 
     def step(k: Any, state: State) -> State:
@@ -34,14 +40,11 @@ def lu(a: Expr) -> tuple[Any, Any]:
         def larger(i: Any, best: State) -> State:
             size, at = best
             own = PRIMITIVES["abs"](a[i, k])
-            return where(own > size, own, size), where(own > size, i, at)
+            better = (i > k) & (own > size)
+            return where(better, own, size), where(better, i, at)
 
-        _, pivot = fori_loop(k + 1, rows, larger, (PRIMITIVES["abs"](a[k, k]), k))
-
-        def chosen(j: Any) -> Any:
-            return fori_loop(k + 1, rows, lambda i, value: where(pivot == i, a[i, j], value), a[k, j])
-
-        row = generate(columns, chosen)
+        _, pivot = fori_loop(0, rows, larger, (PRIMITIVES["abs"](a[k, k]), k))
+        row = _row(a, pivot, k)
 
         def element(i: Any, j: Any) -> Any:
             own, first = where(pivot == i, a[k, j], a[i, j]), where(pivot == i, a[k, k], a[i, k])
@@ -54,18 +57,28 @@ def lu(a: Expr) -> tuple[Any, Any]:
     return fori_loop(0, steps, step, (a, generate(steps, lambda i: i)))  # type: ignore[no-any-return]
 
 
+def _row(a: Any, pivot: Any, k: Any) -> Any:
+    """The row of a pivot from row k on: selected, where a matrix is one of many lanes, or else read."""
+    rows, columns = a.shape
+    builder = current()
+    if _extents(a.type)[0] > UNROLLED:  # within the matrix, which needs no check
+        return generate(columns, lambda j: Expr(builder.index(a.value, [pivot.value, j.value]), builder))
+
+    def chosen(j: Any) -> Any:
+        return fori_loop(0, rows, lambda i, value: where((i > k) & (pivot == i), a[i, j], value), a[k, j])
+
+    return generate(columns, chosen)
+
+
 def exchanged(b: Expr, pivots: Expr, back: bool = False) -> Any:
     """The rows of b after the exchanges of a factorisation, or after these from the last one back to the first."""
-    rows, steps = dims(b.type)[0].constant or 0, dims(pivots.type)[0].constant or 0
+    [steps] = _extents(pivots.type)
 
     def step(turn: Any, b: Any) -> Any:
         k = steps - 1 - turn if back else turn
         pivot = pivots[k]
 
-        def chosen(c: Any) -> Any:
-            return fori_loop(k + 1, rows, lambda i, value: where(pivot == i, b[i, c], value), b[k, c])
-
-        row = generate(b.shape[1], chosen)
+        row = _row(b, pivot, k)
         return generate(b.shape, lambda i, c: where(i == k, row[c], where(pivot == i, b[k, c], b[i, c])))
 
     return fori_loop(0, steps, step, b)
@@ -73,7 +86,7 @@ def exchanged(b: Expr, pivots: Expr, back: bool = False) -> Any:
 
 def substituted(lower: bool, transposed: bool, unit: bool, a: Expr, b: Expr) -> Any:
     """The solution of a triangular system: by a triangle of a or its transpose, with ``unit`` ones on its diagonal."""
-    rows = dims(a.type)[0].constant or 0
+    rows, _ = _extents(a.type)
     forward = lower != transposed
 
     def step(turn: Any, x: Any) -> Any:
@@ -91,7 +104,7 @@ def substituted(lower: bool, transposed: bool, unit: bool, a: Expr, b: Expr) -> 
 
 def cholesky(a: Expr) -> Any:
     """The factor of a symmetric matrix, by its lower triangle; if there is none, its diagonal is not positive."""
-    rows = dims(a.type)[0].constant or 0
+    rows, _ = _extents(a.type)
 
     def step(k: Any, a: Any) -> Any:
         corner = PRIMITIVES["sqrt"](a[k, k])
