@@ -207,7 +207,7 @@ def flags_of(body: Body, scope: frozenset[int]) -> dict[Node, list[int]]:
             source = value.source
             if source is None or source.free.isdisjoint(bound):
                 continue
-            if source.row.loops and not source.effects and source.free <= scope | bound:
+            if source.free <= scope | bound and not source.effects and _takes_long(source):
                 used.setdefault(source, set()).add(value.position)
             else:
                 stack.append(source)
@@ -217,3 +217,22 @@ def flags_of(body: Body, scope: frozenset[int]) -> dict[Node, list[int]]:
         for node, positions in places.items()
         if all(is_data(each := node.results[k].type) and element(each) is bool_ for k in positions)
     }
+
+
+def _takes_long(node: Node) -> bool:
+    """Whether a node has a loop in which more is done than to read elements and compute with them."""
+    if not node.row.control:
+        return node.row.loops
+    return any(_takes_long(inner) for body in node.bodies for inner in _inside(body))
+
+
+def _inside(body: Body) -> Iterator[Node]:
+    """The nodes of a body that vary with what it binds, but for those in bodies inside."""
+    bound = numbers(body.binders, body.statements)
+    stack, seen = [*sources(body.results), *body.statements], set[int]()
+    while stack:
+        node = stack.pop()
+        if node.number not in seen and not node.free.isdisjoint(bound):
+            seen.add(node.number)
+            stack += sources(node.args)
+            yield node

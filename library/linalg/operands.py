@@ -24,6 +24,7 @@ from ...core.combinators.linear import batch_sizes
 from ...core.custom import custom_vjp
 from ...core.dims import Dim
 from ...core.expr import Expr, same_size
+from ...core.graph import Value
 from ...core.primitive import PRIMITIVES
 from ...core.operations import foreign
 from ...core.source import at_line, user_line
@@ -148,16 +149,19 @@ def operation(name: str, computed: Operation, rule: Rule) -> Operation:
 def regular(fine: Expr, problem: str) -> None:
     """Require this of all matrices of a stack: LinAlgError in the run, with the number of the first that is not so.
 
-    Loops around are counted too, if the matrix varies with them.
+    Loops around are counted too, if the matrix may vary with them.
     """
     builder = current()
 
     def check(*place: Any) -> None:
         test = builder.index(fine.value, place) if place else fine.value
-        moving = [
-            scope.binders for scope in builder.scopes if not test.free.isdisjoint([x.number for x in scope.binders])
-        ]
-        around = [binder for binders in moving for binder in binders if binder.number in builder.extents]
+        around, varies = list[Value](), False
+        for scope in reversed(builder.scopes):
+            own = [binder for binder in scope.binders if binder.number in test.free]
+            # A state, or what a function is given, varies with all loops around.
+            varies = varies or any(binder.number not in builder.extents for binder in own)
+            indices = [x for x in scope.binders if x.number in builder.extents and (varies or x in own)]
+            around[:0] = indices
         number = ", number " + ", ".join([f"{{{k}}}" for k in range(len(around))]) if around else ""
         builder.require(test, Failure("linalg", problem + number, user_line()), around)
 
