@@ -33,7 +33,8 @@ from .fixpoints import Fixpoints
 class Kind:
     """How a value depends on the parameters; ``problem`` and ``origin`` say where one that is neither came about.
 
-    It is ``unknown`` when a foreign function made it so, of which nothing is known.
+    It is ``unknown`` when a foreign function made it so, or a ``stop_gradient``: of the value nothing is known then, or
+    it does not move, and the rule of a custom function alone says what it is.
     """
 
     constant: bool = False
@@ -154,6 +155,16 @@ class Linearity(Language[Atom, Operation, Block]):
 
         return run
 
+    def unknown(self, plain: Operation) -> Operation:
+        """What an operation makes is unknown, but for constants."""
+
+        def run(env: Kinds) -> Kind:
+            kind = plain(env)
+            assert isinstance(kind, Kind)
+            return kind if kind.constant else replace(kind, unknown=True)
+
+        return run
+
     # Atoms
 
     def variable(self, index: int, type: Type) -> Atom:
@@ -173,7 +184,8 @@ class Linearity(Language[Atom, Operation, Block]):
     def primitive(self, primitive: Primitive, args: Sequence[Atom]) -> Operation:
         rule = _LINEAR.get(primitive.name)
         if rule is None:
-            return self.opaque(primitive.name, args)
+            plain = self.opaque(primitive.name, args)
+            return self.unknown(plain) if primitive.name == "stop_gradient" else plain
         return lambda env: [rule(*[arg(env) for arg in args])]
 
     def cond(self, test: Atom, then: Block, orelse: Block) -> Operation:
@@ -258,7 +270,7 @@ class Linearity(Language[Atom, Operation, Block]):
     def custom(self, rules: tuple[str, ...], args: Sequence[Atom], body: Block, blocks: Sequence[Block]) -> Operation:
         """Linear if the body is, and if the rule by which it is transposed is linear for constant arguments.
 
-        Of a foreign function the rule alone is asked: a derivative that is the same everywhere is that of a linear one.
+        Of what is unknown the rule alone is asked: a derivative that is the same everywhere is that of a linear one.
         """
 
         def run(env: Kinds) -> Sequence[Kind]:
@@ -289,14 +301,7 @@ class Linearity(Language[Atom, Operation, Block]):
         return lambda env: [value(env) for value in values]
 
     def foreign(self, function: Foreign, args: Sequence[Atom]) -> Operation:
-        plain = self.opaque(function.name, args)
-
-        def run(env: Kinds) -> Kind:
-            kind = plain(env)
-            assert isinstance(kind, Kind)
-            return kind if kind.constant else replace(kind, unknown=True)
-
-        return run
+        return self.unknown(self.opaque(function.name, args))
 
     def by_rule(self, operation: terms.Operation, args: Sequence[Atom]) -> Operation:
         """An operation is linear if its rule is, for constant arguments: the one by which it is transposed.

@@ -26,7 +26,7 @@ from itertools import combinations
 
 from ...core.builder import Builder
 from ...core.dims import Compound, Dim, DimAtom, Name, never_negative
-from ...core.graph import REQUIREMENT, Body, Node, Value
+from ...core.graph import REQUIREMENT, Body, Node, Value, numbers
 from ...core.indexing import extents_of
 from .leaves import with_statements
 
@@ -88,11 +88,15 @@ def _unmet(b: Builder, extent: Value, body: Body, before: Sequence[Run]) -> Body
 
 
 def _iterations(b: Builder, extent: Value, binder: Value, before: Sequence[Run]) -> Iterator[Run]:
-    """What the loops among some statements have run, where they have this extent, for a value of their variable."""
+    """What the loops among some statements have run, where they have this extent, for a value of their variable.
+
+    What depends on results of other statements, which were those of that run, is left out.
+    """
     for node, values in before:
         if _is_loop(node) and b.substitute([node.args[0]], dict(values))[0].dim == extent.dim:
-            inside = {**values, node.bodies[0].binders[0]: binder}
-            yield from [(statement, inside) for statement in node.bodies[0].statements]
+            [body] = node.bodies
+            inside, bound = {**values, body.binders[0]: binder}, numbers((), body.statements)
+            yield from [(statement, inside) for statement in body.statements if statement.free.isdisjoint(bound)]
 
 
 def _is_loop(node: Node) -> bool:

@@ -46,6 +46,7 @@ from .operands import (
     of_lapack,
     one_by_one,
     operation,
+    read,
     regular,
     symmetric,
     turned,
@@ -101,7 +102,7 @@ def _order(pivots: Expr, rows: Any, back: bool = False) -> Any:
     def step(turn: Any, order: Any) -> Any:
         k = count - 1 - turn if back else turn
         pivot = pivots[k]
-        first, second = order[k], order[pivot]
+        first, second = order[k], read(order, pivot)
         return generate(rows, lambda i: where(i == k, second, where(i == pivot, first, order[i])))
 
     return fori_loop(0, count, step, arange(rows))
@@ -112,10 +113,10 @@ def _exchanged(pivots: Expr, b: Expr, back: bool = False) -> Any:
     if is_small(b):
         return one_by_one(functools.partial(small.exchanged, back=back))(b, pivots)
     rows = b.shape[-2]
-    if b.ndim == 2:
-        return b[_order(pivots, rows, back)]
-    orders = generate(b.shape[:-2], lambda *at: _order(pivots[at], rows, back))
-    return generate(b.shape, lambda *at: b[(*at[:-2], orders[(*at[:-2], at[-2])], at[-1])])
+    orders = (
+        generate(b.shape[:-2], lambda *at: _order(pivots[at], rows, back)) if b.ndim > 2 else _order(pivots, rows, back)
+    )
+    return generate(b.shape, lambda *at: read(b, *at[:-2], orders[at[:-1]], at[-1]))
 
 
 def _of_factors(arguments: Any, results: Any, cotangents: Any) -> Any:
@@ -203,6 +204,8 @@ def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0) -> Expr:
         raise TypeError(at_line(f"lu_solve takes (lu, piv) with integers piv, not {exchanges.type}"))
 
     def solved(packed: Expr, b: Expr, pivots: Expr) -> Any:
+        rows = packed.shape[-1]
+        regular(all_of((pivots >= 0) & (pivots < rows), -1), "lu_solve: a row in piv that is not there")
         nonsingular("lu_solve", packed)
         return _solved_by(triangular, bool(trans), packed, pivots, b)
 

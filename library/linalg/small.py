@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.builder import current
 from ...core.combinators import fori_loop, generate, where
 from ...core.expr import Expr
 from ...core.primitive import PRIMITIVES
 from ...core.types import Type, dims
+from .operands import read
 
 UNROLLED = 8  # rows of a matrix that is in the registers of a lane
 State = Any
@@ -60,9 +60,8 @@ def lu(a: Expr) -> tuple[Any, Any]:
 def _row(a: Any, pivot: Any, k: Any) -> Any:
     """The row of a pivot from row k on: selected, where a matrix is one of many lanes, or else read."""
     rows, columns = a.shape
-    builder = current()
-    if _extents(a.type)[0] > UNROLLED:  # within the matrix, which needs no check
-        return generate(columns, lambda j: Expr(builder.index(a.value, [pivot.value, j.value]), builder))
+    if _extents(a.type)[0] > UNROLLED:
+        return generate(columns, lambda j: read(a, pivot, j))
 
     def chosen(j: Any) -> Any:
         return fori_loop(0, rows, lambda i, value: where((i > k) & (pivot == i), a[i, j], value), a[k, j])
