@@ -209,7 +209,7 @@ def lu_solve(lu_and_piv: tuple[Any, Any], b: Any, trans: int = 0) -> Expr:
         nonsingular("lu_solve", packed)
         return _solved_by(triangular, bool(trans), packed, pivots, b)
 
-    return solution("lu_solve", solved, packed, b, exchanges)
+    return solution("lu_solve", solved, packed, b, exchanges.astype(i64))
 
 
 # Solves

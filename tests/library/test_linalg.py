@@ -86,6 +86,11 @@ CALLS: dict[str, tuple[Callable[..., Any], list[tuple[Any, ...]]]] = {
         lambda l, a: tuple(l.matrix_power(a, n) for n in (0, 1, 2, 3, 10, -1, -2)),
         [(general(4, 4),), (general(2, 3, 3),)],
     ),
+    "lstsq": (
+        lambda l, a, b: (l.lstsq(a, b)[0], l.lstsq(a, b)[1], l.lstsq(a, b)[3]),
+        [(general(5, 3), RANDOM.standard_normal(5)), (general(33, 4), RANDOM.standard_normal((33, 2)))],
+    ),
+    "trace": (lambda l, a: (l.trace(a), l.trace(a, offset=1)), [(general(4, 4),), (general(2, 3, 5),), (np.eye(0),)]),
     "multi_dot": (
         lambda l, a, b: (l.multi_dot([a, b, a]), l.multi_dot([a[0], b, a, b[:, 0]]), l.multi_dot([a, b])),
         [(general(3, 5), general(5, 3))],
@@ -149,6 +154,95 @@ def test_values_are_those_of_scipy() -> None:
         close(az.compile(program)(t, u), np.tensordot(t, u, axes))
 
 
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0), (1, 1), (5, 5), (5, 3), (3, 5), (33, 33), (2, 4, 4)])
+def test_factors_are_those_of_scipy(shape: tuple[int, ...]) -> None:
+    """Also of matrices that are not square, singular, of integers, and not contiguous."""
+    a, factors = general(*shape), az.compile(lambda a: tuple(az.linalg.lu(a)))
+    others = [a[..., ::-1], np.asfortranarray(a), 0 * a, np.round(a).astype(np.int64)]
+    for each in (a, *others) if a.size else (a,):
+        p, l, u = factors(each)
+        close(p @ l @ u, each.astype(float))
+        for mine, theirs in zip((p, l, u), scipy.linalg.lu(each) if a.size and a.ndim == 2 else (p, l, u), strict=True):
+            close(mine, theirs)
+    for mine, theirs in zip(az.evaluate(lambda a: tuple(az.linalg.lu(a)))(a), factors(a), strict=True):
+        close(mine, theirs)
+
+
+def test_solves_with_factors() -> None:
+    a, b = general(5, 5), RANDOM.standard_normal((5, 2))
+    held = scipy.linalg.lu_factor(a)
+    for trans in (0, 1):
+        program = az.program(lambda lu, piv, b: az.linalg.lu_solve((lu, piv), b, trans))  # noqa: B023
+        close(az.compile(program)(*held, b), scipy.linalg.lu_solve(held, b, trans))
+    found = az.compile(lambda a: az.linalg.lu_factor(a))(a)
+    for mine, theirs in zip(found, held, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-12)
+    stack = general(3, 4, 4)
+    solved = az.compile(lambda a, b: az.linalg.lu_solve(az.linalg.lu_factor(a), b))(stack, b[:4])
+    close(solved, np.linalg.solve(stack, b[:4]))
+    outside = az.program(lambda lu, piv, b: az.linalg.lu_solve((lu, piv), b))
+    with pytest.raises(np.linalg.LinAlgError, match="a row in piv that is not there"):
+        az.compile(outside)(held[0], held[1] + 3, b)
+
+
+def test_least_squares_of_matrices_without_full_rank() -> None:
+    """The least x, a rank, and a cutoff; NumPy leaves the residuals out."""
+    a, b = np.outer(np.arange(1.0, 5.0), [1.0, 2.0, 3.0]), RANDOM.standard_normal(4)
+    x, residuals, rank, _ = az.compile(lambda a, b: tuple(az.linalg.lstsq(a, b)))(a, b)
+    wanted = np.linalg.lstsq(a, b)
+    close(x, wanted[0])
+    assert rank == wanted[2] == 1 and np.isclose(residuals[0], np.sum((a @ x - b) ** 2))
+    near = np.diag([1.0, 1e-3])
+    for rcond in (1e-2, 1e-4):
+        found = az.compile(lambda a, b: az.linalg.lstsq(a, b, rcond).x)(near, np.ones(2))  # noqa: B023
+        close(found, np.linalg.lstsq(near, np.ones(2), rcond)[0])
+
+
+# How often LAPACK is called
+
+
+def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Counts the calls of LAPACK's routines and of NumPy's Cholesky from now on."""
+    calls: dict[str, int] = {}
+
+    def counting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*arguments: Any, **options: Any) -> Any:
+            calls[name] = calls.get(name, 0) + 1
+            return function(*arguments, **options)
+
+        return called
+
+    found = scipy.linalg.lapack.get_lapack_funcs
+    wrapped = lambda names, arrays: [counting(n, f) for n, f in zip(names, found(names, arrays), strict=True)]  # noqa: E731
+    monkeypatch.setattr(scipy.linalg.lapack, "get_lapack_funcs", wrapped)
+    monkeypatch.setattr(np.linalg, "cholesky", counting("potrf", np.linalg.cholesky))
+    return calls
+
+
+ONCE: dict[str, tuple[Callable[..., Any], dict[str, int]]] = {
+    "solve": (lambda a, b: weighed(az.linalg.solve(a, b)), {"getrf": 1, "trtrs": 4}),
+    "slogdet": (lambda a, b: az.linalg.slogdet(a).logabsdet, {"getrf": 1, "trtrs": 2}),
+    "det": (lambda a, b: az.linalg.det(a), {"getrf": 1, "trtrs": 2}),
+    "inv": (lambda a, b: weighed(az.linalg.inv(a)), {"getrf": 1, "trtrs": 4}),
+    "both": (lambda a, b: b @ az.linalg.solve(a, b) + az.linalg.slogdet(a).logabsdet, {"getrf": 1, "trtrs": 6}),
+    "positive": (lambda a, b: weighed(az.linalg.solve(a @ a.T, b, assume_a="pos")), {"potrf": 1, "trtrs": 4}),
+    "cholesky": (lambda a, b: weighed(az.linalg.cholesky(a @ a.T)), {"potrf": 1, "trtrs": 2}),
+}
+
+
+@pytest.mark.parametrize("name", ONCE)
+def test_a_gradient_factorises_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    call, wanted = ONCE[name]
+    gradient = az.compile(az.value_and_grad(az.program(lambda a, b: call(a, b))))
+    second = az.compile(az.hvp(az.program(lambda a, b: call(a, b)))) if name in ("solve", "slogdet") else None
+    calls, (a, b) = counted(monkeypatch), (general(6, 6), RANDOM.standard_normal(6))
+    gradient(a, b)
+    assert calls == wanted
+    if second is not None:
+        second(a, b, a)
+        assert calls["getrf"] == 2  # one more
+
+
 # Derivatives: numbers that do not depend on what a factorisation leaves open
 
 W = RANDOM.standard_normal((6, 6))
@@ -180,6 +274,23 @@ SCALARS: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
         lambda a, b: weighed(az.linalg.cho_solve((az.linalg.cholesky(a + a.T), True), b)),
         (positive(3, 3), RANDOM.standard_normal(3)),
     ),
+    "lu": (lambda a: weighed(az.linalg.lu(a).l) + weighed(az.linalg.lu(a).u), (general(4, 4),)),
+    "lu, tall": (lambda a: weighed(az.linalg.lu(a).l) + weighed(az.linalg.lu(a).u), (general(5, 3),)),
+    "lu, wide": (lambda a: weighed(az.linalg.lu(a).l) + weighed(az.linalg.lu(a).u), (general(2, 3, 5),)),
+    "lu_solve": (
+        lambda a, b: weighed(az.linalg.lu_solve(az.linalg.lu_factor(a), b, trans=1)),
+        (general(4, 4), RANDOM.standard_normal(4)),
+    ),
+    "solve, positive": (
+        lambda a, b: weighed(az.linalg.solve(a + a.T, b, assume_a="pos")),
+        (positive(4, 4), RANDOM.standard_normal(4)),
+    ),
+    "unit": (
+        lambda a, b: weighed(az.linalg.solve_triangular(a, b, lower=True, unit_diagonal=True)),
+        (general(4, 4), RANDOM.standard_normal(4)),
+    ),
+    "lstsq, tall": (lambda a, b: squares(a, b), (general(5, 3), RANDOM.standard_normal(5))),
+    "lstsq, wide": (lambda a, b: squares(a, b), (general(3, 5), RANDOM.standard_normal(3))),
     "inv": (lambda a: weighed(az.linalg.inv(a)), (general(4, 4),)),
     "pinv, tall": (lambda a: weighed(az.linalg.pinv(a)), (general(5, 3),)),
     "pinv, wide": (lambda a: weighed(az.linalg.pinv(a)), (general(3, 5),)),
@@ -196,6 +307,11 @@ SCALARS: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...]]] = {
     "matrix_power": (lambda a: weighed(az.linalg.matrix_power(a, -3)), (general(3, 3),)),
     "norms": (lambda a: az.linalg.norm(a) + az.linalg.norm(a, "nuc") + az.linalg.norm(a, 2), (general(4, 3),)),
 }
+
+
+def squares(a: Any, b: Any) -> Any:
+    x, residuals, _, values = az.linalg.lstsq(a, b)
+    return weighed(x) + weighed(residuals) + weighed(values)
 
 
 def eigen(a: Any) -> Any:
@@ -216,7 +332,7 @@ def sometimes(names: Any, fast: set[str]) -> Any:
     )
 
 
-@sometimes(SCALARS, {"cholesky", "solve", "lower", "inv", "slogdet", "qr, wide", "eigh", "svd, tall", "expm"})
+@sometimes(SCALARS, {"cholesky", "solve", "lower", "lu, wide", "slogdet", "qr, wide", "eigh", "svd, tall", "expm"})
 def test_derivatives_are_those_of_differences(name: str) -> None:
     call, arguments = SCALARS[name]
     program = az.program((lambda a: call(a)) if len(arguments) == 1 else (lambda a, b: call(a, b)))
@@ -233,7 +349,24 @@ def test_derivatives_are_those_of_differences(name: str) -> None:
 
 
 @sometimes(
-    ["solve", "cholesky", "slogdet", "inv", "eigh", "svd, tall", "qr, tall", "expm", "lower"], {"solve", "cholesky"}
+    [
+        *(
+            "solve",
+            "cholesky",
+            "slogdet",
+            "det",
+            "inv",
+            "eigh",
+            "svd, tall",
+            "qr, tall",
+            "expm",
+            "lower",
+            "lu",
+            "lu, tall",
+        ),
+        *("lu, wide", "lu_solve", "solve, positive", "pinv, tall", "lstsq, tall", "unit"),
+    ],
+    {"solve", "slogdet"},
 )
 def test_second_derivatives(name: str) -> None:
     call, arguments = SCALARS[name]
@@ -283,6 +416,10 @@ WRONG: list[tuple[Callable[..., Any], tuple[Any, ...], type[Exception], str]] = 
     (lambda a, b: az.linalg.solve(a, b), (np.eye(3), np.ones(2)), Exception, "solve: .*3.*2"),
     (lambda a: az.linalg.solve(a, 1.0), (np.eye(3),), TypeError, "solve for a vector or for matrices"),
     (lambda a: az.linalg.solve_triangular(a, a, "C"), (np.eye(3),), ValueError, "trans is 0, 1, 'N' or 'T', not 'C'"),
+    (lambda a: az.linalg.solve(a, a, assume_a="sym"), (np.eye(3),), ValueError, "assume_a is 'gen' or 'pos'"),
+    (lambda a: az.linalg.lu_solve((a, a), a), (np.eye(3),), TypeError, "integers piv"),
+    (lambda a: az.linalg.lu_solve(az.linalg.lu_factor(a), a, 2), (np.eye(3),), ValueError, "trans is 0 or 1, not 2"),
+    (lambda a: az.linalg.lstsq(a, a[0, 0]), (np.eye(3),), TypeError, "lstsq of a matrix and of a vector"),
     (lambda a: az.linalg.norm(a, "spectral"), (np.eye(3),), ValueError, "norm: matrices have none of order 'spectral'"),
     (lambda a: az.linalg.norm(a, "fro"), (np.ones(3),), ValueError, "norm: vectors have none of order 'fro'"),
     (lambda a: az.linalg.norm(a, axis=(0, 0)), (np.eye(3),), ValueError, "two different ones"),

@@ -169,7 +169,9 @@ def _renamed(buffer: ir.Buffer, names: Mapping[str, ir.Expression]) -> ir.Buffer
 
 
 def _own_axes(name: str, block: ir.Block, variable: str) -> list[int]:
-    """The axes along which a block touches a buffer at a variable alone."""
+    """The axes along which a block touches a buffer at a variable alone: none where a call takes all of it."""
+    if any(name in [buffer.name for buffer in (*call.reads, *call.writes)] for call in ir.of_kind(block, ir.Call)):
+        return []
     places = [(s.indices, s.guarded) for s in ir.of_kind(block, ir.Store) if s.buffer.name == name]
     reads = [load for statement in ir.walk(block) for load in ir.loads(statement) if load.buffer.name == name]
     places += [(load.indices, load.guarded) for load in reads]
