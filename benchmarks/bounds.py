@@ -62,6 +62,13 @@ OF_PEERS: list[tuple[str, str, str, str, float]] = [
     ("normals", "n=10000000", "primal", "JAX", 1.0),
     ("monte carlo", "paths=1000000", "primal", "JAX", 0.3),
     ("monte carlo", "paths=1000000", "gradient", "JAX", 0.3),
+    ("small solves", "m=100000", "primal", "JAX", 0.1),
+    ("small factors", "m=100000", "gradient", "JAX", 0.1),
+    ("kalman", "t=1000", "gradient", "JAX", 0.2),
+    ("large solve", "n=500", "gradient", "JAX", 1.0),
+    ("large slogdet", "n=500", "gradient", "JAX", 1.0),
+    ("process of 300", "n=300", "gradient", "JAX", 1.0),
+    ("process of 1500", "n=1500", "gradient", "JAX", 1.0),
 ]
 
 # The same where all tools are confined to one core, in processor time.

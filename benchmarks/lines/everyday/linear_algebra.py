@@ -1,0 +1,199 @@
+"""Linear algebra: many small matrices, a filter, large systems, a Gaussian process, in Adze
+(programs/linear_algebra.py) and in JAX, whose routines are LAPACK's."""
+
+from typing import Any
+
+import numpy as np
+from contenders import Arguments, Contender, Jax, Line, Tool, of_jax
+from programs import linear_algebra
+
+import adze as az
+from lines.everyday import in_adze, in_jax, random
+
+BOTH = (0, 1)
+
+
+def library(jax: Any) -> Contender:
+    """JAX with its routines for matrices."""
+    return Contender("JAX", Jax(), jax, library=True)
+
+
+# Many small matrices
+
+
+def systems(m: int) -> Arguments:
+    return tuple(random((m, 6, 6), (m, 6)))
+
+
+def jax_solves(a: Any, b: Any) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    return jax.vmap(jnp.linalg.solve)(a, b)
+
+
+def numpy_solves(a: Any, b: Any) -> Any:
+    return np.linalg.solve(a, b[..., None])[..., 0]
+
+
+def definite(m: int) -> Arguments:
+    (x,) = random((m, 4, 4))
+    return (x @ x.swapaxes(1, 2) + np.eye(4),)
+
+
+def jax_factors_cubes(a: Any) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    return (jax.vmap(jnp.linalg.cholesky)(a) ** 3).sum()
+
+
+# A filter
+
+
+def series(t: int) -> Arguments:
+    y, motion = random((t, 4), (4, 4))
+    return y, 0.9 * np.eye(4) + 0.05 * motion, 0.1 * np.eye(4), np.eye(4)
+
+
+def jax_filtered(y: Any, motion: Any, drift: Any, noise: Any) -> Any:
+    import jax.numpy as jnp
+    from jax import lax
+    from jax.scipy.linalg import cho_solve, solve_triangular
+
+    def step(state: Any, y: Any) -> Any:
+        x, p, total = state
+        x, p = motion @ x, motion @ p @ motion.T + drift
+        error, factor = y - x, jnp.linalg.cholesky(p + noise)
+        w = solve_triangular(factor, error, lower=True)
+        total = total + (w * w).sum() / 2 + jnp.log(jnp.diag(factor)).sum()
+        gain = cho_solve((factor, True), p).T
+        return (x + gain @ error, p - gain @ p, total), None
+
+    return lax.scan(step, (jnp.zeros(4), jnp.eye(4), 0.0), y)[0][2]
+
+
+# Large systems
+
+
+def system(n: int) -> Arguments:
+    a, b = random((n, n), (n,))
+    return a + n**0.5 * np.eye(n), b
+
+
+def jax_system_squares(a: Any, b: Any) -> Any:
+    import jax.numpy as jnp
+
+    return (jnp.linalg.solve(a, b) ** 2).sum()
+
+
+def jax_determinant(a: Any) -> Any:
+    import jax.numpy as jnp
+
+    return jnp.linalg.slogdet(a)[1]
+
+
+# A Gaussian process
+
+
+def observed(n: int) -> Arguments:
+    return (*random((n, 4), (n,)), 1.5, 0.1)
+
+
+def jax_process(x: Any, y: Any, scale: Any, noise: Any) -> Any:
+    import jax.numpy as jnp
+    from jax.scipy.linalg import solve_triangular
+
+    squares = (x * x).sum(1)
+    distances = squares[:, None] + squares[None, :] - 2 * (x @ x.T)
+    factor = jnp.linalg.cholesky(jnp.exp(-distances / (2 * scale**2)) + noise * jnp.eye(len(y)))
+    w = solve_triangular(factor, y, lower=True)
+    return (w * w).sum() / 2 + jnp.log(jnp.diag(factor)).sum()
+
+
+MANY = {"m": 100_000}
+STEPS = {"t": 1000}
+LARGE = {"n": 500}
+ROWS = (0, 2, 3)
+
+
+def of_process(name: str, n: int) -> Line:
+    programs = {"primal": linear_algebra.process, "gradient": az.grad(linear_algebra.process, argnums=ROWS)}
+    jax = library(lambda: of_jax(jax_process, ROWS))
+    return Line(
+        name, f"Likelihood of a Gaussian process, of {n}", [{"n": n}], observed, [in_adze(programs), jax], main={"n": n}
+    )
+
+
+LINES = [
+    Line(
+        "small solves",
+        "Solves of systems with six unknowns",
+        [MANY],
+        systems,
+        [
+            in_adze(
+                {"primal": linear_algebra.solves, "gradient": az.grad(linear_algebra.solves_squares, argnums=BOTH)}
+            ),
+            library(lambda: in_jax(jax_solves, BOTH)),
+            Contender("NumPy", Tool(), lambda: {"primal": numpy_solves}),
+        ],
+        main=MANY,
+    ),
+    Line(
+        "small factors",
+        "Cholesky factors of matrices with four rows",
+        [MANY],
+        definite,
+        [
+            in_adze({"primal": linear_algebra.factors_cubes, "gradient": az.grad(linear_algebra.factors_cubes)}),
+            library(lambda: of_jax(jax_factors_cubes, 0)),
+        ],
+        main=MANY,
+    ),
+    Line(
+        "kalman",
+        "Likelihood by a Kalman filter",
+        [STEPS],
+        series,
+        [
+            in_adze(
+                {
+                    "primal": linear_algebra.filtered,
+                    "gradient": az.grad(linear_algebra.filtered, argnums=(1, 2, 3)),
+                }
+            ),
+            library(lambda: of_jax(jax_filtered, (1, 2, 3))),
+        ],
+        main=STEPS,
+    ),
+    Line(
+        "large solve",
+        "Solution of a large system",
+        [LARGE],
+        system,
+        [
+            in_adze(
+                {
+                    "primal": linear_algebra.system_squares,
+                    "gradient": az.grad(linear_algebra.system_squares, argnums=BOTH),
+                }
+            ),
+            library(lambda: of_jax(jax_system_squares, BOTH)),
+        ],
+        main=LARGE,
+    ),
+    Line(
+        "large slogdet",
+        "Logarithm of a large determinant",
+        [LARGE],
+        lambda n: system(n)[:1],
+        [
+            in_adze({"primal": linear_algebra.determinant, "gradient": az.grad(linear_algebra.determinant)}),
+            library(lambda: of_jax(jax_determinant, 0)),
+        ],
+        main=LARGE,
+    ),
+    of_process("process of 300", 300),
+    of_process("process of 1500", 1500),
+]
