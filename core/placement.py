@@ -61,13 +61,14 @@ def _risen(node: Node, region: _Region) -> _Region:
             region = region.parent
         return region
     home, branch = region, False
+    long = bool(node.bodies) or not (node.row.elementwise or node.row.cheap)
     while region.parent is not None and node.free.isdisjoint(region.bound):
         of, opened = region.of, region.body.opened
         assert of is not None, "the root has no parent"
         branch = branch or of.branches or (of.splits and node.number > opened)
         leaves_loop = of.loops
         region = region.parent
-        if not branch or (leaves_loop and node.bodies):
+        if not branch or (leaves_loop and long):
             home, branch = region, False
     return home
 

@@ -181,6 +181,8 @@ def regular(fine: Expr, problem: str) -> None:
 def each_of(function: Callable[..., Sequence[Any]], *arrays: Any) -> list[Any]:
     """A function of one matrix, and of other arrays, for each of a stack; its results are stacked."""
     front = arrays[0].shape[:-2]
+    if not front:
+        return list(function(*arrays))
     made = [function(*[x[at] for x in arrays]) for at in np.ndindex(*front)]
     shapes = made or [function(*[np.zeros(x.shape[len(front) :], x.dtype) for x in arrays])]
     parts = [np.empty((*front, *np.shape(part)), np.asarray(part).dtype) for part in shapes[0]]

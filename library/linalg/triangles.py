@@ -52,13 +52,13 @@ def of_second(*types: Type) -> Type:
 
 
 def _solved_triangles(lower: bool, transposed: bool, unit: bool, a: Any, b: Any) -> Any:
-    from scipy.linalg.lapack import get_lapack_funcs
+    from scipy.linalg.blas import get_blas_funcs
 
-    [trtrs] = get_lapack_funcs(["trtrs"], (a, b))
+    [trsm] = get_blas_funcs(["trsm"], (a, b))
 
     def solved(a: Any, b: Any) -> Any:
-        # Row by row is the transpose column by column, which is what LAPACK takes as it is.
-        return [trtrs(a.T, b, lower=not lower, trans=not transposed, unitdiag=unit)[0] if b.size else b]
+        # Row by row is the transpose column by column: x.T @ a.T == b.T, with what BLAS takes and gives as it is.
+        return [trsm(1.0, a.T, b.T, side=1, lower=not lower, trans_a=transposed, diag=unit).T if b.size else b]
 
     return each_of(solved, a, b)[0]
 

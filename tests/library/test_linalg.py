@@ -212,21 +212,23 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
         return called
 
-    found = scipy.linalg.lapack.get_lapack_funcs
-    wrapped = lambda names, arrays: [counting(n, f) for n, f in zip(names, found(names, arrays), strict=True)]  # noqa: E731
-    monkeypatch.setattr(scipy.linalg.lapack, "get_lapack_funcs", wrapped)
+    def functions(found: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda names, arrays: [counting(n, f) for n, f in zip(names, found(names, arrays), strict=True)]
+
+    monkeypatch.setattr(scipy.linalg.lapack, "get_lapack_funcs", functions(scipy.linalg.lapack.get_lapack_funcs))
+    monkeypatch.setattr(scipy.linalg.blas, "get_blas_funcs", functions(scipy.linalg.blas.get_blas_funcs))
     monkeypatch.setattr(np.linalg, "cholesky", counting("potrf", np.linalg.cholesky))
     return calls
 
 
 ONCE: dict[str, tuple[Callable[..., Any], dict[str, int]]] = {
-    "solve": (lambda a, b: weighed(az.linalg.solve(a, b)), {"getrf": 1, "trtrs": 4}),
-    "slogdet": (lambda a, b: az.linalg.slogdet(a).logabsdet, {"getrf": 1, "trtrs": 2}),
-    "det": (lambda a, b: az.linalg.det(a), {"getrf": 1, "trtrs": 2}),
-    "inv": (lambda a, b: weighed(az.linalg.inv(a)), {"getrf": 1, "trtrs": 4}),
-    "both": (lambda a, b: b @ az.linalg.solve(a, b) + az.linalg.slogdet(a).logabsdet, {"getrf": 1, "trtrs": 6}),
-    "positive": (lambda a, b: weighed(az.linalg.solve(a @ a.T, b, assume_a="pos")), {"potrf": 1, "trtrs": 4}),
-    "cholesky": (lambda a, b: weighed(az.linalg.cholesky(a @ a.T)), {"potrf": 1, "trtrs": 2}),
+    "solve": (lambda a, b: weighed(az.linalg.solve(a, b)), {"getrf": 1, "trsm": 4}),
+    "slogdet": (lambda a, b: az.linalg.slogdet(a).logabsdet, {"getrf": 1, "trsm": 2}),
+    "det": (lambda a, b: az.linalg.det(a), {"getrf": 1, "trsm": 2}),
+    "inv": (lambda a, b: weighed(az.linalg.inv(a)), {"getrf": 1, "trsm": 4}),
+    "both": (lambda a, b: b @ az.linalg.solve(a, b) + az.linalg.slogdet(a).logabsdet, {"getrf": 1, "trsm": 6}),
+    "positive": (lambda a, b: weighed(az.linalg.solve(a @ a.T, b, assume_a="pos")), {"potrf": 1, "trsm": 4}),
+    "cholesky": (lambda a, b: weighed(az.linalg.cholesky(a @ a.T)), {"potrf": 1, "trsm": 2}),
 }
 
 
