@@ -1,16 +1,18 @@
 """Linear algebra: the functions of ``numpy.linalg``, on matrices and stacks of them, with derivatives of any order.
 
-LAPACK computes, through NumPy and SciPy. Each factorisation and each solve is one operation, whose rule for reverse
-mode is written with operations again; forward mode, and derivatives of derivatives, follow from it::
+LAPACK computes, through NumPy and SciPy, or for matrices that are small by their type a program of the language
+(``small.py``). Each factorisation and each solve is one operation (``operands.py``), whose rule for reverse mode is
+written with operations again; forward mode, and derivatives of derivatives, follow from it::
 
     x = solve(a, b)             y = solve(a.T, x_bar)        a_bar = -y x.T        b_bar = y
 
-Axes in front count matrices, and broadcast. Integers are computed with in f64. What LAPACK cannot factorise is a
-``LinAlgError``, with the line of the call as a note.
+Axes in front count matrices, and broadcast. Integers are computed with in f64. What has no factor is a
+``LinAlgError``, with the line of the call and the number of the matrix.
 
 The rules are those of Giles, "Collected matrix derivative results for forward and reverse mode algorithmic
 differentiation" (2008), for solves, inverses, determinants and symmetric eigenvalues; of Murray, "Differentiation of
-the Cholesky decomposition" (2016); of Walter and Lehmann, "Algorithmic differentiation of linear algebra functions with
+the Cholesky decomposition" (2016); of de Hoog, Anderssen and Lukas, "Differentiation of matrix functionals using
+triangular factorization" (2011); of Walter and Lehmann, "Algorithmic differentiation of linear algebra functions with
 application in optimum experimental design" (2010), for QR; of Townsend, "Differentiating the singular value
 decomposition" (2016); and of Golub and Pereyra (1973) for the pseudoinverse. Where eigenvalues or singular values are
 equal, their vectors have no derivatives: these are infinite or NaN.

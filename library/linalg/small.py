@@ -54,7 +54,7 @@ def lu(a: Expr) -> tuple[Any, Any]:
 
         return generate((rows, columns), element), generate(steps, lambda i: where(i == k, pivot, pivots[i]))
 
-    return fori_loop(0, steps, step, (a, generate(steps, lambda i: i)))  # type: ignore[no-any-return]
+    return fori_loop(0, steps, step, (a, generate(steps, lambda i: i)))
 
 
 def _row(a: Any, pivot: Any, k: Any) -> Any:

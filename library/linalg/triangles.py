@@ -151,7 +151,8 @@ def cholesky(a: Any) -> Expr:
     array([[2., 0.],
            [1., 2.]])
     """
-    return factored(matrices("cholesky", floating(a)))
+    factor: Expr = factored(matrices("cholesky", floating(a)))
+    return factor
 
 
 def cho_solve(c_and_lower: tuple[Any, bool], b: Any) -> Expr:
