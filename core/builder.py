@@ -25,9 +25,10 @@ from . import terms
 from .alpha_equivalence import code_and_values
 from .constructs import CONSTRUCTS, Construct, Role, construct
 from .dims import Dim, Opaque, arithmetic
-from .graph import ACTION, NONE, REQUIREMENT, Body, Node, Value, flags_of, needs, numbers, out_of_order, sources, union
+from .graph import ACTION, NONE, REQUIREMENT, Body, Node, Value, needs, numbers, out_of_order, sources, union
 from .limits import lifted_limits
 from .primitive import PRIMITIVES, Primitive
+from .requirements import without_requirements
 from .source import at_line
 from .terms import NOWHERE, Failure, Origin
 from .types import Accumulator, ArrayType, Itself, Scalar, Type, dims, i64, rank
@@ -80,7 +81,7 @@ class Builder:
         self.extents: dict[int, Dim] = {}  # of loop variables in scope, for proofs about indices
         self.inference: Inference | None = None  # of the types of states that begin as numbers
 
-    def _next(self) -> int:
+    def fresh(self) -> int:
         self._count += 1
         return self._count
 
@@ -100,7 +101,7 @@ class Builder:
     def atom(self, atom: terms.Atom) -> Value:
         value = self._atoms.get(atom)
         if value is None:
-            value = self._atoms[atom] = Value(self._next(), atom.type, NONE, atom=atom)
+            value = self._atoms[atom] = Value(self.fresh(), atom.type, NONE, atom=atom)
         return value
 
     def literal(self, value: float | int | bool, type: Scalar) -> Value:
@@ -113,7 +114,7 @@ class Builder:
 
     def variable(self, type: Type, name: str = "") -> Value:
         """A fresh binder, in scope from now on until :meth:`close` takes it."""
-        number = self._next()
+        number = self.fresh()
         value = Value(number, type, frozenset((number,)), name=name)
         if value.dim is not None:
             self._by_dim[value.dim] = value
@@ -148,7 +149,7 @@ class Builder:
         wanted = len(bodies[0].results) if op == "generate" else None  # others are what it requires
         if bodies:
             if row.makes_elements or op == "cond":
-                bodies = self._without_requirements(row, static, args, bodies)
+                bodies = without_requirements(self, row, static, args, bodies)
             running = bodies[: len(row.blocks)] if row.more is Role.RULE else bodies  # rules run in derivatives only
             for k, body in enumerate(running):
                 if ACTION in body.effects and row.role(k).unordered:
@@ -176,58 +177,13 @@ class Builder:
                 self.open.add(node.number)
         return node.results[:wanted]
 
-    def _without_requirements(
-        self, row: Construct, static: tuple[Any, ...], args: tuple[Value, ...], bodies: tuple[Body, ...]
-    ) -> tuple[Body, ...]:
-        """Requirements inside a pure construct become a statement of their own beside it.
-
-        What remains has no effect: it may be shared, moved and fused like everything else. Where it takes long to know
-        whether something holds, that is one more result of a generate, so that it is not computed again.
-        """
-        checking = bodies if row.chooses else bodies[:1]
-        if not any(body.statements for body in checking):
-            return bodies
-        for body in bodies:
-            bound = frozenset([statement.number for statement in body.statements])
-            dependent = any(not result.free.isdisjoint(bound) for result in body.results)
-            if dependent or body.effects - {REQUIREMENT} or (body.statements and body not in checking):
-                return bodies
-        flags = flags_of(bodies[0], frozenset(self.open)) if row.name == "generate" else {}
-        if flags:
-            [body] = bodies
-            more = [node.results[k] for node, places in flags.items() for k in places]
-            flagged = self.close(body.binders, (), (*body.results, *more), body.partial)
-            self._check_flags(args[0], body, flags, self.make(row.name, static, args, [flagged])[len(body.results) :])
-            return (flagged,)
-        if not bodies[0].results:
-            return bodies
-        if row.extents is None:
-            self.make(row.name, static, args, [Body(self._next(), (), body.statements, ()) for body in checking])
-        else:
-            self._check(args[row.extents(static)], bodies[0].binders, bodies[0].statements)
-        return tuple([self.close(body.binders, (), body.results, body.partial) for body in bodies])
-
-    def _check_flags(
-        self, extent: Value, body: Body, flags: Mapping[Node, Sequence[int]], stored: Sequence[Value]
-    ) -> None:
-        """The statements of a body over a loop, in which these results of its nodes are read."""
-
-        def element(i: Value) -> Sequence[Value]:
-            arrays, inside = iter(stored), Substitution(self, {body.binders[0]: i}, None, body.statements)
-            for node, places in flags.items():
-                read = {k: self.part(next(arrays), [i]) for k in places}
-                inside.memo[node.number] = tuple([read.get(k, result) for k, result in enumerate(node.results)])
-            return inside.apply(Body(self._next(), body.binders, body.statements, ()))
-
-        self.generate(extent, element)
-
-    def _check(self, extents: Sequence[Value], binders: tuple[Value, ...], statements: tuple[Node, ...]) -> None:
+    def check(self, extents: Sequence[Value], binders: tuple[Value, ...], statements: tuple[Node, ...]) -> None:
         """Statements over loops, as generates without results."""
         if len(binders) > 1:
             self.scopes.append(Scope(binders[:1], self.scopes[-1]))
-            self._check(extents[1:], binders[1:], statements)
+            self.check(extents[1:], binders[1:], statements)
             statements = tuple(self.scopes.pop().statements)
-        self.make("generate", (_dim(extents[0]),), extents[:1], [Body(self._next(), binders[:1], statements, ())])
+        self.make("generate", (_dim(extents[0]),), extents[:1], [Body(self.fresh(), binders[:1], statements, ())])
 
     def _node(
         self,
@@ -244,10 +200,10 @@ class Builder:
         node.op, node.row, node.static, node.args, node.bodies, node.effects = op, row, static, args, bodies, effects
         node.free = union([anchor, *[arg.free for arg in args], *[body.free for body in bodies]])
         node.sizes = self._sizes_in(types)
-        node.number, node.origin = self._next(), self.origin
+        node.number, node.origin = self.fresh(), self.origin
         self._made.append(node)
         free = node.free | {node.number} if effects else node.free
-        node.results = tuple([Value(self._next(), type, free, node, k) for k, type in enumerate(types)])
+        node.results = tuple([Value(self.fresh(), type, free, node, k) for k, type in enumerate(types)])
         for value in node.results:
             if value.type is i64:
                 if op == "primitive":
@@ -475,20 +431,23 @@ class Builder:
             partial = self.scopes[-1].partial
         if any(node.effects for node in statements):
             partial = partial or any(node.partial for node in statements)
-            return Body(self._next(), binders, statements, results, partial, opened)
+            return Body(self.fresh(), binders, statements, results, partial, opened)
         key, values = code_and_values(binders, results)
         code = self._codes.setdefault(key, len(self._codes))
         closure = (code, *[value.number for value in values])
         body = self._bodies.get(closure)
         if body is None:
-            body = Body(self._next(), binders, statements, results, partial, opened, code, values)
+            body = Body(self.fresh(), binders, statements, results, partial, opened, code, values)
             self._bodies[closure] = body
         return body
 
-    def instantiate(self, body: Body, arguments: Sequence[Value]) -> list[Value]:
-        """The results of a body for these arguments; its statements go to the open scope."""
-        mapping = dict(zip(body.binders, arguments, strict=True))
-        return Substitution(self, mapping, None, body.statements).apply(body)
+    def instantiate(
+        self, body: Body, arguments: Sequence[Value], known: Mapping[Node, tuple[Value, ...]] = MappingProxyType({})
+    ) -> list[Value]:
+        """The results of a body for these arguments, of whose nodes some are known; its statements go to the scope."""
+        inside = Substitution(self, dict(zip(body.binders, arguments, strict=True)), None, body.statements)
+        inside.memo.update({node.number: results for node, results in known.items()})
+        return inside.apply(body)
 
     def substitute(self, values: Sequence[Value], mapping: dict[Value, Value]) -> list[Value]:
         """Values with binders replaced."""

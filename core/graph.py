@@ -14,7 +14,7 @@ from . import terms
 from .constructs import Construct
 from .dims import Dim, Opaque
 from .terms import Origin
-from .types import Type, bool_, element, i64, is_data
+from .types import Type, i64
 
 # The effect of a requirement, and of what acts outside of the program; that of an update is the number of the
 # binder of its accumulator.
@@ -187,52 +187,3 @@ def out_of_order(row: Construct, body: Body) -> str:
         nodes.extend([statement for inner in node.bodies for statement in inner.statements])
     problem = f"has effects, and cannot be inside a {row.name}, which runs in no order"
     return f"{node.static[0].name} {problem}: write az.fori_loop, at {node.origin}"
-
-
-def flags_of(body: Body, scope: frozenset[int]) -> dict[Node, list[int]]:
-    """The loops of a body of which its statements need Booleans alone, and which ones; in a scope with these binders.
-
-    They are what is required of each element and takes long, such as that a matrix has been factorised.
-    """
-    bound = numbers(body.binders, ())
-    used: dict[Node, set[int]] = {}
-    stack, seen = list(body.statements), set[int]()
-    while stack:
-        node = stack.pop()
-        if node.number in seen:
-            continue
-        seen.add(node.number)
-        stack += [statement for inner in node.bodies for statement in inner.statements]
-        for value in [*node.args, *[result for inner in node.bodies for result in inner.results]]:
-            source = value.source
-            if source is None or source.free.isdisjoint(bound):
-                continue
-            if source.free <= scope | bound and not source.effects and _takes_long(source):
-                used.setdefault(source, set()).add(value.position)
-            else:
-                stack.append(source)
-    places = {node: sorted(positions) for node, positions in used.items()}
-    return {
-        node: positions
-        for node, positions in places.items()
-        if all(is_data(each := node.results[k].type) and element(each) is bool_ for k in positions)
-    }
-
-
-def _takes_long(node: Node) -> bool:
-    """Whether a node has a loop in which more is done than to read elements and compute with them."""
-    if not node.row.control:
-        return node.row.loops
-    return any(_takes_long(inner) for body in node.bodies for inner in _inside(body))
-
-
-def _inside(body: Body) -> Iterator[Node]:
-    """The nodes of a body that vary with what it binds, but for those in bodies inside."""
-    bound = numbers(body.binders, body.statements)
-    stack, seen = [*sources(body.results), *body.statements], set[int]()
-    while stack:
-        node = stack.pop()
-        if node.number not in seen and not node.free.isdisjoint(bound):
-            seen.add(node.number)
-            stack += sources(node.args)
-            yield node
