@@ -25,8 +25,8 @@ from ...core.custom import custom_vjp
 from ...core.dims import Dim
 from ...core.expr import Expr, same_size
 from ...core.graph import Value
-from ...core.primitive import PRIMITIVES
 from ...core.operations import foreign
+from ...core.primitive import PRIMITIVES
 from ...core.source import at_line, user_line
 from ...core.terms import Failure
 from ...core.types import Type, array_of, dims, element
