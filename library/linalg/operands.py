@@ -25,7 +25,7 @@ from ...core.custom import custom_vjp
 from ...core.dims import Dim
 from ...core.expr import Expr, same_size
 from ...core.graph import Value
-from ...core.operations import foreign
+from ...core.operations import operation as library_operation
 from ...core.primitive import PRIMITIVES
 from ...core.source import at_line, user_line
 from ...core.terms import Failure
@@ -123,7 +123,8 @@ def of_lapack(
     name: str, numpy: Callable[..., Any], result: Callable[..., Any], small: Operation | None = None
 ) -> Operation:
     """What LAPACK computes on stacks; ``small`` is the same for one small matrix."""
-    called, program = foreign(name, numpy, result), small and one_by_one(small)
+    called = library_operation(name, numpy=numpy, result=result, views=True)
+    program = small and one_by_one(small)
     return lambda *arrays: (program if program and is_small(arrays[0]) else called)(*arrays)
 
 
