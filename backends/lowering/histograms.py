@@ -3,7 +3,8 @@
 Outside of all loops the elements are cut into pieces; a piece combines into bins of its own, and the bins of all
 pieces are then combined in order, so the operator need not be commutative and no atomic is needed. Sizes alone decide
 how many pieces there are: one where there are too few elements for the bins, since clearing and merging costs
-as much as combining then. The result does not depend on the number of threads.
+as much as combining then. The result does not depend on the number of threads. Bins and values that are more than
+read are computed in lanes, for a strip of elements at a time.
 
 On a target with groups there are three ways, which sizes and the operator decide between:
 
@@ -19,11 +20,11 @@ On a target with groups there are three ways, which sizes and the operator decid
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...core import terms
 from ...core.primitive import Primitive
-from ...core.types import dims, element, i64, rank
+from ...core.types import dims, element, f64, i64, rank
 from .. import ir
 from ..target import (
     ACCUMULATOR_COPIES,
@@ -33,8 +34,11 @@ from ..target import (
     GROUP_HISTOGRAM_PIECES,
     GROUP_HISTOGRAM_ROOM,
     GROUP_LANE_ELEMENTS,
+    HISTOGRAM_LANES_WORK,
+    HISTOGRAM_STRIP,
     PIECE_SCALARS,
     SMALL_ELEMENT,
+    STRIP_REGISTERS,
 )
 from .combining import Cell, elementwise_operator, named_operator
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
@@ -81,13 +85,61 @@ class Histograms(Groups):
     ) -> None:
         """Combine a range of elements into bins; those that belong to none are ignored."""
         variable, index = self.indices(op, env, start)
-        with self.over(variable, length):
+        self.turns += 1
+        with self.captured() as computed:
             self.at(start, variable, index)
-            bin, *values = self.element(op, env, index)
+            made = self.element(op, env, index)
+
+        def update(bin: Operand, *values: Operand) -> Sequence[ir.Statement]:
             assert not isinstance(bin, ArrayRef)
-            with self.captured() as update:
+            with self.captured() as combined:
                 self.step(op, env, [place.at(bin) for place in bins], values)
-            self.emit(*self._where_inside(op, env, bin, update))
+            return self._where_inside(op, env, bin, combined)
+
+        if self._worth_lanes(computed, made):
+            self._by_strips(variable, length, computed, made, update)
+        else:
+            body = (*computed, *update(*made))
+            self.emit(ir.For(variable.name, length, "sequential", body))
+        self.turns -= 1
+
+    def _worth_lanes(self, computed: Sequence[ir.Statement], made: Sequence[Operand]) -> bool:
+        """Whether elements are computed in lanes: by straight-line code that is more work than to store and read."""
+        target = self.target
+        if target.group or not target.transformations.vectorise or any(isinstance(each, ArrayRef) for each in made):
+            return False
+        values = [each.value for each in computed if isinstance(each, ir.Let)]
+        work = sum([each.primitive.cost for each in values if isinstance(each, ir.Apply)])
+        return len(values) == len(computed) and work >= HISTOGRAM_LANES_WORK
+
+    def _by_strips(
+        self,
+        variable: ir.Variable,
+        length: ir.Expression,
+        computed: Sequence[ir.Statement],
+        made: Sequence[Operand],
+        update: Callable[..., Sequence[ir.Statement]],
+    ) -> None:
+        """Compute the elements of a strip in lanes, and then combine them in order."""
+        bound = ir.bound_in(tuple(computed))
+        strip = ir.Constant(HISTOGRAM_STRIP)
+        with self.over("block", ir.ceil_divide(length, strip)) as block:
+            first = self.let("first", block * strip)
+            count = self.let("count", ir.minimum(length - first, strip))
+            step, stored, read = self.variable("step"), list[ir.Statement](), list[Operand]()
+            for each in made:
+                assert not isinstance(each, ArrayRef)
+                if ir.names_in([each]).isdisjoint(bound):
+                    read.append(each)
+                    continue
+                room = self.temporary("strip", each.type, [strip])
+                stored.append(ir.Store(room, (step,), each))
+                read.append(ir.Load(room, (step,)))
+            lanes = (ir.Let(variable.name, first + step), *computed, *stored)
+            self.emit(ir.For(step.name, count, "lanes", lanes, self.target.lanes(f64) * STRIP_REGISTERS))
+            with self.over(step, count):
+                values = [self.let("t", each) if isinstance(each, ir.Load) else each for each in read]
+                self.emit(*update(*values))
 
     def _where_inside(
         self, op: terms.Operation, env: Environment, bin: ir.Expression, update: Sequence[ir.Statement]
