@@ -224,7 +224,7 @@ def lstsq(a: Any, b: Any, rcond: Any = None) -> LstsqResult:
 
     >>> import adze as az, numpy as np
     >>> a, b = np.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]]), np.array([1.0, 3.0, 5.0])
-    >>> az.evaluate(lambda a, b: az.linalg.lstsq(a, b).x.round(6))(a, b)
+    >>> az.evaluate(lambda a, b: az.linalg.lstsq(a, b).x)(a, b).round(6)
     array([1., 2.])
     """
     x, y = map(floating, promoted([a, b]))

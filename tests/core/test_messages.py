@@ -63,9 +63,9 @@ MESSAGES: dict[str, tuple[Callable[..., Any], Any, str]] = {
         r"np\.ediff1d is not an .*language; write it with loops, or az",
     ),
     "no such module": (
-        lambda m: np.linalg.lstsq(m, m),
+        lambda m: np.linalg.eig(m),
         M,
-        r"np\.linalg\.lstsq is not an .*language; write it with loops, or",
+        r"np\.linalg\.eig is not an .*language; write it with loops, or",
     ),
     "like by its elements": (lambda v: np.fmax(v, v), X, r"np\.fmax is not an .*language; write it with loops, or"),
     "no such derivative": (lambda v: np.gradient(v), X, r"np\.gradient is not an .*language; write it with loops, or"),

@@ -173,10 +173,11 @@ class Body:
     ) -> Cuts:
         """The bindings to be stored for all iterations of the loop around this block.
 
-        In a reduction all loops are but short ones, one that it goes on combining, and those that make its results,
-        unless they are better run ``apart`` from it: a loop around can be lanes, which run them. ``lanes`` says that
-        each of several results may come from a loop. Small arrays that would be kept in registers are stored if they
-        are ``wanted``. The result is stored, too, if it is an entry of a ``product`` of matrices.
+        In a reduction all loops are but short ones that nothing costly is computed from, one that it goes on combining,
+        and those that make its results, unless they are better run ``apart`` from it: a loop around can be lanes, which
+        run them. ``lanes`` says that each of several results may come from a loop. Small arrays that would be kept in
+        registers are stored if they are ``wanted``. The result is stored, too, if it is an entry of a ``product`` of
+        matrices.
         """
         starts = self.starts
         used = set()  # levels used inside loops of this block
@@ -199,7 +200,8 @@ class Body:
             why = ""
             if binding.operation.loops or self.is_costly(k):
                 why = "loops inside use it" if levels & used else "several updates use it" if levels & shared else ""
-            if reduction and binding.operation.loops and not binding.operation.few and merged.isdisjoint(levels):
+            stays = binding.operation.few and not self.costly
+            if reduction and binding.operation.loops and not stays and merged.isdisjoint(levels):
                 why = "it is a loop inside of a reduction"
             if not why and levels & updating:
                 why = "an update needs it" if binding.operation.loops else LONG if self._is_long(k) else ""
