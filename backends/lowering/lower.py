@@ -240,7 +240,7 @@ class Lowering(State, Updates, Sorting, Scans, Histograms, Calls):
     def know_turn(self, made: ir.Variable, is_row: bool, place: ir.Expression, width: ir.Expression) -> None:
         """Note the range of a quotient or remainder of what runs through rows of a width: it is a row, or a column."""
         whole, columns = self.extent_of(place), self.dim(width)
-        if whole is not None and columns is not None:
+        if whole is not None and columns is not None and columns.is_nonnegative():
             rows = whole.quotient(columns)
             if rows is not None:
                 self.know_range(made, rows if is_row else columns)

@@ -74,11 +74,13 @@ def _hoisted(b: Builder, static: tuple[Any, ...], args: tuple[Value, ...], body:
         _repeat(b, first, {})
         return []
 
+    origin = b.origin
     runs = b.primitive("less", b.literal(0, i64), args[0])
     if runs.literal is True:
         check()
     else:
         b.cond(runs, check, lambda: [])
+    b.origin = origin
     rest = b.close(body.binders, body.statements[len(first) :], body.results, body.partial, body.opened)
     return b.make("loop", static, args, [rest])
 

@@ -101,3 +101,16 @@ def test_an_array_as_one_row(name: str, shape: tuple[int, int]) -> None:
     np.testing.assert_allclose(compiled(x), numpy(x), rtol=1e-12)
     stored = [line for line in compiled.loops.splitlines() if "temporary" in line and "i64[h * w]" in line]
     assert not stored  # no quotient or remainder is
+
+
+@pytest.mark.parametrize("divisor", [3, -3, -1, 7])
+def test_ranges_of_quotients_by_any_constant(divisor: int) -> None:
+    """What a negative number divides is no row; reads out of range give zero where checks are left out."""
+
+    @az.program
+    def f(x: az.Array[az.f64, "3"]) -> Any:
+        return az.cumsum(az.generate(6, lambda i: x[i // divisor] + 10 * x[i % divisor]))
+
+    x, places = np.array([1.0, 2.0, 3.0]), np.arange(6)
+    first, second = [np.where((k >= 0) & (k < 3), x[k % 3], 0.0) for k in (places // divisor, places % divisor)]
+    np.testing.assert_array_equal(az.compile(f, checks=False)(x), np.cumsum(first + 10 * second))
