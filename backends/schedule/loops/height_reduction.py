@@ -44,8 +44,8 @@ def shortened(function: ir.Function) -> ir.Function:
 class _Chains:
     """The chains of operations from what an iteration finds to what it leaves to the next one.
 
-    ``ready`` says when a variable is there, in additions since the first that the iteration finds; ``uses`` how often
-    one is mentioned, and ``mutable`` which ones are ever assigned to.
+    ``ready`` says when a variable is there, in additions since the first that the iteration finds, if it waits for
+    that at all; ``uses`` how often one is mentioned, and ``mutable`` which ones are ever assigned to.
     """
 
     def __init__(self, ready: dict[str, int], uses: Counter[str], mutable: Set[str]) -> None:
@@ -78,14 +78,18 @@ class _Chains:
         for block in ir.blocks_of(loop):
             for statement in block:
                 before.look(statement)
-        ends = {name: before.ready[name] for name in carried}
+        ends = {name: before.ready.get(name, _BEFORE) for name in carried}
         return {name: end - min(ends.values()) for name, end in ends.items()}
 
     def look(self, statement: ir.Statement) -> None:
         """Find out when the variables that a statement binds or assigns to are there."""
         match statement:
             case ir.Let(name, value) | ir.Declare(name, value) | ir.Assign(name, value):
-                self.ready[name] = self.when(value)
+                ready = self.when(value)
+                if ready > _BEFORE:
+                    self.ready[name] = ready
+                else:
+                    self.ready.pop(name, None)
             case ir.For() | ir.While():
                 self.ready.update(dict.fromkeys(ir.assigned_in((statement,)), 0))
             case ir.If():
@@ -130,5 +134,7 @@ class _Chains:
         """When an expression is there."""
         if isinstance(e, ir.Variable):
             return self.ready.get(e.name, _BEFORE)
+        if isinstance(e, ir.Constant) or self.ready.keys().isdisjoint(ir.names_of(e)[0]):
+            return _BEFORE
         last = max(map(self.when, ir.operands(e)), default=_BEFORE)
         return last if last == _BEFORE else last + (e.primitive.cost if isinstance(e, ir.Apply) else 1)
