@@ -21,7 +21,6 @@ What a loop in order checks first, and the same in each iteration, it checks onc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import takewhile
 from typing import Any
 
@@ -70,17 +69,15 @@ def _hoisted(b: Builder, static: tuple[Any, ...], args: tuple[Value, ...], body:
     if not first:
         return None
 
-    def check() -> Sequence[Value]:
-        _repeat(b, first, {})
-        return []
+    def check() -> list[Value]:
+        """What the first iteration checks."""
+        return b.instantiate(Body(b.fresh(), body.binders, tuple(first), ()), [b.literal(0, i64), *args[1:]])
 
-    origin = b.origin
     runs = b.primitive("less", b.literal(0, i64), args[0])
     if runs.literal is True:
         check()
     else:
         b.cond(runs, check, lambda: [])
-    b.origin = origin
     rest = b.close(body.binders, body.statements[len(first) :], body.results, body.partial, body.opened)
     return b.make("loop", static, args, [rest])
 
@@ -97,24 +94,6 @@ def _made_of(node: Node) -> frozenset[int]:
         inside = frozenset[int]().union(*map(_made_of, body.statements))
         found |= inside - {binder.number for binder in body.binders}
     return found
-
-
-def _repeat(b: Builder, statements: Sequence[Node], at: dict[Value, Value]) -> Sequence[Value]:
-    """Emit statements of checks once more, where the variables of the loops around them are others."""
-    for node in statements:
-        args, b.origin = b.substitute(node.args, at), node.origin
-        inside = [body.statements for body in node.bodies]
-        if node.op == "require":
-            b.emit("require", node.static, args)
-        elif node.op == "generate":
-            b.generate(args[0], partial(_repeat_in, b, node.bodies[0], at), node.bodies[0].binders[0].name)
-        else:
-            b.cond(args[0], *[partial(_repeat, b, branch, at) for branch in inside])
-    return []
-
-
-def _repeat_in(b: Builder, body: Body, at: dict[Value, Value], i: Value) -> Sequence[Value]:
-    return _repeat(b, body.statements, {**at, body.binders[0]: i})
 
 
 def _extremes(b: Builder, statements: Sequence[Node]) -> list[Dim] | None:
