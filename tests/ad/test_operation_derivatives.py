@@ -26,19 +26,21 @@ def solved(a: Any, b: Any) -> Any:
     return b
 
 
-def solve_vjp(primals: Any, cotangent: Any) -> Any:
-    a, b = primals
-    y = solve(a.T, cotangent)
-    return -az.outer(y, solve(a, b)), y
+def solving(name: str, numpy: Any) -> Any:
+    """An operation that solves, with a rule for reverse mode."""
+
+    def rule(primals: Any, cotangent: Any) -> Any:
+        a, b = primals
+        y = operation(a.T, cotangent)
+        return -az.outer(y, operation(a, b)), y
+
+    operation = az.operation(
+        name, numpy=numpy, result=solved, derivative={"vjp": rule}, cost=lambda a, b: a[0] * a[0] * a[0]
+    )
+    return operation
 
 
-solve = az.operation(
-    "solve",
-    numpy=np.linalg.solve,
-    result=solved,
-    derivative={"vjp": solve_vjp},
-    cost=lambda a, b: a[0] * a[0] * a[0],
-)
+solve = solving("solve", np.linalg.solve)
 
 
 def power_jvp(primals: Any, tangents: Any) -> Any:
@@ -119,17 +121,7 @@ def test_a_gradient_solves_once_more_than_its_program(argnums: Any) -> None:
     """The rule asks for the solution again, which is there."""
     calls = []
 
-    def rule(primals: Any, cotangent: Any) -> Any:
-        a, b = primals
-        y = counting(a.T, cotangent)
-        return -az.outer(y, counting(a, b)), y
-
-    counting = az.operation(
-        "counting",
-        numpy=lambda a, b: [calls.append(1), np.linalg.solve(a, b)][1],
-        result=solved,
-        derivative={"vjp": rule},
-    )
+    counting = solving("counting", lambda a, b: [calls.append(1), np.linalg.solve(a, b)][1])
     program = az.program(lambda a, b: az.sum(counting(a, b) ** 2))
     gradient = az.value_and_grad(program, argnums=argnums)
     for run in (az.evaluate(gradient), az.compile(gradient)):
