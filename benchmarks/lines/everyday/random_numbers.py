@@ -106,36 +106,28 @@ def arguments(paths: int) -> Arguments:
     return 100.0, 0.2, 0.05, KEY, paths
 
 
+def drawn(name: str, title: str, program: Any, jax: str, numpy: str) -> Line:
+    """Ten million numbers by a function of each tool."""
+    return Line(
+        name,
+        title,
+        [{"n": COUNT}],
+        lambda n: (KEY,),
+        [
+            *adze({"primal": Then(program, statistics)}),
+            Contender("JAX", Jax(), lambda: jax_drawn(jax)),
+            Contender("NumPy", Tool(), lambda: numpy_drawn(numpy)),
+        ],
+        functions=("primal",),
+        main={"n": COUNT},
+        tolerance=0.05,
+    )
+
+
 MAIN = {"paths": 1_000_000}
 LINES = [
-    Line(
-        "uniforms",
-        "Numbers of equal probability",
-        [{"n": COUNT}],
-        lambda n: (KEY,),
-        [
-            *adze({"primal": Then(uniforms, statistics)}),
-            Contender("JAX", Jax(), lambda: jax_drawn("uniform")),
-            Contender("NumPy", Tool(), lambda: numpy_drawn("random")),
-        ],
-        functions=("primal",),
-        main={"n": COUNT},
-        tolerance=0.05,
-    ),
-    Line(
-        "normals",
-        "Normal numbers",
-        [{"n": COUNT}],
-        lambda n: (KEY,),
-        [
-            *adze({"primal": Then(normals, statistics)}),
-            Contender("JAX", Jax(), lambda: jax_drawn("normal")),
-            Contender("NumPy", Tool(), lambda: numpy_drawn("standard_normal")),
-        ],
-        functions=("primal",),
-        main={"n": COUNT},
-        tolerance=0.05,
-    ),
+    drawn("uniforms", "Numbers of equal probability", uniforms, "uniform", "random"),
+    drawn("normals", "Normal numbers", normals, "normal", "standard_normal"),
     Line(
         "monte carlo",
         "An Asian option by simulation, 100 steps, with its Greeks",
