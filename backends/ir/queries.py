@@ -181,16 +181,16 @@ def names_of(expression: Expression) -> tuple[set[str], set[str]]:
         variables, buffers, pending = set[str](), set[str](), [expression]
         while pending:
             part = pending.pop()
-            kind, known = type(part), vars(part).get("names")
-            if kind is Variable:
-                variables.add(part.name)  # type: ignore[union-attr]
+            known = vars(part).get("names")
+            if isinstance(part, Variable):
+                variables.add(part.name)
             elif known is not None:
                 variables |= known[0]
                 buffers |= known[1]
-            elif kind is not Constant:
+            elif not isinstance(part, Constant):
                 pending.extend(operands(part))
-                if kind is Load:
-                    buffers.add(part.buffer.name)  # type: ignore[union-attr]
+                if isinstance(part, Load):
+                    buffers.add(part.buffer.name)
         kept["names"] = variables, buffers
     found: tuple[set[str], set[str]] = kept["names"]
     return found
@@ -352,6 +352,12 @@ def decided_by(names: Container[str], expression: Expression) -> bool:
     """Whether the variables of these names alone decide an expression."""
     variables, buffers = names_of(expression)
     return not buffers and all(name in names for name in variables)
+
+
+def unchanged_by(names: Set[str], expression: Expression) -> bool:
+    """Whether an expression has the same value whatever these variables are given, and whatever is stored."""
+    variables, buffers = names_of(expression)
+    return not buffers and variables.isdisjoint(names)
 
 
 def decided_by_sizes(function: Function) -> tuple[Let, ...]:

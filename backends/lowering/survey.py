@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from .. import ir
 from ..target import (
@@ -47,6 +48,7 @@ class Access:
 class Survey:
     """What a body consists of."""
 
+    body: ir.Block = ()
     simple: bool = True  # nothing in it keeps it from being widened
     loads: list[Access] = field(default_factory=list)
     stores: list[Access] = field(default_factory=list)
@@ -58,9 +60,22 @@ class Survey:
     mutable: int = 0
     carried: int = 0  # mutable scalars that one loop inside assigns to, at most
     lets: int = 0
-    live: int = 0  # values of bindings that are held at a time, at most, where the body is nothing but a chain of them
     bound: set[str] = field(default_factory=set)  # names bound in the body, and loop variables around it
     private: frozenset[ir.Buffer] = frozenset()  # arrays of which each point has its own
+
+    @cached_property
+    def live(self) -> int:
+        """How many values of the bindings of straight-line code are held at a time, at most; of other code, all."""
+        if not all(isinstance(statement, ir.Let | ir.Store) for statement in self.body):
+            return len(self.body)
+        names = {statement.name for statement in self.body if isinstance(statement, ir.Let)}
+        held, most = set[str](), 0
+        for statement in reversed(self.body):
+            held |= ir.names_in(ir.expressions_of(statement)) & names
+            most = max(most, len(held))
+            if isinstance(statement, ir.Let):
+                held.discard(statement.name)
+        return most
 
     def may_widen(self, variable: str) -> bool:
         """Whether a loop around may be lanes or a jam: no extent inside varies with it, and every store does."""
@@ -78,11 +93,9 @@ def survey(
 
     ``private`` are the arrays of which each of their iterations has its own. What is ``invariant`` is no work.
     """
-    surveyor = _Surveyor(Survey(bound=set(around), private=frozenset(private)), invariant)
+    surveyor = _Surveyor(Survey(body, bound=set(around), private=frozenset(private)), invariant)
     surveyor.visit(body, 1.0)
-    found = surveyor.result()
-    found.live = _live(body)
-    return found
+    return surveyor.result()
 
 
 _NOTHING: frozenset[str] = frozenset()
@@ -239,17 +252,3 @@ class _Surveyor:
                 case ir.While():
                     found.simple = False
                     self.visit((*statement.head, *statement.body), weight * SURVEY_UNKNOWN_ITERATIONS)
-
-
-def _live(body: ir.Block) -> int:
-    """How many values of the bindings of straight-line code are held at a time, at most; of other code, all of them."""
-    if not all(isinstance(statement, ir.Let | ir.Store) for statement in body):
-        return len(body)
-    names = {statement.name for statement in body if isinstance(statement, ir.Let)}
-    held, most = set[str](), 0
-    for statement in reversed(body):
-        held |= ir.names_in(ir.expressions_of(statement)) & names
-        most = max(most, len(held))
-        if isinstance(statement, ir.Let):
-            held.discard(statement.name)
-    return most

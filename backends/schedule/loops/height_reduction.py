@@ -60,7 +60,7 @@ class _Chains:
                 case ir.Let(name, value) | ir.Declare(name, value) | ir.Assign(name, value):
                     found = self.balanced(value, values, parts)
                     statement = statement if found is value else type(statement)(name, found)
-                    if isinstance(statement, ir.Let) and self.stays(found):
+                    if isinstance(statement, ir.Let) and ir.unchanged_by(self.mutable, found):
                         values[name] = found
                 case ir.For() | ir.While():
                     inner = _Chains(self.found(statement), self.uses, self.mutable)
@@ -96,11 +96,6 @@ class _Chains:
                 for block in ir.blocks_of(statement):
                     for each in block:
                         self.look(each)
-
-    def stays(self, e: ir.Expression) -> bool:
-        """Whether an expression has the same value further down."""
-        variables, buffers = ir.names_of(e)
-        return not buffers and variables.isdisjoint(self.mutable)
 
     def balanced(self, e: ir.Expression, values: dict[str, ir.Expression], parts: set[str]) -> ir.Expression:
         """An expression that combines what is there first, first."""

@@ -88,8 +88,7 @@ class _Counters:
 
     def stays(self, e: ir.Expression) -> bool:
         """Whether an expression is the same in all iterations."""
-        variables, buffers = ir.names_of(e)
-        return not buffers and variables.isdisjoint(self._bound)
+        return ir.unchanged_by(self._bound, e)
 
     def offset(self, e: ir.Expression) -> ir.Expression | None:
         """What is added to the loop's counter; None where an expression is something else."""
