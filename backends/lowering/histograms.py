@@ -43,6 +43,7 @@ from ..target import (
 from .combining import Cell, elementwise_operator, named_operator
 from .context import ONE, ZERO, ArrayRef, Destinations, Environment, Operand
 from .groups import Groups
+from .survey import survey
 
 
 class Histograms(Groups):
@@ -108,9 +109,8 @@ class Histograms(Groups):
         target = self.target
         if target.group or not target.transformations.vectorise or any(isinstance(each, ArrayRef) for each in made):
             return False
-        values = [each.value for each in computed if isinstance(each, ir.Let)]
-        work = sum([each.primitive.cost for each in values if isinstance(each, ir.Apply)])
-        return len(values) == len(computed) and work >= HISTOGRAM_LANES_WORK
+        straight = all(isinstance(statement, ir.Let) for statement in computed)
+        return straight and survey(tuple(computed)).once >= HISTOGRAM_LANES_WORK
 
     def _by_strips(
         self,
