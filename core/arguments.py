@@ -35,6 +35,9 @@ from .unification import Equality
 
 _KINDS = ("bool", "int", "float")
 
+# From a value, its type, how messages begin, and the sizes of a call
+Converter = Callable[[Any, Type, str, Mapping[str, int]], Any]
+
 
 class Signature:
     """The names and types of a program's parameters, ready to check calls.
@@ -68,10 +71,13 @@ class Signature:
                     f"found from the arguments: no axis of a parameter has the size {name} alone"
                 )
 
-    def convert(self, leaves: Sequence[Any], context: Any = None) -> tuple[list[Any], dict[str, int]]:
+    def convert(
+        self, leaves: Sequence[Any], context: Any = None, data: Converter | None = None
+    ) -> tuple[list[Any], dict[str, int]]:
         """Arrays, NumPy scalars and data of the declared types, and the value of each size name.
 
-        With the OpenCL context of a device, arrays in row-major order that are in its memory stay what they are.
+        What is neither an array nor a scalar is what ``data`` makes of it, if that is given. With the OpenCL context of
+        a device, arrays in row-major order that are in its memory stay what they are.
         Raises TypeError for a wrong scalar type, rank or kind of object, ValueError for sizes that contradict each
         other or an array of another context; both name the program, the argument and the line of the call.
         """
@@ -94,7 +100,7 @@ class Signature:
         for equality in self.equalities:
             equality.check(sizes)
         for leaf in self.values:
-            values[leaf] = value_of(values[leaf], self.types[leaf], self._argument(leaf), sizes)
+            values[leaf] = (data or value_of)(values[leaf], self.types[leaf], self._argument(leaf), sizes)
         return values, sizes
 
     def sizes(self, leaves: Sequence[Any]) -> dict[str, int]:

@@ -91,6 +91,7 @@ class Construct:
     higher_order: bool = False  # it makes or uses functions, tuples and declared types as values
     expansion: Callable[..., Any] | None = None  # what one from outside means in terms of others, on expressions
     own: set[type] = field(default_factory=set)  # the interpretations that have another meaning of one from outside
+    calls: bool = False  # it runs code that stands elsewhere in the program, which may come back to it
     discrete: bool = False  # its results do not move when its operands do: there is no derivative
     acts: bool = False  # what it does is done as often, and in the order, as the program says
     acting: Construct | None = None  # what it is where its static part says that it has effects
@@ -296,7 +297,7 @@ _row("function", rules.function, lambda s, a, b: (s[0], *b), blocks={"body": Rol
      binders=lambda s, a, earlier: s[0].parameters, **_VALUES)
 _row("fix", rules.function, lambda s, a, b: (s[0], *b), blocks={"body": Role.FUNCTION},
      binders=lambda s, a, earlier: (s[0], *s[0].parameters), **_VALUES)
-_row("apply", rules.apply, lambda s, a, b: (a[0], a[1:]), **{**_VALUES, "pure": False, "partial": True})
+_row("apply", rules.apply, lambda s, a, b: (a[0], a[1:]), calls=True, **{**_VALUES, "pure": False, "partial": True})
 _row("pack", rules.pack, _all_arguments, cheap=True, **_VALUES)
 _row("project", rules.project, lambda s, a, b: (a[0], s[0]), cheap=True, **_VALUES)
 _row("construct", rules.declared, lambda s, a, b: (s[0], s[1], a), cheap=True, **_VALUES)
@@ -304,6 +305,14 @@ _row("case", rules.case, lambda s, a, b: (a[0], s, b), more=Role.BRANCH, labels=
      **_VALUES)
 _row("par", lambda s, a, b: tuple([type for block in b for type in block]), lambda s, a, b: (b,), more=Role.BESIDE,
      **{**_PLAIN, "holds": True})
+
+# Procedures, and data as addresses of cells (interpreters/first_order)
+_row("call", lambda s, a, b: s[0].results, lambda s, a, b: (s[0], a), calls=True,
+     **{**_PLAIN, "holds": True, "pure": False, "partial": True})
+_row("cell", lambda s, a, b: (i64,), lambda s, a, b: (s[0], a), **{**_PLAIN, "holds": True})
+_row("open", rules.opened, lambda s, a, b: (a[0], s, b), more=Role.BRANCH,
+     labels=lambda s: tuple([str(number) for number in range(len(s))]),
+     binders=lambda s, a, earlier: s[len(earlier)], **{**_PLAIN, "holds": True})
 
 # Effects
 _row("accumulate", lambda s, a, b: (*a, *b[0]), lambda s, a, b: (a, *b), blocks={"body": Role.ONCE},

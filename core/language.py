@@ -21,6 +21,7 @@ from . import terms
 from .constructs import ADDED, CONSTRUCTS, Construct
 from .dims import Dim
 from .primitive import Primitive
+from .procedures import Procedure
 from .terms import Failure, Foreign, Origin
 from .types import ArrayType, FunctionType, Named, Scalar, Type
 
@@ -259,6 +260,20 @@ class Language(Fold[A, O, B]):
     def par(self, branches: Sequence[B]) -> O:
         """The results of all branches, one after the other, which may run side by side (fork and join)."""
         self.refuse("par")
+
+    # Procedures, and data as addresses of cells (interpreters/first_order)
+
+    def call(self, procedure: Procedure, args: Sequence[A]) -> O:
+        """The results of a procedure, which may call itself."""
+        self.refuse("the call of a procedure")
+
+    def cell(self, number: int, fields: Sequence[A]) -> O:
+        """The i64 address of a new cell, of the variant of this number, with these fields."""
+        self.refuse("a cell")
+
+    def open(self, cell: A, fields: tuple[tuple[Type, ...], ...], branches: Sequence[B]) -> O:
+        """The results of the branch for the variant of the cell at an address, which is given its fields."""
+        self.refuse("a cell")
 
     # Effects: commuting updates of accumulators, and requirements
 

@@ -180,6 +180,13 @@ def of_case(static: Static, args: Types, earlier: Blocks) -> Results:
     return tuple(value.fields(variant).values())
 
 
+def opened(static: Static, args: Types, blocks: Blocks) -> Results:
+    _integers("open", args)
+    for block in blocks[1:]:
+        _expect(tuple(block) == tuple(blocks[0]), "branches of one type", [*blocks[0], *block])
+    return tuple(blocks[0])
+
+
 def add_to(static: Static, args: Types, blocks: Blocks) -> Results:
     target = args[0]
     _expect(isinstance(target, Accumulator), "an accumulator", args)

@@ -18,6 +18,7 @@ from ..core.graph import NONE, Body, Value
 from ..core.language import Binding, Language
 from ..core.placement import to_block
 from ..core.primitive import Primitive
+from ..core.procedures import Procedure
 from ..core.terms import Constant, Failure, Foreign
 from ..core.types import ArrayType, FunctionType, Scalar, Type, accumulator_of, i64, map_dims
 
@@ -134,6 +135,15 @@ class Embed(Language[Atom, Operation, Block]):
 
     def par(self, branches: Sequence[Block]) -> Operation:
         return self._with_blocks("par", (), [], branches)
+
+    def call(self, procedure: Procedure, args: Sequence[Atom]) -> Operation:
+        return self._with_blocks("call", (procedure,), args, [])
+
+    def cell(self, number: int, fields: Sequence[Atom]) -> Operation:
+        return self._with_blocks("cell", (number,), fields, [])
+
+    def open(self, cell: Atom, fields: tuple[tuple[Type, ...], ...], branches: Sequence[Block]) -> Operation:
+        return self._with_blocks("open", fields, [cell], branches)
 
     def _with_blocks(
         self, op: str, static: tuple[Any, ...], args: Sequence[Atom], blocks: Sequence[Block]

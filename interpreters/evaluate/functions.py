@@ -23,6 +23,7 @@ from ...core.data import fold, value_class
 from ...core.environment import Env
 from ...core.language import Language
 from ...core.limits import nested_calls
+from ...core.procedures import Procedure
 from ...core.source import at_line
 from ...core.types import FunctionType, Named, Type, dims, element, is_data
 from .batches import ORDERED, PURE, Atom, Batches, Code, Refused, Step
@@ -40,6 +41,10 @@ class Functions(Batches, Language[Atom, Step, Code]):
 
     depth = 0
 
+    def __init__(self, sizes: dict[str, int], vectorize: bool) -> None:
+        super().__init__(sizes, vectorize)
+        self.procedures: dict[Procedure, Code] = {}
+
     def function(self, type: FunctionType, body: Code) -> Step:
         return Step(lambda env: (lambda *arguments: body.run(env, arguments),), ORDERED)
 
@@ -54,20 +59,33 @@ class Functions(Batches, Language[Atom, Step, Code]):
 
     def apply(self, function: Atom, args: Sequence[Atom]) -> Step:
         assert isinstance(function.type, FunctionType)
-        results, runs = function.type.results, [arg.run for arg in args]
+        return self._called(function.run, function.type.results, args)
+
+    def call(self, procedure: Procedure, args: Sequence[Atom]) -> Step:
+        def called(env: Env[Any]) -> Callable[..., Sequence[Any]]:
+            if procedure not in self.procedures:
+                self.procedures[procedure] = self.meaning(procedure.block)
+            code = self.procedures[procedure]
+            return lambda *values: code.run(Env(), values)
+
+        return self._called(called, procedure.results, args)
+
+    def _called(
+        self, called: Callable[[Env[Any]], Callable[..., Sequence[Any]]], results: Sequence[Type], args: Sequence[Atom]
+    ) -> Step:
+        runs = [arg.run for arg in args]
 
         def run(env: Env[Any]) -> Sequence[Any]:
             if self.nothing:
                 return [self.placeholder(type) for type in results]
             if self.depth >= DEEPEST:
                 raise Refused(RecursionError, f"functions call each other {DEEPEST} deep: this recursion has no end")
-            called, values = function.run(env), [run(env) for run in runs]
+            function, values = called(env), [run(env) for run in runs]
             self.depth += 1
             try:
-                made: Sequence[Any] = called(*values)
+                return function(*values)
             finally:
                 self.depth -= 1
-            return made
 
         return Step(run, ORDERED)
 
@@ -122,7 +140,7 @@ def uses_functions(block: terms.Block) -> bool:
     todo = [block]
     while todo:
         for operation in todo.pop().bindings:
-            if operation.op == "apply":
+            if operation.row.calls:
                 return True
             todo.extend(operation.blocks)
     return False

@@ -26,6 +26,7 @@ from ...core.language import Binding, Language
 from ...core.limits import lifted_limits
 from ...core.placement import to_block
 from ...core.primitive import Primitive
+from ...core.procedures import Procedure
 from ...core.program import Instance, Program, instance_of
 from ...core.terms import Constant, Failure, Foreign
 from ...core.types import ArrayType, Scalar, Type
@@ -178,6 +179,15 @@ class _Simplify(Language[Atom, Operation, Block]):
 
     def apply(self, function: Atom, args: Sequence[Atom]) -> Operation:
         return Statement([function, *args], lambda operands: current().emit("apply", (), operands))
+
+    def call(self, procedure: Procedure, args: Sequence[Atom]) -> Operation:
+        return Statement(args, lambda operands: current().emit("call", (procedure,), operands))
+
+    def cell(self, number: int, fields: Sequence[Atom]) -> Operation:
+        return self._plain("cell", (number,), fields, math.inf)
+
+    def open(self, cell: Atom, fields: tuple[tuple[Type, ...], ...], branches: Sequence[Block]) -> Operation:
+        return Choice("open", fields, cell, branches, self.nesting)
 
     def case(self, value: Atom, variants: tuple[str, ...], branches: Sequence[Block]) -> Operation:
         return Choice("case", variants, value, branches, self.nesting)
