@@ -34,6 +34,7 @@ from ..core.terms import Block
 from ..core.types import Type, all_dims, is_data, map_dims
 from ..core.unification import Equality, Unifier
 from ..interpreters.embed import Atom, Embed
+from ..interpreters.first_order import is_first_order
 from .schedule.terms.legalisation import legalised
 from .specialisations import conjunction
 
@@ -107,6 +108,8 @@ def code_for_leaves(instance: Instance, leaves: Sequence[Any]) -> Instance:
 def varies(instance: Instance) -> bool:
     """Whether sizes choose among several codes for an instance: some are open, or likely to be equal."""
     found: bool | None = instance.compiled.get("varies")
+    if found is None and not is_first_order(instance.term):
+        found = instance.compiled["varies"] = False
     if found is None:
         found = instance.compiled["varies"] = bool(_open(instance) or _independent(instance, instance.probable))
     return found

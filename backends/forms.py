@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..core.dims import Dim
+from ..core.procedures import Procedure
 from ..core.terms import Block
 from .decisions import Decisions
 from .specialisations import ALWAYS, conjunction
@@ -73,6 +74,7 @@ class Form:
     condition: Condition | None = None
     decisions: Decisions = field(default_factory=Decisions)
     why: str = "as it was scheduled"
+    procedures: Mapping[Procedure, Block] = field(default_factory=dict)  # that it calls, scheduled
 
     @property
     def head(self) -> Head:

@@ -21,6 +21,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from ..core.limits import lifted_limits
 from ..core.program import Instance, convert
 from . import ir
+from .boundary import boundary_of
 from .cost import Breakdown, Given, Row, estimate
 from .decisions import Choices, check_forced
 from .forms import Form, Head, chosen, where_taken
@@ -66,7 +67,9 @@ class Multiversioned(ABC, Generic[Built]):
         deterministic: bool = True,
         heads: Sequence[Head] | None = None,
     ) -> None:
-        self.instance, self._target = instance, target
+        self.boundary = boundary_of(instance)
+        self.instance = instance if self.boundary is None else self.boundary.instance
+        self._target = target
         self._checks, self._deterministic = checks, deterministic
         self._lowered: dict[int, Lowered] = {}
         self._built: dict[int, Built] = {}
@@ -108,6 +111,10 @@ class Multiversioned(ABC, Generic[Built]):
 
     # What a call takes
 
+    def entered(self, leaves: Sequence[Any]) -> Sequence[Any]:
+        """The leaves that the code takes: those of a call's arguments, or their parts."""
+        return leaves if self.boundary is None else self.boundary.entered(leaves)
+
     def taken(self, sizes: Mapping[str, int]) -> int:
         """The number of the form that sizes take."""
         latest, number = self._latest
@@ -118,7 +125,7 @@ class Multiversioned(ABC, Generic[Built]):
 
     def given(self, leaves: Sequence[Any]) -> Given:
         """What is known of a call with these arguments."""
-        arguments, sizes = convert(self.instance, leaves, self.context)
+        arguments, sizes = convert(self.instance, self.entered(leaves), self.context)
         return Given(sizes, arguments)
 
     def cost(self, given: Given, threads: int | None = None) -> Breakdown:

@@ -36,7 +36,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from ..core.procedures import procedures_of
 from ..core.program import Instance
+from ..core.terms import Block
 from ..interpreters.reads_first import reads_first
 from ..interpreters.simplify import simplify
 from . import ir
@@ -83,8 +85,16 @@ def forms_of(instance: Instance, target: Target, checks: bool = True) -> tuple[F
 
     ``checks`` keeps its requirements.
     """
-    decisions = Decisions(dict(target.transformations.force))
     prepared = legalised(instance.term, checks, target.group > 0)
+    procedures = {
+        each: _forms(legalised(each.block, checks, target.group > 0), target, checks)[-1].block
+        for each in procedures_of(prepared)
+    }
+    return tuple([replace(form, procedures=procedures) for form in _forms(prepared, target, checks)])
+
+
+def _forms(prepared: Block, target: Target, checks: bool) -> tuple[Form, ...]:
+    decisions = Decisions(dict(target.transformations.force))
     simplified = decided(simplify(verified(prepared))) if checks else simplify(prepared)
     if target.transformations.materialise:
         simplified = materialised(simplified, decisions)
@@ -102,25 +112,33 @@ def nests_of(form: Form, name: str, target: Target, checks: bool, deterministic:
 
     ``checks`` keeps its requirements; ``deterministic`` asks for the same bits in each run, without atomics.
     """
+    procedures = {each: open_checkpoints(block) for each, block in form.procedures.items()}
     block = open_checkpoints(form.block)
-    lowered = lower(block, _identifier(name), target, checks, deterministic, form.decisions)
+    lowered = lower(block, _identifier(name), target, checks, deterministic, form.decisions, procedures)
     for switch, rewritten in ON_NESTS:
         if getattr(target.transformations, switch):
-            lowered = rewritten(lowered)
+            lowered = rewritten(replace(lowered, procedures=tuple(map(rewritten, lowered.procedures))))
     return lowered
 
 
 def loops_of(form: Form, name: str, target: Target, checks: bool, deterministic: bool = True) -> Lowered:
     """Lower a form of a program for a target to loops; see :func:`nests_of`."""
-    lowered = with_roles(nests_of(form, name, target, checks, deterministic))
+    lowered = nests_of(form, name, target, checks, deterministic)
+    lowered = replace(lowered, procedures=tuple([_in_loops(each, target) for each in lowered.procedures]))
+    lowered = _in_loops(lowered, target)
+    lowered = replace(lowered, function=lowered.whole)
+    ir.check(lowered.function, groups=target.group > 0)
+    return lowered
+
+
+def _in_loops(lowered: Lowered, target: Target) -> Lowered:
+    lowered = with_roles(lowered)
     if not target.group:
         for switch, rewritten in ON_LOOPS:
             if getattr(target.transformations, switch):
                 lowered = replace(lowered, function=rewritten(lowered.function, target, lowered.decisions))
         lowered = replace(lowered, function=stepped(lowered.function))
-    lowered = replace(lowered, function=shortened(summed_pairwise(lowered.function, target)))
-    ir.check(lowered.function, groups=target.group > 0)
-    return lowered
+    return replace(lowered, function=shortened(summed_pairwise(lowered.function, target)))
 
 
 def _identifier(name: str) -> str:

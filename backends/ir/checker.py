@@ -25,6 +25,7 @@ from .loops import (
     For,
     Function,
     If,
+    Invoke,
     Kernel,
     Let,
     Nest,
@@ -96,6 +97,8 @@ class _Checker:
         self.results = {buffer.name for buffer in function.results}
         self.returned = set(range(function.returned))
         self._block(function.body)
+        for procedure in function.procedures:
+            _Checker(self.groups, self.nests).function(procedure)
         _expect(not self.returned, "an array is never returned: nobody writes its extents")
 
     # Statements
@@ -195,6 +198,8 @@ class _Checker:
                 self.returned.remove(number)
                 own = buffer.name not in self.arguments | self.results
                 _expect(own and self.buffers.pop(buffer.name, None) == buffer, "only a temporary is returned, once")
+            case Invoke():
+                self._invoke(statement)
             case Call(name, _, reads, writes, iteration):
                 for index in iteration:
                     self._expect_type(index, i64)
@@ -209,6 +214,21 @@ class _Checker:
                 _expect(site >= 0 and len(values) <= _VALUES, f"a site and at most {_VALUES} integers are recorded")
                 for value in values:
                     self._expect_type(value, i64)
+
+    def _invoke(self, call: Invoke) -> None:
+        _expect(not self.widened and not self.groups, "nothing is invoked inside lanes or jam, or on a device")
+        for value in call.values:
+            self._type(value)
+        for buffer in (*call.reads, *call.writes):
+            _expect(self.buffers.get(buffer.name) == buffer, f"{buffer.name} is no buffer in scope")
+        if call.kind in ("cell", "fields"):
+            held = (*call.values, *call.reads) if call.kind == "cell" else (*call.binds, *call.enters)
+            _expect(len(call.places) == len(held), "a word of a cell for each field")
+        self._bind(call.name, _Name(i64, region=len(self.kinds)))
+        for variable in call.binds:
+            self._bind(variable.name, _Name(variable.type, region=len(self.kinds)))
+        for buffer in call.enters:
+            self._enter(buffer)
 
     def _all(self, test: Expression) -> None:
         """What is asked of all lanes that run side by side."""

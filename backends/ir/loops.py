@@ -44,6 +44,7 @@ from ...core.primitive import Primitive
 from .expressions import Apply, Buffer, Constant, Expression, Variable, node
 
 Kind = Literal["sequential", "parallel", "lanes", "jam"]
+InvokeKind = Literal["procedure", "jump", "cell", "tag", "fields", "take", "give"]
 
 
 @node
@@ -193,6 +194,32 @@ class Call:
 
 
 @node
+class Invoke(Call):
+    """A call whose values travel in registers: of a procedure, or of what cells are made and read with, by its kind.
+
+    ``name`` is bound to an i64, ``binds`` to scalars, and buffers are entered at the addresses that it finds:
+
+    * ``procedure``: procedure ``number`` with ``values`` and ``reads``; it gives ``binds`` and fills ``writes``.
+    * ``jump``: the same, as the last thing that a procedure does: what it gives, the procedure gives.
+    * ``cell``: ``name`` is the address of a new cell of the variant ``number``, with ``values`` and ``reads``, whose
+      elements are copied unless they last as long as the cell.
+    * ``tag``: ``name`` is the variant of the cell at the address that is its value.
+    * ``fields``: ``binds`` and ``enters`` are fields of the cell at the address that is its value.
+    * ``take``: the first thing in a procedure: it binds and enters what it is given. ``number`` is the site that fails
+      when procedures have called each other too deep; ``values`` are what it gives where something has failed.
+    * ``give``: the last thing in a procedure, or in its branches: ``values`` are what it gives.
+
+    ``places`` are the words of a cell for values, then buffers, counted from its first field.
+    """
+
+    kind: InvokeKind = "procedure"
+    values: tuple[Expression, ...] = ()
+    binds: tuple[Variable, ...] = ()
+    enters: tuple[Buffer, ...] = ()
+    places: tuple[int, ...] = ()
+
+
+@node
 class Return:
     """Hand a temporary of the top level to the caller, as the returned array of a number. Its last mention."""
 
@@ -286,7 +313,8 @@ class Function:
     """``sizes`` are i64 variables; ``arguments`` are only read; results are written first; all are distinct memory.
 
     ``returned`` is the number of arrays that the function makes room for itself, and hands over by ``Return``: those
-    whose size nobody knows before the run.
+    whose size nobody knows before the run. ``procedures`` are called by it and by each other, by their numbers: each
+    has the same sizes, and begins with an ``Invoke`` that takes what it is given; its arguments are constants.
     """
 
     name: str
@@ -295,6 +323,7 @@ class Function:
     results: tuple[Buffer, ...]
     body: Block
     returned: int = 0
+    procedures: tuple[Function, ...] = ()
 
 
 def nested(axes: Sequence[Axis], body: Block, kind: Kind = "sequential") -> Block:

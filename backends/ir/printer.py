@@ -15,6 +15,7 @@ from .loops import (
     For,
     Function,
     If,
+    Invoke,
     Kernel,
     Let,
     Nest,
@@ -49,7 +50,8 @@ def text(function: Function) -> str:
     arguments = ", ".join(map(_buffer, function.arguments))
     results = ", ".join(map(_buffer, function.results))
     head = f"{function.name}({', '.join(function.sizes)}; {arguments}) -> {results}".replace("(; ", "(")
-    return "\n".join([head, *_indented(function.body)])
+    procedures = [f"procedure {k}: {text(each)}" for k, each in enumerate(function.procedures)]
+    return "\n".join([head, *_indented(function.body), *procedures])
 
 
 def statement_text(statement: Statement) -> str:
@@ -83,6 +85,8 @@ def statement_text(statement: Statement) -> str:
             return f"if {expression_text(test)}"
         case While(_, test):
             return f"while {expression_text(test)}"
+        case Invoke():
+            return _invoke(statement)
         case Call(name, number, reads, writes, _, symbol):
             given, made = (", ".join([buffer.name for buffer in each]) for each in (reads, writes))
             return f"let {name} = call {symbol or number} on {given} for {made}"
@@ -91,6 +95,28 @@ def statement_text(statement: Statement) -> str:
         case Require(test, site, values):
             record = ", ".join(map(expression_text, values))
             return f"require {expression_text(test)} else fail at {site}" + (f" with {record}" if record else "")
+
+
+def _invoke(call: Invoke) -> str:
+    """What is invoked, on what, and what that gives."""
+    given = ", ".join([*map(expression_text, call.values), *[buffer.name for buffer in call.reads]])
+    made = [f"{each.name}: {each.type}" for each in call.binds] + list(map(_buffer, call.enters))
+    filled = "".join([f" for {', '.join([buffer.name for buffer in call.writes])}"] if call.writes else [])
+    match call.kind:
+        case "procedure":
+            return (f"let {', '.join(made)} = " if made else "") + f"call {call.number} on {given}{filled}"
+        case "jump":
+            return f"go on with {call.number} on {given}{filled}"
+        case "cell":
+            return f"let {call.name} = cell {call.number} of {given}"
+        case "tag":
+            return f"let {call.name} = tag of {given}"
+        case "fields":
+            return f"let {', '.join(made)} = fields of {given}"
+        case "take":
+            return f"take {', '.join(made)}"
+        case "give":
+            return f"give {given}"
 
 
 def expression_text(expression: Expression) -> str:

@@ -18,6 +18,7 @@ from .loops import (
     For,
     Function,
     If,
+    Invoke,
     Kernel,
     Let,
     Nest,
@@ -28,6 +29,7 @@ from .loops import (
     Store,
     Update,
     While,
+    contains,
     of_kind,
     walk,
 )
@@ -81,6 +83,9 @@ def expressions_of(statement: Statement) -> tuple[Expression, ...]:
             return (test,)
         case Require(test, _, values):
             return (test, *values)
+        case Invoke(_, _, reads, writes):
+            buffers = (*reads, *writes, *statement.enters)
+            return (*statement.values, *[extent for buffer in buffers for extent in buffer.extents])
         case Call(_, _, reads, writes, iteration):
             return (*iteration, *[extent for buffer in (*reads, *writes) for extent in buffer.extents])
         case Return() | Barrier() | Kernel():
@@ -143,6 +148,10 @@ class _Names:
                 self.read.update([buffer.name for buffer in reads])
                 self.written.update([buffer.name for buffer in writes])
                 self.buffers.update([buffer.name for buffer in (*reads, *writes)])
+                if isinstance(statement, Invoke):
+                    self.variables.update([variable.name for variable in statement.binds])
+                    self.bound.update([variable.name for variable in statement.binds])
+                    self.buffers.update([buffer.name for buffer in statement.enters])
             case Assign(name):
                 self.variables.add(name)
                 self.assigned.add(name)
@@ -250,6 +259,11 @@ def writes_elements(block: Block) -> Expression | None:
     return test
 
 
+def invokes(function: Function) -> bool:
+    """Whether a function invokes procedures, or makes or opens cells."""
+    return contains(function.body, Invoke)
+
+
 def assigned_in(block: Block) -> set[str]:
     """The names of the variables that a block assigns to."""
     return _Names(block).assigned
@@ -285,6 +299,8 @@ def touched(statement: Statement) -> Touched:
         changed = names.assigned | names.written
         if isinstance(statement, Let | Declare | Call):
             changed.add(statement.name)
+            if isinstance(statement, Invoke):
+                changed.update([each.name for each in statement.binds], [each.name for each in statement.enters])
         elif isinstance(statement, Allocate):
             changed.add(statement.buffer.name)
         kept["touched"] = Touched(names.variables | names.buffers, changed)

@@ -18,6 +18,7 @@ from .loops import (
     Declare,
     For,
     If,
+    Invoke,
     Kernel,
     Let,
     Nest,
@@ -168,6 +169,7 @@ def without_dead(body: Sequence[Let | Store]) -> list[Let | Store]:
 def with_own_buffers(block: Block, fresh: Callable[[str], str]) -> Block:
     """A copy of a block that stands beside it: what it allocates has names of its own."""
     renamed = {s.buffer.name: fresh(s.buffer.name) for s in walk(block) if isinstance(s, Allocate)}
+    renamed |= {buffer.name: fresh(buffer.name) for s in of_kind(block, Invoke) for buffer in s.enters}
     if not renamed:
         return block
 
@@ -275,6 +277,10 @@ class _Mapping:
                 return changed(s, body=self.block(body))
             case Require(test, _, values):
                 return changed(s, test=expression(test), values=mapped(values, expression))
+            case Invoke():
+                made = changed(s, name=name(s.name), reads=mapped(s.reads, buffer), writes=mapped(s.writes, buffer))
+                made = changed(made, values=mapped(s.values, expression), enters=mapped(s.enters, buffer))
+                return changed(made, binds=mapped(s.binds, lambda v: changed(v, name=name(v.name))))
             case Call():
                 call = changed(s, name=name(s.name), reads=mapped(s.reads, buffer), writes=mapped(s.writes, buffer))
                 return changed(call, iteration=mapped(s.iteration, expression))

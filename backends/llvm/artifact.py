@@ -105,8 +105,9 @@ class Built:
         calls = self._lower().calls if state == COMPILED else []
         callbacks = Callbacks(calls) if any(not site.symbol for site in calls) else None
         self.executable = Executable(
-            kept.machine_code, kept.interface.parallel, branches, keep, self._flush, remake, callbacks, kept.functions
-        )
+            kept.machine_code, kept.interface.parallel, branches, keep, self._flush, remake, callbacks, kept.functions,
+            kept.interface.deep,
+        )  # fmt: skip
         signature = self.instance.declared.requiring(kept.interface.equalities)
         self.calls = Calls(self.executable, signature, kept.interface)
         self._described, self._purpose, self._state = kept.described, kept.purpose, state
@@ -143,6 +144,7 @@ class Built:
             tuple(lowered.failures),
             is_parallel(lowered.function),
             arrays_of(lowered.function) if self._machine.bounds else (),
+            ir.invokes(lowered.function),
         )
 
     @property

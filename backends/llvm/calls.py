@@ -30,6 +30,7 @@ from ...core.source import at_line
 from ...core.terms import Constant, Failure
 from ...core.types import Scalar, Type, dims, element, rank
 from ...core.unification import Equality
+from ..boundary import Boundary
 from ..lowering import returned
 from ..memory.arena import room
 from ..runtime import default_threads
@@ -38,6 +39,7 @@ from .frames import UNSET, Frame, entries
 from .jit import Executable
 from .layout_conversion import row_major
 from .results import empty
+from .stacks import chunks_of
 
 Array = np.ndarray[Any, Any]
 
@@ -60,6 +62,7 @@ class Interface:
     failures: tuple[Failure, ...]
     parallel: bool
     arrays: tuple[str, ...]  # by number, where the code checks its memory
+    deep: bool = False  # it invokes procedures, or makes cells
 
 
 class Calls:
@@ -82,6 +85,7 @@ class Calls:
         self._paths = trees.paths(interface.outputs)
         self._flat = interface.outputs == trees.Shape(tuple, (), (trees.LEAF,) * len(self._kinds))
         self._frames: list[_CallFrame] = []
+        self.boundary: Boundary | None = None  # what puts results together that are not arrays
 
     def run(self, leaves: Sequence[Any], threads: int | None, out: Any = None) -> Any:
         """Run on the leaves of a call's arguments; the results have memory of their own, or that of ``out``."""
@@ -93,7 +97,7 @@ class Calls:
         converted = None if self._bound(frame, leaves) else self._convert(frame, leaves, threads)
         sizes = frame.sizes()
         given = None if out is None else self._given(out, sizes, [*leaves, *(converted or ())])
-        result = self._launched(frame, sizes, given, threads, converted or leaves)
+        result = self._launched(frame, sizes, given, threads, leaves, converted)
         self._frames.append(frame)
         return result
 
@@ -202,9 +206,11 @@ class Calls:
         sizes: Sequence[int],
         given: Sequence[Array | None] | None,
         threads: int,
-        arguments: Sequence[Any],
+        leaves: Sequence[Any],
+        converted: Sequence[Any] | None,
     ) -> Any:
         """Run, and put the results together: new ones, or those that are given."""
+        arguments = converted or leaves
         words = frame.words
         if given is None:
             results: Sequence[Any] = self._allocated(sizes)
@@ -234,6 +240,8 @@ class Calls:
         if not self._only_arrays:
             arrays, places = iter(results), iter(frame.outputs)
             values = [next(arrays) if kind.array else kind.taken(next(places)) for kind in self._kinds]
+        if self.boundary is not None:
+            return self.boundary.left(values, leaves, chunks_of(frame.region) if frame.region else ())
         if given is not None:
             values = [_stored(value, place) for value, place in zip(values, given, strict=True)]
         if self._single:
@@ -271,7 +279,7 @@ class Bound:
         """Run; raises what a call raises when a requirement does not hold."""
         with self._lock:
             leaves, converted = self._kept
-            return self._calls._launched(self._frame, self._sizes, self._given, self._threads, converted or leaves)
+            return self._calls._launched(self._frame, self._sizes, self._given, self._threads, leaves, converted)
 
 
 class _Slots:

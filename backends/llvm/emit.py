@@ -20,8 +20,9 @@ from .. import ir
 from .bounds import CANARY, Bounds
 from .host import Machine
 from .outlining import Function
+from .procedures import emit_procedures
 from .text import Module
-from .unit import ALIGNMENT, KEPT, TICK, Arena, Unit
+from .unit import ALIGNMENT, BUFFERS, KEPT, SIZES, TICK, Arena, Unit
 from .values import one
 
 
@@ -29,6 +30,7 @@ def emit(function: ir.Function, machine: Machine) -> Module:
     """The module, in LLVM's text."""
     unit = Unit(function, machine)
     _Entry(unit, function).emit()
+    emit_procedures(unit, function)
     _ArenaBytes(unit, function).emit()
     if unit.branches.tests:
         _Needed(unit, function).emit()
@@ -37,6 +39,16 @@ def emit(function: ir.Function, machine: Machine) -> Module:
         unit.module.define_later(f"branch.{number}", partial(unit.emit_branch, number), described)
     return unit.module
 
+
+_WITHOUT_NAMES = "ptr, ptr, ptr, i64, ptr"
+# What runs a function that invokes others: on a stack of its own, with what they share in the failure record.
+_ON_ITS_STACK = f"""\
+  %buffers.word = getelementptr i64, ptr %failure, i64 {BUFFERS}
+  store ptr %buffers, ptr %buffers.word
+  %sizes.word = getelementptr i64, ptr %failure, i64 {SIZES}
+  store ptr %sizes, ptr %sizes.word
+  %site = call i64 @adze_deep(ptr @inside, ptr %buffers, ptr %sizes, ptr %arena, i64 %threads, ptr %failure)
+  ret i64 %site"""
 
 # Of what is called once for all calls of the same sizes: to optimise it would take longer than it ever runs.
 _ONCE = "nounwind noinline optnone"
@@ -82,6 +94,7 @@ class _Entry(_Exported):
         for number, buffer in enumerate((*self.function.arguments, *self.function.results)):
             place = body.value(f"getelementptr ptr, ptr %buffers, i64 {number}")
             self.place(buffer, body.value(f"load ptr, ptr {place}"), buffer.name)
+            self.lasting.add(buffer.name)
         shared = self.laid_out()
         first = len(self.function.arguments) + len(self.function.results)
         for number in range(self.function.returned):
@@ -102,7 +115,13 @@ class _Entry(_Exported):
         body.line(f"ret i64 {body.value('load i64, ptr %failure')}")
         self.regions.close()
         parameters = "ptr %buffers, ptr %sizes, ptr %arena, i64 %threads, ptr %failure"
-        unit.module.define("entry", f"define i64 @entry({parameters}) {unit.attributes_of(body)} {{\n{body}\n}}")
+        attributes = unit.attributes_of(body)
+        if ir.invokes(self.function):
+            unit.module.define("inside", f"define hidden i64 @inside({parameters}) {attributes} {{\n{body}\n}}")
+            unit.module.declare("adze_deep", f"declare i64 @adze_deep(ptr, {_WITHOUT_NAMES}) nounwind")
+            unit.module.define("entry", f"define i64 @entry({parameters}) nounwind {{\n{_ON_ITS_STACK}\n}}")
+        else:
+            unit.module.define("entry", f"define i64 @entry({parameters}) {attributes} {{\n{body}\n}}")
 
     def laid_out(self) -> str:
         """Read the offsets of all slots; gives the end of those that are shared."""

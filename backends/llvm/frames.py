@@ -35,7 +35,7 @@ from ..runtime import once
 from . import control, interrupts
 from .assemble import link
 from .stored import load_runtime
-from .unit import ALIGNMENT, KEPT, STOP, TABLE, TICK
+from .unit import ALIGNMENT, KEPT, REGION, STOP, TABLE, TICK
 
 # Bytes before the arena: of the failure record, and of what says where memory is that is kept for later calls.
 HEAD = ALIGNMENT + -(-16 * KEPT // ALIGNMENT) * ALIGNMENT
@@ -295,6 +295,7 @@ class Frame:
         self.wanted: tuple[Any, ...] = ()  # the sizes and threads that the arena is known to be large enough for
         self._room = -1
         self._arena: Any = None
+        self._region: np.ndarray[Any, Any] | None = None
         self.owners: Sequence[np.ndarray[Any, Any]] = ()  # the arrays of a call, where something looks at them
         self._kept = np.zeros((HEAD - ALIGNMENT) // 8, np.int64)  # addresses and bytes of memory for later calls
         self._release = weakref.finalize(self, _release, self._kept)
@@ -328,6 +329,19 @@ class Frame:
         self._release.detach()
         self._kept, self._release = words, weakref.finalize(self, _release, words)
         self._release.atexit = False
+
+    def have_region(self, release: Callable[[int], None]) -> None:
+        """Have a region for cells, which is given back with the frame, and its address before the arena."""
+        if self._region is None:
+            self._region = np.zeros(4, np.int64)
+            address = self._region.ctypes.data
+            weakref.finalize(self, lambda region: release(address), self._region).atexit = False
+        ctypes.c_int64.from_address(self.words[3] - HEAD + 8 * REGION).value = self._region.ctypes.data
+
+    @property
+    def region(self) -> Sequence[int]:
+        """The words that say where the cells of the last run are."""
+        return [] if self._region is None else self._region.tolist()
 
     def leave_arena(self) -> None:
         """Have an arena of its own for the next call, since somebody looks at this one."""

@@ -52,6 +52,9 @@ class Emitter(Checking):
         for statement in block:
             if isinstance(statement, ir.Let | ir.Declare | ir.Call):
                 self.names.pop(statement.name, None)
+            if isinstance(statement, ir.Invoke):
+                for variable in statement.binds:
+                    self.names.pop(variable.name, None)
 
     def statement(self, statement: ir.Statement) -> None:
         part = self.unit.timed.get(id(statement))
@@ -89,6 +92,8 @@ class Emitter(Checking):
                 raise AssertionError("the threads of a CPU come in no groups, and have the memory of their host")
             case ir.Return(number, buffer):
                 self._return(self.records[number], buffer)
+            case ir.Invoke():
+                self.invoke(statement)
             case ir.Call():
                 (self._c_call if statement.symbol else self._callback)(statement)
             case ir.Require(test, site, values):
@@ -373,6 +378,10 @@ class Emitter(Checking):
         stop = body.value(f"call preserve_mostcc i64 @{self.unit.look()}(ptr {self.failure})")
         body.line(f"br i1 {body.value(f'icmp eq i64 {stop}, 0')}, label %{after}, label %exit")
         body.label(after)
+
+    def invoke(self, call: ir.Invoke) -> None:
+        """Have what is invoked run."""
+        raise NotImplementedError
 
     def parallel(self, loop: ir.For) -> None:
         """Run the iterations of a loop on several threads."""

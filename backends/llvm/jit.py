@@ -30,6 +30,7 @@ from .emit import emit
 from .frames import Frame, entries
 from .host import Machine, host
 from .pool import workers
+from .stacks import stacks
 from .text import Module
 from .unit import OUT_OF_MEMORY
 
@@ -98,7 +99,7 @@ class Executable:
 
     ``branches`` are made when they are needed; ``keep`` is told when some were. What an earlier process has made of one
     and cannot be linked, ``remake`` gives anew. With ``flush``, subnormal numbers count as zero. ``callbacks`` are the
-    functions of Python that the code calls, ``functions`` those of C by their symbols.
+    functions of Python that the code calls, ``functions`` those of C by their symbols; code that recurs is ``deep``.
     """
 
     def __init__(
@@ -111,11 +112,15 @@ class Executable:
         remake: Callable[[str], Sequence[str]] | None = None,
         callbacks: Callbacks | None = None,
         functions: Mapping[str, CFunction] = _NO_FUNCTIONS,
+        deep: bool = False,
     ) -> None:
         self._callbacks = callbacks
         self._workers = workers() if parallel else None
         self._functions = functions  # which keep their libraries
         self._imports = {"adze_look": entries().look, **{name: c.address for name, c in functions.items()}}
+        self._stacks = stacks() if deep else None
+        if self._stacks is not None:
+            self._imports |= {"adze_deep": self._stacks.deep, "adze_room": self._stacks.room}
         if callbacks is not None:
             self._imports["adze_call"] = callbacks.address
         if self._workers is not None:
@@ -143,6 +148,8 @@ class Executable:
         if frame.wanted != wanted:
             frame.reserve(self.arena_bytes(sizes, threads), ctypes.addressof(self._table))
             self.arena_bytes(sizes, threads, frame.arena)
+            if self._stacks is not None:
+                frame.have_region(self._stacks.release)
             self.make_branches(sizes)
             frame.wanted = wanted
         with _UNSEEN if self._callbacks is None else self._callbacks.running(frame):

@@ -20,7 +20,8 @@ from itertools import count
 from ...core.types import i64
 from .. import ir
 from .expressions import Cell
-from .function import Emitter, has_loops
+from .function import has_loops
+from .invocations import Invocations
 from .text import Body, register_type
 from .unit import STOP, TABLE, Arena
 from .values import one
@@ -51,7 +52,7 @@ class _Frame:
         return frame
 
 
-class Function(Emitter):
+class Function(Invocations):
     """Emits one function, and others for the parts of it that are moved out."""
 
     def parallel(self, loop: ir.For) -> None:
@@ -210,6 +211,7 @@ class Function(Emitter):
         Mutable variables of the caller come as their addresses where they are ``addressed``.
         """
         part = Function(self.unit, self.arena, "1", self.failure)
+        part.lasting = self.lasting
         frame = _Frame(self.body, part.body)
         part.failure = frame.carry("ptr", self.failure)
         part.threads = "1" if parallel else frame.carry("i64", self.threads)

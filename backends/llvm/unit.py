@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .. import ir
 from ..cost import nests
@@ -73,6 +73,8 @@ INTERRUPTED = -(1 << 62)
 # Words of the failure record: pointers to the table of branches, and to what says that the calling thread shall look
 # for signals, or a worker stop (``interrupts.py``).
 TABLE, TICK, STOP = 8, 9, 10
+# Others are for procedures: the addresses of buffers and of sizes, the region of cells, and where the stack ends.
+BUFFERS, SIZES, REGION, STACK = 11, 12, 13, 14
 # Memory of dynamic temporaries that is kept for the next call: pairs of an address and its bytes, behind the record.
 KEPT = 8
 
@@ -90,23 +92,26 @@ class Arena:
 class Unit:
     """A module under construction, and what all its functions share."""
 
-    def __init__(self, function: ir.Function, machine: Machine) -> None:
+    def __init__(self, function: ir.Function, machine: Machine, around: Unit | None = None) -> None:
         self.plan, self.machine = plan(function), machine
+        self._around = around  # of the function whose procedure this is about
+        self.procedures: tuple[ir.Function, ...] = function.procedures if around is None else around.procedures
         updated = {each.buffer.name for each in ir.of_kind(function.body, ir.Update)}
         self.unread = self.plan.dynamic - ir.read_in(function.body) - updated  # what is stored to, and returned
-        self.module = Module(machine.optimised)
-        self.bounds = Bounds(function, self.module) if machine.bounds else None
+        self.module: Module = Module(machine.optimised) if around is None else around.module
+        self.bounds = Bounds(function, self.module) if machine.bounds and around is None else None
         # an aligned stack: a vector that crosses two cache lines costs two accesses when it is spilled
         self.attributes = f"nounwind alignstack({machine.target.register_bytes})"
         own = machine.target.multiply_add and machine.target.transformations.inline
         self.elementary = Elementary(self.module, machine.scales, self.attributes) if own else None
-        timed = nests(function.body) if machine.clock else ()
+        timed = nests(function.body) if machine.clock and around is None else ()
         self.timed = {id(nest): number for number, nest in enumerate(timed, 1)}  # nests whose time is noted
         self.waiting: dict[int, Callable[[], None]] = {}  # by number, what emits a branch whose code is not wanted yet
         # functions for parts, by what parts have in common that are one, and whether they may end the run
         self.parts: dict[Hashable, tuple[str, bool]] = {}
         self._likeness: dict[tuple[int, tuple[str, ...]], tuple[ir.Block, Hashable, ir.Canonical]] = {}
-        self.branches = Branches(function, self.plan.dynamic, self.likeness)
+        decided = function if around is None else replace(function, body=())  # a procedure has all its code
+        self.branches = Branches(decided, self.plan.dynamic, self.likeness)
         self._emitted: set[int] = set()  # the branches
         self._varying: dict[int, frozenset[int]] = {}
         self._count = 0
@@ -145,8 +150,18 @@ class Unit:
         """
         return f"noinline {'optnone ' if body.is_glue else ''}{self.attributes}"
 
+    def of_procedure(self, procedure: ir.Function) -> Unit:
+        """What the functions of a procedure share, in the same module."""
+        return Unit(procedure, self.machine, self)
+
+    def procedure_name(self, number: int) -> str:
+        """The name of the function that a procedure is."""
+        return f"procedure.{number}"
+
     def fresh(self, kind: str) -> str:
         """The name of another function of the module."""
+        if self._around is not None:
+            return self._around.fresh(kind)
         self._count += 1
         return f"{kind}.{self._count}"
 

@@ -66,7 +66,9 @@ class Version(Multiversioned[Built]):
             kept = entry.fetch()
             found = kept if isinstance(kept, Kept) else None
         lower = partial(self.lowered, number)
-        return Built(self.instance, lower, self._machine, self._flush, entry, found)
+        built = Built(self.instance, lower, self._machine, self._flush, entry, found)
+        built.calls.boundary = self.boundary
+        return built
 
     def _of(self, leaves: Sequence[Any]) -> Built:
         """The machine code of the form that the sizes of a call's arguments take."""
@@ -74,19 +76,26 @@ class Version(Multiversioned[Built]):
 
     def run(self, leaves: Sequence[Any], threads: int | None, out: Any = None) -> Any:
         """Run on the leaves of a call's arguments; results are new, or written to the arrays of ``out``."""
+        if self.boundary is not None:
+            self.boundary.given(out)
+            leaves = self.boundary.entered(leaves)
         return (self._only or self._of(leaves)).calls.run(leaves, threads, out)
 
     def bound(self, leaves: Sequence[Any], threads: int | None, out: Any = None) -> Bound:
         """A call with these arguments, to be made again and again."""
+        if self.boundary is not None:
+            self.boundary.given(out)
+            leaves = self.boundary.entered(leaves)
         return self._of(leaves).calls.bound(leaves, threads, out)
 
     def peak_bytes(self, leaves: Sequence[Any], threads: int | None) -> int:
         """The bytes of the arena, of temporaries beside it and of the results of a call."""
+        leaves = self.entered(leaves)
         return self._of(leaves).peak_bytes(leaves, threads)
 
     def profile(self, leaves: Sequence[Any], threads: int | None) -> Breakdown:
         """What each nest took in a call."""
-        given = self.given(leaves)
+        given, leaves = self.given(leaves), self.entered(leaves)
         number = self.taken(given.sizes)
         if number not in self._clocked:
             with lifted_limits():

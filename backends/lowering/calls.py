@@ -61,16 +61,16 @@ class Calls(Combining):
         writes = tuple([self._made(*each) for each in zip(op.types, destinations, strict=True)])
         symbol = ""
         if function.c is not None:
-            same = [site.symbol for site in self.calls if site.function.c is function.c]
-            symbol = same[0] if same else f"{function.c.symbol}.{len(self.calls)}"
+            same = [site.symbol for site in self.shared.calls if site.function.c is function.c]
+            symbol = same[0] if same else f"{function.c.symbol}.{len(self.shared.calls)}"
             writes = (*writes, *self._area(function.c, op))
         failed = self.variable("failed")
         iteration = tuple([self.scalar(env, terms.Variable(index, i64)) for index in self.loops_around.get(id(op), ())])
-        self.emit(ir.Call(failed.name, len(self.calls), reads, writes, iteration, symbol))
+        self.emit(ir.Call(failed.name, len(self.shared.calls), reads, writes, iteration, symbol))
         given = tuple([argument.type for argument in op.args])
-        self.calls.append(Site(function, given, op.types, len(iteration), op.origin, symbol))
-        self.emit(ir.Require(ir.apply("equal", failed, ZERO), len(self.failures), (failed,) if symbol else ()))
-        self.failures.append(_failure(function, op.origin))
+        self.shared.calls.append(Site(function, given, op.types, len(iteration), op.origin, symbol))
+        self.emit(ir.Require(ir.apply("equal", failed, ZERO), len(self.shared.failures), (failed,) if symbol else ()))
+        self.shared.failures.append(_failure(function, op.origin))
         return [
             self.array(buffer) if rank(type) else self.let("t", ir.Load(buffer, ()))
             for type, buffer in zip(op.types, writes, strict=False)

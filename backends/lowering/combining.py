@@ -177,7 +177,7 @@ class Combining(Arrays):
 
     def unknown(self) -> Dim:
         """A size of which nothing is known."""
-        return Dim.atom(Opaque(-1_000_000 - self.counter))
+        return Dim.atom(Opaque(-1_000_000 - self.shared.counter))
 
     @abstractmethod
     def sort(self, array: ArrayRef, result: ArrayRef) -> None:

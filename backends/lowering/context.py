@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -11,6 +11,7 @@ from ...core import terms
 from ...core.dims import Compound, Dim, DimAtom, Name, Opaque, index_in_range
 from ...core.environment import Env
 from ...core.language import Unsupported
+from ...core.procedures import Procedure
 from ...core.types import Scalar, Type, dims, element, i64
 from ...interpreters.domains import Domain as Region
 from ...interpreters.domains import Domains as Regions
@@ -58,6 +59,17 @@ class Site:
     symbol: str = ""  # by which the code knows a function of C
 
 
+@dataclass
+class Shared:
+    """What the function of a program and its procedures have together."""
+
+    numbers: Mapping[Procedure, int] = field(default_factory=dict)
+    failures: list[terms.Failure] = field(default_factory=list)
+    calls: list[Site] = field(default_factory=list)  # of functions that are written elsewhere
+    constants: dict[terms.Constant, ir.Buffer] = field(default_factory=dict)
+    counter: int = 0  # of names
+
+
 Operand = ir.Expression | ArrayRef
 Environment = Env[Operand]
 Destinations = Sequence[ArrayRef | None]
@@ -73,11 +85,9 @@ class Context(ABC):
     out: list[ir.Statement] = field(default_factory=list)
     inside: int = 0  # generates around, inside of which nothing is parallel
     turns: int = 0  # loops around that run in order
-    counter: int = 0
-    failures: list[terms.Failure] = field(default_factory=list)
-    calls: list[Site] = field(default_factory=list)  # of functions that are written elsewhere
+    shared: Shared = field(default_factory=Shared)
+    lasting: set[str] = field(default_factory=set)  # the buffers that outlive a procedure
     loops_around: dict[int, tuple[int, ...]] = field(default_factory=dict)  # around such a call, as variables
-    constants: dict[terms.Constant, ir.Buffer] = field(default_factory=dict)
     known: dict[str, Dim] = field(default_factory=dict)  # integer variables as dims
     extents: dict[int, Dim] = field(default_factory=dict)  # loop variables by number
     values: dict[str, ir.Expression] = field(default_factory=dict)  # what Lets stand for
@@ -117,8 +127,8 @@ class Context(ABC):
 
     def fresh(self, stem: str) -> str:
         """A name that nothing has yet, nor a size; a stem that ends in a digit is kept apart from its number."""
-        self.counter += 1
-        name = f"{stem}{'_' if stem[-1:].isdigit() else ''}{self.counter}"
+        self.shared.counter += 1
+        name = f"{stem}{'_' if stem[-1:].isdigit() else ''}{self.shared.counter}"
         return self.fresh(stem) if name in self.known else name
 
     def variable(self, stem: str, type: Scalar = i64) -> ir.Variable:
@@ -312,9 +322,10 @@ class Context(ABC):
             case terms.Size(dim):
                 return self.size(dim)
             case terms.Constant():
-                if atom not in self.constants:
-                    self.constants[atom] = self.buffer("constant", atom.type)
-                return self.array(self.constants[atom])
+                constants = self.shared.constants
+                if atom not in constants:
+                    constants[atom] = self.buffer("constant", atom.type)
+                return self.array(constants[atom])
 
     def scalar(self, env: Environment, atom: terms.Atom) -> ir.Expression:
         value = self.atom(env, atom)

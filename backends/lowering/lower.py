@@ -9,9 +9,10 @@ clamped, so that no other memory is touched; what reports the mistake is the req
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 
 from ...core import terms
 from ...core.builder import build
@@ -21,6 +22,7 @@ from ...core.expr import Expr
 from ...core.language import Unsupported
 from ...core.placement import to_block
 from ...core.primitive import Expansion, Primitive
+from ...core.procedures import Procedure
 from ...core.types import Type, dims, i64, rank
 from ...interpreters.domains import Domains as Regions
 from ...interpreters.in_place import InPlace
@@ -29,9 +31,10 @@ from ...interpreters.simplify.rules import rewrite
 from .. import ir
 from ..decisions import Decisions
 from ..target import SELECTABLE_WORK, Target
-from .calls import Calls, indices_around
-from .context import ArrayRef, Context, Destinations, Environment, Operand, Site, zero
+from .calls import indices_around
+from .context import ArrayRef, Context, Destinations, Environment, Operand, Shared, Site, zero
 from .histograms import Histograms
+from .procedures import Procedures
 from .scans import Scans
 from .sorting import Sorting
 from .state import State
@@ -56,6 +59,12 @@ class Lowered:
     constants: list[terms.Constant]
     decisions: Decisions
     context: Context  # what is known of its names and buffers, for who gives its nests their loops
+    procedures: tuple[Lowered, ...] = ()  # that it calls, by number: their failures, calls and constants are its own
+
+    @property
+    def whole(self) -> ir.Function:
+        """The function with its procedures."""
+        return replace(self.function, procedures=tuple([each.function for each in self.procedures]))
 
 
 def _present(operand: Operand) -> Delayed:
@@ -78,38 +87,66 @@ def lower(
     checks: bool = True,
     deterministic: bool = False,
     decisions: Decisions | None = None,
+    procedures: Mapping[Procedure, terms.Block] = MappingProxyType({}),
 ) -> Lowered:
-    """Lower a closed, scheduled block to nests. Raises Unsupported for what compiled programs cannot do.
+    """Lower a closed, scheduled block, and those of the ``procedures`` that it calls, to nests.
 
     Where the target has atomics, floating numbers that many iterations add to one place are summed in the order in
     which they come, which is another in each run; ``deterministic`` sums them in an order that sizes alone decide.
-    ``decisions`` are those that led to the block.
+    ``decisions`` are those that led to the block. Raises Unsupported for what compiled programs cannot do.
     """
     before = Decisions() if decisions is None else decisions.copy()
-    return Lowering(target, checks, deterministic, decisions=before).function(block, name)
+    shared = Shared({procedure: number for number, procedure in enumerate(procedures)})
+    sizes = sizes_of(block)
+
+    def lowering() -> Lowering:
+        return Lowering(target, checks, deterministic, decisions=before, shared=shared)
+
+    parts = tuple([lowering().lowered_procedure(each, own, sizes) for each, own in procedures.items()])
+    return replace(lowering().function(block, name), procedures=parts)
 
 
-class Lowering(State, Updates, Sorting, Scans, Histograms, Calls):
+def sizes_of(block: terms.Block) -> list[str]:
+    """The names of the sizes of a closed block."""
+    return sorted({size for type in block.binders for dim in dims(type) for size in dim.names()})
+
+
+class Lowering(State, Updates, Sorting, Scans, Histograms, Procedures):
     """The walk: blocks, scalars and branches."""
 
     def function(self, block: terms.Block, name: str) -> Lowered:
-        sizes = sorted({size for type in block.binders for dim in dims(type) for size in dim.names()})
-        self.known.update({size: Dim.atom(Name(size)) for size in sizes})
+        sizes = sizes_of(block)
+        self.begin(block, sizes)
         arguments, operands = [], []
         for type, binder in zip(block.binders, block.names, strict=True):
             buffer = self.buffer(binder or "argument", type)
             arguments.append(buffer)
             operands.append(self.array(buffer) if rank(type) else self.let(binder or "scalar", ir.Load(buffer, ())))
-        self.places, self.regions, self.loops_around = InPlace(block), Regions(block), indices_around(block)
         results = [None if returned(type) else self.buffer("result", type) for type in block.types]
         places = [None if buffer is None else self.array(buffer) for buffer in results]
         values = self.block(block, Env(), operands, places)
         loose = [value for value, buffer in zip(values, results, strict=True) if buffer is None]
         self.hand_over([value for value in loose if isinstance(value, ArrayRef)])
-        hidden = tuple(self.constants.values())
+        hidden = tuple(self.shared.constants.values())
         written = tuple([buffer for buffer in results if buffer is not None])
         function = ir.Function(name, tuple(sizes), (*arguments, *hidden), written, tuple(self.out), len(loose))
-        return Lowered(function, block.types, self.failures, self.calls, list(self.constants), self.decisions, self)
+        return self.lowered(function, block)
+
+    def lowered_procedure(self, procedure: Procedure, block: terms.Block, sizes: Sequence[str]) -> Lowered:
+        """A procedure of a program with these sizes, by its block."""
+        self.begin(block, sizes)
+        return self.lowered(self.procedure(procedure, block, sizes), block)
+
+    def begin(self, block: terms.Block, sizes: Sequence[str]) -> None:
+        """Find out what is asked of a block all the way through it."""
+        self.known.update({size: Dim.atom(Name(size)) for size in sizes})
+        self.places, self.regions, self.loops_around = InPlace(block), Regions(block), indices_around(block)
+
+    def lowered(self, function: ir.Function, block: terms.Block) -> Lowered:
+        """A function of a block, with what is known of it."""
+        shared = self.shared
+        constants = list(shared.constants)
+        return Lowered(function, block.types, shared.failures, shared.calls, constants, self.decisions, self)
 
     def hand_over(self, values: Sequence[ArrayRef]) -> None:
         """Return arrays of sizes that the run decides: each as it is, or a copy where it is not the only one there."""
@@ -203,8 +240,8 @@ class Lowering(State, Updates, Sorting, Scans, Histograms, Calls):
             case "require":
                 if self.checks:
                     values = tuple([self.scalar(env, a) for a in op.args[1:]])
-                    self.emit(ir.Require(self.scalar(env, op.args[0]), len(self.failures), values))
-                    self.failures.append(op.static[0])
+                    self.emit(ir.Require(self.scalar(env, op.args[0]), len(self.shared.failures), values))
+                    self.shared.failures.append(op.static[0])
                 return []
         method: Lower | None = None if row.higher_order else getattr(self, row.method, None)
         if method is not None:

@@ -112,6 +112,9 @@ class _Roles:
         for statement in block:
             if layouts and not layouts.keys().isdisjoint(ir.mentioned((statement,))[1]):
                 (statement,) = relaid((statement,), layouts)
+            if isinstance(statement, ir.Nest) and ir.contains(statement.body, ir.Invoke):
+                made += [self.inside(each) for each in statement.in_order()]
+                continue
             if isinstance(statement, ir.If):
                 orelse, found = self.laid_out(statement.orelse)
                 then = self.block(relaid(statement.then, found) if found else statement.then)

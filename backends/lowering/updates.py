@@ -41,7 +41,7 @@ class Updates(Borders):
             if extent == ONE:
                 variables.append(ZERO)
                 continue
-            number = self.dim(extent) or Dim.atom(Opaque(-1_000_000 - self.counter))
+            number = self.dim(extent) or Dim.atom(Opaque(-1_000_000 - self.shared.counter))
             loops.append(ir.Axis(self.loop_variable(name, number), extent))
             variables.append(loops[-1].variable)
         contest = bool(loops) and not unique and self.may_contest(element, len(targets))

@@ -52,6 +52,7 @@ class Version(Multiversioned[Built]):
         The results are NumPy's, unless an argument is an array on the device: then they stay there, too.
         """
         started = time.perf_counter()
+        leaves = self.entered(leaves)
         arrays, sizes = convert(self.instance, leaves, self.context)
         stays = any(on_device(leaf) for leaf in leaves)
         built = self.built(self.taken(sizes))
@@ -59,7 +60,7 @@ class Version(Multiversioned[Built]):
         with self.on.progress.of_call(not stays and like == self._brief):
             result = built.run(arrays, sizes, stays, events)
         self._brief = like if not stays and time.perf_counter() - started < BRIEF else None
-        return result
+        return result if self.boundary is None else self.boundary.left(result, leaves, ())
 
     @property
     def source(self) -> str:
@@ -68,5 +69,5 @@ class Version(Multiversioned[Built]):
 
     def peak_bytes(self, leaves: Sequence[Any]) -> int:
         """The bytes on the device of a call's temporaries and results, as far as sizes decide them."""
-        _, sizes = convert(self.instance, leaves, self.context)
+        _, sizes = convert(self.instance, self.entered(leaves), self.context)
         return self.built(self.taken(sizes)).executable.peak_bytes(sizes)

@@ -21,8 +21,11 @@ from ..lowering.privatisation import adds
 
 
 def schedule_text(decisions: Decisions, function: ir.Function) -> str:
-    """What is noted of the decisions, one a line, and the loops of a function."""
-    return "\n".join([*decisions.notes, *_outline(function.body)])
+    """What is noted of the decisions, one a line, and the loops of a function, then of its procedures."""
+    lines = [*decisions.notes, *_outline(function.body)]
+    for number, procedure in enumerate(function.procedures):
+        lines += [f"procedure {number}: {procedure.name}", *["  " + line for line in _outline(procedure.body)]]
+    return "\n".join(lines)
 
 
 def _outline(block: ir.Block) -> Iterator[str]:
@@ -49,6 +52,9 @@ def _outline(block: ir.Block) -> Iterator[str]:
 def _inside(statement: object) -> Iterator[str]:
     """The lines of a statement that holds others, or that is a temporary."""
     match statement:
+        case ir.Invoke():
+            if statement.kind == "procedure":
+                yield ir.statement_text(statement)
         case ir.Call():
             yield ir.statement_text(statement) + ("" if statement.symbol else " (Python, one thread at a time)")
         case ir.Allocate():

@@ -12,7 +12,6 @@ from programs import numbers
 from test_compile import assert_same
 
 import adze as az
-from adze.core.language import Unsupported
 
 Vector = az.Array[az.f64, "n"]
 Places = az.Array[az.i64, "n"]
@@ -519,26 +518,6 @@ def test_branches_of_par_run() -> None:
         return az.par(lambda: az.sum(x), lambda: az.sort(x))
 
     check(program, numbers(5))
-
-
-def refused(program: Any, *arguments: Any) -> str:
-    with pytest.raises(Unsupported) as caught:
-        az.compile(program)(*arguments)
-    return str(caught.value)
-
-
-def test_recursion_is_refused() -> None:
-    @az.fix
-    def fibonacci(self: Any, n: az.i64) -> az.i64:
-        return az.cond(n < 2, lambda: n, lambda: self(n - 1) + self(n - 2))
-
-    @az.program
-    def program(n: az.i64) -> az.i64:
-        return fibonacci(n)
-
-    message = refused(program, 5)
-    assert "the application of a function that is a value runs in az.evaluate only" in message
-    assert f"{__file__}:" in message
 
 
 def test_a_requirement_that_fails_ends_an_endless_loop() -> None:

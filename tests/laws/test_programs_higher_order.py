@@ -1,6 +1,5 @@
 """The programs of the higher-order fragment, in every interpretation that has a meaning for them."""
 
-import re
 from typing import Any
 
 import numpy as np
@@ -11,21 +10,17 @@ from programs.functions import HIGHER_ORDER
 
 import adze as az
 from adze.core import trees
+from adze.core.constructs import CONSTRUCTS
 from adze.core.language import Unsupported
+from adze.core.procedures import procedures_of
 from adze.core.program import Instance, convert
 from adze.core.terms import Block, Origin
 from adze.interpreters.evaluate import evaluate_block
+from adze.interpreters.first_order import first_order
+from adze.interpreters.first_order.cells import in_cells
 
 cases = pytest.mark.parametrize("case", HIGHER_ORDER, ids=lambda case: case.name)
-FRAGMENT = {
-    "function": "a function as a value",
-    "fix": "fix",
-    "apply": "the application of a function that is a value",
-    "pack": "a tuple as one value",
-    "project": "a tuple as one value",
-    "construct": "a value of a declared type",
-    "case": "case",
-}
+FRAGMENT = {name for name, row in CONSTRUCTS.items() if row.higher_order}
 
 
 def instance(case: Case, arguments: Any) -> Instance:
@@ -110,14 +105,37 @@ def test_the_span_of_a_fork() -> None:
 
 
 @cases
-def test_compiled_code_has_scalars_and_arrays_only(case: Case) -> None:
-    """It refuses what is not, by name and line; a fork of programs on arrays is compiled."""
-    arguments = case.arguments[0]
-    refused = [said for op, said in FRAGMENT.items() if op in constructs(instance(case, arguments).term)]
-    if refused:
-        names = "|".join(map(re.escape, refused))
-        line = r"written at .*programs/functions\.py:\d+"
-        with pytest.raises(Unsupported, match=rf"on scalars and arrays; ({names}) runs in az\.evaluate only, {line}"):
-            az.compile(case.program)(*arguments)
+def test_first_order_form(case: Case) -> None:
+    """It is well typed, holds no functions and no tuples, and means the same."""
+    for arguments in case.arguments:
+        made = instance(case, arguments)
+        form = first_order(made.term).block
+        blocks = [form, *[procedure.block for procedure in procedures_of(form)]]
+        for block in blocks:
+            az.check(block)
+            assert constructs(block).isdisjoint({"function", "fix", "apply", "pack", "project"})
+        if form.binders == made.term.binders and form.types == made.term.types:
+            values, sizes = convert(made, case.program.leaves(arguments))
+            exact(trees.unflatten(made.outputs, evaluate_block(form, values, sizes)), case.numpy(*arguments))
+
+
+@cases
+def test_compiled(case: Case) -> None:
+    compiled = az.compile(case.program)
+    for arguments in case.arguments:
+        exact(compiled(*arguments), case.numpy(*arguments))
+
+
+@pytest.mark.usefixtures("opencl")
+@cases
+def test_devices_run_what_does_not_recur(case: Case) -> None:
+    """Others are refused, with the line and what there is instead."""
+    form = in_cells(first_order(instance(case, case.arguments[0]).term).block)
+    recurs = bool(procedures_of(form)) or "cell" in constructs(form) or "open" in constructs(form)
+    compiled = az.compile(case.program, backend="opencl")
+    if recurs:
+        with pytest.raises(Unsupported, match=r"on a device|a device has no stack.* at .*programs/functions\.py:\d+"):
+            compiled(*case.arguments[0])
     else:
-        exact(az.compile(case.program)(*arguments), case.numpy(*arguments))
+        for arguments in case.arguments:
+            exact(compiled(*arguments), case.numpy(*arguments))

@@ -44,6 +44,7 @@ from ....core.dims import Dim
 from ....core.graph import Value
 from ....core.language import Binding
 from ....core.primitive import Primitive
+from ....core.procedures import Procedure
 from ....core.terms import Block, Foreign, Operation
 from ....core.types import Accumulator, Type, i64
 from ....interpreters.embed import Embed, rebuilt
@@ -224,6 +225,20 @@ class _Distribute(Embed):
 
     def argsort(self, array: Any) -> Any:
         return Step(super().argsort(array), array.free, array.free, True, heavy=True, long=True)
+
+    def call(self, procedure: Procedure, args: Sequence[Any]) -> Any:
+        free = free_of(*args)
+        return Step(super().call(procedure, args), free, free, True, heavy=True, long=True)
+
+    def cell(self, number: int, fields: Sequence[Any]) -> Any:
+        free = free_of(*fields)
+        return Step(super().cell(number, fields), free, free, True, heavy=True, long=True)
+
+    def open(self, cell: Any, fields: tuple[tuple[Type, ...], ...], branches: Sequence[Any]) -> Any:
+        free = free_of(cell, *branches)
+        stored, updates = max([each.stored for each in branches]), together([each.updates for each in branches])
+        emit = super().open(cell, fields, branches)
+        return Step(emit, free, free, True, heavy=True, stored=stored, long=True, updates=updates)
 
     def custom(self, rules: tuple[str, ...], args: Sequence[Any], body: Any, blocks: Sequence[Any]) -> Any:
         """A checkpoint: what is inside is scheduled by itself."""

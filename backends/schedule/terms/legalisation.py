@@ -1,8 +1,9 @@
-"""Legalisation, the first step: constructs that machine code does not have are inlined, left out, or refused.
+"""Legalisation, the first step: constructs that machine code does not have are written as others, or left out.
 
-A custom operation is its body, for its derivatives have been taken by now. The branches of a ``par`` run one after
-the other: their loops are parallel themselves. A probe shows nothing, since nobody looks. What remains of functions,
-tuples and declared types as values is for evaluate.
+Functions, tuples and declared types become what they are in first-order form (``interpreters/first_order``): choices
+and parts, and where they recur, procedures and cells. A custom operation is its body, for its derivatives have been
+taken by now. The branches of a ``par`` run one after the other: their loops are parallel themselves. A probe shows
+nothing, since nobody looks.
 
 A checkpoint stays a scope while the program is simplified and scheduled: what is computed again must not be found
 equal to what was computed before, and then be kept. Just before the program is lowered, ``open_checkpoints`` puts its
@@ -12,25 +13,27 @@ operations where it stands, as they are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn
 
 from ....core.builder import Builder
 from ....core.constructs import ADDED
 from ....core.environment import Env
-from ....core.language import Language, Unsupported
 from ....core.terms import Atom, Block, Foreign, Operation, Variable
 from ....core.types import Type, dims
 from ....interpreters import embed
 from ....interpreters.expansion import expanded, operations_expanded
+from ....interpreters.first_order import first_order, is_first_order
+from ....interpreters.first_order.cells import in_cells
 from ...lowering.lower import Lowering
 
 
 def legalised(block: Block, checks: bool = True, groups: bool = False) -> Block:
-    """The closed block in the constructs that compiled code has; Unsupported, with the line, for the others.
+    """The closed block in the constructs that compiled code has; Unsupported where functions are parameters or results.
 
     Without ``checks`` it requires nothing: so simplifying drops what only requirements need. A target whose threads
     come in ``groups`` has all operations expanded that can be, others those on small arrays.
     """
+    if not is_first_order(block):
+        block = in_cells(first_order(_without_rules(block)).block)
     block = expanded(block, lambda row: hasattr(Lowering, row.method)) if ADDED else block
     block = operations_expanded(block, lambda function, types: groups or _small(function, types))
     if not _mentions(block, checks):
@@ -55,7 +58,6 @@ def _mentions(block: Block, checks: bool) -> bool:
     """Whether a block has anything that ``_Prepare`` does not rebuild as it is."""
     return any(
         (x.op == "require" and not checks)
-        or x.row.higher_order
         or getattr(_Prepare, x.row.method, None) is not getattr(embed.Embed, x.row.method, None)
         or any(_mentions(inner, checks) for inner in x.blocks)
         for x in block.bindings
@@ -73,9 +75,6 @@ def _without_rules(block: Block) -> Block:
 
 
 class _Prepare(embed.Embed):
-    def refuse(self, construct: str) -> NoReturn:
-        raise Unsupported(f"az.compile takes programs on scalars and arrays; {construct} runs in az.evaluate only")
-
     def custom(
         self,
         rules: tuple[str, ...],
@@ -92,13 +91,6 @@ class _Prepare(embed.Embed):
 
     def probe(self, name: str, values: Sequence[embed.Atom]) -> embed.Operation:
         return lambda env: [value(env) for value in values]
-
-    def operation(
-        self, operation: Operation, args: Sequence[embed.Atom], blocks: Sequence[embed.Block]
-    ) -> embed.Operation:
-        if operation.row.higher_order:
-            getattr(Language, operation.row.method)(self, *operation.row.parameters(operation.static, args, blocks))
-        return super().operation(operation, args, blocks)
 
 
 # Checkpoints

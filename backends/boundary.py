@@ -1,0 +1,101 @@
+"""The boundary of a program whose parameters or results are data: they are parts inside (``interpreters/first_order``).
+
+What is compiled is another instance of the program: its leaves are the parts of those that were declared, scalars,
+arrays and addresses of cells. A call takes its arguments apart, with the checks and messages of the program as it was
+declared, and puts its results together. Cells of arguments are in memory of the call's; those of results are read
+before the next call takes theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ..core import trees
+from ..core.arguments import Signature
+from ..core.program import Instance
+from ..core.source import at_line
+from ..core.types import Type, is_data
+from ..interpreters.first_order import FirstOrder, first_order
+from ..interpreters.first_order.cells import held, in_cells
+from ..interpreters.first_order.values import Cells, Kinds, Region
+
+
+@dataclass(kw_only=True)
+class InParts(Instance):
+    """A program with the parts of its parameters and results in place of these."""
+
+    general: Instance
+    form: FirstOrder
+
+    @cached_property
+    def declared(self) -> Signature:
+        return Signature(self.program.name, self.names, self.types)
+
+    def _build(self) -> None:
+        self._term, self._equalities = in_cells(self.form.block), tuple(self.general.equalities)
+        self._outputs = trees.Shape(tuple, (), (trees.LEAF,) * len(self._term.results))
+
+
+def boundary_of(instance: Instance) -> Boundary | None:
+    """The boundary of an instance, if it takes or gives anything but scalars and arrays."""
+    if all(map(is_data, instance.types)) and all(map(is_data, instance.written.term.types)):
+        return None
+    return Boundary(instance)
+
+
+class Boundary:
+    """What leads from the leaves of an instance to those of its parts, and back."""
+
+    def __init__(self, general: Instance) -> None:
+        self.general = general
+        form = first_order(general.term)
+        self._kinds = Kinds(form.layouts)
+        types = tuple([held(type) for type in form.block.binders])
+        self.instance = InParts(
+            program=general.program, types=types, names=form.block.names, inputs=general.inputs,
+            statics=general.statics, general=general, form=form,
+        )  # fmt: skip
+        self._results = general.term.types
+        self._counts = [self._kinds.of(type).width for type in self._results]
+
+    def entered(self, leaves: Sequence[Any]) -> Entered:
+        """The parts of the leaves of a call's arguments. Raises what the program itself raises for these."""
+        made: list[Cells] = []
+
+        def in_cells(value: Any, type: Type, what: str, sizes: Mapping[str, int]) -> Any:
+            if not made:
+                made.append(Cells(self._kinds, sizes))
+            return made[0].parts(value, type, what)
+
+        values, sizes = self.general.signature.convert(leaves, data=in_cells)
+        parts: list[Any] = []
+        for value, type in zip(values, self.general.term.binders, strict=True):
+            parts += [value] if is_data(type) else value
+        return Entered(parts, made[0] if made else Cells(self._kinds, sizes))
+
+    def left(self, parts: Sequence[Any], entered: Sequence[Any], chunks: Sequence[tuple[int, int]]) -> Any:
+        """The result of a call, of its parts, with cells in these chunks of memory."""
+        assert isinstance(entered, Entered)
+        region = Region(self._kinds, entered.cells, chunks)
+        values, first = [], 0
+        for type, count in zip(self._results, self._counts, strict=True):
+            own = parts[first : first + count]
+            first += count
+            values.append(own[0] if is_data(type) else region.value(type, own))
+        return trees.unflatten(self.general.outputs, values)
+
+    def given(self, out: Any) -> None:
+        """Refuse arrays for results: ValueError."""
+        if out is not None:
+            raise ValueError(at_line(f"{self.general.program.name}: out= is for results that are scalars and arrays"))
+
+
+class Entered(list[Any]):
+    """The parts of a call's arguments, with the memory of their cells."""
+
+    def __init__(self, parts: Sequence[Any], cells: Cells) -> None:
+        super().__init__(parts)
+        self.cells = cells

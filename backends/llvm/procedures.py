@@ -1,0 +1,128 @@
+"""Procedures as LLVM functions.
+
+Each is called by itself and by others, as deep as the stack reaches (``stacks.py``). Where it begins it looks how deep
+that is, and whether there is a signal. Its temporary arrays are on the stack, too. Sizes and constants it finds by the
+failure record, which all functions of a run share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...core.types import i64
+from .. import ir
+from .function import Emitter
+from .invocations import signature, taken_by
+from .outlining import Function
+from .text import register_type
+from .unit import ALIGNMENT, BUFFERS, SIZES, STACK, TICK, Arena, Unit
+from .values import one
+
+_SMALL = 4096  # bytes of an array that has its place in the frame of a procedure
+
+
+class ProcedureEmitter(Function):
+    """Emits a procedure."""
+
+    def __init__(self, unit: Unit, around: ir.Function, number: int) -> None:
+        super().__init__(unit, Arena("null", "null", "0", {}), "1", "%failure")
+        self.function, self.number = around.procedures[number], number
+        self.taken = taken_by(self.function)
+        self._depth = 0
+        self._numbers = {buffer.name: k for k, buffer in enumerate((*around.arguments, *around.results))}
+
+    def emit(self) -> None:
+        body, function = self.body, self.function
+        self.word = self.shared_word(TICK)
+        sizes, buffers = self.shared_word(SIZES), self.shared_word(BUFFERS)
+        for number, size in enumerate(function.sizes):
+            self.names[size] = one(i64, body.value(f"load i64, ptr {self._at(sizes, number)}"))
+        for buffer in function.arguments:
+            self.place(
+                buffer, body.value(f"load ptr, ptr {self._at(buffers, self._numbers[buffer.name])}"), buffer.name
+            )
+            self.lasting.add(buffer.name)
+        Emitter.block(self, function.body)
+        body.line("unreachable")
+        if self.may_leave:
+            body.label("exit")
+            self.give([self.scalar(value) for value in self.taken.values], last=True)
+        self.regions.close()
+        types, result = signature(function)
+        names = self._parameters()
+        parameters = "".join([f", {type} {name}" for type, name in zip(types, names, strict=True)])
+        name = self.unit.procedure_name(self.number)
+        head = f"define hidden tailcc {result} @{name}(ptr %failure{parameters}) {self.unit.attributes}"
+        self.unit.module.define(name, f"{head} {{\n{body}\n}}")
+
+    def _at(self, pointer: str, number: int) -> str:
+        return self.body.value(f"getelementptr i64, ptr {pointer}, i64 {number}")
+
+    def _parameters(self) -> list[str]:
+        return [f"%given.{k}" for k in range(len(self.taken.binds) + len(self.taken.enters))]
+
+    def take(self, call: ir.Invoke) -> None:
+        names = iter(self._parameters())
+        for variable in call.binds:
+            self.names[variable.name] = one(variable.type, next(names))
+        for buffer in call.enters:
+            self.place(buffer, next(names), buffer.name)
+        self._expect_room("0")
+        self.look()
+
+    def give(self, values: Sequence[str], last: bool = False) -> None:
+        result = signature(self.function)[1]
+        types = [register_type(value.type) for value in self.taken.values]
+        if len(values) < 2:
+            self.body.line(f"ret {types[0]} {values[0]}" if values else "ret void")
+        else:
+            made = "undef"
+            for number, (type, value) in enumerate(zip(types, values, strict=True)):
+                made = self.body.value(f"insertvalue {result} {made}, {type} {value}, {number}")
+            self.body.line(f"ret {result} {made}")
+        if not last:
+            self.body.label(self.body.name("behind"))
+
+    def _expect_room(self, size: str) -> None:
+        """Fail where the stack has no room for so many bytes."""
+        limit = self.body.value(f"ptrtoint ptr {self.shared_word(STACK)} to i64")
+        here = self.body.value(f"ptrtoint ptr {self.body.value('call ptr @llvm.stacksave.p0()')} to i64")
+        left = self.body.subtract(here, limit)
+        self._require(self.body.value(f"icmp sgt i64 {left}, {size}"), self.taken.number, ())
+
+    # Temporary arrays
+
+    def allocate(self, buffer: ir.Buffer) -> None:
+        """A temporary is on the stack."""
+        extents = [each.value for each in buffer.extents if isinstance(each, ir.Constant)]
+        size = buffer.scalar.bytes
+        for extent in extents:
+            size *= max(1, int(extent))
+        if len(extents) == len(buffer.extents) and size <= _SMALL:
+            pointer = self.body.slot(f"[{size} x i8]", ALIGNMENT)
+        else:
+            needed = self.bytes(buffer, self.saturating)
+            self._expect_room(needed)
+            pointer = self.body.value(f"alloca i8, i64 {needed}, align {ALIGNMENT}")
+        self.place(buffer, pointer, buffer.name)
+
+    def block(self, block: ir.Block) -> None:
+        """What a block inside allocates goes at its end."""
+        if not any(isinstance(each, ir.Allocate) for each in block) or isinstance(block[-1], ir.Invoke):
+            Emitter.block(self, block)
+            return
+        stack = self.body.value("call ptr @llvm.stacksave.p0()")
+        Emitter.block(self, block)
+        self.body.line(f"call void @llvm.stackrestore.p0(ptr {stack})")
+
+    def branch(self, block: ir.Block, number: int | None) -> None:
+        self.block(block)
+
+    def parallel(self, loop: ir.For) -> None:
+        raise AssertionError("a procedure has no parallel loops")
+
+
+def emit_procedures(unit: Unit, function: ir.Function) -> None:
+    """Emit the procedures of a program's function into its module."""
+    for number, procedure in enumerate(function.procedures):
+        ProcedureEmitter(unit.of_procedure(procedure), function, number).emit()

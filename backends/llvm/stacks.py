@@ -1,0 +1,266 @@
+"""Stacks and regions: the memory of what recurs, as LLVM IR beside ``launch`` (``frames.py``).
+
+A program with procedures runs on a stack of its own. Room for it is reserved and not touched, so that it takes what the
+recursion does, and where it ends is known, so that a recursion without end is an error and no fault. One stack is kept
+for the next call; what a deep recursion has touched is given back.
+
+    adze_deep     run a function on such a stack: switch to it (``makecontext``), and back
+    adze_room     bytes of a region whose newest chunk is full: from a new one, twice as large
+    release       give the chunks of a region back
+
+A *region* is four words: the next free byte and the end of the newest chunk, that chunk, and how large it is. A chunk
+begins with the address of the one before and its bytes. A call begins with the largest chunk that the last one has
+left.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..runtime import once
+from .assemble import link
+from .stored import load_runtime
+from .unit import OUT_OF_MEMORY, REGION, STACK
+
+_MOST = 64 << 30  # bytes of a stack
+_LEAST = 64 << 20
+_MARGIN = 1 << 20  # for functions of the C library, and of Python, which look at no limit
+_STAYS = 1 << 20  # bytes at the top of a stack that a call leaves in memory
+_CONTEXT = 8192  # bytes for what the C library saves of a context, and more
+_FIRST = 1 << 18  # bytes of the first chunk of a region
+_LARGEST = 64 << 20  # of those after it, unless an array is larger
+_HEADER = 16  # bytes at the beginning of a chunk
+
+_IR = f"""
+@spare = internal global ptr null, align 128
+@bytes = internal global i64 0
+
+declare i32 @getcontext(ptr)
+declare void @makecontext(ptr, ptr, i32, ...)
+declare i32 @swapcontext(ptr, ptr)
+declare ptr @mmap(ptr, i64, i32, i32, i32, i64)
+declare i32 @munmap(ptr, i64)
+declare i32 @madvise(ptr, i64, i32)
+declare ptr @malloc(i64)
+declare void @free(ptr)
+declare i64 @llvm.umax.i64(i64, i64)
+declare i64 @llvm.umin.i64(i64, i64)
+declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
+
+define i64 @reserve(i64 %bytes) {{
+  %stack = call ptr @mmap(ptr null, i64 %bytes, i32 3, i32 {0x2 | 0x20 | 0x4000 | 0x20000}, i32 -1, i64 0)
+  %failed = icmp eq ptr %stack, inttoptr (i64 -1 to ptr)
+  br i1 %failed, label %none, label %some
+some:
+  store ptr %stack, ptr @spare
+  store i64 %bytes, ptr @bytes
+  ret i64 1
+none:
+  ret i64 0
+}}
+
+define internal void @inside(i32 %low, i32 %high) {{
+  %low.word = zext i32 %low to i64
+  %high.word = zext i32 %high to i64
+  %shifted = shl i64 %high.word, 32
+  %word = or i64 %shifted, %low.word
+  %call = inttoptr i64 %word to ptr
+  %function = load ptr, ptr %call
+  %buffers.place = getelementptr i64, ptr %call, i64 1
+  %buffers = load ptr, ptr %buffers.place
+  %sizes.place = getelementptr i64, ptr %call, i64 2
+  %sizes = load ptr, ptr %sizes.place
+  %arena.place = getelementptr i64, ptr %call, i64 3
+  %arena = load ptr, ptr %arena.place
+  %threads.place = getelementptr i64, ptr %call, i64 4
+  %threads = load i64, ptr %threads.place
+  %failure.place = getelementptr i64, ptr %call, i64 5
+  %failure = load ptr, ptr %failure.place
+  %site = call i64 %function(ptr %buffers, ptr %sizes, ptr %arena, i64 %threads, ptr %failure)
+  %site.place = getelementptr i64, ptr %call, i64 6
+  store i64 %site, ptr %site.place
+  ret void
+}}
+
+define i64 @adze_deep(ptr %function, ptr %buffers, ptr %sizes, ptr %arena, i64 %threads, ptr %failure) {{
+  %call = alloca [7 x i64], align 16
+  %back = alloca [{_CONTEXT} x i8], align 64
+  %own = alloca [{_CONTEXT} x i8], align 64
+  %bytes = load i64, ptr @bytes
+  %kept = atomicrmw xchg ptr @spare, ptr null acquire
+  %none = icmp eq ptr %kept, null
+  br i1 %none, label %map, label %go
+map:
+  %mapped = call ptr @mmap(ptr null, i64 %bytes, i32 3, i32 {0x2 | 0x20 | 0x4000 | 0x20000}, i32 -1, i64 0)
+  %failed = icmp eq ptr %mapped, inttoptr (i64 -1 to ptr)
+  br i1 %failed, label %missing, label %go
+missing:
+  store i64 {OUT_OF_MEMORY}, ptr %failure
+  ret i64 {OUT_OF_MEMORY}
+go:
+  %stack = phi ptr [ %kept, %0 ], [ %mapped, %map ]
+  %limit = getelementptr i8, ptr %stack, i64 {_MARGIN}
+  %limit.place = getelementptr i64, ptr %failure, i64 {STACK}
+  store ptr %limit, ptr %limit.place
+  %region.place = getelementptr i64, ptr %failure, i64 {REGION}
+  %region = load ptr, ptr %region.place
+  call void @begin(ptr %region)
+  store ptr %function, ptr %call
+  %buffers.place = getelementptr i64, ptr %call, i64 1
+  store ptr %buffers, ptr %buffers.place
+  %sizes.place = getelementptr i64, ptr %call, i64 2
+  store ptr %sizes, ptr %sizes.place
+  %arena.place = getelementptr i64, ptr %call, i64 3
+  store ptr %arena, ptr %arena.place
+  %threads.place = getelementptr i64, ptr %call, i64 4
+  store i64 %threads, ptr %threads.place
+  %failure.place = getelementptr i64, ptr %call, i64 5
+  store ptr %failure, ptr %failure.place
+  %got = call i32 @getcontext(ptr %own)
+  %link.place = getelementptr i8, ptr %own, i64 8
+  store ptr %back, ptr %link.place
+  %stack.place = getelementptr i8, ptr %own, i64 16
+  store ptr %stack, ptr %stack.place
+  %size.place = getelementptr i8, ptr %own, i64 32
+  store i64 %bytes, ptr %size.place
+  %word = ptrtoint ptr %call to i64
+  %low = trunc i64 %word to i32
+  %shifted = lshr i64 %word, 32
+  %high = trunc i64 %shifted to i32
+  call void (ptr, ptr, i32, ...) @makecontext(ptr %own, ptr @inside, i32 2, i32 %low, i32 %high)
+  %swapped = call i32 @swapcontext(ptr %back, ptr %own)
+  %rest = sub i64 %bytes, {_STAYS}
+  %advised = call i32 @madvise(ptr %stack, i64 %rest, i32 4)
+  %old = atomicrmw xchg ptr @spare, ptr %stack release
+  %alone = icmp eq ptr %old, null
+  br i1 %alone, label %done, label %unmap
+unmap:
+  %unmapped = call i32 @munmap(ptr %old, i64 %bytes)
+  br label %done
+done:
+  %site.place = getelementptr i64, ptr %call, i64 6
+  %site = load volatile i64, ptr %site.place
+  ret i64 %site
+}}
+
+define ptr @adze_room(ptr %region, i64 %size) {{
+  %newest.place = getelementptr i64, ptr %region, i64 2
+  %newest = load ptr, ptr %newest.place
+  %bytes.place = getelementptr i64, ptr %region, i64 3
+  %before = load i64, ptr %bytes.place
+  %doubled = shl i64 %before, 1
+  %at.least = call i64 @llvm.umax.i64(i64 %doubled, i64 {_FIRST})
+  %at.most = call i64 @llvm.umin.i64(i64 %at.least, i64 {_LARGEST})
+  %needed = add i64 %size, {_HEADER}
+  %over = icmp ult i64 %needed, %size
+  %bytes = call i64 @llvm.umax.i64(i64 %at.most, i64 %needed)
+  br i1 %over, label %none, label %take
+take:
+  %chunk = call ptr @malloc(i64 %bytes)
+  %missing = icmp eq ptr %chunk, null
+  br i1 %missing, label %none, label %some
+some:
+  store ptr %newest, ptr %chunk
+  %own.bytes.place = getelementptr i64, ptr %chunk, i64 1
+  store i64 %bytes, ptr %own.bytes.place
+  store ptr %chunk, ptr %newest.place
+  store i64 %bytes, ptr %bytes.place
+  %end = getelementptr i8, ptr %chunk, i64 %bytes
+  %end.place = getelementptr i64, ptr %region, i64 1
+  store ptr %end, ptr %end.place
+  %start = getelementptr i8, ptr %chunk, i64 {_HEADER}
+  %next = getelementptr i8, ptr %start, i64 %size
+  store ptr %next, ptr %region
+  ret ptr %start
+none:
+  ret ptr null
+}}
+
+define internal void @begin(ptr %region) {{
+  %newest.place = getelementptr i64, ptr %region, i64 2
+  %newest = load ptr, ptr %newest.place
+  %none = icmp eq ptr %newest, null
+  br i1 %none, label %done, label %some
+some:
+  %before = load ptr, ptr %newest
+  call void @give_back(ptr %before)
+  store ptr null, ptr %newest
+  %start = getelementptr i8, ptr %newest, i64 {_HEADER}
+  store ptr %start, ptr %region
+  br label %done
+done:
+  ret void
+}}
+
+define internal void @give_back(ptr %chunk) {{
+entry:
+  br label %test
+test:
+  %this = phi ptr [ %chunk, %entry ], [ %before, %some ]
+  %none = icmp eq ptr %this, null
+  br i1 %none, label %done, label %some
+some:
+  %before = load ptr, ptr %this
+  call void @free(ptr %this)
+  br label %test
+done:
+  ret void
+}}
+
+define void @release(ptr %region) {{
+  %newest.place = getelementptr i64, ptr %region, i64 2
+  %newest = load ptr, ptr %newest.place
+  call void @give_back(ptr %newest)
+  call void @llvm.memset.p0.i64(ptr %region, i8 0, i64 32, i1 false)
+  ret void
+}}
+"""
+
+
+def chunks_of(region: Sequence[int]) -> list[tuple[int, int]]:
+    """The chunks of a region by its words: the address and the bytes of what is in each."""
+    found: list[tuple[int, int]] = []
+    chunk = region[2]
+    while chunk:
+        before, size = (ctypes.c_int64 * 2).from_address(chunk)
+        found.append((chunk + _HEADER, size - _HEADER))
+        chunk = before
+    return found
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """The functions, by address, and what gives a region back."""
+
+    deep: int
+    room: int
+    release: Callable[[int], None]
+    library: object  # which holds the code
+
+
+@once
+def stacks() -> Stacks:
+    """The functions in the memory of this process, with room reserved for a stack; MemoryError where there is none."""
+    library = load_runtime(_IR, lambda code: link(code, ("adze_deep", "adze_room", "release", "reserve")))
+    reserve = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library["reserve"])
+    size = _wanted()
+    while not reserve(size):
+        size //= 2
+        if size < _LEAST:
+            raise MemoryError(f"no room for a stack of {_LEAST >> 20} MB, on which recursive programs run")
+    release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library["release"])
+    return Stacks(library["adze_deep"], library["adze_room"], release, library)
+
+
+def _wanted() -> int:
+    """The bytes that ``ADZE_STACK_MB`` says, else a quarter of the memory of this machine, at most 64 GB."""
+    wanted = os.environ.get("ADZE_STACK_MB", "").strip()
+    if wanted:
+        if not wanted.isdecimal() or int(wanted) << 20 < _LEAST:
+            raise ValueError(f"ADZE_STACK_MB must be a number of megabytes, at least {_LEAST >> 20}, got {wanted!r}")
+        return int(wanted) << 20
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(_LEAST, min(_MOST, memory // 4))

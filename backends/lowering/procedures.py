@@ -1,0 +1,245 @@
+"""Procedures and cells: what recurs in a program, which the loop IR only knows to be invoked (``ir.Invoke``).
+
+A procedure is a function of the loop IR of its own. Scalars that it takes and gives travel in registers, of an array
+the address, and where its type does not say them its extents; the caller makes room for the arrays that it gives. What
+a procedure does last, in any of its branches, it does in the place of what it gives: a call there is a jump. ::
+
+    go(x, n) = cond(n == 0, x, go(x / 2, n - 1))
+
+    take x: f64, n: i64
+    if n == 0
+      give x
+    else
+      go on with 0 on x / 2.0, n - 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from ...core import terms
+from ...core.dims import Dim
+from ...core.environment import Env
+from ...core.language import Unsupported
+from ...core.procedures import Procedure
+from ...core.types import Type, dims, element, rank
+from .. import ir
+from .calls import Calls
+from .context import ArrayRef, Destinations, Environment, Operand, zero
+
+# A branch of a choice, from what it is given to its statements
+Branch = Callable[[Sequence[Operand]], None]
+
+
+class Procedures(Calls):
+    """The lowering of calls of procedures, of cells, and of a procedure itself."""
+
+    def procedure(self, procedure: Procedure, block: terms.Block, sizes: Sequence[str]) -> ir.Function:
+        """A procedure whose block is scheduled, in a program with these sizes."""
+        self.inside = 1  # it may run where other threads do already
+        operands: list[Operand] = []
+        scalars: list[ir.Variable] = []
+        extents: list[ir.Variable] = []
+        entered: list[ir.Buffer] = []
+        for type, name in zip(block.binders, block.names, strict=True):
+            if not rank(type):
+                scalars.append(self.variable(name or "x", element(type)))
+                operands.append(scalars[-1])
+                continue
+            for dim in _open(type):
+                if dim not in self.run_sizes:
+                    extents.append(self.variable("extent"))
+                    self.run_sizes[dim] = extents[-1]
+            entered.append(self.buffer(name or "array", type))
+            operands.append(self.array(entered[-1]))
+        places = [self.array(self.buffer("result", type)) if rank(type) else None for type in block.types]
+        entered += [place.buffer for place in places if place is not None]
+        self.lasting = {buffer.name for buffer in entered}
+        message = f"calls of {procedure.name} are too deep for the stack: this recursion has no end, or needs more room"
+        self.shared.failures.append(terms.Failure("recursion", message, procedure.origin, RecursionError))
+        taken = self.variable("taken")
+        bound = (*scalars, *extents)
+        zeros = tuple([_zero(type) for type in block.types if not rank(type)])
+        site = len(self.shared.failures) - 1
+        self.emit(ir.Invoke(taken.name, site, (), (), kind="take", values=zeros, binds=bound, enters=tuple(entered)))
+        self.tail(block, Env(), operands, places)
+        body = tuple(self.out)
+        mentioned = ir.mentioned(body)[1]
+        hidden = tuple([buffer for buffer in self.shared.constants.values() if buffer.name in mentioned])
+        return ir.Function(procedure.name, tuple(sizes), hidden, (), body)
+
+    def tail(self, block: terms.Block, env: Environment, arguments: Sequence[Operand], places: Destinations) -> None:
+        """A block whose results are those of the procedure."""
+        last = block.bindings[-1] if block.bindings else None
+        if last is None or not (last.row.calls or last.row.chooses) or not _are_results(last, block):
+            results = self.block(block, env, arguments, places)
+            self.give([value for value in results if not isinstance(value, ArrayRef)])
+            return
+        before = terms.Block(block.binders, block.bindings[:-1], (), block.names)
+        env = self.bindings(before, env.enter(arguments), ())
+        branches = [partial(self.tail, block, env, places=places) for block in last.blocks]
+        match last.op:
+            case "call":
+                self.jump(last, env, places)
+            case "cond":
+                test = self.scalar(env, last.args[0])
+                arms: list[list[ir.Statement]] = []
+                for branch in branches:
+                    with self.captured() as arm:
+                        branch(())
+                    arms.append(arm)
+                self.emit(ir.If(test, tuple(arms[0]), tuple(arms[1])))
+            case "open":
+                self.by_tag(self.scalar(env, last.args[0]), last.static, branches)
+
+    def give(self, values: Sequence[ir.Expression]) -> None:
+        """The end of a procedure."""
+        present = tuple([self.present.get(v.name, v) if isinstance(v, ir.Variable) else v for v in values])
+        self.emit(ir.Invoke(self.fresh("given"), 0, (), (), kind="give", values=present))
+
+    def jump(self, op: terms.Operation, env: Environment, places: Destinations) -> None:
+        """A call that is the last thing that a procedure does, which leaves its memory behind."""
+        values, reads = self.handed(op, env)
+        writes = tuple([place.buffer for place in places if place is not None])
+        if all([buffer.name in self.lasting for buffer in reads]):
+            number = self.shared.numbers[op.static[0]]
+            self.emit(ir.Invoke(self.fresh("called"), number, reads, writes, kind="jump", values=values))
+            return
+        results = self.call(op, env, places)
+        self.give([value for value in results if not isinstance(value, ArrayRef)])
+
+    # Calls
+
+    def call(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
+        procedure: Procedure = op.static[0]
+        if self.target.group:
+            raise Unsupported(
+                f"{procedure.name} calls itself, and a device has no stack for that (written at {op.origin}): "
+                "write the recursion as az.fori_loop or az.while_loop, or compile it for the CPU"
+            )
+        values, reads = self.handed(op, env)
+        writes = tuple([self._made(t, d) for t, d in zip(op.types, destinations, strict=True) if rank(t)])
+        given = tuple([self.variable("t", element(type)) for type in op.types if not rank(type)])
+        number = self.shared.numbers[procedure]
+        self.emit(ir.Invoke(self.fresh("called"), number, reads, writes, kind="procedure", values=values, binds=given))
+        scalars, arrays = iter(given), iter(writes)
+        return [self.array(next(arrays)) if rank(type) else next(scalars) for type in op.types]
+
+    def handed(self, op: terms.Operation, env: Environment) -> tuple[tuple[ir.Expression, ...], tuple[ir.Buffer, ...]]:
+        """The scalars and the arrays that a procedure takes."""
+        scalars: list[ir.Expression] = []
+        extents: dict[Dim, ir.Expression] = {}
+        reads: list[ir.Buffer] = []
+        for type, atom in zip(op.static[0].block.binders, op.args, strict=True):
+            if not rank(type):
+                scalars.append(self.scalar(env, atom))
+                continue
+            value = self.atom(env, atom)
+            assert isinstance(value, ArrayRef)
+            for axis, dim in enumerate(dims(type)):
+                if not dim.is_static():
+                    extents.setdefault(dim, value.extent(axis))
+            reads.append(self._given(value))
+        return (*scalars, *extents.values()), tuple(reads)
+
+    # Cells
+
+    def cell(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
+        self._refuse_on_device(op)
+        made = self.variable("cell")
+        values, reads = list[ir.Expression](), list[ir.Buffer]()
+        places: tuple[list[int], list[int]] = [], []
+        for place, atom in enumerate(op.args):
+            value = self.atom(env, atom)
+            if isinstance(value, ArrayRef):
+                reads.append(self._given(value))
+            else:
+                values.append(self.scalar(env, atom))
+            places[isinstance(value, ArrayRef)].append(place)
+        words = (*places[0], *places[1])
+        self.emit(ir.Invoke(made.name, op.static[0], tuple(reads), (), kind="cell", values=tuple(values), places=words))
+        return [made]
+
+    def open(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
+        self._refuse_on_device(op)
+        places = [
+            (destination or self.allocate("chosen", type)) if rank(type) else None
+            for type, destination in zip(op.types, destinations, strict=True)
+        ]
+        chosen = [None if rank(type) else self.declare("chosen", _zero(type)) for type in op.types]
+
+        def branch(block: terms.Block) -> Branch:
+            def run(fields: Sequence[Operand]) -> None:
+                results = self.block(block, env, fields, places)
+                for variable, value in zip(chosen, results, strict=True):
+                    if variable is not None:
+                        assert not isinstance(value, ArrayRef)
+                        self.assign(variable, value)
+
+            return run
+
+        self.by_tag(self.scalar(env, op.args[0]), op.static, [branch(block) for block in op.blocks])
+        return [place or self._settled(variable) for place, variable in zip(places, chosen, strict=True)]
+
+    def by_tag(
+        self,
+        cell: ir.Expression,
+        fields: Sequence[Sequence[Type]],
+        branches: Sequence[Branch],
+    ) -> None:
+        """The branch for the variant of a cell, on its fields."""
+        if len(branches) == 1:
+            branches[0](self.fields(cell, fields[0]))
+            return
+        tag = self.variable("tag")
+        self.emit(ir.Invoke(tag.name, 0, (), (), kind="tag", values=(cell,)))
+        arms: list[ir.Block] = []
+        for types, branch in zip(fields, branches, strict=True):
+            with self.captured() as arm:
+                branch(self.fields(cell, types))
+            arms.append(tuple(arm))
+        chosen = arms.pop()
+        while arms:
+            chosen = (ir.If(ir.equal(tag, len(arms) - 1), arms.pop(), chosen),)
+        self.emit(*chosen)
+
+    def fields(self, cell: ir.Expression, types: Sequence[Type]) -> list[Operand]:
+        """The fields of a cell of a variant."""
+        if not types:
+            return []
+        found = [self.buffer("field", t) if rank(t) else self.variable("field", element(t)) for t in types]
+        scalars = [(k, each) for k, each in enumerate(found) if isinstance(each, ir.Variable)]
+        arrays = [(k, each) for k, each in enumerate(found) if isinstance(each, ir.Buffer)]
+        places = tuple([k for k, _ in (*scalars, *arrays)])
+        binds, enters = tuple([each for _, each in scalars]), tuple([each for _, each in arrays])
+        self.lasting |= {buffer.name for buffer in enters}
+        name = self.fresh("opened")
+        self.emit(ir.Invoke(name, 0, (), (), kind="fields", values=(cell,), binds=binds, enters=enters, places=places))
+        return [self.array(each) if isinstance(each, ir.Buffer) else each for each in found]
+
+    def _settled(self, variable: ir.Variable | None) -> ir.Expression:
+        assert variable is not None
+        return variable
+
+    def _refuse_on_device(self, op: terms.Operation) -> None:
+        if self.target.group:
+            raise Unsupported(
+                f"recursive data are cells of memory, and on a device there are none (written at {op.origin}): "
+                "keep them in arrays, or compile for the CPU"
+            )
+
+
+def _open(type: Type) -> list[Dim]:
+    """The sizes in a type that only the run knows."""
+    return [dim for dim in dims(type) if not dim.is_static()]
+
+
+def _are_results(op: terms.Operation, block: terms.Block) -> bool:
+    """Whether what a block gives is what its last operation gives."""
+    count = len(op.types)
+    return list(block.results) == [terms.Variable(count - 1 - k, type) for k, type in enumerate(op.types)]
+
+
+def _zero(type: Type) -> ir.Constant:
+    return ir.Constant(zero(element(type)), element(type))
