@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import builtins
 import collections.abc
+import contextlib
 import enum
 import functools
 import inspect
@@ -345,7 +346,9 @@ def scope_of(function: Callable[..., Any]) -> dict[str, Any]:
         function = function.func
     scope = dict(getattr(function, "__globals__", {}))
     if isinstance(function, python_types.FunctionType):
-        scope.update(inspect.getclosurevars(function).nonlocals)
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):  # it is defined further down
+                scope[name] = cell.cell_contents
     return scope
 
 

@@ -464,7 +464,7 @@ class Substitution:
     def __init__(
         self,
         builder: Builder,
-        mapping: dict[Value, Value],
+        mapping: Mapping[Value, Value],
         parent: Substitution | None,
         statements: Sequence[Node] = (),
         replaced: Mapping[int, Replacement] = MappingProxyType({}),

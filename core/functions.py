@@ -15,26 +15,39 @@ program are. The bodies may use outer expressions.
 >>> float(az.evaluate(power)(2.0, 10))
 1024.0
 
+Outside of a program ``function`` and ``fix`` give *definitions*, and what mentions a definition becomes a value of the
+program. Definitions may mention each other, in any order: those that do are one group (``Letrec``).
+
+>>> @az.fix
+... def even(self, k: az.i64) -> az.bool_:
+...     return az.cond(k == 0, lambda: True, lambda: odd(k - 1))
+>>> @az.fix
+... def odd(self, k: az.i64) -> az.bool_:
+...     return az.cond(k == 0, lambda: False, lambda: even(k - 1))
+>>> bool(az.evaluate(az.program(lambda n: even(n)))(10))
+True
+
 (Smeding and Vákár, Parallel dual-numbers reverse AD, 2025, sections 5.1, 11 and 12.1: letrec, and the parallel pair.)
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 from . import trees
 from .annotations import Declared, Parameter, read_annotation, read_parameters
-from .builder import Builder, building, current
+from .builder import Builder, Substitution, building, current
+from .components import components
 from .dims import Dim
 from .expr import Expr, as_expr
-from .graph import Value
+from .graph import Body, Value
 from .methods import METHODS
-from .source import at_line, user_line
+from .source import at_line, user_line, without_value
 from .terms import Failure, Origin
 from .trees import Shape, Structure
 from .types import ArrayType, FunctionType, Scalar, TupleType, Type, dims, element, is_data, rank
@@ -67,9 +80,10 @@ def as_typed(x: Any, type: Type, what: str) -> Value:
     if isinstance(x, Expr):
         x = as_expr(x, type if isinstance(type, Scalar) else None)
     else:
-        if isinstance(type, FunctionType) and callable(x):
-            definition = x if isinstance(x, Definition) else Definition.of_types(x, type.parameters, type.results)
-            x = definition.emit()
+        if isinstance(x, Definition):
+            x = x.as_expression()
+        elif isinstance(type, FunctionType) and callable(x):
+            x = Definition.of_types(x, type.parameters, type.results).emit()
         elif hasattr(x, "as_typed"):
             value: Value = x.as_typed(type, what)
             return value
@@ -176,24 +190,31 @@ def apply(function: Expr, arguments: Sequence[Any]) -> Structure:
 METHODS["apply"] = apply
 
 
-@dataclass(frozen=True)
 class Definition:
-    """A function on its way to a value, which it becomes in each program that uses it."""
+    """A function on its way to a value, which it becomes in each program that mentions it.
 
-    function: Callable[..., Any]
-    name: str
-    parameters: tuple[Declared, ...]
-    names: tuple[str, ...]
-    result: Declared | None
-    recursive: bool
-    origin: Origin
+    It is a leaf of structures, so no dataclass.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        name: str,
+        parameters: Sequence[Declared],
+        names: Sequence[str],
+        result: Declared | None,
+        recursive: bool,
+        origin: Origin,
+    ) -> None:
+        self.function, self.name, self.parameters, self.names = function, name, tuple(parameters), tuple(names)
+        self.result, self.recursive, self.origin = result, recursive, origin
 
     def __repr__(self) -> str:
         return f"<{'recursive ' if self.recursive else ''}function {self.name}>"
 
     def __call__(self, *arguments: Any) -> Structure:
         """Apply it, inside a program."""
-        return apply(self.emit(), arguments)
+        return apply(self.as_expression(), arguments)
 
     @staticmethod
     def of_types(
@@ -207,14 +228,30 @@ class Definition:
         names = _positional(function, len(parameters))
         return Definition(function, _name_of(function), parameters, names, result, False, user_line())
 
-    def as_expression(self) -> Expr:
-        """The function as a value of the program that is being built."""
-        return self.emit()
+    def as_expression(self) -> FunctionExpr:
+        """The function as a value of the program that is being built, which mentions it."""
+        return Letrec.mention(self)
 
     def emit(self) -> FunctionExpr:
-        """The function as a value of the program that is being built."""
+        """The function as a value, from a body that may use whatever is in scope."""
         builder = current()
-        types = tuple([type for parameter in self.parameters for type in parameter.types])
+        body, outputs = self.body(builder)
+        return FunctionExpr(self.value(builder, body, self.recursive), builder, outputs)
+
+    @property
+    def types(self) -> tuple[Type, ...]:
+        """The types of the leaves of its parameters."""
+        return tuple([type for parameter in self.parameters for type in parameter.types])
+
+    @property
+    def leaves(self) -> list[str]:
+        """The names of the leaves of its parameters."""
+        named = zip(self.names, self.parameters, strict=True)
+        return [leaf for name, parameter in named for leaf in trees.leaf_names(name, parameter.shape)]
+
+    def body(self, builder: Builder) -> tuple[Body, Shape]:
+        """Its body, which begins with the function itself if that is recursive, and the structure of its result."""
+        types = self.types
         outputs: list[Shape] = [self.result.shape] if self.result is not None else []
 
         def run(*binders: Value) -> Sequence[Value]:
@@ -226,23 +263,24 @@ class Definition:
             for parameter in self.parameters:
                 own = [next(leaves) for _ in parameter.types]
                 arguments.append(trees.unflatten(parameter.shape, own))
-            return self._results(self.function(*arguments), outputs)
+            try:
+                result = self.function(*arguments)
+            except NameError as error:
+                without_value(error, self.name)
+                raise
+            return self._results(result, outputs)
 
-        names = [
-            leaf
-            for name, parameter in zip(self.names, self.parameters, strict=True)
-            for leaf in trees.leaf_names(name, parameter.shape)
-        ]
+        names: Sequence[str] = self.leaves
         if self.recursive:
             assert self.result is not None
-            type = FunctionType(types, self.result.types)
-            body = builder.body([type, *types], run, [self.name, *names])
-        else:
-            body = builder.body(types, run, names)
-            type = FunctionType(types, body.types)
+            types, names = (FunctionType(types, self.result.types), *types), [self.name, *names]
+        return builder.body(types, run, names), outputs[0]
+
+    def value(self, builder: Builder, body: Body, recursive: bool) -> Value:
+        """The value of the function with this body; that of a recursive one begins with the function itself."""
         builder.origin = Origin(self.origin.file, self.origin.line, self.name)
-        value = builder.emit("fix" if self.recursive else "function", (type,), [], [body])[0]
-        return FunctionExpr(value, builder, outputs[0])
+        type = FunctionType(self.types, body.types)
+        return builder.emit("fix" if recursive else "function", (type,), [], [body])[0]
 
     def _results(self, result: Any, outputs: list[Shape]) -> list[Value]:
         if result is None:
@@ -257,6 +295,153 @@ class Definition:
             raise TypeError(at_line(f"the result of {self.name} is {self.result}, got {description(result)}")) from None
         what = f"the result of {self.name}"
         return [as_typed(leaf, type, what) for leaf, type in zip(leaves, self.result.types, strict=True)]
+
+
+class Letrec:
+    """The definitions that are reached from one, on their way to values; each is built once.
+
+    While a body is built, a variable stands for each definition that it mentions. When all bodies are there, those
+    definitions that lead to each other are one group, and become one ``fix``: a function without parameters, which
+    gives all functions of the group. Where one of these mentions another, it takes it from what that gives:
+
+        even_odd = fix(self: function(k: _, odd = self(); ... odd(k - 1)),
+                             function(k: even, _ = self(); ... even(k - 1)))
+        even, odd = even_odd()
+
+    So n functions all of which call each other are n bodies, however often they do. (Were each built where it is
+    mentioned, inside of the one that mentions it, there would be a body for each way to reach it: more than two to the
+    power n.) A function that calls itself alone is a ``fix`` of its own, and one that nothing leads back to is made
+    before those that mention it. (Letrec and its dependency analysis: Peyton Jones, The implementation of functional
+    programming languages, 1987, chapter 6.)
+    """
+
+    def __init__(self, builder: Builder) -> None:
+        self.builder, self.scopes = builder, list(builder.scopes)
+        self.mentions: dict[Definition, dict[Definition, None]] = {}  # by the one whose body it is, in order
+        self.variables: dict[Definition, FunctionExpr] = {}
+        self.bodies: dict[Definition, Body] = {}
+        self.waiting: list[Definition] = []
+        self.open: Definition | None = None  # whose body is built now
+
+    @staticmethod
+    def mention(definition: Definition) -> FunctionExpr:
+        """The value of a definition in the program that is being built, or what stands for it inside of another one.
+
+        Raises TypeError where a type is needed that is not known yet: that of a function which calls itself.
+        """
+        builder, outer = current(), _letrec.get()
+        if outer is not None and outer.builder is builder:
+            return outer.variable(definition)
+        letrec = Letrec(builder)
+        token = _letrec.set(letrec)
+        try:
+            outputs = letrec.variable(definition).outputs
+            while letrec.waiting:
+                letrec.build(letrec.waiting.pop())
+        finally:
+            _letrec.reset(token)
+        return FunctionExpr(letrec.values()[definition], builder, outputs)
+
+    def variable(self, definition: Definition) -> FunctionExpr:
+        """What stands for a definition. Its body is built later, or now where that alone says what its type is."""
+        if self.open is not None:
+            self.mentions[self.open][definition] = None
+        if definition not in self.mentions:
+            self.mentions[definition] = {}
+            if definition.result is None:
+                self.build(definition)
+            else:
+                self.enter(definition, definition.result.types, definition.result.shape)
+                self.waiting.append(definition)
+        if definition not in self.variables:
+            problem = "calls itself before the type of its result is known: annotate it, or give result="
+            raise TypeError(at_line(f"{definition.name} {problem}"))
+        return self.variables[definition]
+
+    def enter(self, definition: Definition, results: tuple[Type, ...], outputs: Shape) -> None:
+        variable = self.builder.variable(FunctionType(definition.types, results), definition.name)
+        self.variables[definition] = FunctionExpr(variable, self.builder, outputs)
+
+    def build(self, definition: Definition) -> None:
+        """Build a body in the scope of the first mention, beside those that are open."""
+        builder, outer = self.builder, self.open
+        scopes, builder.scopes, self.open = builder.scopes, list(self.scopes), definition
+        try:
+            body, outputs = definition.body(builder)
+        finally:
+            builder.scopes, self.open = scopes, outer
+        self.bodies[definition] = body
+        if definition not in self.variables:
+            self.enter(definition, body.types, outputs)
+
+    def values(self) -> dict[Definition, Value]:
+        """The values of all, when all bodies are there."""
+        values: dict[Definition, Value] = {}
+        known: dict[Value, Value] = {}
+        for component in components(self.mentions):
+            group = sorted(component, key=lambda one: (one.origin.file, one.origin.line))
+            if len(group) > 1:
+                made = self.group(group, known)
+            elif group[0] in self.mentions[group[0]]:
+                made = [self.itself(group[0], known)]
+            else:
+                made = [self.single(group[0], known)]
+            for one, value in zip(group, made, strict=True):
+                values[one] = known[self.variables[one].value] = value
+        self.builder.open.difference_update([variable.number for variable in known])
+        return values
+
+    def single(self, one: Definition, known: Mapping[Value, Value]) -> Value:
+        """The value of a definition that mentions those only which are there."""
+        body = self.bodies[one]
+        types = [binder.type for binder in body.binders]
+        return one.value(self.builder, Substitution(self.builder, known, None).body(body, types), one.recursive)
+
+    def itself(self, one: Definition, known: Mapping[Value, Value]) -> Value:
+        """The value of a definition that mentions itself, by the name that it has outside."""
+        types = [FunctionType(one.types, self.bodies[one].types), *one.types]
+
+        def run(value: Value, *binders: Value) -> Sequence[Value]:
+            return self.results(one, binders, {one: value}, known)
+
+        return one.value(self.builder, self.builder.body(types, run, [one.name, *one.leaves]), True)
+
+    def group(self, group: Sequence[Definition], known: Mapping[Value, Value]) -> Sequence[Value]:
+        """The values of definitions that mention each other."""
+        builder = self.builder
+
+        def function(one: Definition, gives_all: Value) -> Value:
+            def run(*binders: Value) -> Sequence[Value]:
+                members = dict(zip(group, builder.emit("apply", (), [gives_all]), strict=True))
+                return self.results(one, binders, members, known)
+
+            return one.value(builder, builder.body(one.types, run, one.leaves), False)
+
+        def functions(gives_all: Value) -> Sequence[Value]:
+            return [function(one, gives_all) for one in group]
+
+        type = FunctionType((), tuple([FunctionType(one.types, self.bodies[one].types) for one in group]))
+        name = "_".join([one.name for one in group])
+        body = builder.body([type], functions, [name])
+        builder.origin = Origin(group[0].origin.file, group[0].origin.line, name)
+        return builder.emit("apply", (), builder.emit("fix", (type,), [], [body]))
+
+    def results(
+        self,
+        one: Definition,
+        binders: Sequence[Value],
+        members: Mapping[Definition, Value],
+        known: Mapping[Value, Value],
+    ) -> Sequence[Value]:
+        """What the body of a definition gives for these parameters, when its group has these values."""
+        body = self.bodies[one]
+        arguments = [members[one], *binders] if one.recursive else binders
+        own = {self.variables[member].value: value for member, value in members.items()}
+        inside = {**known, **own, **dict(zip(body.binders, arguments, strict=True))}
+        return Substitution(self.builder, inside, None, body.statements).apply(body)
+
+
+_letrec: ContextVar[Letrec | None] = ContextVar("adze_letrec", default=None)
 
 
 def function(f: Any, *parameters: Any, result: Any = None) -> Any:

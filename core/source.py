@@ -94,6 +94,16 @@ def repeated(error: RecursionError) -> None:
             raise RecursionError(f"{said}{code.co_firstlineno}); {instead}") from None
 
 
+def without_value(error: NameError, building: str) -> None:
+    """Raise an error with the line, if a function that is being built mentions a name that is defined further down."""
+    *_, last = _entries(error)
+    code = last.tb_frame.f_code
+    if error.name in code.co_freevars:
+        said = f"{building} mentions {error.name!r}, which has no value yet (at {code.co_filename}:{last.tb_lineno})"
+        instead = "inside of a program a function is built where it is defined; define those that mention each other"
+        raise NameError(f"{said}; {instead} outside of it") from None
+
+
 def shorten(error: BaseException) -> None:
     """Leave the frames of this package out of the traceback of an error that is the user's, and of its causes."""
     if os.environ.get("ADZE_TRACEBACK") == "full":
