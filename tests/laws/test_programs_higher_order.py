@@ -1,5 +1,6 @@
 """The programs of the higher-order fragment, in every interpretation that has a meaning for them."""
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 from agreement import exact
 from programs.case import Case
 from programs.functions import HIGHER_ORDER
+from programs.models import FAILING, MODELS, Failing
+from programs.recursion import RECURSION
 
 import adze as az
 from adze.core import trees
@@ -19,7 +22,17 @@ from adze.interpreters.evaluate import evaluate_block
 from adze.interpreters.first_order import first_order
 from adze.interpreters.first_order.cells import in_cells
 
-cases = pytest.mark.parametrize("case", HIGHER_ORDER, ids=lambda case: case.name)
+MORE = [*RECURSION, *MODELS]
+
+
+def more(every: int) -> list[Any]:
+    """Those of the further programs, in processes without checks of types; all but every so many are marked slow."""
+    marks = [[] if number % every == 0 else [pytest.mark.slow] for number in range(len(MORE))]
+    return [pytest.param(case, marks=[pytest.mark.unguarded, *own]) for case, own in zip(MORE, marks, strict=True)]
+
+
+every_case = pytest.mark.parametrize("case", [*HIGHER_ORDER, *more(1)], ids=lambda case: case.name)
+cases = pytest.mark.parametrize("case", [*HIGHER_ORDER, *more(4)], ids=lambda case: case.name)
 FRAGMENT = {name for name, row in CONSTRUCTS.items() if row.higher_order}
 
 
@@ -34,14 +47,33 @@ def constructs(block: Block) -> set[str]:
 
 def test_there_are_enough_programs() -> None:
     found = set().union(*(constructs(instance(case, case.arguments[0]).term) for case in HIGHER_ORDER))
-    assert len(HIGHER_ORDER) >= 25 and found >= {*FRAGMENT, "par", "cond", "loop", "while", "generate", "reduce"}
+    assert (
+        len(HIGHER_ORDER) >= 25
+        and len(MORE) >= 50
+        and found >= {*FRAGMENT, "par", "cond", "loop", "while", "generate", "reduce"}
+    )
 
 
-@pytest.mark.parametrize("vectorize", [True, False], ids=["at-once", "in-python"])
-@cases
-def test_programs(case: Case, vectorize: bool) -> None:
+@every_case
+def test_programs(case: Case) -> None:
     for arguments in case.arguments:
-        exact(az.evaluate(case.program, vectorize=vectorize)(*arguments), case.numpy(*arguments))
+        exact(az.evaluate(case.program)(*arguments), case.numpy(*arguments))
+
+
+@cases
+def test_programs_in_python(case: Case) -> None:
+    for arguments in case.arguments:
+        exact(az.evaluate(case.program, vectorize=False)(*arguments), case.numpy(*arguments))
+
+
+@pytest.mark.parametrize("case", FAILING, ids=lambda case: case.program.name)
+@pytest.mark.parametrize("run", [az.evaluate, az.trace, az.compile])
+def test_programs_that_fail_inside_of_a_recursion(case: Failing, run: Any) -> None:
+    """The error is of its class, and names the line that fails."""
+    source, first = inspect.getsourcelines(case.program.function)
+    line = first + next(k for k, text in enumerate(source) if text.endswith("# fails\n"))
+    with pytest.raises(case.error, match=rf"{case.says}.*programs/models\.py:{line}"):
+        run(case.program)(*case.arguments)
 
 
 @cases
@@ -119,7 +151,7 @@ def test_first_order_form(case: Case) -> None:
             exact(trees.unflatten(made.outputs, evaluate_block(form, values, sizes)), case.numpy(*arguments))
 
 
-@cases
+@every_case
 def test_compiled(case: Case) -> None:
     compiled = az.compile(case.program)
     for arguments in case.arguments:
@@ -127,7 +159,7 @@ def test_compiled(case: Case) -> None:
 
 
 @pytest.mark.usefixtures("opencl")
-@cases
+@pytest.mark.parametrize("case", HIGHER_ORDER, ids=lambda case: case.name)
 def test_devices_run_what_does_not_recur(case: Case) -> None:
     """Others are refused, with the line and what there is instead."""
     form = in_cells(first_order(instance(case, case.arguments[0]).term).block)

@@ -15,8 +15,10 @@ from agreement import magnitude, rounded
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain import instance
-from programs import CASES, Case
+from programs import CASES, Case, sampled
 from programs.functions import HIGHER_ORDER
+from programs.models import MODELS
+from programs.recursion import RECURSION
 from random_programs import argument_lists, made, program_texts
 from trace_programs import MICRO, MODES, RECURSIVE, admits, bits, is_scalar, is_straight, kinds, leaves, same_bits
 
@@ -98,6 +100,13 @@ def test_the_laws_without_arrays(case: Case) -> None:
 
 @pytest.mark.parametrize("case", HIGHER_ORDER, ids=lambda case: case.name)
 def test_the_laws_of_higher_order_programs(case: Case) -> None:
+    for arguments in case.arguments:
+        holds(case.program, arguments)
+
+
+@pytest.mark.unguarded
+@sampled([*RECURSION, *MODELS])
+def test_the_laws_of_more_higher_order_programs(case: Case) -> None:
     for arguments in case.arguments:
         holds(case.program, arguments)
 
