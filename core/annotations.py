@@ -190,7 +190,7 @@ def value_type(annotation: Any, scope: Scope = _NO_SCOPE) -> Type:
 
     This is how fields and type arguments are read. Raises TypeError for a structure other than a tuple.
     """
-    if isinstance(annotation, str):
+    while isinstance(annotation, str):
         annotation = _evaluated(annotation, scope)
     origin = typing.get_origin(annotation)
     if isinstance(annotation, tuple) or origin is tuple:

@@ -562,3 +562,14 @@ def test_sizes_inside_of_data_are_bound_by_arrays() -> None:
 
     with pytest.raises(TypeError, match=r"the size k of parameter 'xs', of type List\[f64\[k\]\], cannot be found"):
         az.evaluate(program)(List.Nil())
+
+
+def test_a_field_in_text_where_all_annotations_are_text() -> None:
+    """So it is under ``from __future__ import annotations`` if a type is quoted as well."""
+    fields = "        head: 'tuple[az.f64, az.i64]'\n        tail: 'Pairs'"
+    text = f"@az.data\nclass Pairs:\n    class End: ...\n    class More:\n{fields}"
+    names: dict[str, Any] = {"az": az, "__name__": "pairs"}
+    exec(f"from __future__ import annotations\n{text}", names)
+    pairs = names["Pairs"]
+    first = az.program(lambda xs: az.case(xs, End=lambda: 0.0, More=lambda head, _: head[0]))
+    assert az.evaluate(first)(pairs.More((1.5, 2), pairs.End())) == 1.5

@@ -1,0 +1,74 @@
+"""Random programs of the higher-order fragment mean the same in every interpretation, and in Python.
+
+``random_functions.py`` draws them. A failure shows the program as text.
+"""
+
+import re
+
+import numpy as np
+import pytest
+from agreement import exact
+from random_functions import random_function, text_of
+
+import adze as az
+from adze.core import trees
+from adze.core.program import convert
+from adze.core.types import is_data
+from adze.interpreters.evaluate import evaluate_block
+
+pytestmark = pytest.mark.unguarded
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_evaluate_agrees_with_python(seed: int) -> None:
+    program, arguments, expected = random_function(seed)
+    exact(az.evaluate(program)(*arguments), expected)
+
+
+def laws(seed: int, depth: int) -> None:
+    """Evaluated in both ways, simplified, and traced."""
+    program, arguments, expected = random_function(seed, depth)
+    made = program.instance_for(program.bind(arguments, {}))
+    az.check(made.term)
+    assert made.term.interpret(az.Reify()) == made.term
+    simplified = az.simplify(made.term)
+    az.check(simplified)
+    values, sizes = convert(made, program.leaves(arguments))
+    exact(trees.unflatten(made.outputs, evaluate_block(simplified, values, sizes)), expected)
+    exact(az.evaluate(program)(*arguments), expected)
+    exact(az.evaluate(program, vectorize=False)(*arguments), expected)
+    if all(is_data(type) for type in made.term.types):  # what is traced away is no result
+        exact(az.trace(program)(*arguments).result, expected)
+
+
+@pytest.mark.parametrize("seed", range(100, 115))
+def test_all_interpretations_agree(seed: int) -> None:
+    laws(seed, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1500))
+def test_more_programs_agree(seed: int) -> None:
+    laws(seed, 3 + seed % 3)
+
+
+def test_programs_are_drawn_of_all_kinds() -> None:
+    """The first hundred use each construct often, call definitions outside, and are the same each time."""
+    texts = [text_of(random_function(seed)[0]) for seed in range(100)]
+    kinds = ["data", "function", "fix", "case", "par", "fori_loop", "cond", "generate", "map", "sum"]
+    for kind in kinds:
+        assert sum(f"az.{kind}" in text for text in texts) >= 20, kind
+    called = [re.findall(r"^(g\d+) = (.*)$", text, re.MULTILINE) for text in texts]
+    mutual = [
+        own for own in called if any(f"{name}(" in body for name, _ in own for other, body in own if other != name)
+    ]
+    assert len(mutual) >= 20
+    assert texts[0] == text_of(random_function(0)[0])
+
+
+def test_numbers_are_exact_in_any_order() -> None:
+    for seed in range(20):
+        _, _, expected = random_function(seed)
+        for leaf in trees.flatten(expected)[0]:
+            if isinstance(leaf, float | np.ndarray):
+                assert np.all(np.asarray(leaf) * 2.0**16 % 1 == 0)
