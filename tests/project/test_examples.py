@@ -186,6 +186,7 @@ def test_gmm_takes_a_file(tmp_path: Path) -> None:
         ("new_interpretation", "network(x) = "),
         ("readme", "-- program\nimport adze as az\n"),
         ("data_types", "def value(formula: Formula, x: f64) -> f64:\n"),
+        ("dual_numbers", "def running(x: f64, y: f64) -> f64:\n"),
         ("stages", "-- written\ndef program(scores: f64[n, k]) -> f64[n, k]:\n"),
     ],
 )
