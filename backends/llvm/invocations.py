@@ -1,9 +1,10 @@
 """What is invoked, as LLVM IR: procedures, jumps, and the cells of data.
 
-A procedure is a function that takes the failure record, scalars, and the addresses of arrays, and gives scalars; all of
-these travel in registers, as many as there are. It is called by the convention ``tailcc``, in which a jump is a call
-that takes the place of its caller, whatever both take. Cells are taken from the *region* of the call, one after the
-other, and given back with it when the call has ended.
+A procedure is a function that takes the failure record, scalars, and the addresses of arrays, and gives scalars. These
+travel in registers, as far as there are some; others are handed over in words that the failure record leads to, which
+whoever is called reads before all else. It is called by the convention ``tailcc``, in which a jump is a call that takes
+the place of its caller; with nothing on the stack that is so whatever both take. Cells are taken from the *region* of
+the call, one after the other, and given back with it when the call has ended.
 
     cell      0 which variant it is   1, 2, ... its fields, eight bytes each: numbers, and addresses of cells and arrays
     region    0 the next free byte    1 the end of its newest chunk   (``stacks.py`` has the others)
@@ -12,21 +13,60 @@ other, and given back with it when the call has ended.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from ...core.types import Scalar, bool_, i64
+from ...core.types import bool_, i64
 from .. import ir
 from .function import Emitter
 from .text import register_type
-from .unit import OUT_OF_MEMORY, REGION, Arena, Unit
+from .unit import HANDED, OUT_OF_MEMORY, REGION, Arena, Unit
 from .values import one
 
+_FLOATS = ("float", "double")
 
-def signature(procedure: ir.Function) -> tuple[list[str], str]:
-    """The types of what a procedure takes behind the failure record, and of what it gives."""
+
+@dataclass(frozen=True)
+class Handed:
+    """How scalars of some types travel: in registers, or in words."""
+
+    types: tuple[str, ...]
+    words: tuple[int | None, ...]  # by scalar; None: in a register
+
+    @staticmethod
+    def of(types: Sequence[str], integers: int, floats: int) -> Handed:
+        """With so many registers of both kinds."""
+        left, words, count = {True: floats, False: integers}, list[int | None](), 0
+        for type in types:
+            kind = type in _FLOATS
+            if left[kind]:
+                left[kind] -= 1
+                words.append(None)
+            else:
+                words.append(count)
+                count += 1
+        return Handed(tuple(types), tuple(words))
+
+    @property
+    def in_registers(self) -> list[str]:
+        """The types of those that do."""
+        return [type for type, word in zip(self.types, self.words, strict=True) if word is None]
+
+    @property
+    def result(self) -> str:
+        """The type of a function that gives these."""
+        own = self.in_registers
+        return own[0] if len(own) == 1 else f"{{ {', '.join(own)} }}" if own else "void"
+
+
+def given_to(procedure: ir.Function) -> Handed:
+    """What a procedure takes behind the failure record."""
     taken = taken_by(procedure)
-    given = [register_type(value.type) for value in taken.values]
-    result = given[0] if len(given) == 1 else f"{{ {', '.join(given)} }}" if given else "void"
-    return [*[register_type(each.type) for each in taken.binds], *["ptr"] * len(taken.enters)], result
+    return Handed.of([*[register_type(each.type) for each in taken.binds], *["ptr"] * len(taken.enters)], 5, 8)
+
+
+def given_by(procedure: ir.Function) -> Handed:
+    """What a procedure gives."""
+    return Handed.of([register_type(value.type) for value in taken_by(procedure).values], 2, 2)
 
 
 def taken_by(procedure: ir.Function) -> ir.Invoke:
@@ -69,32 +109,67 @@ class Invocations(Emitter):
 
     # Calls
 
-    def _called(self, call: ir.Invoke) -> tuple[str, str]:
-        """A call without what comes before it, and the type that it gives."""
-        types, result = signature(self.unit.procedures[call.number])
+    def _called(self, call: ir.Invoke) -> str:
+        """A call without what comes before it."""
+        procedure = self.unit.procedures[call.number]
         given = [*map(self.scalar, call.values), *[self.places[b.name].pointer for b in (*call.reads, *call.writes)]]
-        arguments = ", ".join([f"{type} {value}" for type, value in zip(types, given, strict=True)])
-        return f"call tailcc {result} @{self.unit.procedure_name(call.number)}(ptr {self.failure}, {arguments})", result
+        handed = given_to(procedure)
+        own = self.hand_over(handed, given)
+        arguments = ", ".join(["ptr " + self.failure, *[f"{type} {value}" for type, value in own]])
+        return f"call tailcc {given_by(procedure).result} @{self.unit.procedure_name(call.number)}({arguments})"
 
     def _procedure(self, call: ir.Invoke) -> None:
-        text, result = self._called(call)
-        if result == "void":
+        text, given = self._called(call), given_by(self.unit.procedures[call.number])
+        made = ""
+        if given.result == "void":
             self.body.line(text)
         else:
             made = self.body.value(text)
-            for number, variable in enumerate(call.binds):
-                part = made if len(call.binds) == 1 else self.body.value(f"extractvalue {result} {made}, {number}")
-                self.names[variable.name] = one(variable.type, part)
+        for variable, part in zip(call.binds, self.taken_over(given, made), strict=True):
+            self.names[variable.name] = one(variable.type, part)
         self.leave_if_stopped()
 
     def _jump(self, call: ir.Invoke) -> None:
-        text, result = self._called(call)
+        text, result = self._called(call), given_by(self.unit.procedures[call.number]).result
         if result == "void":
             self.body.line(f"musttail {text}")
             self.body.line("ret void")
         else:
             self.body.line(f"ret {result} {self.body.value(f'musttail {text}')}")
         self.body.label(self.body.name("behind"))
+
+    def hand_over(self, handed: Handed, values: Sequence[str]) -> list[tuple[str, str]]:
+        """Store what travels in words; gives the types and values of the rest."""
+        own: list[tuple[str, str]] = []
+        for type, word, value in zip(handed.types, handed.words, values, strict=True):
+            if word is None:
+                own.append((type, value))
+            elif type == "i1":
+                self.body.line(f"store i8 {self.body.value(f'zext i1 {value} to i8')}, ptr {self._handed(word)}")
+            else:
+                self.body.line(f"store {type} {value}, ptr {self._handed(word)}")
+        return own
+
+    def taken_over(self, handed: Handed, made: str) -> list[str]:
+        """The registers of what was given, some of it as the result of a call, some of it in words."""
+        count, found = len(handed.in_registers), list[str]()
+        for type, word in zip(handed.types, handed.words, strict=True):
+            if word is not None:
+                found.append(self.from_word(type, self._handed(word)))
+            else:
+                number = sum(each is None for each in handed.words[: len(found)])
+                found.append(made if count == 1 else self.body.value(f"extractvalue {handed.result} {made}, {number}"))
+        return found
+
+    def from_word(self, type: str, word: str) -> str:
+        """What a word holds, of the type of a register."""
+        if type == "i1":
+            return self.body.value(f"trunc i8 {self.body.value(f'load i8, ptr {word}')} to i1")
+        return self.body.value(f"load {type}, ptr {word}")
+
+    def _handed(self, number: int) -> str:
+        """The address of a word of what is handed over."""
+        return self.body.value(f"getelementptr i64, ptr {self.shared_word(HANDED)}, i64 {number}")
 
     # Cells
 
@@ -107,16 +182,11 @@ class Invocations(Emitter):
         places = iter(call.places)
         for variable in call.binds:
             word = self._word(call, 1 + next(places))
-            self.names[variable.name] = one(variable.type, self._loaded(variable.type, word))
+            self.names[variable.name] = one(variable.type, self.from_word(register_type(variable.type), word))
         for buffer in call.enters:
             pointer = self.body.value(f"load ptr, ptr {self._word(call, 1 + next(places))}")
             self.place(buffer, pointer, buffer.name)
             self.lasting.add(buffer.name)
-
-    def _loaded(self, scalar: Scalar, word: str) -> str:
-        if scalar is bool_:
-            return self.body.value(f"trunc i8 {self.body.value(f'load i8, ptr {word}')} to i1")
-        return self.body.value(f"load {register_type(scalar)}, ptr {word}")
 
     def _cell_of(self, call: ir.Invoke) -> None:
         arrays = [self._lasting(buffer) for buffer in call.reads]

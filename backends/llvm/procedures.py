@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from ...core.types import i64
 from .. import ir
 from .function import Emitter
-from .invocations import signature, taken_by
+from .invocations import given_by, given_to, taken_by
 from .outlining import Function
-from .text import register_type
 from .unit import ALIGNMENT, BUFFERS, SIZES, STACK, TICK, Arena, Unit
 from .values import one
 
+_PARAMETERS = tuple([f"%given.{number}" for number in range(16)])  # more than there are registers
 _SMALL = 4096  # bytes of an array that has its place in the frame of a procedure
 
 
@@ -28,7 +28,6 @@ class ProcedureEmitter(Function):
         super().__init__(unit, Arena("null", "null", "0", {}), "1", "%failure")
         self.function, self.number = around.procedures[number], number
         self.taken = taken_by(self.function)
-        self._depth = 0
         self._numbers = {buffer.name: k for k, buffer in enumerate((*around.arguments, *around.results))}
 
     def emit(self) -> None:
@@ -48,38 +47,38 @@ class ProcedureEmitter(Function):
             body.label("exit")
             self.give([self.scalar(value) for value in self.taken.values], last=True)
         self.regions.close()
-        types, result = signature(function)
-        names = self._parameters()
-        parameters = "".join([f", {type} {name}" for type, name in zip(types, names, strict=True)])
-        name = self.unit.procedure_name(self.number)
-        head = f"define hidden tailcc {result} @{name}(ptr %failure{parameters}) {self.unit.attributes}"
-        self.unit.module.define(name, f"{head} {{\n{body}\n}}")
+        given = [f", {type} {name}" for type, name in zip(given_to(function).in_registers, _PARAMETERS, strict=False)]
+        head = f"define hidden tailcc {given_by(function).result} @{self.unit.procedure_name(self.number)}"
+        text = f"{head}(ptr %failure{''.join(given)}) {self.unit.attributes} {{\n{body}\n}}"
+        self.unit.module.define(self.unit.procedure_name(self.number), text)
 
     def _at(self, pointer: str, number: int) -> str:
         return self.body.value(f"getelementptr i64, ptr {pointer}, i64 {number}")
 
-    def _parameters(self) -> list[str]:
-        return [f"%given.{k}" for k in range(len(self.taken.binds) + len(self.taken.enters))]
-
     def take(self, call: ir.Invoke) -> None:
-        names = iter(self._parameters())
-        for variable in call.binds:
-            self.names[variable.name] = one(variable.type, next(names))
-        for buffer in call.enters:
-            self.place(buffer, next(names), buffer.name)
+        handed, names = given_to(self.function), iter(_PARAMETERS)
+        taken = [
+            next(names) if word is None else self.from_word(type, self._handed(word))
+            for type, word in zip(handed.types, handed.words, strict=True)
+        ]
+        count = len(call.binds)
+        for variable, value in zip(call.binds, taken[:count], strict=True):
+            self.names[variable.name] = one(variable.type, value)
+        for buffer, value in zip(call.enters, taken[count:], strict=True):
+            self.place(buffer, value, buffer.name)
         self._expect_room("0")
         self.look()
 
     def give(self, values: Sequence[str], last: bool = False) -> None:
-        result = signature(self.function)[1]
-        types = [register_type(value.type) for value in self.taken.values]
-        if len(values) < 2:
-            self.body.line(f"ret {types[0]} {values[0]}" if values else "ret void")
+        handed = given_by(self.function)
+        own = self.hand_over(handed, values)
+        if len(own) < 2:
+            self.body.line(f"ret {own[0][0]} {own[0][1]}" if own else "ret void")
         else:
             made = "undef"
-            for number, (type, value) in enumerate(zip(types, values, strict=True)):
-                made = self.body.value(f"insertvalue {result} {made}, {type} {value}, {number}")
-            self.body.line(f"ret {result} {made}")
+            for number, (type, value) in enumerate(own):
+                made = self.body.value(f"insertvalue {handed.result} {made}, {type} {value}, {number}")
+            self.body.line(f"ret {handed.result} {made}")
         if not last:
             self.body.label(self.body.name("behind"))
 

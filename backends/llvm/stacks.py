@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from ..runtime import once
 from .assemble import link
 from .stored import load_runtime
-from .unit import OUT_OF_MEMORY, REGION, STACK
+from .unit import HANDED, OUT_OF_MEMORY, REGION, STACK
 
 _MOST = 64 << 30  # bytes of a stack
 _LEAST = 64 << 20
-_MARGIN = 1 << 20  # for functions of the C library, and of Python, which look at no limit
+_MARGIN = 1 << 20  # at its end: what procedures hand over in words, and room for functions that look at no limit
 _STAYS = 1 << 20  # bytes at the top of a stack that a call leaves in memory
 _CONTEXT = 8192  # bytes for what the C library saves of a context, and more
 _FIRST = 1 << 18  # bytes of the first chunk of a region
@@ -105,6 +105,8 @@ go:
   %limit = getelementptr i8, ptr %stack, i64 {_MARGIN}
   %limit.place = getelementptr i64, ptr %failure, i64 {STACK}
   store ptr %limit, ptr %limit.place
+  %handed.place = getelementptr i64, ptr %failure, i64 {HANDED}
+  store ptr %stack, ptr %handed.place
   %region.place = getelementptr i64, ptr %failure, i64 {REGION}
   %region = load ptr, ptr %region.place
   call void @begin(ptr %region)

@@ -73,8 +73,9 @@ INTERRUPTED = -(1 << 62)
 # Words of the failure record: pointers to the table of branches, and to what says that the calling thread shall look
 # for signals, or a worker stop (``interrupts.py``).
 TABLE, TICK, STOP = 8, 9, 10
-# Others are for procedures: the addresses of buffers and of sizes, the region of cells, and where the stack ends.
-BUFFERS, SIZES, REGION, STACK = 11, 12, 13, 14
+# Others are for procedures: the addresses of words for what they hand over beside registers, of buffers and of sizes,
+# the region of cells, and where the stack ends.
+HANDED, BUFFERS, SIZES, REGION, STACK = 7, 11, 12, 13, 14
 # Memory of dynamic temporaries that is kept for the next call: pairs of an address and its bytes, behind the record.
 KEPT = 8
 

@@ -246,8 +246,9 @@ class Region:
             address = None
             if kind.boxed:
                 address = int(given[0])
-                if address in known:
-                    done.append(known[address])
+                found = known.get(address)
+                if found.__class__ in kind.numbers:  # cells without fields may be one, of several types
+                    done.append(found)
                     continue
                 number, given = self._opened(address, kind)
                 cls, fields = kind.variants[number]

@@ -25,6 +25,20 @@ def test_evaluate_agrees_with_python(seed: int) -> None:
     exact(az.evaluate(program)(*arguments), expected)
 
 
+@pytest.mark.parametrize("seed", [12, 156, *range(200, 230)])
+def test_compiled_agrees_with_python(seed: int) -> None:
+    """Seed 12 jumps between procedures that take more than there are registers; 156 has empty cells of two types."""
+    program, arguments, expected = random_function(seed)
+    exact(az.compile(program)(*arguments), expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2000, 2300))
+def test_more_compiled_programs_agree(seed: int) -> None:
+    program, arguments, expected = random_function(seed, 3 + seed % 3)
+    exact(az.compile(program)(*arguments), expected)
+
+
 def laws(seed: int, depth: int) -> None:
     """Evaluated in both ways, simplified, and traced."""
     program, arguments, expected = random_function(seed, depth)
