@@ -150,7 +150,8 @@ class _Writer:
         self.text.append(f"@{_numbered(self.origins, part)}{'c' * part.combines} ")
 
     def failure(self, part: Failure) -> None:
-        self.sequence(("failure", part.kind, part.message, part.origin))
+        steps = () if part.path is None else part.path.steps
+        self.sequence(("failure", part.kind, part.message, part.origin, *steps))
 
     def primitive(self, part: Primitive) -> None:
         if _OWN.get(part.name) is not part:

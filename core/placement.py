@@ -82,8 +82,8 @@ def _is_computed_size(value: Value) -> bool:
 class _Layout:
     """Both walks over the graph from a root body."""
 
-    def __init__(self, root: Body, sizes: Collection[int] = ()) -> None:
-        self.root, self.sizes = _Region(None, root, None), sizes
+    def __init__(self, root: Body, sizes: Collection[int], functions: bool) -> None:
+        self.root, self.sizes, self.functions = _Region(None, root, None), sizes, functions
         self.homes: dict[int, set[_Region]] = {}
         self.captured: dict[int, Value] = {}
 
@@ -99,6 +99,8 @@ class _Layout:
         """
         if not value.free:
             return value.number in self.sizes
+        if self.functions and value.source is not None and value.source.row.functions:
+            return False
         return value.free.isdisjoint(self._all_bound) and not _is_computed_size(value)
 
     def _collect(self) -> None:
@@ -186,16 +188,23 @@ def _opaque_sizes(values: Sequence[Value]) -> set[int]:
 
 
 def to_block(
-    binders: Sequence[Value], results: Sequence[Value], statements: Sequence[Node] = (), names: Sequence[str] = ()
+    binders: Sequence[Value],
+    results: Sequence[Value],
+    statements: Sequence[Node] = (),
+    names: Sequence[str] = (),
+    functions: bool = False,
 ) -> tuple[Block, list[Value]]:
     """The term of a body, and the values of outer scopes that it uses, which are bound before its binders.
+
+    With ``functions``, a function that is defined in an outer scope is not among these, but in the term: it is its code
+    and what that uses.
 
     An opaque size in it is known by a number: the first numbers are those of the integers among all these, in order.
     """
     root = Body(0, tuple(binders), tuple(statements), tuple(results))
     sizes = _opaque_sizes(binders)
     while True:
-        layout = _Layout(root, sizes)
+        layout = _Layout(root, sizes, functions)
         layout.run()
         captured = list(layout.captured.values())
         bound = [*captured, *binders]

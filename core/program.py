@@ -29,7 +29,7 @@ from .language import Fold
 from .placement import to_block
 from .source import at_line, ending_at_user, line_of, repeated, shorten
 from .terms import Block
-from .types import Type, array_of, dims, element, is_data, is_float
+from .types import Type, array_of, dims, element, holds_floating, is_data
 from .unification import Equality, Unifier, equalities, probable
 
 B = TypeVar("B")
@@ -386,7 +386,7 @@ class Program:
         leaves = parameter.of_shape(argument, like.shape, self.name)
         found = [
             self._own(name, *trees.flatten(leaf))
-            if leaf is None or not is_float(type)
+            if leaf is None or not holds_floating(type)
             else Declared(trees.LEAF, (_named_sizes(type, name),))
             for leaf, type, name in zip(leaves, like.types, names, strict=True)
         ]
@@ -428,7 +428,7 @@ class Program:
                 chosen[parameter.name] = parameter.declared
             elif parameter.like is not None:
                 like = self._like(parameter, chosen, values)
-                moving = [type if is_float(type) else None for type in like.types]
+                moving = [type if holds_floating(type) else None for type in like.types]
                 chosen[parameter.name] = self._moving(parameter, trees.unflatten(like.shape, moving), chosen, values)
             else:
                 said = f"{self.name}: parameter {parameter.name!r} has no annotation; give its type"
@@ -483,7 +483,12 @@ class Program:
 
 
 def _named_sizes(type: Type, name: str) -> Type:
-    """The type of an array, with fresh names for the sizes that the arguments of a call do not determine."""
+    """The type of an array, with fresh names for the sizes that the arguments of a call do not determine.
+
+    Those of arrays inside of other values are determined.
+    """
+    if not is_data(type):
+        return type
     sizes = [dim if dim.is_static() else Dim.atom(Name(f"{name}_{axis}")) for axis, dim in enumerate(dims(type))]
     return array_of(element(type), tuple(sizes))
 

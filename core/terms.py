@@ -120,17 +120,54 @@ _ERRORS: dict[str, type[Exception]] = {
 
 
 @dataclass(frozen=True)
+class Path:
+    """Paths into values of declared types as two integers: a digit for each step, and how many there are.
+
+    >>> path = Path((".left", ".right"))
+    >>> path.text(0b011, 3), path.text(0, 100)
+    ('.left.right.right', '.left (100 times)')
+    """
+
+    steps: tuple[str, ...]
+
+    @property
+    def base(self) -> int:
+        """Of the digits: a power of two, so that i64 keeps the last ones of a long path."""
+        return 1 << (len(self.steps) - 1).bit_length()
+
+    def text(self, digits: int, length: int) -> str:
+        """As one writes it in Python; of a long path the end, and each step once that comes again and again."""
+        bits = self.base.bit_length() - 1
+        known = min(length, 64 // bits) if bits else length
+        runs: list[list[Any]] = []
+        for k in reversed(range(known)):
+            step = self.steps[digits >> k * bits & self.base - 1] if bits else self.steps[0]
+            if runs and runs[-1][0] == step:
+                runs[-1][1] += 1
+            else:
+                runs.append([step, 1])
+        parts = [step * times if times <= 4 else f"{step} ({times} times)" for step, times in runs]
+        return "[...]" * (known < length) + "".join(parts)
+
+
+@dataclass(frozen=True)
 class Failure:
-    """What a failed requirement says: its kind ("index", "division", "size"...) and a message with ``{0}`` fields."""
+    """What a failed requirement says: its kind ("index", "division", "size"...) and a message with ``{0}`` fields.
+
+    Where it is about a part of a value of a declared type, the first two integers are the path to it (``Path``), and
+    the message has a field ``{path}``.
+    """
 
     kind: str
     message: str
     origin: Origin
     exception: type[Exception] | None = None  # where the kind does not say which
+    path: Path | None = None
 
     def text(self, values: Sequence[int]) -> str:
         advice = NOT_NEUTRAL if self.kind == "neutral" else ""
-        return f"{self.message.format(*values)}, at {self.origin}{advice}"
+        path = "" if self.path is None else self.path.text(*values[:2])
+        return f"{self.message.format(*values, path=path)}, at {self.origin}{advice}"
 
     def error(self, values: Sequence[int]) -> Exception:
         """The exception to raise for these values."""

@@ -162,6 +162,7 @@ class Declaration:
 
     A record has one variant. Variants may mention the declaration itself, so they are filled in after it is made.
     ``classes`` are the Python classes of values, by variant, and ``owner`` is the class that declares the type.
+    ``derived`` are the declarations that are made of it, by what they are.
     """
 
     name: str
@@ -169,6 +170,7 @@ class Declaration:
     variants: dict[str, dict[str, Type]] = field(default_factory=dict)
     classes: dict[str, type] = field(default_factory=dict)
     owner: type | None = None
+    derived: dict[str, Declaration] = field(default_factory=dict)
 
     def __reduce__(self) -> Any:
         """By reference to the class that declares it: a copy would be another type."""
@@ -299,6 +301,36 @@ def array_of(scalar: Scalar, sizes: tuple[Dim, ...]) -> Scalar | ArrayType:
 def is_float(type: Type) -> bool:
     """Whether values of this type have tangents: floating scalars and arrays of them."""
     return is_data(type) and element(type).kind == "float"
+
+
+def reached(start: Type | Declaration, functions: bool = True) -> list[Type]:
+    """The types that are in a type or declaration, and in the fields of those that it mentions, all as declared.
+
+    Without ``functions`` those are left out that functions take and give.
+    """
+    seen, found = set[Declaration](), list[Type]()
+    todo: list[Type | Declaration] = [start]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Declaration):
+            if part not in seen:
+                seen.add(part)
+                todo += [type for fields in part.variants.values() for type in fields.values()][::-1]
+            continue
+        found.append(part)
+        match part:
+            case TupleType(items):
+                todo += items
+            case FunctionType(parameters, results):
+                todo += [*parameters, *results] if functions else []
+            case Named(declaration, arguments):
+                todo += [*arguments, declaration]
+    return found
+
+
+def holds_floating(type: Type) -> bool:
+    """Whether values of a type have tangents: floating ones, tuples and data with such inside, but no functions."""
+    return any(map(is_float, reached(type, functions=False)))
 
 
 def scalar_of(dtype: np.dtype[Any]) -> Scalar | None:
