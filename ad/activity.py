@@ -4,6 +4,9 @@ Both modes ask before they enter a construct: what is not active has no tangent 
 can cause no NaN. The environment is the one of the language that asks; its entries stand for the values bound
 outside, plain truth values for what is bound inside. A state of a loop is active when any step makes it so, and an
 accumulator when anything active is added to it.
+
+Of a function, a tuple or a value of a declared type it is one truth value here: reverse mode refuses what moves.
+Forward mode asks for the parts that do (``active_parts.py``): there its state is a form, and ``|`` of two unites them.
 """
 
 from __future__ import annotations
@@ -25,11 +28,13 @@ from ..core.types import ArrayType, Scalar, Type, is_data, is_float
 from .fixpoints import Fixpoints
 from .fragment import Fragment
 
+State = Any  # a truth value; or what says it of the parts of a value
+
 
 class Active(NamedTuple):
     """Which results are active, and whether something active is added to an accumulator bound outside."""
 
-    results: Sequence[bool]
+    results: Sequence[State]
     updates: bool = False
 
 
@@ -62,9 +67,9 @@ class Activity(Fragment[Atom, Operation, Block]):
 
     def __init__(self, entry_is_active: Callable[[Any], bool]) -> None:
         self.entry_is_active = entry_is_active
-        self.fixpoints: Fixpoints[bool] = Fixpoints(or_)
+        self.fixpoints: Fixpoints[State] = Fixpoints(or_)
 
-    def is_active(self, entry: Any) -> bool:
+    def is_active(self, entry: Any) -> State:
         if isinstance(entry, bool):
             return entry
         return entry.active if isinstance(entry, Mark) else self.entry_is_active(entry)
@@ -94,12 +99,7 @@ class Activity(Fragment[Atom, Operation, Block]):
 
     def _branches(self, branches: Sequence[Block]) -> Operation:
         """One of these is run, with parameters that are constant."""
-
-        def run(env: Env[Any]) -> Active:
-            found = [branch.of_constants(env) for branch in branches]
-            return Active(reduce(_either, [one.results for one in found]), any(one.updates for one in found))
-
-        return run
+        return lambda env: either([branch.of_constants(env) for branch in branches])
 
     def loop(self, dim: Dim, extent: Atom, initials: Sequence[Atom], body: Block) -> Operation:
         def run(env: Env[Any]) -> Active:
@@ -136,7 +136,7 @@ class Activity(Fragment[Atom, Operation, Block]):
         def run(env: Env[Any]) -> Active:
             elements = element(env, [False])
             values = elements.results[len(elements.results) - len(neutrals) :]
-            starts = _either([self.is_active(neutral(env)) for neutral in neutrals], values)
+            starts = _united([self.is_active(neutral(env)) for neutral in neutrals], values)
             total = self._followed(operator, starts, lambda state: operator(env, [*state, *state]))
             return Active(total.results, elements.updates or total.updates)
 
@@ -146,7 +146,7 @@ class Activity(Fragment[Atom, Operation, Block]):
         def run(env: Env[Any]) -> Active:
             found = element(env, [False] * len(extents))
             values = found.results[len(found.results) - len(destinations) :]
-            return Active(_either([self.is_active(array(env)) for array in destinations], values), found.updates)
+            return Active(_united([self.is_active(array(env)) for array in destinations], values), found.updates)
 
         return run
 
@@ -246,11 +246,14 @@ def active_results(binding: Binding, env: Env[Any]) -> Active:
     """What is active of an operation's results: nothing made of integers or booleans."""
     said = binding.operation(env)
     active: Active = Active([said] * len(binding.types)) if isinstance(said, bool) else said
-    moving = [
-        a and (is_float(type) or not is_data(type)) for a, type in zip(active.results, binding.types, strict=True)
-    ]
-    return Active(moving, active.updates)
+    typed = zip(active.results, binding.types, strict=True)
+    return Active([a and is_float(type) if is_data(type) else a for a, type in typed], active.updates)
 
 
-def _either(first: Sequence[bool], second: Sequence[bool]) -> list[bool]:
-    return [a or b for a, b in zip(first, second, strict=True)]
+def either(found: Sequence[Active]) -> Active:
+    """What is active where one of several is run."""
+    return Active(reduce(_united, [one.results for one in found]), any(one.updates for one in found))
+
+
+def _united(first: Sequence[State], second: Sequence[State]) -> list[State]:
+    return [a | b for a, b in zip(first, second, strict=True)]

@@ -27,8 +27,9 @@ from ..interpreters.simplify import simplify
 from ..interpreters.simplify.accumulators import plus, zeros_like
 from .cells import Entry
 from .duals import Block as DualBlock
-from .duals import Dual
+from .duals import Dual, Pick
 from .duals import Emission as DualEmission
+from .forms import Form
 from .linearity import nonlinear
 from .reverse_meanings import Block, Emission
 
@@ -128,9 +129,9 @@ class CustomPushforward:
     body: DualBlock
     blocks: Sequence[DualBlock]
 
-    def push(self, active: Sequence[bool]) -> Sequence[Dual]:
+    def push(self, active: Pick) -> Sequence[Dual]:
         """The results, with the tangents of the active ones."""
-        b, moving = self.forward.builder, [arg.tangent is not None for arg in self.args]
+        b, moving = self.forward.builder, [arg.moves for arg in self.args]
         if "checkpoint" in self.rules:
 
             def body(*binders: Value) -> list[Value]:
@@ -138,11 +139,13 @@ class CustomPushforward:
 
             made = emit_blocks(b, "custom", self.rules, self.forward.flat(self.args, moving), [body])
             return self.forward.duals(made, active)
+        self.require_numbers(moving, active)
         results = self.itself(*[arg.primal for arg in self.args])
         tangents: list[Value | None] = [None] * len(results)
-        if any(self.body.activity.of_constants(self.env).results):
+        fixed = [self.forward.fixed(arg) for arg in self.args]
+        if any(self.body.activity(self.env, [arg.moves for arg in fixed]).results):
             with self.forward.checking(False):
-                captured = self.body.run(self.env, self.forward.constants([arg.primal for arg in self.args]))
+                captured = self.body.run(self.env, fixed)
             tangents = [dual.tangent for dual in captured]
         if any(moving):
             given = iter(self.by_rule(results))
@@ -151,7 +154,19 @@ class CustomPushforward:
                     own, more = tangents[k], next(given)
                     tangents[k] = more if own is None else plus(b, own, more)
         moved = [tangent for tangent in tangents if tangent is not None]
-        return self.forward.duals([*results, *moved], [tangent is not None for tangent in tangents])
+        states = zip(active, tangents, strict=True)
+        moves = [state if isinstance(state, Form) else tangent is not None for state, tangent in states]
+        return self.forward.duals([*results, *moved], moves)
+
+    def require_numbers(self, moving: Pick, active: Pick) -> None:
+        """Unsupported where something moves inside of an argument, or may inside of a result: rules do not say how."""
+        given, made = ([state for state in states if isinstance(state, Form)] for states in (moving, active))
+        if any([*given, *made]) or (any(moving) and any([form.cells for form in made])):
+            origin = self.forward.builder.origin
+            message = f"{origin.name}: its derivatives are given for numbers and arrays, and forward mode does not know"
+            error = Unsupported(f"{message} how a function, a tuple or a value of a declared type moves")
+            error.origin = origin
+            raise error
 
     def itself(self, *args: Value) -> Sequence[Value]:
         """The operation, with its rules, as it is."""

@@ -25,13 +25,13 @@ from ..core.builder import current
 from ..core.combinators.shapes import array
 from ..core.environment import Env
 from ..core.expr import Expr, as_expr, same_size
-from ..core.functions import description
+from ..core.functions import as_typed, description
 from ..core.graph import Value
 from ..core.placement import to_block
 from ..core.program import Program
 from ..core.source import at_line
 from ..core.terms import Block
-from ..core.types import Named, TupleType, Type, element, is_data, is_float, rank
+from ..core.types import element, holds_floating, is_data, is_float, rank
 from ..interpreters.embed import Embed
 from ..interpreters.simplify import simplify
 from .cells import Cell, Entry, Sweep
@@ -63,24 +63,7 @@ def may_hold_floating(parameter: Parameter) -> bool:
     """Whether some argument of a parameter has floating parts, as far as its annotation says, inside of data too."""
     if parameter.static is not None:
         return False
-    return parameter.declared is None or any(map(_holds_floating, parameter.declared.types))
-
-
-def _holds_floating(type: Type) -> bool:
-    seen: set[Type] = set()
-    todo = [type]
-    while todo:
-        type = todo.pop()
-        if is_float(type):
-            return True
-        if type in seen:
-            continue
-        seen.add(type)
-        if isinstance(type, TupleType):
-            todo += type.items
-        elif isinstance(type, Named):
-            todo += [part for variant in type.declaration.variants for part in type.fields(variant).values()]
-    return False
+    return parameter.declared is None or any(map(holds_floating, parameter.declared.types))
 
 
 def chosen(
@@ -197,7 +180,7 @@ class Differentiated:
 def _term(values: Sequence[Value], run: Callable[..., Sequence[Value]]) -> tuple[Block, list[Value]]:
     """The simplified term of a function at these values, and what it captures."""
     body = current().body([value.type for value in values], run, [value.name for value in values])
-    block, captured = to_block(body.binders, body.results, body.statements)
+    block, captured = to_block(body.binders, body.results, body.statements, functions=True)
     simplified = simplify(block)
     inside = interchanged(simplified)
     return simplified if inside is simplified else simplify(inside), captured
@@ -264,8 +247,8 @@ def without_aux(name: str, f: Program, output: trees.Shape) -> trees.Shape:
 def fitting(what: str, given: Any, shape: trees.Shape, values: Sequence[Value]) -> list[Value | None]:
     """A tangent or cotangent of these values: one value a leaf, of exactly the leaf's type.
 
-    There is None where a leaf is not floating, and where None is given. Raises TypeError for another structure, type
-    or rank, and for sizes that differ; sizes that may be equal are required to be so in the run.
+    There is None where a leaf holds nothing floating, and where None is given. Raises TypeError for another structure,
+    type or rank, and for sizes that differ; sizes that may be equal are required to be so in the run.
     """
     try:
         leaves = trees.matched(shape, given)
@@ -273,14 +256,17 @@ def fitting(what: str, given: Any, shape: trees.Shape, values: Sequence[Value]) 
         path, problem = error.args
         message = f"{what} has another structure than what it belongs to: {path or 'that'} {problem}"
         raise TypeError(at_line(message)) from None
-    return [
-        None if leaf is None or not is_float(value.type) else _of_type(f"{what}{path and f' at {path}'}", leaf, value)
-        for leaf, value, path in zip(leaves, values, trees.paths(shape), strict=True)
-    ]
+    made: list[Value | None] = []
+    for leaf, value, path in zip(leaves, values, trees.paths(shape), strict=True):
+        where = f"{what} at {path}" if path else what
+        made.append(None if leaf is None or not holds_floating(value.type) else _of_type(where, leaf, value))
+    return made
 
 
 def _of_type(what: str, leaf: Any, value: Value) -> Value:
     builder, type = current(), value.type
+    if not is_data(type):
+        return as_typed(leaf, type, what)
     if isinstance(leaf, tuple | list | np.ndarray):
         expressions = any(isinstance(part, Expr) for part in trees.flatten(leaf)[0])
         leaf = array(leaf) if expressions else array_of_type(leaf, type, what)

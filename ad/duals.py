@@ -16,23 +16,34 @@ from ..core.expr import Expr
 from ..core.graph import Body, Value
 from ..core.types import Scalar
 from ..interpreters.simplify.accumulators import plus, zeros_like
-from .activity import Activity
+from .active_parts import ActiveParts
 from .activity import Block as ActivityBlock
 from .activity import Operation as ActivityOperation
+from .activity import State
+from .forms import Form, is_structured
 from .reverse_meanings import Emission as ReverseEmission
 
 
 @dataclass(frozen=True)
 class Dual:
-    """A value and its tangent; None: the tangent is zero."""
+    """A value and its tangent; None: the tangent is zero.
+
+    A function, a tuple or a value of a declared type has its tangent inside, where its ``form`` says so.
+    """
 
     primal: Value
     tangent: Value | None = None
+    form: Form | None = None
+
+    @property
+    def moves(self) -> State:
+        """Its state for activity analysis."""
+        return self.tangent is not None if self.form is None else self.form
 
 
 Duals = Env[Dual]
 Atom = Callable[[Duals], Dual]
-Pick = Sequence[bool]
+Pick = Sequence[State]
 Linear = Callable[[Expr], Expr]  # from the tangent of an operand to its share in that of the result
 
 
@@ -51,6 +62,7 @@ class Block:
     run: Callable[[Duals, Sequence[Dual]], list[Dual]]
     activity: ActivityBlock
     width: int  # how many results
+    names: Sequence[str]  # of the parameters
 
 
 class Emission(ABC):
@@ -59,25 +71,34 @@ class Emission(ABC):
     def __init__(self, builder: Builder) -> None:
         self.builder, self.checks = builder, True
         self.probes: set[str] = set()  # the names in the program
-        self.activity = Activity(lambda dual: dual.tangent is not None)
+        self.activity = ActiveParts(lambda dual: dual.moves)
 
     def tangent(self, dual: Dual) -> Value:
         """The tangent as a value, zero if need be."""
         return zeros_like(self.builder, dual.primal) if dual.tangent is None else dual.tangent
 
     def flat(self, duals: Sequence[Dual], active: Pick) -> list[Value]:
-        """The primals, then the tangents of the active ones."""
-        tangents = [self.tangent(dual) for dual, moves in zip(duals, active, strict=True) if moves]
+        """The primals, then the tangents of the active ones that are numbers or arrays."""
+        tangents = [self.tangent(dual) for dual, moves in zip(duals, active, strict=True) if moves is True]
         return [*[dual.primal for dual in duals], *tangents]
 
     def duals(self, values: Sequence[Value], active: Pick) -> list[Dual]:
         """Duals from values followed by the tangents of the active ones."""
         tangents = iter(values[len(active) :])
-        return [Dual(value, next(tangents) if moves else None) for value, moves in zip(values, active, strict=False)]
+        return [
+            Dual(value, form=moves) if isinstance(moves, Form) else Dual(value, next(tangents) if moves else None)
+            for value, moves in zip(values, active, strict=False)
+        ]
 
     def constants(self, values: Sequence[Value]) -> list[Dual]:
         """Duals of values that do not move."""
-        return [Dual(value) for value in values]
+        return [
+            Dual(value, form=self.activity.form(value.type) if is_structured(value.type) else None) for value in values
+        ]
+
+    def fixed(self, dual: Dual) -> Dual:
+        """What a number is where it does not move. What is inside of other values stays, and moves nothing there."""
+        return Dual(dual.primal, form=dual.form)
 
     # Linear functions of tangents
 
@@ -113,5 +134,4 @@ class Emission(ABC):
 
     def primals(self, block: Block, env: Duals, *arguments: Value) -> list[Value]:
         """What a block gives where nothing moves."""
-        fixed = env.mapped(lambda dual: Dual(dual.primal))
-        return [dual.primal for dual in block.run(fixed, self.constants(arguments))]
+        return [dual.primal for dual in block.run(env.mapped(self.fixed), self.constants(arguments))]

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
+from ..core import terms
 from ..core.constructs import Construct
 from ..core.dims import Dim
 from ..core.environment import Env
@@ -27,20 +27,59 @@ from ..core.primitive import Primitive
 from ..core.terms import Constant, Failure, Foreign
 from ..core.types import ArrayType, Scalar, Type, is_float
 from ..interpreters.embed import accumulate, emit_blocks, name_arguments
-from .activity import active_results
+from .activity import State, active_results
+from .boundary import Joining, Parting
 from .cells import Sweep
 from .custom import CustomPushforward, probe_name, tangents_by_rule
-from .duals import Atom, Block, Dual, Duals, Emission, Operation, Pick
+from .duals import Atom, Block, Dual, Duals, Operation, Pick
+from .forms import Form, Progress, is_structured
+from .forward_functions import ForwardFunctions
 from .forward_reductions import Combination, Histogram, Reduction, Scan
 from .fragment import Fragment, again, refused
 from .reverse import Reverse
 
 
-class Forward(Emission, Fragment[Atom, Operation, Block]):
+class Forward(ForwardFunctions, Fragment[Atom, Operation, Block]):
     """Dual numbers over any construct, emitted into a builder."""
 
     def reverse(self) -> Reverse:
         return Reverse(Sweep(self.builder))
+
+    def meaning(self, block: terms.Block) -> Block:
+        """A term that is closed: its parameters are values and tangents, and so are its results.
+
+        What moves inside of functions and data is found first, for the whole term (``active_parts.py``).
+        """
+        progress = self.activity.progress = Progress()
+        inner = super().meaning(block)
+        structured = any(map(is_structured, block.binders))
+
+        def run(env: Duals, arguments: Sequence[Dual]) -> list[Dual]:
+            if not structured and not progress.forms:
+                return inner.run(env, arguments)
+            states = [self._state(dual, progress) for dual in arguments]
+            self.activity.settle(progress, inner.activity, states)
+            named = zip(arguments, states, block.names, strict=True)
+            return [self._apart(dual) for dual in inner.run(env, [self._joined(*each) for each in named])]
+
+        return replace(inner, run=run)
+
+    def _state(self, dual: Dual, progress: Progress) -> State:
+        type, moves = dual.primal.type, dual.tangent is not None
+        return Form.of(type, progress, moves) if is_structured(type) else moves
+
+    def _joined(self, dual: Dual, state: State, name: str) -> Dual:
+        """A value and its tangent as they are inside."""
+        if not isinstance(state, Form):
+            return dual
+        return Dual(Joining(self.builder, name)(state, dual.primal, dual.tangent), form=state)
+
+    def _apart(self, dual: Dual) -> Dual:
+        """The other way round."""
+        if dual.form is None or not dual.form.cells:
+            return dual
+        primal, tangent = Parting(self.builder)(dual.form, dual.primal)
+        return Dual(primal, tangent)
 
     # Atoms
 
@@ -197,36 +236,26 @@ class Forward(Emission, Fragment[Atom, Operation, Block]):
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             return CustomPushforward(self, env, rules, [a(env) for a in args], body, blocks).push(active)
 
-        return Operation(run, self.activity.custom(rules, args, body.activity, []))
+        return Operation(run, self.activity.custom(rules, args, body.activity, [block.activity for block in blocks]))
 
     def probe(self, name: str, values: Sequence[Atom]) -> Operation:
         """``y = x``, shown:  ``dy = dx``, shown under a name of its own."""
         self.probes.add(name)
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
-            b, duals = self.builder, [v(env) for v in values]
+            b, given = self.builder, [v(env) for v in values]
             if not self.checks:
-                return duals
+                return given
+            duals = [self._apart(dual) for dual in given]
             primals = b.emit("probe", (name,), [dual.primal for dual in duals])
             moving = [dual.tangent for dual in duals if dual.tangent is not None]
             tangents = b.emit("probe", (probe_name(name, "tangent", self.probes),), moving) if moving else ()
-            return self.duals([*primals, *tangents], active)
+            shown = self.duals([*primals, *tangents], [dual.tangent is not None for dual in duals])
+            return [dual if dual.form else same for dual, same in zip(given, shown, strict=True)]
 
         return Operation(run, self.activity.probe(name, values))
 
-    # The higher-order fragment
-
-    def case(self, value: Atom, variants: tuple[str, ...], branches: Sequence[Block]) -> Operation:
-        """As ``cond``, of more branches: data is constant, and so are its fields."""
-
-        def run(env: Duals, active: Pick) -> Sequence[Dual]:
-            def branch(block: Block, *fields: Value) -> list[Value]:
-                return self.flat(block.run(env, self.constants(fields)), active)
-
-            bodies = [partial(branch, block) for block in branches]
-            return self.duals(emit_blocks(self.builder, "case", variants, [value(env).primal], bodies), active)
-
-        return Operation(run, self.activity.case(value, variants, [branch.activity for branch in branches]))
+    # Fork and join, and what is written elsewhere
 
     def par(self, branches: Sequence[Block]) -> Operation:
         """``y, z = par(f, g)``:  ``(y, dy), (z, dz) = par((f, df), (g, dg))``."""
@@ -237,7 +266,7 @@ class Forward(Emission, Fragment[Atom, Operation, Block]):
             pairs = list(zip(branches, picks, strict=True))
             bodies = [lambda block=block, own=own: self.flat(block.run(env, []), own) for block, own in pairs]
             values = iter(emit_blocks(self.builder, "par", (), [], bodies))
-            made = [[next(values) for _ in range(len(own) + sum(own))] for own in picks]
+            made = [[next(values) for _ in range(len(own) + own.count(True))] for own in picks]
             return [dual for some, own in zip(made, picks, strict=True) for dual in self.duals(some, own)]
 
         return Operation(run, self.activity.par([branch.activity for branch in branches]))
@@ -266,16 +295,14 @@ class Forward(Emission, Fragment[Atom, Operation, Block]):
     def opaque(
         self, op: str, static: tuple[Any, ...], args: Sequence[Atom], blocks: Sequence[Block] = (), name: str = ""
     ) -> Operation:
-        """What is refused where it moves (``fragment.py``)."""
+        """An operation without a rule, which is refused where it moves (``fragment.py``)."""
 
         def run(env: Duals, active: Pick) -> Sequence[Dual]:
             if any(active):
                 raise refused(self.builder, "forward", op, name)
-            bodies = [partial(self.primals, block, env) for block in blocks]
-            values = [arg(env).primal for arg in args]
-            return self.constants(emit_blocks(self.builder, op, static, values, bodies))
+            return self.constants(emit_blocks(self.builder, op, static, [arg(env).primal for arg in args], []))
 
-        return Operation(run, self.activity.opaque(op, static, args, [block.activity for block in blocks]))
+        return Operation(run, self.activity.opaque(op, static, args))
 
     # Effects
 
@@ -336,4 +363,4 @@ class Forward(Emission, Fragment[Atom, Operation, Block]):
             self.builder.origin = outer
             return [result(env) for result in results]
 
-        return Block(run, self.activity.block(binders, inner, results, names), len(results))
+        return Block(run, self.activity.block(binders, inner, results, names), len(results), names)

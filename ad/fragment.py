@@ -1,14 +1,15 @@
-"""What has no derivative of its own: operations without a rule; functions, recursion, tuples and data as values.
+"""What has no derivative of its own: operations without a rule; in reverse mode functions, tuples and data as values.
 
-Derivatives are those of programs on scalars and arrays. These constructs may stand beside what is differentiated:
-while nothing in them moves they are constant, and cost nothing. Where something does, they are refused, with the
-reason and the user's line:
+Reverse mode is for programs on scalars and arrays. Functions that are values, recursion, tuples that are one value and
+data may stand beside what is differentiated: while nothing in them moves they are constant, and cost nothing. Where
+something does, they are refused, with the reason and the user's line:
 
     x * fibonacci(n)      by x:   fibonacci(n) is constant, whatever it is
-    solve(a, b)           by b:   refused, unless the operation solve has a rule (``custom.py``)
+    solve(a, b)           by b:   refused in both modes, unless the operation solve has a rule (``custom.py``)
 
 A language that inherits from ``Fragment`` says in one method, ``opaque``, what all of them mean. The two constructs of
-the fragment that are of first order, ``case`` and ``par``, are derived (``reverse.py``, ``forward.py``).
+the fragment that are of first order, ``case`` and ``par``, are derived (``reverse.py``). Forward mode derives them all
+(``forward_functions.py``): there ``opaque`` is for operations alone.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def refused(builder: Builder, mode: str, op: str, name: str) -> Unsupported:
         message = f"{mode} mode does not know the derivative of the foreign function {name}: {give}"
     else:
         instead = _INSTEAD.get(op, "keep it in tuples and dictionaries of Python")
-        instead += ", or differentiate via='trace'" if mode == "reverse" else ""
         message = f"{mode} mode is for programs on scalars and arrays, but {_REASONS[op]}: {instead}"
+        message += ", or differentiate via='trace', or by az.jvp"
     error = Unsupported(message)
     error.origin = builder.origin
     return error

@@ -23,7 +23,7 @@ from ..core.graph import Value
 from ..core.program import Program
 from ..core.source import at_line, ending_at_user, user_line
 from ..core.trees import Structure
-from ..core.types import is_float
+from ..core.types import holds_floating
 from ..core.verb import Verb, program_of
 from .differentiating import (
     Argnums,
@@ -33,11 +33,11 @@ from .differentiating import (
     chosen,
     fitting,
     is_single,
-    may_be_floating,
     may_hold_floating,
     without_aux,
 )
 from .duals import Dual
+from .forms import cell_count
 from .forward import Forward
 from .scalar_expansion import expanded
 from .traced import goes_via_trace, gradient, pull, pulled
@@ -197,8 +197,8 @@ def jvp(f: Differentiable, primals: Any = None, tangents: Any = None, *, argnums
     (8.0, 12.0)
     """
     f = program_of("jvp", f, len(primals) if isinstance(primals, tuple | list) else None)
-    moving = tuple([number for number, parameter in enumerate(f.parameters) if may_be_floating(parameter)])
-    pushed = _Pushed("jvp", f, moving if argnums is None else chosen("jvp", f, argnums))
+    moving = tuple([number for number, parameter in enumerate(f.parameters) if may_hold_floating(parameter)])
+    pushed = _Pushed("jvp", f, moving if argnums is None else chosen("jvp", f, argnums, may_hold_floating))
     program = pushed.program(_with_tangents(f, pushed.moving))
     if primals is None and tangents is None:
         return program
@@ -296,7 +296,7 @@ def _cotangent(f: Program, has_aux: bool) -> Parameter:
 
 def _following(name: str, declared: Declared | None, like: int | Program) -> Parameter:
     """The parameter of a tangent or cotangent: declared as what moves, if all of that is floating."""
-    if declared is None or not all(is_float(type) for type in declared.types):
+    if declared is None or not all(holds_floating(type) for type in declared.types):
         return Parameter(name, None, like=like)
     one = declared.types[0] if declared.shape == trees.LEAF else None
     return Parameter(name, one, structure=declared if one is None else None)
@@ -387,9 +387,9 @@ def pushforward(name: str, f: Program, args: Sequence[Any], tangents: dict[int, 
     forward = Forward(builder)
 
     def results() -> list[Value]:
-        """The results, then the tangents of those that are floating."""
+        """The results, then the tangents of those that have one."""
         found = function.block.interpret(forward).run(Env(), duals)
-        moving = [forward.tangent(dual) for dual in found if is_float(dual.primal.type)]
+        moving = [forward.tangent(dual) for dual in found if cell_count(dual.primal.type)]
         return [*[dual.primal for dual in found], *moving]
 
     directions = [dual.tangent for dual in duals if dual.tangent is not None]
@@ -397,4 +397,4 @@ def pushforward(name: str, f: Program, args: Sequence[Any], tangents: dict[int, 
     count = len(function.block.types)
     primals, rest = made[:count], iter(made[count:])
     result = trees.unflatten(function.output, primals)
-    return result, trees.unflatten(function.output, [next(rest) if is_float(x.type) else None for x in primals])
+    return result, trees.unflatten(function.output, [next(rest) if cell_count(x.type) else None for x in primals])
