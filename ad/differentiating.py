@@ -221,7 +221,8 @@ class Pullback:
 
     def __call__(self, cotangent: Any) -> tuple[Any, ...]:
         moving = self.values[: self.output.leaves]
-        cotangents = fitting(f"{self.name}: the cotangent", cotangent, self.output, moving)
+        given = zip(moving, fitting(f"{self.name}: the cotangent", cotangent, self.output, moving), strict=True)
+        cotangents = [each if is_float(value.type) else None for value, each in given]
         self.sweep.restart()
         self.pull([*cotangents, *[None] * (len(self.values) - len(moving))])
         return tuple([self._collected(number) for number in self.argnums])

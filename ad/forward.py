@@ -57,6 +57,8 @@ class Forward(ForwardFunctions, Fragment[Atom, Operation, Block]):
         def run(env: Duals, arguments: Sequence[Dual]) -> list[Dual]:
             if not structured and not progress.forms:
                 return inner.run(env, arguments)
+            if progress.settled:  # by another run, in which other arguments may have moved
+                return self.meaning(block).run(env, arguments)
             states = [self._state(dual, progress) for dual in arguments]
             self.activity.settle(progress, inner.activity, states)
             named = zip(arguments, states, block.names, strict=True)

@@ -125,7 +125,7 @@ class Path:
 
     >>> path = Path((".left", ".right"))
     >>> path.text(0b011, 3), path.text(0, 100)
-    ('.left.right.right', '.left (100 times)')
+    ('.left.right.right', '[...].left (64 times)')
     """
 
     steps: tuple[str, ...]

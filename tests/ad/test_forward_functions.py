@@ -19,6 +19,7 @@ from programs.functions import (
     Maybe,
     Tree,
     folded,
+    folded_tree,
     formula,
     linked,
     list_map,
@@ -175,7 +176,7 @@ def test_a_derivative_is_a_program(case: Case, arguments: Any) -> None:
     assert made.term.interpret(az.Reify()) == made.term
 
 
-def test_what_is_printed() -> None:
+def test_the_text_of_a_derivative() -> None:
     """The tangent is walked beside its value once; after that, a list of pairs goes through the program."""
     text = """\
 def jvp(list_sum)(xs: List[f64], d_xs: List[f64]) -> (f64, f64):
@@ -509,3 +510,35 @@ def test_evaluated_terms_of_duals_are_those_of_programs() -> None:
     term = az.simplify(made.term)
     assert az.simplify(term) == term
     assert list(evaluate_block(term, [SOME, np.float64(2.0), SOME, np.float64(1.0)], {})) == [6.5, 9.75]
+
+
+def test_a_jacobian_by_several_parameters() -> None:
+    """Each column moves one parameter, and nothing else."""
+
+    @az.program
+    def f(x: az.Array[az.f64, "n"], p: az.f64) -> az.Array[az.f64, "n"]:
+        power = az.fix(
+            lambda self, y, p, k: az.cond(k == 0, lambda: y, lambda: self(y**p, p, k - 1)),
+            az.f64,
+            az.f64,
+            az.i64,
+            result=az.f64,
+        )
+        return az.map(lambda y: power(y, p, 1), x)
+
+    by_x, by_p = az.evaluate(az.jacobian(f, argnums=("x", "p"), mode="forward"))(np.array([-2.0, 3.0]), 2.0)
+    np.testing.assert_array_equal(by_x, np.diag([-4.0, 6.0]))
+    np.testing.assert_allclose(by_p, [np.nan, 9 * np.log(3.0)])
+
+
+def test_directions_in_a_map() -> None:
+    @az.program
+    def f(tree: Tree[az.f64], s: az.f64, directions: az.Array[az.f64, "m"]) -> az.Array[az.f64, "m"]:
+        def along(d: Any) -> Any:
+            moved = az.jvp(tree_map, (tree, s), (tree, d))[1]
+            return folded_tree(moved, az.f64, az.f64, 0.0, lambda left, v, right: left + v + right)
+
+        return az.map(along, directions)
+
+    total = 6.25
+    np.testing.assert_array_equal(az.evaluate(f)(BUSH, 2.0, np.array([0.0, 1.0])), [2 * total, 3 * total])
