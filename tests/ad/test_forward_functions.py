@@ -176,6 +176,19 @@ def test_a_derivative_is_a_program(case: Case, arguments: Any) -> None:
     assert made.term.interpret(az.Reify()) == made.term
 
 
+def test_compiled_code_gives_the_same() -> None:
+    two = linked([1.0, 2.0])
+    for program, arguments in (
+        (list_sum, (SOME, SOME)),
+        (formula, (FORMULA, X, FORMULA, X)),
+        (tree_map, (BUSH, 2.0, BUSH, 0.5)),
+    ):
+        pushed = az.jvp(program)
+        close(az.compile(pushed)(*arguments), floats(az.evaluate(pushed)(*arguments)))
+    with pytest.raises(ValueError, match=r"^the tangent of xs\.tail\.tail is List\.Nil"):
+        az.compile(az.jvp(list_sum))(SOME, two)
+
+
 def test_the_text_of_a_derivative() -> None:
     """The tangent is walked beside its value once; after that, a list of pairs goes through the program."""
     text = """\
