@@ -94,7 +94,7 @@ def _number(verb: str, f: Program, given: Any, moves: Callable[[Parameter], bool
         raise ValueError(at_line(f"{verb}({f.name}): argnums {number}, but {f.name} has {parameters}"))
     parameter = f.parameters[number]
     if not moves(parameter):
-        described = f"a static {parameter.static.__name__}" if parameter.static else f"of type {parameter.type}"
+        described = f"a static {parameter.static.__name__}" if parameter.static else f"of type {parameter.declared}"
         message = f"{verb}({f.name}): parameter {parameter.name!r} (argnums {number}) is {described}"
         data = "; those with respect to data via='trace'" if may_hold_floating(parameter) else ""
         raise TypeError(at_line(f"{message}; derivatives are taken with respect to floating parameters{data}"))

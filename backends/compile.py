@@ -38,7 +38,9 @@ class Compiled:
     def __init__(self, program: Program | Instance, backend: Backend) -> None:
         self.program, self.backend = program, backend
         parameters = (program.program if isinstance(program, Instance) else program).parameters
-        self._plain = len(parameters) if all(parameter.type is not None for parameter in parameters) else -1
+        # how many parameters there are, if annotations say what all are, and what finds the leaves of structures
+        self._plain = len(parameters) if all(parameter.declared is not None for parameter in parameters) else -1
+        self._leaves: Callable[[Sequence[Any]], Sequence[Any]] | None = None
         self._names = {parameter.name for parameter in parameters}
         self._out_is_ours = "out" not in self._names
         self._only: Any = None  # the version of a program that leaves nothing to its arguments
@@ -64,14 +66,16 @@ class Compiled:
         try:
             if len(args) == self._plain and (not kwargs or (self._out_is_ours and kwargs.keys() == _OUT)):
                 if self._only is None:
-                    if varies(self._annotated):
+                    annotated = self._annotated
+                    self._leaves = None if annotated.inputs.is_flat else annotated.leaves
+                    if varies(annotated):
                         self._plain, self._choosing = -1, len(args)
                         return self(*args, **kwargs)
-                    self._only = self.backend.version(self._annotated)
-                return self.backend.run(self._only, args, kwargs.get("out"))
+                    self._only = self.backend.version(annotated)
+                return self.backend.run(self._only, self._leaves(args) if self._leaves else args, kwargs.get("out"))
             shape, kinds = None, None
             if len(args) == self._choosing and not kwargs:
-                leaves, shape, kinds = _told(args)
+                leaves, shape, kinds = _told(self._leaves(args) if self._leaves else args)
                 latest, taken = self._latest  # read once: other threads call, too
                 if kinds is not None and (shape, kinds) == latest:
                     return self.backend.run(taken, leaves)

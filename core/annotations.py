@@ -2,7 +2,7 @@
 
 A *declaration* of a parameter is a structure with types at its leaves: ``az.f64``, ``az.Array[az.f64, "n d"]``, a
 declared data type, ``az.Function[[az.f64], az.f64]``, and tuples, dictionaries, named tuples and dataclasses of
-these, written as Python writes them:
+these, written as Python writes them. A record is one type, which programs take apart (:meth:`Declared.expanded`):
 
 >>> from adze.core.types import f64
 >>> declared = read_annotation(tuple[f64, Array[f64, "n"]])
@@ -23,7 +23,7 @@ import sys
 import types as python_types
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,7 @@ from .types import (
     bool_,
     f64,
     i64,
+    record_of,
 )
 
 
@@ -109,6 +110,25 @@ class Declared:
     def type(self) -> Type:
         """The type of the whole as one value: that of a tuple where there are several leaves."""
         return self.types[0] if self.shape == trees.LEAF else TupleType(self.types)
+
+    def expanded(self) -> Declared:
+        """The same with the fields of records in their places: what programs take and give."""
+        parts = [_expanded(type) for type in self.types]
+        shape = trees.grafted(self.shape, [part.shape for part in parts])
+        return Declared(shape, tuple([type for part in parts for type in part.types]))
+
+
+def _expanded(type: Type) -> Declared:
+    """A type as a structure of types: a record as its fields, a tuple in one as its items."""
+    record = record_of(type)
+    if record is not None:
+        cls, fields = record
+        container, keys, types = cls, tuple(fields), tuple(fields.values())
+    elif isinstance(type, TupleType):
+        container, keys, types = tuple, (), type.items
+    else:
+        return Declared(trees.LEAF, (type,))
+    return Declared(Shape(container, keys, (trees.LEAF,) * len(types)), types).expanded()
 
 
 def _shown(shape: Shape, types: list[Type]) -> str:
@@ -224,6 +244,14 @@ class Parameter:
     def declared(self) -> Declared | None:
         """What its annotation says; None when it is static or takes its type from an argument."""
         return self.structure if self.type is None else Declared(trees.LEAF, (self.type,))
+
+    def expanded(self) -> Parameter:
+        """The same with the fields of records in their places."""
+        if self.declared is None:
+            return self
+        declared = self.declared.expanded()
+        one = declared.types[0] if declared.shape == trees.LEAF else None
+        return replace(self, type=one, structure=declared if one is None else None)
 
     def flatten(self, argument: Any, program: str) -> tuple[list[Any], Shape]:
         """The leaves of an argument, and its shape: the declared one, if there is one.

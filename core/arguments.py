@@ -25,12 +25,28 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from .data import Data, fold, value_class
-from .dims import Dim, Name
+from . import trees
+from .annotations import Declared, type_of_argument
+from .data import Data, fold, natural_type, value_class, variables
+from .dims import Dim, DimAtom, Name
 from .expr import INLINE
 from .host_arrays import MASKED, advice, as_array, is_masked, on_device, scalar_in
 from .source import at_line
-from .types import ArrayType, FunctionType, Named, Scalar, Type, all_dims, dims, element, is_data, rank
+from .trees import Shape
+from .types import (
+    ArrayType,
+    FunctionType,
+    Named,
+    Scalar,
+    Type,
+    all_dims,
+    array_of,
+    dims,
+    element,
+    is_data,
+    map_dims,
+    rank,
+)
 from .unification import Equality
 
 _KINDS = ("bool", "int", "float")
@@ -150,6 +166,71 @@ class Signature:
 
     def _argument(self, position: int) -> str:
         return f"{self.program}: argument {self.names[position]!r}"
+
+
+# Types of arguments without annotation
+
+
+def types_of(leaves: Sequence[Any], shape: Shape, name: str, program: str) -> tuple[Type, ...]:
+    """The types of the leaves of an argument: as they are by themselves, or as records say that they are.
+
+    The sizes that a record names are its own, so those of two records of one type may differ. TypeError for what is
+    not a value of the language.
+    """
+    named = zip(leaves, trees.leaf_names(name, shape), _declared(leaves, shape, name), strict=True)
+    return tuple([_type_of(leaf, name, type, program) for leaf, name, type in named])
+
+
+def _declared(leaves: Sequence[Any], shape: Shape, place: str) -> list[Type | None]:
+    """What records say of each leaf of a part of an argument; None where they say nothing."""
+    if shape.container is None:
+        return [None]
+    if issubclass(shape.container, Data):
+        declared = _own_sizes(trees.unflatten(shape, leaves), trees.identifier(place))
+        return [None if type is None or variables(type) else type for type in _aligned(shape, declared)]
+    rest, found = iter(leaves), list[Type | None]()
+    for inner, step in zip(shape.inner, trees.steps(shape), strict=True):
+        found += _declared([next(rest) for _ in range(inner.leaves)], inner, place + step)
+    return found
+
+
+def _own_sizes(record: Data, name: str) -> Declared:
+    """The fields of a record, their sizes named after an argument. Type arguments may be open."""
+    declaration, natural = record.declared(), natural_type(record)
+    arguments = list(natural.arguments if isinstance(natural, Named) else declaration.parameters)
+    for k, type in enumerate(arguments):
+        if isinstance(type, ArrayType):
+            sizes = [Dim.of(f"{declaration.parameters[k]}_{axis}") for axis in range(rank(type))]
+            arguments[k] = ArrayType(type.scalar, tuple(sizes))
+    declared = Declared(trees.LEAF, (Named(declaration, tuple(arguments)),)).expanded()
+
+    def own(atom: DimAtom) -> Dim | None:
+        return Dim.atom(Name(f"{name}_{atom.name}")) if isinstance(atom, Name) else None
+
+    return Declared(declared.shape, tuple([map_dims(type, lambda dim: dim.substitute(own)) for type in declared.types]))
+
+
+def _aligned(shape: Shape, declared: Declared) -> list[Type | None]:
+    """The types of the leaves of a shape that should have a declared one; None where it is another."""
+    wanted, types = declared.shape, list(declared.types)
+    if not shape.inner or len(shape.inner) != len(wanted.inner):
+        return list(types) if shape == wanted else [None] * shape.leaves
+    found: list[Type | None] = []
+    for inner, other in zip(shape.inner, wanted.inner, strict=True):
+        found += _aligned(inner, Declared(other, tuple(types[: other.leaves])))
+        del types[: other.leaves]
+    return found
+
+
+def _type_of(leaf: Any, name: str, type: Type | None, program: str) -> Type:
+    """The type of a leaf, where a record may say which; an array may have more axes, as an array of records has."""
+    if type is not None and not is_data(type):
+        return type
+    own = type_of_argument(leaf, name, program)
+    if type is None:
+        return own
+    more = max(rank(own) - rank(type), 0)
+    return array_of(element(type), dims(own)[:more] + dims(type))
 
 
 # Values

@@ -22,20 +22,20 @@ function or data value adopts it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from . import trees
 from .builder import current
-from .data import natural_type, wider
+from .data import Data, natural_type, wider
 from .expr import Expr, as_expr, is_number, is_weak, weak_states
-from .functions import Definition, as_typed, description, expression_of
+from .functions import Definition, as_typed, description, expression_of, field_of
 from .graph import Body, Value
 from .methods import METHODS
 from .source import at_line, user_line
 from .trees import Shape, Structure
-from .types import Named, Scalar, Type, element, is_data, rank
+from .types import Declaration, Named, Scalar, Type, element, is_data, rank
 from .weak_types import scope
 
 
@@ -46,16 +46,14 @@ def case(value: Any, /, **branches: Any) -> Structure:
     missing or too many, that takes another number of fields, or whose result has another type than the others'.
     """
     builder = current()
+    if isinstance(value, Data) and value._keys() is not None:
+        return _of_record(value, branches)
     x = as_expr(value)
     named = x.type
     if not isinstance(named, Named):
         raise TypeError(at_line(f"case takes a value of a declared type, not {named}"))
+    _check_names(str(named), named.declaration, branches)
     variants = tuple(named.declaration.variants)
-    missing = [name for name in variants if name not in branches]
-    unknown = [name for name in branches if name not in variants]
-    if missing or unknown:
-        problem = f"no branch for {', '.join(missing)}" if missing else f"no variant {', '.join(unknown)}"
-        raise TypeError(at_line(f"case of {named}: there is {problem}; its variants are {', '.join(variants)}"))
     origin = user_line()
     made = [Branch(name, named.fields(name), branches[name]) for name in variants]
     bodies, shape, _ = branch_bodies(f"the branches of a case of {named}", made)
@@ -64,19 +62,33 @@ def case(value: Any, /, **branches: Any) -> Structure:
     return trees.unflatten(shape, [expression_of(value, builder) for value in values])
 
 
+def _of_record(value: Data, branches: Mapping[str, Any]) -> Structure:
+    """The result of the only branch, called with the fields of a record."""
+    declaration = value.declared()
+    _check_names(declaration.name, declaration, branches)
+    branch = Branch(value._variant, declaration.variants[value._variant], branches[value._variant])
+    leaves, shape = trees.flatten(branch.function(*value._adopted()._values))
+    return trees.unflatten(shape, [as_expr(leaf) for leaf in leaves])
+
+
+def _check_names(type: str, declaration: Declaration, branches: Mapping[str, Any]) -> None:
+    """Make sure that there is one branch for each variant."""
+    variants = declaration.variants
+    missing = [name for name in variants if name not in branches]
+    unknown = [name for name in branches if name not in variants]
+    if missing or unknown:
+        problem = f"no branch for {', '.join(missing)}" if missing else f"no variant {', '.join(unknown)}"
+        raise TypeError(at_line(f"case of {type}: there is {problem}; its variants are {', '.join(variants)}"))
+
+
 def field(x: Expr, name: str) -> Any:
-    """A field of a record; AttributeError for other expressions, with what the expression is."""
+    """A field of a type with one variant; AttributeError for other expressions, with what the expression is."""
     named = x.type
     variants = named.declaration.variants if isinstance(named, Named) else {}
     if isinstance(named, Named) and len(variants) == 1:
         (fields,) = variants.values()
         if name in fields:
-            chosen = list(fields).index(name)
-            builder = x.builder
-            builder.origin = user_line()
-            ((variant, types),) = [(v, list(named.fields(v).values())) for v in variants]
-            body = builder.body(types, lambda *values: [values[chosen]], list(fields))
-            return expression_of(builder.emit("case", (variant,), [x.value], [body])[0], builder)
+            return field_of(x.value, list(fields).index(name), x.builder)
         raise AttributeError(at_line(f"a {named} has no field {name!r}; its fields are {', '.join(fields)}"))
     if variants:
         raise AttributeError(at_line(f"a {named} has variants: take it apart with az.case to get at {name!r}"))

@@ -1,8 +1,9 @@
 """Declared data types: records and variants, recursive and polymorphic, written as Python classes.
 
 A class with annotations is a record; one with nested classes has a variant for each. Values are immutable Python
-objects outside of programs, and expressions inside of them, taken apart by ``case``. Type arguments are found from the
-fields where they determine them; ``List[az.f64].Nil()`` gives them.
+objects outside of programs. Inside of them a record is one whose fields are expressions (``records.py``), and a value
+of a type with variants, or of one that contains itself, is an expression, taken apart by ``case``. Type arguments are
+found from the fields where they determine them; ``List[az.f64].Nil()`` gives them.
 
 >>> import adze as az
 >>> from typing import Generic, TypeVar
@@ -33,6 +34,7 @@ import inspect
 import sys
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from types import FrameType
 from typing import Any, ClassVar
 
@@ -40,12 +42,15 @@ import numpy as np
 
 from .annotations import Scope, value_type
 from .builder import building, current
+from .deep_values import are_equal, hash_of, restored, steps_of, text_of
 from .dims import Dim
 from .expr import Expr, is_number
 from .functions import Definition, as_typed, description
 from .graph import Value
 from .host_arrays import as_array, scalar_in
+from .records import adopted, fitted, is_table
 from .source import at_line, user_line
+from .trees import LEAF, LEAVES, Record, Shape
 from .types import (
     Declaration,
     FunctionType,
@@ -59,6 +64,7 @@ from .types import (
     f64,
     i64,
     instantiated,
+    is_data,
     map_type,
     scalar_of,
 )
@@ -100,12 +106,19 @@ class _Family:
                 raise
         return self.declaration
 
+    @cached_property
+    def flat(self) -> Shape:
+        """The shape of a record whose fields are leaves."""
+        ((variant, cls),) = self.declaration.classes.items()
+        keys = tuple(self.fields[variant])
+        return Shape(cls, keys, (LEAF,) * len(keys))
+
     def _type(self, annotation: Any, scope: Scope, where: str) -> Type:
         try:
             type = value_type(annotation, scope)
         except TypeError as error:
             raise TypeError(f"{where}: {error}") from None
-        for variable in _variables(type):
+        for variable in variables(type):
             if variable not in self.declaration.parameters:
                 message = f"{where}: {variable} is no parameter of {self.declaration.name}"
                 raise TypeError(
@@ -114,7 +127,8 @@ class _Family:
         return type
 
 
-def _variables(type: Type) -> list[TypeVariable]:
+def variables(type: Type) -> list[TypeVariable]:
+    """The type variables in a type."""
     found: list[TypeVariable] = []
 
     def note(part: Type) -> Type:
@@ -135,21 +149,21 @@ class _Bare(_Family):
         self._read = True
 
 
-class Data:
+class Data(Record):
     """A value of a declared type, immutable, compared by its fields. Its class is that of its variant."""
 
-    __slots__ = ("_values",)
+    __slots__ = ()
 
-    _values: tuple[Any, ...]
     _family: ClassVar[_Family]
     _variant: ClassVar[str]
+    __match_args__: ClassVar[tuple[str, ...]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return cls._made(args, kwargs, None)
 
     @classmethod
     def _made(cls, args: Sequence[Any], kwargs: Mapping[str, Any], type: Named | None) -> Any:
-        """A Python value; inside a program an expression, when a field is one or the type is given."""
+        """A Python value; inside a program one of expressions, or one itself, when a field is or the type is given."""
         if "_variant" not in vars(cls):
             variants = " or ".join(f"{cls.__name__}.{name}" for name in cls._family.fields)
             raise TypeError(at_line(f"{cls.__name__} has variants: make a value with {variants}"))
@@ -181,17 +195,45 @@ class Data:
 
     @classmethod
     def _names(cls) -> tuple[str, ...]:
-        return tuple(cls._family.fields[cls._variant])
+        return cls.__match_args__
 
     @classmethod
-    def _construct(cls, values: Sequence[Any], type: Named | None) -> Expr:
+    def _construct(cls, values: Sequence[Any], type: Named | None) -> Any:
         builder = current()
         named = type or _inferred(cls, values)
+        if named.declaration.is_record:
+            return fitted(cls._of(values), named)
         fields = named.fields(cls._variant)
         given = zip(values, fields.items(), strict=True)
         parts = [as_typed(value, wanted, f"field {name!r} of {cls.__qualname__}") for value, (name, wanted) in given]
         builder.origin = user_line()
         return Expr(builder.emit("construct", (named, cls._variant), parts)[0], builder)
+
+    # As a structure
+
+    @classmethod
+    def _keys(cls) -> tuple[str, ...] | None:
+        """The fields of a record; None for the values of other types."""
+        return cls.__match_args__ if cls.declared().is_record else None
+
+    def _flat(self) -> Shape | None:
+        """The shape of a record of numbers and arrays, outside of programs; None for others."""
+        return None if building() or not LEAVES.issuperset(map(type, self._values)) else self._family.flat
+
+    def _parts(self) -> list[tuple[Any, bool]]:
+        """The fields of a record as values of their types, and whether each is a leaf whatever it is."""
+        if building():
+            return [(value, False) for value in self._adopted()._values]
+        fields = self.declared().variants[self._variant].values()
+        return [(value, is_data(type) and is_table(value)) for value, type in zip(self._values, fields, strict=True)]
+
+    def _adopted(self) -> Data:
+        """A record with expressions for what Python says in it."""
+        if not any(map(_of_python, self._values)):
+            return self
+        declaration, bound = self.declared(), _arguments(type(self), self._values)
+        result: Data = adopted(self, Named(declaration, tuple([bound.get(p, p) for p in declaration.parameters])))
+        return result
 
     def __class_getitem__(cls, arguments: Any) -> DataType:
         parameters = cls._family.declaration.parameters
@@ -240,85 +282,26 @@ class Data:
 
     # As a Python object
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        fields = f"its fields are {', '.join(self._names())}" if self._names() else "it has none"
+        raise AttributeError(at_line(f"a {type(self).__qualname__} has no field {name!r}; {fields}"))
+
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a {type(self).__qualname__} is immutable")
 
     def __repr__(self) -> str:
-        pieces: list[str] = []
-        todo: list[Any] = [(self,)]
-        while todo:
-            item = todo.pop()
-            if isinstance(item, str):
-                pieces.append(item)
-            elif isinstance(item[0], tuple):
-                parts = [piece for part in item[0] for piece in (", ", (part,))][1:]
-                todo.extend([")", "," if len(item[0]) == 1 else "", *reversed(parts), "("])
-            elif isinstance(item[0], Data):
-                value = item[0]
-                pieces.append(f"{type(value).__qualname__}(")
-                inside: list[Any] = []
-                for k, (name, part) in enumerate(zip(value._names(), value._values, strict=True)):
-                    inside += [f"{', ' if k else ''}{name}=", (part,)]
-                todo.extend(reversed([*inside, ")"]))
-            else:
-                pieces.append(str(item[0]) if isinstance(item[0], np.generic) else repr(item[0]))
-        return "".join(pieces)
+        return text_of(self)
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Data):
-            return NotImplemented
-        pairs: list[tuple[Any, Any]] = [(self, other)]
-        while pairs:
-            a, b = pairs.pop()
-            if a is b:
-                continue
-            if isinstance(a, Data) and isinstance(b, Data):
-                if type(a) is not type(b):
-                    return False
-                pairs.extend(zip(a._values, b._values, strict=True))
-            elif isinstance(a, tuple) and isinstance(b, tuple):
-                if len(a) != len(b):
-                    return False
-                pairs.extend(zip(a, b, strict=True))
-            elif isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
-                if not np.array_equal(a, b):
-                    return False
-            elif a != b:
-                return False
-        return True
+        return are_equal(self, other) if isinstance(other, Data) else NotImplemented
 
     def __hash__(self) -> int:
-        total, todo = 0, [self]
-        while todo:
-            value: Any = todo.pop()
-            if isinstance(value, Data):
-                todo.extend(value._values)
-                value = type(value).__qualname__
-            total = hash((total, value))
-        return total
+        return hash_of(self)
 
     def __reduce__(self) -> Any:
-        """As a list of fields in post-order, for a value may be deeper than pickle can follow."""
-        steps: list[Any] = []
-        todo: list[Any] = [self]
-        while todo:
-            value = todo.pop()
-            steps.append((type(value), len(value._values)) if isinstance(value, Data) else (None, value))
-            if isinstance(value, Data):
-                todo.extend(value._values)
-        return _restored, (steps[::-1],)
-
-
-def _restored(steps: list[Any]) -> Any:
-    done: list[Any] = []
-    for cls, content in steps:
-        if cls is None:
-            done.append(content)
-        else:
-            values = done[len(done) - content :]
-            del done[len(done) - content :]
-            done.append(cls._of(values))
-    return done[0]
+        return restored, (steps_of(self),)
 
 
 # Walks over values that may be deep
@@ -381,9 +364,21 @@ def _shown(value: Any) -> str:
 
 def _of_program(value: Any) -> bool:
     """Whether a field is part of the program that is being built."""
-    if isinstance(value, tuple | list):
-        return any(map(_of_program, value))
-    return isinstance(value, Expr) or (callable(value) and not isinstance(value, Data))
+    parts = _inside(value)
+    return any(map(_of_program, parts)) if parts is not None else isinstance(value, Expr) or callable(value)
+
+
+def _of_python(value: Any) -> bool:
+    """Whether a field, or a part of it, is no part of a program yet."""
+    parts = _inside(value)
+    return any(map(_of_python, parts)) if parts is not None else not (isinstance(value, Expr) or value is None)
+
+
+def _inside(value: Any) -> Sequence[Any] | None:
+    """What a tuple or record is made of; None for other values."""
+    if isinstance(value, Data):
+        return None if value._keys() is None else value._values
+    return value if isinstance(value, tuple | list) else None
 
 
 # Type arguments
@@ -414,7 +409,7 @@ def _arguments(cls: builtins.type[Data], values: Sequence[Any]) -> dict[TypeVari
     todo: deque[tuple[Type, Any]] = deque(zip(own.fields(cls._variant).values(), values, strict=True))
     while todo:
         wanted, value = todo.popleft()
-        if not _variables(wanted):
+        if not variables(wanted):
             continue
         if isinstance(value, Definition):
             value = value.as_expression()
@@ -432,7 +427,7 @@ def _arguments(cls: builtins.type[Data], values: Sequence[Any]) -> dict[TypeVari
             functions.append((wanted, value))
     for wanted, value in functions:  # their results are known when their parameters are
         parameters = [instantiated(parameter, natural | certain) for parameter in wanted.parameters]
-        if building() and not any(map(_variables, parameters)):
+        if building() and not any(map(variables, parameters)):
             _match(wanted, Definition.of_types(value, parameters).emit().type, certain, cls)
     return natural | certain
 
@@ -519,8 +514,9 @@ def data(cls: builtins.type[Any]) -> Any:
     """Declare a data type: a record (a class with annotations) or a sum (a class with a nested class a variant).
 
     Fields are scalars, arrays, functions, tuples and declared types, also the type itself, in text if need be.
-    ``Generic[T]`` as a base gives it type parameters. Raises TypeError for a class that is neither, and, when the type
-    is first used, for a field that has no type.
+    ``Generic[T]`` as a base gives it type parameters. A record which does not contain itself is a structure, as a tuple
+    is: in parameters and results, and in derivatives by it. Raises TypeError for a class that is neither, and, when
+    the type is first used, for a field that has no type.
 
     >>> import adze as az
     >>> @az.data

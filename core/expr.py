@@ -64,8 +64,11 @@ class Expr(ArrayMethods):
 
     @property
     def dtype(self) -> Scalar:
-        """Its scalar type."""
-        return element(self.type)
+        """Its scalar type; TypeError where it is no scalar or array."""
+        try:
+            return element(self.type)
+        except TypeError as error:
+            raise TypeError(at_line(str(error))) from None
 
     @property
     def ndim(self) -> int:

@@ -3,7 +3,8 @@
 A helper function of Python is inlined where it is called. One that recurs, that is chosen while the program runs, or
 that is stored in data must be a value: an expression whose type is a function type, and which can be called. Its
 parameters and results are scalars, arrays, functions and data; structures of these are taken apart, as those of a
-program are. The bodies may use outer expressions.
+program are, but for records: these are one value where a function takes or gives them, as ``Function[[Point], Point]``
+says, and a record of expressions to the user. The bodies may use outer expressions.
 
 >>> import adze as az
 >>> @az.program
@@ -50,18 +51,44 @@ from .methods import METHODS
 from .source import at_line, user_line, without_value
 from .terms import Failure, Origin
 from .trees import Shape, Structure
-from .types import ArrayType, FunctionType, Scalar, TupleType, Type, dims, element, is_data, rank
+from .types import (
+    ArrayType,
+    FunctionType,
+    Named,
+    Scalar,
+    TupleType,
+    Type,
+    dims,
+    element,
+    is_data,
+    rank,
+    record_of,
+)
 
 # Values of the core and what users see of them
 
 
 def expression_of(value: Value, builder: Builder) -> Any:
-    """What users see of a value: an expression; a tuple that is one value is a tuple of expressions."""
+    """What users see of a value: an expression; a tuple or record that is one value is one of expressions."""
     if isinstance(value.type, TupleType):
         builder.origin = user_line()
         items = range(len(value.type.items))
         return tuple([expression_of(builder.emit("project", (k,), [value])[0], builder) for k in items])
+    record = record_of(value.type)
+    if record is not None:
+        cls, fields = record
+        return cls._of([field_of(value, k, builder) for k in range(len(fields))])
     return Expr(value, builder)
+
+
+def field_of(value: Value, number: int, builder: Builder) -> Any:
+    """What users see of a field of a value whose type has one variant."""
+    builder.origin = user_line()
+    assert isinstance(value.type, Named)
+    (variant,) = value.type.declaration.variants
+    fields = value.type.fields(variant)
+    body = builder.body(list(fields.values()), lambda *values: [values[number]], list(fields))
+    return expression_of(builder.emit("case", (variant,), [value], [body])[0], builder)
 
 
 def as_typed(x: Any, type: Type, what: str) -> Value:
@@ -88,7 +115,7 @@ def as_typed(x: Any, type: Type, what: str) -> Value:
             value: Value = x.as_typed(type, what)
             return value
         elif is_data(type):
-            x = _converted(x, element(type), type, what)
+            x = converted(x, element(type), type, what)
         else:
             raise TypeError(at_line(f"{what} is {type}, got {description(x)}"))
     found: Type = x.type
@@ -101,7 +128,8 @@ def as_typed(x: Any, type: Type, what: str) -> Value:
     return _resized(own, type, what)
 
 
-def _converted(x: Any, like: Scalar, type: Type, what: str) -> Expr:
+def converted(x: Any, like: Scalar, type: Type, what: str) -> Expr:
+    """A user's ``x`` as an expression, a number as one of ``like``; TypeError, beginning with ``what``, for others."""
     try:
         return as_expr(x, like)
     except (TypeError, ValueError) as error:
@@ -166,7 +194,7 @@ def apply(function: Expr, arguments: Sequence[Any]) -> Structure:
     def take(argument: Any) -> None:
         if len(values) < len(type.parameters):
             wanted = type.parameters[len(values)]
-            packed = isinstance(wanted, TupleType) and isinstance(argument, tuple | list)
+            packed = isinstance(wanted, Named) or (isinstance(wanted, TupleType) and isinstance(argument, tuple | list))
             parts = None if packed else trees.parts(argument)
             if parts is None:
                 values.append(as_typed(argument, wanted, f"argument {len(values) + 1} of a function {type}"))
@@ -286,7 +314,7 @@ class Definition:
         if result is None:
             raise TypeError(at_line(f"{self.name} returns nothing: is a return missing?"))
         if self.result is None:
-            leaves, shape = trees.flatten(result)
+            leaves, shape = trees.flatten(result, records=False)
             outputs.append(shape)
             return [as_expr(leaf).value for leaf in leaves]
         try:

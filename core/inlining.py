@@ -84,7 +84,7 @@ class Inlining:
 
     def bind(self, x: Expr, wanted: Type) -> None:
         """Let the sizes of an argument be what the names mean that have no meaning yet."""
-        for axis, (dim, own) in enumerate(zip(all_dims(wanted), all_dims(x.type), strict=True)):
+        for axis, dim, own in _axes(x, wanted):
             match dim.terms:
                 case (((Name(name),), 1),) if name not in self.sizes:
                     self.sizes[name] = own
@@ -100,7 +100,7 @@ class Inlining:
     def check(self, x: Expr, wanted: Type, what: str) -> None:
         """Make sure that the sizes of an argument are what its annotation says."""
         self.check_bound(wanted, what)
-        for axis, (dim, own) in enumerate(zip(all_dims(wanted), all_dims(x.type), strict=True)):
+        for axis, dim, own in _axes(x, wanted):
             match dim.terms:
                 case (((Name(name),), 1),) if is_data(wanted):
                     same_size(*self.axes[name], x.value, axis, f"{self.program}, size {name}")
@@ -119,6 +119,13 @@ class Inlining:
             values = [builder.dim(expected), builder.size(x.value, axis)]
             message = f"{self.program}: axis {axis} of {what} is {dim} = {{0}}, got {{1}}"
             builder.require(builder.primitive("equal", *values), Failure("size", message, user_line()), values)
+
+
+def _axes(x: Expr, wanted: Type) -> list[tuple[int, Dim, Dim]]:
+    """The sizes of a type with those of an expression, and their axes: the last ones, if there are more."""
+    sizes, own = all_dims(wanted), all_dims(x.type)
+    more = len(own) - len(sizes)
+    return [(axis, dim, own[axis]) for axis, dim in enumerate(sizes, more)]
 
 
 def _without_sizes(type: Type) -> Type:

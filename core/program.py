@@ -17,8 +17,8 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from . import trees
-from .annotations import Declared, Parameter, read_annotation, read_parameters, type_of_argument
-from .arguments import Signature
+from .annotations import Declared, Parameter, read_annotation, read_parameters
+from .arguments import Signature, types_of
 from .builder import build, building
 from .dims import Dim, Name
 from .expr import Expr, as_expr
@@ -93,10 +93,15 @@ class Instance:
 
     def leaves(self, arguments: Sequence[Any]) -> list[Any]:
         """The leaves of arguments; TypeError when one has another structure than this version takes."""
+        program = self.program
         leaves: list[Any] = []
-        dynamic = [a for a, p in zip(arguments, self.program.parameters, strict=True) if not p.static]
-        for parameter, shape, argument in zip(self.program.dynamic, self.inputs.inner, dynamic, strict=True):
-            leaves += parameter.of_shape(argument, shape, self.program.name)
+        if len(program.dynamic) < len(program.parameters):
+            arguments = [a for a, p in zip(arguments, program.parameters, strict=True) if not p.static]
+        for parameter, shape, argument in zip(program.dynamic, self.inputs.inner, arguments, strict=True):
+            if shape.container is None:
+                leaves.append(argument)
+            else:
+                leaves += parameter.of_shape(argument, shape, program.name)
         return leaves
 
     def inner(self, f: Program) -> Instance:
@@ -373,9 +378,7 @@ class Program:
 
     def _own(self, name: str, leaves: Sequence[Any], shape: trees.Shape) -> Declared:
         """What an argument is by itself."""
-        names = trees.leaf_names(name, shape)
-        types = [type_of_argument(leaf, name, self.name) for leaf, name in zip(leaves, names, strict=True)]
-        return Declared(shape, tuple(types))
+        return Declared(shape, types_of(leaves, shape, name, self.name))
 
     def _moving(
         self, parameter: Parameter, argument: Any, chosen: Mapping[str, Declared], statics: Mapping[str, Any]
@@ -437,7 +440,7 @@ class Program:
 
     def _given(self, parameter: Parameter, type: Any) -> Declared:
         try:
-            return read_annotation(type)
+            return read_annotation(type).expanded()
         except TypeError as error:
             problem = f"{self.name}.at takes types, not arguments; for parameter {parameter.name!r}: {error}"
             raise TypeError(at_line(problem)) from None
@@ -513,9 +516,9 @@ def _instance_of(program: Program, types: Sequence[Type], shapes: Sequence[trees
 def program(function: Callable[..., Any]) -> Program:
     """Make a program of a Python function whose parameters are annotated.
 
-    ``az.f64`` and ``az.Array[az.f64, "n d"]`` annotate scalars and arrays, ``tuple[...]``, dictionaries, named tuples
-    and dataclasses of these structures; a parameter annotated with a Python type (``steps: int``) is static, one
-    without annotation takes its type from its first argument. Nothing is built until the program is used. Raises
+    ``az.f64`` and ``az.Array[az.f64, "n d"]`` annotate scalars and arrays, ``tuple[...]``, dictionaries, named tuples,
+    dataclasses and records structures of these; a parameter annotated with a Python type (``steps: int``) is static,
+    one without annotation takes its type from its first argument. Nothing is built until the program is used. Raises
     TypeError, with the parameter's name, for an annotation that is none of these.
 
     >>> import adze as az
@@ -530,7 +533,8 @@ def program(function: Callable[..., Any]) -> Program:
 
 def _program(function: Callable[..., Any], count: int | None = None) -> Program:
     parameters, result = read_parameters(function, count)
-    made = Program(function, getattr(function, "__name__", "program"), parameters, result)
+    name, whole = getattr(function, "__name__", "program"), [parameter.expanded() for parameter in parameters]
+    made = Program(function, name, whole, None if result is None else result.expanded())
     given = inspect.signature(function).parameters.values()
     made._named = tuple([p.name for p in given if p.kind is p.KEYWORD_ONLY])
     return made

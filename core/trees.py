@@ -1,4 +1,4 @@
-"""Structured values: nested tuples, lists, dictionaries, named tuples and dataclasses, with leaves.
+"""Structured values: nested tuples, lists, dictionaries, named tuples, dataclasses and records, with leaves.
 
 Programs take and give back such structures; the core knows their leaves only. ``flatten`` takes a structure apart,
 ``unflatten`` puts leaves back, and the *shape* between them says where they go. None is a structure without leaves.
@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +44,11 @@ class Shape:
         """That of the outermost container: calls look shapes up, and those of one program differ little inside."""
         return hash((self.container, self.keys, len(self.inner)))
 
+    @cached_property
+    def is_flat(self) -> bool:
+        """Whether all parts are leaves."""
+        return all(inner is LEAF or inner == LEAF for inner in self.inner)
+
     @property
     def leaves(self) -> int:
         return 1 if self.container is None else sum(shape.leaves for shape in self.inner)
@@ -65,32 +71,74 @@ class Shape:
 
 LEAF = Shape(None)
 
+
+class Record:
+    """What classes derive from whose values may be structures with named parts: declared data types (``data.py``)."""
+
+    __slots__ = ("_values",)
+
+    _values: tuple[Any, ...]  # the parts as they were given
+
+    @classmethod
+    def _names(cls) -> tuple[str, ...]:
+        """The names of the parts."""
+        raise NotImplementedError
+
+    @classmethod
+    def _keys(cls) -> tuple[str, ...] | None:
+        """The names of the parts of a structure; None where a value is a leaf."""
+        raise NotImplementedError
+
+    @classmethod
+    def _of(cls, values: Sequence[Any]) -> Any:
+        """The value with these parts."""
+        raise NotImplementedError
+
+    def _flat(self) -> Shape | None:
+        """The shape, where all parts are leaves as they are; None to look at them one by one."""
+        raise NotImplementedError
+
+    def _parts(self) -> list[tuple[Any, bool]]:
+        """The parts as values of their types, and whether each is a leaf whatever it is."""
+        raise NotImplementedError
+
+
 # The classes of most leaves that are no expressions
 LEAVES = frozenset([np.ndarray, float, int, bool, *[scalar.dtype.type for scalar in SCALARS.values()]])
 
 
-def flatten(tree: Any, none_is_leaf: bool = False) -> tuple[list[Any], Shape]:
+def flatten(tree: Any, plain: bool = False, records: bool = True) -> tuple[list[Any], Shape]:
     """The leaves of a structure in order (dictionaries by insertion), and its shape.
 
-    None is a structure without leaves, unless it is said to be a leaf.
+    None is a structure without leaves, and what a record holds takes its type. A *plain* structure holds no values of
+    programs, but numbers of axes: None is a leaf, too. Records may be said to be leaves.
     """
     leaves: list[Any] = []
 
+    def leaf(tree: Any) -> Shape:
+        leaves.append(tree)
+        return LEAF
+
     def shape_of(tree: Any) -> Shape:
         if type(tree) in LEAVES:
-            leaves.append(tree)
-            return LEAF
+            return leaf(tree)
         if isinstance(tree, tuple | list):
             return Shape(type(tree), getattr(tree, "_fields", ()), tuple([shape_of(value) for value in tree]))
         if isinstance(tree, dict):
             return Shape(dict, tuple(tree), tuple([shape_of(value) for value in tree.values()]))
-        if tree is None and not none_is_leaf:
+        if tree is None and not plain:
             return Shape(type(None))
+        if isinstance(tree, Record) and records and (keys := tree._keys()) is not None:
+            flat = tree._flat()
+            if flat is not None:
+                leaves.extend(tree._values)
+                return flat
+            parts = [(value, False) for value in tree._values] if plain else tree._parts()
+            return Shape(type(tree), keys, tuple([leaf(part) if whole else shape_of(part) for part, whole in parts]))
         if hasattr(type(tree), "__dataclass_fields__"):
             keys = field_names(type(tree))
             return Shape(type(tree), keys, tuple([shape_of(getattr(tree, key)) for key in keys]))
-        leaves.append(tree)
-        return LEAF
+        return leaf(tree)
 
     return leaves, shape_of(tree)
 
@@ -134,16 +182,17 @@ def unflatten(shape: Shape, leaves: Sequence[Any]) -> Structure:
 
 
 def _build(shape: Shape, leaves: Iterator[Any]) -> Any:
-    if shape.container is None:
+    container: Any = shape.container
+    if container is None:
         return next(leaves)
-    if shape.container is type(None):
+    if container is type(None):
         return None
     values = [_build(inner, leaves) for inner in shape.inner]
-    if shape.container is dict:
+    if container is dict:
         return dict(zip(shape.keys, values, strict=True))
-    if shape.keys:
-        return shape.container(**dict(zip(shape.keys, values, strict=True)))
-    return shape.container(values)
+    if issubclass(container, Record):
+        return container._of(values)
+    return container(**dict(zip(shape.keys, values, strict=True))) if shape.keys else container(values)
 
 
 def grafted(shape: Shape, inner: Sequence[Shape]) -> Shape:
@@ -172,6 +221,7 @@ def matched(shape: Shape, tree: Any, path: str = "") -> list[Any]:
     order. Raises TypeError with two arguments: the path to a part that differs, and how it does.
     """
     container = shape.container
+    parts: Sequence[Any]
     if container is None:
         return [tree]
     if container is type(None):
@@ -185,11 +235,13 @@ def matched(shape: Shape, tree: Any, path: str = "") -> list[Any]:
     elif issubclass(container, tuple | list):
         if not isinstance(tree, tuple | list) or len(tree) != len(shape.inner):
             raise _unlike(path, f"a {container.__name__} of {len(shape.inner)}", tree)
-        parts = list(tree)
+        parts = tree
     else:
         if not isinstance(tree, container):
             raise _unlike(path, f"a {container.__name__}", tree)
-        parts = [getattr(tree, key) for key in shape.keys]
+        parts = tree._values if isinstance(tree, Record) else [getattr(tree, key) for key in shape.keys]
+    if shape.is_flat:
+        return list(parts)
     leaves: list[Any] = []
     for k, (inner, part) in enumerate(zip(shape.inner, parts, strict=True)):
         if inner.container is None:
@@ -205,7 +257,7 @@ def spread(prefix: Any, shape: Shape, path: str = "") -> list[Any]:
     >>> spread((0, None), flatten(({"a": 1, "b": 2}, 3))[1])
     [0, 0, None]
     """
-    if prefix is None or flatten(prefix)[1].container is None:
+    if prefix is None or flatten(prefix, plain=True)[1].container is None:
         return [prefix] * shape.leaves
     if shape.container is None:
         raise _unlike(path, "for one leaf", prefix)
@@ -219,7 +271,7 @@ def spread(prefix: Any, shape: Shape, path: str = "") -> list[Any]:
 
 def _unlike(path: str, wanted: str, got: Any) -> TypeError:
     """What is raised for a part at this path that is something else than wanted."""
-    shown = f"{type(got).__name__}"
+    shown = f"an expression of type {got.type}" if hasattr(got, "apply_primitive") else type(got).__name__
     if isinstance(got, dict):
         shown = f"a dictionary with the keys {', '.join(map(repr, got))}"
     elif isinstance(got, tuple | list):
@@ -227,7 +279,7 @@ def _unlike(path: str, wanted: str, got: Any) -> TypeError:
     return TypeError(path, f"is {wanted}, got {shown}")
 
 
-def _steps(shape: Shape) -> list[str]:
+def steps(shape: Shape) -> list[str]:
     """How one goes from a structure to its parts, as it is written in Python."""
     return [_step(shape, k) for k in range(len(shape.inner))]
 
@@ -241,9 +293,14 @@ def paths(shape: Shape) -> list[str]:
     """How one gets at each leaf, as it is written in Python."""
     if shape.container is None:
         return [""]
-    return [step + path for step, inner in zip(_steps(shape), shape.inner, strict=True) for path in paths(inner)]
+    return [step + path for step, inner in zip(steps(shape), shape.inner, strict=True) for path in paths(inner)]
 
 
 def leaf_names(name: str, shape: Shape) -> list[str]:
     """A name for each leaf of a structure that has a name: identifiers made of their paths."""
-    return [re.sub(r"\W+", "_", name + path.replace("'", "")).rstrip("_") for path in paths(shape)]
+    return [identifier(name + path) for path in paths(shape)]
+
+
+def identifier(place: str) -> str:
+    """A place in a structure that has a name, as an identifier."""
+    return re.sub(r"\W+", "_", place.replace("'", "")).rstrip("_")

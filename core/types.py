@@ -2,8 +2,8 @@
 
 A scalar type is a row of one table; a new one is an addition here. Arrays are regular, hold scalars, and carry
 one dim an axis. An accumulator is the write-only view of an array (or of one scalar) to which statements add.
-Tuples, functions and nominal types (records, variants, recursive and polymorphic ones) are first-class values of
-programs that evaluate runs; array programs that are compiled hold scalars and arrays only.
+Tuples, functions and nominal types (variants, recursive and polymorphic ones, records in these) are first-class values
+of programs that evaluate runs; array programs that are compiled hold scalars and arrays only.
 
 >>> print(ArrayType(f64, (Dim.of("n"), Dim.of(3))))
 f64[n, 3]
@@ -172,6 +172,16 @@ class Declaration:
     owner: type | None = None
     derived: dict[str, Declaration] = field(default_factory=dict)
 
+    @cached_property
+    def is_recursive(self) -> bool:
+        """Whether a value may hold others of this type, directly or through other declared types."""
+        return self in declarations(*[type for fields in self.variants.values() for type in fields.values()])
+
+    @cached_property
+    def is_record(self) -> bool:
+        """Whether values are structures: there is one variant, with a class, and it does not contain itself."""
+        return self.owner is not None and len(self.variants) == 1 and not self.is_recursive
+
     def __reduce__(self) -> Any:
         """By reference to the class that declares it: a copy would be another type."""
         if self.owner is None:
@@ -248,14 +258,33 @@ def instantiated(type: Type, bound: Mapping[TypeVariable, Type]) -> Type:
     return map_type(type, lambda part: bound.get(part, part) if isinstance(part, TypeVariable) else part)
 
 
-def mentions_named(type: Type) -> bool:
-    """Whether a type is made with declared types."""
-    match type:
-        case TupleType(items):
-            return any(map(mentions_named, items))
-        case FunctionType(parameters, results):
-            return any(map(mentions_named, (*parameters, *results)))
-    return isinstance(type, Named)
+def declarations(*types: Type) -> set[Declaration]:
+    """The declared types that types are made with, those of fields included."""
+    found: set[Declaration] = set()
+    todo = list(types)
+    while todo:
+        match todo.pop():
+            case TupleType(items):
+                todo += items
+            case FunctionType(parameters, results):
+                todo += [*parameters, *results]
+            case Named(declaration, arguments):
+                todo += arguments
+                if declaration not in found:
+                    found.add(declaration)
+                    todo += [type for fields in declaration.variants.values() for type in fields.values()]
+    return found
+
+
+def record_of(type: Type) -> tuple[Any, dict[str, Type]] | None:
+    """The class and the fields of a record: a declared type with one variant, which does not contain itself.
+
+    None for any other type. A record is a structure, as a tuple is; a value of another declared type is one value.
+    """
+    if isinstance(type, Named) and type.declaration.is_record:
+        ((variant, cls),) = type.declaration.classes.items()
+        return cls, type.fields(variant)
+    return None
 
 
 def is_data(type: Type) -> bool:

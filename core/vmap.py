@@ -93,8 +93,8 @@ def _frozen(axes: Any) -> Any:
     """Axes as Python's integers, in structures of their own."""
     if axes is None:
         return None
-    if isinstance(axes, tuple | list | dict) or hasattr(type(axes), "__dataclass_fields__"):
-        leaves, shape = _axes_of(axes)
+    leaves, shape = _axes_of(axes)
+    if shape != trees.LEAF:
         return trees.unflatten(shape, [_frozen(leaf) for leaf in leaves])
     try:
         if isinstance(axes, bool):
@@ -105,7 +105,7 @@ def _frozen(axes: Any) -> Any:
 
 
 def _axes_of(axes: Any) -> tuple[list[Any], trees.Shape]:
-    return trees.flatten(axes, none_is_leaf=True)
+    return trees.flatten(axes, plain=True)
 
 
 def _names(type: Type) -> set[str]:

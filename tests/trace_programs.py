@@ -158,7 +158,7 @@ def admits(keep: Any, types: Collection[Type]) -> bool:
 def leaves(tree: Any) -> list[Any]:
     """The scalars and arrays of a value, in order; variants of data are leaves, too, by name."""
     found: list[Any] = []
-    for leaf in trees.flatten(tree, none_is_leaf=True)[0]:
+    for leaf in trees.flatten(tree, plain=True)[0]:
         if isinstance(leaf, Data):
             found += [leaf._variant, *[inner for value in leaf._values for inner in leaves(value)]]
         else:

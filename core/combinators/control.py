@@ -334,7 +334,8 @@ class _State:
         """The leaves of the state that a body returns, of the types that the state had."""
         results, tree = trees.flatten(after)
         if tree != self.tree:
-            raise TypeError(at_line(f"the body of a {self.what} returns another structure than the state's"))
+            differ = f"another structure than the state's: {tree}, which is no {self.tree}"
+            raise TypeError(at_line(f"the body of a {self.what} returns {differ}"))
         following = []
         for k, (result, old) in enumerate(zip(results, values, strict=True)):
             if not is_data(old.type):

@@ -368,10 +368,10 @@ def parameter_names(f: Function, count: int) -> list[str]:
 
 
 def leaf_names(name: str, tree: trees.Shape) -> list[str]:
-    """Names for the leaves of a structure that has a name: a dictionary's keys, else the name with a number."""
+    """Names for the leaves of a structure that has a name: those of its parts, else the name with a number."""
     if not name or tree == trees.LEAF:
         return [name] * tree.leaves
-    if tree.container is dict and all(inner == trees.LEAF for inner in tree.inner):
+    if tree.keys and tree.is_flat:
         return [str(key) for key in tree.keys]
     return [f"{name}{k + 1}" for k in range(tree.leaves)]
 

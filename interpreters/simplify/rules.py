@@ -13,7 +13,7 @@ from typing import Any
 from ...core.builder import Builder
 from ...core.graph import NONE, Body, Value, numbers
 from ...core.primitive import Primitive
-from ...core.types import dims, i64, mentions_named
+from ...core.types import declarations, dims, i64
 from .accumulators import rewrite_accumulate
 from .algebra import is_zero, operands_of, primitive
 from .costs import CHEAP, cost_within, nodes_within
@@ -266,10 +266,12 @@ def component_operator(operator: Body, component: int = 0) -> str | None:
 def _apply(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
     """A known function of moderate size is entered where it is applied.
 
-    Functions of declared types are not: through these a function may come to apply itself without end.
+    Functions of recursive types are not: through these a function may come to apply itself without end.
     """
     function = args[0]
-    if function.source is None or function.source.op != "function" or mentions_named(function.source.static[0]):
+    if function.source is None or function.source.op != "function":
+        return None
+    if any(declaration.is_recursive for declaration in declarations(function.source.static[0])):
         return None
     body = function.source.bodies[0]
     return b.instantiate(body, args[1:]) if _size(body) <= INLINED else None

@@ -56,7 +56,7 @@ FAST = {
 
 
 def leaves(tree: Any) -> list[Any]:
-    return trees.flatten(tree, none_is_leaf=True)[0]
+    return trees.flatten(tree, plain=True)[0]
 
 
 # Programs at growing sizes

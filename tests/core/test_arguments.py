@@ -137,7 +137,7 @@ def test_types_of_arguments_are_made_once_for_each_structure(monkeypatch: pytest
         asked.append(name)
         return type_of_argument(argument, name, program)
 
-    monkeypatch.setattr("adze.core.program.type_of_argument", counted)
+    monkeypatch.setattr("adze.core.arguments.type_of_argument", counted)
     f = az.program(lambda p, k: az.sum(p[0]) + k * az.sum(p[1]["v"]))
     compiled = az.compile(f)
     for run in (compiled, lambda *args: az.evaluate(f)(*args), f, lambda p, k: compiled(k=k, p=p)):

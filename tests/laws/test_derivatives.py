@@ -28,7 +28,7 @@ pytestmark = pytest.mark.unguarded
 
 
 def leaves(tree: Any) -> list[Any]:
-    return trees.flatten(tree, none_is_leaf=True)[0]
+    return trees.flatten(tree, plain=True)[0]
 
 
 def floating(tree: Any) -> list[Any]:
