@@ -73,16 +73,16 @@ class Compiled:
                         return self(*args, **kwargs)
                     self._only = self.backend.version(annotated)
                 return self.backend.run(self._only, self._leaves(args) if self._leaves else args, kwargs.get("out"))
-            shape, kinds = None, None
+            shapes, kinds = None, None
             if len(args) == self._choosing and not kwargs:
-                leaves, shape, kinds = _told(self._leaves(args) if self._leaves else args)
+                leaves, shapes, kinds = _told(self._leaves(args) if self._leaves else args)
                 latest, taken = self._latest  # read once: other threads call, too
-                if kinds is not None and (shape, kinds) == latest:
+                if kinds is not None and (shapes, kinds) == latest:
                     return self.backend.run(taken, leaves)
             instance, leaves, out = self._call(args, kwargs)
             version: Any = self.backend.version(instance)
-            if kinds is not None and shape in (None, instance.inputs):  # else leaves may have another order
-                self._latest = (shape, kinds), version
+            if kinds is not None and shapes in (None, instance.inputs.inner):  # else leaves may have another order
+                self._latest = (shapes, kinds), version
             return self.backend.run(version, leaves, out)
         except Exception as error:
             shorten(error)
@@ -370,13 +370,18 @@ class Compiled:
         return self.backend
 
 
-def _told(args: Sequence[Any]) -> tuple[Sequence[Any], trees.Shape | None, tuple[Any, ...] | None]:
-    """The leaves of arguments, the shape unless each is a leaf, and their kinds: what chooses among versions."""
+def _told(args: Sequence[Any]) -> tuple[Sequence[Any], tuple[trees.Shape, ...] | None, tuple[Any, ...] | None]:
+    """The leaves of arguments, their shapes unless each is a leaf, and their kinds: what chooses among versions."""
     kinds = trees.kinds(args, sizes=True)
     if kinds is not None:
         return args, None, kinds
-    leaves, shape = trees.flatten(args)
-    return leaves, shape, trees.kinds(leaves, sizes=True)
+    leaves: list[Any] = []
+    shapes: list[trees.Shape] = []
+    for argument in args:
+        inner, shape = ([argument], trees.LEAF) if type(argument) in trees.LEAVES else trees.flatten(argument)
+        leaves += inner
+        shapes.append(shape)
+    return leaves, tuple(shapes), trees.kinds(leaves, sizes=True)
 
 
 # Backends: what a program is compiled for, with the options of that

@@ -107,8 +107,10 @@ class _Family:
         return self.declaration
 
     @cached_property
-    def flat(self) -> Shape:
-        """The shape of a record whose fields are leaves."""
+    def flat(self) -> Shape | None:
+        """The shape of a record whose fields are leaves; None for another type."""
+        if not self.read().is_record:
+            return None
         ((variant, cls),) = self.declaration.classes.items()
         keys = tuple(self.fields[variant])
         return Shape(cls, keys, (LEAF,) * len(keys))

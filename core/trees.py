@@ -128,13 +128,16 @@ def flatten(tree: Any, plain: bool = False, records: bool = True) -> tuple[list[
             return Shape(dict, tuple(tree), tuple([shape_of(value) for value in tree.values()]))
         if tree is None and not plain:
             return Shape(type(None))
-        if isinstance(tree, Record) and records and (keys := tree._keys()) is not None:
+        if isinstance(tree, Record) and records:
             flat = tree._flat()
             if flat is not None:
                 leaves.extend(tree._values)
                 return flat
-            parts = [(value, False) for value in tree._values] if plain else tree._parts()
-            return Shape(type(tree), keys, tuple([leaf(part) if whole else shape_of(part) for part, whole in parts]))
+            keys = tree._keys()
+            if keys is not None:
+                parts = [(value, False) for value in tree._values] if plain else tree._parts()
+                inner = [leaf(part) if whole else shape_of(part) for part, whole in parts]
+                return Shape(type(tree), keys, tuple(inner))
         if hasattr(type(tree), "__dataclass_fields__"):
             keys = field_names(type(tree))
             return Shape(type(tree), keys, tuple([shape_of(getattr(tree, key)) for key in keys]))
