@@ -27,9 +27,9 @@ from ..core.types import (
     Type,
     TypeVariable,
     bool_,
+    declarations,
     i64,
     is_float,
-    mentions_named,
     reached,
 )
 from ..interpreters.embed import emit_blocks, name_arguments
@@ -190,7 +190,7 @@ def _steps(type: Type) -> tuple[str, ...]:
     """How one gets from a value to the values of declared types that may be in it."""
     parts = reached(type)
     arguments = [argument for part in parts if isinstance(part, Named) for argument in part.arguments]
-    leading = TypeVariable if any(map(mentions_named, arguments)) else ()
+    leading = TypeVariable if declarations(*arguments) else ()
     found: dict[str, None] = {}
     for part in parts:
         inside: list[tuple[str, Type]] = []
@@ -199,7 +199,7 @@ def _steps(type: Type) -> tuple[str, ...]:
         elif isinstance(part, Named):
             fields = [field for own in part.declaration.variants.values() for field in own.items()]
             inside = [(f".{name}", type) for name, type in fields]
-        found.update({step: None for step, type in inside if mentions_named(type) or isinstance(type, leading)})
+        found.update({step: None for step, type in inside if declarations(type) or isinstance(type, leading)})
     return tuple(found)
 
 

@@ -260,20 +260,7 @@ def instantiated(type: Type, bound: Mapping[TypeVariable, Type]) -> Type:
 
 def declarations(*types: Type) -> set[Declaration]:
     """The declared types that types are made with, those of fields included."""
-    found: set[Declaration] = set()
-    todo = list(types)
-    while todo:
-        match todo.pop():
-            case TupleType(items):
-                todo += items
-            case FunctionType(parameters, results):
-                todo += [*parameters, *results]
-            case Named(declaration, arguments):
-                todo += arguments
-                if declaration not in found:
-                    found.add(declaration)
-                    todo += [type for fields in declaration.variants.values() for type in fields.values()]
-    return found
+    return {part.declaration for type in types for part in reached(type) if isinstance(part, Named)}
 
 
 def record_of(type: Type) -> tuple[Any, dict[str, Type]] | None:
