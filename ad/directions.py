@@ -15,15 +15,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..core.builder import Builder
-from ..core.dims import index_in_range
 from ..core.expr import Expr
 from ..core.graph import Body, Value
-from ..core.indexing import extents_of
 from ..core.types import Scalar, element
 from ..interpreters.simplify.costs import nodes_within
+from ..interpreters.simplify.deltas import one_term, tested
 from .duals import Linear
 from .forward import Forward
-from .reverse_reductions import in_range
 
 
 class Directions(Forward):
@@ -35,14 +33,14 @@ class Directions(Forward):
 
     def sum_of(self, shares: Sequence[tuple[Linear, Value]]) -> Value:
         plain: list[tuple[Linear, Value]] = []
-        tested: dict[Value, list[tuple[Linear, Value]]] = {}
+        under: dict[Value, list[tuple[Linear, Value]]] = {}
         for rule, tangent in shares:
-            found = _tested(tangent)
+            found = tested(tangent)
             if found is None:
                 plain.append((rule, tangent))
             else:
-                tested.setdefault(found[0], []).append((rule, found[1]))
-        for test, inner in tested.items():
+                under.setdefault(found[0], []).append((rule, found[1]))
+        for test, inner in under.items():
             plain.append((_same, self.where(test, self.sum_of(inner))))
         return super().sum_of(plain)
 
@@ -57,32 +55,14 @@ class Directions(Forward):
             binders.append(source.bodies[0].binders[0])
             value = source.bodies[0].results[value.position]
         inside = frozenset([binder.number for binder in binders])
-        if _tested(value) is None or any(not node.row.elementwise for node in nodes_within([value], inside)):
+        if tested(value) is None or any(not node.row.elementwise for node in nodes_within([value], inside)):
             return super().element_of(tangent, places)
         return self.builder.substitute([value], dict(zip(binders, places, strict=True)))[0]
 
     def sum_over(self, length: Value, tangents: Body, type: Scalar) -> Value:
         """One term, if a test of the elements says which."""
-        b = self.builder
-        assert length.dim is not None
-        (i,), (value,) = tangents.binders, tangents.results
-        tests = []
-        while (found := _tested(value)) is not None:
-            tests += _conjunction(found[0])
-            value = found[1]
-        for test in tests:
-            place = _place(test, i)
-            if place is None:
-                continue
-            kept = [one for one in tests if one is not test]
-            *kept, value = b.substitute([*kept, value], {i: place})
-            assert place.dim is not None
-            if not index_in_range(place.dim, length.dim, extents_of(b)):
-                kept.append(in_range(b, [place], [length]))
-            for one in kept:
-                value = self.where(one, value)
-            return value
-        return super().sum_over(length, tangents, type)
+        term = one_term(self.builder, length, tangents)
+        return super().sum_over(length, tangents, type) if term is None else term
 
     def where(self, test: Value, tangent: Value) -> Value:
         """The tangent where a test holds, elsewhere zero."""
@@ -111,30 +91,3 @@ def along(b: Builder, value: Value, places: Sequence[Value]) -> Value:
 
 def _same(tangent: Expr) -> Expr:
     return tangent
-
-
-def _tested(tangent: Value) -> tuple[Value, Value] | None:
-    """The test and the value of a scalar that is zero where the test does not hold."""
-    source = tangent.source
-    if source is None or source.op != "cond" or source.effects:
-        return None
-    then, orelse = (body.results[tangent.position] for body in source.bodies)
-    return (source.args[0], then) if orelse.literal == 0 and not isinstance(orelse.literal, bool) else None
-
-
-def _conjunction(test: Value) -> list[Value]:
-    source = test.source
-    if source is None or source.op != "primitive" or source.static[0].name != "logical_and":
-        return [test]
-    return [part for operand in source.args for part in _conjunction(operand)]
-
-
-def _place(test: Value, i: Value) -> Value | None:
-    """The value that a test says a loop variable has."""
-    source = test.source
-    if source is None or source.op != "primitive" or source.static[0].name != "equal":
-        return None
-    for one, other in (source.args, source.args[::-1]):
-        if one is i and other.free.isdisjoint(i.free):
-            return other
-    return None

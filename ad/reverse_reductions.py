@@ -28,6 +28,7 @@ from ..core.environment import Env
 from ..core.graph import Body, Value
 from ..core.types import Scalar, i64, is_float
 from ..interpreters.simplify.accumulators import plus
+from ..interpreters.simplify.deltas import in_range
 from .cells import Entry
 from .operators import At, Cotangents, CotangentsAt, Element, Operator
 from .recurrences import Recurrence
@@ -311,15 +312,3 @@ def _merged(b: Builder, ways: Sequence[CotangentsAt], i: Value) -> list[Value | 
     """The cotangents at a place that come in several ways, by component."""
     found = [[value for value in values if value is not None] for values in zip(*[way(i) for way in ways], strict=True)]
     return [reduce(partial(plus, b), values) if values else None for values in found]
-
-
-def in_range(b: Builder, indices: Sequence[Value], sizes: Sequence[Value]) -> Value:
-    """Whether a place lies inside an array."""
-    tests = []
-    for index, size in zip(indices, sizes, strict=True):
-        tests.append(b.primitive("less_equal", b.literal(0, i64), index))
-        tests.append(b.primitive("less", index, size))
-    total = tests[0]
-    for test in tests[1:]:
-        total = b.primitive("logical_and", total, test)
-    return total

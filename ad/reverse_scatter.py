@@ -17,9 +17,9 @@ from ..core.environment import Env
 from ..core.graph import Value
 from ..core.types import bool_, i64
 from ..interpreters.simplify.accumulators import zeros_like
+from ..interpreters.simplify.deltas import in_range
 from .cells import Cell, Entry
 from .reverse_meanings import Block, Emission
-from .reverse_reductions import in_range
 
 # Of at most so many writes, which may meet, each is compared with all others.
 FEW = 8

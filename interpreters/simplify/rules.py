@@ -17,6 +17,7 @@ from ...core.types import declarations, dims, i64
 from .accumulators import rewrite_accumulate
 from .algebra import is_zero, operands_of, primitive
 from .costs import CHEAP, cost_within, nodes_within
+from .deltas import one_term, single_steps
 from .implied import without_implied, without_repeated
 from .unrolling import iterations
 
@@ -94,13 +95,15 @@ def _while(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> A
 def _without_constant_states(
     b: Builder, op: str, static: tuple[Any, ...], extent: Args, initials: Args, bodies: Bodies
 ) -> Answer:
-    """A state that no iteration changes is its initial value."""
+    """A state that no iteration changes is its initial value; what one iteration changes is what that makes of it."""
     body, first = bodies[-1], len(extent)
     constant = {
         k: initial
         for k, initial in enumerate(initials)
         if body.results[k] is body.binders[first + k] or body.results[k] is initial
     }
+    if op == "loop" and not body.partial:
+        constant = single_steps(b, extent[0], initials, body) | constant
     if not constant:
         return None
     varying = [k for k in range(len(initials)) if k not in constant]
@@ -236,7 +239,8 @@ def _reads_in_order(value: Value, binders: list[Value]) -> Value | None:
 
 
 def _reduce(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
-    """A sum of zeros is zero; a reduction of nothing its neutral element, of one element that element."""
+    """A sum of zeros is zero, one of zeros and one term that term; a reduction of nothing its neutral element, of one
+    element that element."""
     element, operator = bodies
     if args[0].literal == 0:
         return args[1:]
@@ -244,8 +248,11 @@ def _reduce(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> 
         return b.instantiate(element, [b.literal(0, i64)])
     if not operator.statements and (elements := iterations(b, args[0], element)) is not None:
         return functools.reduce(lambda x, y: b.instantiate(operator, [*x, *y]), elements)
-    if len(element.results) == 1 and is_zero(element.results[0]) and component_operator(operator) == "add":
-        return [element.results[0]]
+    if len(element.results) == 1 and component_operator(operator) == "add" and not element.statements:
+        if is_zero(element.results[0]):
+            return [element.results[0]]
+        if (term := one_term(b, args[0], element)) is not None:
+            return [term]
     return None
 
 
