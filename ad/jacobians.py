@@ -30,7 +30,7 @@ from ..core.source import at_line, ending_at_user
 from ..core.types import Type, dims, element, is_float
 from ..core.verb import Verb, program_of
 from .differentiating import Argnums, Differentiable, Differentiated, Pullback, chosen, is_single, without_aux
-from .directions import Directions, along
+from .directions import Directions
 from .duals import Dual
 from .scalar_expansion import generate
 
@@ -172,7 +172,7 @@ def _forward(name: str, function: Differentiated, argnums: Sequence[int], values
             for number, leaves in function.leaves.items():
                 here = [number == moving and k == position for k in range(len(leaves))]
                 duals += [
-                    Dual(x, along(b, x, places) if moves else None) for x, moves in zip(leaves, here, strict=True)
+                    Dual(x, forward.along(x, places) if moves else None) for x, moves in zip(leaves, here, strict=True)
                 ]
             found = block.run(Env(), duals)
             return [forward.tangent(dual) for dual in found[: len(values)] if is_float(dual.primal.type)]

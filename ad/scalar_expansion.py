@@ -11,8 +11,9 @@ For this, what is found beside tangents must not depend on the direction with th
 primals and tangents together is made twice, for each kind. (What the tangents need of the primals is in both, and what
 is not needed goes when the program is simplified.)
 
-What stands in branches of the program, and in loops with a state, is computed again in each direction: a branch may not
-be taken, and the states of all steps would have to be stored.
+A branch that a direction chooses is one that some direction takes. What stands in branches of the program, and in loops
+with a state, is computed again in each direction: a branch may not be taken, and the states of all steps would have to
+be stored.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from ..core.builder import Builder, Replacement, Substitution
 from ..core.graph import Body, Node, Value, union
 from ..core.types import dims, i64
 from ..interpreters.simplify.costs import is_costly
+
+Loops = tuple[tuple[Value, Value], ...]  # by binder and extent, from outside
 
 
 def generate(b: Builder, extents: Sequence[Value], function: Callable[..., Sequence[Value]]) -> tuple[Value, ...]:
@@ -44,7 +46,7 @@ def generate(b: Builder, extents: Sequence[Value], function: Callable[..., Seque
             return b.generate(extents[len(prefix)], lambda i: build((*prefix, direction(i))))
 
         body = b.body([i64], lambda i: build((direction(i),)), extents=[extent.dim])
-    replaced = _stored(b, _invariants(body, direction.numbers | {body.binders[0].number}))
+    replaced = _stored(b, _invariants([body], direction.numbers | {body.binders[0].number}), {})
     if not replaced:
         return b.emit("generate", (extent.dim,), [extent], [body])
 
@@ -74,10 +76,27 @@ def expanded(
         results = tuple(function())
     if any([statement.results for statement in statements[before:]]):
         return results  # a loop that checks requirements is not emitted again
-    replaced = _stored(b, _invariants(Body(0, (), (), results), direction.numbers))
+    replaced = _stored(b, _invariants([Body(0, (), (), results)], direction.numbers), {})
     if not replaced:
         return results
     return Substitution(b, {binder: binder for binder in loops}, None, (), replaced).values(results)
+
+
+class Stored:
+    """What no direction moves, in arrays of all iterations of loops that end where directions choose an iteration."""
+
+    def __init__(self, b: Builder, directions: Collection[int]) -> None:
+        self.builder, self.directions = b, directions
+        self.arrays: dict[int, Read] = {}  # by the number of what is stored
+
+    def at(self, value: Value, loops: Loops, places: Sequence[Value]) -> Value:
+        """A value at places of loops, of which the values that no direction moves, if not cheap, are stored."""
+        b = self.builder
+        known = {number: read for number, read in self.arrays.items() if read.free <= b.open}
+        replaced = _stored(b, _invariants([Body(0, (), (), (value,))], self.directions, loops), known)
+        self.arrays.update(replaced)
+        mapping = dict(zip([binder for binder, _ in loops], places, strict=True))
+        return Substitution(b, mapping, None, (), replaced).values([value])[0]
 
 
 # What does not depend on the direction, apart from what does
@@ -176,46 +195,54 @@ _SPLIT = {"generate": _still_results, "cond": _still_results, "loop": _still_sta
 # Scalar expansion
 
 
-Loops = tuple[tuple[Value, Value], ...]  # by binder and extent, from outside
-
-
-def _invariants(body: Body, directions: Collection[int]) -> dict[Node, Loops]:
+def _invariants(bodies: Sequence[Body], directions: Collection[int], around: Loops = ()) -> dict[Node, Loops]:
     """The operations in inner loops that no direction moves, but whose users directions move, with their loops.
 
-    And those in fewer of these loops that such operations use.
+    And those in fewer of these loops that such operations use. ``around`` are inner loops that the bodies are in. What
+    stands in a branch that no direction chooses counts only where something else runs it anyway.
     """
     found: dict[Node, Loops | None] = {}
-    seen: set[tuple[int, tuple[int, ...], float]] = set()
-    waiting: list[tuple[Node, Loops, float]] = []  # with the number of loops around a user that is stored
+    seen: set[tuple[int, tuple[int, ...], float, bool]] = set()
+    certain: set[int] = set()
+    # With the number of loops around a user that is stored, and whether it may not be run
+    waiting: list[tuple[Node, Loops, float, bool]] = []
 
-    def enter(inner: Body, loops: Loops, user: float = math.inf) -> None:
-        waiting.extend([(statement, loops, user) for statement in inner.statements])
-        waiting.extend([(result.source, loops, user) for result in inner.results if result.source is not None])
+    def enter(inner: Body, loops: Loops, maybe: bool) -> None:
+        waiting.extend([(statement, loops, math.inf, maybe) for statement in inner.statements])
+        waiting.extend(
+            [(result.source, loops, math.inf, maybe) for result in inner.results if result.source is not None]
+        )
 
-    enter(body, ())
+    for body in bodies:
+        enter(body, around, False)
     while waiting:
-        node, loops, user = waiting.pop()
-        around = tuple([loop for loop in loops if loop[0].number in node.free])
-        key, still = (node.number, tuple([extent.number for _, extent in around])), node.free.isdisjoint(directions)
-        if (*key, user) in seen or (still and not around):
+        node, loops, user, maybe = waiting.pop()
+        own = tuple([loop for loop in loops if loop[0].number in node.free])
+        key, still = (node.number, tuple([extent.number for _, extent in own])), node.free.isdisjoint(directions)
+        if (*key, user, maybe) in seen or (still and not own):
             continue
-        seen.add((*key, user))
-        if still and len(around) < user and _storable(node, frozenset([binder.number for binder, _ in around])):
+        seen.add((*key, user, maybe))
+        if not maybe:
+            certain.add(node.number)
+        if still and len(own) < user and _storable(node, frozenset([binder.number for binder, _ in own])):
             # A body that two loops of different extents share has two images, and none of them is stored.
-            found[node] = around if found.get(node, around) == around else None
-            user = len(around)
-        waiting.extend([(arg.source, loops, user) for arg in node.args if arg.source is not None])
+            found[node] = own if found.get(node, own) == own else None
+            user = len(own)
+        waiting.extend([(arg.source, loops, user, maybe) for arg in node.args if arg.source is not None])
         if user < math.inf:
             continue
         if node.op == "accumulate":
-            enter(node.bodies[0], loops)
-        if node.row.elements:
+            enter(node.bodies[0], loops, maybe)
+        elif node.op == "cond":
+            for body in node.bodies:
+                enter(body, loops, maybe or node.args[0].free.isdisjoint(directions))
+        elif node.row.elements:
             [(binder, extent)] = node.loop_variables()
             if binder.number in directions:
-                enter(node.bodies[0], loops)
+                enter(node.bodies[0], loops, maybe)
             elif extent.free.isdisjoint({*directions, *[outer.number for outer, _ in loops]}):
-                enter(node.bodies[0], (*loops, (binder, extent)))
-    return {node: loops for node, loops in found.items() if loops is not None}
+                enter(node.bodies[0], (*loops, (binder, extent)), maybe)
+    return {node: loops for node, loops in found.items() if loops is not None and node.number in certain}
 
 
 def _storable(node: Node, loops: frozenset[int]) -> bool:
@@ -236,17 +263,21 @@ def _storable(node: Node, loops: frozenset[int]) -> bool:
     return False
 
 
-def _stored(b: Builder, invariants: Mapping[Node, Loops]) -> dict[int, Replacement]:
-    """Arrays of all iterations, and how they are read: what has the same loops is computed together."""
+def _stored(b: Builder, invariants: Mapping[Node, Loops], known: Mapping[int, Read]) -> dict[int, Read]:
+    """Arrays of all iterations, and how they are read: what has the same loops is computed together.
+
+    What is ``known`` is there already.
+    """
+    replaced = dict(known)
     together: dict[Loops, list[Node]] = {}
     for node, loops in sorted(invariants.items(), key=lambda item: item[0].number):
-        together.setdefault(loops, []).append(node)
-    replaced: dict[int, Replacement] = {}
+        if node.number not in replaced:
+            together.setdefault(loops, []).append(node)
     for loops, nodes in sorted(together.items(), key=lambda item: len(item[0])):
         arrays = iter(_arrays(b, loops, [value for node in nodes for value in node.results], dict(replaced)))
         binders = [binder for binder, _ in loops]
         for node in nodes:
-            replaced[node.number] = partial(_read, b, [next(arrays) for _ in node.results], binders)
+            replaced[node.number] = Read(b, [next(arrays) for _ in node.results], binders)
     return replaced
 
 
@@ -262,5 +293,18 @@ def _arrays(b: Builder, loops: Loops, wanted: Sequence[Value], replaced: Mapping
     return build(())
 
 
-def _read(b: Builder, arrays: Sequence[Value], binders: Sequence[Value], level: Substitution) -> tuple[Value, ...]:
-    return tuple([b.part(array, [level.value(binder) for binder in binders]) for array in arrays])
+@dataclass(frozen=True)
+class Read:
+    """The read of what is stored, in arrays with an axis for each of these binders."""
+
+    builder: Builder
+    arrays: Sequence[Value]
+    binders: Sequence[Value]
+
+    @property
+    def free(self) -> frozenset[int]:
+        return union([array.free for array in self.arrays])
+
+    def __call__(self, level: Substitution) -> tuple[Value, ...]:
+        places = [level.value(binder) for binder in self.binders]
+        return tuple([self.builder.part(array, places) for array in self.arrays])

@@ -126,7 +126,7 @@ def _change(b: Builder, state: Value, result: Value) -> tuple[list[Value], Value
 
 def only_where(b: Builder, tests: Sequence[Value], value: Value, other: Value) -> Value:
     """One value where all tests hold, elsewhere another."""
-    for test in tests:
+    for test in reversed(tests):
         value = b.cond(test, lambda value=value: [value], lambda: [other])[0]  # type: ignore[misc]
     return value
 

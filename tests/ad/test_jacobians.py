@@ -195,7 +195,9 @@ def test_printed_jacobians() -> None:
     for mode in MODES:
         assert az.pretty(az.jacobian(product, 1, mode)).endswith("-> f64[m, n]:\n  return a")
     assert az.pretty(az.jacobian(sines)) == (
-        "def jacobian(sines)(x: f64[n]) -> f64[n, n]:\n  return for i < n, j < n: cos(x[i]) if i == j else 0.0"
+        "def jacobian(sines)(x: f64[n]) -> f64[n, n]:\n"
+        "  t1 = cos(x)\n"
+        "  return for i < n, j < n: t1[i] if i == j else 0.0"
     )
 
 
