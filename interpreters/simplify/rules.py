@@ -17,7 +17,7 @@ from ...core.types import declarations, dims, i64
 from .accumulators import rewrite_accumulate
 from .algebra import is_zero, operands_of, primitive
 from .costs import CHEAP, cost_within, nodes_within
-from .deltas import one_term, single_steps
+from .deltas import conjunction, one_term, single_steps
 from .implied import without_implied, without_repeated
 from .unrolling import iterations
 
@@ -56,10 +56,28 @@ def _cond(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> An
     if any(x is not y for x, y in zip(pruned, bodies, strict=True)):
         return b.emit("cond", (), args, pruned)
     if not then.statements and not orelse.statements:
+        decided = [_decided(b, args[0], body, holds) for body, holds in ((then, True), (orelse, False))]
+        if any(x is not y for x, y in zip(decided, bodies, strict=True)):
+            return b.emit("cond", (), args, decided)
         if all(x is y for x, y in zip(then.results, orelse.results, strict=True)):
             return then.results
         return _cond_without_invariants(b, args[0], then, orelse)
     return None
+
+
+def _decided(b: Builder, test: Value, body: Body, holds: bool) -> Body:
+    """A branch whose results choose by what is known there: the test around it, or a part of it that holds."""
+    known = {test.number, *[part.number for part in conjunction(test) if holds]}
+    results = list(body.results)
+    for k, result in enumerate(results):
+        while (node := result.source) is not None and node.op == "cond" and node.args[0].number in known:
+            if node.effects:
+                break
+            result = node.bodies[0 if holds else 1].results[result.position]
+        results[k] = result
+    if all(x is y for x, y in zip(results, body.results, strict=True)):
+        return body
+    return b.close((), (), tuple(results), body.partial)
 
 
 def _cond_without_invariants(b: Builder, test: Value, then: Body, orelse: Body) -> Answer:
@@ -73,7 +91,12 @@ def _cond_without_invariants(b: Builder, test: Value, then: Body, orelse: Body) 
 
 
 def _loop(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
-    """A state that no iteration changes is its initial value; of outputs that are the same one is enough."""
+    """A state that no iteration changes is its initial value; of outputs that are the same one is enough.
+
+    A loop of no iteration is its initial states, and one of one iteration is that.
+    """
+    if args[0].literal in (0, 1) and len(bodies[0].results) == len(args) - 1:
+        return b.instantiate(bodies[0], [b.literal(0, i64), *args[1:]]) if args[0].literal else args[1:]
     answer = _without_constant_states(b, "loop", static, args[:1], args[1:], bodies)
     if answer is not None:
         return answer

@@ -118,3 +118,31 @@ def test_a_loop_of_one_step(run: Any) -> None:
     assert np.isnan(run(last)(X, 2))
     assert run(last)(X, 3) == -np.inf
     assert run(last)(X[:0], 0) == -np.inf
+
+
+@pytest.mark.unguarded
+def test_loops_of_no_and_of_one_step() -> None:
+    for steps, wanted in ((0, 2.0), (1, np.sin(2.0))):
+
+        @az.program
+        def program(x: az.f64, steps: int = steps) -> az.f64:
+            return az.fori_loop(0, steps, lambda i, s: az.sin(s), x)
+
+        assert loops(program) == 0
+        assert az.evaluate(program)(2.0) == az.compile(program)(2.0) == wanted
+
+
+@pytest.mark.unguarded
+def test_a_branch_that_tests_again_what_is_known() -> None:
+    """The test itself, or a part of it where it holds; where it fails, the part may hold."""
+
+    @az.program
+    def again(x: az.f64, y: az.f64) -> az.f64:
+        both = (x > 0.0) & (y > 0.0)
+        inner = az.where(x > 0.0, az.sqrt(x), az.exp(x))
+        return az.cond(both, lambda: az.where(both, inner, x * 2.0), lambda: az.where(both, x * 3.0, inner))
+
+    text = az.pretty(again)
+    assert text.count("sqrt") == 2 and text.count("exp") == 1 and "2.0 * x" not in text and "3.0 * x" not in text
+    for x, y in ((4.0, 1.0), (4.0, -1.0), (-1.0, 1.0), (np.nan, 1.0)):
+        np.testing.assert_array_equal(az.compile(again)(x, y), np.sqrt(x) if x > 0 else np.exp(x))
