@@ -14,8 +14,10 @@ elements need is not there. A Hessian is forward mode over reverse mode.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any
 
 from ..core import trees
@@ -32,6 +34,7 @@ from ..core.verb import Verb, program_of
 from .differentiating import Argnums, Differentiable, Differentiated, Pullback, chosen, is_single, without_aux
 from .directions import Directions
 from .duals import Dual
+from .modes import by_cost
 from .scalar_expansion import generate
 
 MODES = ("forward", "reverse")
@@ -43,10 +46,11 @@ def jacobian(f: Differentiable, argnums: Argnums = 0, mode: str | None = None, *
 
     The structure of the result is outside, that of the parameter inside, or a tuple of these when ``argnums`` is a
     sequence. There is None at integer leaves of both; the scalar type is that of the parameter. The mode is
-    ``"forward"``, which costs a small multiple of f for each number in the parameters, or ``"reverse"``: for each
-    number in the result. By default it is the one that needs fewer directions, where the sizes decide that for all
-    calls; where they do not, the one whose number of directions has the lower degree in the sizes (11 parameters
-    against n results: forward), and else reverse. With ``has_aux`` the program returns a pair, the result and what
+    ``"forward"``, which costs at most a small multiple of f for each number in the parameters, or ``"reverse"``: for
+    each number in the result. By default it is the one that costs less, as ``az.cost`` counts: the program is derived
+    by both, and where sizes decide, it holds both (``ad/modes.py``). Very long programs are derived by the mode that
+    needs fewer directions. A Jacobian that is zero but for a band takes as long as its zeros: take
+    ``az.sparse_jacobian``. With ``has_aux`` the program returns a pair, the result and what
     comes with it, and this one the Jacobian of the result and what comes with it. Raises TypeError when a parameter or
     the whole result has no floating part, ValueError for another mode.
 
@@ -110,13 +114,29 @@ class _Jacobian(Verb):
         if not any(is_float(value.type) for value in values):
             given = description(trees.unflatten(output, [Expr(value, current()) for value in values]))
             raise TypeError(at_line(f"{self.name}: {self.f.name} returns {given}, which has no floating part"))
-        inputs = [value.type for number in self.argnums for value in function.leaves[number]]
-        mode = self.mode or cheaper(inputs, [value.type for value in values])
-        rows = (_forward if mode == "forward" else _reverse)(self.name, function, self.argnums, values)
+        rows = self._rows(function, values)
         derivative = trees.unflatten(output, [row and self._structured(function, row) for row in rows])
         if not self.has_aux:
             return derivative
         return derivative, trees.unflatten(function.output, [Expr(value, current()) for value in results])[1]
+
+    def _rows(self, function: Differentiated, values: Sequence[Value]) -> Rows:
+        """The Jacobian by the mode that was asked for, or else by the one that costs less."""
+
+        def derived(mode: str) -> Rows:
+            return (_forward if mode == "forward" else _reverse)(self.name, function, self.argnums, values)
+
+        if self.mode is not None:
+            return derived(self.mode)
+        inputs = {number: [value.type for value in function.leaves[number]] for number in self.argnums}
+        fewer = cheaper(list(chain(*inputs.values())), [value.type for value in values])
+        ways = {mode: partial(_flat, derived, mode) for mode in MODES}
+        made = iter(by_cost(current(), function.block, fewer, ways))
+
+        def row() -> dict[int, list[Value | None]]:
+            return {k: [next(made) if is_float(type) else None for type in types] for k, types in inputs.items()}
+
+        return [row() if is_float(value.type) else None for value in values]
 
     def _structured(self, function: Differentiated, row: dict[int, list[Value | None]]) -> Any:
         builder = current()
@@ -131,8 +151,13 @@ class _Jacobian(Verb):
 Rows = list[dict[int, list[Value | None]] | None]
 
 
+def _flat(derived: Callable[[str], Rows], mode: str) -> list[Value]:
+    parts = [part for row in derived(mode) if row is not None for leaves in row.values() for part in leaves]
+    return [part for part in parts if part is not None]
+
+
 def cheaper(inputs: Sequence[Type], outputs: Sequence[Type]) -> str:
-    """The mode that needs fewer directions (see :func:`jacobian`)."""
+    """The mode that needs fewer directions, where that is known, or that of the lower degree in the sizes."""
     columns, rows = _numbers(inputs), _numbers(outputs)
     if (rows - columns).is_nonnegative():
         return "forward"

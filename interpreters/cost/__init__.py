@@ -13,7 +13,7 @@ it takes in a run. Counting by running (``counting.py``) has no such bounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -39,12 +39,13 @@ from .counting import Counting
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a value: an integer's value, an array's shape, a function's body, a tuple's items."""
+    """What is known of a value: an integer's value, an array's shape, a function's body, a tuple's items, a test."""
 
     value: Dim | None = None
     shape: tuple[Dim, ...] = ()
     function: Callable[[Sequence[Known]], tuple[list[Known], Cost]] | None = None
     items: tuple[Known, ...] = ()
+    holds: bool | None = None
 
 
 UNKNOWN = Known()
@@ -63,10 +64,11 @@ class Step:
 
 
 class Symbolic(Language[Atom, Step, Body]):
-    """The meanings for one term."""
+    """The meanings for one term; where ``sizes`` are given, a choice by sizes is the branch that they take."""
 
-    def __init__(self, term: Block) -> None:
-        self.term = self.expanded(term)
+    def __init__(self, term: Block, sizes: Mapping[str, int] | None = None) -> None:
+        self.term, self.sizes = self.expanded(term), sizes
+        self.chooses = False  # whether there is such a choice
         self.in_place = InPlace(self.term)
         self.inside: list[Operation] = []  # the operation being interpreted, and those around it
         self.numbers = count()
@@ -158,7 +160,19 @@ class Symbolic(Language[Atom, Step, Body]):
     # Scalars and control
 
     def primitive(self, primitive: Primitive, args: Sequence[Atom]) -> Step:
-        return Step(lambda env: ([Known(self.integer(primitive.name, [arg(env).value for arg in args]))], []))
+        def run(env: Env[Known]) -> Outcome:
+            values = [arg(env).value for arg in args]
+            return [Known(self.integer(primitive.name, values), holds=self.compared(primitive, values))], []
+
+        return Step(run)
+
+    def compared(self, primitive: Primitive, operands: Sequence[Dim | None]) -> bool | None:
+        """Whether a comparison of sizes holds, if they are given."""
+        known = [dim for dim in operands if dim is not None and dim.is_static()]
+        if len(known) < 2 or not primitive.name.startswith(("less", "greater")):
+            return None
+        self.chooses = True
+        return None if self.sizes is None else bool(primitive.numpy(*[dim.evaluate(self.sizes) for dim in known]))
 
     def integer(self, primitive: str, operands: Sequence[Dim | None]) -> Dim | None:
         """The value of an integer operation; an extremum that the ranges of loop variables decide is one operand."""
@@ -170,7 +184,12 @@ class Symbolic(Language[Atom, Step, Body]):
         return arithmetic(primitive, operands)
 
     def cond(self, test: Atom, then: Body, orelse: Body) -> Step:
-        return Step(lambda env: _either([then(env, ()), orelse(env, ())]))
+        def run(env: Env[Known]) -> Outcome:
+            holds = test(env).holds
+            taken = [branch for branch, when in ((then, True), (orelse, False)) if holds in (None, when)]
+            return _either([branch(env, ()) for branch in taken])
+
+        return Step(run)
 
     def loop(self, dim: Dim, extent: Atom, initials: Sequence[Atom], body: Body) -> Step:
         def run(env: Env[Known]) -> Outcome:
@@ -374,10 +393,15 @@ class ProgramCost:
 
     @cached_property
     def symbolic(self) -> Cost:
-        if isinstance(self.program, Block):
-            return Symbolic(self.program).total(self.program.names)
-        instance = instance_of(self.program)
-        return Symbolic(self.term(instance)).total(instance.names)
+        return self._counted.total(self._names)
+
+    @cached_property
+    def _counted(self) -> Symbolic:
+        return Symbolic(self.program if isinstance(self.program, Block) else self.term(instance_of(self.program)))
+
+    @property
+    def _names(self) -> Sequence[str]:
+        return self.program.names if isinstance(self.program, Block) else instance_of(self.program).names
 
     @property
     def operations(self) -> Number:
@@ -405,12 +429,18 @@ class ProgramCost:
         return self.symbolic.work
 
     def at(self, **sizes: int) -> Cost:
-        """The counts for given sizes, as integers; TypeError names those that are missing."""
+        """The counts for given sizes, as integers; TypeError names those that are missing.
+
+        Where sizes choose between two ways, they are those of the way that is taken.
+        """
         amounts = [Amount.of(number) for number in self.symbolic.numbers]
         missing = sorted({name for amount in amounts for name in amount.names()} - set(sizes))
         if missing:
             raise TypeError(f"the cost depends on {', '.join(missing)}: give a value for each")
-        return self.symbolic.map(lambda number: Amount.of(number).evaluate(sizes))
+        symbolic = self.symbolic
+        if self._counted.chooses:
+            symbolic = Symbolic(self._counted.term, sizes).total(self._names)
+        return symbolic.map(lambda number: Amount.of(number).evaluate(sizes))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Cost:
         """The counts of the call with these arguments, as integers."""

@@ -346,3 +346,50 @@ def test_what_a_branch_of_the_program_alone_needs_is_not_computed_before() -> No
 
     found = az.cost(az.jacobian(az.program(only_there), "x", "forward"))(np.ones(8), -np.ones(8))
     assert found.operations <= 4 * 8**2  # no sines
+
+
+# The mode that is taken
+
+
+@pytest.mark.parametrize(("row", "f"), SPELLED)
+def test_the_default_costs_no_more_than_the_better_mode(row: Row, f: Any) -> None:
+    """At three sizes; where they decide, the cost is that of the branch that they take.
+
+    Rows that are accumulated count half as much again (``ad/modes.py``).
+    """
+    jacobians = [az.jacobian(az.program(f), row.by, mode) for mode in (None, "forward", "reverse")]
+    costs = [az.cost(jacobian) for jacobian in jacobians]
+    in_rows = any(line.startswith("    ") and "accumulate" in line for line in az.pretty(jacobians[2]).splitlines())
+    for scale in (1, 3, 30):
+        sizes = {name: scale * (5 + 2 * k) for k, name in enumerate(row.sizes)}
+        taken, forward, reverse = [cost.at(**sizes).work for cost in costs]
+        assert taken <= 1.05 * min(forward, reverse * (1.5 if in_rows else 1)) + 64
+
+
+@pytest.mark.parametrize("sizes", [{"n": 9, "k": 2}, {"n": 9, "k": 8}])
+def test_a_choice_by_sizes(sizes: dict[str, int]) -> None:
+    """A narrow convolution is derived row by row, one nearly as wide as its input column by column."""
+    both = az.jacobian(az.program(convolution), "x")
+    text = az.pretty(both)
+    assert text.count("  return if ") == 1 and "accumulate" in text and "w[t1] if 0 <= t1 < k else 0.0" in text
+    x, w = np.ones(sizes["n"]), np.arange(1.0, 1 + sizes["k"])
+    wanted = [np.pad(w, (i, sizes["n"] - sizes["k"] - i)) for i in range(sizes["n"] - sizes["k"] + 1)]
+    for run in (az.evaluate, az.compile):
+        np.testing.assert_array_equal(run(both)(x, w), wanted)
+
+
+def test_nested_derivatives_hold_two_forms_at_most() -> None:
+    """Inside of another derivative, and of a loop, one mode is taken."""
+    inner = az.jacobian(az.program(convolution), "x")
+
+    def summed(x: Vector, w: A("k")) -> az.f64:  # type: ignore[valid-type]
+        return az.sum(az.sin(inner(x, w)))
+
+    def mapped(x: Matrix, w: A("k")) -> Any:  # type: ignore[valid-type]
+        return az.map(lambda row: inner(row, w), x)
+
+    x, w = np.linspace(0, 1, 5), np.array([1.0, 2.0])
+    for f in (az.grad(az.program(summed), "w"), az.program(mapped)):
+        assert "else:" not in az.pretty(f)
+    wanted = differences(lambda w: az.evaluate(az.program(summed))(x, w), w)
+    np.testing.assert_allclose(az.evaluate(az.grad(az.program(summed), "w"))(x, w), wanted, rtol=1e-7)

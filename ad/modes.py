@@ -1,0 +1,146 @@
+"""Which mode a Jacobian is derived by: the one that costs less, counted when it has been derived by both.
+
+The number of directions says little of what they cost: what directions share is computed once, and many need no loop
+(``directions.py``). So both programs are simplified and counted (``interpreters/cost``): operations, reads and writes
+together, which are polynomials in the sizes. Where one of them is less for all sizes, or nearly, it is the Jacobian.
+Else the program holds both, as a choice by sizes, of which only the branch that a call takes is compiled:
+
+    if 4*n**2 + 12*n <= 2*k*n + n**2: columns, by forward mode
+    else:                             rows, by reverse mode
+
+Rows that are accumulated count half as much again: they take longer than is counted, as they are not made in lanes.
+That is so at the top of a program; inside of a derivative, or of a loop, the mode with fewer directions is taken then.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from fractions import Fraction
+
+from ..core import terms
+from ..core.builder import Builder
+from ..core.dims import Dim
+from ..core.graph import Body, Value
+from ..core.language import Unsupported
+from ..core.placement import to_block
+from ..core.types import bool_, dims
+from ..interpreters.cost import Symbolic
+from ..interpreters.cost.amounts import Amount, Log2
+from ..interpreters.simplify import simplify
+
+# Programs of more operations are not derived twice.
+LONG = 2000
+# What is nearly as little: so many times, or so much more.
+NEARLY, LITTLE = 1.05, 64
+# Sizes at which costs are compared.
+SIZES = (1, 4, 16, 256, 1 << 14)
+# So many times as much as it is counted takes a program with rows that are accumulated.
+ACCUMULATED = Fraction(3, 2)
+# At most so many sizes are.
+MOST = 4
+
+Derive = Callable[[], Sequence[Value]]
+
+
+def by_cost(b: Builder, block: terms.Block, fewer: str, ways: Mapping[str, Derive]) -> Sequence[Value]:
+    """The results of the way that costs less, or of a choice by sizes; of the one with ``fewer`` directions if unknown.
+
+    ``block`` is what is differentiated.
+    """
+    if _length(block) > LONG:
+        return ways[fewer]()
+    bodies = {mode: b.body([], derive) for mode, derive in ways.items()}
+    sizes = {name for type in block.binders for dim in dims(type) for name in dim.names()}
+    works = {mode: _work(body, sizes) for mode, body in bodies.items()}
+    forward, reverse = works["forward"], works["reverse"]
+    if forward is None or reverse is None:
+        return b.instantiate(bodies[fewer], [])
+    names = sorted(forward.names() | reverse.names())
+    better = _better(forward, reverse, names) if len(names) <= MOST else fewer
+    if better is None and len(b.scopes) > 1:
+        better = fewer
+    if better is not None:
+        return b.instantiate(bodies[better], [])
+    return b.emit("cond", (), [_at_most(b, forward, reverse)], [bodies["forward"], bodies["reverse"]])
+
+
+def _length(block: terms.Block) -> int:
+    return sum([1 + sum(map(_length, operation.blocks)) for operation in block.bindings])
+
+
+def _work(body: Body, sizes: Collection[str]) -> Amount | None:
+    """What a body costs with all that it needs, by these sizes; None if it depends on anything else."""
+    block, _ = to_block(_variables(body), body.results, body.statements)
+    try:
+        block = simplify(block)
+        work = Amount.of(Symbolic(block).total(block.names).work)
+        work = work * ACCUMULATED if _accumulates(block, False) else work
+    except Unsupported:
+        return None
+    logarithms = any(isinstance(atom, Log2) for monomial, _ in work.terms for atom in monomial)
+    return None if logarithms or not work.names() <= set(sizes) else work
+
+
+def _accumulates(block: terms.Block, looped: bool) -> bool:
+    """Whether arrays are accumulated in a loop that makes arrays."""
+    return any(
+        (looped and operation.op == "accumulate")
+        or any(_accumulates(inner, looped or operation.op == "generate") for inner in operation.blocks)
+        for operation in block.bindings
+    )
+
+
+def _variables(body: Body) -> list[Value]:
+    """The variables around a body that it depends on."""
+    found: dict[int, Value] = {}
+    seen: set[int] = set()
+    waiting = [*body.results, *[arg for statement in body.statements for arg in statement.args]]
+    nodes = list(body.statements)
+    while waiting or nodes:
+        if waiting:
+            value = waiting.pop()
+            if value.source is not None:
+                nodes.append(value.source)
+            elif value.number in body.free:
+                found[value.number] = value
+            continue
+        node = nodes.pop()
+        if node.number not in seen:
+            seen.add(node.number)
+            waiting += node.args
+            for inner in node.bodies:
+                waiting += inner.results
+                nodes += inner.statements
+    return list(found.values())
+
+
+def _better(forward: Amount, reverse: Amount, names: Sequence[str]) -> str | None:
+    """The mode that costs less, or little more, at all sizes that are looked at; None if sizes decide.
+
+    Forward mode, if both are: it has no accumulators.
+    """
+    never = set[str]()
+    for values in itertools.product(SIZES, repeat=len(names)):
+        sizes = dict(zip(names, values, strict=True))
+        costs = forward.evaluate(sizes), reverse.evaluate(sizes)
+        if min(costs) < 0:
+            continue  # no sizes of a call
+        for mode, own, other in (("forward", *costs), ("reverse", *costs[::-1])):
+            if own > NEARLY * other + LITTLE:
+                never.add(mode)
+    left = [mode for mode in ("forward", "reverse") if mode not in never]
+    return left[0] if left else None
+
+
+def _at_most(b: Builder, first: Amount, second: Amount) -> Value:
+    """Whether one amount is at most another one: no number that is subtracted is left on either side."""
+    difference = first - second
+    scale = math.lcm(*[c.denominator for _, c in difference.terms])
+    sides: list[dict[tuple[object, ...], int]] = [{}, {}]
+    for monomial, c in difference.terms:
+        sides[c < 0][monomial] = abs(int(c * scale))
+    if not all(sides):
+        return b.literal(not sides[0], bool_)
+    return b.primitive("less_equal", *[b.dim(Dim(side)) for side in sides])  # type: ignore[arg-type]
