@@ -27,7 +27,7 @@ from ..interpreters.simplify.costs import CHEAP, nodes_within, own_cost
 from ..interpreters.simplify.deltas import tested
 from .duals import Atom, Block, Dual, Duals, Linear, Operation, Pick
 from .forward import Forward
-from .sums_of_tangents import Sums, Tangents
+from .sums_of_tangents import MOST, Sums, Tangents
 
 
 class Directions(Forward):
@@ -114,7 +114,7 @@ class Directions(Forward):
         (i, *states), result = body.binders, body.results[tangent.position]
         terms = self.tangents.terms(result)
         added = [term for term in terms if term != (None, states[k])]
-        if not added or len(added) + 1 != len(terms):
+        if not added or len(added) + 1 != len(terms) or len(terms) > MOST:
             return tangent
         total = self.tangents.plus([self.tangents.product(*term) for term in added])
         if any(state.number in total.free for state in states):

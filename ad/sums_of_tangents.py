@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
+from itertools import islice
 
 from ..core.builder import Builder
 from ..core.dims import Dim
@@ -92,8 +93,8 @@ class Tangents:
         return reduce(partial(plus, self.builder), tangents)
 
     def terms(self, tangent: Value) -> list[Term]:
-        """The summands of a scalar."""
-        return list(self._summands(None, tangent))
+        """The summands of a scalar; of more than MOST, which share a graph and may be very many, one more than that."""
+        return list(islice(self._summands(None, tangent), MOST + 1))
 
     def _summands(self, coefficient: Value | None, tangent: Value) -> Iterator[Term]:
         if (args := _operands(tangent, "add")) or (args := _operands(tangent, "subtract")):
@@ -275,8 +276,16 @@ def _without_ones(product: Value) -> Value:
 
 
 def _factors(product: Value) -> list[Value]:
-    args = _operands(product, "multiply")
-    return [factor for arg in args for factor in _factors(arg)] if args else [product]
+    """The factors of a product, of which some may be products where there are many."""
+    factors, waiting = list[Value](), [product]
+    while waiting:
+        factor = waiting.pop()
+        args = _operands(factor, "multiply")
+        if args and len(waiting) + len(factors) < MOST:
+            waiting += reversed(args)
+        else:
+            factors.append(factor)
+    return factors
 
 
 def _operands(value: Value, name: str) -> tuple[Value, ...]:

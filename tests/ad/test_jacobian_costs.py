@@ -393,3 +393,21 @@ def test_nested_derivatives_hold_two_forms_at_most() -> None:
         assert "else:" not in az.pretty(f)
     wanted = differences(lambda w: az.evaluate(az.program(summed))(x, w), w)
     np.testing.assert_allclose(az.evaluate(az.grad(az.program(summed), "w"))(x, w), wanted, rtol=1e-7)
+
+
+def test_terms_and_factors_that_share_a_graph_are_not_counted_one_by_one() -> None:
+    """Sums of sums and products of products, of 2 ** 40 each."""
+
+    def doubled(x: Vector) -> az.f64:
+        def element(v: Any) -> Any:
+            for _ in range(40):
+                v = v + v * 0.5
+            for _ in range(6):
+                v = v * v
+            return v
+
+        return az.sum(az.map(element, x))
+
+    f, x = az.program(doubled), np.full(3, 1e-7)
+    found = az.evaluate(az.jacobian(f, "x", "forward"))(x)
+    np.testing.assert_allclose(found, az.evaluate(az.jacobian(f, "x", "reverse"))(x), rtol=1e-12)
