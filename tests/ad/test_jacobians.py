@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from agreement import leaves
+from hypothesis import given
 from programs import CASES, numbers
+from random_programs import argument_lists, made, program_texts
 from richardson import floating
 
 import adze as az
@@ -569,3 +571,17 @@ def test_both_modes_agree_on_every_program(case: Any) -> None:
             scale = np.abs(other[np.isfinite(other)]).max(initial=1.0)
             tolerance = 64 * float(np.finfo(other.dtype).eps) * scale
             np.testing.assert_allclose(one, other, rtol=1e-8 if other.dtype == np.float64 else 1e-4, atol=tolerance)
+
+
+@pytest.mark.slow
+@pytest.mark.unguarded
+@given(program_texts(polynomial=True), argument_lists())
+def test_all_modes_agree_on_random_programs(text: str, arguments: tuple[Any, ...]) -> None:
+    program = made(text)
+    argnums = floating(program, arguments)
+    wanted, *others = [
+        leaves(az.evaluate(az.jacobian(program, argnums, mode))(*arguments)) for mode in ("reverse", "forward", None)
+    ]
+    for found in others:
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12 * np.abs(other).max(initial=1.0))
