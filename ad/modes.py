@@ -47,11 +47,22 @@ Derive = Callable[[], Sequence[Value]]
 def by_cost(b: Builder, block: terms.Block, fewer: str, ways: Mapping[str, Derive]) -> Sequence[Value]:
     """The results of the way that costs less, or of a choice by sizes; of the one with ``fewer`` directions if unknown.
 
+    Of the only way, if the other mode is refused, as where a rule that a user gives serves one mode alone.
     ``block`` is what is differentiated.
     """
     if _length(block) > LONG:
         return ways[fewer]()
-    bodies = {mode: b.body([], derive) for mode, derive in ways.items()}
+    bodies, errors = dict[str, Body](), dict[str, Unsupported]()
+    for mode, derive in ways.items():
+        try:
+            bodies[mode] = b.body([], derive)
+        except Unsupported as error:
+            errors[mode] = error
+    if errors:
+        if not bodies:
+            raise errors[fewer]
+        [only] = bodies.values()
+        return b.instantiate(only, [])
     sizes = {name for type in block.binders for dim in dims(type) for name in dim.names()}
     works = {mode: _work(body, sizes) for mode, body in bodies.items()}
     forward, reverse = works["forward"], works["reverse"]

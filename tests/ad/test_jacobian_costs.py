@@ -411,3 +411,16 @@ def test_terms_and_factors_that_share_a_graph_are_not_counted_one_by_one() -> No
     f, x = az.program(doubled), np.full(3, 1e-7)
     found = az.evaluate(az.jacobian(f, "x", "forward"))(x)
     np.testing.assert_allclose(found, az.evaluate(az.jacobian(f, "x", "reverse"))(x), rtol=1e-12)
+
+
+def test_the_only_mode_that_a_rule_allows() -> None:
+    """A cotangent that is clipped has no transpose: only rows can be derived."""
+    clipped = az.custom_vjp(lambda x: x * 3.0)
+    clipped.defvjp(lambda primals, g: (az.clip(g * 3.0, -1.0, 1.0),))
+
+    def f(x: Vector) -> Any:
+        return az.map(clipped, x)
+
+    with pytest.raises(az.Unsupported, match="not linear"):
+        az.evaluate(az.jacobian(az.program(f), 0, "forward"))(np.ones(2))
+    np.testing.assert_array_equal(az.evaluate(az.jacobian(az.program(f)))(np.ones(2)), np.eye(2))
