@@ -345,18 +345,25 @@ def in_memory_order(axes: Sequence[ir.Axis], accesses: Sequence[Access]) -> list
     (McKinley, Carr and Tseng 1996: memory order.) The axes stay as they are where that makes no difference.
     """
     left, ordered = list(axes), list[ir.Axis]()
+    places = [_first_places(access) for access in accesses]  # asked for each pair of axes
 
     def before(first: str, second: str) -> float:
         """By how much it is better that one axis is around another."""
         total = 0.0
-        for access in accesses:
-            places = [[k for k, each in enumerate(access.varies) if name in each] for name in (first, second)]
-            if places[0] and places[1]:
-                total += access.weight * ((places[0][0] < places[1][0]) - (places[1][0] < places[0][0]))
+        for access, place in zip(accesses, places, strict=True):
+            if first in place and second in place:
+                total += access.weight * ((place[first] < place[second]) - (place[second] < place[first]))
         return total
 
+    names = [axis.variable.name for axis in left]
+    better = {first: {second: before(first, second) for second in names} for first in names}
     while left:
         names = [axis.variable.name for axis in left]
-        gains = [sum([before(name, other) for other in names]) for name in names]
+        gains = [sum([better[name][other] for other in names]) for name in names]
         ordered.append(left.pop(gains.index(max(gains))))
     return ordered
+
+
+def _first_places(access: Access) -> dict[str, int]:
+    """The first index of an access that varies with each name."""
+    return {name: k for k, each in reversed(list(enumerate(access.varies))) for name in each}
