@@ -15,9 +15,10 @@ function it simplifies, and moves out of loops what does not vary (the part of -
 module with loops of scalars gets all that it has, since it may yet make vectors of these (-O3). In deep nests that is
 -O2, which leaves out one thing: to copy a loop for each condition that does not vary in it, here whether the loops
 inside have any iterations. The time for that grows with the cube of the depth: of 8 loops it is nothing, of 16 half of
-the time, of 32 nine tenths. Long functions that only prepare are not optimised at all (``optnone``, see ``unit.py``).
-With ``ADZE_DEBUG=unoptimised`` nothing is: that takes a fifth of the time, and tells mistakes in what is emitted from
-what LLVM makes of it.
+the time, of 32 nine tenths. Long functions that only prepare are not optimised at all (``optnone``, see ``unit.py``),
+and have their registers given out in one pass where they are a module of their own: the allocator of optimised code
+takes the square of their length. With ``ADZE_DEBUG=unoptimised`` nothing is optimised: that takes a fifth of the time,
+and tells mistakes in what is emitted from what LLVM makes of it.
 """
 
 from __future__ import annotations
@@ -83,11 +84,13 @@ def _objects_of(parts: Sequence[str]) -> dict[str, tuple[bytes, float]]:
 
     def work() -> None:
         try:
-            # one for all, as making it takes as long as compiling a small function
-            machine = target_machine(parts[0])
+            # one for all of a kind, as making it takes as long as compiling a small function
+            machines: dict[bool, Any] = {}
             for part in waiting:
-                started = time.perf_counter()
-                made[part] = _object(part, machine), time.perf_counter() - started
+                started, optimised = time.perf_counter(), _is_optimised(part)
+                if optimised not in machines:
+                    machines[optimised] = target_machine(optimised)
+                made[part] = _object(part, machines[optimised]), time.perf_counter() - started
         except Exception as failure:
             failures.append(failure)
 
@@ -120,7 +123,7 @@ def _optimised(text: str, machine: Any) -> Any:
     module = llvm.parse_assembly(text, llvm.create_context())
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     module.verify()
-    if text.startswith(UNOPTIMISED):
+    if not _is_optimised(text):
         return module
     library, scalars = _unlocked(), SCALARS in text
     level = 1 if not scalars else 2 if DEEP in text else 3
@@ -173,12 +176,11 @@ def _objects(machine_code: bytes) -> Iterator[bytes]:
         start += length
 
 
-def target_machine(text: str = "") -> Any:
-    """LLVM's code generator for this CPU, with all its features, for modules like this one."""
+def target_machine(optimised: bool = True) -> Any:
+    """LLVM's code generator for this CPU, with all its features, for modules that are optimised, or are not."""
     host()
-    effort = 0 if text.startswith(UNOPTIMISED) else 3
     return llvm.Target.from_default_triple().create_target_machine(
-        opt=effort, cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten()
+        opt=3 if optimised else 0, cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten()
     )
 
 
@@ -218,10 +220,14 @@ def link(machine_code: bytes, exports: Sequence[str], imports: Mapping[str, int]
     return library.link(*_linkers.next())
 
 
+def _is_optimised(text: str) -> bool:
+    return not text.startswith(UNOPTIMISED)
+
+
 def printed(code: Code) -> Any:
     """The optimised module, branches included, to be printed or assembled."""
-    first, *others = [*code.parts, *[part for make in code.branches.values() for part in make()]]
-    context, machine = llvm.create_context(), target_machine(first)
+    first, *others = _all_parts(code)
+    context, machine = llvm.create_context(), target_machine()
 
     def here(text: str) -> Any:
         return llvm.parse_bitcode(_optimised(text, machine).as_bitcode(), context)
@@ -237,6 +243,12 @@ def printed(code: Code) -> Any:
 
 
 def assembly(code: Code) -> str:
-    """The object code as text."""
-    text: str = target_machine(code.parts[0]).emit_assembly(printed(code))
+    """The object code as text, all of it as the code generator writes what is optimised, where anything is."""
+    optimised = any(map(_is_optimised, _all_parts(code)))
+    text: str = target_machine(optimised).emit_assembly(printed(code))
     return text
+
+
+def _all_parts(code: Code) -> list[str]:
+    """The modules of a function and of its branches."""
+    return [*code.parts, *[part for make in code.branches.values() for part in make()]]

@@ -21,7 +21,7 @@ from .bounds import CANARY, Bounds
 from .host import Machine
 from .outlining import Function
 from .procedures import emit_procedures
-from .text import Module
+from .text import OPTNONE, Module
 from .unit import ALIGNMENT, BUFFERS, KEPT, SIZES, TICK, Arena, Unit
 from .values import one
 
@@ -51,7 +51,7 @@ _ON_ITS_STACK = f"""\
   ret i64 %site"""
 
 # Of what is called once for all calls of the same sizes: to optimise it would take longer than it ever runs.
-_ONCE = "nounwind noinline optnone"
+_ONCE = f"nounwind noinline {OPTNONE}"
 
 
 class _Exported(Function):

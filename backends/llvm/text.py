@@ -38,7 +38,8 @@ _FLOATS = {32: "float", 64: "double"}
 # A line in functions that have loops of scalars, which may become vectors yet.
 SCALARS = "; loops of scalars"
 
-# The first line of a module that LLVM does not optimise.
+# The attribute of functions that LLVM does not optimise, and the first line of a module that it does not.
+OPTNONE = "optnone"
 UNOPTIMISED = "; not optimised"
 
 # A line in functions with more than _NEST loops around each other.
@@ -142,7 +143,7 @@ class Module:
         self._metadata[int(node[1:])] = content
 
     def __str__(self) -> str:
-        return self._text([], self._functions)
+        return self._text([], self._functions, self._head)
 
     def parts(self) -> list[str]:
         """The module as text, a large one in several modules, which call each other; asked for before any branch."""
@@ -162,17 +163,18 @@ class Module:
     def _divided(self, names: Iterable[str]) -> list[str]:
         """Functions in modules of about one length, so that they can be compiled side by side.
 
-        Those with loops of scalars are apart, since LLVM does more for them. A function that others may call from
-        elsewhere is in one module; what is internal is where it is called.
+        Those with loops of scalars are apart, since LLVM does more for them, and so are those that it does not
+        optimise. A function that others may call from elsewhere is in one module; what is internal is where it is
+        called.
         """
         texts = {name: text for name in names if not _internal(text := self._functions[name])}
         if sum(map(len, texts.values())) < _SMALL:
             return [self._part(list(texts))]
         shares: list[list[str]] = []
-        for scalars in (True, False):
+        for kind in (SCALARS, "", OPTNONE):
             room = 0
             for name, text in texts.items():
-                if (SCALARS in text) == scalars:
+                if _kind(text) == kind:
                     if room < len(text):
                         shares.append([])
                         room = max(_LARGE, len(text))
@@ -196,7 +198,10 @@ class Module:
         return self._mentioned[name]
 
     def _part(self, names: Sequence[str]) -> str:
-        """A module with these functions, those internal ones that they call, and the signatures of the others."""
+        """A module with these functions, those internal ones that they call, and the signatures of the others.
+
+        One of functions that are not optimised is not either: its registers are given out in one pass, too.
+        """
         needed, stack = set(names), list(names)
         signatures: dict[str, None] = {}
         while stack:
@@ -208,13 +213,14 @@ class Module:
                     stack.append(called)
                 else:
                     signatures[self._functions[called].partition(" {\n")[0].replace("define", "declare", 1)] = None
-        return self._text(signatures, {name: text for name, text in self._functions.items() if name in needed})
+        head = UNOPTIMISED if all([_kind(self._functions[name]) == OPTNONE for name in names]) else self._head
+        return self._text(signatures, {name: text for name, text in self._functions.items() if name in needed}, head)
 
-    def _text(self, signatures: Iterable[str], functions: Mapping[str, str]) -> str:
+    def _text(self, signatures: Iterable[str], functions: Mapping[str, str], head: str) -> str:
         nodes = [f"!{number} = {self._metadata[number]}" for number in self._nodes(functions.values())]
         mentioned = {called for name in functions for called in self._mentions(name)}
         declarations = [*[line for name, line in self._declarations.items() if name in mentioned], *signatures]
-        parts = [self._head, "\n".join(declarations), *functions.values(), "\n".join(nodes)]
+        parts = [head, "\n".join(declarations), *functions.values(), "\n".join(nodes)]
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def _nodes(self, texts: Iterable[str]) -> list[int]:
@@ -241,6 +247,11 @@ def _in_short_blocks(lines: Iterable[str]) -> Iterator[str]:
 
 def _internal(function: str) -> bool:
     return function.startswith(_INTERNAL)
+
+
+def _kind(function: str) -> str:
+    """What LLVM does for a function: all that it has where it holds ``SCALARS``, nothing for ``OPTNONE``, or little."""
+    return OPTNONE if OPTNONE in function.partition("\n")[0] else SCALARS if SCALARS in function else ""
 
 
 class Body:

@@ -12,7 +12,7 @@ from .bounds import Bounds
 from .branches import Branches
 from .elementary import Elementary
 from .host import Machine
-from .text import Body, Module
+from .text import OPTNONE, Body, Module
 
 _LOOK = """\
 define internal preserve_mostcc i64 @look(ptr %record) cold noinline nounwind {
@@ -149,7 +149,7 @@ class Unit:
 
         What computes sizes and calls the loops is not optimised: that would take longer than it runs in most processes.
         """
-        return f"noinline {'optnone ' if body.is_glue else ''}{self.attributes}"
+        return f"noinline {f'{OPTNONE} ' if body.is_glue else ''}{self.attributes}"
 
     def of_procedure(self, procedure: ir.Function) -> Unit:
         """What the functions of a procedure share, in the same module."""
