@@ -5,6 +5,9 @@ buffer stand where it is mentioned first. Behind names of the same numbers is wh
 
     for i < n: y[i] = 2.0 * x[i]        names i, n; buffers y, x
     for k < m: b[k] = 2.0 * a[k]        names k, m; buffers b, a: the same form
+
+Inside a form, a loop or a branch is its own form, with the numbers that its names have around it; that form is kept
+with it. So what stands in many loops and branches, each of which is asked for its form, is written once.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ from typing import Any
 from ...core.primitive import Primitive
 from ...core.types import Scalar, i64
 from .expressions import Buffer, Constant, Variable
-from .loops import Block
+from .loops import Block, For, If, Kernel, While
 
 _PLAIN = (Scalar, int, bool, type(None))
+_NESTED = (For, If, Kernel, While)
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,18 @@ def canonical(block: Block, *bound: str) -> Canonical:
     """
     form = _Form(bound)
     form.parts(block)
-    digest = hashlib.blake2b(" ".join(form.text).encode(), digest_size=20).digest()
-    return Canonical(digest, tuple(form.names), tuple(form.buffers.values()))
+    return form.canonical()
+
+
+def _canonical_of(statement: For | If | Kernel | While) -> Canonical:
+    """The canonical form of a statement with blocks, kept with it."""
+    kept: dict[str, Any] = vars(statement)
+    if "canonical" not in kept:
+        form = _Form(())
+        form.fields(statement)
+        kept["canonical"] = form.canonical()
+    found: Canonical = kept["canonical"]
+    return found
 
 
 class _Form:
@@ -55,6 +69,10 @@ class _Form:
         self.names = {name: str(number) for number, name in enumerate(bound)}
         self.buffers: dict[str, Buffer] = {}
         self._numbers: dict[str, str] = {}  # of buffers
+
+    def canonical(self) -> Canonical:
+        digest = hashlib.blake2b(" ".join(self.text).encode(), digest_size=20).digest()
+        return Canonical(digest, tuple(self.names), tuple(self.buffers.values()))
 
     def parts(self, parts: tuple[Any, ...]) -> None:
         write = self.text.append
@@ -82,14 +100,28 @@ class _Form:
             self.text.append(part.name)
         elif kind in _PLAIN:
             self.text.append(str(part))
+        elif kind in _NESTED:
+            self.form(_canonical_of(part))
         else:
-            self.text.append(kind.__name__)
-            for field in part.__match_args__:
-                value = getattr(part, field)
-                if field == "kind":
-                    self.text.append(value)
-                else:
-                    self.part(value)
+            self.fields(part)
+
+    def fields(self, node: Any) -> None:
+        """A node, by what it has in its fields."""
+        self.text.append(type(node).__name__)
+        for field in node.__match_args__:
+            value = getattr(node, field)
+            if field == "kind":
+                self.text.append(value)
+            else:
+                self.part(value)
+
+    def form(self, inside: Canonical) -> None:
+        """A part with a form of its own: what the form's names are here says what it is."""
+        self.text.append(inside.form.hex())
+        for name in inside.variables:
+            self.name(name)
+        for buffer in inside.buffers:
+            self.buffer(buffer)
 
     def name(self, name: str) -> None:
         self.text.append(self.names.setdefault(name, str(len(self.names))))

@@ -234,7 +234,16 @@ def allocated_in(block: Block) -> set[str]:
 
 def written_in(block: Block) -> set[str]:
     """The names of the buffers that a block stores to or updates."""
-    return _Names(block).written
+    found: set[str] = set()
+    for statement in block:
+        match statement:
+            case Store(buffer) | Update(buffer):
+                found.add(buffer.name)
+            case Call(_, _, _, writes):
+                found.update([buffer.name for buffer in writes])
+            case For() | Nest() | If() | While() | Kernel():
+                found |= _names_of(statement).written
+    return found
 
 
 def writes_elements(block: Block) -> Expression | None:
@@ -266,12 +275,26 @@ def invokes(function: Function) -> bool:
 
 def assigned_in(block: Block) -> set[str]:
     """The names of the variables that a block assigns to."""
-    return _Names(block).assigned
+    found: set[str] = set()
+    for statement in block:
+        match statement:
+            case Assign(name):
+                found.add(name)
+            case For() | Nest() | If() | While() | Kernel():
+                found |= _names_of(statement).assigned
+    return found
 
 
 def bound_in(block: Block) -> set[str]:
     """The names that a block binds."""
-    return _Names(block).bound
+    found: set[str] = set()
+    for statement in block:
+        match statement:
+            case Let(name) | Declare(name) | Call(name):
+                found.add(name)
+            case For() | Nest() | If() | While() | Kernel():
+                found |= _names_of(statement).bound
+    return found
 
 
 def conflict(block: Block, others: Sequence[Statement]) -> bool:

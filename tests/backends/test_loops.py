@@ -382,3 +382,25 @@ def test_the_names_in_blocks_are_by_what_is_done_with_them() -> None:
         "s",
         "h",
     }
+
+
+# Canonical forms
+
+
+def test_forms_of_nested_loops_tell_which_names_are_one() -> None:
+    """A loop inside has a form of its own: around it, its names are told apart as they are in the whole block."""
+
+    def block(i: str, k: str, row: str, column: str, target: ir.Buffer) -> ir.Block:
+        return (loop(i, "n", loop(k, "m", put(target, i, k, at(A, row, column)))),)
+
+    first = ir.canonical(block("i", "k", "i", "k", C))
+    other = ir.canonical(block("p", "q", "p", "q", C))
+    assert first.form == other.form and first.buffers == other.buffers == (C, A)
+    assert (first.variables, other.variables) == (("i", "n", "k", "m"), ("p", "n", "q", "m"))
+    others = [block("i", "k", "k", "i", C), block("i", "k", "i", "i", C), block("i", "k", "i", "k", A)]
+    twice = (*block("i", "k", "i", "k", C), *block("i", "k", "i", "k", C))
+    apart = (*block("i", "k", "i", "k", C), *block("i", "q", "i", "q", C))
+    forms = [first.form, *[ir.canonical(each).form for each in (*others, twice, apart)]]
+    assert len(set(forms)) == len(forms)
+    bound = ir.canonical(block("i", "k", "i", "k", C), "m")
+    assert bound.variables == ("m", "i", "n", "k") and bound.form not in forms
