@@ -154,9 +154,7 @@ class CustomPushforward:
                     own, more = tangents[k], next(given)
                     tangents[k] = more if own is None else plus(b, own, more)
         moved = [tangent for tangent in tangents if tangent is not None]
-        states = zip(active, tangents, strict=True)
-        moves = [state if isinstance(state, Form) else tangent is not None for state, tangent in states]
-        return self.forward.duals([*results, *moved], moves)
+        return self.forward.duals([*results, *moved], [tangent is not None for tangent in tangents])
 
     def require_numbers(self, moving: Pick, active: Pick) -> None:
         """Unsupported where something moves inside of an argument, or may inside of a result: rules do not say how."""

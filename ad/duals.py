@@ -20,7 +20,7 @@ from .active_parts import ActiveParts
 from .activity import Block as ActivityBlock
 from .activity import Operation as ActivityOperation
 from .activity import State
-from .forms import Form, is_structured
+from .forms import Form
 from .reverse_meanings import Emission as ReverseEmission
 
 
@@ -92,9 +92,7 @@ class Emission(ABC):
 
     def constants(self, values: Sequence[Value]) -> list[Dual]:
         """Duals of values that do not move."""
-        return [
-            Dual(value, form=self.activity.form(value.type) if is_structured(value.type) else None) for value in values
-        ]
+        return [Dual(value) for value in values]
 
     def fixed(self, dual: Dual) -> Dual:
         """What a number is where it does not move. What is inside of other values stays, and moves nothing there."""

@@ -487,6 +487,36 @@ def test_probes_checkpoints_and_what_is_stopped(capsys: Any) -> None:
     assert "checkpoint" in az.pretty(az.jvp(f).at())
 
 
+def test_probed_data_move_on(capsys: Any) -> None:
+    @az.program
+    def f(xs: List[az.f64], y: az.f64) -> az.f64:
+        return folded(az.inspect(xs, "xs"), az.f64, az.f64, 0.0, lambda x, rest: x * x * y + rest)
+
+    two = linked([1.0, 2.0])
+    assert az.evaluate(az.jvp(f, argnums="xs"))(two, 3.0, two) == (15.0, 30.0)
+    assert capsys.readouterr().out.count("xs") == 2
+
+
+def test_numbers_that_do_not_move_have_a_tangent_of_zero() -> None:
+    """In results, beside others that move."""
+
+    @az.program
+    def f(x: az.f64, y: az.f64) -> List[tuple[az.f64, az.f64]]:
+        pairs = List[tuple[az.f64, az.f64]]
+        return pairs.Cons((x * y, y + 1), pairs.Cons((x, 2.0), pairs.Nil()))
+
+    assert az.evaluate(az.jvp(f, argnums="x"))(3.0, 4.0, 0.5)[1] == linked([(2.0, 0.0), (0.5, 0.0)])
+
+
+def test_a_function_as_result_has_results_that_do_not_move() -> None:
+    @az.program
+    def f(x: az.f64) -> Any:
+        return az.function(lambda z: (z * x, z), az.f64)
+
+    value, tangent = az.evaluate(az.jvp(f))(3.0, 0.5)
+    assert value(2.0) == (6.0, 2.0) and tangent(2.0) == (1.0, 0.0)
+
+
 # What is refused
 
 

@@ -22,6 +22,17 @@ EQUIVALENT: dict[object, str] = {
         "ad/forward.py", "Forward.block.run", "dropped",
         "name_arguments([dual.primal for dual in arguments], names)",
     ): "names are for people",
+    ("ad/boundary.py", "Parting._fields", "dropped", "name_arguments([value], ['value'])"): "names are for people",
+    (
+        "ad/boundary.py", "Parting._fields.made", "dropped",
+        "name_arguments(fields, list(named.fields(variant)))",
+    ): "names are for people",
+    ("ad/forward.py", "Forward.probe.run", "left only", "dual if dual.form else same"): (
+        "a probe gives what it is given, and stays where it is"
+    ),
+    ("ad/forward.py", "Forward.probe.run", "right only", "dual if dual.form else same"): (
+        "what was taken apart to be shown is put together again where it goes on: a matter of cost"
+    ),
     (
         "ad/reverse.py", "Reverse.block.run", "dropped",
         "name_arguments([argument.value for argument in arguments], names)",
