@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ...core.builder import Builder
 from ...core.graph import Value
 from ...core.language import Unsupported
-from ...core.types import ArrayType, Declaration, Named, Scalar, Type, dims, element, i64
+from ...core.types import ArrayType, Declaration, Named, Scalar, Type, all_dims, dims, element, i64
 from ..embed import emit_blocks
 from .flows import Flow, Flows, Shape
 
@@ -128,6 +128,8 @@ class Layouts:
         for name, shape in zip(names, fields, strict=True):
             parts = self.parts(shape)
             for k, part in enumerate(parts):
+                if not all(dim.is_static() for dim in all_dims(part)):
+                    raise _unknown_size(part)
                 yield (name if len(parts) == 1 else f"{name}.{k}"), part
 
     def _plain(self, named: Named) -> bool:
@@ -189,6 +191,12 @@ def _endless(named: Named) -> Unsupported:
     return Unsupported(f"{name} contains itself at ever larger types, by its field {field}: these have no end")
 
 
+def _unknown_size(type: Type) -> Unsupported:
+    """Why a value that may be one of several functions cannot hold an array of a type."""
+    problem = f"one of several functions captures an array of type {type}, whose size the run decides"
+    return Unsupported(f"{problem}; a function that is chosen while the program runs may capture numbers")
+
+
 def nothing(builder: Builder, type: Type) -> Value:
     """What stands for a part that is not there: zeros."""
     if not isinstance(type, Scalar | ArrayType):
@@ -198,6 +206,5 @@ def nothing(builder: Builder, type: Type) -> Value:
     sizes = [builder.known(dim) for dim in dims(type)]
     zero = builder.literal(0, element(type))
     if any(size is None for size in sizes):
-        problem = f"one of several functions captures an array of type {type}, whose size the run decides"
-        raise Unsupported(f"{problem}; a function that is chosen while the program runs may capture scalars")
+        raise _unknown_size(type)
     return builder.array([size for size in sizes if size is not None], lambda *_: zero)

@@ -1,11 +1,12 @@
-"""Programs as text that a person would write, in one of three styles.
+"""Programs as text that a person would write, in one of four styles.
 
     def cost(points: f64[n, d], centroids: f64[k, d]) -> f64:
       return sum(map(lambda p: min(map(lambda c: sum((p - c) ** 2), centroids)), points))
 
 ``style="surface"`` (the default) is the text above: what the loops of a term are as whole arrays (``surface.py``),
 printed by ``printer.py``. ``style="loops"`` shows every loop with its index, as in ``sum(i < n: x[i] ** 2)``.
-``style="de-bruijn"`` is the raw term, one line an operation (``raw.py``).
+``style="procedures"`` is the first-order form of a program with functions and data (``first_order/``): the program,
+then the procedures that it calls. ``style="de-bruijn"`` is the raw term, one line an operation (``raw.py``).
 
 The text of a program is the same in every run, so tests compare it.
 """
@@ -16,10 +17,12 @@ from collections.abc import Sequence
 
 from ...core import trees
 from ...core.limits import lifted_limits
+from ...core.procedures import procedures_of
 from ...core.program import Instance, Program, instance_of
 from ...core.source import ending_at_user
 from ...core.terms import Block, Constant
 from ...core.types import ArrayType, all_dims
+from ..first_order import first_order
 from ..simplify import simplify
 from .printer import LINE, Printer
 from .raw import raw
@@ -27,15 +30,16 @@ from .resolved import count_uses, resolve
 from .structures import give, structured
 from .surface import recognise
 
-STYLES = ("surface", "loops", "de-bruijn")
+STYLES = ("surface", "loops", "procedures", "de-bruijn")
 
 
 @ending_at_user
 def pretty(program: Program | Instance | Block, *, simplified: bool = True, style: str = "surface") -> str:
     """The text of a program, simplified first unless ``simplified=False``; a term is printed as it is.
 
-    The style is "surface", "loops" or "de-bruijn" (see the module); ValueError for another one. A program must have
-    its types in its annotations; print ``f.at(types...)`` for another choice.
+    The style is "surface", "loops", "procedures" or "de-bruijn" (see the module); ValueError for another one, and
+    Unsupported for procedures of a program that takes or gives functions. A program must have its types in its
+    annotations; print ``f.at(types...)`` for another choice.
 
     >>> import adze as az
     >>> @az.program
@@ -62,6 +66,8 @@ def pretty(program: Program | Instance | Block, *, simplified: bool = True, styl
     if style not in STYLES:
         raise ValueError(f"style is one of {', '.join(map(repr, STYLES))}, got {style!r}")
     with lifted_limits():
+        if style == "procedures":
+            return _procedures(program, simplified)
         if isinstance(program, Block):
             return raw(program) if style == "de-bruijn" else _text("program", program, program.names, None, style)
         instance = instance_of(program)
@@ -71,6 +77,15 @@ def pretty(program: Program | Instance | Block, *, simplified: bool = True, styl
         if style == "de-bruijn":
             return raw(term)
         return _text(instance.program.name, term, instance.names, instance.outputs, style)
+
+
+def _procedures(program: Program | Instance | Block, simplified: bool) -> str:
+    """The first-order form of a program, and its procedures."""
+    name = "program" if isinstance(program, Block) else instance_of(program).program.name
+    form = first_order(program if isinstance(program, Block) else instance_of(program).term).block
+    named = [(name, form), *[(procedure.name, procedure.block) for procedure in procedures_of(form)]]
+    blocks = [(name, simplify(block) if simplified else block) for name, block in named]
+    return "\n\n".join([_text(name, block, block.names, None, "surface") for name, block in blocks])
 
 
 def _text(name: str, block: Block, names: Sequence[str], outputs: trees.Shape | None, style: str) -> str:

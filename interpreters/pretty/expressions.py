@@ -139,6 +139,8 @@ class Expressions(Names, ABC):
                 return self.lambda_(operation)
             case "apply":
                 return f"{self.atom(args[0], ATOM)}({self.joined(args[1:])})", ATOM
+            case "call":
+                return f"{static[0].name}({self.joined(args)})", ATOM
             case "pack":
                 return f"({self.joined(args)}{',' if len(args) == 1 else ''})", ATOM
             case "project":
@@ -358,7 +360,8 @@ class Expressions(Names, ABC):
             once = value.uses <= 1 and not value.inside and len(expression[0]) <= limit
             cheap = operation.op in ("index", "read", "project") or value.comparison is not None
             short = cheap and not value.hint and len(expression[0]) <= SHORT
-            if (operation.op == "apply" or operation.op in ADDED) and value.uses == 0:
+            calls = operation.op in ADDED or (operation.op in CONSTRUCTS and operation.row.calls)
+            if calls and value.uses == 0:
                 self.line(expression[0])
             elif once or short or value.fill:
                 value.text, value.precedence = expression

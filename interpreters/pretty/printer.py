@@ -108,6 +108,8 @@ class Printer(Expressions):
                 self.call(operation, give, f"foreign.{operation.static[0].name}({self.joined(args)})")
             case "apply":
                 self.call(operation, give, f"{self.atom(args[0], ATOM)}({self.joined(args[1:])})")
+            case "call":
+                self.call(operation, give, f"{operation.static[0].name}({self.joined(args)})")
             case "generate" | "map":
                 self.generate(operation, give)
             case "cond":

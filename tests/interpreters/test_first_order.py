@@ -5,6 +5,7 @@ That the form of every program means the same is in ``tests/laws/test_programs_h
 
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 import pytest
 from programs.functions import List, Maybe
 
@@ -71,6 +72,28 @@ def test_one_function_is_called_with_what_it_captures() -> None:
     assert procedure.block.binders == (f64, i64) and procedure.results == (f64,)
 
 
+def test_procedures_as_text() -> None:
+    @az.program
+    def reverse(xs: List[az.f64]) -> List[az.f64]:
+        onto = az.fix(
+            lambda self, xs, done: az.case(xs, Nil=lambda: done, Cons=lambda h, t: self(t, List.Cons(h, done))),
+            List[az.f64],
+            List[az.f64],
+            result=List[az.f64],
+        )
+        return onto(xs, List[az.f64].Nil())
+
+    assert az.pretty(reverse, style="procedures").splitlines() == [
+        "def reverse(xs: List[f64]) -> List[f64]:",
+        "  return function(xs, List.Nil())",
+        "",
+        "def function(xs: List[f64], done: List[f64]) -> List[f64]:",
+        "  return match xs:",
+        "    case Nil(): done",
+        "    case Cons(head, tail): function(tail, List.Cons(head, done))",
+    ]
+
+
 def test_functions_that_meet_are_one_procedure_each() -> None:
     """A function with a function as its argument: both are known, and a scalar is all that is handed over."""
 
@@ -134,6 +157,27 @@ def test_a_type_that_grows_without_end_is_refused() -> None:
 
     with pytest.raises(Unsupported, match=r"Nested contains itself at ever larger types, by its field Cons\.tail"):
         az.compile(depth)(Nested.Nil())
+
+
+def test_functions_with_arrays_of_sizes_that_the_run_decides() -> None:
+    """One is called with its array; of several the value would need room for it."""
+
+    @az.program
+    def one(x: az.Array[az.f64, "n"], k: az.i64) -> az.f64:
+        kept = az.filter(lambda t: t > 0, x)
+        go = az.fix(lambda self, i: az.cond(i < 0, lambda: 0.0, lambda: kept[i] + self(i - 1)), az.i64, result=az.f64)
+        return go(k)
+
+    @az.program
+    def several(x: az.Array[az.f64, "n"], k: az.i64) -> az.f64:
+        kept = az.filter(lambda t: t > 0, x)
+        first, last = az.function(lambda i: kept[i], az.i64), az.function(lambda i: x[i], az.i64)
+        return az.fori_loop(0, 2, lambda j, f: az.cond(j == k, lambda: first, lambda: last), last)(0)
+
+    x = np.array([0.5, -1.0, 2.0, 4.0])
+    assert az.compile(one)(x, 2) == 6.5
+    with pytest.raises(Unsupported, match=r"one of several functions captures an array of type .* whose size the run"):
+        az.compile(several)(x, 1)
 
 
 def test_functions_do_not_cross_the_boundary() -> None:

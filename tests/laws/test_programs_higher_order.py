@@ -107,7 +107,7 @@ def test_every_operation_knows_its_line(case: Case) -> None:
 
 
 @pytest.mark.unguarded
-@pytest.mark.parametrize("style", ["surface", "loops", "de-bruijn"])
+@pytest.mark.parametrize("style", ["surface", "loops", "procedures", "de-bruijn"])
 @pytest.mark.parametrize("simplified", [False, True])
 @cases
 def test_printing(case: Case, simplified: bool, style: str) -> None:
