@@ -41,7 +41,8 @@ class InParts(Instance):
 
 def boundary_of(instance: Instance) -> Boundary | None:
     """The boundary of an instance, if it takes or gives anything but scalars and arrays."""
-    if all(map(is_data, instance.types)) and all(map(is_data, instance.written.term.types)):
+    written = instance.written_term
+    if all(map(is_data, instance.types)) and (written is None or all(map(is_data, written.types))):
         return None
     return Boundary(instance)
 

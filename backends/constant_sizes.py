@@ -108,11 +108,15 @@ def code_for_leaves(instance: Instance, leaves: Sequence[Any]) -> Instance:
 def varies(instance: Instance) -> bool:
     """Whether sizes choose among several codes for an instance: some are open, or likely to be equal."""
     found: bool | None = instance.compiled.get("varies")
-    if found is None and not is_first_order(instance.term):
-        found = instance.compiled["varies"] = False
     if found is None:
-        found = instance.compiled["varies"] = bool(_open(instance) or _independent(instance, instance.probable))
+        open_or_equal = bool(_open(instance) or _independent(instance, instance.probable))
+        found = instance.compiled["varies"] = open_or_equal and _is_plain(instance)
     return found
+
+
+def _is_plain(instance: Instance) -> bool:
+    """Whether there are no functions and no data in an instance, whose types would keep the names of sizes."""
+    return instance.written_term is None or is_first_order(instance.written_term)
 
 
 def _solvable(instance: Instance, sizes: Mapping[str, int]) -> tuple[Equality, ...]:

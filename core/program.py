@@ -187,14 +187,17 @@ class Instance:
         return probable(self.written.term) if self._is_written else ()
 
     @cached_property
+    def written_term(self) -> Block | None:
+        """The term of the written program; None where it cannot be built, as whoever needs it says in its own words."""
+        try:
+            return self.written.term
+        except Exception:
+            return None
+
+    @property
     def _is_written(self) -> bool:
-        """Whether the written program can be built; if not, the verb says so in its own words."""
-        if self.written is not self:
-            try:
-                self.written.term  # noqa: B018
-            except Exception:
-                return False
-        return True
+        """Whether the written program can be built, or is this one."""
+        return self.written is self or self.written_term is not None
 
     def _built(self, unifier: Unifier) -> tuple[Block, trees.Shape]:
         """The term and the structure of its results, for the types as they are unified."""
