@@ -1,7 +1,7 @@
 """Kronecker deltas: what one iteration of a loop does, and no other, is done without the loop.
 
 A test like ``j == i`` holds in one iteration at most. Where it is all that a sum has terms for, the sum is that term;
-where a state changes in that iteration only, the loop is that step:
+where a state gets something in that iteration only, the loop is that step:
 
     sum(j < n: a[j] if j == i else 0.0)                  a[i] if 0 <= i < n else 0.0
     loop j < n with s: next s + (a[j] if j == i else 0.0)          s + a[i] if 0 <= i < n else s
@@ -88,7 +88,10 @@ def one_term(b: Builder, length: Value, element: Body) -> Value | None:
 
 
 def single_steps(b: Builder, extent: Value, initials: Sequence[Value], body: Body) -> dict[int, Value]:
-    """What the states of a loop end as that one step changes at most, and that nothing else in the loop reads."""
+    """What the states of a loop end as to which one step adds at most, and that nothing else in the loop reads.
+
+    A state that is chosen anew by a test stays in the loop: such are rows of an elimination, whose loops have lanes.
+    """
     i, states = body.binders[0], body.binders[1:]
     bound, found = numbers(body.binders, body.statements), dict[int, Value]()
     for k, (state, initial) in enumerate(zip(states, initials, strict=True)):
@@ -107,15 +110,10 @@ def single_steps(b: Builder, extent: Value, initials: Sequence[Value], body: Bod
 
 
 def _change(b: Builder, state: Value, result: Value) -> tuple[list[Value], Value]:
-    """The tests without which a step leaves a state as it is, and the next state where they hold."""
+    """The tests without which a step adds zero to a state, and the next state where they hold."""
     tests: list[Value] = []
-    while (node := result.source) is not None and node.op == "cond" and not node.effects:
-        if node.bodies[1].results[result.position] is not state:
-            break
-        tests += conjunction(node.args[0])
-        result = node.bodies[0].results[result.position]
     summands = operands_of(result, "add") or ()
-    if tests or state not in summands:
+    if state not in summands:
         return tests, result
     added = summands[0] if summands[1] is state else summands[1]
     while (under := tested(added)) is not None:

@@ -118,7 +118,7 @@ def _while(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> A
 def _without_constant_states(
     b: Builder, op: str, static: tuple[Any, ...], extent: Args, initials: Args, bodies: Bodies
 ) -> Answer:
-    """A state that no iteration changes is its initial value; what one iteration changes is what that makes of it."""
+    """A state that no iteration changes is its initial value; one to which one iteration adds is that sum."""
     body, first = bodies[-1], len(extent)
     constant = {
         k: initial

@@ -31,16 +31,16 @@ GONE: dict[str, Callable[[Any, Any], Any]] = {
     "an offset": lambda x, p: total(x, lambda j: j + 2 == p, lambda j: x[j]),
     "a loop that falls": lambda x, p: total(x, lambda j: 3 - j == p, lambda j: x[j]),
     "one of two tests": lambda x, p: total(x, lambda j: (x[j] > 0.0) & (j == p), lambda j: x[j]),
-    "a step": lambda x, p: stepped(x, lambda j: j == p, lambda j, s: s * x[j]),
     "a step that adds": lambda x, p: az.fori_loop(
         0, x.shape[0], lambda j, s: s + az.where(j + 1 == p, x[j], 0.0), 1.0
     ),
     "a step beside others": lambda x, p: az.fori_loop(
-        0, x.shape[0], lambda j, s: (az.where(j == p, x[j], s[0]), az.sin(s[1])), (0.5, 1.0)
+        0, x.shape[0], lambda j, s: (s[0] + az.where(j == p, x[j], 0.0), az.sin(s[1])), (0.5, 1.0)
     ),
 }  # fmt: skip
 
 KEPT: dict[str, Callable[[Any, Any], Any]] = {
+    "a state that is chosen": lambda x, p: stepped(x, lambda j: j == p, lambda j, s: s * x[j]),
     "twice the index": lambda x, p: total(x, lambda j: 2 * j == p, lambda j: x[j]),
     "an index that data gives": lambda x, p: total(x, lambda j: az.where(x[j] > 0.0, j, 0) == p, lambda j: x[j]),
     "a comparison": lambda x, p: total(x, lambda j: j >= p, lambda j: x[j]),
@@ -112,7 +112,7 @@ def test_a_loop_of_one_step(run: Any) -> None:
 
     @az.program
     def last(x: Vector, p: az.i64) -> az.f64:
-        return az.fori_loop(0, x.shape[0], lambda j, s: az.where(j == p, s + x[j], s), -np.inf)
+        return az.fori_loop(0, x.shape[0], lambda j, s: s + az.where(j == p, x[j], 0.0), -np.inf)
 
     assert loops(last) == 0
     assert np.isnan(run(last)(X, 2))
