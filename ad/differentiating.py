@@ -170,7 +170,12 @@ class Differentiated:
         for number in argnums:
             if number not in self.floating():
                 parameter = self.program.parameters[number].name
-                raise TypeError(at_line(f"{name}: parameter {parameter!r} has no floating part to differentiate"))
+                problem = "has no floating part to differentiate"
+                inside = [value.type for value in self.leaves.get(number, ()) if holds_floating(value.type)]
+                if inside:
+                    problem = f"is {inside[0]}, and what is inside of such values is not differentiated here"
+                    problem += ": differentiate via='trace', or forwards with az.jvp"
+                raise TypeError(at_line(f"{name}: parameter {parameter!r} {problem}"))
 
     def rebuilt(self, number: int, parts: Sequence[Any]) -> Any:
         """What belongs to the leaves of a parameter, in its structure."""

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from programs.functions import List
 
 import adze as az
 
@@ -347,3 +348,12 @@ def test_a_verb_makes_one_program_of_another() -> None:
         assert verb(annotated) is verb(annotated)
         assert verb(loss) is not verb(annotated)
     assert az.grad(loss, 1) is not az.grad(loss, 0) is not az.grad(loss, (0,))
+
+
+def test_a_parameter_without_annotation_with_floats_inside_of_data() -> None:
+    """It says what to do: neither the gradient nor the Jacobian of a program looks inside of such values."""
+    total = az.program(lambda xs: az.case(xs, Nil=lambda: 0.0, Cons=lambda head, tail: head))
+    says = r"parameter 'xs' is List\[f64\], .*: differentiate via='trace', or forwards"
+    for verb in (az.grad, az.jacobian):
+        with pytest.raises(TypeError, match=says):
+            az.evaluate(verb(total))(List.Cons(1.0, List.Nil()))
