@@ -24,6 +24,7 @@ from ..core.dims import Dim
 from ..core.graph import Node, Value
 from ..core.types import Scalar, Type, i64
 from ..interpreters.simplify.accumulators import plus
+from ..interpreters.simplify.algebra import operands_of
 from ..interpreters.simplify.deltas import conjunction, only_where, single, tested
 from ..interpreters.simplify.rules import component_operator
 from .scalar_expansion import Loops, Stored
@@ -58,7 +59,7 @@ class Tangents:
         return self.builder.literal(1, tangent.type) if coefficient is None else coefficient, rest
 
     def _factors(self, tangent: Value) -> Term:
-        args = _operands(tangent, "multiply")
+        args = operands_of(tangent, "multiply")
         for still, rest in (args, args[::-1]) if args else ():
             if not self.move(still) and self.move(rest):
                 return still, rest
@@ -97,10 +98,10 @@ class Tangents:
         return list(islice(self._summands(None, tangent), MOST + 1))
 
     def _summands(self, coefficient: Value | None, tangent: Value) -> Iterator[Term]:
-        if (args := _operands(tangent, "add")) or (args := _operands(tangent, "subtract")):
+        if (args := operands_of(tangent, "add")) or (args := operands_of(tangent, "subtract")):
             assert tangent.source is not None
             signs: Sequence[bool] = (False, tangent.source.static[0].name == "subtract")
-        elif args := _operands(tangent, "negative"):
+        elif args := operands_of(tangent, "negative"):
             signs = (True,)
         else:
             still, rest = self._factors(tangent)
@@ -271,7 +272,7 @@ def _under(tangent: Value) -> tuple[list[Value], Value]:
 
 
 def _without_ones(product: Value) -> Value:
-    factors = [factor for factor in _operands(product, "multiply") if factor.literal != 1]
+    factors = [factor for factor in operands_of(product, "multiply") or () if factor.literal != 1]
     return factors[0] if len(factors) == 1 else product
 
 
@@ -280,17 +281,12 @@ def _factors(product: Value) -> list[Value]:
     factors, waiting = list[Value](), [product]
     while waiting:
         factor = waiting.pop()
-        args = _operands(factor, "multiply")
+        args = operands_of(factor, "multiply")
         if args and len(waiting) + len(factors) < MOST:
             waiting += reversed(args)
         else:
             factors.append(factor)
     return factors
-
-
-def _operands(value: Value, name: str) -> tuple[Value, ...]:
-    source = value.source
-    return source.args if source is not None and source.op == "primitive" and source.static[0].name == name else ()
 
 
 def _is_zero(value: Value) -> bool:

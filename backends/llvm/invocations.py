@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...core.types import bool_, i64
+from ...core.types import i64
 from .. import ir
 from .function import Emitter
 from .text import register_type
@@ -144,10 +144,8 @@ class Invocations(Emitter):
         for type, word, value in zip(handed.types, handed.words, values, strict=True):
             if word is None:
                 own.append((type, value))
-            elif type == "i1":
-                self.body.line(f"store i8 {self.body.value(f'zext i1 {value} to i8')}, ptr {self._handed(word)}")
             else:
-                self.body.line(f"store {type} {value}, ptr {self._handed(word)}")
+                self.to_word(type, value, self._handed(word))
         return own
 
     def taken_over(self, handed: Handed, made: str) -> list[str]:
@@ -160,6 +158,12 @@ class Invocations(Emitter):
                 number = sum(each is None for each in handed.words[: len(found)])
                 found.append(made if count == 1 else self.body.value(f"extractvalue {handed.result} {made}, {number}"))
         return found
+
+    def to_word(self, type: str, value: str, word: str) -> None:
+        """Store the register of a value in a word."""
+        if type == "i1":
+            type, value = "i8", self.body.value(f"zext i1 {value} to i8")
+        self.body.line(f"store {type} {value}, ptr {word}")
 
     def from_word(self, type: str, word: str) -> str:
         """What a word holds, of the type of a register."""
@@ -192,13 +196,10 @@ class Invocations(Emitter):
         arrays = [self._lasting(buffer) for buffer in call.reads]
         cell = self._room_in_region(str(8 * (1 + len(call.places))))
         self.body.line(f"store i64 {call.number}, ptr {cell}")
-        held = [(value.type, self.scalar(value)) for value in call.values] + [(None, pointer) for pointer in arrays]
-        for place, (scalar, value) in zip(call.places, held, strict=True):
-            word = self.body.value(f"getelementptr i64, ptr {cell}, i64 {1 + place}")
-            if scalar is bool_:
-                self.body.line(f"store i8 {self.body.value(f'zext i1 {value} to i8')}, ptr {word}")
-            else:
-                self.body.line(f"store {'ptr' if scalar is None else register_type(scalar)} {value}, ptr {word}")
+        held = [(register_type(value.type), self.scalar(value)) for value in call.values]
+        held += [("ptr", pointer) for pointer in arrays]
+        for place, (type, value) in zip(call.places, held, strict=True):
+            self.to_word(type, value, self.body.value(f"getelementptr i64, ptr {cell}, i64 {1 + place}"))
         self.names[call.name] = one(i64, self.body.value(f"ptrtoint ptr {cell} to i64"))
 
     def _lasting(self, buffer: ir.Buffer) -> str:

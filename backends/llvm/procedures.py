@@ -114,9 +114,6 @@ class ProcedureEmitter(Function):
         Emitter.block(self, block)
         self.body.line(f"call void @llvm.stackrestore.p0(ptr {stack})")
 
-    def branch(self, block: ir.Block, number: int | None) -> None:
-        self.block(block)
-
     def parallel(self, loop: ir.For) -> None:
         raise AssertionError("a procedure has no parallel loops")
 

@@ -74,18 +74,20 @@ class Version(Multiversioned[Built]):
         """The machine code of the form that the sizes of a call's arguments take."""
         return self._only or self.built(self.taken(self.instance.declared.sizes(leaves)))
 
-    def run(self, leaves: Sequence[Any], threads: int | None, out: Any = None) -> Any:
-        """Run on the leaves of a call's arguments; results are new, or written to the arrays of ``out``."""
+    def _taken_in(self, leaves: Sequence[Any], out: Any) -> Sequence[Any]:
+        """The leaves that the code takes; ValueError for an ``out`` that it cannot fill."""
         if self.boundary is not None:
             self.boundary.given(out)
-            leaves = self.boundary.entered(leaves)
+        return self.entered(leaves)
+
+    def run(self, leaves: Sequence[Any], threads: int | None, out: Any = None) -> Any:
+        """Run on the leaves of a call's arguments; results are new, or written to the arrays of ``out``."""
+        leaves = self._taken_in(leaves, out)
         return (self._only or self._of(leaves)).calls.run(leaves, threads, out)
 
     def bound(self, leaves: Sequence[Any], threads: int | None, out: Any = None) -> Bound:
         """A call with these arguments, to be made again and again."""
-        if self.boundary is not None:
-            self.boundary.given(out)
-            leaves = self.boundary.entered(leaves)
+        leaves = self._taken_in(leaves, out)
         return self._of(leaves).calls.bound(leaves, threads, out)
 
     def peak_bytes(self, leaves: Sequence[Any], threads: int | None) -> int:

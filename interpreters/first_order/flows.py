@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from ...core.components import components
 from ...core.environment import Env
 from ...core.terms import Atom, Block, Operation, Variable
 from ...core.types import FunctionType, TupleType, Type, i64
@@ -224,36 +225,7 @@ def _atom(atom: Atom, env: Env[Shape]) -> Shape:
 
 
 def recursive(functions: Sequence[Function]) -> set[Function]:
-    """Those that may come to call themselves (the strongly connected components of calls; Tarjan 1972)."""
-    index: dict[Function, int] = {}
-    low: dict[Function, int] = {}
-    stack: list[Function] = []
-    found: set[Function] = set()
-    for root in functions:
-        if root in index:
-            continue
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        todo = [(root, root.calls())]
-        while todo:
-            function, calls = todo[-1]
-            called = next(calls, None)
-            if called is not None:
-                if called not in index:
-                    index[called] = low[called] = len(index)
-                    stack.append(called)
-                    todo.append((called, called.calls()))
-                elif called in stack:
-                    low[function] = min(low[function], index[called])
-                if called is function:
-                    found.add(function)
-                continue
-            todo.pop()
-            if todo:
-                low[todo[-1][0]] = min(low[todo[-1][0]], low[function])
-            if low[function] == index[function]:
-                group = stack[stack.index(function) :]
-                del stack[stack.index(function) :]
-                if len(group) > 1:
-                    found.update(group)
-    return found
+    """Those that may come to call themselves."""
+    calls = {function: list(function.calls()) for function in functions}
+    groups = [group for group in components(calls) if len(group) > 1 or group[0] in calls[group[0]]]
+    return {function for group in groups for function in group}
