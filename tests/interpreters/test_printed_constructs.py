@@ -457,7 +457,7 @@ def derivable(verb: Callable[..., Any], program: az.Program) -> bool:
 
 
 def test_an_unknown_style_is_refused() -> None:
-    with pytest.raises(ValueError, match="style is one of 'surface', 'loops', 'de-bruijn', got 'latex'"):
+    with pytest.raises(ValueError, match="style is one of 'surface', 'loops', 'procedures', 'de-bruijn', got 'latex'"):
         az.pretty(Block((), (), ()), style="latex")
 
 
