@@ -12,13 +12,12 @@ gives the tangents of its results, at arguments that do not move.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from ..core.builder import Builder
 from ..core.graph import Value
-from ..core.language import Unsupported
 from ..core.terms import Failure, Path
 from ..core.types import (
     FunctionType,
@@ -35,58 +34,7 @@ from ..core.types import (
 from ..interpreters.embed import emit_blocks, name_arguments
 from ..interpreters.simplify.accumulators import zeros_like
 from .forms import Form
-
-_MOST = 8  # types of one declaration inside of each other
-
-
-@dataclass
-class _Walk:
-    """Functions over values of declared types, which are emitted where they are applied; one that recurs is a fix."""
-
-    builder: Builder
-    open: dict[Named, Value] = field(default_factory=dict)  # the functions whose bodies are being emitted
-
-    def over(
-        self, name: str, type: Named, results: Sequence[Type], args: Sequence[Value], body: Callable[..., list[Value]]
-    ) -> list[Value]:
-        """``body(*args)``, which may come to a value of the same type again; the function has this name for people.
-
-        Raises Unsupported for a type that is made with ever other types, so that a walk over it has no end.
-        """
-        b = self.builder
-        if type in self.open:
-            return list(b.emit("apply", (), [self.open[type], *args]))
-        if sum(each.declaration is type.declaration for each in self.open) == _MOST:
-            name = type.declaration.name
-            raise _unsupported(b, f"forward mode finds no end of {name}, whose fields have ever other types")
-        if not _recurs(type):
-            return body(*args)
-
-        signature, outer = FunctionType(tuple([arg.type for arg in args]), tuple(results)), b.origin
-
-        def inner(itself: Value, *parameters: Value) -> list[Value]:
-            self.open[type] = itself
-            made = body(*parameters)
-            del self.open[type]
-            b.origin = replace(outer, name=name)
-            return made
-
-        b.origin = replace(outer, name="")
-        function = emit_blocks(b, "fix", (signature,), [], [inner])[0]
-        b.origin = outer
-        return list(b.emit("apply", (), [function, *args]))
-
-
-def _recurs(type: Named) -> bool:
-    """Whether values of a declared type may hold others of the same declaration."""
-    return any(isinstance(part, Named) and part.declaration is type.declaration for part in reached(type.declaration))
-
-
-def _unsupported(builder: Builder, message: str) -> Unsupported:
-    error = Unsupported(message)
-    error.origin = builder.origin
-    return error
-
+from .walks import Walk, unsupported
 
 # In
 
@@ -103,7 +51,7 @@ class Joining:
     """A value and its tangent become a dual value; ``what`` is the name of the value, in messages."""
 
     def __init__(self, builder: Builder, what: str) -> None:
-        self.builder, self.what, self.walk = builder, what, _Walk(builder)
+        self.builder, self.what, self.walk = builder, what, Walk(builder)
 
     def __call__(self, form: Form, value: Value, tangent: Value | None) -> Value:
         """The dual value of this form; without a tangent, all that moves has a tangent of zero.
@@ -129,7 +77,7 @@ class Joining:
             case FunctionType():
                 where = f" in {self.what}" if self.what else ""
                 message = f"forward mode does not know how a function from outside moves, {form.type}{where}"
-                raise _unsupported(b, f"{message}: make it in what is differentiated, or call a function of Python")
+                raise unsupported(b, f"{message}: make it in what is differentiated, or call a function of Python")
             case Named():
                 args = [value] if tangent is None else [value, tangent, place.digits, place.length]
                 return self.walk.over("joined", form.type, [form.dual], args, partial(self._fields, form))[0]
@@ -210,7 +158,7 @@ class Parting:
     """A value becomes the plain value and its tangent, which is zero where it does not move."""
 
     def __init__(self, builder: Builder) -> None:
-        self.builder, self.walk = builder, _Walk(builder)
+        self.builder, self.walk = builder, Walk(builder)
 
     def __call__(self, form: Form, value: Value) -> tuple[Value, Value]:
         """The parts of a value of this form.

@@ -58,9 +58,8 @@ def before_branches(block: Block) -> frozenset[int]:
 
 def _has_branches(block: Block) -> bool:
     return any(
-        operation.row.chooses or any(map(_has_branches, operation.blocks))
+        operation.row.chooses or operation.op == "call" or any(map(_has_branches, operation.blocks))
         for operation in block.bindings
-        if operation.blocks
     )
 
 
@@ -261,6 +260,8 @@ class _Flow:
                 return [[value, *args] for value in body]
             case "probe":
                 return _each([args])
+            case "call":  # what it is given is read in a branch of it, for all that we know here
+                self.read.update(args)
             case "par":
                 return _each([list(chain.from_iterable([self.block(block, env, []) for block in blocks]))])
             case "accumulate":

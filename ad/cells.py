@@ -22,8 +22,14 @@ from functools import partial
 
 from ..core.builder import Builder, Scope
 from ..core.graph import Node, Value
-from ..core.types import accumulator_of
-from ..interpreters.simplify.accumulators import plus, zeros_like
+from ..core.types import accumulator_of, is_data
+from .cotangents import plus, zero_like
+from .walks import unsupported
+
+_IN_A_LOOP = (
+    "reverse mode does not add up what the steps of a map or a loop give for one value of type {type}: go through the"
+    " steps by a recursive function, or differentiate via='trace'"
+)
 
 
 class Cell:
@@ -49,6 +55,8 @@ class Cell:
         self._follow()
         if b.scopes[-1] is self.scope:
             self.total = cotangent if self.total is None else plus(b, self.total, cotangent)
+        elif not is_data(self.primal.type):
+            raise unsupported(b, _IN_A_LOOP.format(type=self.primal.type))
         else:
             b.each(b.sizes(cotangent), lambda *i: self._add_to(b.index(cotangent, i), i))
 
@@ -74,7 +82,7 @@ class Cell:
         self.sweep.builder.emit("add_to", (), [self.accumulator, cotangent, *indices])
 
     def initial(self) -> Value:
-        return zeros_like(self.sweep.builder, self.primal) if self.total is None else self.total
+        return zero_like(self.sweep.builder, self.primal) if self.total is None else self.total
 
     def close(self, total: Value) -> None:
         """What an accumulate over this cell has made of it."""

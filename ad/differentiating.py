@@ -37,6 +37,7 @@ from ..interpreters.simplify import simplify
 from .cells import Cell, Entry, Sweep
 from .interchange import interchanged
 from .reverse import Reverse
+from .taken_apart import TakenApart
 
 if TYPE_CHECKING:
     Argnums = SupportsIndex | str | Sequence[SupportsIndex | str]
@@ -162,8 +163,8 @@ class Differentiated:
         return Differentiated(self.program, block, captured, self.leaves, self.shapes, trees.LEAF)
 
     def floating(self) -> list[int]:
-        """The parameters with floating leaves."""
-        return [number for number, values in self.leaves.items() if any(is_float(value.type) for value in values)]
+        """The parameters that hold floating numbers."""
+        return [number for number, values in self.leaves.items() if any(holds_floating(x.type) for x in values)]
 
     def require_floating(self, name: str, argnums: Sequence[int]) -> None:
         """TypeError when a parameter has no floating leaf; ``name`` is the program's that a verb has made."""
@@ -209,16 +210,19 @@ class Pullback:
         function.require_floating(name, self.argnums)
         builder = current()
         self.sweep = Sweep(builder)
-        self.cells: dict[int, list[Cell | None]] = {}
-        entries = [Entry(value) for value in function.captured]
-        for number, values in function.leaves.items():
-            chosen = number in self.argnums
-            cells = [Cell(self.sweep, value) if chosen and is_float(value.type) else None for value in values]
-            entries += [Entry(value, cell) for value, cell in zip(values, cells, strict=True)]
-            self.cells[number] = cells
+        values = [*function.captured, *[value for values in function.leaves.values() for value in values]]
+        numbers = [None] * len(function.captured) + [n for n, values in function.leaves.items() for _ in values]
+        moves = [n in self.argnums and holds_floating(x.type) for n, x in zip(numbers, values, strict=True)]
+        self.form = TakenApart(builder, function.block, moves)
+        self.entries: list[list[Entry]] = []  # of the parts of each of these
+        for k, (value, moving) in enumerate(zip(values, moves, strict=True)):
+            parts = [(part, moving and holds_floating(part.type)) for part in self.form.parts(k, value)]
+            self.entries.append([Entry(x, Cell(self.sweep, x)) if m else Entry(x) for x, m in parts])
+        self.numbers = numbers
         reverse = Reverse(self.sweep)
-        self.values, self.pull = reverse.meaning(function.block).run(Env(), entries)
+        found, self.pull = reverse.differentiated(self.form.block, [entry for own in self.entries for entry in own])
         reverse.checks = False
+        self.values = [self.form.result(k, parts) for k, parts in enumerate(self.form.split(found))]
         result: Any = trees.unflatten(function.output, [Expr(value, builder) for value in self.values])
         self.output = without_aux(name, function.program, function.output) if has_aux else function.output
         self.result: Any = result[0] if has_aux else result
@@ -226,15 +230,22 @@ class Pullback:
 
     def __call__(self, cotangent: Any) -> tuple[Any, ...]:
         moving = self.values[: self.output.leaves]
-        given = zip(moving, fitting(f"{self.name}: the cotangent", cotangent, self.output, moving), strict=True)
-        cotangents = [each if is_float(value.type) else None for value, each in given]
+        given = fitting(f"{self.name}: the cotangent", cotangent, self.output, moving)
         self.sweep.restart()
-        self.pull([*cotangents, *[None] * (len(self.values) - len(moving))])
+        rest = [None] * (len(self.values) - len(moving))
+        arrived = [self.form.cotangents(k, each) for k, each in enumerate([*given, *rest])]
+        self.pull([part for parts in arrived for part in parts])
         return tuple([self._collected(number) for number in self.argnums])
 
     def _collected(self, number: int) -> Any:
         builder = current()
-        totals = [None if cell is None else Expr(cell.total_or_zero(), builder) for cell in self.cells[number]]
+        totals: list[Expr | None] = []
+        for k, (owner, entries) in enumerate(zip(self.numbers, self.entries, strict=True)):
+            if owner == number:
+                cotangents = [None if entry.cell is None else entry.cell.total_or_zero() for entry in entries]
+                values = [entry.value for entry in entries if entry.value is not None]
+                moves = any(cotangent is not None for cotangent in cotangents)
+                totals.append(Expr(self.form.filled(k, values, cotangents), builder) if moves else None)
         return self.function.rebuilt(number, totals)
 
 

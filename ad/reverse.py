@@ -37,14 +37,15 @@ from .activity import active_results
 from .branches import before_branches, share
 from .cells import Cell, Entry, Sweep
 from .custom import CustomPullback, cotangents_by_rule, probe_name
-from .fragment import Fragment, refused
+from .fragment import refused
+from .reverse_functions import ReverseFunctions
 from .reverse_loops import Steps
-from .reverse_meanings import Atom, Block, Cotangents, Emission, Operation, Pull
+from .reverse_meanings import Atom, Block, Cotangents, Operation, Pull
 from .reverse_reductions import Histogram, Reduction, Scan
 from .reverse_scatter import Scatter
 
 
-class Reverse(Emission, Fragment[Atom, Operation, Block]):
+class Reverse(ReverseFunctions):
     """The language of return sweeps.
 
     Only active operations (``activity.py``) are run with a pull, and only their active results have a cell.

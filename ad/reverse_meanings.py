@@ -13,15 +13,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..core import terms
+from ..core.builder import Builder
 from ..core.environment import Env
 from ..core.graph import Value
+from ..core.procedures import Procedure
 from ..core.terms import Foreign
 from ..core.types import Accumulator, Type, is_float
 from ..interpreters.embed import Atom as PrimalAtom
 from ..interpreters.embed import Block as PrimalBlock
 from ..interpreters.embed import Embed
 from ..interpreters.embed import Operation as PrimalOperation
-from .activity import Activity
+from .active_calls import ActiveCalls
 from .activity import Block as ActivityBlock
 from .activity import Operation as ActivityOperation
 from .cells import Cell, Entry, Sweep
@@ -67,6 +69,10 @@ class Primal(Embed):
         assert entry.value is not None
         return entry.value
 
+    def __init__(self, builder: Builder) -> None:
+        super().__init__(builder)
+        self.functions: dict[Procedure, Value] = {}
+
     def variable(self, index: int, type: Type) -> PrimalAtom:
         if isinstance(type, Accumulator):
             return lambda env: env.get(index).value  # None for one that is differentiated
@@ -82,6 +88,9 @@ class Primal(Embed):
 
         return run
 
+    def call(self, procedure: Procedure, args: Sequence[PrimalAtom]) -> PrimalOperation:
+        return lambda env: self.builder.emit("apply", (), [self.functions[procedure], *[arg(env) for arg in args]])
+
     def add_to(self, accumulator: Any, value: Any, indices: Any) -> PrimalOperation:
         emit = super().add_to(accumulator, value, indices)
         return lambda env: [] if accumulator(env) is None else emit(env)
@@ -96,7 +105,8 @@ class Emission(ABC):
     def __init__(self, sweep: Sweep) -> None:
         self.sweep, self.builder = sweep, sweep.builder
         self.embed = Primal(sweep.builder)
-        self.activity = Activity(lambda entry: entry.active)
+        self.activity = ActiveCalls(lambda entry: entry.active)
+        self.functions: dict[Procedure, Value] = {}  # with pullbacks
         self.transposing = False  # a rule, of which all that moves is linear
         self.probes: set[str] = set()  # the names in the program
         self.showing = True  # cotangents of probes

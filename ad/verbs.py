@@ -123,9 +123,10 @@ def value_and_grad(
 def _gradient(verb: str, f: Any, argnums: Any, has_aux: bool, via: Any, workers: Any) -> Any:
     traced = goes_via_trace(verb, f, via, workers)
     f = program_of(verb, f)
+    numbers = chosen(verb, f, argnums, may_hold_floating)
     if traced:
-        return gradient(verb, f, chosen(verb, f, argnums, may_hold_floating), is_single(argnums), has_aux, workers)
-    return _ValueAndGradient(verb, f, chosen(verb, f, argnums), is_single(argnums), has_aux).program(f.parameters)
+        return gradient(verb, f, numbers, is_single(argnums), has_aux, workers)
+    return _ValueAndGradient(verb, f, numbers, is_single(argnums), has_aux).program(f.parameters)
 
 
 @ending_at_user
@@ -158,10 +159,10 @@ def vjp(
     """
     traced = goes_via_trace("vjp", f, via, workers)
     f = program_of("vjp", f, len(primals) or None)
+    numbers = None if argnums is None else chosen("vjp", f, argnums, may_hold_floating)
     if traced:
-        numbers = None if argnums is None else chosen("vjp", f, argnums, may_hold_floating)
         return pull(f, primals, numbers, has_aux, workers) if primals else pulled(f, numbers, has_aux, workers)
-    transposed = _Transposed("vjp", f, None if argnums is None else chosen("vjp", f, argnums), has_aux)
+    transposed = _Transposed("vjp", f, numbers, has_aux)
     if primals and (building() or _expressions(primals)):
         pullback = transposed.pullback(f.bind(primals, {}))
         return (pullback.result, pullback, pullback.aux) if has_aux else (pullback.result, pullback)
@@ -266,7 +267,7 @@ def hvp(f: Differentiable, argnums: Argnums = 0) -> Program:
     array([-2., 10., 46.])
     """
     f = program_of("hvp", f)
-    product = _HessianProduct("hvp", f, chosen("hvp", f, argnums), is_single(argnums))
+    product = _HessianProduct("hvp", f, chosen("hvp", f, argnums, may_hold_floating), is_single(argnums))
     return product.program(_with_tangents(f, product.argnums))
 
 

@@ -40,16 +40,17 @@ def procedures_of(block: Block) -> list[Procedure]:
     found: dict[Procedure, None] = {}
     todo = [block]
     while todo:
-        for procedure in _called(todo.pop()):
+        for procedure in called_in(todo.pop()):
             if procedure not in found:
                 found[procedure] = None
                 todo.append(procedure.block)
     return list(found)
 
 
-def _called(block: Block) -> Iterator[Procedure]:
+def called_in(block: Block) -> Iterator[Procedure]:
+    """The procedures that a block calls by itself, each as often as it does."""
     for operation in block.bindings:
         if operation.op == "call":
             yield operation.static[0]
         for inner in operation.blocks:
-            yield from _called(inner)
+            yield from called_in(inner)

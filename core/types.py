@@ -170,7 +170,7 @@ class Declaration:
     variants: dict[str, dict[str, Type]] = field(default_factory=dict)
     classes: dict[str, type] = field(default_factory=dict)
     owner: type | None = None
-    derived: dict[str, Declaration] = field(default_factory=dict)
+    derived: dict[object, Declaration] = field(default_factory=dict)
 
     @cached_property
     def is_recursive(self) -> bool:

@@ -50,17 +50,21 @@ def _has_values(block: Block) -> bool:
     return any(x.row.higher_order or any(map(_has_values, x.blocks)) for x in block.bindings)
 
 
-def first_order(block: Block) -> FirstOrder:
-    """A closed term in first-order form. Unsupported where functions are among its parameters and results."""
+def first_order(block: Block, rules: bool = False) -> FirstOrder:
+    """A closed term in first-order form; with ``rules``, those of derivatives stay where they are given.
+
+    Unsupported where functions are among its parameters and results.
+    """
     for type in (*block.binders, *block.types):
         if _is_function(type):
-            problem = f"a compiled program takes and gives no functions, and here is one of type {type}"
+            what = "what is differentiated in reverse" if rules else "a compiled program"
+            problem = f"{what} takes and gives no functions, and here is one of type {type}"
             raise Unsupported(f"{problem}: pass a program as a static parameter")
     known = rebuilt(block, Embed, _known)
     flows = Flows(known)
     layouts = Layouts(flows)
     inputs = tuple([flows.stored(type) for type in known.binders])
-    made = Conversion(flows, layouts).program(known, inputs)
+    made = Conversion(flows, layouts, rules).program(known, inputs)
     return FirstOrder(made, inputs, tuple(flows.outputs), layouts)
 
 
@@ -76,4 +80,4 @@ def _is_function(type: Type) -> bool:
     return isinstance(type, FunctionType) or (isinstance(type, TupleType) and any(map(_is_function, type.items)))
 
 
-__all__ = ["FirstOrder", "Flow", "first_order", "is_first_order"]
+__all__ = ["FirstOrder", "Flow", "Layouts", "Shape", "first_order", "is_first_order"]

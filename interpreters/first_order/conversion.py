@@ -12,10 +12,11 @@ from ...core.builder import Builder, build
 from ...core.dims import Dim, DimAtom, Opaque
 from ...core.environment import Env
 from ...core.graph import Value
+from ...core.language import Unsupported
 from ...core.placement import to_block
 from ...core.procedures import Procedure
 from ...core.terms import Atom, Block, Operation, Variable
-from ...core.types import Named, Type, map_dims
+from ...core.types import Named, Type, is_data, map_dims
 from .. import embed
 from .flows import Flow, Flows, Function, Shape, recursive
 from .layouts import Layouts, Parts, nothing
@@ -26,8 +27,8 @@ Entries = Env[Parts]
 class Conversion:
     """The procedures of a program, made as they are met."""
 
-    def __init__(self, flows: Flows, layouts: Layouts) -> None:
-        self.flows, self.layouts = flows, layouts
+    def __init__(self, flows: Flows, layouts: Layouts, rules: bool) -> None:
+        self.flows, self.layouts, self.rules = flows, layouts, rules
         self.recursive = recursive(list(flows.functions.values()))
         self._procedures: dict[Function, Procedure] = {}
         self._waiting: list[Function] = []
@@ -150,9 +151,26 @@ class _Writer:
                 assert isinstance(shapes[0], Flow)
                 return self._apply(shapes[0], args[0], args[1:])
         atoms = [lambda env, value=value: value for value in _flat(args)]
-        blocks = [self._entered(block, env) for block in op.blocks]
-        made: Sequence[Value] = self.plain.operation(op, atoms, blocks[:1] if op.op == "custom" else blocks)(Env())
+        made: Sequence[Value] = self.plain.operation(op, atoms, self._blocks(op, env))(Env())
         return made
+
+    def _blocks(self, op: Operation, env: Entries) -> list[embed.Block]:
+        if op.op != "custom":
+            return [self._entered(block, env) for block in op.blocks]
+        rules = [self._rule(block, env) for block in op.blocks[1:]] if self.conversion.rules else []
+        return [self._entered(op.blocks[0], env), *rules]
+
+    def _rule(self, block: Block, env: Entries) -> embed.Block:
+        """The rule of a derivative, which is no part of the program: it is as it was, on numbers and arrays."""
+        captured = [env.get(variable.index) for variable in block.free]
+        for variable, parts in zip(block.free, captured, strict=True):
+            if not is_data(variable.type) or len(parts) != 1:
+                problem = f"the rule of a derivative captures a value of type {variable.type}"
+                raise Unsupported(f"{problem}, where functions or data are differentiated: hand it over as an argument")
+        outside = _outside(block, captured)
+        meaning = block.interpret(self.plain)
+        values: list[Value | None] = [parts[0] if parts else None for parts in outside]
+        return lambda _, arguments: meaning(Env[Value | None]().enter(values), arguments)
 
     def _entered(self, block: Block, env: Entries) -> embed.Block:
         """A block that takes and gives parts."""
@@ -198,12 +216,17 @@ class _Writer:
 
     def body(self, function: Function, captured: Sequence[Parts], args: Sequence[Parts]) -> list[Value]:
         """What the body of a function gives, where it captures these."""
-        free = function.block.free
-        outside: list[Parts] = [()] * (1 + max([variable.index for variable in free], default=-1))
-        for variable, parts in zip(free, captured, strict=True):
-            outside[-1 - variable.index] = parts
+        outside = _outside(function.block, captured)
         own = [self._closure(function, captured)] if function.operation.op == "fix" else []
         return self.block(function.block, Env[Parts]().enter(outside), [*own, *args])
+
+
+def _outside(block: Block, captured: Sequence[Parts]) -> list[Parts]:
+    """What a block finds outside of itself, where its free variables are these."""
+    found: list[Parts] = [()] * (1 + max([variable.index for variable in block.free], default=-1))
+    for variable, parts in zip(block.free, captured, strict=True):
+        found[-1 - variable.index] = parts
+    return found
 
 
 def _flat(parts: Sequence[Parts]) -> list[Value]:

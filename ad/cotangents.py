@@ -1,0 +1,206 @@
+"""Cotangents of data: what is added up for a value of a declared type, part by part.
+
+Such a cotangent is zero as a whole, or has the variant of its value and the cotangents of those fields that may move:
+
+    List:       Nil() | Cons(count: i64, head: f64, tail: List)
+    cotangent:  Zero() | Nil() | Cons(head: f64, tail: cotangent)
+
+What nobody has looked at stays ``Zero()``, so two cotangents are added in the time in which both were made, and a
+list of which the first item is read gets ``Cons(1, Zero())``. Where a program ends, a walk over the value puts the
+zeros in, and its integers: the gradient by data is a value of the same type (``filled``).
+
+Numbers and arrays are their own cotangents' types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from threading import RLock
+from typing import Any
+
+from ..core.annotations import fresh
+from ..core.builder import Builder
+from ..core.graph import Value
+from ..core.types import Declaration, Named, Type, holds_floating, is_data, is_float
+from ..interpreters.embed import emit_blocks, name_arguments
+from ..interpreters.simplify import accumulators
+from .walks import Walk
+
+
+class CotangentDeclaration(Declaration):
+    """The declaration of cotangents of values of a declared type; its first variant is zero."""
+
+    def __init__(self, of: Named) -> None:
+        super().__init__(f"Cotangent[{of}]")
+        self.of = of
+
+    def __reduce__(self) -> Any:
+        """By reference, too."""
+        return _declaration, (self.of,)
+
+
+_making = RLock()
+
+
+def _declaration(of: Named) -> Declaration:
+    """There is one for each type, as long as its declaration lives."""
+    with _making:
+        found = of.declaration.derived.get(("a cotangent", of))
+        if found is None:
+            found = of.declaration.derived["a cotangent", of] = CotangentDeclaration(of)
+            found.variants[fresh("Zero", list(of.declaration.variants))] = {}
+            for variant in of.declaration.variants:
+                fields = of.fields(variant).items()
+                moving = {name: cotangent_type(type) for name, type in fields if holds_floating(type)}
+                found.variants[variant] = moving
+    return found
+
+
+def cotangent_type(type: Type) -> Type:
+    """The type of cotangents of values of a type: a number, an array, or data."""
+    if isinstance(type, Named):
+        return Named(_declaration(type))
+    assert is_data(type), f"{type} is taken apart before it is differentiated"
+    return type
+
+
+def zero_like(b: Builder, value: Value) -> Value:
+    """The cotangent of a value that nothing was added to."""
+    if isinstance(value.type, Named):
+        return _zero(b, Named(_declaration(value.type)))
+    return accumulators.zeros_like(b, value)
+
+
+def plus(b: Builder, x: Value, y: Value) -> Value:
+    """The sum of two cotangents of one value."""
+    if is_data(x.type):
+        return accumulators.plus(b, x, y)
+    return _plus(b, Walk(b), x, y)
+
+
+def of_fields(b: Builder, named: Type, variant: str, fields: Sequence[Value]) -> Value:
+    """The cotangent of a value of a variant, from those of the fields that may move."""
+    assert isinstance(named, Named)
+    return b.emit("construct", (Named(_declaration(named)), variant), fields)[0]
+
+
+def fields_of(b: Builder, cotangent: Value, variant: str, fields: Sequence[Value]) -> Sequence[Value]:
+    """The cotangents of those fields that may move, of a value of this variant with these fields."""
+    moving = [field for field in fields if holds_floating(field.type)]
+
+    def branch(found: str, *parts: Value) -> Sequence[Value]:
+        return parts if found == variant else [zero_like(b, field) for field in moving]
+
+    return _case(b, cotangent, branch)
+
+
+def filled(b: Builder, value: Value, cotangent: Value | None) -> Value:
+    """A cotangent as a value like the one that it belongs to: zero where nothing was added, integers as they are."""
+    return _filled(b, Walk(b), value, cotangent)
+
+
+def emptied(b: Builder, value: Value) -> Value:
+    """The cotangent that a value like the one that it belongs to says: integers are not looked at."""
+    return _emptied(b, Walk(b), value)
+
+
+def _zero(b: Builder, type: Named) -> Value:
+    return b.emit("construct", (type, next(iter(type.declaration.variants))), [])[0]
+
+
+def _is_zero(cotangent: Value) -> bool:
+    source = cotangent.source
+    return source is not None and source.op == "construct" and source.static[1] == next(iter(_variants(cotangent)))
+
+
+def _variants(value: Value) -> tuple[str, ...]:
+    assert isinstance(value.type, Named)
+    return tuple(value.type.declaration.variants)
+
+
+def _case(b: Builder, value: Value, branch: Callable[..., Sequence[Value]]) -> Sequence[Value]:
+    """A choice by the variant, of which a branch is told."""
+    named, variants = value.type, _variants(value)
+    assert isinstance(named, Named)
+
+    def run(variant: str, *fields: Value) -> Sequence[Value]:
+        name_arguments(fields, list(named.fields(variant)))
+        return branch(variant, *fields)
+
+    return emit_blocks(b, "case", variants, [value], [partial(run, variant) for variant in variants])
+
+
+def _plus(b: Builder, walk: Walk, x: Value, y: Value) -> Value:
+    if is_data(x.type):
+        return accumulators.plus(b, x, y)
+    if _is_zero(x):
+        return y
+    if _is_zero(y):
+        return x
+    named = x.type
+    assert isinstance(named, Named)
+    zero = _variants(x)[0]
+
+    def body(x: Value, y: Value) -> list[Value]:
+        name_arguments([x, y], ["x", "y"])
+
+        def left(variant: str, *mine: Value) -> Sequence[Value]:
+            def right(other: str, *theirs: Value) -> Sequence[Value]:
+                if other != variant:
+                    return [x]  # as zero is added; cotangents of one value have no other variants
+                parts = [_plus(b, walk, one, two) for one, two in zip(mine, theirs, strict=True)]
+                return b.emit("construct", (named, variant), parts)
+
+            return [y] if variant == zero else _case(b, y, right)
+
+        return list(_case(b, x, left))
+
+    return walk.over("plus", named, [named], [x, y], body)[0]
+
+
+def _filled(b: Builder, walk: Walk, value: Value, cotangent: Value | None) -> Value:
+    named = value.type
+    if not isinstance(named, Named):
+        if not is_float(named):
+            return value
+        return accumulators.zeros_like(b, value) if cotangent is None else cotangent
+    if not holds_floating(named):
+        return value
+    given = [] if cotangent is None else [cotangent]
+
+    def body(value: Value, *given: Value) -> list[Value]:
+        name_arguments([value, *given], ["value", "cotangent"][: 1 + len(given)])
+
+        def branch(variant: str, *fields: Value) -> Sequence[Value]:
+            def made(parts: Sequence[Value | None], inner: Walk) -> Sequence[Value]:
+                rest = iter(parts)
+                moving = [next(rest) if holds_floating(field.type) else None for field in fields]
+                pairs = zip(fields, moving, strict=True)
+                return b.emit("construct", (named, variant), [_filled(b, inner, *pair) for pair in pairs])
+
+            def beside(found: str, *parts: Value) -> Sequence[Value]:
+                return made(parts, walk) if found == variant else made([None] * len(fields), Walk(b))
+
+            return _case(b, given[0], beside) if given else made([None] * len(fields), walk)
+
+        return list(_case(b, value, branch))
+
+    return walk.over("filled" if given else "zeros", named, [named], [value, *given], body)[0]
+
+
+def _emptied(b: Builder, walk: Walk, value: Value) -> Value:
+    named = value.type
+    if not isinstance(named, Named):
+        return value
+
+    def body(value: Value) -> list[Value]:
+        name_arguments([value], ["value"])
+
+        def branch(variant: str, *fields: Value) -> Sequence[Value]:
+            parts = [_emptied(b, walk, field) for field in fields if holds_floating(field.type)]
+            return [of_fields(b, named, variant, parts)]
+
+        return list(_case(b, value, branch))
+
+    return walk.over("cotangent", named, [cotangent_type(named)], [value], body)[0]

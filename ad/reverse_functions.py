@@ -1,0 +1,334 @@
+"""Reverse mode of procedures, data and choices between them: a function also gives the function that leads back.
+
+A program whose functions or data move is brought into first-order form first. Then it consists of blocks that call
+procedures and look into data. Each procedure becomes a function that gives, with its results, its *pullback*: the
+function from cotangents of the results to those of the parameters. It captures what it needs of the forward sweep, the
+pullbacks of the calls inside among it, so the log of a run is a tree of pullbacks, which has the shape of the calls:
+
+    go(xs) =                                  go'(xs) =
+      case xs:                                  case xs:
+        Nil(): 0                                  Nil(): (0, y_bar -> Nil())
+        Cons(h, t): h * h + go(t)                 Cons(h, t): (r, back) = go'(t)
+                                                    (h * h + r, y_bar -> Cons(2 * h * y_bar, back(y_bar)))
+
+A branch that calls something is such a function, too: it gives the pullback of its own code, from what the choice gives
+to what the branches capture, so no call is made again on the way back. Branches of a ``par`` give one each, and the way
+back is the ``par`` of these; what they give is added in the order of the branches. Each result is read by one pullback,
+once, after all that reads it has been swept: that is linear factoring (Smeding and Vákár, Parallel dual-numbers reverse
+AD, 2025, sections 6 and 12), by the order of the code in the place of a staging map. (Functions to a result and its
+backpropagator: Pearlmutter and Siskind, Reverse-mode AD in a functional framework, 2008.)
+
+What comes out is a program like any other, which is evaluated, printed, compiled, and derived again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+
+from ..core import terms
+from ..core.components import components
+from ..core.environment import Env
+from ..core.graph import Value
+from ..core.procedures import Procedure, called_in, procedures_of
+from ..core.types import FunctionType, Named, Type, all_dims, holds_floating
+from ..interpreters.embed import emit_blocks
+from .cells import Cell, Entry, Sweep
+from .cotangents import cotangent_type, fields_of, of_fields, zero_like
+from .fragment import Fragment
+from .reverse_meanings import Atom, Block, Cotangents, Emission, Operation, Pull
+from .walks import unsupported
+
+
+class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
+    """The meanings of these constructs."""
+
+    def differentiated(self, block: terms.Block, entries: Sequence[Entry]) -> tuple[list[Value], Pull]:
+        """The forward sweep of a whole term at these entries, with the procedures that it calls; and its pull."""
+        meaning, called = self.meaning(block), procedures_of(self.expanded(block))
+        blocks = {procedure: self.meaning(procedure.block) for procedure in called}
+        activities = {procedure: own.activity for procedure, own in blocks.items()}
+        self.activity.settle(activities, meaning.activity, entries)
+        graph = {procedure: list(dict.fromkeys(called_in(procedure.block))) for procedure in blocks}
+        for group in components(graph):
+            for kind in (self.embed.functions, self.functions):
+                recursive = len(group) > 1 or group[0] in graph[group[0]]
+                self._define(group, blocks, recursive, kind)
+        return meaning.run(Env(), entries)
+
+    # Procedures
+
+    def _define(
+        self, group: Sequence[Procedure], blocks: dict[Procedure, Block], recursive: bool, kind: dict[Procedure, Value]
+    ) -> None:
+        """Emit the functions of procedures that call each other; they are found in this table from now on."""
+        b, outer = self.builder, self.builder.origin
+        body = self._with_pullback if kind is self.functions else self._plain
+        signatures = [self._signature(procedure, kind is self.functions) for procedure in group]
+
+        def named(procedure: Procedure) -> None:
+            b.origin = replace(procedure.origin, name=procedure.name)
+
+        def alone(itself: Value, *parameters: Value) -> Sequence[Value]:
+            kind[group[0]] = itself
+            made = body(group[0], blocks[group[0]], parameters)
+            named(group[0])
+            return made
+
+        def together(itself: Value) -> Sequence[Value]:
+            def one(procedure: Procedure, *parameters: Value) -> Sequence[Value]:
+                kind.update(zip(group, b.emit("apply", (), [itself]), strict=True))
+                made = body(procedure, blocks[procedure], parameters)
+                named(procedure)
+                return made
+
+            pairs = list(zip(group, signatures, strict=True))
+            return [emit_blocks(b, "function", (type,), [], [partial(one, each)])[0] for each, type in pairs]
+
+        if len(group) > 1:
+            all_of_them = emit_blocks(b, "fix", (FunctionType((), tuple(signatures)),), [], [together])[0]
+            kind.update(zip(group, b.emit("apply", (), [all_of_them]), strict=True))
+        elif recursive:
+            kind[group[0]] = emit_blocks(b, "fix", (signatures[0],), [], [alone])[0]
+        else:
+            single = partial(body, group[0], blocks[group[0]])
+            kind[group[0]] = emit_blocks(b, "function", (signatures[0],), [], [lambda *given: single(given)])[0]
+        b.origin = outer
+
+    def _signature(self, procedure: Procedure, with_pullback: bool) -> FunctionType:
+        parameters, results = tuple(procedure.block.binders), tuple(procedure.results)
+        for type in (*parameters, *results):
+            if not all(dim.is_static() for dim in all_dims(type)):
+                problem = f"{procedure.name} takes or gives an array of type {type}, whose size the run decides"
+                raise unsupported(self.builder, f"reverse mode does not lead back through a recursion where {problem}")
+        return FunctionType(parameters, (*results, self._way_back(procedure)) if with_pullback else results)
+
+    def _way_back(self, procedure: Procedure) -> FunctionType:
+        moving = self.activity.procedures[procedure]
+        return FunctionType(
+            _cotangent_types(procedure.results, moving.results),
+            _cotangent_types(procedure.block.binders, moving.parameters),
+        )
+
+    def _plain(self, procedure: Procedure, block: Block, parameters: Sequence[Value]) -> Sequence[Value]:
+        return block.primal(Env(), parameters)
+
+    def _with_pullback(self, procedure: Procedure, block: Block, parameters: Sequence[Value]) -> Sequence[Value]:
+        moving = self.activity.procedures[procedure]
+        with self.sweeping(Sweep(self.builder)):
+            pairs = zip(parameters, moving.parameters, strict=True)
+            entries = [self.moving(value) if moves else Entry(value) for value, moves in pairs]
+            values, pull = block.run(Env(), entries)
+
+            def taken() -> list[Value]:
+                return [entry.cell.total_or_zero() for entry in entries if entry.cell is not None]
+
+            back = self.pullback(self._way_back(procedure), pull, moving.results, taken)
+        return [*values, back]
+
+    def call(self, procedure: Procedure, args: Sequence[Atom]) -> Operation:
+        """``y = p(x)``:  ``(y, back) = p'(x)``, ``x_bar += back(y_bar)``."""
+
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+            moving, b = self.activity.procedures[procedure], self.builder
+            values, cells = [arg.primal(env) for arg in args], [arg.cell(env) for arg in args]
+            *results, back = b.emit("apply", (), [self.functions[procedure], *values])
+
+            def pull(cotangents: Cotangents) -> None:
+                found = self._applied(back, results, cotangents, moving.results)
+                taken = [cell for cell, moves in zip(cells, moving.parameters, strict=True) if moves]
+                _add(taken, found)
+
+            return results, pull
+
+        entries = [arg.entry for arg in args]
+        return Operation(
+            self.embed.call(procedure, [arg.primal for arg in args]), run, self.activity.call(procedure, entries)
+        )
+
+    # Pullbacks
+
+    @contextmanager
+    def sweeping(self, sweep: Sweep) -> Iterator[None]:
+        """What is emitted meanwhile belongs to a sweep of its own."""
+        before, self.sweep = self.sweep, sweep
+        try:
+            yield
+        finally:
+            self.sweep = before
+
+    def moving(self, value: Value | None) -> Entry:
+        """A value that moves, in the sweep that is open."""
+        assert value is not None
+        return Entry(value, Cell(self.sweep, value))
+
+    def pullback(
+        self, type: FunctionType, pull: Pull, moving: Sequence[bool], taken: Callable[[], list[Value]]
+    ) -> Value:
+        """The return sweep of the open one as a function: from the cotangents of what moves to what is taken then."""
+        sweep = self.sweep
+
+        def body(*given: Value) -> list[Value]:
+            arrived = iter(given)
+            with self.sweeping(sweep), self.checking(False):
+                sweep.restart()
+                pull([next(arrived) if moves else None for moves in moving])
+                return taken()
+
+        return emit_blocks(self.builder, "function", (type,), [], [body])[0]
+
+    def _applied(
+        self, back: Value, results: Sequence[Value], cotangents: Cotangents, moving: Sequence[bool]
+    ) -> Sequence[Value]:
+        """What a pullback gives for the cotangents of some results, of which these move."""
+        b, given = self.builder, []
+        for value, cotangent, moves in zip(results, cotangents, moving, strict=True):
+            if moves:
+                given.append(zero_like(b, value) if cotangent is None else cotangent)
+        return b.emit("apply", (), [back, *given])
+
+    # Choices and forks
+
+    def operation(self, operation: terms.Operation, args: Sequence[Atom], blocks: Sequence[Block]) -> Operation:
+        """What the method of the construct says; choices and forks in which something is called give pullbacks."""
+        if operation.op == "construct":
+            named, variant = operation.static
+            return self.construct(named, variant, args)
+        if operation.op in ("cond", "case", "par") and _calls(operation):
+            return self._with_pullbacks(operation, args, blocks)
+        return super().operation(operation, args, blocks)
+
+    def construct(self, type: Named, variant: str, fields: Sequence[Atom]) -> Operation:
+        """``v = V(x, y)``:  ``x_bar, y_bar += case v_bar: V(a, b): a, b``."""
+        b = self.builder
+
+        def primal(env: Env[Entry]) -> Sequence[Value]:
+            return b.emit("construct", (type, variant), [field.primal(env) for field in fields])
+
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+            entries = [field.entry(env) for field in fields]
+            values = [self.embed.value(entry) for entry in entries]
+
+            def pull(cotangents: Cotangents) -> None:
+                if cotangents[0] is not None:
+                    moving = [entry.cell for entry, x in zip(entries, values, strict=True) if holds_floating(x.type)]
+                    _add(moving, fields_of(b, cotangents[0], variant, values))
+
+            return primal(env), pull
+
+        return Operation(primal, run, self.activity.construct(type, variant, [field.entry for field in fields]))
+
+    def _with_pullbacks(self, operation: terms.Operation, args: Sequence[Atom], blocks: Sequence[Block]) -> Operation:
+        """``y = cond c then f else g``:  ``(y, back) = cond c then f' else g'``, ``x_bar += back(y_bar)``."""
+        primal = self.embed.operation(operation, [arg.primal for arg in args], [block.primal for block in blocks])
+        activities = [block.activity for block in blocks]
+        activity = self.activity.operation(operation, [arg.entry for arg in args], activities)
+
+        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+            heads = [arg.primal(env) for arg in args]
+            if operation.op == "par":
+                return self._forked(operation, blocks, env, active)
+            data = args[0].entry(env) if operation.op == "case" and args[0].entry(env).active else None
+            branch = _Branches(self, operation.blocks, blocks, env, active, data, operation.static)
+            bodies = [partial(branch, number) for number in range(len(blocks))]
+            *results, back = emit_blocks(self.builder, operation.op, operation.static, heads, bodies)
+
+            def pull(cotangents: Cotangents) -> None:
+                _add(branch.cells, self._applied(back, results, cotangents, active))
+
+            return results, pull
+
+        return Operation(primal, run, activity)
+
+    def _forked(
+        self, operation: terms.Operation, blocks: Sequence[Block], env: Env[Entry], active: Sequence[bool]
+    ) -> tuple[Sequence[Value], Pull]:
+        """``y, z = par(f, g)``:  ``y, f_back, z, g_back = par(f', g')``, ``x_bar += par(f_back(y_bar), g_back(z_bar))``.
+
+        What captures adds up to is added in the order of the branches.
+        """
+        b, rest = self.builder, iter(active)
+        shares = [[next(rest) for _ in range(block.width)] for block in blocks]
+        branches = [
+            _Branches(self, [term], [block], env, share)
+            for term, block, share in zip(operation.blocks, blocks, shares, strict=True)
+        ]
+        made = iter(emit_blocks(b, "par", (), [], [partial(branch, 0) for branch in branches]))
+        given = [([next(made) for _ in range(block.width)], next(made)) for block in blocks]
+        moving = [block.activity(env, []) for block in blocks]
+        moves = [any(found.results) or found.updates for found in moving]
+
+        def pull(cotangents: Cotangents) -> None:
+            arrived, sweeps = iter(cotangents), list[Callable[[], Sequence[Value]]]()
+            for (results, back), share, moved in zip(given, shares, moves, strict=True):
+                own = [next(arrived) for _ in results]
+                if moved:
+                    sweeps.append(partial(self._applied, back, results, own, share))
+            cells = [cell for branch, moved in zip(branches, moves, strict=True) if moved for cell in branch.cells]
+            _add(cells, emit_blocks(b, "par", (), [], sweeps))
+
+        return [value for results, _ in given for value in results], pull
+
+
+class _Branches:
+    """The branches of a choice, each of which gives its results and a pullback: to what any of them captures, and to
+    the data that was chosen by."""
+
+    def __init__(
+        self,
+        reverse: ReverseFunctions,
+        branches: Sequence[terms.Block],
+        blocks: Sequence[Block],
+        env: Env[Entry],
+        active: Sequence[bool],
+        data: Entry | None = None,
+        variants: Sequence[str] = (),
+    ) -> None:
+        self.reverse, self.terms, self.blocks, self.env = reverse, branches, blocks, env
+        self.active, self.data, self.variants = active, data, variants
+        free = {variable.index for block in branches for variable in block.free}
+        self.captured = {index: env.get(index) for index in sorted(free) if env.get(index).cell is not None}
+        self.owners = [*self.captured.values(), *([] if data is None else [data])]
+        self.cells = [entry.cell for entry in self.owners]
+        types = [reverse.embed.value(entry).type for entry in self.owners]
+        self.taken = tuple(map(cotangent_type, types))
+
+    def __call__(self, number: int, *fields: Value) -> Sequence[Value]:
+        reverse, term = self.reverse, self.terms[number]
+        with reverse.sweeping(Sweep(reverse.builder)):
+            own = {index: reverse.moving(entry.value) for index, entry in self.captured.items()}
+            outside = [Entry(None)] * (1 + max([variable.index for variable in term.free], default=-1))
+            for variable in term.free:
+                outside[-1 - variable.index] = own.get(variable.index) or self.env.get(variable.index)
+            moves = [self.data is not None and holds_floating(field.type) for field in fields]
+            given = [reverse.moving(x) if m else Entry(x) for x, m in zip(fields, moves, strict=True)]
+            values, pull = self.blocks[number].run(Env[Entry]().enter(outside), given)
+
+            def taken() -> list[Value]:
+                totals = [entry.cell.total_or_zero() for entry in own.values() if entry.cell is not None]
+                if self.data is not None and self.data.value is not None:
+                    inside = [entry.cell.total_or_zero() for entry in given if entry.cell is not None]
+                    totals.append(of_fields(reverse.builder, self.data.value.type, self.variants[number], inside))
+                return totals
+
+            type = FunctionType(_cotangent_types(term.types, self.active), self.taken)
+            return [*values, reverse.pullback(type, pull, self.active, taken)]
+
+
+def _calls(operation: terms.Operation) -> bool:
+    """Whether a choice or a fork takes data that may move apart, or something inside of it calls or makes such."""
+    if operation.op == "case" and holds_floating(operation.args[0].type):
+        return True
+    return any(x.op == "call" or x.row.values or _calls(x) for block in operation.blocks for x in block.bindings)
+
+
+def _cotangent_types(types: Sequence[Type], moving: Sequence[bool]) -> tuple[Type, ...]:
+    return tuple([cotangent_type(type) for type, moves in zip(types, moving, strict=True) if moves])
+
+
+def _add(cells: Sequence[Cell | None], cotangents: Sequence[Value]) -> None:
+    for cell, cotangent in zip(cells, cotangents, strict=True):
+        if cell is not None:
+            cell.add(cotangent)
