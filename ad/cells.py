@@ -17,13 +17,13 @@ as if it stood alone, and gives them back. So what a branch passes through stays
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field
+from functools import partial, reduce
 
 from ..core.builder import Builder, Scope
 from ..core.graph import Node, Value
-from ..core.types import accumulator_of, is_data
-from .cotangents import plus, zero_like
+from ..core.types import ArrayType, accumulator_of, is_data
+from .cotangents import at, nothing, pay, plus, whole, zero_like
 from .walks import unsupported
 
 _IN_A_LOOP = (
@@ -32,29 +32,42 @@ _IN_A_LOOP = (
 )
 
 
+@dataclass
+class Held:
+    """What was added so far: a sum, single elements that wait, what is owed to an array, what deeper scopes add to."""
+
+    total: Value | None = None
+    reads: list[tuple[Sequence[Value], Value]] = field(default_factory=list)
+    owed: Value | None = None
+    accumulator: Value | None = None
+
+
 class Cell:
     """The cotangent of one value, while code is generated."""
 
     def __init__(self, sweep: Sweep, value: Value) -> None:
         self.sweep, self.primal = sweep, value
         self.scope = sweep.builder.scopes[-1]
-        self.total: Value | None = None
-        self.reads: list[tuple[Sequence[Value], Value]] = []  # single elements that wait
-        self.accumulator: Value | None = None
+        self.held = Held()
         if self.scope is sweep.home:
             sweep.cells.append(self)
 
     def restart(self) -> None:
         """Nothing was added yet, in the open scope."""
         self.scope = self.sweep.builder.scopes[-1]
-        self.total, self.accumulator, self.reads = None, None, []
+        self.held = Held()
 
     def add(self, cotangent: Value) -> None:
-        """Add a cotangent of the whole value."""
+        """Add a cotangent of the whole value, or what is owed to it."""
         b = self.sweep.builder
         self._follow()
-        if b.scopes[-1] is self.scope:
-            self.total = cotangent if self.total is None else plus(b, self.total, cotangent)
+        if is_data(self.primal.type) and not is_data(cotangent.type):
+            if b.scopes[-1] is self.scope:
+                self.held.owed = cotangent if self.held.owed is None else plus(b, self.held.owed, cotangent)
+            else:
+                pay(b, cotangent, lambda places, number: self._add_to(number, places))
+        elif b.scopes[-1] is self.scope:
+            self.held.total = cotangent if self.held.total is None else plus(b, self.held.total, cotangent)
         elif not is_data(self.primal.type):
             raise unsupported(b, _IN_A_LOOP.format(type=self.primal.type))
         else:
@@ -64,7 +77,7 @@ class Cell:
         """Add the cotangent of one element."""
         self._follow()
         if self.sweep.builder.scopes[-1] is self.scope:
-            self.reads.append((indices, cotangent))
+            self.held.reads.append((indices, cotangent))
         else:
             self._add_to(cotangent, indices)
 
@@ -72,35 +85,56 @@ class Cell:
         """Belong to the innermost open branch that cells of this scope are handed down to."""
         for branch in self.sweep.branches:
             if branch.around is self.scope:
-                branch.before[self] = self.total, self.reads, self.accumulator
-                self.scope, self.reads, self.accumulator = branch.scope, [], None
+                branch.before[self] = self.held
+                self.scope, self.held = branch.scope, Held(self.held.total)
 
     def _add_to(self, cotangent: Value, indices: Sequence[Value]) -> None:
-        if self.accumulator is None:
-            self.accumulator = self.sweep.builder.variable(accumulator_of(self.primal.type))
+        if self.held.accumulator is None:
+            self.held.accumulator = self.sweep.builder.variable(accumulator_of(self.primal.type))
             self.sweep.touched.setdefault(self.scope, []).append(self)
-        self.sweep.builder.emit("add_to", (), [self.accumulator, cotangent, *indices])
+        self.sweep.builder.emit("add_to", (), [self.held.accumulator, cotangent, *indices])
 
     def initial(self) -> Value:
-        return zero_like(self.sweep.builder, self.primal) if self.total is None else self.total
+        return zero_like(self.sweep.builder, self.primal) if self.held.total is None else self.held.total
 
     def close(self, total: Value) -> None:
         """What an accumulate over this cell has made of it."""
-        self.total, self.accumulator, self.reads = total, None, []
+        self.held = Held(total)
 
     def read(self) -> Value | None:
         """The cotangent so far, in the cell's own scope; None when nothing was added."""
-        if self.reads:
+        if self.held.reads or self.held.owed is not None:
             b = self.sweep.builder
 
             def updates(accumulator: Value) -> Sequence[Value]:
-                for indices, cotangent in self.reads:
-                    b.emit("add_to", (), [accumulator, cotangent, *indices])
+                self.settle(accumulator)
                 return []
 
             body = b.body([accumulator_of(self.primal.type)], updates)
             self.close(b.emit("accumulate", (), [self.initial()], [body])[0])
-        return self.total
+        return self.held.total
+
+    def settle(self, accumulator: Value) -> None:
+        """Add what waits to an accumulator."""
+        b = self.sweep.builder
+
+        def add(places: Sequence[Value], cotangent: Value) -> None:
+            b.emit("add_to", (), [accumulator, cotangent, *places])
+
+        for indices, cotangent in self.held.reads:
+            add(indices, cotangent)
+        if self.held.owed is not None:
+            pay(b, self.held.owed, add)
+
+    def given(self) -> Value:
+        """What a function gives for the value, in the cell's own scope: of an array, what is owed to it."""
+        b, type = self.sweep.builder, self.primal.type
+        if not isinstance(type, ArrayType):
+            return self.total_or_zero()
+        parts = [] if self.held.total is None else [whole(b, self.held.total)]
+        parts += [at(b, type, places, number) for places, number in self.held.reads]
+        parts += [] if self.held.owed is None else [self.held.owed]
+        return reduce(partial(plus, b), parts) if parts else nothing(b, type)
 
     def total_or_zero(self) -> Value:
         """The cotangent so far, in the cell's own scope."""
@@ -127,13 +161,13 @@ class Branch:
 
     scope: Scope
     around: Scope
-    before: dict[Cell, tuple[Value | None, list[tuple[Sequence[Value], Value]], Value | None]]
+    before: dict[Cell, Held]
 
     def leave(self) -> dict[Cell, Value]:
         """Give the cells back to the scope around; their cotangents in the branch."""
         totals = {cell: cell.total_or_zero() for cell in self.before}
-        for cell, (total, reads, accumulator) in self.before.items():
-            cell.scope, cell.total, cell.reads, cell.accumulator = self.around, total, reads, accumulator
+        for cell, held in self.before.items():
+            cell.scope, cell.held = self.around, held
         return totals
 
 
@@ -174,7 +208,7 @@ class Sweep:
         statements = scope.statements[mark:]
         del scope.statements[mark:]
         updates = self._updates(cells)
-        binders = tuple([cell.accumulator for cell in cells if cell.accumulator is not None])
+        binders = tuple([cell.held.accumulator for cell in cells if cell.held.accumulator is not None])
         initials = [cell.initial() for cell in cells]
         body = b.close(binders, (*updates, *statements), tuple(results))
         values = b.emit("accumulate", (), initials, [body])
@@ -206,14 +240,13 @@ class Sweep:
             return b.emit("cond", (), [test], closed)
 
         for cell, total in zip(found, self.enclose(cond), strict=True):
-            cell.total = total
+            cell.held.total = total
 
     def _updates(self, cells: Sequence[Cell]) -> list[Node]:
         """The reads that wait in these cells, as statements."""
         b = self.builder
         b.scopes.append(Scope(()))
         for cell in cells:
-            for indices, cotangent in cell.reads:
-                assert cell.accumulator is not None
-                b.emit("add_to", (), [cell.accumulator, cotangent, *indices])
+            assert cell.held.accumulator is not None
+            cell.settle(cell.held.accumulator)
         return b.scopes.pop().statements

@@ -9,7 +9,12 @@ What nobody has looked at stays ``Zero()``, so two cotangents are added in the t
 list of which the first item is read gets ``Cons(1, Zero())``. Where a program ends, a walk over the value puts the
 zeros in, and its integers: the gradient by data is a value of the same type (``filled``).
 
-Numbers and arrays are their own cotangents' types.
+What functions and data owe to an array is written down, not added up: a recursion that reads one element in each call
+would add two whole arrays in each. It is paid where the array was made, in one go over the debts (``pay``):
+
+    owed to an array:  Nothing() | At(i, number) | Whole(array) | Both(owed, owed)
+
+The cotangent of a number is a number.
 """
 
 from __future__ import annotations
@@ -18,11 +23,24 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from threading import RLock
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ..core.annotations import fresh
 from ..core.builder import Builder
 from ..core.graph import Value
-from ..core.types import Declaration, Named, Type, holds_floating, is_data, is_float
+from ..core.types import (
+    ArrayType,
+    Declaration,
+    Named,
+    Scalar,
+    Type,
+    accumulator_of,
+    bool_,
+    holds_floating,
+    i64,
+    is_data,
+    is_float,
+)
 from ..interpreters.embed import emit_blocks, name_arguments
 from ..interpreters.simplify import accumulators
 from .walks import Walk
@@ -41,6 +59,7 @@ class CotangentDeclaration(Declaration):
 
 
 _making = RLock()
+_OWED: WeakValueDictionary[ArrayType, Declaration] = WeakValueDictionary()
 
 
 def _declaration(of: Named) -> Declaration:
@@ -58,18 +77,33 @@ def _declaration(of: Named) -> Declaration:
 
 
 def cotangent_type(type: Type) -> Type:
-    """The type of cotangents of values of a type: a number, an array, or data."""
-    if isinstance(type, Named):
-        return Named(_declaration(type))
-    assert is_data(type), f"{type} is taken apart before it is differentiated"
+    """The type of what functions and data give for a value of a type: a number, what is owed to an array, or data."""
+    match type:
+        case Named():
+            return Named(_declaration(type))
+        case ArrayType():
+            return Named(_owed(type))
+    assert isinstance(type, Scalar), f"{type} is taken apart before it is differentiated"
     return type
 
 
+def arriving_type(type: Type) -> Type:
+    """The type of what functions take for a result of a type: of arrays that is known as a whole."""
+    return type if is_data(type) else cotangent_type(type)
+
+
 def zero_like(b: Builder, value: Value) -> Value:
-    """The cotangent of a value that nothing was added to."""
-    if isinstance(value.type, Named):
-        return _zero(b, Named(_declaration(value.type)))
-    return accumulators.zeros_like(b, value)
+    """The cotangent of a value that nothing was added to, of its arriving type."""
+    return accumulators.zeros_like(b, value) if is_data(value.type) else nothing(b, value.type)
+
+
+def nothing(b: Builder, type: Type) -> Value:
+    """What functions and data give for a value of a type that nothing was added to."""
+    if isinstance(type, Scalar):
+        return b.literal(0, type)
+    named = cotangent_type(type)
+    assert isinstance(named, Named)
+    return b.emit("construct", (named, next(iter(named.declaration.variants))), [])[0]
 
 
 def plus(b: Builder, x: Value, y: Value) -> Value:
@@ -90,7 +124,7 @@ def fields_of(b: Builder, cotangent: Value, variant: str, fields: Sequence[Value
     moving = [field for field in fields if holds_floating(field.type)]
 
     def branch(found: str, *parts: Value) -> Sequence[Value]:
-        return parts if found == variant else [zero_like(b, field) for field in moving]
+        return parts if found == variant else [nothing(b, field.type) for field in moving]
 
     return _case(b, cotangent, branch)
 
@@ -102,11 +136,90 @@ def filled(b: Builder, value: Value, cotangent: Value | None) -> Value:
 
 def emptied(b: Builder, value: Value) -> Value:
     """The cotangent that a value like the one that it belongs to says: integers are not looked at."""
-    return _emptied(b, Walk(b), value)
+    return value if is_data(value.type) else _emptied(b, Walk(b), value)
 
 
-def _zero(b: Builder, type: Named) -> Value:
-    return b.emit("construct", (type, next(iter(type.declaration.variants))), [])[0]
+# Arrays
+
+
+class OwedDeclaration(Declaration):
+    """The declaration of what is owed to an array."""
+
+    def __init__(self, of: ArrayType) -> None:
+        super().__init__(f"Owed[{of}]")
+        self.of = of
+        places = {f"i{axis}": i64 for axis in range(len(of.dims))}
+        self.variants["Nothing"] = {}
+        self.variants["At"] = {**places, "number": of.scalar}
+        self.variants["Whole"] = {"array": of}
+        self.variants["Both"] = {"first": Named(self), "second": Named(self)}
+        self.stack = Declaration(f"Stack[{self.name}]")
+        self.stack.variants["Done"] = {}
+        self.stack.variants["More"] = {"top": Named(self), "rest": Named(self.stack)}
+
+    def __reduce__(self) -> Any:
+        """By reference, too."""
+        return _owed, (self.of,)
+
+
+def _owed(of: ArrayType) -> Declaration:
+    """There is one for each type, as long as it is used."""
+    with _making:
+        return _OWED.setdefault(of, OwedDeclaration(of))
+
+
+def whole(b: Builder, cotangent: Value) -> Value:
+    """A cotangent that is known, as what functions and data give."""
+    if not isinstance(cotangent.type, ArrayType):
+        return cotangent
+    return b.emit("construct", (cotangent_type(cotangent.type), "Whole"), [cotangent])[0]
+
+
+def at(b: Builder, type: Type, places: Sequence[Value], number: Value) -> Value:
+    """What is owed to an element of an array of a type."""
+    return b.emit("construct", (cotangent_type(type), "At"), [*places, number])[0]
+
+
+def pay(b: Builder, owed: Value, add: Callable[[Sequence[Value], Value], object]) -> None:
+    """Add all that is owed to an array, in its order: ``add(places, number)`` emits an update."""
+    assert isinstance(owed.type, Named) and isinstance(owed.type.declaration, OwedDeclaration)
+    stack = Named(owed.type.declaration.stack)
+
+    def pushed(top: Value, rest: Value) -> Value:
+        return b.emit("construct", (stack, "More"), [top, rest])[0]
+
+    def more(waiting: Value) -> Value:
+        test = {"Done": [b.literal(False, bool_)], "More": [b.literal(True, bool_)]}
+        return _case(b, waiting, lambda variant, *_: test[variant])[0]
+
+    def step(waiting: Value) -> Sequence[Value]:
+        def top(variant: str, *fields: Value) -> Sequence[Value]:
+            return _case(b, fields[0], partial(settle, fields[1])) if variant == "More" else [waiting]
+
+        def settle(rest: Value, variant: str, *parts: Value) -> Sequence[Value]:
+            match variant:
+                case "At":
+                    add(parts[:-1], parts[-1])
+                case "Whole":
+                    b.each(b.sizes(parts[0]), lambda *i: add(i, b.index(parts[0], i)))
+                case "Both":
+                    return [pushed(parts[0], pushed(parts[1], rest))]
+            return [rest]
+
+        return _case(b, waiting, top)
+
+    done = b.emit("construct", (stack, "Done"), [])[0]
+    b.while_loop([pushed(owed, done)], more, step, ["owed"])
+
+
+def paid(b: Builder, owed: Value, total: Value) -> Value:
+    """An array with all that is owed to it."""
+
+    def updates(accumulator: Value) -> Sequence[Value]:
+        pay(b, owed, lambda places, number: b.emit("add_to", (), [accumulator, number, *places]))
+        return []
+
+    return b.emit("accumulate", (), [total], [b.body([accumulator_of(total.type)], updates)])[0]
 
 
 def _is_zero(cotangent: Value) -> bool:
@@ -140,6 +253,8 @@ def _plus(b: Builder, walk: Walk, x: Value, y: Value) -> Value:
         return x
     named = x.type
     assert isinstance(named, Named)
+    if isinstance(named.declaration, OwedDeclaration):
+        return b.emit("construct", (named, "Both"), [x, y])[0]
     zero = _variants(x)[0]
 
     def body(x: Value, y: Value) -> list[Value]:
@@ -164,7 +279,8 @@ def _filled(b: Builder, walk: Walk, value: Value, cotangent: Value | None) -> Va
     if not isinstance(named, Named):
         if not is_float(named):
             return value
-        return accumulators.zeros_like(b, value) if cotangent is None else cotangent
+        total = accumulators.zeros_like(b, value) if cotangent is None or not is_data(cotangent.type) else cotangent
+        return total if cotangent is None or cotangent is total else paid(b, cotangent, total)
     if not holds_floating(named):
         return value
     given = [] if cotangent is None else [cotangent]
@@ -192,7 +308,7 @@ def _filled(b: Builder, walk: Walk, value: Value, cotangent: Value | None) -> Va
 def _emptied(b: Builder, walk: Walk, value: Value) -> Value:
     named = value.type
     if not isinstance(named, Named):
-        return value
+        return whole(b, value)
 
     def body(value: Value) -> list[Value]:
         name_arguments([value], ["value"])

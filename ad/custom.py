@@ -77,14 +77,14 @@ class CustomPullback:
             rest = iter(binders)
             entries = [replace(arg, value=next(rest)) for arg in self.args]
             arrived = [None if cotangent is None else next(rest) for cotangent in cotangents]
-            outside = [(cell.scope, cell.total, cell.reads, cell.accumulator) for cell in cells]
+            outside = [(cell.scope, cell.held) for cell in cells]
             for cell, total in zip(cells, before, strict=True):
                 cell.restart()
-                cell.total = None if total is None else next(rest)
+                cell.held.total = None if total is None else next(rest)
             self.body.run(self.env, entries)[1](arrived)
             totals = [cell.total_or_zero() for cell in cells]
             for cell, state in zip(cells, outside, strict=True):
-                cell.scope, cell.total, cell.reads, cell.accumulator = state
+                cell.scope, cell.held = state
             return totals
 
         totals = reverse.sweep.enclose(lambda: emit_blocks(b, "custom", ("checkpoint",), given, [body]))

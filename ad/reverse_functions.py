@@ -33,10 +33,10 @@ from ..core.components import components
 from ..core.environment import Env
 from ..core.graph import Value
 from ..core.procedures import Procedure, called_in, procedures_of
-from ..core.types import FunctionType, Named, Type, all_dims, holds_floating
+from ..core.types import FunctionType, Named, Type, all_dims, holds_floating, is_data
 from ..interpreters.embed import emit_blocks
 from .cells import Cell, Entry, Sweep
-from .cotangents import cotangent_type, fields_of, of_fields, zero_like
+from .cotangents import arriving_type, cotangent_type, fields_of, nothing, of_fields, plus, zero_like
 from .fragment import Fragment
 from .reverse_meanings import Atom, Block, Cotangents, Emission, Operation, Pull
 from .walks import unsupported
@@ -107,9 +107,9 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
 
     def _way_back(self, procedure: Procedure) -> FunctionType:
         moving = self.activity.procedures[procedure]
+        given = _moving(procedure.block.binders, moving.parameters)
         return FunctionType(
-            _cotangent_types(procedure.results, moving.results),
-            _cotangent_types(procedure.block.binders, moving.parameters),
+            tuple(map(arriving_type, _moving(procedure.results, moving.results))), tuple(map(cotangent_type, given))
         )
 
     def _plain(self, procedure: Procedure, block: Block, parameters: Sequence[Value]) -> Sequence[Value]:
@@ -123,7 +123,7 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
             values, pull = block.run(Env(), entries)
 
             def taken() -> list[Value]:
-                return [entry.cell.total_or_zero() for entry in entries if entry.cell is not None]
+                return [entry.cell.given() for entry in entries if entry.cell is not None]
 
             back = self.pullback(self._way_back(procedure), pull, moving.results, taken)
         return [*values, back]
@@ -198,7 +198,12 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
             return self.construct(named, variant, args)
         if operation.op in ("cond", "case", "par") and _calls(operation):
             return self._with_pullbacks(operation, args, blocks)
-        return super().operation(operation, args, blocks)
+        plain = super().operation(operation, args, blocks)
+        if operation.op in ("loop", "while") and any(map(_is_moving_data, operation.types)):
+            return replace(plain, run=partial(self._stepped, operation, args, blocks))
+        if operation.op == "generate" and any(_is_moving_data(variable.type) for variable in operation.blocks[0].free):
+            return replace(plain, run=partial(self._gathered, plain, operation, args[0], blocks[0]))
+        return plain
 
     def construct(self, type: Named, variant: str, fields: Sequence[Atom]) -> Operation:
         """``v = V(x, y)``:  ``x_bar, y_bar += case v_bar: V(a, b): a, b``."""
@@ -245,9 +250,9 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
     def _forked(
         self, operation: terms.Operation, blocks: Sequence[Block], env: Env[Entry], active: Sequence[bool]
     ) -> tuple[Sequence[Value], Pull]:
-        """``y, z = par(f, g)``:  ``y, f_back, z, g_back = par(f', g')``, ``x_bar += par(f_back(y_bar), g_back(z_bar))``.
+        """``y, z = par(f, g)``:  ``y, back, z, more = par(f', g')``, ``x_bar += par(back(y_bar), more(z_bar))``.
 
-        What captures adds up to is added in the order of the branches.
+        What the branches give is added in their order.
         """
         b, rest = self.builder, iter(active)
         shares = [[next(rest) for _ in range(block.width)] for block in blocks]
@@ -271,6 +276,109 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
 
         return [value for results, _ in given for value in results], pull
 
+    # Loops
+
+    def _stepped(
+        self,
+        operation: terms.Operation,
+        args: Sequence[Atom],
+        blocks: Sequence[Block],
+        env: Env[Entry],
+        active: Sequence[bool],
+    ) -> tuple[Sequence[Value], Pull]:
+        """``s_(k+1) = f(k, s_k)`` with data:  ``back_(k+1)(s_bar) = back_k(f_back_k(s_bar))``, a further state.
+
+        Further arguments of a pullback are the cotangents of what the loop stacks, and the sums so far of those of what
+        its body captures. So each one ends with the call of the one before, and a sweep takes no stack.
+        """
+        b, values, cells = self.builder, [arg.primal(env) for arg in args], [arg.cell(env) for arg in args]
+        count = len(operation.types) - 1 if operation.op == "while" else len(args) - 1
+        term, body, starts = operation.blocks[-1], blocks[-1], values[len(values) - count :]
+        moves, stacked = list(active[:count]), [k for k, own in enumerate(active) if own and k >= count]
+        captured = _captured([term], env)
+        taken = [_type(entry) for entry in captured.values()]
+        states = list(map(arriving_type, _moving(operation.types[:count], moves)))
+        arrived = tuple([*states, *[operation.types[k] for k in stacked], *map(cotangent_type, taken)])
+        type = FunctionType(arrived, (*states, *map(cotangent_type, taken)))
+        last = len(arrived) - len(taken)
+
+        def step(*binders: Value) -> list[Value]:
+            *given, back = binders
+            with self.sweeping(Sweep(b)):
+                own = {index: self.moving(entry.value) for index, entry in captured.items()}
+                pairs = zip(given[len(given) - count :], moves, strict=True)
+                inside = [self.moving(x) if own_moves else Entry(x) for x, own_moves in pairs]
+                index = [Entry(x) for x in given[: len(given) - count]]
+                found, pull = body.run(_outside(term, env, own), [*index, *inside])
+                sweep = self.sweep
+
+                def earlier(*arguments: Value) -> Sequence[Value]:
+                    rest, stacks = iter(arguments[: len(states)]), iter(arguments[len(states) : last])
+                    with self.sweeping(sweep), self.checking(False):
+                        sweep.restart()
+                        ends = [next(rest) if own_moves else None for own_moves in moves]
+                        rows = [
+                            b.part(next(stacks), given[:1]) if k in stacked else None for k in range(count, len(found))
+                        ]
+                        pull([*ends, *rows])
+                        before = [entry.cell.total_or_zero() for entry in inside if entry.cell is not None]
+                        more = [entry.cell.given() for entry in own.values() if entry.cell is not None]
+                        sums = [plus(b, x, y) for x, y in zip(arguments[last:], more, strict=True)]
+                        return b.emit("apply", (), [back, *before, *arguments[len(states) : last], *sums])
+
+                made = emit_blocks(b, "function", (type,), [], [earlier])[0]
+            return [*found[:count], made, *found[count:]]
+
+        first = emit_blocks(b, "function", (type,), [], [lambda *given: [*given[: len(states)], *given[last:]]])[0]
+        if operation.op == "while":
+            test = blocks[0]
+            found = b.while_loop([*starts, first], lambda *state: test.primal(env, state[:-1])[0], step)
+        else:
+            found = b.loop(values[0], [*starts, first], step)
+        back, results = found[count], [*found[:count], *found[count + 1 :]]
+
+        def pull(cotangents: Cotangents) -> None:
+            needed = [k for k in range(count) if moves[k]] + stacked
+            given = [zero_like(b, results[k]) if (g := cotangents[k]) is None else g for k in needed]
+            sums = [nothing(b, type) for type in taken]
+            made = b.emit("apply", (), [back, *given, *sums])
+            owners = [cell for cell, own_moves in zip(cells[len(cells) - count :], moves, strict=True) if own_moves]
+            _add([*owners, *[entry.cell for entry in captured.values()]], made)
+
+        return results, pull
+
+    def _gathered(
+        self,
+        plain: Operation,
+        operation: terms.Operation,
+        extent: Atom,
+        body: Block,
+        env: Env[Entry],
+        active: Sequence[bool],
+    ) -> tuple[Sequence[Value], Pull]:
+        """``y[i] = f(i)`` where f captures data: its cotangents are added up in the order of the iterations."""
+        term, b = operation.blocks[0], self.builder
+        captured = {k: entry for k, entry in _captured([term], env).items() if _is_moving_data(_type(entry))}
+        if not captured:
+            return plain.run(env, active)
+        length = extent.primal(env)
+
+        def pull(cotangents: Cotangents) -> None:
+            def sweep(i: Value, *sums: Value) -> Sequence[Value]:
+                own = {index: self.moving(entry.value) for index, entry in captured.items()}
+                inner = [None if g is None else b.part(g, [i]) for g in cotangents]
+                body.run(_outside(term, env, own), [Entry(i)])[1](inner)
+                more = [entry.cell.given() for entry in own.values() if entry.cell is not None]
+                return [plus(b, x, y) for x, y in zip(sums, more, strict=True)]
+
+            starts = [nothing(b, _type(entry)) for entry in captured.values()]
+            _add(
+                [entry.cell for entry in captured.values()],
+                self.sweep.enclose(lambda: b.loop(length, starts, sweep)),
+            )
+
+        return plain.primal(env), pull
+
 
 class _Branches:
     """The branches of a choice, each of which gives its results and a pullback: to what any of them captures, and to
@@ -288,32 +396,27 @@ class _Branches:
     ) -> None:
         self.reverse, self.terms, self.blocks, self.env = reverse, branches, blocks, env
         self.active, self.data, self.variants = active, data, variants
-        free = {variable.index for block in branches for variable in block.free}
-        self.captured = {index: env.get(index) for index in sorted(free) if env.get(index).cell is not None}
+        self.captured = _captured(branches, env)
         self.owners = [*self.captured.values(), *([] if data is None else [data])]
         self.cells = [entry.cell for entry in self.owners]
-        types = [reverse.embed.value(entry).type for entry in self.owners]
-        self.taken = tuple(map(cotangent_type, types))
+        self.taken = tuple([cotangent_type(_type(entry)) for entry in self.owners])
 
     def __call__(self, number: int, *fields: Value) -> Sequence[Value]:
         reverse, term = self.reverse, self.terms[number]
         with reverse.sweeping(Sweep(reverse.builder)):
             own = {index: reverse.moving(entry.value) for index, entry in self.captured.items()}
-            outside = [Entry(None)] * (1 + max([variable.index for variable in term.free], default=-1))
-            for variable in term.free:
-                outside[-1 - variable.index] = own.get(variable.index) or self.env.get(variable.index)
             moves = [self.data is not None and holds_floating(field.type) for field in fields]
             given = [reverse.moving(x) if m else Entry(x) for x, m in zip(fields, moves, strict=True)]
-            values, pull = self.blocks[number].run(Env[Entry]().enter(outside), given)
+            values, pull = self.blocks[number].run(_outside(term, self.env, own), given)
 
             def taken() -> list[Value]:
-                totals = [entry.cell.total_or_zero() for entry in own.values() if entry.cell is not None]
+                totals = [entry.cell.given() for entry in own.values() if entry.cell is not None]
                 if self.data is not None and self.data.value is not None:
-                    inside = [entry.cell.total_or_zero() for entry in given if entry.cell is not None]
+                    inside = [entry.cell.given() for entry in given if entry.cell is not None]
                     totals.append(of_fields(reverse.builder, self.data.value.type, self.variants[number], inside))
                 return totals
 
-            type = FunctionType(_cotangent_types(term.types, self.active), self.taken)
+            type = FunctionType(tuple(map(arriving_type, _moving(term.types, self.active))), self.taken)
             return [*values, reverse.pullback(type, pull, self.active, taken)]
 
 
@@ -324,8 +427,31 @@ def _calls(operation: terms.Operation) -> bool:
     return any(x.op == "call" or x.row.values or _calls(x) for block in operation.blocks for x in block.bindings)
 
 
-def _cotangent_types(types: Sequence[Type], moving: Sequence[bool]) -> tuple[Type, ...]:
-    return tuple([cotangent_type(type) for type, moves in zip(types, moving, strict=True) if moves])
+def _is_moving_data(type: Type) -> bool:
+    return not is_data(type) and holds_floating(type)
+
+
+def _type(entry: Entry) -> Type:
+    assert entry.value is not None
+    return entry.value.type
+
+
+def _captured(blocks: Sequence[terms.Block], env: Env[Entry]) -> dict[int, Entry]:
+    """What moves of all that these blocks capture, by its place in the environment."""
+    free = {variable.index for block in blocks for variable in block.free}
+    return {index: env.get(index) for index in sorted(free) if env.get(index).cell is not None}
+
+
+def _outside(block: terms.Block, env: Env[Entry], own: dict[int, Entry]) -> Env[Entry]:
+    """The environment of a block, in which these entries stand for those at their places."""
+    found = [Entry(None)] * (1 + max([variable.index for variable in block.free], default=-1))
+    for variable in block.free:
+        found[-1 - variable.index] = own.get(variable.index) or env.get(variable.index)
+    return Env[Entry]().enter(found)
+
+
+def _moving(types: Sequence[Type], moves: Sequence[bool]) -> list[Type]:
+    return [type for type, own in zip(types, moves, strict=True) if own]
 
 
 def _add(cells: Sequence[Cell | None], cotangents: Sequence[Value]) -> None:

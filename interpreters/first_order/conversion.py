@@ -28,7 +28,8 @@ class Conversion:
     """The procedures of a program, made as they are met."""
 
     def __init__(self, flows: Flows, layouts: Layouts, rules: bool) -> None:
-        self.flows, self.layouts, self.rules = flows, layouts, rules
+        self.flows, self.layouts = flows, layouts
+        self.rules = rules  # it is to be derived in reverse mode
         self.recursive = recursive(list(flows.functions.values()))
         self._procedures: dict[Function, Procedure] = {}
         self._waiting: list[Function] = []
@@ -150,9 +151,25 @@ class _Writer:
             case "apply":
                 assert isinstance(shapes[0], Flow)
                 return self._apply(shapes[0], args[0], args[1:])
+        if self.conversion.rules and op.row.combines and _calls(op.blocks[0]):
+            return self._stored(op, _flat(args), env)
         atoms = [lambda env, value=value: value for value in _flat(args)]
         made: Sequence[Value] = self.plain.operation(op, atoms, self._blocks(op, env))(Env())
         return made
+
+    def _stored(self, op: Operation, args: Sequence[Value], env: Entries) -> Sequence[Value]:
+        """A reduction of elements that call something: they are stored first, so that a return sweep leads through
+        them one by one."""
+        b, (element, operator) = self.builder, [self._entered(block, env) for block in op.blocks]
+        count = len(op.row.iterations(op)) + (op.op == "histogram")
+        stored = b.generate(args[count - 1], lambda i: element(Env(), [i]))
+        return b.combination(
+            op.op,
+            args[:count],
+            args[count:],
+            lambda i: [b.part(array, [i]) for array in stored],
+            lambda *both: operator(Env(), both),
+        )
 
     def _blocks(self, op: Operation, env: Entries) -> list[embed.Block]:
         if op.op != "custom":
@@ -219,6 +236,11 @@ class _Writer:
         outside = _outside(function.block, captured)
         own = [self._closure(function, captured)] if function.operation.op == "fix" else []
         return self.block(function.block, Env[Parts]().enter(outside), [*own, *args])
+
+
+def _calls(block: Block) -> bool:
+    """Whether a block makes, takes apart or calls what is no scalar or array."""
+    return any(op.row.higher_order or any(map(_calls, op.blocks)) for op in block.bindings)
 
 
 def _outside(block: Block, captured: Sequence[Parts]) -> list[Parts]:
