@@ -31,7 +31,7 @@ from ..core.placement import to_block
 from ..core.program import Program
 from ..core.source import at_line
 from ..core.terms import Block
-from ..core.types import element, holds_floating, is_data, is_float, rank
+from ..core.types import Type, element, holds_floating, is_data, is_float, rank
 from ..interpreters.embed import Embed
 from ..interpreters.simplify import simplify
 from .cells import Cell, Entry, Sweep
@@ -97,7 +97,7 @@ def _number(verb: str, f: Program, given: Any, moves: Callable[[Parameter], bool
     if not moves(parameter):
         described = f"a static {parameter.static.__name__}" if parameter.static else f"of type {parameter.declared}"
         message = f"{verb}({f.name}): parameter {parameter.name!r} (argnums {number}) is {described}"
-        data = "; those with respect to data via='trace'" if may_hold_floating(parameter) else ""
+        data = "; az.grad, az.vjp and az.jvp take data, too" if may_hold_floating(parameter) else ""
         raise TypeError(at_line(f"{message}; derivatives are taken with respect to floating parameters{data}"))
     return number % count
 
@@ -162,20 +162,20 @@ class Differentiated:
         block, captured = _term(self.arguments[len(self.captured) :], run)
         return Differentiated(self.program, block, captured, self.leaves, self.shapes, trees.LEAF)
 
-    def floating(self) -> list[int]:
-        """The parameters that hold floating numbers."""
-        return [number for number, values in self.leaves.items() if any(holds_floating(x.type) for x in values)]
+    def moving(self, moves: Callable[[Type], bool] = holds_floating) -> list[int]:
+        """The parameters of which some leaf may move, as its type says."""
+        return [number for number, values in self.leaves.items() if any(moves(value.type) for value in values)]
 
-    def require_floating(self, name: str, argnums: Sequence[int]) -> None:
-        """TypeError when a parameter has no floating leaf; ``name`` is the program's that a verb has made."""
+    def require_moving(self, name: str, argnums: Sequence[int], moves: Callable[[Type], bool] = holds_floating) -> None:
+        """TypeError when no leaf of a parameter may move; ``name`` is the program's that a verb has made."""
         for number in argnums:
-            if number not in self.floating():
+            if number not in self.moving(moves):
                 parameter = self.program.parameters[number].name
                 problem = "has no floating part to differentiate"
                 inside = [value.type for value in self.leaves.get(number, ()) if holds_floating(value.type)]
                 if inside:
-                    problem = f"is {inside[0]}, and what is inside of such values is not differentiated here"
-                    problem += ": differentiate via='trace', or forwards with az.jvp"
+                    problem = f"is {inside[0]}, and the shape of a Jacobian by such a value would depend on the value"
+                    problem += ": az.grad, az.vjp and az.jvp differentiate by it"
                 raise TypeError(at_line(f"{name}: parameter {parameter!r} {problem}"))
 
     def rebuilt(self, number: int, parts: Sequence[Any]) -> Any:
@@ -206,8 +206,8 @@ class Pullback:
         self, name: str, function: Differentiated, argnums: Sequence[int] | None, has_aux: bool = False
     ) -> None:
         self.name, self.function = name, function
-        self.argnums = function.floating() if argnums is None else argnums
-        function.require_floating(name, self.argnums)
+        self.argnums = function.moving() if argnums is None else argnums
+        function.require_moving(name, self.argnums)
         builder = current()
         self.sweep = Sweep(builder)
         values = [*function.captured, *[value for values in function.leaves.values() for value in values]]

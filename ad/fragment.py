@@ -1,15 +1,13 @@
-"""What has no derivative of its own: operations without a rule; in reverse mode functions, tuples and data as values.
+"""What has no derivative of its own: operations without a rule, and functions and data where a mode does not look.
 
-Reverse mode is for programs on scalars and arrays. Functions that are values, recursion, tuples that are one value and
-data may stand beside what is differentiated: while nothing in them moves they are constant, and cost nothing. Where
-something does, they are refused, with the reason and the user's line:
+Each mode has its way through functions that are values, recursion, tuples and data: forward mode makes them dual
+(``forward_functions.py``), reverse mode leads through their first-order form (``taken_apart.py``). Where nothing in
+them moves they are constant, and cost nothing:
 
     x * fibonacci(n)      by x:   fibonacci(n) is constant, whatever it is
     solve(a, b)           by b:   refused in both modes, unless the operation solve has a rule (``custom.py``)
 
-A language that inherits from ``Fragment`` says in one method, ``opaque``, what all of them mean. The two constructs of
-the fragment that are of first order, ``case`` and ``par``, are derived (``reverse.py``). Forward mode derives them all
-(``forward_functions.py``): there ``opaque`` is for operations alone.
+A language that inherits from ``Fragment`` says in one method, ``opaque``, what is left of all these.
 """
 
 from __future__ import annotations
@@ -26,20 +24,6 @@ A = TypeVar("A")
 O = TypeVar("O")
 B = TypeVar("B")
 
-_REASONS = {
-    "function": "a function that is a value captures what is differentiated",
-    "fix": "a recursive function captures what is differentiated",
-    "apply": "a function that is a value is applied to what is differentiated",
-    "pack": "a tuple that is one value holds what is differentiated",
-    "project": "an item of a tuple that is one value depends on what is differentiated",
-    "construct": "a value of a declared type holds what is differentiated",
-}
-_INSTEAD = {
-    "function": "call a function of Python, which is inlined",
-    "fix": "write the recursion as az.fori_loop or az.while_loop",
-    "apply": "call a function of Python, which is inlined, or write a recursion as az.fori_loop or az.while_loop",
-}
-
 
 def refused(builder: Builder, mode: str, op: str, name: str) -> Unsupported:
     """Why a construct at the builder's line, which something moves, has no derivative in a mode."""
@@ -47,9 +31,7 @@ def refused(builder: Builder, mode: str, op: str, name: str) -> Unsupported:
         give = "give az.operation a rule as its derivative, or wrap it in az.custom_vjp or az.custom_jvp"
         message = f"{mode} mode does not know the derivative of the foreign function {name}: {give}"
     else:
-        instead = _INSTEAD.get(op, "keep it in tuples and dictionaries of Python")
-        message = f"{mode} mode is for programs on scalars and arrays, but {_REASONS[op]}: {instead}"
-        message += ", or differentiate via='trace', or by az.jvp"
+        message = f"{mode} mode does not look into functions and data that the rule of a derivative makes ({op})"
     error = Unsupported(message)
     error.origin = builder.origin
     return error

@@ -107,7 +107,7 @@ class _Jacobian(Verb):
 
     def __call__(self, *args: Any) -> Any:
         function = Differentiated.of(self.f, args)
-        function.require_floating(self.name, self.argnums)
+        function.require_moving(self.name, self.argnums, is_float)
         results = function.results()
         output = without_aux(self.name, self.f, function.output) if self.has_aux else function.output
         values = results[: output.leaves]

@@ -19,13 +19,13 @@ from ..core.builder import Builder
 from ..core.environment import Env
 from ..core.graph import Value
 from ..core.terms import Block
-from ..core.types import Named, TupleType, Type, holds_floating, is_data
+from ..core.types import FunctionType, Named, TupleType, Type, holds_floating, is_data
 from ..interpreters.embed import emit_blocks
 from ..interpreters.first_order import FirstOrder, Shape, first_order, is_first_order
 from .activity import Active, Activity, Atom, Operation
 from .activity import Block as ActiveBlock
 from .cotangents import emptied, filled
-from .walks import Walk
+from .walks import Walk, unsupported
 
 
 class TakenApart:
@@ -38,6 +38,11 @@ class TakenApart:
         self.inputs: tuple[Shape, ...] = tuple(block.binders)
         self.outputs: tuple[Shape, ...] = tuple(block.types)
         if _moves_values(block, moving):
+            for type in (*block.binders, *block.types):
+                if isinstance(type, FunctionType):
+                    problem = f"reverse mode does not know how a function from outside moves, {type}"
+                    instead = "make it in what is differentiated, or call a function of Python"
+                    raise unsupported(builder, f"{problem}: {instead}")
             self._form = first_order(block, rules=True)
             self.block, self.inputs, self.outputs = self._form.block, self._form.inputs, self._form.outputs
 

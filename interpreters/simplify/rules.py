@@ -307,6 +307,17 @@ def _apply(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> A
     return b.instantiate(body, args[1:]) if _size(body) <= INLINED else None
 
 
+def _function(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> Answer:
+    """``function x: f(x)`` is ``f``."""
+    [body] = bodies
+    if len(body.statements) != 1:
+        return None
+    [node] = body.statements
+    if node.op != "apply" or node.args[1:] != body.binders or node.results != body.results:
+        return None
+    return [node.args[0]] if node.args[0].free.isdisjoint(numbers(body.binders, ())) else None
+
+
 def _size(body: Body) -> int:
     """How many nodes depend on a body's parameters or stand in it; any number above INLINED when there are more."""
     stack, inside, seen = [body], NONE, 0
@@ -363,6 +374,7 @@ _RULES: dict[str, Callable[[Builder, tuple[Any, ...], Args, Bodies], Answer]] = 
     "index": _index,
     "generate": _generate,
     "reduce": _reduce,
+    "function": _function,
     "apply": _apply,
     "project": _project,
     "case": _case,

@@ -11,6 +11,8 @@ import pytest
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 
 @az.program
 def product(a: az.Array[az.f64, "n m"], b: az.Array[az.f64, "m k"]) -> az.Array[az.f64, "n k"]:

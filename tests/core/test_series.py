@@ -9,6 +9,8 @@ import pytest
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 X = np.array([0.3, -1.2, 2.5, 0.0, -0.1, 1.7, -2.2])
 RUNS = [az.evaluate, az.compile]
 

@@ -11,6 +11,8 @@ import adze as az
 from adze.core.dims import Dim
 from adze.core.types import dims
 
+pytestmark = pytest.mark.unguarded
+
 RANDOM = np.random.default_rng(3)
 ROWS = RANDOM.standard_normal((5, 3))
 

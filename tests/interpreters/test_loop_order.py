@@ -8,6 +8,8 @@ import pytest
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 Matrix = az.Array[az.f64, "n d"]
 Places = az.Array[az.i64, "k"]
 

@@ -5,6 +5,8 @@ import pytest
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 Three = az.Array[az.f64, "3"]
 
 

@@ -23,6 +23,8 @@ import pytest
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 KINDS = ("near", "far")
 # The most that the longer of two programs may take, where its length is GROWTH times the shorter's. Calls grow in
 # proportion, but for a logarithm here and there. In seconds a program that no longer fits into the caches takes about

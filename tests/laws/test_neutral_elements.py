@@ -10,6 +10,8 @@ import pytest
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 X, M = np.arange(1.0, 6.0), np.arange(1.0, 13.0).reshape(3, 4)
 NOT_NEUTRAL = (
     r"the neutral element is not neutral: .*, at .*test_neutral_elements.py:\d+; a start is combined afterwards"

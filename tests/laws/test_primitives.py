@@ -21,6 +21,8 @@ from adze.core.primitive import PRIMITIVES, Conversion, Expansion, Instructions,
 from adze.core.primitives import CONVERSIONS
 from adze.core.types import SCALARS, Scalar
 
+pytestmark = pytest.mark.unguarded
+
 # A scalar program, less than a vector, a vector and a tail, several vectors and a tail.
 SIZES = (1, 7, 33, 77)
 ROWS = {name: row for name, row in PRIMITIVES.items()}

@@ -27,6 +27,8 @@ from adze.backends.llvm.jit import Executable, compiled, is_parallel
 from adze.backends.memory import arena as memory
 from adze.core.types import f32, f64, i64
 
+pytestmark = pytest.mark.unguarded
+
 n, m, i, j = (var(name) for name in "nmij")
 A, B, C = ir.Buffer("a", f64, (n,)), ir.Buffer("b", f64, (n, m)), ir.Buffer("c", i64, (n,))
 ONE = const(1.0, f64)

@@ -9,6 +9,8 @@ from test_compile import assert_same
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 Grid = az.Array[az.f64, "n m"]
 Square = az.Array[az.f64, "n n"]
 INNER = (slice(1, -1), slice(1, -1))

@@ -15,6 +15,8 @@ from test_grids import GROUPS
 import adze as az
 from adze.backends import ir
 
+pytestmark = pytest.mark.unguarded
+
 VECTORS = replace(GROUPS, register_bytes=32, group=0, shared_bytes=0, threads=1, atomics=False)
 
 

@@ -10,6 +10,8 @@ from test_compile import assert_same
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 Vector = az.Array[az.f64, "n"]
 Single = az.Array[az.f32, "n"]
 

@@ -12,6 +12,8 @@ import pytest
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 Vector = az.Array[az.f64, "n"]
 Z = np.arange(1.0, 8.0)
 

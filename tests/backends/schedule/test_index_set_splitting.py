@@ -11,6 +11,8 @@ import pytest
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 SIZES = (0, 1, 2, 7, 33, 130, 257)
 
 

@@ -9,6 +9,8 @@ import pytest
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 Vector, Matrix = az.Array[az.f32, "n"], az.Array[az.f32, "n m"]
 EPS = float(np.finfo(np.float32).eps)
 

@@ -1,0 +1,368 @@
+"""Reverse mode through functions that are values, recursion, tuples, data and forks, as programs."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from ad.test_forward_functions import close, differences, direction, floats, inner, moving
+from programs.case import Case, Vector, X, sampled
+from programs.functions import FORMULA, HIGHER_ORDER, SINGLE, Formula, List, Tree, formula, linked
+from programs.models import MODELS
+from programs.recursion import RECURSION
+
+import adze as az
+
+pytestmark = pytest.mark.unguarded
+
+
+def has_cotangents(case: Case) -> bool:
+    return bool(moving(case)) and bool(floats(az.evaluate(case.program)(*case.arguments[0])))
+
+
+CASES = [case for case in (*HIGHER_ORDER, *RECURSION, *MODELS) if has_cotangents(case)]
+
+
+def pulled(case: Case, run: Any) -> tuple[Any, Any]:
+    """The cotangents of a program at a random one of its result, and that cotangent."""
+    arguments = case.arguments[0]
+    cotangent = direction(az.evaluate(case.program)(*arguments), 1)
+    return run(az.vjp(case.program, argnums=moving(case)))(*arguments, cotangent)[1:], cotangent
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_reverse_mode_is_the_transpose_of_forward_mode(case: Case) -> None:
+    """For random directions v of the parameters and w of the result: the products of w with J v and of J^T w with v."""
+    arguments, numbers = case.arguments[0], moving(case)
+    found, w = pulled(case, az.evaluate)
+    v = [direction(arguments[k], k + 5) for k in numbers]
+    moved = az.evaluate(az.jvp(case.program, argnums=numbers))(*arguments, *v)[1]
+    np.testing.assert_allclose(inner(found, v), inner(w, moved), rtol=1e-9, atol=1e-9)
+
+
+@sampled(CASES)
+def test_compiled_cotangents_are_those_that_evaluate_gives(case: Case) -> None:
+    for one, other in zip(*[floats(pulled(case, run)[0]) for run in (az.compile, az.evaluate)], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-10)
+
+
+# Derivatives of derivatives
+
+
+@az.program
+def power(x: az.f64, n: az.i64) -> az.f64:
+    @az.fix
+    def go(self: Any, n: az.i64) -> az.f64:
+        return az.cond(n == 0, lambda: 1.0, lambda: x * self(n - 1))
+
+    return go(n)
+
+
+def test_higher_derivatives() -> None:
+    assert az.evaluate(az.grad(power))(2.0, 5) == 80
+    assert az.evaluate(az.grad(az.grad(power)))(2.0, 5) == 160
+    assert az.evaluate(az.grad(az.grad(az.grad(power))))(2.0, 5) == 240
+    assert az.compile(az.hvp(power))(2.0, 5, 10.0) == 1600
+    assert az.evaluate(az.hessian(power))(2.0, 5) == 160
+    assert az.evaluate(az.jvp(az.grad(power), argnums=0))(2.0, 5, 1.0) == (80, 160)
+
+
+def test_a_hessian_product_by_data_has_its_structure() -> None:
+    @az.program
+    def cubes(xs: List[az.f64]) -> az.f64:
+        @az.fix
+        def go(self: Any, xs: List[az.f64]) -> az.f64:
+            return az.case(xs, Nil=lambda: 0.0, Cons=lambda head, tail: head**3 + self(tail))
+
+        return go(xs)
+
+    xs, v = linked([1.0, 2.0, 3.0]), linked([1.0, 0.0, -1.0])
+    assert az.evaluate(az.hvp(cubes))(xs, v) == linked([6.0, 0.0, -18.0])
+
+
+def test_a_gradient_inside_of_a_program() -> None:
+    @az.program
+    def squared(x: az.f64, n: az.i64) -> az.f64:
+        slope = az.grad(lambda x: power(x, n))(x)
+        return slope * slope
+
+    assert az.compile(az.grad(squared))(2.0, 3) == 2 * 12 * 12  # of 9 x^4
+
+
+def test_a_pullback_is_called_in_a_map_over_cotangents() -> None:
+    @az.program
+    def scaled(xs: List[az.f64], w: az.f64) -> az.Array[az.f64, 3]:
+        @az.fix
+        def go(self: Any, xs: List[az.f64]) -> az.f64:
+            return az.case(xs, Nil=lambda: 0.0, Cons=lambda head, tail: w * head * head + self(tail))
+
+        _, pullback = az.vjp(lambda w: go(xs) * w, w)
+        return az.map(lambda c: pullback(c)[0], az.array([1.0, 2.0, 3.0]))
+
+    np.testing.assert_array_equal(az.compile(scaled)(linked([1.0, 2.0]), 2.0), [10.0, 20.0, 30.0])
+
+
+# Data
+
+
+def test_the_gradient_by_data_is_a_value_of_its_type() -> None:
+    """Integers are its own; what was not looked at is zero."""
+
+    @az.data
+    class Row:
+        class End: ...
+
+        class Item:
+            count: az.i64
+            weight: az.f64
+            rest: "Row"
+
+    @az.program
+    def first(row: Row) -> az.f64:
+        return az.case(row, End=lambda: 0.0, Item=lambda count, weight, rest: count * weight)
+
+    row = Row.Item(3, 2.0, Row.Item(4, 5.0, Row.End()))
+    for run in (az.evaluate, az.compile):
+        assert run(az.grad(first))(row) == Row.Item(3, 3.0, Row.Item(4, 0.0, Row.End()))
+        assert run(az.grad(first))(Row.End()) == Row.End()
+
+
+def test_what_is_shared_is_added_up() -> None:
+    """A subtree that stands in two places has one cotangent, in which both are."""
+
+    @az.program
+    def shared(x: az.f64, n: az.i64) -> az.f64:
+        @az.fix
+        def grown(self: Any, n: az.i64) -> Tree[az.f64]:
+            def node() -> Any:
+                below = self(n - 1)
+                return Tree.Node(below, x, below)
+
+            return az.cond(n == 0, lambda: Tree.Leaf(), node)
+
+        @az.fix
+        def total(self: Any, tree: Tree[az.f64]) -> az.f64:
+            return az.case(tree, Leaf=lambda: 0.0, Node=lambda left, x, right: self(left) + x + self(right))
+
+        return total(grown(n))
+
+    for run in (az.evaluate, az.compile):
+        assert run(az.grad(shared))(0.5, 10) == 2**10 - 1
+
+
+def test_a_list_in_a_map() -> None:
+    @az.program
+    def horner(xs: Vector, ys: List[az.f64]) -> az.f64:
+        @az.fix
+        def at(self: Any, ys: List[az.f64], x: az.f64) -> az.f64:
+            return az.case(ys, Nil=lambda: 0.0, Cons=lambda y, rest: y + x * self(rest, x))
+
+        return az.sum(az.map(lambda x: at(ys, x) ** 2, xs))
+
+    arguments = X, linked([1.0, -2.0, 0.5])
+    by_trace = az.grad(horner, argnums=(0, 1), via="trace")(*arguments)
+    for run in (az.evaluate, az.compile):
+        close(run(az.grad(horner, argnums=(0, 1)))(*arguments), floats(by_trace))
+
+
+def test_a_formula_as_data() -> None:
+    by_formula, by_x = az.compile(az.grad(formula, argnums=("f", "x")))(FORMULA, X)
+    steps = differences(lambda f: az.evaluate(formula)(f, X), [FORMULA], [direction(FORMULA, 3)])
+    np.testing.assert_allclose(inner(by_formula, direction(FORMULA, 3)), steps[0], rtol=1e-6)
+    np.testing.assert_allclose(by_x, az.grad(formula, argnums="x", via="trace")(FORMULA, X))
+    assert isinstance(by_formula, Formula.Sum)
+
+
+# Arrays
+
+
+@az.program
+def squares(x: Vector) -> az.f64:
+    @az.fix
+    def go(self: Any, i: az.i64) -> az.f64:
+        return az.cond(i == x.shape[0], lambda: 0.0, lambda: x[i] ** 2 + self(i + 1))
+
+    return go(0)
+
+
+def test_a_read_in_a_recursion_adds_to_one_element() -> None:
+    """What is owed is written down: no call adds whole arrays, and the work is that of the value times a constant."""
+    for n in (0, 1, 7):
+        x = np.arange(float(n))
+        np.testing.assert_array_equal(az.evaluate(az.grad(squares))(x), 2 * x)
+    compiled = az.compile(az.grad(squares), threads=1)
+    x = np.arange(1e5)
+    np.testing.assert_array_equal(compiled(x), 2 * x)  # whole arrays would be 80 GB
+
+
+def test_whole_arrays_and_elements_are_owed_in_one_recursion() -> None:
+    @az.program
+    def mixed(x: Vector, k: az.i64) -> az.f64:
+        @az.fix
+        def go(self: Any, k: az.i64, v: Vector) -> az.f64:
+            return az.cond(k == 0, lambda: az.sum(v * x), lambda: x[k] * self(k - 1, v * x + v))
+
+        return go(k, x)
+
+    by_trace = az.grad(mixed, via="trace")(X, 3)
+    for run in (az.evaluate, az.compile):
+        np.testing.assert_allclose(run(az.grad(mixed))(X, 3), by_trace, rtol=1e-13)
+
+
+def test_arrays_in_data() -> None:
+    @az.program
+    def layers(weights: List[az.Array[az.f64, "n"]], x: Vector) -> az.f64:
+        @az.fix
+        def go(self: Any, weights: List[az.Array[az.f64, "n"]], x: Vector) -> Vector:
+            return az.case(weights, Nil=lambda: x, Cons=lambda w, rest: self(rest, az.sin(w * x)))
+
+        return az.sum(go(weights, x))
+
+    weights = List.Cons(X, List.Cons(X / 2, List.Nil()))
+    by_trace = floats(az.grad(layers, argnums=(0, 1), via="trace")(weights, X))
+    for run in (az.evaluate, az.compile):
+        close(run(az.grad(layers, argnums=(0, 1)))(weights, X), by_trace)
+
+
+# Meanings given by the user, and what does not move
+
+
+def test_rules_hold_inside_of_a_recursion() -> None:
+    @az.custom_vjp
+    def twice(x: Any) -> Any:
+        return 2 * x
+
+    @twice.defvjp
+    def rule(primals: Any, cotangent: Any) -> Any:
+        return (10 * cotangent,)
+
+    @az.program
+    def f(x: az.f64, y: az.f64, n: az.i64) -> az.f64:
+        @az.custom_jvp
+        def scaled(x: Any) -> Any:
+            return x * y
+
+        @scaled.defjvp
+        def push(primals: Any, tangents: Any) -> Any:
+            return tangents[0] * y * 3
+
+        @az.fix
+        def go(self: Any, n: az.i64) -> az.f64:
+            return az.cond(n == 0, lambda: 1.0, lambda: twice(x) + scaled(x) * self(n - 1))
+
+        return go(n)
+
+    by_trace = az.grad(f, argnums=(0, 1), via="trace")(2.0, 0.5, 4)
+    assert az.evaluate(az.grad(f, argnums=(0, 1)))(2.0, 0.5, 4) == by_trace
+    assert az.evaluate(az.grad(f))(2.0, 0.5, 1) == 10 + 3 * 0.5
+
+
+def test_a_checkpoint_in_a_recursion_and_what_is_stopped() -> None:
+    @az.program
+    def f(x: az.f64, n: az.i64) -> az.f64:
+        @az.fix
+        def go(self: Any, n: az.i64) -> az.f64:
+            step = az.checkpoint(lambda y: az.sin(y) * self(n - 1) + az.stop_gradient(x))
+            return az.cond(n == 0, lambda: x, lambda: step(x))
+
+        return go(n)
+
+    by_trace = az.grad(f, via="trace")(0.7, 3)
+    for run in (az.evaluate, az.compile):
+        np.testing.assert_allclose(run(az.grad(f))(0.7, 3), by_trace, rtol=1e-14)
+
+
+def test_a_branch_that_is_not_taken_gives_no_nan() -> None:
+    """The root has an infinite derivative at 0, and a call that does not read it gives 0 for it."""
+
+    @az.program
+    def f(x: az.f64) -> az.f64:
+        root = az.sqrt(x)
+
+        @az.fix
+        def go(self: Any, n: az.i64) -> az.f64:
+            return az.cond(n > 0, lambda: self(n - 1), lambda: az.cond(x > 0, lambda: root, lambda: x))
+
+        return go(2)
+
+    for run in (az.evaluate, az.compile):
+        assert run(az.grad(f))(0.0) == 1
+        assert run(az.grad(f))(4.0) == 0.25
+
+
+def test_what_does_not_move_has_no_pullback() -> None:
+    """The recursion is on a number that nothing is differentiated by: it is called as it is."""
+
+    @az.program
+    def f(x: az.f64, n: az.i64) -> az.f64:
+        @az.fix
+        def harmonic(self: Any, n: az.i64) -> az.f64:
+            return az.cond(n == 0, lambda: 0.0, lambda: 1.0 / n + self(n - 1))
+
+        return x * harmonic(n)
+
+    assert "->" not in az.pretty(az.grad(f)).replace(") -> f64:", "")
+    np.testing.assert_allclose(az.evaluate(az.grad(f))(2.0, 3), 1 + 1 / 2 + 1 / 3)
+
+
+# What is printed
+
+
+PRINTED = """
+def grad(power)(x: f64, n: i64) -> f64:
+  t2 = fun (t1: f64): 0.0
+  def go(t3: f64, n2: i64) -> (f64, (f64) -> f64):
+    return if n2 == 0: 1.0, t2
+    else:
+      t4, t5 = go(t3, n2 - 1)
+      yield t3 * t4, fun (t6: f64): t6 * t4 + t5(t6 * t3)
+  t7, t8 = go(x, n)
+  return t8(1.0)
+"""
+
+
+def test_a_function_gives_the_function_that_leads_back() -> None:
+    assert az.pretty(az.grad(power)).strip() == PRINTED.strip()
+
+
+def test_forks_lead_back_by_forks() -> None:
+    @az.program
+    def spread(x: az.f64, n: az.i64) -> az.f64:
+        @az.fix
+        def go(self: Any, n: az.i64, y: az.f64) -> az.f64:
+            def both() -> Any:
+                left, right = az.par(lambda: self(n - 1, y * 1.5), lambda: self(n - 1, y * 0.5))
+                return left + right
+
+            return az.cond(n == 0, lambda: y * y, both)
+
+        return go(n, x)
+
+    printed = az.pretty(az.grad(spread))
+    assert "par:" in printed and "= par(" in printed
+    np.testing.assert_allclose(az.compile(az.grad(spread))(3.0, 6), 2 * 3.0 * 2.5**6)
+
+
+# Errors
+
+
+def test_arrays_of_computed_sizes_are_refused_by_compile_alone() -> None:
+    @az.program
+    def sieved(x: Vector, k: az.i64) -> az.f64:
+        @az.fix
+        def go(self: Any, k: az.i64, v: Vector) -> az.f64:
+            kept = az.filter(lambda a: a > 0, v)
+            return az.cond(k == 0, lambda: az.sum(v), lambda: az.sum(kept * kept) * self(k - 1, v))
+
+        return go(k, x)
+
+    by_trace = az.grad(sieved, via="trace")(X, 2)
+    np.testing.assert_allclose(az.evaluate(az.grad(sieved))(X, 2), by_trace, rtol=1e-13)
+    with pytest.raises(az.Unsupported, match=r"whose size the run decides"):
+        az.compile(az.grad(sieved))(X, 2)
+
+
+def test_parameters_that_are_refused() -> None:
+    total = az.program(lambda xs: az.case(xs, Nil=lambda: 0.0, Cons=lambda head, tail: head))
+    assert az.evaluate(az.grad(total))(SINGLE) == List.Cons(1.0, List.Nil())
+    with pytest.raises(TypeError, match=r"has no floating part to differentiate"):
+        az.evaluate(az.grad(az.program(lambda xs: az.case(xs, Nil=lambda: 0.0, Cons=lambda h, t: 1.0))))(linked([1, 2]))
