@@ -196,10 +196,10 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
         if operation.op == "construct":
             named, variant = operation.static
             return self.construct(named, variant, args)
-        if operation.op in ("cond", "case", "par") and _calls(operation):
+        if (operation.row.chooses or operation.op == "par") and _calls(operation):
             return self._with_pullbacks(operation, args, blocks)
         plain = super().operation(operation, args, blocks)
-        if operation.op in ("loop", "while") and any(map(_is_moving_data, operation.types)):
+        if operation.row.ordered and any(map(_is_moving_data, operation.types)):
             return replace(plain, run=partial(self._stepped, operation, args, blocks))
         if operation.op == "generate" and any(_is_moving_data(variable.type) for variable in operation.blocks[0].free):
             return replace(plain, run=partial(self._gathered, plain, operation, args[0], blocks[0]))

@@ -152,24 +152,22 @@ class _Writer:
                 assert isinstance(shapes[0], Flow)
                 return self._apply(shapes[0], args[0], args[1:])
         if self.conversion.rules and op.row.combines and _calls(op.blocks[0]):
-            return self._stored(op, _flat(args), env)
+            return self._stored(op, args, env)
         atoms = [lambda env, value=value: value for value in _flat(args)]
         made: Sequence[Value] = self.plain.operation(op, atoms, self._blocks(op, env))(Env())
         return made
 
-    def _stored(self, op: Operation, args: Sequence[Value], env: Entries) -> Sequence[Value]:
+    def _stored(self, op: Operation, args: Sequence[Parts], env: Entries) -> Sequence[Value]:
         """A reduction of elements that call something: they are stored first, so that a return sweep leads through
         them one by one."""
         b, (element, operator) = self.builder, [self._entered(block, env) for block in op.blocks]
-        count = len(op.row.iterations(op)) + (op.op == "histogram")
-        stored = b.generate(args[count - 1], lambda i: element(Env(), [i]))
-        return b.combination(
-            op.op,
-            args[:count],
-            args[count:],
-            lambda i: [b.part(array, [i]) for array in stored],
-            lambda *both: operator(Env(), both),
-        )
+        extents, neutrals = _flat(args[: -len(op.types)]), _flat(args[-len(op.types) :])
+        stored = b.generate(extents[-1], lambda i: element(Env(), [i]))
+
+        def row(i: Value) -> Sequence[Value]:
+            return [b.part(array, [i]) for array in stored]
+
+        return b.combination(op.op, extents, neutrals, row, lambda *both: operator(Env(), both))
 
     def _blocks(self, op: Operation, env: Entries) -> list[embed.Block]:
         if op.op != "custom":

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ad.test_forward_functions import close, differences, direction, floats, inner, moving
+from directions import close, differences, direction, floats, inner, moving
 from programs.case import Case, Vector, X, sampled
 from programs.functions import FORMULA, HIGHER_ORDER, SINGLE, Formula, List, Tree, formula, linked
 from programs.models import MODELS
