@@ -34,7 +34,7 @@ from ..core.environment import Env
 from ..core.graph import Value
 from ..core.procedures import Procedure, called_in, procedures_of
 from ..core.types import FunctionType, Named, Type, all_dims, holds_floating, is_data
-from ..interpreters.embed import emit_blocks
+from ..interpreters.embed import emit_blocks, name_arguments
 from .cells import Cell, Entry, Sweep
 from .cotangents import arriving_type, cotangent_type, fields_of, nothing, of_fields, plus, zero_like
 from .fragment import Fragment
@@ -172,6 +172,7 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
 
         def body(*given: Value) -> list[Value]:
             arrived = iter(given)
+            name_arguments(given, ["y_bar"] * len(given))
             with self.sweeping(sweep), self.checking(False):
                 sweep.restart()
                 pull([next(arrived) if moves else None for moves in moving])

@@ -32,6 +32,7 @@ class Conversion:
         self.rules = rules  # it is to be derived in reverse mode
         self.recursive = recursive(list(flows.functions.values()))
         self._procedures: dict[Function, Procedure] = {}
+        self._captured: dict[Function, list[str]] = {}  # the names of what it captures, where it was met first
         self._waiting: list[Function] = []
 
     def program(self, block: Block, inputs: Sequence[Shape]) -> Block:
@@ -52,9 +53,10 @@ class Conversion:
             self._make(self._waiting.pop())
         return made
 
-    def procedure(self, function: Function) -> Procedure:
-        """The procedure of a function that recurs."""
+    def procedure(self, function: Function, captured: Sequence[Value]) -> Procedure:
+        """The procedure of a function that recurs, where it captures these."""
         if function not in self._procedures:
+            self._captured[function] = [value.name for value in captured]
             results = self.layouts.of_all(function.flow.root.results)
             name = f"{function.name}{len(self._procedures) or ''}"
             self._procedures[function] = Procedure(name, results, function.operation.origin)
@@ -70,11 +72,8 @@ class Conversion:
             return writer.body(function, parts[:count], parts[count:])
 
         own = function.block.names[1:] if function.operation.op == "fix" else function.block.names
-        names = [
-            name
-            for shape, name in zip(shapes, [*[""] * len(function.captured), *own], strict=True)
-            for name in [name] * len(self.layouts.parts(shape))
-        ]
+        pairs = zip(function.flow.root.parameters, own, strict=True)
+        names = self._captured[function] + [name for shape, name in pairs for _ in self.layouts.parts(shape)]
         self._procedures[function].block = self._block(self.layouts.of_all(shapes), names, run)
 
     def _block(
@@ -226,7 +225,8 @@ class _Writer:
 
     def _entry(self, function: Function, captured: Sequence[Parts], args: Sequence[Parts]) -> Sequence[Value]:
         if function in self.conversion.recursive:
-            return self.builder.emit("call", (self.conversion.procedure(function),), _flat([*captured, *args]))
+            procedure = self.conversion.procedure(function, _flat(captured))
+            return self.builder.emit("call", (procedure,), _flat([*captured, *args]))
         return self.body(function, captured, args)
 
     def body(self, function: Function, captured: Sequence[Parts], args: Sequence[Parts]) -> list[Value]:

@@ -309,14 +309,14 @@ def test_what_does_not_move_has_no_pullback() -> None:
 
 PRINTED = """
 def grad(power)(x: f64, n: i64) -> f64:
-  t2 = fun (t1: f64): 0.0
-  def go(t3: f64, n2: i64) -> (f64, (f64) -> f64):
-    return if n2 == 0: 1.0, t2
+  t1 = fun (y_bar: f64): 0.0
+  def go(x2: f64, n2: i64) -> (f64, (f64) -> f64):
+    return if n2 == 0: 1.0, t1
     else:
-      t4, t5 = go(t3, n2 - 1)
-      yield t3 * t4, fun (t6: f64): t6 * t4 + t5(t6 * t3)
-  t7, t8 = go(x, n)
-  return t8(1.0)
+      t2, t3 = go(x2, n2 - 1)
+      yield x2 * t2, fun (y_bar: f64): y_bar * t2 + t3(y_bar * x2)
+  t4, t5 = go(x, n)
+  return t5(1.0)
 """
 
 

@@ -20,9 +20,9 @@ from adze.core.primitive import PRIMITIVES
 ROOT = Path(__file__).resolve().parents[2]
 # The other modules of ad/: analyses, verbs, passes that change what a derivative costs, the machinery of return sweeps.
 NO_RULES = (
-    "__init__", "active_parts", "activity", "branches", "colouring", "differentiating", "directions", "forms",
-    "fragment", "interchange", "jacobians", "linearity", "modes", "plan", "scalar_expansion", "sparse",
-    "sums_of_tangents", "sweeps", "traced", "verbs",
+    "__init__", "active_calls", "active_parts", "activity", "branches", "colouring", "differentiating", "directions",
+    "forms", "fragment", "interchange", "jacobians", "linearity", "modes", "plan", "scalar_expansion", "sparse",
+    "sums_of_tangents", "sweeps", "traced", "verbs", "walks",
 )  # fmt: skip
 
 
