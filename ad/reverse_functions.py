@@ -84,8 +84,10 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
                 named(procedure)
                 return made
 
-            pairs = list(zip(group, signatures, strict=True))
-            return [emit_blocks(b, "function", (type,), [], [partial(one, each)])[0] for each, type in pairs]
+            pairs = zip(group, signatures, strict=True)
+            made = [emit_blocks(b, "function", (type,), [], [partial(one, each)])[0] for each, type in pairs]
+            b.origin = replace(outer, name="")
+            return made
 
         if len(group) > 1:
             all_of_them = emit_blocks(b, "fix", (FunctionType((), tuple(signatures)),), [], [together])[0]

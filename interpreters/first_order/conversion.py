@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ...core.annotations import fresh
 from ...core.builder import Builder, build
 from ...core.dims import Dim, DimAtom, Opaque
 from ...core.environment import Env
@@ -58,7 +59,7 @@ class Conversion:
         if function not in self._procedures:
             self._captured[function] = [value.name for value in captured]
             results = self.layouts.of_all(function.flow.root.results)
-            name = f"{function.name}{len(self._procedures) or ''}"
+            name = fresh(function.name, [procedure.name for procedure in self._procedures.values()])
             self._procedures[function] = Procedure(name, results, function.operation.origin)
             self._waiting.append(function)
         return self._procedures[function]

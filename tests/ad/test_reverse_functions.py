@@ -164,6 +164,50 @@ def test_a_list_in_a_map() -> None:
         close(run(az.grad(horner, argnums=(0, 1)))(*arguments), floats(by_trace))
 
 
+def test_data_in_a_while_loop() -> None:
+    """Beside it are a state that moves, one that does not, and what the loop captures."""
+
+    @az.program
+    def consumed(xs: List[az.f64], y: az.f64) -> az.f64:
+        def step(state: Any) -> Any:
+            xs, total, count = state
+            head, tail = az.case(xs, Nil=lambda: (0.0, xs), Cons=lambda head, tail: (head, tail))
+            return tail, total * y + head * head, count + 1
+
+        def more(state: Any) -> Any:
+            return az.case(state[0], Nil=lambda: False, Cons=lambda head, tail: True)
+
+        left, total, count = az.while_loop(more, step, (xs, y, 0))
+        return total * count
+
+    arguments = linked([1.0, -2.0, 0.5]), 0.7
+    by_trace = az.grad(consumed, argnums=(0, 1), via="trace")(*arguments)
+    for run in (az.evaluate, az.compile):
+        close(run(az.grad(consumed, argnums=(0, 1)))(*arguments), floats(by_trace))
+
+
+def test_data_in_a_loop_that_stacks_its_results() -> None:
+    """Some of these move, and some do not."""
+
+    @az.program
+    def running(y: az.f64, n: az.i64) -> az.f64:
+        @az.fix
+        def total(self: Any, xs: List[az.f64]) -> az.f64:
+            return az.case(xs, Nil=lambda: 0.0, Cons=lambda head, tail: head * head + self(tail))
+
+        def step(state: Any, k: Any) -> Any:
+            xs, last = state
+            grown = List.Cons(last * y, xs)
+            return (grown, last + y), (total(grown) * k, k)
+
+        (xs, last), (totals, ks) = az.scan_loop(step, (List[az.f64].Nil(), y), az.arange(3))
+        return az.sum(totals * ks) + last + total(xs) * n
+
+    by_trace = az.grad(running, via="trace")(0.7, 2)
+    for run in (az.evaluate, az.compile):
+        np.testing.assert_allclose(run(az.grad(running))(0.7, 2), by_trace, rtol=1e-13)
+
+
 def test_a_formula_as_data() -> None:
     by_formula, by_x = az.compile(az.grad(formula, argnums=("f", "x")))(FORMULA, X)
     steps = differences(lambda f: az.evaluate(formula)(f, X), [FORMULA], [direction(FORMULA, 3)])
@@ -185,10 +229,13 @@ def squares(x: Vector) -> az.f64:
 
 
 def test_a_read_in_a_recursion_adds_to_one_element() -> None:
-    """What is owed is written down: no call adds whole arrays, and the work is that of the value times a constant."""
     for n in (0, 1, 7):
         x = np.arange(float(n))
         np.testing.assert_array_equal(az.evaluate(az.grad(squares))(x), 2 * x)
+
+
+def test_compiled_reads_in_a_recursion_add_to_one_element() -> None:
+    """What is owed is written down: no call adds whole arrays, and the work is that of the value times a constant."""
     compiled = az.compile(az.grad(squares), threads=1)
     x = np.arange(1e5)
     np.testing.assert_array_equal(compiled(x), 2 * x)  # whole arrays would be 80 GB
@@ -322,6 +369,31 @@ def grad(power)(x: f64, n: i64) -> f64:
 
 def test_a_function_gives_the_function_that_leads_back() -> None:
     assert az.pretty(az.grad(power)).strip() == PRINTED.strip()
+
+
+@az.fix
+def up(self: Any, x: az.f64, n: az.i64) -> az.f64:
+    return az.cond(n == 0, lambda: 1.0, lambda: x * down(az.sin(x), n - 1))
+
+
+@az.fix
+def down(self: Any, x: az.f64, n: az.i64) -> az.f64:
+    return az.cond(n == 0, lambda: x, lambda: x + up(x * x, n - 1))
+
+
+@az.program
+def ups(x: az.f64, n: az.i64) -> az.f64:
+    return up(x, n)
+
+
+def test_functions_that_call_each_other() -> None:
+    for n in range(5):
+        by_trace = az.grad(ups, via="trace")(0.7, n)
+        np.testing.assert_allclose(az.evaluate(az.grad(ups))(0.7, n), by_trace, rtol=1e-14)
+    np.testing.assert_allclose(az.compile(az.grad(ups))(0.7, 4), by_trace, rtol=1e-14)
+    printed = az.pretty(az.grad(ups))
+    assert "def up(" in printed
+    assert "def down(" in printed
 
 
 def test_forks_lead_back_by_forks() -> None:
