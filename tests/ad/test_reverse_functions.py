@@ -177,7 +177,7 @@ def test_data_in_a_while_loop() -> None:
         def more(state: Any) -> Any:
             return az.case(state[0], Nil=lambda: False, Cons=lambda head, tail: True)
 
-        left, total, count = az.while_loop(more, step, (xs, y, 0))
+        _, total, count = az.while_loop(more, step, (xs, y, 0))
         return total * count
 
     arguments = linked([1.0, -2.0, 0.5]), 0.7
