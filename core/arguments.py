@@ -46,6 +46,7 @@ from .types import (
     is_data,
     map_dims,
     rank,
+    reached,
 )
 from .unification import Equality
 
@@ -79,7 +80,7 @@ class Signature:
                     case _:
                         self.derived.append((leaf, axis, dim))
         self.bound = frozenset([name for _, _, name in self.binding])
-        inside = [(leaf, dim) for leaf in self.values for dim in all_dims(types[leaf])]
+        inside = [(leaf, dim) for leaf in self.values for part in reached(types[leaf]) for dim in all_dims(part)]
         for leaf, dim in [(leaf, dim) for leaf, _, dim in self.derived] + inside:
             for name in sorted(dim.names() - self.bound):
                 raise TypeError(

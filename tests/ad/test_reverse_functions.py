@@ -438,3 +438,31 @@ def test_parameters_that_are_refused() -> None:
     assert az.evaluate(az.grad(total))(SINGLE) == List.Cons(1.0, List.Nil())
     with pytest.raises(TypeError, match=r"has no floating part to differentiate"):
         az.evaluate(az.grad(az.program(lambda xs: az.case(xs, Nil=lambda: 0.0, Cons=lambda h, t: 1.0))))(linked([1, 2]))
+
+
+# What it costs
+
+
+def test_the_work_of_a_gradient_is_a_multiple_of_that_of_the_program() -> None:
+    """However long the recursion: operations, reads and writes, counted in calls."""
+
+    @az.program
+    def halves(x: az.f64, n: az.i64) -> az.f64:
+        @az.fix
+        def go(self: Any, n: az.i64, y: az.f64) -> az.f64:
+            def both() -> Any:
+                left, right = az.par(lambda: self(n // 2, y * x), lambda: self(n - n // 2, y + x))
+                return left * right
+
+            return az.cond(n <= 1, lambda: az.sin(y), both)
+
+        return go(n, x)
+
+    def work(program: az.Program, *arguments: Any) -> int:
+        cost = az.cost(program)(*arguments)
+        return cost.operations + cost.reads + cost.writes
+
+    for program, first in ((power, lambda n: 1.0), (squares, np.ones), (halves, lambda n: 0.5)):
+        rest = (lambda n: ()) if program is squares else lambda n: (n,)
+        short, long = ([work(each, first(n), *rest(n)) for each in (program, az.grad(program))] for n in (20, 400))
+        assert long[1] / long[0] < 1.05 * short[1] / short[0] < 6

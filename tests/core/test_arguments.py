@@ -375,3 +375,20 @@ def successor(x: az.f64) -> az.f64:
 def test_local_programs_do_not_pickle() -> None:
     with pytest.raises((AttributeError, pickle.PicklingError), match="local"):
         pickle.dumps(az.program(lambda x: x))
+
+
+def test_a_size_that_only_the_fields_of_data_mention_is_refused() -> None:
+    @az.data
+    class Layers:
+        class End: ...
+
+        class Layer:
+            weights: az.Array[az.f64, "k k"]
+            rest: "Layers"
+
+    @az.program
+    def first(layers: Layers, x: az.Array[az.f64, "m"]) -> az.f64:
+        return az.case(layers, End=lambda: 0.0, Layer=lambda weights, rest: weights[0, 0])
+
+    with pytest.raises(TypeError, match=r"first: the size k of parameter 'layers', of type Layers, cannot be found"):
+        first(Layers.End(), np.ones(2))
