@@ -27,6 +27,15 @@ EQUIVALENT: dict[object, str] = {
         "ad/boundary.py", "Parting._fields.made", "dropped",
         "name_arguments(fields, list(named.fields(variant)))",
     ): "names are for people",
+    ("ad/cotangents.py", "_case.run", "dropped", "name_arguments(fields, list(named.fields(variant)))"): (
+        "names are for people"
+    ),
+    ("ad/cotangents.py", "_plus.body", "dropped", "name_arguments([x, y], ['x', 'y'])"): "names are for people",
+    ("ad/cotangents.py", "_emptied.body", "dropped", "name_arguments([value], ['value'])"): "names are for people",
+    (
+        "ad/cotangents.py", "_filled.body", "dropped",
+        "name_arguments([value, *given], ['value', 'cotangent'][:1 + len(given)])",
+    ): "names are for people",
     ("ad/forward.py", "Forward.probe.run", "left only", "dual if dual.form else same"): (
         "a probe gives what it is given, and stays where it is"
     ),
