@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from directions import close, differences, direction, floats, inner, moving
 from programs.case import Case, Vector, X, sampled
-from programs.functions import FORMULA, HIGHER_ORDER, SINGLE, Formula, List, Tree, formula, linked
+from programs.functions import FORMULA, HIGHER_ORDER, SINGLE, Formula, List, Maybe, Tree, formula, linked
 from programs.models import MODELS
 from programs.recursion import RECURSION
 
@@ -162,6 +162,15 @@ def test_a_list_in_a_map() -> None:
     by_trace = az.grad(horner, argnums=(0, 1), via="trace")(*arguments)
     for run in (az.evaluate, az.compile):
         close(run(az.grad(horner, argnums=(0, 1)))(*arguments), floats(by_trace))
+
+
+def test_what_comes_with_a_value_may_be_data() -> None:
+    @az.program
+    def weighed(x: az.f64, n: az.i64) -> tuple[az.f64, Maybe[az.f64]]:
+        return power(x, n), Maybe.Some(x * x)
+
+    for run in (az.evaluate, az.compile):
+        assert run(az.grad(weighed, has_aux=True))(2.0, 5) == (80, Maybe.Some(4.0))
 
 
 def test_data_in_a_while_loop() -> None:

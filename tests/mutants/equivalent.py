@@ -36,6 +36,10 @@ EQUIVALENT: dict[object, str] = {
         "ad/cotangents.py", "_filled.body", "dropped",
         "name_arguments([value, *given], ['value', 'cotangent'][:1 + len(given)])",
     ): "names are for people",
+    (
+        "ad/taken_apart.py", "TakenApart._whole", "right only",
+        "parts[0] if declared == named else walk.over('value', declared, [named], parts, body)[0]",
+    ): "a walk that makes the value that it walks over: a matter of cost",
     ("ad/forward.py", "Forward.probe.run", "left only", "dual if dual.form else same"): (
         "a probe gives what it is given, and stays where it is"
     ),
