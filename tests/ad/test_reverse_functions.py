@@ -167,10 +167,10 @@ def test_a_list_in_a_map() -> None:
 def test_what_comes_with_a_value_may_be_data() -> None:
     @az.program
     def weighed(x: az.f64, n: az.i64) -> tuple[az.f64, Maybe[az.f64]]:
-        return power(x, n), Maybe.Some(x * x)
+        return power(x, n), Maybe.Just(x * x)
 
     for run in (az.evaluate, az.compile):
-        assert run(az.grad(weighed, has_aux=True))(2.0, 5) == (80, Maybe.Some(4.0))
+        assert run(az.grad(weighed, has_aux=True))(2.0, 5) == (80, Maybe.Just(4.0))
 
 
 def test_data_in_a_while_loop() -> None:
