@@ -202,10 +202,14 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
         if (operation.row.chooses or operation.op == "par") and _calls(operation):
             return self._with_pullbacks(operation, args, blocks)
         plain = super().operation(operation, args, blocks)
-        if operation.row.ordered and any(map(_is_moving_data, operation.types)):
-            return replace(plain, run=partial(self._stepped, operation, args, blocks))
-        if operation.op == "generate" and any(_is_moving_data(variable.type) for variable in operation.blocks[0].free):
+        captured = [variable.type for block in operation.blocks for variable in block.free]
+        if not any(map(_is_moving_data, [*operation.types, *captured])):
+            return plain
+        if operation.op == "generate":
             return replace(plain, run=partial(self._gathered, plain, operation, args[0], blocks[0]))
+        row = operation.row
+        if row.ordered and not row.combines and not row.places:  # a loop with states
+            return replace(plain, run=partial(self._stepped, operation, args, blocks))
         return plain
 
     def construct(self, type: Named, variant: str, fields: Sequence[Atom]) -> Operation:

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from programs.case import Case
 
+import adze as az
 from adze.core.data import Data
 from adze.core.types import holds_floating
 
 
-def moving(case: Case) -> list[int]:
+def moving(program: az.Program) -> list[int]:
     """The parameters with floating numbers in them."""
-    declared = [parameter.declared for parameter in case.program.parameters]
+    declared = [parameter.declared for parameter in program.parameters]
     return [k for k, one in enumerate(declared) if one is not None and any(map(holds_floating, one.types))]
 
 

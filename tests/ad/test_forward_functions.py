@@ -43,7 +43,7 @@ def calls(most: int, kept: Callable[[Case], bool] = lambda case: True) -> pytest
     found = [
         pytest.param(case, case.arguments[k], id=f"{case.name}-{k}")
         for case in HIGHER_ORDER
-        if moving(case) and kept(case)
+        if moving(case.program) and kept(case)
         for k in [k for k in range(len(case.arguments)) if k not in KINKS.get(case.name, ())][:most]
     ]
     return pytest.mark.parametrize(("case", "arguments"), found)
@@ -60,7 +60,7 @@ def traceable(case: Case) -> bool:
 
 @calls(4)
 def test_tangents_are_differences(case: Case, arguments: Any) -> None:
-    chosen = moving(case)
+    chosen = moving(case.program)
     tangents = [direction(arguments[k], 10 + k) for k in chosen]
 
     def at(*values: Any) -> Any:
@@ -77,7 +77,7 @@ def test_tangents_are_differences(case: Case, arguments: Any) -> None:
 @calls(1)
 def test_second_order(case: Case, arguments: Any) -> None:
     """Forward over forward, where the first tangents stay the same."""
-    chosen = moving(case)
+    chosen = moving(case.program)
     first, second = ([direction(arguments[k], seed + k) for k in chosen] for seed in (20, 30))
     pushed = az.jvp(case.program)
 
@@ -95,7 +95,7 @@ def test_second_order(case: Case, arguments: Any) -> None:
 
 @calls(1, traceable)
 def test_forward_mode_is_the_transpose_of_the_sweep_over_the_trace(case: Case, arguments: Any) -> None:
-    tangents = [direction(arguments[k], 40 + k) for k in moving(case)]
+    tangents = [direction(arguments[k], 40 + k) for k in moving(case.program)]
     result, tangent = az.evaluate(az.jvp(case.program))(*arguments, *tangents)
     cotangent = direction(result, 50)
     cotangents = az.vjp(case.program, *arguments, via="trace")[1](cotangent)
@@ -106,7 +106,7 @@ def test_forward_mode_is_the_transpose_of_the_sweep_over_the_trace(case: Case, a
 def test_a_derivative_is_a_program(case: Case, arguments: Any) -> None:
     """It is well typed, printed, counted, pickled and simplified as others are."""
     pushed = az.jvp(case.program)
-    given = [*arguments, *[direction(arguments[k], k) for k in moving(case)]]
+    given = [*arguments, *[direction(arguments[k], k) for k in moving(case.program)]]
     made = pushed.instance_for(pushed.bind(given, {}))
     az.check(made.term)
     assert az.pretty(made).startswith(f"def jvp({case.name})(")
