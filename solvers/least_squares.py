@@ -109,7 +109,7 @@ def least_squares(
     )
 
 
-def _weighted_jacobian(problem: Problem, x: Array) -> Array:
+def _weighted_jacobian(problem: Problem, x: Array) -> Any:
     return problem.weighted(x)[0]
 
 

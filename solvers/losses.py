@@ -1,14 +1,16 @@
 """Robust losses: what a residual counts, so that outliers do not decide a fit (M-estimators; Huber 1964).
 
-With a loss rho and a scale c, the cost is ``c**2 / 2 * sum(rho((r / c)**2))`` instead of ``sum(r**2) / 2``. Near its
-minimum that is a problem of least squares again, with a weight for each row of the Jacobian and another for each
-residual, which give the gradient exactly and the Hessian up to second derivatives of r::
+With a loss rho and a scale c, the cost is ``c**2 / 2 * sum(rho((r / c)**2))`` instead of ``sum(r**2) / 2``. Around a
+point that is a problem of least squares again, with a weight for each residual and its row of the Jacobian, which gives
+the gradient exactly. As the losses are concave in ``r**2``, its cost is never below the robust one: a step that lowers
+it lowers both (iteratively reweighted least squares)::
 
-    z = (r / c)**2      w = max(rho'(z) + 2 z rho''(z), eps)
-    J <- sqrt(w) J      r <- rho'(z) r / sqrt(w)
+    w = sqrt(rho'((r / c)**2))       J <- w J      r <- w r
 
-The rows of outliers so count little, or nothing. (Triggs, McLauchlan, Hartley and Fitzgibbon, *Bundle adjustment: a
-modern synthesis*, 2000, section 4.3; the names and formulas are those of ``scipy.optimize.least_squares``.)
+With second derivatives of rho (Triggs et al. 2000, section 4.3; SciPy) the rows of outliers would have no weight at
+all, and of a start where most residuals are outliers a fit would know no scale. Ceres leaves them out, too, where rho
+is concave. (Holland and Welsch, *Robust regression using iteratively reweighted least-squares*, 1977. The names and
+formulas are those of ``scipy.optimize.least_squares``.)
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-Of = Callable[[Any], tuple[Any, Any, Any]]
+Of = Callable[[Any], tuple[Any, Any]]
 
 
 @dataclass(frozen=True)
@@ -42,40 +44,34 @@ class Loss:
             return residuals * residuals / 2
         return self.scale**2 / 2 * LOSSES[self.name]((residuals / self.scale) ** 2)[0]
 
-    def weights(self, residuals: Any, epsilon: float) -> tuple[Any, Any]:
-        """The factors of the rows of the Jacobian, and of the residuals, for the problem with this loss."""
-        z = (residuals / self.scale) ** 2
-        _, first, second = LOSSES[self.name](z)
-        row = np.sqrt(np.maximum(first + 2 * z * second, epsilon))
-        return row, first / row
+    def weights(self, residuals: Any) -> Any:
+        """The factors of the residuals, and of the rows of the Jacobian, for the problem with this loss."""
+        return np.sqrt(LOSSES[self.name]((residuals / self.scale) ** 2)[1])
 
 
-def _linear(z: Any) -> tuple[Any, Any, Any]:
-    return z, 1 + 0 * z, 0 * z
+def _linear(z: Any) -> tuple[Any, Any]:
+    return z, 1 + 0 * z
 
 
-def _huber(z: Any) -> tuple[Any, Any, Any]:
+def _huber(z: Any) -> tuple[Any, Any]:
     root = np.sqrt(np.maximum(z, 1.0))
-    inside = z <= 1
-    return np.where(inside, z, 2 * root - 1), 1 / root, np.where(inside, 0.0, -0.5 / root**3)
+    return np.where(z <= 1, z, 2 * root - 1), 1 / root
 
 
-def _soft_l1(z: Any) -> tuple[Any, Any, Any]:
+def _soft_l1(z: Any) -> tuple[Any, Any]:
     root = np.sqrt(1 + z)
-    return 2 * (root - 1), 1 / root, -0.5 / root**3
+    return 2 * (root - 1), 1 / root
 
 
-def _cauchy(z: Any) -> tuple[Any, Any, Any]:
-    inverse = 1 / (1 + z)
-    return np.log1p(z), inverse, -(inverse**2)
+def _cauchy(z: Any) -> tuple[Any, Any]:
+    return np.log1p(z), 1 / (1 + z)
 
 
-def _arctan(z: Any) -> tuple[Any, Any, Any]:
-    inverse = 1 / (1 + z * z)
-    return np.arctan(z), inverse, -2 * z * inverse**2
+def _arctan(z: Any) -> tuple[Any, Any]:
+    return np.arctan(z), 1 / (1 + z * z)
 
 
-# rho(z) of a squared residual z, and its first two derivatives
+# rho(z) of a squared residual z, and its derivative
 LOSSES: dict[str, Of] = {
     "linear": _linear,
     "huber": _huber,

@@ -126,8 +126,8 @@ class _Pass(Verb):
         *derivatives, residual = columns
         value = total(self.loss.costs(residual))
         if not self.loss.is_linear:
-            row, factor = self.loss.weights(residual, self.unknowns.epsilon)
-            derivatives, residual = [row * column for column in derivatives], factor * residual
+            weight = self.loss.weights(residual)
+            derivatives, residual = [weight * column for column in derivatives], weight * residual
         table = stack([*derivatives, residual])
         return value, table @ table.T
 

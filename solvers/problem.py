@@ -5,6 +5,7 @@ unknowns and many residuals one pass gives the normal equations instead (``norma
 
     m residuals, n unknowns                      costs                           around a point
     n <= 16 and m n >= 2**17                     a compiled sum                  the normal equations in one pass
+    n > 16, m n >= 2**17, a tenth not zero       compiled residuals              the sparse Jacobian (``schur.py``)
     else, n <= 256                               compiled residuals              the Jacobian, QR
     else                                         compiled residuals              the Jacobian, Cholesky
 """
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..ad.jacobians import jacobian
+from ..ad.sparse import SparseJacobian, sparse_jacobian
 from ..core import trees
 from ..core.combinators import sum as total
 from ..core.program import Program
@@ -26,10 +28,12 @@ from ..core.verb import Verb
 from .linearised import Linearised, Normal, Triangular
 from .losses import Loss
 from .normal_pass import normal_pass
+from .schur import Elimination, Reduced, widths
 from .unknowns import Array, Unknowns, joined, place
 
 FEW = 16  # unknowns, at most, whose normal equations are made in one pass
 LARGE = 2**17  # numbers in a Jacobian from which it is not stored then: a megabyte
+SPARSE = 0.1  # of the entries may be other than zero in a Jacobian that is kept sparse
 TRIANGULAR = 256  # unknowns, at most, for which the Jacobian is factorised; the square of its condition counts above
 
 
@@ -58,6 +62,8 @@ class Problem:
             where = place("residuals", self.paths, self.shapes, int(wrong[0]))
             raise ValueError(at_line(f"{name}: {where} is {first[wrong[0]]} at x0"))
         self.few = unknowns.count <= FEW and self.count * unknowns.count >= LARGE
+        self.sparse = self.sparse_jacobian(x) if not self.few and self.count * unknowns.count >= LARGE else None
+        self.elimination: Elimination | None = None
         self.normal: Program | None = None  # the program of the normal equations, once it is chosen
         self.nfev = self.njev = 0
 
@@ -90,14 +96,24 @@ class Problem:
             tables.append(np.concatenate([np.reshape(leaf, (height, -1)) for leaf in leaves], axis=1))
         return np.concatenate(tables).astype(np.float64)
 
-    def weighted(self, x: Array) -> tuple[Array, Array]:
-        """The Jacobian and the residuals, as a loss weighs them."""
-        residuals, table = self.residuals(x), self.jacobian(x)
+    def sparse_jacobian(self, x: Array) -> SparseJacobian | None:
+        """What computes the Jacobian, if less than a tenth of it may be other than zero."""
+        found = sparse_jacobian(self.f, 0)
+        found(self.of(x), *self.rest)
+        return found if found.pattern.nnz < SPARSE * self.count * self.unknowns.count else None
+
+    def weighted(self, x: Array) -> tuple[Any, Array]:
+        """The Jacobian, dense or sparse, and the residuals, as a loss weighs them."""
+        residuals = self.residuals(x)
+        table: Any = self.jacobian(x) if self.sparse is None else self.sparse(self.of(x), *self.rest).astype(np.float64)
         if self.loss.is_linear:
             return table, residuals
         with np.errstate(all="ignore"):
-            row, factor = self.loss.weights(residuals, float(np.finfo(np.float64).eps))
-        return row[:, None] * table, factor * residuals
+            weights = self.loss.weights(residuals)
+        if self.sparse is None:
+            return weights[:, None] * table, weights * residuals
+        table.data *= np.repeat(weights, np.diff(table.indptr))
+        return table, weights * residuals
 
     def linearised(self, x: Array) -> Linearised | None:
         """The problem around a point; None where a derivative is NaN or infinite."""
@@ -114,6 +130,10 @@ class Problem:
             table = np.asarray(gram, np.float64)
             return Normal(table[:-1, :-1], table[:-1, -1])
         table, residuals = self.weighted(x)
+        if self.sparse is not None:
+            found = Reduced(table, residuals, self.elimination, widths(self.unknowns.shapes))
+            self.elimination = found.elimination
+            return found
         if self.unknowns.count <= TRIANGULAR:
             return Triangular(table, residuals)
         return Normal(table.T @ table, table.T @ residuals)

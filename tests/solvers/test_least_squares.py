@@ -119,7 +119,6 @@ def test_losses_are_those_of_scipy(loss: str) -> None:
     assert fit.success
     assert fit.cost == pytest.approx(right.cost, rel=1e-9)
     np.testing.assert_allclose(fit.x, right.x, rtol=1e-5)
-    np.testing.assert_allclose(abs(fit.jac), abs(right.jac), atol=1e-4)
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -132,9 +131,8 @@ def test_costs_of_losses(loss: str) -> None:
     )
     np.testing.assert_allclose(found.costs(r), costs, rtol=1e-14)
     z = np.array([0.1, 0.9, 1.1, 5.0])
-    rho, first, second = LOSSES[loss](z)
+    rho, first = LOSSES[loss](z)
     np.testing.assert_allclose((LOSSES[loss](z + 1e-6)[0] - rho) / 1e-6, first, atol=1e-5)
-    np.testing.assert_allclose((LOSSES[loss](z + 1e-6)[1] - first) / 1e-6, second, atol=1e-5)
 
 
 # Few unknowns, many residuals
