@@ -218,7 +218,7 @@ with install_import_hook(_CHECKED):
     from .interpreters.simplify import simplify
     from .interpreters.trace import Trace, trace
     from .library import linalg, random
-    from .solvers import LeastSquaresResult, least_squares
+    from .solvers import LeastSquaresResult, least_squares, levenberg_marquardt
 
 if TYPE_CHECKING:
     # To a type checker a parameter is the expression that it is inside the program, with its sizes as a remark.
@@ -366,6 +366,7 @@ __all__ = [
     "jvp",
     "least_squares",
     "left_shift",
+    "levenberg_marquardt",
     "lgamma",
     "linalg",
     "linearize",

@@ -7,7 +7,8 @@ and SciPy's.
 
 from __future__ import annotations
 
+from .inside import levenberg_marquardt
 from .least_squares import least_squares
 from .result import LeastSquaresResult
 
-__all__ = ["LeastSquaresResult", "least_squares"]
+__all__ = ["LeastSquaresResult", "least_squares", "levenberg_marquardt"]

@@ -81,20 +81,15 @@ class _Pass(Verb):
 
     def __call__(self, *args: Any) -> tuple[Any, Any]:
         leaves = trees.flatten(args[0])[0]
-        numbers = [number for leaf, shape in zip(leaves, self.unknowns.shapes) for number in _numbers(leaf, shape)]
+        numbers = [number for leaf, shape in zip(leaves, self.unknowns.shapes) for number in numbers_of(leaf, shape)]
         counts = [leaf.shape[0] for leaf in self.residuals(numbers, args[1:])]
         sums = [self.sums(which, count, numbers, args[1:]) for which, count in enumerate(counts)]
         return _added([cost for cost, _ in sums]), _added([gram for _, gram in sums])
 
     def residuals(self, numbers: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
         """The leaves of the residuals, each as a vector."""
-        built, taken = [], 0
-        for shape in self.unknowns.shapes:
-            part = numbers[taken : taken + math.prod(shape)]
-            taken += len(part)
-            built.append(reshape(array(list(part)), shape) if shape else part[0])
-        found = trees.flatten(self.f(trees.unflatten(self.unknowns.structure, built), *rest))[0]
-        return [ravel(leaf) if leaf.ndim else array([leaf]) for leaf in found]
+        x = structured(self.unknowns.structure, self.unknowns.shapes, numbers)
+        return vectors(self.f(x, *rest))
 
     def columns(self, which: int, numbers: Sequence[Any], rest: Sequence[Any]) -> list[Any]:
         """The derivatives of a leaf by each unknown, and the leaf itself."""
@@ -132,7 +127,22 @@ class _Pass(Verb):
         return value, table @ table.T
 
 
-def _numbers(leaf: Any, shape: tuple[int, ...]) -> list[Any]:
+def structured(structure: trees.Shape, shapes: Sequence[tuple[int, ...]], numbers: Sequence[Any]) -> Any:
+    """Numbers as leaves of these shapes, in their structure."""
+    built, taken = [], 0
+    for shape in shapes:
+        part = numbers[taken : taken + math.prod(shape)]
+        taken += len(part)
+        built.append(reshape(array(list(part)), shape) if shape else part[0])
+    return trees.unflatten(structure, built)
+
+
+def vectors(residuals: Any) -> list[Any]:
+    """The leaves of residuals, each as a vector."""
+    return [ravel(leaf) if leaf.ndim else array([leaf]) for leaf in trees.flatten(residuals)[0]]
+
+
+def numbers_of(leaf: Any, shape: tuple[int, ...]) -> list[Any]:
     return [leaf[index] for index in np.ndindex(shape)] if shape else [leaf]
 
 
