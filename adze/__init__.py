@@ -218,6 +218,7 @@ with install_import_hook(_CHECKED):
     from .interpreters.simplify import simplify
     from .interpreters.trace import Trace, trace
     from .library import linalg, random
+    from .solvers import LeastSquaresResult, least_squares, levenberg_marquardt
 
 if TYPE_CHECKING:
     # To a type checker a parameter is the expression that it is inside the program, with its sizes as a remark.
@@ -253,6 +254,7 @@ __all__ = [
     "Instance",
     "Instructions",
     "Language",
+    "LeastSquaresResult",
     "Libm",
     "Primitive",
     "Program",
@@ -362,7 +364,9 @@ __all__ = [
     "isnan",
     "jacobian",
     "jvp",
+    "least_squares",
     "left_shift",
+    "levenberg_marquardt",
     "lgamma",
     "linalg",
     "linearize",

@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "interpreters": {"interpreters", "core"},
     "ad": {"ad", "core", "interpreters"},
     "backends": {"backends", "core", "interpreters"},
+    "solvers": {"solvers", "backends", "ad", "interpreters", "library", "core"},
 }
 
 

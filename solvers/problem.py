@@ -1,0 +1,158 @@
+"""What a solver asks of residuals: the cost at a point, and the linear problem around it.
+
+Which program answers depends on sizes alone. The Jacobian is stored where it is small or has many columns; of few
+unknowns and many residuals one pass gives the normal equations instead (``normal_pass.py``)::
+
+    m residuals, n unknowns                      costs                           around a point
+    n <= 16 and m n >= 2**17                     a compiled sum                  the normal equations in one pass
+    n > 16, m n >= 2**17, a tenth not zero       compiled residuals              the sparse Jacobian (``schur.py``)
+    else, n <= 256                               compiled residuals              the Jacobian, QR
+    else                                         compiled residuals              the Jacobian, Cholesky
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..ad.jacobians import jacobian
+from ..ad.sparse import SparseJacobian, sparse_jacobian
+from ..core import trees
+from ..core.combinators import sum as total
+from ..core.program import Program
+from ..core.source import at_line
+from ..core.verb import Verb
+from .linearised import Linearised, Normal, Triangular
+from .losses import Loss
+from .normal_pass import normal_pass
+from .schur import Elimination, Reduced, widths
+from .unknowns import Array, Unknowns, joined, place
+
+FEW = 16  # unknowns, at most, whose normal equations are made in one pass
+LARGE = 2**17  # numbers in a Jacobian from which it is not stored then: a megabyte
+SPARSE = 0.1  # of the entries may be other than zero in a Jacobian that is kept sparse
+TRIANGULAR = 256  # unknowns, at most, for which the Jacobian is factorised; the square of its condition counts above
+
+
+class Problem:
+    """Residuals as a function of a vector of unknowns, at given other arguments.
+
+    Raises TypeError where a leaf of the residuals is not floating, or there is none, ValueError where one is NaN or
+    infinite at x0.
+    """
+
+    def __init__(self, name: str, f: Program, unknowns: Unknowns, x: Array, rest: Sequence[Any], loss: Loss) -> None:
+        self.name, self.f, self.unknowns, self.rest, self.loss = name, f, unknowns, rest, loss
+        leaves, self.structure = trees.flatten(f(unknowns.of(x), *rest))
+        arrays = [np.asarray(leaf) for leaf in leaves]
+        self.paths, self.shapes = trees.paths(self.structure), [array.shape for array in arrays]
+        for path, array in zip(self.paths, arrays, strict=True):
+            if array.dtype.kind != "f":
+                problem = f"{f.name} returns {array.dtype} as residuals{path}: residuals are floating numbers"
+                raise TypeError(at_line(f"{name}: {problem}"))
+        first = joined(arrays)
+        self.count = len(first)
+        if not self.count:
+            raise TypeError(at_line(f"{name}: {f.name} returns no residuals"))
+        wrong = np.flatnonzero(~np.isfinite(first))
+        if len(wrong):
+            where = place("residuals", self.paths, self.shapes, int(wrong[0]))
+            raise ValueError(at_line(f"{name}: {where} is {first[wrong[0]]} at x0"))
+        self.few = unknowns.count <= FEW and self.count * unknowns.count >= LARGE
+        self.sparse = self.sparse_jacobian(x) if not self.few and self.count * unknowns.count >= LARGE else None
+        self.elimination: Elimination | None = None
+        self.normal: Program | None = None  # the program of the normal equations, once it is chosen
+        self.nfev = self.njev = 0
+
+    # Costs
+
+    def residuals(self, x: Array) -> Array:
+        return joined(trees.flatten(self.f(self.unknowns.of(x), *self.rest))[0])
+
+    def cost(self, x: Array) -> float:
+        """Half the sum of squares, or what a loss makes of it; what overflows is infinite, or NaN."""
+        self.nfev += 1
+        with np.errstate(all="ignore"):
+            if self.few:
+                return float(_Cost("cost", self.f, self.loss).program(self.f.parameters)(self.of(x), *self.rest))
+            return float(np.sum(self.loss.costs(self.residuals(x))))
+
+    def of(self, x: Array) -> Any:
+        return self.unknowns.of(x)
+
+    # Derivatives
+
+    def jacobian(self, x: Array) -> Array:
+        """The matrix of derivatives: a row for each residual, a column for each unknown."""
+        rows = jacobian(self.f, 0)(self.of(x), *self.rest)
+        parts = trees.matched(self.structure, rows)
+        tables = []
+        for shape, part in zip(self.shapes, parts, strict=True):
+            height = int(np.prod(shape))
+            leaves = trees.flatten(part)[0]
+            tables.append(np.concatenate([np.reshape(leaf, (height, -1)) for leaf in leaves], axis=1))
+        return np.concatenate(tables).astype(np.float64)
+
+    def sparse_jacobian(self, x: Array) -> SparseJacobian | None:
+        """What computes the Jacobian, if less than a tenth of it may be other than zero."""
+        found = sparse_jacobian(self.f, 0)
+        found(self.of(x), *self.rest)
+        return found if found.pattern.nnz < SPARSE * self.count * self.unknowns.count else None
+
+    def weighted(self, x: Array) -> tuple[Any, Array]:
+        """The Jacobian, dense or sparse, and the residuals, as a loss weighs them."""
+        residuals = self.residuals(x)
+        table: Any = self.jacobian(x) if self.sparse is None else self.sparse(self.of(x), *self.rest).astype(np.float64)
+        if self.loss.is_linear:
+            return table, residuals
+        with np.errstate(all="ignore"):
+            weights = self.loss.weights(residuals)
+        if self.sparse is None:
+            return weights[:, None] * table, weights * residuals
+        table.data *= np.repeat(weights, np.diff(table.indptr))
+        return table, weights * residuals
+
+    def linearised(self, x: Array) -> Linearised | None:
+        """The problem around a point; None where a derivative is NaN or infinite."""
+        self.njev += 1
+        with np.errstate(all="ignore"):
+            found = self.around(x)
+        return found if np.all(np.isfinite(found.gradient)) and np.all(np.isfinite(found.squares)) else None
+
+    def around(self, x: Array) -> Linearised:
+        if self.few:
+            arguments = [self.of(x), *self.rest]
+            self.normal = self.normal or normal_pass(self.f, self.unknowns, self.loss, arguments)
+            _, gram = self.normal(*arguments)
+            table = np.asarray(gram, np.float64)
+            return Normal(table[:-1, :-1], table[:-1, -1])
+        table, residuals = self.weighted(x)
+        if self.sparse is not None:
+            found = Reduced(table, residuals, self.elimination, widths(self.unknowns.shapes))
+            self.elimination = found.elimination
+            return found
+        if self.unknowns.count <= TRIANGULAR:
+            return Triangular(table, residuals)
+        return Normal(table.T @ table, table.T @ residuals)
+
+    def derivative_that_is_not_finite(self, x: Array) -> str:
+        """Its name, for people."""
+        with np.errstate(all="ignore"):
+            row, column = np.argwhere(~np.isfinite(self.jacobian(x)))[0]
+        where = place("residuals", self.paths, self.shapes, int(row))
+        return f"the derivative of {where} by {self.unknowns.place(int(column))}"
+
+
+@dataclass(frozen=True)
+class _Cost(Verb):
+    loss: Loss
+
+    def __call__(self, *args: Any) -> Any:
+        leaves = trees.flatten(self.f(*args))[0]
+        first, *more = [total(self.loss.costs(leaf)) if leaf.ndim else self.loss.costs(leaf) for leaf in leaves]
+        for part in more:
+            first = first + part
+        return first
