@@ -55,7 +55,9 @@ class Conversion:
         if function not in self._procedures:
             results = self.layouts.of_all(function.flow.root.results)
             name = f"{function.name}{len(self._procedures) or ''}"
-            self._procedures[function] = Procedure(name, results, function.operation.origin)
+            shapes = (*function.captured, *function.flow.root.parameters)
+            types = self.layouts.of_all(shapes)
+            self._procedures[function] = Procedure(name, types, results, function.operation.origin)
             self._waiting.append(function)
         return self._procedures[function]
 
