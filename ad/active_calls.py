@@ -71,7 +71,8 @@ class ActiveCalls(Activity):
 
         return run
 
-    def call(self, procedure: Procedure, args: Sequence[Atom]) -> Operation:
+    def call(self, procedures: tuple[Procedure, ...], args: Sequence[Atom]) -> Operation:
+        [procedure] = procedures
         types = procedure.block.binders
 
         def run(env: Env[Any]) -> Active:

@@ -130,8 +130,9 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
             back = self.pullback(self._way_back(procedure), pull, moving.results, taken)
         return [*values, back]
 
-    def call(self, procedure: Procedure, args: Sequence[Atom]) -> Operation:
+    def call(self, procedures: tuple[Procedure, ...], args: Sequence[Atom]) -> Operation:
         """``y = p(x)``:  ``(y, back) = p'(x)``, ``x_bar += back(y_bar)``."""
+        [procedure] = procedures  # forks are not written as calls yet
 
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
             moving, b = self.activity.procedures[procedure], self.builder
@@ -147,7 +148,7 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
 
         entries = [arg.entry for arg in args]
         return Operation(
-            self.embed.call(procedure, [arg.primal for arg in args]), run, self.activity.call(procedure, entries)
+            self.embed.call(procedures, [arg.primal for arg in args]), run, self.activity.call(procedures, entries)
         )
 
     # Pullbacks

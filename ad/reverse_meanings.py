@@ -88,7 +88,8 @@ class Primal(Embed):
 
         return run
 
-    def call(self, procedure: Procedure, args: Sequence[PrimalAtom]) -> PrimalOperation:
+    def call(self, procedures: tuple[Procedure, ...], args: Sequence[PrimalAtom]) -> PrimalOperation:
+        [procedure] = procedures  # forks are not written as calls yet
         return lambda env: self.builder.emit("apply", (), [self.functions[procedure], *[arg(env) for arg in args]])
 
     def add_to(self, accumulator: Any, value: Any, indices: Any) -> PrimalOperation:

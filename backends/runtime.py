@@ -11,7 +11,7 @@ import ctypes
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, wraps
 from typing import TypeVar
@@ -42,11 +42,12 @@ _DEBUGGED = ("bounds", "unoptimised")
 
 @dataclass(frozen=True)
 class Pool:
-    """The compiled part of a pool: by address, the main function of workers and what runs a parallel loop."""
+    """The compiled part of a pool: the main function of workers, and what runs parallel loops and forks, by address."""
 
     worker: int
-    parallel: int
+    addresses: Mapping[str, int]
     reset: Callable[[], None]  # there are no workers
+    equip: Callable[..., None]  # with what has to do with stacks (``llvm/stacks.py``)
     library: object  # which holds the code
 
 

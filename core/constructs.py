@@ -307,7 +307,7 @@ _row("par", lambda s, a, b: tuple([type for block in b for type in block]), lamb
      **{**_PLAIN, "holds": True})
 
 # Procedures, and data as addresses of cells (interpreters/first_order)
-_row("call", lambda s, a, b: s[0].results, lambda s, a, b: (s[0], a), calls=True,
+_row("call", lambda s, a, b: tuple([type for each in s for type in each.results]), lambda s, a, b: (s, a), calls=True,
      **{**_PLAIN, "holds": True, "pure": False, "partial": True})
 _row("cell", lambda s, a, b: (i64,), lambda s, a, b: (s[0], a), **{**_PLAIN, "holds": True})
 _row("open", rules.opened, lambda s, a, b: (a[0], s, b), more=Role.BRANCH,

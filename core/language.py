@@ -263,8 +263,8 @@ class Language(Fold[A, O, B]):
 
     # Procedures, and data as addresses of cells (interpreters/first_order)
 
-    def call(self, procedure: Procedure, args: Sequence[A]) -> O:
-        """The results of a procedure, which may call itself."""
+    def call(self, procedures: tuple[Procedure, ...], args: Sequence[A]) -> O:
+        """The results of a procedure, which may call itself, or of several, which may run side by side."""
         self.refuse("the call of a procedure")
 
     def cell(self, number: int, fields: Sequence[A]) -> O:

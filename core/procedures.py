@@ -3,21 +3,27 @@
 A program whose functions recur is a block and the procedures that it calls, directly or through each other (see
 ``interpreters/first_order``). A procedure is made before its block, which may call it. Its parameters and results are
 scalars, arrays and values of declared types; the sizes in its types are names of the program, or those of parameters.
+A call of several procedures gives the results of all, and they may run side by side: it is a fork, and its join.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from .terms import NOWHERE, Block, Origin
 from .types import Type
+
+T = TypeVar("T")
 
 
 class Procedure:
     """A block with a name. Two procedures are the same when they are one object."""
 
-    def __init__(self, name: str, results: tuple[Type, ...], origin: Origin = NOWHERE) -> None:
-        self.name, self.results, self.origin = name, results, origin
+    def __init__(
+        self, name: str, parameters: tuple[Type, ...], results: tuple[Type, ...], origin: Origin = NOWHERE
+    ) -> None:
+        self.name, self.parameters, self.results, self.origin = name, parameters, results, origin
         self._block: Block | None = None
 
     @property
@@ -28,11 +34,21 @@ class Procedure:
 
     @block.setter
     def block(self, block: Block) -> None:
-        assert self._block is None and block.types == self.results
+        assert self._block is None and len(block.binders) == len(self.parameters) and block.types == self.results
         self._block = block
 
     def __repr__(self) -> str:
         return f"<procedure {self.name}>"
+
+
+def shared_out(procedures: Sequence[Procedure], args: Sequence[T]) -> list[Sequence[T]]:
+    """What each of some procedures takes of the arguments of all."""
+    shares: list[Sequence[T]] = []
+    for procedure in procedures:
+        count = len(procedure.parameters)
+        shares.append(args[:count])
+        args = args[count:]
+    return shares
 
 
 def procedures_of(block: Block) -> list[Procedure]:
@@ -51,6 +67,6 @@ def called_in(block: Block) -> Iterator[Procedure]:
     """The procedures that a block calls by itself, each as often as it does."""
     for operation in block.bindings:
         if operation.op == "call":
-            yield operation.static[0]
+            yield from operation.static
         for inner in operation.blocks:
             yield from called_in(inner)

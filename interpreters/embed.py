@@ -136,8 +136,8 @@ class Embed(Language[Atom, Operation, Block]):
     def par(self, branches: Sequence[Block]) -> Operation:
         return self._with_blocks("par", (), [], branches)
 
-    def call(self, procedure: Procedure, args: Sequence[Atom]) -> Operation:
-        return self._with_blocks("call", (procedure,), args, [])
+    def call(self, procedures: tuple[Procedure, ...], args: Sequence[Atom]) -> Operation:
+        return self._with_blocks("call", procedures, args, [])
 
     def cell(self, number: int, fields: Sequence[Atom]) -> Operation:
         return self._with_blocks("cell", (number,), fields, [])

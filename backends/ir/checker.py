@@ -23,6 +23,7 @@ from .loops import (
     Call,
     Declare,
     For,
+    Fork,
     Function,
     If,
     Invoke,
@@ -39,7 +40,7 @@ from .loops import (
     While,
 )
 from .printer import expression_text, statement_text
-from .queries import inside, varying
+from .queries import conflict, inside, varying
 
 _VALUES = 4  # at most so many integers are recorded with a failure
 
@@ -200,6 +201,12 @@ class _Checker:
                 _expect(own and self.buffers.pop(buffer.name, None) == buffer, "only a temporary is returned, once")
             case Invoke():
                 self._invoke(statement)
+            case Fork(body):
+                called = all(each.kind == "procedure" for each in body)
+                _expect(called and len(body) > 1, "a fork calls procedures, two or more")
+                alone = not any(conflict((call,), body[:number]) for number, call in enumerate(body))
+                _expect(alone, "what runs side by side mentions what another call makes")
+                self._statements(body)
             case Call(name, _, reads, writes, iteration):
                 for index in iteration:
                     self._expect_type(index, i64)

@@ -220,6 +220,16 @@ class Invoke(Call):
 
 
 @node
+class Fork:
+    """Calls of procedures, two or more, that may run side by side; what they bind is visible behind it.
+
+    None mentions what another one binds or writes. If several fail, the first of them in the order here has failed.
+    """
+
+    body: tuple[Invoke, ...]
+
+
+@node
 class Return:
     """Hand a temporary of the top level to the caller, as the returned array of a number. Its last mention."""
 
@@ -301,6 +311,7 @@ Statement = (
     | While
     | Require
     | Call
+    | Fork
     | Return
     | Nest
     | Kernel
@@ -354,7 +365,7 @@ def walk(block: Block) -> Iterator[Statement]:
     while pending:
         statement = pending.pop()
         yield statement
-        if isinstance(statement, For | Nest | Kernel):
+        if isinstance(statement, For | Nest | Kernel | Fork):
             pending.extend(statement.body[::-1])
         elif isinstance(statement, If):
             pending.extend(statement.orelse[::-1])

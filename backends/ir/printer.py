@@ -13,6 +13,7 @@ from .loops import (
     Call,
     Declare,
     For,
+    Fork,
     Function,
     If,
     Invoke,
@@ -70,6 +71,8 @@ def statement_text(statement: Statement) -> str:
             return f"update {element} by {primitive.name} with {expression_text(value)}"
         case Prefetch(buffer, indices):
             return f"prefetch {_element(buffer, indices, ())}"
+        case Fork():
+            return "fork"
         case Kernel(name):
             return f"kernel {name}"
         case Barrier():
@@ -144,7 +147,7 @@ def _indented(block: Block) -> Iterator[str]:
             yield "  before each test"
             yield from ("  " + line for line in _indented(statement.head))
         yield "  " + statement_text(statement)
-        if isinstance(statement, For | Nest | Kernel):
+        if isinstance(statement, For | Nest | Kernel | Fork):
             yield from ("  " + line for line in _indented(statement.body))
         elif isinstance(statement, If):
             yield from ("  " + line for line in _indented(statement.then))

@@ -16,6 +16,7 @@ from .loops import (
     Call,
     Declare,
     For,
+    Fork,
     Function,
     If,
     Invoke,
@@ -88,7 +89,7 @@ def expressions_of(statement: Statement) -> tuple[Expression, ...]:
             return (*statement.values, *[extent for buffer in buffers for extent in buffer.extents])
         case Call(_, _, reads, writes, iteration):
             return (*iteration, *[extent for buffer in (*reads, *writes) for extent in buffer.extents])
-        case Return() | Barrier() | Kernel():
+        case Return() | Barrier() | Kernel() | Fork():
             return ()
 
 
@@ -109,7 +110,7 @@ def unused_names(function: Function) -> Callable[[str], str]:
 def blocks_of(statement: Statement) -> tuple[Block, ...]:
     """The blocks inside a statement."""
     match statement:
-        case For() | Nest() | Kernel():
+        case For() | Nest() | Kernel() | Fork():
             return (statement.body,)
         case If(_, then, orelse):
             return (then, orelse)
@@ -131,7 +132,7 @@ class _Names:
         self.read: set[str] = set()
         self.written: set[str] = set()
         for statement in block:
-            if isinstance(statement, For | Nest | If | While | Kernel):
+            if isinstance(statement, For | Nest | If | While | Kernel | Fork):
                 self._include(_names_of(statement))
             else:
                 self._add(statement)
@@ -205,7 +206,7 @@ def names_of(expression: Expression) -> tuple[set[str], set[str]]:
     return found
 
 
-def _names_of(statement: For | Nest | If | While | Kernel) -> _Names:
+def _names_of(statement: For | Nest | If | While | Kernel | Fork) -> _Names:
     """The names in a statement and its blocks, kept with it: passes ask for them again at each level of loops."""
     kept: dict[str, Any] = vars(statement)
     if "names" not in kept:
@@ -241,7 +242,7 @@ def written_in(block: Block) -> set[str]:
                 found.add(buffer.name)
             case Call(_, _, _, writes):
                 found.update([buffer.name for buffer in writes])
-            case For() | Nest() | If() | While() | Kernel():
+            case For() | Nest() | If() | While() | Kernel() | Fork():
                 found |= _names_of(statement).written
     return found
 
@@ -280,7 +281,7 @@ def assigned_in(block: Block) -> set[str]:
         match statement:
             case Assign(name):
                 found.add(name)
-            case For() | Nest() | If() | While() | Kernel():
+            case For() | Nest() | If() | While() | Kernel() | Fork():
                 found |= _names_of(statement).assigned
     return found
 
@@ -292,7 +293,7 @@ def bound_in(block: Block) -> set[str]:
         match statement:
             case Let(name) | Declare(name) | Call(name):
                 found.add(name)
-            case For() | Nest() | If() | While() | Kernel():
+            case For() | Nest() | If() | While() | Kernel() | Fork():
                 found |= _names_of(statement).bound
     return found
 
@@ -324,6 +325,8 @@ def touched(statement: Statement) -> Touched:
             changed.add(statement.name)
             if isinstance(statement, Invoke):
                 changed.update([each.name for each in statement.binds], [each.name for each in statement.enters])
+        elif isinstance(statement, Fork):
+            changed |= names.bound
         elif isinstance(statement, Allocate):
             changed.add(statement.buffer.name)
         kept["touched"] = Touched(names.variables | names.buffers, changed)
@@ -449,7 +452,7 @@ def _look(block: Block, binders: dict[str, int | None], found: set[int]) -> None
                 _look(statement.body, {**binders, statement.variable: None}, found)
             case Nest(axes, inner):
                 _look(inner, {**binders, **{axis.variable.name: None for axis in axes}}, found)
-            case Kernel(_, inner):
+            case Kernel(_, inner) | Fork(inner):
                 _look(inner, binders, found)
             case If(_, then, orelse):
                 _look(then, binders, found)

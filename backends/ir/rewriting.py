@@ -17,6 +17,7 @@ from .loops import (
     Call,
     Declare,
     For,
+    Fork,
     If,
     Invoke,
     Kernel,
@@ -273,7 +274,7 @@ class _Mapping:
             case While(head, test, body):
                 head = self.block(head)
                 return changed(s, head=head, test=expression(test), body=self.block(body))
-            case Kernel(_, body):
+            case Kernel(_, body) | Fork(body):
                 return changed(s, body=self.block(body))
             case Require(test, _, values):
                 return changed(s, test=expression(test), values=mapped(values, expression))

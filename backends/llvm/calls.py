@@ -241,7 +241,9 @@ class Calls:
             arrays, places = iter(results), iter(frame.outputs)
             values = [next(arrays) if kind.array else kind.taken(next(places)) for kind in self._kinds]
         if self.boundary is not None:
-            return self.boundary.left(values, leaves, chunks_of(frame.region) if frame.region else ())
+            return self.boundary.left(
+                values, leaves, [chunk for region in frame.regions for chunk in chunks_of(region)]
+            )
         if given is not None:
             values = [_stored(value, place) for value, place in zip(values, given, strict=True)]
         if self._single:

@@ -18,6 +18,7 @@ from functools import partial
 from ...core.types import i64
 from .. import ir
 from .bounds import CANARY, Bounds
+from .forks import forks
 from .host import Machine
 from .outlining import Function
 from .procedures import emit_procedures
@@ -47,8 +48,11 @@ _ON_ITS_STACK = f"""\
   store ptr %buffers, ptr %buffers.word
   %sizes.word = getelementptr i64, ptr %failure, i64 {SIZES}
   store ptr %sizes, ptr %sizes.word
-  %site = call i64 @adze_deep(ptr @inside, ptr %buffers, ptr %sizes, ptr %arena, i64 %threads, ptr %failure)
-  ret i64 %site"""
+{{opened}}  %site = call i64 @adze_deep(ptr @inside, ptr %buffers, ptr %sizes, ptr %arena, i64 %threads, ptr %failure)
+{{closed}}  ret i64 %site"""
+
+_OPENED = "  call void @adze_open(ptr %failure, i64 %threads)\n"  # for workers to help
+_CLOSED = "  call void @adze_close(ptr %failure)\n"
 
 # Of what is called once for all calls of the same sizes: to optimise it would take longer than it ever runs.
 _ONCE = f"nounwind noinline {OPTNONE}"
@@ -119,7 +123,13 @@ class _Entry(_Exported):
         if ir.invokes(self.function):
             unit.module.define("inside", f"define hidden i64 @inside({parameters}) {attributes} {{\n{body}\n}}")
             unit.module.declare("adze_deep", f"declare i64 @adze_deep(ptr, {_WITHOUT_NAMES}) nounwind")
-            unit.module.define("entry", f"define i64 @entry({parameters}) nounwind {{\n{_ON_ITS_STACK}\n}}")
+            opened = closed = ""
+            if forks(self.function):
+                unit.module.declare("adze_open", "declare void @adze_open(ptr, i64) nounwind")
+                unit.module.declare("adze_close", "declare void @adze_close(ptr) nounwind")
+                opened, closed = _OPENED, _CLOSED
+            text = _ON_ITS_STACK.format(opened=opened, closed=closed)
+            unit.module.define("entry", f"define i64 @entry({parameters}) nounwind {{\n{text}\n}}")
         else:
             unit.module.define("entry", f"define i64 @entry({parameters}) {attributes} {{\n{body}\n}}")
 

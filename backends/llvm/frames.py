@@ -35,7 +35,7 @@ from ..runtime import once
 from . import control, interrupts
 from .assemble import link
 from .stored import load_runtime
-from .unit import ALIGNMENT, KEPT, REGION, STOP, TABLE, TICK
+from .unit import ALIGNMENT, CELLS, COUNT, KEPT, REGION, RING, RING_WORD, SEAT_WORDS, SEATS, STOP, TABLE, TICK
 
 # Bytes before the arena: of the failure record, and of what says where memory is that is kept for later calls.
 HEAD = ALIGNMENT + -(-16 * KEPT // ALIGNMENT) * ALIGNMENT
@@ -295,7 +295,8 @@ class Frame:
         self.wanted: tuple[Any, ...] = ()  # the sizes and threads that the arena is known to be large enough for
         self._room = -1
         self._arena: Any = None
-        self._region: np.ndarray[Any, Any] | None = None
+        self._seats: np.ndarray[Any, Any] | None = None
+        self._rings: np.ndarray[Any, Any] | None = None
         self.owners: Sequence[np.ndarray[Any, Any]] = ()  # the arrays of a call, where something looks at them
         self._kept = np.zeros((HEAD - ALIGNMENT) // 8, np.int64)  # addresses and bytes of memory for later calls
         self._release = weakref.finalize(self, _release, self._kept)
@@ -330,18 +331,26 @@ class Frame:
         self._kept, self._release = words, weakref.finalize(self, _release, words)
         self._release.atexit = False
 
-    def have_region(self, release: Callable[[int], None]) -> None:
-        """Have a region for cells, which is given back with the frame, and its address before the arena."""
-        if self._region is None:
-            self._region = np.zeros(4, np.int64)
-            address = self._region.ctypes.data
-            weakref.finalize(self, lambda region: release(address), self._region).atexit = False
-        ctypes.c_int64.from_address(self.words[3] - HEAD + 8 * REGION).value = self._region.ctypes.data
+    def have_seats(self, threads: int, release: Callable[[int], None]) -> None:
+        """Have seats for so many threads, whose cells are given back with the frame, and their address with the record.
+
+        Cells of the last run, where results may be, go with the seats that there were.
+        """
+        if self._seats is None or len(self._seats) < threads:
+            self._seats = np.zeros((threads, SEAT_WORDS), np.int64)
+            self._rings = np.zeros((threads, RING if threads > 1 else 0), np.int64)  # touched as far as they are used
+            self._seats[:, RING_WORD] = [ring.ctypes.data for ring in self._rings]
+            self._seats[:, COUNT] = threads
+            regions = [seat.ctypes.data for seat in self._seats[:, CELLS:]]
+            weakref.finalize(self._seats, lambda: [*map(release, regions)]).atexit = False
+        for word, address in ((SEATS, self._seats.ctypes.data), (REGION, self._seats[0, CELLS:].ctypes.data)):
+            ctypes.c_int64.from_address(self.record + 8 * word).value = address
 
     @property
-    def region(self) -> Sequence[int]:
-        """The words that say where the cells of the last run are."""
-        return [] if self._region is None else self._region.tolist()
+    def regions(self) -> Sequence[Sequence[int]]:
+        """The words that say where the cells of the last run are, by seat."""
+        regions: list[list[int]] = [] if self._seats is None else self._seats[:, CELLS : CELLS + 4].tolist()
+        return regions
 
     def leave_arena(self) -> None:
         """Have an arena of its own for the next call, since somebody looks at this one."""

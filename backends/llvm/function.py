@@ -52,6 +52,8 @@ class Emitter(Checking):
         for statement in block:
             if isinstance(statement, ir.Let | ir.Declare | ir.Call):
                 self.names.pop(statement.name, None)
+            if isinstance(statement, ir.Fork):
+                self.forget(statement.body)
             if isinstance(statement, ir.Invoke):
                 for variable in statement.binds:
                     self.names.pop(variable.name, None)
@@ -94,6 +96,8 @@ class Emitter(Checking):
                 self._return(self.records[number], buffer)
             case ir.Invoke():
                 self.invoke(statement)
+            case ir.Fork(calls):
+                self.fork(calls)
             case ir.Call():
                 (self._c_call if statement.symbol else self._callback)(statement)
             case ir.Require(test, site, values):
@@ -381,6 +385,10 @@ class Emitter(Checking):
 
     def invoke(self, call: ir.Invoke) -> None:
         """Have what is invoked run."""
+        raise NotImplementedError
+
+    def fork(self, calls: Sequence[ir.Invoke]) -> None:
+        """Have procedures run, side by side where threads have time."""
         raise NotImplementedError
 
     def parallel(self, loop: ir.For) -> None:

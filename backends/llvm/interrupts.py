@@ -9,7 +9,8 @@ so does every caller; ``launch`` comes back with the exception.
 
 There are three words. ``@tick`` is for the main thread; ``@stop`` is for workers, who look at no signals but stop with
 the main thread; ``@never``, which is never set, is for both in calls from other threads, and in those that a handler
-itself makes. ``launch`` writes the addresses of two of them into the failure record.
+itself makes. ``launch`` writes the addresses of two of them into the failure record. A task that was stolen has a word
+of its own, which cancels it (``work_stealing.py``): the main thread, when it runs one, looks at both.
 
 The ticker costs a call two writes to memory. After some time without calls it sleeps, until a call wakes it. It is
 started by the first call of the process, and again in a forked child.
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import ctypes
 
-from .unit import INTERRUPTED
+from .unit import INTERRUPTED, STOP
 
 _TICK = 50_000  # microseconds
 _IDLE = 20  # ticks without a call before the ticker sleeps
@@ -117,7 +118,9 @@ done:
 
 define i64 @look(ptr %failure) {{
 entry:
-  %stopped = load atomic i64, ptr @stop monotonic, align 8
+  %stop.place = getelementptr ptr, ptr %failure, i64 {STOP}
+  %stop.word = load ptr, ptr %stop.place
+  %stopped = load atomic i64, ptr %stop.word monotonic, align 8
   %over = icmp ne i64 %stopped, 0
   br i1 %over, label %leave, label %ask
 ask:

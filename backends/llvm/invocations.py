@@ -109,28 +109,32 @@ class Invocations(Emitter):
 
     # Calls
 
-    def _called(self, call: ir.Invoke) -> str:
+    def given(self, call: ir.Invoke) -> list[str]:
+        """What a call gives to its procedure: registers of scalars and addresses of arrays."""
+        return [*map(self.scalar, call.values), *[self.places[b.name].pointer for b in (*call.reads, *call.writes)]]
+
+    def _text(self, number: int, given: Sequence[str]) -> str:
         """A call without what comes before it."""
-        procedure = self.unit.procedures[call.number]
-        given = [*map(self.scalar, call.values), *[self.places[b.name].pointer for b in (*call.reads, *call.writes)]]
-        handed = given_to(procedure)
-        own = self.hand_over(handed, given)
+        own = self.hand_over(given_to(self.unit.procedures[number]), given)
         arguments = ", ".join(["ptr " + self.failure, *[f"{type} {value}" for type, value in own]])
-        return f"call tailcc {given_by(procedure).result} @{self.unit.procedure_name(call.number)}({arguments})"
+        result = given_by(self.unit.procedures[number]).result
+        return f"call tailcc {result} @{self.unit.procedure_name(number)}({arguments})"
+
+    def called(self, number: int, given: Sequence[str]) -> list[str]:
+        """The registers that a procedure gives, which may have failed."""
+        text, gives = self._text(number, given), given_by(self.unit.procedures[number])
+        if gives.result == "void":
+            self.body.line(text)
+            return self.taken_over(gives, "")
+        return self.taken_over(gives, self.body.value(text))
 
     def _procedure(self, call: ir.Invoke) -> None:
-        text, given = self._called(call), given_by(self.unit.procedures[call.number])
-        made = ""
-        if given.result == "void":
-            self.body.line(text)
-        else:
-            made = self.body.value(text)
-        for variable, part in zip(call.binds, self.taken_over(given, made), strict=True):
+        for variable, part in zip(call.binds, self.called(call.number, self.given(call)), strict=True):
             self.names[variable.name] = one(variable.type, part)
         self.leave_if_stopped()
 
     def _jump(self, call: ir.Invoke) -> None:
-        text, result = self._called(call), given_by(self.unit.procedures[call.number]).result
+        text, result = self._text(call.number, self.given(call)), given_by(self.unit.procedures[call.number]).result
         if result == "void":
             self.body.line(f"musttail {text}")
             self.body.line("ret void")
@@ -173,7 +177,11 @@ class Invocations(Emitter):
 
     def _handed(self, number: int) -> str:
         """The address of a word of what is handed over."""
-        return self.body.value(f"getelementptr i64, ptr {self.shared_word(HANDED)}, i64 {number}")
+        return self.word_of(self.shared_word(HANDED), number)
+
+    def word_of(self, pointer: str, number: int) -> str:
+        """The address of a word of some."""
+        return self.body.value(f"getelementptr i64, ptr {pointer}, i64 {number}")
 
     # Cells
 

@@ -27,6 +27,7 @@ from .assemble import Code, compile_each, compile_text, link
 from .callbacks import Callbacks
 from .control import FLUSH
 from .emit import emit
+from .forks import forks
 from .frames import Frame, entries
 from .host import Machine, host
 from .pool import workers
@@ -90,8 +91,10 @@ class Later:
 
 
 def is_parallel(function: ir.Function) -> bool:
-    """Whether a function has loops that threads share."""
-    return any(isinstance(each, ir.For) and each.kind == "parallel" for each in ir.walk(function.body))
+    """Whether a function has loops that threads share, or forks."""
+    return forks(function) or any(
+        isinstance(each, ir.For) and each.kind == "parallel" for each in ir.walk(function.body)
+    )
 
 
 class Executable:
@@ -124,7 +127,9 @@ class Executable:
         if callbacks is not None:
             self._imports["adze_call"] = callbacks.address
         if self._workers is not None:
-            self._imports["adze_parallel"] = self._workers.pool.parallel
+            self._imports |= self._workers.pool.addresses
+        if self._workers is not None and self._stacks is not None:
+            self._workers.pool.equip(*self._stacks.of_workers)
         self._library = link(machine_code, _ENTRIES[: 3 if branches else 2], self._imports)
         self.entry, self.bits = int(self._library["entry"]), FLUSH if flush else 0
         self._arena_bytes = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)(
@@ -149,7 +154,7 @@ class Executable:
             frame.reserve(self.arena_bytes(sizes, threads), ctypes.addressof(self._table))
             self.arena_bytes(sizes, threads, frame.arena)
             if self._stacks is not None:
-                frame.have_region(self._stacks.release)
+                frame.have_seats(threads, self._stacks.release)
             self.make_branches(sizes)
             frame.wanted = wanted
         with _UNSEEN if self._callbacks is None else self._callbacks.running(frame):

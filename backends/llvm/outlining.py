@@ -20,8 +20,8 @@ from itertools import count
 from ...core.types import i64
 from .. import ir
 from .expressions import Cell
+from .forks import Forks
 from .function import has_loops
-from .invocations import Invocations
 from .text import Body, register_type
 from .unit import STOP, TABLE, Arena
 from .values import one
@@ -52,7 +52,7 @@ class _Frame:
         return frame
 
 
-class Function(Invocations):
+class Function(Forks):
     """Emits one function, and others for the parts of it that are moved out."""
 
     def parallel(self, loop: ir.For) -> None:
@@ -164,7 +164,7 @@ class Function(Invocations):
         for statement in block:
             size = _weight((statement,))
             dynamic = isinstance(statement, ir.Allocate | ir.Return) and statement.buffer.name in self.unit.plan.dynamic
-            alone = dynamic or isinstance(statement, ir.Call)
+            alone = dynamic or isinstance(statement, ir.Call | ir.Fork)
             if piece and (alone or weight + size > _PIECE):
                 yield tuple(piece)
                 piece, weight = [], 0

@@ -25,7 +25,7 @@ import ctypes
 import platform
 
 from ..runtime import Pool, Workers, once
-from . import control
+from . import control, open_calls, work_stealing
 from .assemble import link
 from .frames import entries
 from .stored import load_runtime
@@ -127,6 +127,12 @@ define void @reset() {{
   store i64 0, ptr @missed
   %m = call i32 @pthread_mutex_init(ptr @mutex, ptr null)
   %c = call i32 @pthread_cond_init(ptr @condition, ptr null)
+  call void @close_all()
+  ret void
+}}
+
+define internal void @pause() alwaysinline {{
+  {_PAUSE}
   ret void
 }}
 
@@ -165,8 +171,12 @@ done:
 }}
 
 {_MOVE}
+{open_calls.FUNCTIONS}
+{work_stealing.FUNCTIONS}
 define ptr @worker(ptr %argument) {{
 entry:
+  %stack = alloca ptr
+  store ptr null, ptr %stack
   %patience = ptrtoint ptr %argument to i64
   %number = atomicrmw add ptr @workers, i64 1 seq_cst
   br label %awake
@@ -190,8 +200,19 @@ run:
   %left = atomicrmw sub ptr @gate, i64 {_INSIDE} acq_rel
   br label %awake
 wait:
+  %opened = load atomic i64, ptr @open monotonic, align 8
+  %forks = icmp ne i64 %opened, 0
+  br i1 %forks, label %assist, label %pause
+assist:
+  %able = call i1 @have_own_stack(ptr %stack)
+  br i1 %able, label %help, label %pause
+help:
+  %helped = call i1 @help(ptr %stack)
+  br i1 %helped, label %awake, label %pause
+pause:
+  %passed = phi i64 [ 1, %wait ], [ 1, %assist ], [ {open_calls.PATIENCE}, %help ]
   {_PAUSE}
-  %more = add i64 %looks, 1
+  %more = add i64 %looks, %passed
   %tired = icmp sgt i64 %more, %patience
   br i1 %tired, label %sleep, label %again
 again:
@@ -204,10 +225,19 @@ check:
   %now = load atomic i64, ptr @gate seq_cst, align 8
   %tickets.now = and i64 %now, {_INSIDE - 1}
   %closed = icmp eq i64 %tickets.now, 0
-  br i1 %closed, label %rest, label %wake
+  br i1 %closed, label %tasks, label %wake
+tasks:
+  %opened.now = load atomic i64, ptr @open seq_cst, align 8
+  %any = icmp ne i64 %opened.now, 0
+  br i1 %any, label %see, label %rest
+see:
+  %visible = call i1 @visible()
+  br i1 %visible, label %wake, label %rest
 rest:
   %woken = call i32 @pthread_cond_wait(ptr @condition, ptr @mutex)
-  br label %check
+  %opened.then = load atomic i64, ptr @open seq_cst, align 8
+  %for.tasks = icmp ne i64 %opened.then, 0
+  br i1 %for.tasks, label %wake, label %check
 wake:
   %after = atomicrmw sub ptr @sleepers, i64 1 seq_cst
   %unlock = call i32 @pthread_mutex_unlock(ptr @mutex)
@@ -313,6 +343,9 @@ done:
 def workers() -> Workers:
     """The pool of this process, with its workers."""
     imports = {"adze_look": entries().look}
-    library = load_runtime(_IR, lambda code: link(code, ("reset", "worker", "adze_parallel"), imports))
+    exports = ("reset", "worker", "adze_parallel", *open_calls.EXPORTS, *work_stealing.EXPORTS)
+    library = load_runtime(_IR, lambda code: link(code, exports, imports))
     reset = ctypes.CFUNCTYPE(None)(library["reset"])
-    return Workers(Pool(library["worker"], library["adze_parallel"], reset, library))
+    equip = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4, ctypes.c_int64)(library["equip"])
+    addresses = {name: int(library[name]) for name in exports if name.startswith("adze_")}
+    return Workers(Pool(library["worker"], addresses, reset, equip, library))

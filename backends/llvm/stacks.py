@@ -4,13 +4,16 @@ A program with procedures runs on a stack of its own. Room for it is reserved an
 recursion does, and where it ends is known, so that a recursion without end is an error and no fault. One stack is kept
 for the next call; what a deep recursion has touched is given back.
 
-    adze_deep     run a function on such a stack: switch to it (``makecontext``), and back
+    adze_deep     run a call on such a stack, with its regions
+    adze_on       run a function on a stack: switch to it (``makecontext``), and back
+    adze_stack    a new stack, or none;  adze_trim: what was touched deep down in one is given back
+    have_stack    write to a failure record which stack its procedures are on
     adze_room     bytes of a region whose newest chunk is full: from a new one, twice as large
     release       give the chunks of a region back
 
 A *region* is four words: the next free byte and the end of the newest chunk, that chunk, and how large it is. A chunk
 begins with the address of the one before and its bytes. A call begins with the largest chunk that the last one has
-left.
+left. Each of its threads has a region of its own, which is part of its seat (``work_stealing.py``).
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from dataclasses import dataclass
 from ..runtime import once
 from .assemble import link
 from .stored import load_runtime
-from .unit import HANDED, OUT_OF_MEMORY, REGION, STACK
+from .unit import CELLS, COUNT, HANDED, OUT_OF_MEMORY, SEAT_WORDS, SEATS, STACK
 
 _MOST = 64 << 30  # bytes of a stack
 _LEAST = 64 << 20
@@ -51,23 +54,15 @@ declare i64 @llvm.umin.i64(i64, i64)
 declare void @llvm.memset.p0.i64(ptr, i8, i64, i1)
 
 define i64 @reserve(i64 %bytes) {{
-  %stack = call ptr @mmap(ptr null, i64 %bytes, i32 3, i32 {0x2 | 0x20 | 0x4000 | 0x20000}, i32 -1, i64 0)
-  %failed = icmp eq ptr %stack, inttoptr (i64 -1 to ptr)
-  br i1 %failed, label %none, label %some
-some:
-  store ptr %stack, ptr @spare
   store i64 %bytes, ptr @bytes
-  ret i64 1
-none:
-  ret i64 0
+  %stack = call ptr @adze_stack()
+  store ptr %stack, ptr @spare
+  %some = icmp ne ptr %stack, null
+  %done = zext i1 %some to i64
+  ret i64 %done
 }}
 
-define internal void @inside(i32 %low, i32 %high) {{
-  %low.word = zext i32 %low to i64
-  %high.word = zext i32 %high to i64
-  %shifted = shl i64 %high.word, 32
-  %word = or i64 %shifted, %low.word
-  %call = inttoptr i64 %word to ptr
+define internal void @inside(ptr %call) {{
   %function = load ptr, ptr %call
   %buffers.place = getelementptr i64, ptr %call, i64 1
   %buffers = load ptr, ptr %buffers.place
@@ -87,29 +82,34 @@ define internal void @inside(i32 %low, i32 %high) {{
 
 define i64 @adze_deep(ptr %function, ptr %buffers, ptr %sizes, ptr %arena, i64 %threads, ptr %failure) {{
   %call = alloca [7 x i64], align 16
-  %back = alloca [{_CONTEXT} x i8], align 64
-  %own = alloca [{_CONTEXT} x i8], align 64
-  %bytes = load i64, ptr @bytes
   %kept = atomicrmw xchg ptr @spare, ptr null acquire
   %none = icmp eq ptr %kept, null
   br i1 %none, label %map, label %go
 map:
-  %mapped = call ptr @mmap(ptr null, i64 %bytes, i32 3, i32 {0x2 | 0x20 | 0x4000 | 0x20000}, i32 -1, i64 0)
-  %failed = icmp eq ptr %mapped, inttoptr (i64 -1 to ptr)
+  %mapped = call ptr @adze_stack()
+  %failed = icmp eq ptr %mapped, null
   br i1 %failed, label %missing, label %go
 missing:
   store i64 {OUT_OF_MEMORY}, ptr %failure
   ret i64 {OUT_OF_MEMORY}
 go:
   %stack = phi ptr [ %kept, %0 ], [ %mapped, %map ]
-  %limit = getelementptr i8, ptr %stack, i64 {_MARGIN}
-  %limit.place = getelementptr i64, ptr %failure, i64 {STACK}
-  store ptr %limit, ptr %limit.place
-  %handed.place = getelementptr i64, ptr %failure, i64 {HANDED}
-  store ptr %stack, ptr %handed.place
-  %region.place = getelementptr i64, ptr %failure, i64 {REGION}
-  %region = load ptr, ptr %region.place
+  call void @have_stack(ptr %failure, ptr %stack)
+  %seats.place = getelementptr i64, ptr %failure, i64 {SEATS}
+  %seats = load ptr, ptr %seats.place
+  %count.place = getelementptr i64, ptr %seats, i64 {COUNT}
+  %count = load i64, ptr %count.place
+  br label %next
+next:
+  %number = phi i64 [ 0, %go ], [ %after, %next ]
+  %place = mul i64 %number, {SEAT_WORDS}
+  %region.word = add i64 %place, {CELLS}
+  %region = getelementptr i64, ptr %seats, i64 %region.word
   call void @begin(ptr %region)
+  %after = add i64 %number, 1
+  %more = icmp slt i64 %after, %count
+  br i1 %more, label %next, label %run
+run:
   store ptr %function, ptr %call
   %buffers.place = getelementptr i64, ptr %call, i64 1
   store ptr %buffers, ptr %buffers.place
@@ -121,6 +121,66 @@ go:
   store i64 %threads, ptr %threads.place
   %failure.place = getelementptr i64, ptr %call, i64 5
   store ptr %failure, ptr %failure.place
+  call void @adze_on(ptr %stack, ptr @inside, ptr %call)
+  call void @adze_trim(ptr %stack)
+  %old = atomicrmw xchg ptr @spare, ptr %stack release
+  %alone = icmp eq ptr %old, null
+  br i1 %alone, label %done, label %unmap
+unmap:
+  %bytes = load i64, ptr @bytes
+  %unmapped = call i32 @munmap(ptr %old, i64 %bytes)
+  br label %done
+done:
+  %site.place = getelementptr i64, ptr %call, i64 6
+  %site = load i64, ptr %site.place
+  ret i64 %site
+}}
+
+define ptr @adze_stack() {{
+  %bytes = load i64, ptr @bytes
+  %mapped = call ptr @mmap(ptr null, i64 %bytes, i32 3, i32 {0x2 | 0x20 | 0x4000 | 0x20000}, i32 -1, i64 0)
+  %failed = icmp eq ptr %mapped, inttoptr (i64 -1 to ptr)
+  %stack = select i1 %failed, ptr null, ptr %mapped
+  ret ptr %stack
+}}
+
+define void @adze_trim(ptr %stack) {{
+  %bytes = load i64, ptr @bytes
+  %rest = sub i64 %bytes, {_STAYS}
+  %advised = call i32 @madvise(ptr %stack, i64 %rest, i32 4)
+  ret void
+}}
+
+define void @have_stack(ptr %failure, ptr %stack) {{
+  %limit = getelementptr i8, ptr %stack, i64 {_MARGIN}
+  %limit.place = getelementptr i64, ptr %failure, i64 {STACK}
+  store ptr %limit, ptr %limit.place
+  %handed.place = getelementptr i64, ptr %failure, i64 {HANDED}
+  store ptr %stack, ptr %handed.place
+  ret void
+}}
+
+define internal void @start(i32 %low, i32 %high) {{
+  %low.word = zext i32 %low to i64
+  %high.word = zext i32 %high to i64
+  %shifted = shl i64 %high.word, 32
+  %word = or i64 %shifted, %low.word
+  %pair = inttoptr i64 %word to ptr
+  %function = load ptr, ptr %pair
+  %argument.place = getelementptr ptr, ptr %pair, i64 1
+  %argument = load ptr, ptr %argument.place
+  call void %function(ptr %argument)
+  ret void
+}}
+
+define void @adze_on(ptr %stack, ptr %function, ptr %argument) noinline {{
+  %pair = alloca [2 x ptr], align 16
+  %back = alloca [{_CONTEXT} x i8], align 64
+  %own = alloca [{_CONTEXT} x i8], align 64
+  store ptr %function, ptr %pair
+  %argument.place = getelementptr ptr, ptr %pair, i64 1
+  store ptr %argument, ptr %argument.place
+  %bytes = load i64, ptr @bytes
   %got = call i32 @getcontext(ptr %own)
   %link.place = getelementptr i8, ptr %own, i64 8
   store ptr %back, ptr %link.place
@@ -128,24 +188,13 @@ go:
   store ptr %stack, ptr %stack.place
   %size.place = getelementptr i8, ptr %own, i64 32
   store i64 %bytes, ptr %size.place
-  %word = ptrtoint ptr %call to i64
+  %word = ptrtoint ptr %pair to i64
   %low = trunc i64 %word to i32
   %shifted = lshr i64 %word, 32
   %high = trunc i64 %shifted to i32
-  call void (ptr, ptr, i32, ...) @makecontext(ptr %own, ptr @inside, i32 2, i32 %low, i32 %high)
+  call void (ptr, ptr, i32, ...) @makecontext(ptr %own, ptr @start, i32 2, i32 %low, i32 %high)
   %swapped = call i32 @swapcontext(ptr %back, ptr %own)
-  %rest = sub i64 %bytes, {_STAYS}
-  %advised = call i32 @madvise(ptr %stack, i64 %rest, i32 4)
-  %old = atomicrmw xchg ptr @spare, ptr %stack release
-  %alone = icmp eq ptr %old, null
-  br i1 %alone, label %done, label %unmap
-unmap:
-  %unmapped = call i32 @munmap(ptr %old, i64 %bytes)
-  br label %done
-done:
-  %site.place = getelementptr i64, ptr %call, i64 6
-  %site = load volatile i64, ptr %site.place
-  ret i64 %site
+  ret void
 }}
 
 define ptr @adze_room(ptr %region, i64 %size) {{
@@ -222,6 +271,9 @@ define void @release(ptr %region) {{
 """
 
 
+_EXPORTS = ("adze_deep", "adze_room", "adze_on", "adze_stack", "adze_trim", "have_stack", "release", "reserve")
+
+
 def chunks_of(region: Sequence[int]) -> list[tuple[int, int]]:
     """The chunks of a region by its words: the address and the bytes of what is in each."""
     found: list[tuple[int, int]] = []
@@ -239,6 +291,7 @@ class Stacks:
 
     deep: int
     room: int
+    of_workers: tuple[int, int, int, int, int]  # what workers do with stacks, and how large these are
     release: Callable[[int], None]
     library: object  # which holds the code
 
@@ -246,7 +299,7 @@ class Stacks:
 @once
 def stacks() -> Stacks:
     """The functions in the memory of this process, with room reserved for a stack; MemoryError where there is none."""
-    library = load_runtime(_IR, lambda code: link(code, ("adze_deep", "adze_room", "release", "reserve")))
+    library = load_runtime(_IR, lambda code: link(code, _EXPORTS))
     reserve = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library["reserve"])
     size = _wanted()
     while not reserve(size):
@@ -254,7 +307,8 @@ def stacks() -> Stacks:
         if size < _LEAST:
             raise MemoryError(f"no room for a stack of {_LEAST >> 20} MB, on which recursive programs run")
     release = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library["release"])
-    return Stacks(library["adze_deep"], library["adze_room"], release, library)
+    deep, room, on, stack, trim, have = [int(library[name]) for name in _EXPORTS[:6]]
+    return Stacks(deep, room, (on, stack, trim, have, size), release, library)
 
 
 def _wanted() -> int:

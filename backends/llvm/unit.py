@@ -74,8 +74,14 @@ INTERRUPTED = -(1 << 62)
 # for signals, or a worker stop (``interrupts.py``).
 TABLE, TICK, STOP = 8, 9, 10
 # Others are for procedures: the addresses of words for what they hand over beside registers, of buffers and of sizes,
-# the region of cells, and where the stack ends.
+# the region of cells, and where the stack ends; the seat of who runs, and the first one of the call.
 HANDED, BUFFERS, SIZES, REGION, STACK = 7, 11, 12, 13, 14
+SEAT, SEATS = 5, 6
+RECORD = 16  # words of a failure record
+# A call has a seat for each of its threads (``work_stealing.py``). Words of one: the address of its ring of tasks, in
+# the first seat how many there are, and the first word of the region of cells.
+SEAT_WORDS, RING_WORD, COUNT, CELLS = 32, 1, 3, 20
+RING = 1 << 16  # tasks of a seat; a fork that finds it full runs in its place
 # Memory of dynamic temporaries that is kept for the next call: pairs of an address and its bytes, behind the record.
 KEPT = 8
 

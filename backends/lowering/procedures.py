@@ -22,7 +22,7 @@ from ...core import terms
 from ...core.dims import Dim
 from ...core.environment import Env
 from ...core.language import Unsupported
-from ...core.procedures import Procedure
+from ...core.procedures import Procedure, shared_out
 from ...core.types import Type, dims, element, rank
 from .. import ir
 from .calls import Calls
@@ -80,8 +80,11 @@ class Procedures(Calls):
         env = self.bindings(before, env.enter(arguments), ())
         branches = [partial(self.tail, block, env, places=places) for block in last.blocks]
         match last.op:
-            case "call":
+            case "call" if len(last.static) == 1:
                 self.jump(last, env, places)
+            case "call":
+                results = self.call(last, env, places)
+                self.give([value for value in results if not isinstance(value, ArrayRef)])
             case "cond":
                 test = self.scalar(env, last.args[0])
                 arms: list[list[ir.Statement]] = []
@@ -100,7 +103,7 @@ class Procedures(Calls):
 
     def jump(self, op: terms.Operation, env: Environment, places: Destinations) -> None:
         """A call that is the last thing that a procedure does, which leaves its memory behind."""
-        values, reads = self.handed(op, env)
+        values, reads = self.handed(op.static[0], op.args, env)
         writes = tuple([place.buffer for place in places if place is not None])
         if all([buffer.name in self.lasting for buffer in reads]):
             number = self.shared.numbers[op.static[0]]
@@ -112,26 +115,36 @@ class Procedures(Calls):
     # Calls
 
     def call(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
-        procedure: Procedure = op.static[0]
+        """The results of a procedure, or of several, for which there is room before any of them runs."""
         if self.target.group:
             raise Unsupported(
-                f"{procedure.name} calls itself, and a device has no stack for that (written at {op.origin}): "
+                f"{op.static[0].name} calls itself, and a device has no stack for that (written at {op.origin}): "
                 "write the recursion as az.fori_loop or az.while_loop, or compile it for the CPU"
             )
-        values, reads = self.handed(op, env)
-        writes = tuple([self._made(t, d) for t, d in zip(op.types, destinations, strict=True) if rank(t)])
-        given = tuple([self.variable("t", element(type)) for type in op.types if not rank(type)])
-        number = self.shared.numbers[procedure]
-        self.emit(ir.Invoke(self.fresh("called"), number, reads, writes, kind="procedure", values=values, binds=given))
-        scalars, arrays = iter(given), iter(writes)
-        return [self.array(next(arrays)) if rank(type) else next(scalars) for type in op.types]
+        calls: list[ir.Invoke] = []
+        results: list[Operand] = []
+        places = iter(destinations)
+        for procedure, args in zip(op.static, shared_out(op.static, op.args), strict=True):
+            values, reads = self.handed(procedure, args, env)
+            types = op.types[len(results) :][: len(procedure.results)]
+            own = [(type, next(places)) for type in types]
+            writes = tuple([self._made(*each) for each in own if rank(each[0])])
+            binds = tuple([self.variable("t", element(type)) for type in types if not rank(type)])
+            number, name = self.shared.numbers[procedure], self.fresh("called")
+            calls.append(ir.Invoke(name, number, reads, writes, kind="procedure", values=values, binds=binds))
+            scalars, arrays = iter(binds), iter(writes)
+            results += [self.array(next(arrays)) if rank(type) else next(scalars) for type in types]
+        self.emit(calls[0] if len(calls) == 1 else ir.Fork(tuple(calls)))
+        return results
 
-    def handed(self, op: terms.Operation, env: Environment) -> tuple[tuple[ir.Expression, ...], tuple[ir.Buffer, ...]]:
+    def handed(
+        self, procedure: Procedure, args: Sequence[terms.Atom], env: Environment
+    ) -> tuple[tuple[ir.Expression, ...], tuple[ir.Buffer, ...]]:
         """The scalars and the arrays that a procedure takes."""
         scalars: list[ir.Expression] = []
         extents: dict[Dim, ir.Expression] = {}
         reads: list[ir.Buffer] = []
-        for type, atom in zip(op.static[0].block.binders, op.args, strict=True):
+        for type, atom in zip(procedure.block.binders, args, strict=True):
             if not rank(type):
                 scalars.append(self.scalar(env, atom))
                 continue

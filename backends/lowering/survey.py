@@ -234,6 +234,8 @@ class _Surveyor:
                     self.loops.append(variable)
                     self.visit(inner, weight * max(1.0, min(float(known), SURVEY_MOST_ITERATIONS)))
                     self.loops.pop()
+                case ir.Fork(calls):
+                    self.visit(calls, weight)
                 case ir.Call():
                     found.simple = False
                     found.work += weight * CALL_WORK

@@ -137,7 +137,7 @@ class _Lives:
                     for branch, taken in zip((then, orelse), tests, strict=True):
                         number, more = self.block(branch, number, private, path & taken)
                         names |= more
-                case ir.Kernel(_, body):  # its own temporaries are places of its threads
+                case ir.Kernel(_, body) | ir.Fork(body):  # temporaries of a kernel are places of its threads
                     names |= ir.mentioned(body)[1]
                 case ir.While(head, test, body):
                     number, more = self.block((*head, ir.If(test, (), ()), *body), number, private, path)

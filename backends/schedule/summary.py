@@ -55,6 +55,8 @@ def _inside(statement: object) -> Iterator[str]:
         case ir.Invoke():
             if statement.kind == "procedure":
                 yield ir.statement_text(statement)
+        case ir.Fork(calls):
+            yield from map(ir.statement_text, calls)
         case ir.Call():
             yield ir.statement_text(statement) + ("" if statement.symbol else " (Python, one thread at a time)")
         case ir.Allocate():

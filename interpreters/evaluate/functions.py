@@ -23,7 +23,7 @@ from ...core.data import fold, value_class
 from ...core.environment import Env
 from ...core.language import Language
 from ...core.limits import nested_calls
-from ...core.procedures import Procedure
+from ...core.procedures import Procedure, shared_out
 from ...core.source import at_line
 from ...core.types import FunctionType, Named, Type, dims, element, is_data
 from .batches import ORDERED, PURE, Atom, Batches, Code, Refused, Step
@@ -61,14 +61,20 @@ class Functions(Batches, Language[Atom, Step, Code]):
         assert isinstance(function.type, FunctionType)
         return self._called(function.run, function.type.results, args)
 
-    def call(self, procedure: Procedure, args: Sequence[Atom]) -> Step:
-        def called(env: Env[Any]) -> Callable[..., Sequence[Any]]:
+    def call(self, procedures: tuple[Procedure, ...], args: Sequence[Atom]) -> Step:
+        def run(procedure: Procedure, values: Sequence[Any]) -> Sequence[Any]:
             if procedure not in self.procedures:
                 self.procedures[procedure] = self.meaning(procedure.block)
-            code = self.procedures[procedure]
-            return lambda *values: code.run(Env(), values)
+            return self.procedures[procedure].run(Env(), values)
 
-        return self._called(called, procedure.results, args)
+        def called(env: Env[Any]) -> Callable[..., Sequence[Any]]:
+            return lambda *values: [
+                result
+                for each, own in zip(procedures, shared_out(procedures, values), strict=True)
+                for result in run(each, own)
+            ]
+
+        return self._called(called, [type for each in procedures for type in each.results], args)
 
     def _called(
         self, called: Callable[[Env[Any]], Callable[..., Sequence[Any]]], results: Sequence[Type], args: Sequence[Atom]

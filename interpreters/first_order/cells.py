@@ -11,18 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...core.builder import Builder, build
-from ...core.environment import Env
-from ...core.placement import to_block
-from ...core.procedures import Procedure
 from ...core.terms import Block, Operation
 from ...core.types import Named, Type, i64
 from .. import embed
+from .copies import Copies, Copy
 
 
 def in_cells(block: Block) -> Block:
     """A closed term in first-order form with cells for its data; procedures of its own for those that it calls."""
-    return _Cells().block(block)
+    return Copies(_Cells, held).block(block)
 
 
 def held(type: Type) -> Type:
@@ -30,32 +27,7 @@ def held(type: Type) -> Type:
     return i64 if isinstance(type, Named) else type
 
 
-class _Cells:
-    def __init__(self) -> None:
-        self._procedures: dict[Procedure, Procedure] = {}
-
-    def block(self, block: Block) -> Block:
-        with build() as builder:
-            types = [held(type) for type in block.binders]
-            binders = embed.fresh_binders(builder, Block(tuple(types), (), (), block.names))
-            results = block.interpret(_Rewrite(builder, self))(Env(), binders)
-            made, captured = to_block(binders, results, builder.scopes[0].statements, block.names)
-            assert not captured
-            return made
-
-    def procedure(self, procedure: Procedure) -> Procedure:
-        if procedure not in self._procedures:
-            results = tuple([held(type) for type in procedure.results])
-            made = self._procedures[procedure] = Procedure(procedure.name, results, procedure.origin)
-            made.block = self.block(procedure.block)
-        return self._procedures[procedure]
-
-
-class _Rewrite(embed.Embed):
-    def __init__(self, builder: Builder, cells: _Cells) -> None:
-        super().__init__(builder)
-        self._cells = cells
-
+class _Cells(Copy):
     def operation(
         self, operation: Operation, args: Sequence[embed.Atom], blocks: Sequence[embed.Block]
     ) -> embed.Operation:
@@ -71,6 +43,4 @@ class _Rewrite(embed.Embed):
                 fields = tuple([tuple([held(type) for type in named.fields(name).values()]) for name in variants])
                 ordered = [blocks[operation.static.index(name)] for name in variants]
                 return self._with_blocks("open", fields, args, ordered)
-            case "call":
-                return self._with_blocks("call", (self._cells.procedure(operation.static[0]),), args, [])
         return super().operation(operation, args, blocks)

@@ -60,7 +60,9 @@ class Conversion:
             self._captured[function] = [value.name for value in captured]
             results = self.layouts.of_all(function.flow.root.results)
             name = fresh(function.name, [procedure.name for procedure in self._procedures.values()])
-            self._procedures[function] = Procedure(name, results, function.operation.origin)
+            shapes = (*function.captured, *function.flow.root.parameters)
+            types = self.layouts.of_all(shapes)
+            self._procedures[function] = Procedure(name, types, results, function.operation.origin)
             self._waiting.append(function)
         return self._procedures[function]
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from ...core.constructs import ADDED, CONSTRUCTS
+from ...core.procedures import Procedure, shared_out
 from ...core.terms import Constant, Literal, Size
 from ...core.types import Named, rank
 from .lifting import PLACE, WHOLE
@@ -93,6 +94,12 @@ class Expressions(Names, ABC):
     def joined(self, args: Sequence[Argument]) -> str:
         return ", ".join(map(self.atom, args))
 
+    def called(self, procedures: Sequence[Procedure], args: Sequence[Argument]) -> str:
+        """A call of a procedure, or of several side by side."""
+        shares = zip(procedures, shared_out(procedures, args), strict=True)
+        calls = [f"{procedure.name}({self.joined(own)})" for procedure, own in shares]
+        return calls[0] if len(calls) == 1 else f"par({', '.join(calls)})"
+
     def place(self, indices: Sequence[Argument]) -> str:
         """Indices as one argument of a function."""
         return self.atom(indices[0]) if len(indices) == 1 else f"({self.joined(indices)})"
@@ -140,7 +147,7 @@ class Expressions(Names, ABC):
             case "apply":
                 return f"{self.atom(args[0], ATOM)}({self.joined(args[1:])})", ATOM
             case "call":
-                return f"{static[0].name}({self.joined(args)})", ATOM
+                return self.called(static, args), ATOM
             case "pack":
                 return f"({self.joined(args)}{',' if len(args) == 1 else ''})", ATOM
             case "project":

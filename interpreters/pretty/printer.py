@@ -109,7 +109,7 @@ class Printer(Expressions):
             case "apply":
                 self.call(operation, give, f"{self.atom(args[0], ATOM)}({self.joined(args[1:])})")
             case "call":
-                self.call(operation, give, f"{operation.static[0].name}({self.joined(args)})")
+                self.call(operation, give, self.called(operation.static, args))
             case "generate" | "map":
                 self.generate(operation, give)
             case "cond":

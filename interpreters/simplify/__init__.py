@@ -180,8 +180,8 @@ class _Simplify(Language[Atom, Operation, Block]):
     def apply(self, function: Atom, args: Sequence[Atom]) -> Operation:
         return Statement([function, *args], lambda operands: current().emit("apply", (), operands))
 
-    def call(self, procedure: Procedure, args: Sequence[Atom]) -> Operation:
-        return Statement(args, lambda operands: current().emit("call", (procedure,), operands))
+    def call(self, procedures: tuple[Procedure, ...], args: Sequence[Atom]) -> Operation:
+        return Statement(args, lambda operands: current().emit("call", procedures, operands))
 
     def cell(self, number: int, fields: Sequence[Atom]) -> Operation:
         return self._plain("cell", (number,), fields, math.inf)

@@ -226,9 +226,9 @@ class _Distribute(Embed):
     def argsort(self, array: Any) -> Any:
         return Step(super().argsort(array), array.free, array.free, True, heavy=True, long=True)
 
-    def call(self, procedure: Procedure, args: Sequence[Any]) -> Any:
+    def call(self, procedures: tuple[Procedure, ...], args: Sequence[Any]) -> Any:
         free = free_of(*args)
-        return Step(super().call(procedure, args), free, free, True, heavy=True, long=True)
+        return Step(super().call(procedures, args), free, free, True, heavy=True, long=True)
 
     def cell(self, number: int, fields: Sequence[Any]) -> Any:
         free = free_of(*fields)

@@ -1,0 +1,291 @@
+"""Fork and join: branches of a ``par`` on the pool's threads, by work stealing, as LLVM IR in the module of the pool.
+
+A call has as many *seats* as threads. The thread that calls sits on the first one, and a worker that has nothing to do
+takes a free one. On a seat there is a *deque* of tasks, and a region of cells. Who comes to a fork pushes all branches
+but the first onto its own deque, the second last, runs the first, and takes the others back in their order, from the
+same end. Thieves steal from the other end, where the tasks are older and so, in most programs, larger (Blumofe and
+Leiserson, Scheduling multithreaded computations by work stealing, 1999). ::
+
+    sum(t) = left + right of par(sum(left), sum(right))        worker 1                    worker 2
+                                                               push sum(right)
+                                                               run sum(left)               steal sum(right), run it
+                                                               pop: it is stolen           ...
+                                                               wait, steal meanwhile       done
+                                                               left + right
+
+A *task* lives in the frame that waits for it: the function to run, a flag for its end, a word that cancels it, the
+failure that it ended with, and what its procedure takes and gives. A thief runs it with a failure record of its own.
+Who waits takes the failure over unless a branch before has failed, and then cancels it: so it is the first branch that
+fails, in the order of the program, whoever is faster. Cells that a thief makes are in the region of its seat, and last
+as long as the call.
+
+A deque is in two parts (van Dijk and van de Pol, Lace: non-blocking split deque for work-stealing, 2014). Old tasks
+are public, the others private: only their owner sees these, and pushes and pops without any atomic operation. Where the
+public part begins and ends is one word, changed by compare-and-swap alone. An owner who pushes and finds the public
+part empty makes half of all tasks public, and one who has no private task left takes half of the public ones back. A
+thief learns which task it has after it has moved the border, as between two looks another task may have come to the
+same place, and empties the place then; no task is pushed to one that is not empty. ::
+
+    tasks    0  1  2  3  4  5  6  7       deque: top 2, split 5      bottom 8
+             stolen  public   private
+
+A thief looks at a task for about a microsecond before it takes it. What its owner takes back meanwhile is too small to
+be worth a thief, so that a recursion with little work beside each call stays on one thread.
+
+While a worker waits for a stolen branch it steals from the other seats of the same call, as long as half of its stack
+is left. It need not: whoever stole a task runs it to its end. Nobody waits in a circle, with any number of threads: who
+is waited for has begun later than who waits, and on one stack, what is on top has begun last.
+
+How workers come to a seat is in ``open_calls.py``, and what programs do themselves in ``forks.py``.
+
+    seat     0 deque: top and split, 32 bits each  1 the ring of tasks  2 the failure record of the call  3 how many
+             seats there are  4 whether it is taken  6 the number of the call among those that are open  7 control
+             register  16 bottom  20 region of cells (four words)
+    task     0 function  1 whether it is done  2 whether it is cancelled  3 failure (five words)  8 what it takes, gives
+"""
+
+from __future__ import annotations
+
+from .unit import RECORD, RING, SEAT, SEAT_WORDS, SEATS, STACK, STOP, TICK
+
+_SPLIT = 1 << 32  # one, where the word of a deque says where the public part ends
+_RIPE = 12  # pauses that a task is there before it is stolen: its owner takes it back sooner than others run it
+_YIELD = 4096  # looks at a task that is waited for before others run
+_FAILURE = 3  # the word of a task where its failure begins
+
+EXPORTS = ("adze_publish", "adze_reclaim", "adze_wait")
+
+FUNCTIONS = f"""
+@enough = internal global i64 0
+
+define internal void @rest(i64 %looks) {{
+  call void @pause()
+  %tired = icmp sgt i64 %looks, {_YIELD}
+  br i1 %tired, label %yield, label %done
+yield:
+  %yielded = call i32 @sched_yield()
+  br label %done
+done:
+  ret void
+}}
+
+define void @adze_publish(ptr %seat) {{
+entry:
+  %bottom.place = getelementptr i64, ptr %seat, i64 16
+  %bottom = load i32, ptr %bottom.place
+  br label %try
+try:
+  %deque = load atomic i64, ptr %seat monotonic, align 8
+  %top = and i64 %deque, {_SPLIT - 1}
+  %high = lshr i64 %deque, 32
+  %split = trunc i64 %high to i32
+  %private = sub i32 %bottom, %split
+  %some = icmp sgt i32 %private, 0
+  br i1 %some, label %move, label %done
+move:
+  %more = add i32 %private, 1
+  %half = ashr i32 %more, 1
+  %moved = add i32 %split, %half
+  %wide = zext i32 %moved to i64
+  %shifted = shl i64 %wide, 32
+  %new = or i64 %shifted, %top
+  %swap = cmpxchg ptr %seat, i64 %deque, i64 %new seq_cst monotonic
+  %swapped = extractvalue {{ i64, i1 }} %swap, 1
+  br i1 %swapped, label %tell, label %try
+tell:
+  %sleepers = load atomic i64, ptr @sleepers seq_cst, align 8
+  %asleep = icmp sgt i64 %sleepers, 0
+  br i1 %asleep, label %wake, label %done
+wake:
+  %lock = call i32 @pthread_mutex_lock(ptr @mutex)
+  %signalled = call i32 @pthread_cond_signal(ptr @condition)
+  %unlock = call i32 @pthread_mutex_unlock(ptr @mutex)
+  br label %done
+done:
+  ret void
+}}
+
+define internal void @empty(ptr %seat, i32 %number) {{
+  %ring.place = getelementptr i64, ptr %seat, i64 1
+  %ring = load ptr, ptr %ring.place
+  %slot = and i32 %number, {RING - 1}
+  %task.place = getelementptr ptr, ptr %ring, i32 %slot
+  store atomic ptr null, ptr %task.place monotonic, align 8
+  ret void
+}}
+
+define i1 @adze_reclaim(ptr %seat) {{
+entry:
+  br label %try
+try:
+  %deque = load atomic i64, ptr %seat acquire, align 8
+  %top = trunc i64 %deque to i32
+  %top.wide = zext i32 %top to i64
+  %high = lshr i64 %deque, 32
+  %split = trunc i64 %high to i32
+  %public = sub i32 %split, %top
+  %none = icmp eq i32 %public, 0
+  br i1 %none, label %stolen, label %take
+take:
+  %half = lshr i32 %public, 1
+  %left = add i32 %top, %half
+  %wide = zext i32 %left to i64
+  %shifted = shl i64 %wide, 32
+  %new = or i64 %shifted, %top.wide
+  %swap = cmpxchg ptr %seat, i64 %deque, i64 %new acq_rel monotonic
+  %swapped = extractvalue {{ i64, i1 }} %swap, 1
+  br i1 %swapped, label %pop, label %try
+pop:
+  %bottom = sub i32 %split, 1
+  %bottom.place = getelementptr i64, ptr %seat, i64 16
+  store i32 %bottom, ptr %bottom.place
+  call void @empty(ptr %seat, i32 %bottom)
+  ret i1 true
+stolen:
+  ret i1 false
+}}
+
+define internal ptr @steal(ptr %seats, i64 %count, ptr %own) {{
+entry:
+  br label %next
+next:
+  %k = phi i64 [ 0, %entry ], [ %k.next, %on ]
+  %place = mul i64 %k, {SEAT_WORDS}
+  %seat = getelementptr i64, ptr %seats, i64 %place
+  %mine = icmp eq ptr %seat, %own
+  br i1 %mine, label %on, label %look
+look:
+  %deque = load atomic i64, ptr %seat acquire, align 8
+  %top = trunc i64 %deque to i32
+  %high = lshr i64 %deque, 32
+  %split = trunc i64 %high to i32
+  %none = icmp eq i32 %top, %split
+  br i1 %none, label %on, label %take
+take:
+  %ring.place = getelementptr i64, ptr %seat, i64 1
+  %ring = load ptr, ptr %ring.place
+  %slot = and i32 %top, {RING - 1}
+  %task.place = getelementptr ptr, ptr %ring, i32 %slot
+  %task = load atomic ptr, ptr %task.place monotonic, align 8
+  br label %ripen
+ripen:
+  %looks = phi i64 [ 0, %take ], [ %looks.next, %ripen ]
+  call void @pause()
+  %looks.next = add i64 %looks, 1
+  %young = icmp slt i64 %looks.next, {_RIPE}
+  br i1 %young, label %ripen, label %try
+try:
+  %same = load atomic ptr, ptr %task.place monotonic, align 8
+  %there = icmp eq ptr %same, %task
+  br i1 %there, label %claim, label %on
+claim:
+  %after = add i32 %top, 1
+  %after.wide = zext i32 %after to i64
+  %kept = and i64 %deque, {-_SPLIT}
+  %new = or i64 %kept, %after.wide
+  %swap = cmpxchg ptr %seat, i64 %deque, i64 %new acq_rel monotonic
+  %swapped = extractvalue {{ i64, i1 }} %swap, 1
+  br i1 %swapped, label %done, label %on
+on:
+  %k.next = add i64 %k, 1
+  %more = icmp slt i64 %k.next, %count
+  br i1 %more, label %next, label %nothing
+nothing:
+  ret ptr null
+done:
+  %stolen = load atomic ptr, ptr %task.place monotonic, align 8
+  store atomic ptr null, ptr %task.place release, align 8
+  ret ptr %stolen
+}}
+
+define internal void @perform(ptr %task, ptr %failure) noinline {{
+  %own = alloca [{RECORD} x i64], align 16
+  call void @llvm.memcpy.p0.p0.i64(ptr %own, ptr %failure, i64 {8 * RECORD}, i1 false)
+  store i64 0, ptr %own
+  %cancel = getelementptr i64, ptr %task, i64 2
+  %tick.place = getelementptr ptr, ptr %own, i64 {TICK}
+  %stop.place = getelementptr ptr, ptr %own, i64 {STOP}
+  %tick = load ptr, ptr %tick.place
+  %stop = load ptr, ptr %stop.place
+  %deaf = icmp eq ptr %tick, %stop
+  %heard = select i1 %deaf, ptr %cancel, ptr %tick
+  store ptr %heard, ptr %tick.place
+  store ptr %cancel, ptr %stop.place
+  %function = load ptr, ptr %task
+  call void %function(ptr %task, ptr %own)
+  %failed = getelementptr i64, ptr %task, i64 {_FAILURE}
+  call void @llvm.memcpy.p0.p0.i64(ptr %failed, ptr %own, i64 40, i1 false)
+  %done = getelementptr i64, ptr %task, i64 1
+  store atomic i64 1, ptr %done release, align 8
+  ret void
+}}
+
+define void @adze_wait(ptr %task, ptr %failure) {{
+entry:
+  %here = alloca i8
+  %seat.place = getelementptr ptr, ptr %failure, i64 {SEAT}
+  %seat = load ptr, ptr %seat.place
+  %seats.place = getelementptr ptr, ptr %failure, i64 {SEATS}
+  %seats = load ptr, ptr %seats.place
+  %count = call i64 @width(ptr %seats)
+  %done.place = getelementptr i64, ptr %task, i64 1
+  %cancel = getelementptr i64, ptr %task, i64 2
+  %word.place = getelementptr ptr, ptr %failure, i64 {TICK}
+  %word = load ptr, ptr %word.place
+  %limit.place = getelementptr ptr, ptr %failure, i64 {STACK}
+  %limit = load ptr, ptr %limit.place
+  %room = call i1 @half(ptr %here, ptr %limit)
+  br label %look
+look:
+  %looks = phi i64 [ 0, %entry ], [ 0, %run ], [ %more, %wait ]
+  %done = load atomic i64, ptr %done.place acquire, align 8
+  %over = icmp ne i64 %done, 0
+  br i1 %over, label %end, label %ask
+ask:
+  %signs = load atomic i64, ptr %word monotonic, align 8
+  %due = icmp ne i64 %signs, 0
+  br i1 %due, label %listen, label %state
+listen:
+  %stopped = call i64 @adze_look(ptr %failure)
+  br label %state
+state:
+  %failed = load atomic i64, ptr %failure monotonic, align 8
+  %bad = icmp ne i64 %failed, 0
+  br i1 %bad, label %stop, label %find
+stop:
+  store atomic i64 1, ptr %cancel monotonic, align 8
+  br label %wait
+find:
+  br i1 %room, label %steal, label %wait
+steal:
+  %other = call ptr @steal(ptr %seats, i64 %count, ptr %seat)
+  %none = icmp eq ptr %other, null
+  br i1 %none, label %wait, label %run
+run:
+  call void @perform(ptr %other, ptr %failure)
+  br label %look
+wait:
+  call void @rest(i64 %looks)
+  %more = add i64 %looks, 1
+  br label %look
+end:
+  %failed.already = load atomic i64, ptr %failure monotonic, align 8
+  %well = icmp eq i64 %failed.already, 0
+  br i1 %well, label %take, label %leave
+take:
+  %failure.place = getelementptr i64, ptr %task, i64 {_FAILURE}
+  call void @llvm.memcpy.p0.p0.i64(ptr %failure, ptr %failure.place, i64 40, i1 false)
+  br label %leave
+leave:
+  ret void
+}}
+
+define internal i1 @half(ptr %here, ptr %limit) {{
+  %enough = load i64, ptr @enough
+  %from = ptrtoint ptr %limit to i64
+  %to = ptrtoint ptr %here to i64
+  %left = sub i64 %to, %from
+  %room = icmp sgt i64 %left, %enough
+  ret i1 %room
+}}
+"""
