@@ -200,11 +200,12 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
         if operation.op == "construct":
             named, variant = operation.static
             return self.construct(named, variant, args)
-        if (operation.row.chooses or operation.op == "par") and _calls(operation):
+        captured = [variable.type for block in operation.blocks for variable in block.free]
+        has_data = any(map(_is_moving_data, [*operation.types, *captured]))
+        if (operation.row.chooses or operation.op == "par") and (has_data or _calls(operation)):
             return self._with_pullbacks(operation, args, blocks)
         plain = super().operation(operation, args, blocks)
-        captured = [variable.type for block in operation.blocks for variable in block.free]
-        if not any(map(_is_moving_data, [*operation.types, *captured])):
+        if not has_data:
             return plain
         if operation.op == "generate":
             return replace(plain, run=partial(self._gathered, plain, operation, args[0], blocks[0]))
