@@ -158,6 +158,7 @@ def test_a_fork_is_of_calls_that_do_not_need_each_other() -> None:
 
 def test_trees() -> None:
     """A tree of 2^10 leaves, and lists of trees, deeper than what is pushed at once."""
+    assert all("fork" in az.compile(program).loops for program in (total, squared))
     own = values(1 << 10)
     for tree in (balanced(own), degenerate(own, True), degenerate(own, False)):
         found = same_bits(total, tree)
