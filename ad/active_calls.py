@@ -38,6 +38,7 @@ class ActiveCalls(Activity):
         self._blocks: dict[Procedure, Block] = {}
         self._seen: set[Procedure] | None = None  # in this round, while nothing is settled
         self._changed = False
+        self.met = False  # a call or data in which something moves, since somebody set this to False
 
     def settle(self, blocks: dict[Procedure, Block], block: Block, arguments: Sequence[Any]) -> None:
         """Find what moves in these procedures, for a block at these arguments that calls them."""
@@ -59,13 +60,18 @@ class ActiveCalls(Activity):
         return super().operation(operation, args, blocks)
 
     def construct(self, type: Named, variant: str, fields: Sequence[Atom]) -> Operation:
-        return lambda env: Active([any([self.is_active(field(env)) for field in fields])])
+        return lambda env: self._noted(Active([any([self.is_active(field(env)) for field in fields])]))
+
+    def _noted(self, active: Active) -> Active:
+        self.met = self.met or any(active.results)
+        return active
 
     def case_of(self, value: Atom, branches: Sequence[Block], may_move: Sequence[Sequence[bool]]) -> Operation:
         """A choice whose fields may move where these say so."""
 
         def run(env: Env[Any]) -> Active:
             moves = self.is_active(value(env))
+            self.met = self.met or moves
             fields = [[moves and may for may in own] for own in may_move]
             return either([branch(env, own) for branch, own in zip(branches, fields, strict=True)])
 
@@ -86,7 +92,7 @@ class ActiveCalls(Activity):
                     with self.fixpoints.afresh():
                         found = self._blocks[procedure](Env(), moving.parameters)
                     moving.results = self._risen(moving.results, found.results)
-            return Active(list(moving.results))
+            return self._noted(Active(list(moving.results)))
 
         return run
 

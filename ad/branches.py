@@ -46,19 +46,27 @@ def share(rule: Callable[[Expr], Expr], cotangent: Expr) -> Expr:
     return where((cotangent == 0.0) & (product != product), 0.0, product)
 
 
-def before_branches(block: Block) -> frozenset[int]:
-    """The operations of a term, by identity, whose results a branch reads, or what is computed from them."""
-    if not _has_branches(block):
+def before_branches(block: Block, of_procedure: bool = False) -> frozenset[int]:
+    """The operations of a term, by identity, whose results a branch reads, or what is computed from them.
+
+    What becomes of the results of a procedure is not known there: a branch may read them, or nobody.
+    """
+    if not of_procedure and not _has_branches(block):
         return frozenset()
     flow = _Flow()
-    flow.block(block, Env(), [()] * len(block.binders))
+    results = flow.block(block, Env(), [()] * len(block.binders))
+    if of_procedure:
+        flow.read.update(results)
     reached = flow.reached()
     return frozenset([id(operation) for operation, values in flow.made if not reached.isdisjoint(values)])
 
 
 def _has_branches(block: Block) -> bool:
     return any(
-        operation.row.chooses or operation.op == "call" or any(map(_has_branches, operation.blocks))
+        operation.row.chooses
+        or operation.row.values
+        or operation.op == "call"
+        or any(map(_has_branches, operation.blocks))
         for operation in block.bindings
     )
 
@@ -197,12 +205,15 @@ class _Flow:
         self.ranges.update(narrowed)
         return frozenset(narrowed) if facts is not None else None
 
-    def branch(self, block: Block, env: Env[int], facts: Facts) -> list[int]:
-        """Walk through a branch where these dims are not negative; None: where something else is so."""
+    def branch(self, block: Block, env: Env[int], facts: Facts, data: Sources = ()) -> list[int]:
+        """Walk through a branch where these dims are not negative; None: where something else is so.
+
+        Its parameters are the fields of this data.
+        """
         ranges = dict(self.ranges)
         narrowed = self.narrow(facts)
         self.branches.append(_Branch(len(self.sources), narrowed))
-        results = self.block(block, env, [()] * len(block.binders))
+        results = self.block(block, env, [data] * len(block.binders))
         self.branches.pop()
         self.ranges = ranges
         return results
@@ -235,7 +246,9 @@ class _Flow:
         match operation.op:
             case "cond" | "case":
                 tests = self.tests.get(args[0], (None, None)) if operation.op == "cond" else (None,) * len(blocks)
-                return _each([self.branch(block, env, facts) for block, facts in zip(blocks, tests, strict=True)])
+                data = () if operation.op == "cond" else args
+                pairs = zip(blocks, tests, strict=True)
+                return _each([self.branch(block, env, facts, data) for block, facts in pairs])
             case "generate":
                 return _each([self.inside(blocks[0], env, self.indices([self.dim(operation.args[0], env)]))])
             case _ if operation.row.combines:
@@ -260,7 +273,7 @@ class _Flow:
                 return [[value, *args] for value in body]
             case "probe":
                 return _each([args])
-            case "call":  # what it is given is read in a branch of it, for all that we know here
+            case "call" | "construct":  # what is given is read in a branch, or by nobody, for all that we know here
                 self.read.update(args)
             case "par":
                 return _each([list(chain.from_iterable([self.block(block, env, []) for block in blocks]))])

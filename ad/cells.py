@@ -26,9 +26,9 @@ from ..core.types import ArrayType, accumulator_of, is_data
 from .cotangents import at, nothing, pay, plus, whole, zero_like
 from .walks import unsupported
 
-_IN_A_LOOP = (
-    "reverse mode does not add up what the steps of a map or a loop give for one value of type {type}: go through the"
-    " steps by a recursive function, or differentiate via='trace'"
+_CAPTURED = (
+    "reverse mode does not add up the cotangents of one value of type {type} here, where an operator, a checkpoint or"
+    " the steps of a loop capture it: write a recursive function, or differentiate via='trace'"
 )
 
 
@@ -69,7 +69,7 @@ class Cell:
         elif b.scopes[-1] is self.scope:
             self.held.total = cotangent if self.held.total is None else plus(b, self.held.total, cotangent)
         elif not is_data(self.primal.type):
-            raise unsupported(b, _IN_A_LOOP.format(type=self.primal.type))
+            raise unsupported(b, _CAPTURED.format(type=self.primal.type))
         else:
             b.each(b.sizes(cotangent), lambda *i: self._add_to(b.index(cotangent, i), i))
 

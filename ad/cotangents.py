@@ -20,6 +20,7 @@ The cotangent of a number is a number.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from threading import RLock
 from typing import Any
@@ -28,9 +29,11 @@ from weakref import WeakValueDictionary
 from ..core.annotations import fresh
 from ..core.builder import Builder
 from ..core.graph import Value
+from ..core.terms import Failure
 from ..core.types import (
     ArrayType,
     Declaration,
+    FunctionType,
     Named,
     Scalar,
     Type,
@@ -39,7 +42,6 @@ from ..core.types import (
     holds_floating,
     i64,
     is_data,
-    is_float,
 )
 from ..interpreters.embed import emit_blocks, name_arguments
 from ..interpreters.simplify import accumulators
@@ -131,12 +133,17 @@ def fields_of(b: Builder, cotangent: Value, variant: str, fields: Sequence[Value
 
 def filled(b: Builder, value: Value, cotangent: Value | None) -> Value:
     """A cotangent as a value like the one that it belongs to: zero where nothing was added, integers as they are."""
-    return _filled(b, Walk(b), value, cotangent)
+    if not holds_floating(value.type):
+        return value
+    return _Filling(b)(value, nothing(b, value.type) if cotangent is None else cotangent)
 
 
-def emptied(b: Builder, value: Value) -> Value:
-    """The cotangent that a value like the one that it belongs to says: integers are not looked at."""
-    return value if is_data(value.type) else _emptied(b, Walk(b), value)
+def emptied(b: Builder, value: Value, given: Value) -> Value:
+    """The cotangent of a value that is given as a value like it, whose integers are not looked at.
+
+    It is required to have the variants of the value.
+    """
+    return given if is_data(value.type) else _emptied(b, Walk(b), value, given)
 
 
 # Arrays
@@ -274,49 +281,94 @@ def _plus(b: Builder, walk: Walk, x: Value, y: Value) -> Value:
     return walk.over("plus", named, [named], [x, y], body)[0]
 
 
-def _filled(b: Builder, walk: Walk, value: Value, cotangent: Value | None) -> Value:
-    named = value.type
-    if not isinstance(named, Named):
-        if not is_float(named):
+@dataclass
+class _Filling:
+    """Walks that put zeros and integers into cotangents. What is zero as a whole is filled by a function of its own,
+    one for each type."""
+
+    builder: Builder
+    zeros: dict[Type, Value] = field(default_factory=dict)
+
+    def __call__(self, value: Value, cotangent: Value) -> Value:
+        for type in _declared_in(value.type):
+            signature = FunctionType((type,), (type,))
+            walk = Walk(self.builder)
+            made = emit_blocks(self.builder, "function", (signature,), [], [lambda x, w=walk: [self._zeroed(w, x)]])
+            self.zeros[type] = made[0]
+        return self._filled(Walk(self.builder), value, cotangent)
+
+    def _zeroed(self, walk: Walk, value: Value) -> Value:
+        b, named = self.builder, value.type
+        if not holds_floating(named):
             return value
-        total = accumulators.zeros_like(b, value) if cotangent is None or not is_data(cotangent.type) else cotangent
-        return total if cotangent is None or cotangent is total else paid(b, cotangent, total)
-    if not holds_floating(named):
-        return value
-    given = [] if cotangent is None else [cotangent]
+        if not isinstance(named, Named):
+            return accumulators.zeros_like(b, value)
 
-    def body(value: Value, *given: Value) -> list[Value]:
-        name_arguments([value, *given], ["value", "cotangent"][: 1 + len(given)])
+        def body(value: Value) -> list[Value]:
+            name_arguments([value], ["value"])
 
-        def branch(variant: str, *fields: Value) -> Sequence[Value]:
-            def made(parts: Sequence[Value | None], inner: Walk) -> Sequence[Value]:
-                rest = iter(parts)
-                moving = [next(rest) if holds_floating(field.type) else None for field in fields]
-                pairs = zip(fields, moving, strict=True)
-                return b.emit("construct", (named, variant), [_filled(b, inner, *pair) for pair in pairs])
+            def branch(variant: str, *fields: Value) -> Sequence[Value]:
+                return b.emit("construct", (named, variant), [self._zeroed(walk, field) for field in fields])
 
-            def beside(found: str, *parts: Value) -> Sequence[Value]:
-                return made(parts, walk) if found == variant else made([None] * len(fields), Walk(b))
+            return list(_case(b, value, branch))
 
-            return _case(b, given[0], beside) if given else made([None] * len(fields), walk)
+        return walk.over("zeros", named, [named], [value], body)[0]
 
-        return list(_case(b, value, branch))
+    def _filled(self, walk: Walk, value: Value, cotangent: Value) -> Value:
+        b, named = self.builder, value.type
+        if not isinstance(named, Named):
+            return cotangent if is_data(cotangent.type) else paid(b, cotangent, accumulators.zeros_like(b, value))
 
-    return walk.over("filled" if given else "zeros", named, [named], [value, *given], body)[0]
+        def body(value: Value, cotangent: Value) -> list[Value]:
+            name_arguments([value, cotangent], ["value", "cotangent"])
+
+            def branch(variant: str, *fields: Value) -> Sequence[Value]:
+                def beside(found: str, *parts: Value) -> Sequence[Value]:
+                    if found != variant:  # it is zero as a whole: no cotangent has another variant
+                        return b.emit("apply", (), [self.zeros[named], value])
+                    rest = iter(parts)
+                    made = [self._filled(walk, x, next(rest)) if holds_floating(x.type) else x for x in fields]
+                    return b.emit("construct", (named, variant), made)
+
+                return _case(b, cotangent, beside)
+
+            return list(_case(b, value, branch))
+
+        return walk.over("filled", named, [named], [value, cotangent], body)[0]
 
 
-def _emptied(b: Builder, walk: Walk, value: Value) -> Value:
+def _declared_in(type: Type) -> list[Named]:
+    """The declared types that are a type or in its fields, and hold floating numbers."""
+    found: dict[Named, None] = {}
+    todo = [type]
+    while todo:
+        part = todo.pop()
+        if isinstance(part, Named) and part not in found and holds_floating(part):
+            found[part] = None
+            todo += [inner for variant in part.declaration.variants for inner in part.fields(variant).values()]
+    return list(found)
+
+
+def _emptied(b: Builder, walk: Walk, value: Value, given: Value) -> Value:
     named = value.type
     if not isinstance(named, Named):
-        return whole(b, value)
+        return whole(b, given)
 
-    def body(value: Value) -> list[Value]:
-        name_arguments([value], ["value"])
+    def body(value: Value, given: Value) -> list[Value]:
+        name_arguments([value, given], ["value", "given"])
 
         def branch(variant: str, *fields: Value) -> Sequence[Value]:
-            parts = [_emptied(b, walk, field) for field in fields if holds_floating(field.type)]
-            return [of_fields(b, named, variant, parts)]
+            def beside(found: str, *parts: Value) -> Sequence[Value]:
+                if found != variant:
+                    of = named.declaration.name
+                    message = f"the cotangent of a result has {of}.{found} where the result has {of}.{variant}"
+                    b.require(b.literal(False, bool_), Failure("variant", message, b.origin), [])
+                    return [nothing(b, named)]
+                pairs = [(x, y) for x, y in zip(fields, parts, strict=True) if holds_floating(x.type)]
+                return [of_fields(b, named, variant, [_emptied(b, walk, x, y) for x, y in pairs])]
+
+            return _case(b, given, beside)
 
         return list(_case(b, value, branch))
 
-    return walk.over("cotangent", named, [cotangent_type(named)], [value], body)[0]
+    return walk.over("cotangent", named, [cotangent_type(named)], [value, given], body)[0]

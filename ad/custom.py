@@ -15,13 +15,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, count
 
+from ..core.builder import Builder
 from ..core.environment import Env
 from ..core.graph import Value
 from ..core.language import Unsupported
 from ..core.operations import moved_by
 from ..core.placement import to_block
 from ..core.terms import Foreign
-from ..core.types import Itself, Type, is_float
+from ..core.types import Itself, Type, is_data, is_float
 from ..interpreters.embed import Known, emit_blocks
 from ..interpreters.simplify import simplify
 from ..interpreters.simplify.accumulators import plus, zeros_like
@@ -53,6 +54,7 @@ class CustomPullback:
         if self.reverse.transposing and "vjp" not in self.rules:
             self.body.run(self.env, self.args)[1](cotangents)
             return
+        self.require_numbers(cotangents)
         if any(self.body.activity.of_constants(self.env).results):
             self.body.run(self.env, [Entry(arg.value) for arg in self.args])[1](cotangents)
         if any([arg.active for arg in self.args]):
@@ -60,6 +62,13 @@ class CustomPullback:
             for arg, cotangent in zip(floating, self.by_rule(cotangents), strict=True):
                 if arg.cell is not None:
                     arg.cell.add(cotangent)
+
+    def require_numbers(self, cotangents: Sequence[Value | None]) -> None:
+        """Unsupported where data moves as an argument or a result: rules do not say how."""
+        arguments = [arg.value for arg in self.args if arg.active]
+        results = [value for value, g in zip(self.results, cotangents, strict=True) if g is not None]
+        if any(value is not None and not is_data(value.type) for value in (*arguments, *results)):
+            raise _no_numbers(self.reverse.builder, "reverse")
 
     def again(self, cotangents: Sequence[Value | None]) -> None:
         """Run the body of a checkpoint again, and back, in a scope of its own: what is computed there stays there.
@@ -160,11 +169,7 @@ class CustomPushforward:
         """Unsupported where something moves inside of an argument, or may inside of a result: rules do not say how."""
         given, made = ([state for state in states if isinstance(state, Form)] for states in (moving, active))
         if any([*given, *made]) or (any(moving) and any([form.cells for form in made])):
-            origin = self.forward.builder.origin
-            message = f"{origin.name}: its derivatives are given for numbers and arrays, and forward mode does not know"
-            error = Unsupported(f"{message} how a function, a tuple or a value of a declared type moves")
-            error.origin = origin
-            raise error
+            raise _no_numbers(self.forward.builder, "forward")
 
     def itself(self, *args: Value) -> Sequence[Value]:
         """The operation, with its rules, as it is."""
@@ -182,6 +187,14 @@ class CustomPushforward:
         likes = [result for result in results if is_float(result.type)]
         run = partial(self.forward.primals, rule, self.env, itself, *values)
         return transposed_rule(self.forward.reverse(), self.forward.builder.origin.name, "vjp", likes, run, tangents)
+
+
+def _no_numbers(builder: Builder, mode: str) -> Unsupported:
+    """Why a function with rules at the builder's line, in which data moves, has no derivative in a mode."""
+    message = f"{builder.origin.name}: its derivatives are given for numbers and arrays, and {mode} mode does not know"
+    error = Unsupported(f"{message} how a function, a tuple or a value of a declared type moves")
+    error.origin = builder.origin
+    return error
 
 
 def cotangents_by_rule(

@@ -222,7 +222,8 @@ class Pullback:
         reverse = Reverse(self.sweep)
         found, self.pull = reverse.differentiated(self.form.block, [entry for own in self.entries for entry in own])
         reverse.checks = False
-        self.values = [self.form.result(k, parts) for k, parts in enumerate(self.form.split(found))]
+        self.parts = self.form.split(found)  # of each result
+        self.values = [self.form.result(k, parts) for k, parts in enumerate(self.parts)]
         result: Any = trees.unflatten(function.output, [Expr(value, builder) for value in self.values])
         self.output = without_aux(name, function.program, function.output) if has_aux else function.output
         self.result: Any = result[0] if has_aux else result
@@ -233,7 +234,8 @@ class Pullback:
         given = fitting(f"{self.name}: the cotangent", cotangent, self.output, moving)
         self.sweep.restart()
         rest = [None] * (len(self.values) - len(moving))
-        arrived = [self.form.cotangents(k, each) for k, each in enumerate([*given, *rest])]
+        pairs = zip(self.parts, [*given, *rest], strict=True)
+        arrived = [self.form.cotangents(k, parts, each) for k, (parts, each) in enumerate(pairs)]
         self.pull([part for parts in arrived for part in parts])
         return tuple([self._collected(number) for number in self.argnums])
 

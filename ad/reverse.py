@@ -56,9 +56,9 @@ class Reverse(ReverseFunctions):
         self.before_branches: frozenset[int] = frozenset()
         self.before_branch = False  # of the operation whose meaning is found
 
-    def meaning(self, block: terms.Block) -> Block:
+    def meaning(self, block: terms.Block, of_procedure: bool = False) -> Block:
         block = self.expanded(block)
-        self.before_branches = before_branches(block)
+        self.before_branches = before_branches(block, of_procedure)
         return self.meaning_of_block(block)
 
     def meaning_of_operation(self, operation: terms.Operation) -> Operation:

@@ -33,6 +33,7 @@ from ..core.components import components
 from ..core.environment import Env
 from ..core.graph import Value
 from ..core.procedures import Procedure, called_in, procedures_of
+from ..core.terms import Foreign
 from ..core.types import FunctionType, Named, Type, all_dims, holds_floating, is_data
 from ..interpreters.embed import emit_blocks, name_arguments
 from .cells import Cell, Entry, Sweep
@@ -48,14 +49,21 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
     def differentiated(self, block: terms.Block, entries: Sequence[Entry]) -> tuple[list[Value], Pull]:
         """The forward sweep of a whole term at these entries, with the procedures that it calls; and its pull."""
         meaning, called = self.meaning(block), procedures_of(self.expanded(block))
-        blocks = {procedure: self.meaning(procedure.block) for procedure in called}
+        blocks = {procedure: self.meaning(procedure.block, of_procedure=True) for procedure in called}
         activities = {procedure: own.activity for procedure, own in blocks.items()}
         self.activity.settle(activities, meaning.activity, entries)
+        for procedure in called:
+            acting = [
+                function for each in (procedure, *procedures_of(procedure.block)) for function in _acting(each.block)
+            ]
+            if acting:
+                self.embed.acting[procedure] = acting[0]
         graph = {procedure: list(dict.fromkeys(called_in(procedure.block))) for procedure in blocks}
         for group in components(graph):
-            for kind in (self.embed.functions, self.functions):
-                recursive = len(group) > 1 or group[0] in graph[group[0]]
-                self._define(group, blocks, recursive, kind)
+            recursive = len(group) > 1 or group[0] in graph[group[0]]
+            self._define(group, blocks, recursive, self.embed.functions)
+            if any([any(self.activity.procedures[procedure].results) for procedure in group]):
+                self._define(group, blocks, recursive, self.functions)
         return meaning.run(Env(), entries)
 
     # Procedures
@@ -135,6 +143,7 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
         [procedure] = procedures  # forks are not written as calls yet
 
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
+            self.embed.require_no_effects(procedure)
             moving, b = self.activity.procedures[procedure], self.builder
             values, cells = [arg.primal(env) for arg in args], [arg.cell(env) for arg in args]
             *results, back = b.emit("apply", (), [self.functions[procedure], *values])
@@ -200,18 +209,16 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
         if operation.op == "construct":
             named, variant = operation.static
             return self.construct(named, variant, args)
-        captured = [variable.type for block in operation.blocks for variable in block.free]
-        has_data = any(map(_is_moving_data, [*operation.types, *captured]))
-        if (operation.row.chooses or operation.op == "par") and (has_data or _calls(operation)):
-            return self._with_pullbacks(operation, args, blocks)
         plain = super().operation(operation, args, blocks)
-        if not has_data:
-            return plain
+        row = operation.row
+        if row.chooses or operation.op == "par":
+            entries, activities = [arg.entry for arg in args], [block.activity for block in blocks]
+            activity = self.activity.operation(operation, entries, activities)
+            return replace(plain, run=partial(self._with_pullbacks, plain, operation, args, blocks), activity=activity)
         if operation.op == "generate":
             return replace(plain, run=partial(self._gathered, plain, operation, args[0], blocks[0]))
-        row = operation.row
         if row.ordered and not row.combines and not row.places:  # a loop with states
-            return replace(plain, run=partial(self._stepped, operation, args, blocks))
+            return replace(plain, run=partial(self._stepped, plain, operation, args, blocks))
         return plain
 
     def construct(self, type: Named, variant: str, fields: Sequence[Atom]) -> Operation:
@@ -234,27 +241,46 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
 
         return Operation(primal, run, self.activity.construct(type, variant, [field.entry for field in fields]))
 
-    def _with_pullbacks(self, operation: terms.Operation, args: Sequence[Atom], blocks: Sequence[Block]) -> Operation:
-        """``y = cond c then f else g``:  ``(y, back) = cond c then f' else g'``, ``x_bar += back(y_bar)``."""
-        primal = self.embed.operation(operation, [arg.primal for arg in args], [block.primal for block in blocks])
-        activities = [block.activity for block in blocks]
-        activity = self.activity.operation(operation, [arg.entry for arg in args], activities)
+    def _with_pullbacks(
+        self,
+        plain: Operation,
+        operation: terms.Operation,
+        args: Sequence[Atom],
+        blocks: Sequence[Block],
+        env: Env[Entry],
+        active: Sequence[bool],
+    ) -> tuple[Sequence[Value], Pull]:
+        """``y = cond c then f else g``:  ``(y, back) = cond c then f' else g'``, ``x_bar += back(y_bar)``.
 
-        def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:
-            heads = [arg.primal(env) for arg in args]
-            if operation.op == "par":
-                return self._forked(operation, blocks, env, active)
-            data = args[0].entry(env) if operation.op == "case" and args[0].entry(env).active else None
-            branch = _Branches(self, operation.blocks, blocks, env, active, data, operation.static)
-            bodies = [partial(branch, number) for number in range(len(blocks))]
-            *results, back = emit_blocks(self.builder, operation.op, operation.static, heads, bodies)
+        This is so where a branch calls or looks into what moves; other branches are swept as everywhere.
+        """
+        data = args[0].entry(env) if operation.op == "case" and args[0].entry(env).active else None
+        if data is None and not self._meets(operation, blocks, env, active):
+            return plain.run(env, active)
+        if operation.op == "par":
+            return self._forked(operation, blocks, env, active)
+        heads = [arg.primal(env) for arg in args]
+        branch = _Branches(self, operation.blocks, blocks, env, active, data, operation.static)
+        bodies = [partial(branch, number) for number in range(len(blocks))]
+        *results, back = emit_blocks(self.builder, operation.op, operation.static, heads, bodies)
 
-            def pull(cotangents: Cotangents) -> None:
-                _add(branch.cells, self._applied(back, results, cotangents, active))
+        def pull(cotangents: Cotangents) -> None:
+            _add(branch.cells, self._applied(back, results, cotangents, active))
 
-            return results, pull
+        return results, pull
 
-        return Operation(primal, run, activity)
+    def _meets(
+        self, operation: terms.Operation, blocks: Sequence[Block], env: Env[Entry], active: Sequence[bool]
+    ) -> bool:
+        """Whether data that moves is a result or captured, or something inside calls or makes what moves."""
+        if any([moves and not is_data(type) for moves, type in zip(active, operation.types, strict=True)]):
+            return True
+        if any(not is_data(_type(entry)) for entry in _captured(operation.blocks, env).values()):
+            return True
+        self.activity.met = False
+        for block in blocks:
+            block.activity.of_constants(env)
+        return self.activity.met
 
     def _forked(
         self, operation: terms.Operation, blocks: Sequence[Block], env: Env[Entry], active: Sequence[bool]
@@ -289,6 +315,7 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
 
     def _stepped(
         self,
+        plain: Operation,
         operation: terms.Operation,
         args: Sequence[Atom],
         blocks: Sequence[Block],
@@ -300,6 +327,9 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
         Further arguments of a pullback are the cotangents of what the loop stacks, and the sums so far of those of what
         its body captures. So each one ends with the call of the one before, and a sweep takes no stack.
         """
+        moving_data = [moves and not is_data(type) for moves, type in zip(active, operation.types, strict=True)]
+        if not any([*moving_data, *[not is_data(_type(x)) for x in _captured(operation.blocks, env).values()]]):
+            return plain.run(env, active)
         b, values, cells = self.builder, [arg.primal(env) for arg in args], [arg.cell(env) for arg in args]
         count = len(operation.types) - 1 if operation.op == "while" else len(args) - 1
         term, body, starts = operation.blocks[-1], blocks[-1], values[len(values) - count :]
@@ -367,7 +397,7 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
     ) -> tuple[Sequence[Value], Pull]:
         """``y[i] = f(i)`` where f captures data: its cotangents are added up in the order of the iterations."""
         term, b = operation.blocks[0], self.builder
-        captured = {k: entry for k, entry in _captured([term], env).items() if _is_moving_data(_type(entry))}
+        captured = {k: entry for k, entry in _captured([term], env).items() if not is_data(_type(entry))}
         if not captured:
             return plain.run(env, active)
         length = extent.primal(env)
@@ -429,15 +459,13 @@ class _Branches:
             return [*values, reverse.pullback(type, pull, self.active, taken)]
 
 
-def _calls(operation: terms.Operation) -> bool:
-    """Whether a choice or a fork takes data that may move apart, or something inside of it calls or makes such."""
-    if operation.op == "case" and holds_floating(operation.args[0].type):
-        return True
-    return any(x.op == "call" or x.row.values or _calls(x) for block in operation.blocks for x in block.bindings)
-
-
-def _is_moving_data(type: Type) -> bool:
-    return not is_data(type) and holds_floating(type)
+def _acting(block: terms.Block) -> Iterator[Foreign]:
+    """The operations with effects in a block."""
+    for operation in block.bindings:
+        if operation.op == "foreign" and operation.static[0].effects:
+            yield operation.static[0]
+        for inner in operation.blocks:
+            yield from _acting(inner)
 
 
 def _type(entry: Entry) -> Type:

@@ -72,6 +72,12 @@ class Primal(Embed):
     def __init__(self, builder: Builder) -> None:
         super().__init__(builder)
         self.functions: dict[Procedure, Value] = {}
+        self.acting: dict[Procedure, Foreign] = {}  # what has effects in a procedure, or in one that it calls
+
+    def require_no_effects(self, procedure: Procedure) -> None:
+        """Unsupported where a procedure with effects would run once more."""
+        if procedure in self.acting and not self.checks:
+            raise again(self.builder, self.acting[procedure], "reverse")
 
     def variable(self, index: int, type: Type) -> PrimalAtom:
         if isinstance(type, Accumulator):
@@ -90,7 +96,12 @@ class Primal(Embed):
 
     def call(self, procedures: tuple[Procedure, ...], args: Sequence[PrimalAtom]) -> PrimalOperation:
         [procedure] = procedures  # forks are not written as calls yet
-        return lambda env: self.builder.emit("apply", (), [self.functions[procedure], *[arg(env) for arg in args]])
+
+        def run(env: Env[Entry]) -> Sequence[Value]:
+            self.require_no_effects(procedure)
+            return self.builder.emit("apply", (), [self.functions[procedure], *[arg(env) for arg in args]])
+
+        return run
 
     def add_to(self, accumulator: Any, value: Any, indices: Any) -> PrimalOperation:
         emit = super().add_to(accumulator, value, indices)
@@ -113,8 +124,8 @@ class Emission(ABC):
         self.showing = True  # cotangents of probes
 
     @abstractmethod
-    def meaning(self, block: terms.Block) -> Block:
-        """The meaning of a whole term."""
+    def meaning(self, block: terms.Block, of_procedure: bool = False) -> Block:
+        """The meaning of a whole term, or of the block of a procedure."""
 
     @property
     def checks(self) -> bool:

@@ -60,13 +60,13 @@ class TakenApart:
             return [[value] for value in values]
         return [list(parts) for parts in self._form.layouts.split(values, self.outputs)]
 
-    def cotangents(self, number: int, given: Value | None) -> list[Value | None]:
+    def cotangents(self, number: int, values: Sequence[Value], given: Value | None) -> list[Value | None]:
         """The cotangents of the parts of a result, from one that is a value like the result."""
         shape = self.outputs[number]
         if given is None:
-            return [None] * len(self._types(shape))
-        parts = self._apart(shape, given)
-        return [emptied(self.builder, part) if holds_floating(part.type) else None for part in parts]
+            return [None] * len(values)
+        pairs = zip(values, self._apart(shape, given), strict=True)
+        return [emptied(self.builder, value, part) if holds_floating(part.type) else None for value, part in pairs]
 
     def filled(self, number: int, parts: Sequence[Value], cotangents: Sequence[Value | None]) -> Value:
         """The cotangent of a parameter as a value like it, from the parts of both."""
@@ -75,9 +75,6 @@ class TakenApart:
         return self._together(self._parameters[number], self.inputs[number], made)
 
     # Values
-
-    def _types(self, shape: Shape) -> Sequence[Type]:
-        return [shape] if self._form is None else self._form.layouts.parts(shape)  # type: ignore[list-item]
 
     def _apart(self, shape: Shape, value: Value) -> list[Value]:
         """The parts of a value of a shape."""

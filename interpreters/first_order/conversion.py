@@ -153,6 +153,8 @@ class _Writer:
             case "apply":
                 assert isinstance(shapes[0], Flow)
                 return self._apply(shapes[0], args[0], args[1:])
+        if op.op == "custom" and not self.conversion.rules and "checkpoint" not in op.static:
+            return self.block(op.blocks[0], env, args)
         if self.conversion.rules and op.row.combines and _calls(op.blocks[0]):
             return self._stored(op, args, env)
         atoms = [lambda env, value=value: value for value in _flat(args)]
@@ -174,7 +176,12 @@ class _Writer:
     def _blocks(self, op: Operation, env: Entries) -> list[embed.Block]:
         if op.op != "custom":
             return [self._entered(block, env) for block in op.blocks]
-        rules = [self._rule(block, env) for block in op.blocks[1:]] if self.conversion.rules else []
+        if op.blocks[1:] and not all(is_data(arg.type) for arg in op.args):
+            problem = f"{op.origin.name} has rules for numbers and arrays, and takes a function, a tuple or data"
+            error = Unsupported(f"{problem} in a program in which such values move: reverse mode does not look into it")
+            error.origin = op.origin
+            raise error
+        rules = [self._rule(block, env) for block in op.blocks[1:]]
         return [self._entered(op.blocks[0], env), *rules]
 
     def _rule(self, block: Block, env: Entries) -> embed.Block:

@@ -475,3 +475,195 @@ def test_the_work_of_a_gradient_is_a_multiple_of_that_of_the_program() -> None:
         rest = (lambda n: ()) if program is squares else lambda n: (n,)
         short, long = ([work(each, first(n), *rest(n)) for each in (program, az.grad(program))] for n in (20, 400))
         assert long[1] / long[0] < 1.05 * short[1] / short[0] < 6
+
+
+# Zeros, and what does not move
+
+
+def head(xs: Any) -> Any:
+    return az.case(xs, Nil=lambda: 0.3, Cons=lambda head, tail: head)
+
+
+def test_zeros_give_no_nan_through_calls_and_data() -> None:
+    """A result that nobody reads, or that a branch reads which is not taken, and so with the fields of data."""
+
+    @az.program
+    def unread(x: az.f64, n: az.i64) -> az.f64:
+        @az.fix
+        def go(self: Any, n: az.i64) -> tuple[az.f64, az.f64]:
+            return az.cond(n == 0, lambda: (az.sqrt(x), x), lambda: self(n - 1))
+
+        return go(n)[1] * 3
+
+    @az.program
+    def untaken(x: az.f64, n: az.i64) -> az.f64:
+        @az.fix
+        def go(self: Any, n: az.i64) -> az.f64:
+            return az.cond(n == 0, lambda: az.sqrt(x), lambda: self(n - 1))
+
+        root = go(n)
+        return az.where(root > 0, 1 / root, 0.0)
+
+    @az.program
+    def in_data(x: az.f64, n: az.i64) -> az.f64:
+        root = az.sqrt(x)
+        xs = az.cond(n > 0, lambda: List.Cons(root, List.Nil()), lambda: List[az.f64].Nil())
+        inverse = lambda x: az.cond(x > 0, lambda: 1 / x, lambda: 0.0)  # noqa: E731
+        return az.case(xs, Nil=lambda: 0.0, Cons=lambda head, tail: inverse(head))
+
+    @az.program
+    def roots(xs: List[az.f64]) -> az.f64:
+        @az.fix
+        def go(self: Any, xs: List[az.f64]) -> List[az.f64]:
+            return az.case(xs, Nil=lambda: xs, Cons=lambda head, tail: List.Cons(az.sqrt(head), self(tail)))
+
+        return head(go(xs))
+
+    for run in (az.evaluate, az.compile):
+        assert run(az.grad(unread))(0.0, 1) == 3
+        assert run(az.grad(untaken))(0.0, 1) == 0
+        assert run(az.grad(in_data))(0.0, 1) == 0
+        assert run(az.grad(roots))(linked([4.0, 0.0, 1.0])) == linked([0.25, 0.0, 0.0])
+
+
+def test_data_that_does_not_move_costs_no_pullbacks() -> None:
+    """Loops and choices beside it are derived as those beside numbers, and compiled with arrays of any size."""
+
+    @az.program
+    def beside(x: az.f64, xs: List[az.f64], n: az.i64) -> az.f64:
+        return az.case(xs, Nil=lambda: x, Cons=lambda head, tail: az.fori_loop(0, n, lambda i, s: az.sin(s * head), x))
+
+    xs = linked([1.0, -2.0])
+    by_trace = az.grad(beside, via="trace")(0.5, xs, 3)
+    for run in (az.evaluate, az.compile):
+        np.testing.assert_allclose(run(az.grad(beside))(0.5, xs, 3), by_trace, rtol=1e-14)
+    assert "fun " not in az.pretty(az.grad(beside))
+
+
+@az.data
+class First:
+    class End: ...
+
+    class Node:
+        value: az.f64
+        first: "First"
+        second: "Second"
+        third: "Third"
+
+
+@az.data
+class Second:
+    class End: ...
+
+    class Node:
+        value: az.f64
+        first: First
+        second: "Second"
+        third: "Third"
+
+
+@az.data
+class Third:
+    class End: ...
+
+    class Node:
+        value: az.f64
+        first: First
+        second: Second
+        third: "Third"
+
+
+@az.program
+def squared_root(x: First) -> az.f64:
+    return az.case(x, End=lambda: 0.0, Node=lambda value, first, second, third: value * value)
+
+
+def test_a_gradient_by_types_in_each_other_is_short() -> None:
+    """Zeros are filled in by one function for each type, however many variants meet."""
+    assert len(az.pretty(az.grad(squared_root))) < 6 * len(az.pretty(az.jvp(squared_root)))
+
+    def nodes(one: float, other: float) -> First:
+        inside = Second.Node(other, First.End(), Second.End(), Third.End())
+        return First.Node(one, First.End(), inside, Third.End())
+
+    assert az.evaluate(az.grad(squared_root))(nodes(3.0, 1.0)) == nodes(6.0, 0.0)
+
+
+# More that is refused
+
+
+def test_cotangents_of_other_variants_are_refused() -> None:
+    @az.program
+    def squared(xs: List[az.f64]) -> List[az.f64]:
+        @az.fix
+        def go(self: Any, xs: List[az.f64]) -> List[az.f64]:
+            return az.case(xs, Nil=lambda: xs, Cons=lambda head, tail: List.Cons(head * head, self(tail)))
+
+        return go(xs)
+
+    xs = linked([1.0, 2.0])
+    for run in (az.evaluate, az.compile):
+        with pytest.raises(
+            ValueError, match=r"the cotangent of a result has List\.Nil where the result has List\.Cons"
+        ):
+            run(az.vjp(squared))(xs, linked([1.0]))
+        with pytest.raises(
+            ValueError, match=r"the cotangent of a result has List\.Cons where the result has List\.Nil"
+        ):
+            run(az.vjp(squared))(xs, linked([1.0, 2.0, 3.0]))
+
+
+def test_data_that_moves_is_no_argument_of_a_rule() -> None:
+    @az.program
+    def f(x: az.f64, xs: List[az.f64]) -> az.f64:
+        @az.custom_vjp
+        def scaled(x: Any, xs: Any) -> Any:
+            return x * head(xs)
+
+        @scaled.defvjp
+        def rule(primals: Any, cotangent: Any) -> Any:
+            return cotangent * head(primals[1]), None
+
+        return scaled(x, xs)
+
+    assert az.evaluate(az.grad(f))(2.0, linked([3.0])) == 3
+    with pytest.raises(az.Unsupported, match=r"scaled has rules for numbers and arrays.*, written at .*test_reverse"):
+        az.evaluate(az.grad(f, argnums=(0, 1)))(2.0, linked([3.0]))
+
+
+def test_compiled_functions_with_rules_in_a_recursion() -> None:
+    @az.custom_vjp
+    def twice(x: Any) -> Any:
+        return 2 * x
+
+    @twice.defvjp
+    def rule(primals: Any, cotangent: Any) -> Any:
+        return (10 * cotangent,)
+
+    @az.program
+    def f(x: az.f64, n: az.i64) -> az.f64:
+        @az.fix
+        def go(self: Any, n: az.i64) -> az.f64:
+            return az.cond(n == 0, lambda: 1.0, lambda: twice(x) * self(n - 1))
+
+        return go(n)
+
+    assert az.compile(f)(3.0, 2) == 36
+    assert az.compile(az.value_and_grad(f))(3.0, 2) == (36, 2 * 10 * 6)
+
+
+def test_effects_are_not_run_again() -> None:
+    say = az.operation(
+        "say", numpy=lambda x: x, result=lambda x: x, effects=True, derivative={"vjp": lambda p, c: (c,)}
+    )
+
+    @az.program
+    def f(x: az.f64, n: az.i64) -> az.f64:
+        @az.fix
+        def go(self: Any, n: az.i64, y: az.f64) -> az.f64:
+            return az.cond(n == 0, lambda: say(y), lambda: y * self(n - 1, y))
+
+        return az.fori_loop(0, n, lambda i, s: s + go(2, s), x)
+
+    with pytest.raises(az.Unsupported, match=r"say has effects, and reverse mode would run it again here"):
+        az.evaluate(az.grad(f))(2.0, 2)
