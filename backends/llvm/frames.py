@@ -337,12 +337,13 @@ class Frame:
         Cells of the last run, where results may be, go with the seats that there were.
         """
         if self._seats is None or len(self._seats) < threads:
-            self._seats = np.zeros((threads, SEAT_WORDS), np.int64)
-            self._rings = np.zeros((threads, RING if threads > 1 else 0), np.int64)  # touched as far as they are used
-            self._seats[:, RING_WORD] = [ring.ctypes.data for ring in self._rings]
-            self._seats[:, COUNT] = threads
-            regions = [seat.ctypes.data for seat in self._seats[:, CELLS:]]
-            weakref.finalize(self._seats, lambda: [*map(release, regions)]).atexit = False
+            seats = np.zeros((threads, SEAT_WORDS), np.int64)
+            rings = np.zeros((threads, RING if threads > 1 else 0), np.int64)  # touched as far as they are used
+            seats[:, RING_WORD] = [ring.ctypes.data for ring in rings]
+            seats[:, COUNT] = threads
+            regions = [seat.ctypes.data for seat in seats[:, CELLS:]]
+            weakref.finalize(seats, lambda: [*map(release, regions)]).atexit = False
+            self._seats, self._rings = seats, rings  # all of it, or nothing where a signal has raised
         for word, address in ((SEATS, self._seats.ctypes.data), (REGION, self._seats[0, CELLS:].ctypes.data)):
             ctypes.c_int64.from_address(self.record + 8 * word).value = address
 

@@ -10,7 +10,8 @@ so does every caller; ``launch`` comes back with the exception.
 There are three words. ``@tick`` is for the main thread; ``@stop`` is for workers, who look at no signals but stop with
 the main thread; ``@never``, which is never set, is for both in calls from other threads, and in those that a handler
 itself makes. ``launch`` writes the addresses of two of them into the failure record. A task that was stolen has a word
-of its own, which cancels it (``work_stealing.py``): the main thread, when it runs one, looks at both.
+of its own, which cancels it (``work_stealing.py``): the main thread, when it runs one, looks at both, and leaves each
+task that it runs on top of another where a handler has raised.
 
 The ticker costs a call two writes to memory. After some time without calls it sleeps, until a call wakes it. It is
 started by the first call of the process, and again in a forked child.
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import ctypes
 
-from .unit import INTERRUPTED, STOP
+from .unit import INTERRUPTED, STOP, TICK
 
 _TICK = 50_000  # microseconds
 _IDLE = 20  # ticks without a call before the ticker sleeps
@@ -118,6 +119,14 @@ done:
 
 define i64 @look(ptr %failure) {{
 entry:
+  %tick.place = getelementptr ptr, ptr %failure, i64 {TICK}
+  %tick.word = load ptr, ptr %tick.place
+  %main = icmp eq ptr %tick.word, @tick
+  %ending = load atomic i64, ptr @stop monotonic, align 8
+  %ends = icmp ne i64 %ending, 0
+  %raised.already = and i1 %main, %ends
+  br i1 %raised.already, label %leave, label %own
+own:
   %stop.place = getelementptr ptr, ptr %failure, i64 {STOP}
   %stop.word = load ptr, ptr %stop.place
   %stopped = load atomic i64, ptr %stop.word monotonic, align 8
