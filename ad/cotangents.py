@@ -132,10 +132,11 @@ def fields_of(b: Builder, cotangent: Value, variant: str, fields: Sequence[Value
 
 
 def filled(b: Builder, value: Value, cotangent: Value | None) -> Value:
-    """A cotangent as a value like the one that it belongs to: zero where nothing was added, integers as they are."""
-    if not holds_floating(value.type):
-        return value
-    return _Filling(b)(value, nothing(b, value.type) if cotangent is None else cotangent)
+    """A cotangent as a value like the one that it belongs to: zero where nothing was added, integers as they are.
+
+    What holds nothing that moves has none.
+    """
+    return value if cotangent is None else _Filling(b)(value, cotangent)
 
 
 def emptied(b: Builder, value: Value, given: Value) -> Value:

@@ -14,10 +14,11 @@ from collections.abc import Sequence
 
 from .. import ir
 from .invocations import Invocations, given_by, given_to
-from .unit import RING, SEAT, Arena, Unit
+from .unit import RING, SEAT, STOP, Arena, Unit
 from .values import one
 
-_TASK = 8  # words of a task before what its procedure takes
+_TASK = 10  # words of a task before what its procedure takes
+_MADE_BY = 9  # the word that says which task made it
 
 # What stands in compiled programs, where most forks need no more
 _INLINE = {
@@ -139,8 +140,10 @@ class Forks(Invocations):
         """Make a task, and push it."""
         procedure = self.unit.procedures[call.number]
         self.body.line(f"store ptr @{_task_of(self.unit, call.number)}, ptr {task}")
-        for word in (1, 2):
+        for word in (1, 2, 8):
             self.body.line(f"store i64 0, ptr {self.word_of(task, word)}")
+        maker = self.body.value(f"load i64, ptr {self.word_of(self.failure, STOP)}")
+        self.body.line(f"store i64 {maker}, ptr {self.word_of(task, _MADE_BY)}")
         for word, (type, value) in enumerate(zip(given_to(procedure).types, values, strict=True), _TASK):
             self.to_word(type, value, self.word_of(task, word))
         self.body.line(f"call void @fork.push(ptr {seat}, ptr {task})")

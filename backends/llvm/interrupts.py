@@ -10,8 +10,9 @@ so does every caller; ``launch`` comes back with the exception.
 There are three words. ``@tick`` is for the main thread; ``@stop`` is for workers, who look at no signals but stop with
 the main thread; ``@never``, which is never set, is for both in calls from other threads, and in those that a handler
 itself makes. ``launch`` writes the addresses of two of them into the failure record. A task that was stolen has a word
-of its own, which cancels it (``work_stealing.py``): the main thread, when it runs one, looks at both, and leaves each
-task that it runs on top of another where a handler has raised.
+of its own, which cancels it (``work_stealing.py``); a task that it is part of may be cancelled, too, so who looks goes
+from one to the other, up to the call's. Loops in tasks look at a word that says whether any was cancelled, those of the
+main thread at ``@tick`` as before; it leaves each task that it runs on top of another where a handler has raised.
 
 The ticker costs a call two writes to memory. After some time without calls it sleeps, until a call wakes it. It is
 started by the first call of the process, and again in a forked child.
@@ -26,6 +27,7 @@ from .unit import INTERRUPTED, STOP, TICK
 _TICK = 50_000  # microseconds
 _IDLE = 20  # ticks without a call before the ticker sleeps
 _NONE = 2  # there is no ticker
+_MAKER = 7  # words from that which cancels a task to the address of that of the task that made it
 
 IR = f"""
 @tick = internal global i64 0, align 128
@@ -128,10 +130,24 @@ entry:
   br i1 %raised.already, label %leave, label %own
 own:
   %stop.place = getelementptr ptr, ptr %failure, i64 {STOP}
-  %stop.word = load ptr, ptr %stop.place
-  %stopped = load atomic i64, ptr %stop.word monotonic, align 8
+  %first = load ptr, ptr %stop.place
+  br label %next
+next:
+  %word = phi ptr [ %first, %own ], [ %maker, %up ]
+  %stopped = load atomic i64, ptr %word acquire, align 8
   %over = icmp ne i64 %stopped, 0
-  br i1 %over, label %leave, label %ask
+  br i1 %over, label %leave, label %root
+root:
+  %is.stop = icmp eq ptr %word, @stop
+  %is.never = icmp eq ptr %word, @never
+  %last = or i1 %is.stop, %is.never
+  br i1 %last, label %who, label %up
+up:
+  %maker.place = getelementptr ptr, ptr %word, i64 {_MAKER}
+  %maker = load ptr, ptr %maker.place
+  br label %next
+who:
+  br i1 %main, label %ask, label %go.on
 ask:
   store atomic i64 0, ptr @tick monotonic, align 8
   %state = load ptr, ptr @state

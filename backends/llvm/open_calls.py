@@ -13,6 +13,7 @@ In a call with one thread nobody has a seat, nor in one that finds ``CALLS`` oth
 the other. A worker has a stack of its own from the first task on (``stacks.py``), and a failure record on it.
 
     call     0 gate: tickets, closed, workers inside  1 whether it is open  2 its seats  3 how many of them are used
+             4 whether a task of it was cancelled
 """
 
 from __future__ import annotations
@@ -75,6 +76,8 @@ taken:
 found:
   %open.place = getelementptr i64, ptr %gate, i64 2
   store ptr %seats, ptr %open.place
+  %cancelled.place = getelementptr i64, ptr %gate, i64 4
+  store i64 0, ptr %cancelled.place
   %number.place = getelementptr i64, ptr %seats, i64 6
   store i64 %call, ptr %number.place
   %register = getelementptr i64, ptr %seats, i64 7
@@ -144,12 +147,13 @@ done:
   ret void
 }}
 
-define internal i64 @width(ptr %seats) {{
+define internal ptr @cancelled(ptr %failure) {{
+  %seats.place = getelementptr ptr, ptr %failure, i64 {SEATS}
+  %seats = load ptr, ptr %seats.place
   %number.place = getelementptr i64, ptr %seats, i64 6
   %call = load i64, ptr %number.place
-  %width.place = getelementptr [16 x i64], ptr @calls, i64 %call, i64 3
-  %width = load i64, ptr %width.place
-  ret i64 %width
+  %cancelled.place = getelementptr [16 x i64], ptr @calls, i64 %call, i64 4
+  ret ptr %cancelled.place
 }}
 
 define internal i1 @have_own_stack(ptr %place) {{

@@ -32,31 +32,40 @@ same place, and empties the place then; no task is pushed to one that is not emp
 A thief looks at a task for about a microsecond before it takes it. What its owner takes back meanwhile is too small to
 be worth a thief, so that a recursion with little work beside each call stays on one thread.
 
-While a worker waits for a stolen branch it steals from the other seats of the same call, as long as half of its stack
-is left. It need not: whoever stole a task runs it to its end. Nobody waits in a circle, with any number of threads: who
-is waited for has begun later than who waits, and on one stack, what is on top has begun last.
+Who waits for a stolen branch steals back from the seat of the thief, as long as half of its stack is left (Wagner and
+Calder, Leapfrogging: a portable technique for implementing efficient futures, 1993). What is there are parts of that
+branch, for a deque is empty when its owner begins a task, and every task begins at a place of its own: a thief who has
+looked at the deque before the branch had ended takes nothing of a later one. So on the stack of who waits there is
+nothing but what it waits for, no deeper than without thieves, and who cancels the branch cancels all of it. Nobody
+waits in a circle: who is waited for has begun later than who waits.
+
+A task ends when one that it is part of is cancelled: it knows who made it, and so up to the call. Threads do not ask
+all of these at each look for signals, but one word of the call, which says that something was cancelled
+(``interrupts.py``).
 
 How workers come to a seat is in ``open_calls.py``, and what programs do themselves in ``forks.py``.
 
     seat     0 deque: top and split, 32 bits each  1 the ring of tasks  2 the failure record of the call  3 how many
              seats there are  4 whether it is taken  6 the number of the call among those that are open  7 control
              register  16 bottom  20 region of cells (four words)
-    task     0 function  1 whether it is done  2 whether it is cancelled  3 failure (five words)  8 what it takes, gives
+    task     0 function  1 whether it is done  2 whether it is cancelled  3 failure (five words)  8 its thief's seat
+             9 the cancelling word of the task that made it  10 what it takes, gives
 """
 
 from __future__ import annotations
 
-from .unit import RECORD, RING, SEAT, SEAT_WORDS, SEATS, STACK, STOP, TICK
+from .unit import RECORD, RING, SEAT, SEAT_WORDS, STACK, STOP, TICK
 
 _SPLIT = 1 << 32  # one, where the word of a deque says where the public part ends
 _RIPE = 12  # pauses that a task is there before it is stolen: its owner takes it back sooner than others run it
 _YIELD = 4096  # looks at a task that is waited for before others run
-_FAILURE = 3  # the word of a task where its failure begins
+_FAILURE, _THIEF = 3, 8  # words of a task: where its failure begins, and the seat of its thief
 
 EXPORTS = ("adze_publish", "adze_reclaim", "adze_wait")
 
 FUNCTIONS = f"""
 @enough = internal global i64 0
+@never.done = internal constant i64 0
 
 define internal void @rest(i64 %looks) {{
   call void @pause()
@@ -155,12 +164,27 @@ next:
   %mine = icmp eq ptr %seat, %own
   br i1 %mine, label %on, label %look
 look:
+  %task = call ptr @steal_from(ptr %seat, ptr @never.done)
+  %some = icmp ne ptr %task, null
+  br i1 %some, label %done, label %on
+on:
+  %k.next = add i64 %k, 1
+  %more = icmp slt i64 %k.next, %count
+  br i1 %more, label %next, label %nothing
+nothing:
+  ret ptr null
+done:
+  ret ptr %task
+}}
+
+define internal ptr @steal_from(ptr %seat, ptr %over) {{
+entry:
   %deque = load atomic i64, ptr %seat acquire, align 8
   %top = trunc i64 %deque to i32
   %high = lshr i64 %deque, 32
   %split = trunc i64 %high to i32
   %none = icmp eq i32 %top, %split
-  br i1 %none, label %on, label %take
+  br i1 %none, label %nothing, label %take
 take:
   %ring.place = getelementptr i64, ptr %seat, i64 1
   %ring = load ptr, ptr %ring.place
@@ -177,7 +201,11 @@ ripen:
 try:
   %same = load atomic ptr, ptr %task.place monotonic, align 8
   %there = icmp eq ptr %same, %task
-  br i1 %there, label %claim, label %on
+  br i1 %there, label %ask, label %nothing
+ask:
+  %ended = load atomic i64, ptr %over acquire, align 8
+  %late = icmp ne i64 %ended, 0
+  br i1 %late, label %nothing, label %claim
 claim:
   %after = add i32 %top, 1
   %after.wide = zext i32 %after to i64
@@ -185,11 +213,7 @@ claim:
   %new = or i64 %kept, %after.wide
   %swap = cmpxchg ptr %seat, i64 %deque, i64 %new acq_rel monotonic
   %swapped = extractvalue {{ i64, i1 }} %swap, 1
-  br i1 %swapped, label %done, label %on
-on:
-  %k.next = add i64 %k, 1
-  %more = icmp slt i64 %k.next, %count
-  br i1 %more, label %next, label %nothing
+  br i1 %swapped, label %done, label %nothing
 nothing:
   ret ptr null
 done:
@@ -200,6 +224,18 @@ done:
 
 define internal void @perform(ptr %task, ptr %failure) noinline {{
   %own = alloca [{RECORD} x i64], align 16
+  %seat.place = getelementptr ptr, ptr %failure, i64 {SEAT}
+  %seat = load ptr, ptr %seat.place
+  %bottom.place = getelementptr i64, ptr %seat, i64 16
+  %bottom = load i32, ptr %bottom.place
+  %begin = add i32 %bottom, 1
+  store i32 %begin, ptr %bottom.place
+  %low = zext i32 %begin to i64
+  %high = shl i64 %low, 32
+  %empty = or i64 %high, %low
+  store atomic i64 %empty, ptr %seat release, align 8
+  %thief.place = getelementptr ptr, ptr %task, i64 {_THIEF}
+  store atomic ptr %seat, ptr %thief.place release, align 8
   call void @llvm.memcpy.p0.p0.i64(ptr %own, ptr %failure, i64 {8 * RECORD}, i1 false)
   store i64 0, ptr %own
   %cancel = getelementptr i64, ptr %task, i64 2
@@ -208,7 +244,8 @@ define internal void @perform(ptr %task, ptr %failure) noinline {{
   %tick = load ptr, ptr %tick.place
   %stop = load ptr, ptr %stop.place
   %deaf = icmp eq ptr %tick, %stop
-  %heard = select i1 %deaf, ptr %cancel, ptr %tick
+  %cancelled = call ptr @cancelled(ptr %failure)
+  %heard = select i1 %deaf, ptr %cancelled, ptr %tick
   store ptr %heard, ptr %tick.place
   store ptr %cancel, ptr %stop.place
   %function = load ptr, ptr %task
@@ -223,11 +260,7 @@ define internal void @perform(ptr %task, ptr %failure) noinline {{
 define void @adze_wait(ptr %task, ptr %failure) {{
 entry:
   %here = alloca i8
-  %seat.place = getelementptr ptr, ptr %failure, i64 {SEAT}
-  %seat = load ptr, ptr %seat.place
-  %seats.place = getelementptr ptr, ptr %failure, i64 {SEATS}
-  %seats = load ptr, ptr %seats.place
-  %count = call i64 @width(ptr %seats)
+  %thief.place = getelementptr ptr, ptr %task, i64 {_THIEF}
   %done.place = getelementptr i64, ptr %task, i64 1
   %cancel = getelementptr i64, ptr %task, i64 2
   %word.place = getelementptr ptr, ptr %failure, i64 {TICK}
@@ -253,12 +286,18 @@ state:
   %bad = icmp ne i64 %failed, 0
   br i1 %bad, label %stop, label %find
 stop:
-  store atomic i64 1, ptr %cancel monotonic, align 8
+  store atomic i64 1, ptr %cancel release, align 8
+  %cancelled = call ptr @cancelled(ptr %failure)
+  store atomic i64 1, ptr %cancelled release, align 8
   br label %wait
 find:
-  br i1 %room, label %steal, label %wait
+  br i1 %room, label %ask.thief, label %wait
+ask.thief:
+  %thief = load atomic ptr, ptr %thief.place acquire, align 8
+  %begun = icmp ne ptr %thief, null
+  br i1 %begun, label %steal, label %wait
 steal:
-  %other = call ptr @steal(ptr %seats, i64 %count, ptr %seat)
+  %other = call ptr @steal_from(ptr %thief, ptr %done.place)
   %none = icmp eq ptr %other, null
   br i1 %none, label %wait, label %run
 run:

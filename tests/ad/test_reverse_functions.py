@@ -631,6 +631,23 @@ def test_data_that_moves_is_no_argument_of_a_rule() -> None:
         az.evaluate(az.grad(f, argnums=(0, 1)))(2.0, linked([3.0]))
 
 
+def test_data_that_moves_is_no_result_of_a_rule() -> None:
+    @az.program
+    def f(x: az.f64) -> az.f64:
+        @az.custom_vjp
+        def listed(x: Any) -> Any:
+            return List.Cons(x, List.Nil())
+
+        @listed.defvjp
+        def rule(primals: Any, cotangent: Any) -> Any:
+            return (0.0 * primals[0],)
+
+        return head(listed(x))
+
+    with pytest.raises(az.Unsupported, match=r"reverse mode does not know how a function, a tuple or .*test_reverse"):
+        az.evaluate(az.grad(f))(2.0)
+
+
 def test_compiled_functions_with_rules_in_a_recursion() -> None:
     @az.custom_vjp
     def twice(x: Any) -> Any:

@@ -31,10 +31,15 @@ EQUIVALENT: dict[object, str] = {
         "names are for people"
     ),
     ("ad/cotangents.py", "_plus.body", "dropped", "name_arguments([x, y], ['x', 'y'])"): "names are for people",
-    ("ad/cotangents.py", "_emptied.body", "dropped", "name_arguments([value], ['value'])"): "names are for people",
+    ("ad/cotangents.py", "_emptied.body", "dropped", "name_arguments([value, given], ['value', 'given'])"): (
+        "names are for people"
+    ),
+    ("ad/cotangents.py", "_Filling._zeroed.body", "dropped", "name_arguments([value], ['value'])"): (
+        "names are for people"
+    ),
     (
-        "ad/cotangents.py", "_filled.body", "dropped",
-        "name_arguments([value, *given], ['value', 'cotangent'][:1 + len(given)])",
+        "ad/cotangents.py", "_Filling._filled.body", "dropped",
+        "name_arguments([value, cotangent], ['value', 'cotangent'])",
     ): "names are for people",
     (
         "ad/taken_apart.py", "TakenApart._whole", "right only",

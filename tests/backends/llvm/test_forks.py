@@ -309,6 +309,53 @@ def test_a_branch_behind_one_that_fails_need_not_end() -> None:
             az.compile(program, threads=threads)(np.ones(5), 10_000_000)
 
 
+@az.fix
+def down(self: Any, m: az.i64, s: az.i64) -> az.i64:
+    """It ends if m is not negative."""
+    return az.cond(m == 0, lambda: s, lambda: self(m - 1, (s * 3 + m) % 7))
+
+
+@az.fix
+def spread(self: Any, n: az.i64, m: az.i64) -> az.i64:
+    both = lambda: sum(az.par(lambda: self(n - 1, m), lambda: self(n - 1, m)))  # noqa: E731
+    return az.cond(n <= 0, lambda: down(m, n), both)
+
+
+@az.program
+def first_fails(x: az.Array[az.f64, "n"], m: az.i64) -> az.f64:
+    """The first branch forks, and fails behind its join; the second forks, and never ends."""
+
+    def first() -> Any:
+        return x[spread(6, m) * 0 + 7]
+
+    return sum(az.par(first, lambda: spread(6, -1).astype(az.f64)))
+
+
+def test_who_waits_runs_nothing_but_what_it_waits_for() -> None:
+    """Nobody is kept by a task without end while its own failure would end that, nor while a signal would."""
+
+    class Alarm(Exception):
+        pass
+
+    def ring(*_: Any) -> None:
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        for threads in (2, 3, 4):
+            compiled = az.compile(first_fails, threads=threads)
+            for _ in range(4):
+                with pytest.raises(IndexError, match="index 7 is out of range"):
+                    compiled(np.ones(5), 50_000)
+            for _ in range(3):
+                signal.setitimer(signal.ITIMER_REAL, _LATER)
+                with pytest.raises(Alarm):
+                    compiled(np.ones(5), -1)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_a_recursion_without_end_in_a_branch() -> None:
     """It is an error with the line, and the next call is well."""
     program = """
