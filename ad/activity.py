@@ -5,8 +5,9 @@ can cause no NaN. The environment is the one of the language that asks; its entr
 outside, plain truth values for what is bound inside. A state of a loop is active when any step makes it so, and an
 accumulator when anything active is added to it.
 
-Of a function, a tuple or a value of a declared type it is one truth value here: reverse mode refuses what moves.
-Forward mode asks for the parts that do (``active_parts.py``): there its state is a form, and ``|`` of two unites them.
+Of a function, a tuple or a value of a declared type it is one truth value here. Reverse mode looks at programs in
+first-order form, with data and procedures (``active_calls.py``). Forward mode asks for the parts that move
+(``active_parts.py``): there the state is a form, and ``|`` of two unites them.
 """
 
 from __future__ import annotations

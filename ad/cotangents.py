@@ -90,7 +90,7 @@ def cotangent_type(type: Type) -> Type:
 
 
 def arriving_type(type: Type) -> Type:
-    """The type of what functions take for a result of a type: of arrays that is known as a whole."""
+    """The type of what pullbacks take for a result of a type: of an array it is an array."""
     return type if is_data(type) else cotangent_type(type)
 
 
@@ -110,8 +110,6 @@ def nothing(b: Builder, type: Type) -> Value:
 
 def plus(b: Builder, x: Value, y: Value) -> Value:
     """The sum of two cotangents of one value."""
-    if is_data(x.type):
-        return accumulators.plus(b, x, y)
     return _plus(b, Walk(b), x, y)
 
 

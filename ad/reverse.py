@@ -322,7 +322,7 @@ class Reverse(ReverseFunctions):
     # The higher-order fragment
 
     def case(self, value: Atom, variants: tuple[str, ...], branches: Sequence[Block]) -> Operation:
-        """As ``cond``, of more branches: data is constant, and so are its fields."""
+        """As ``cond``, of more branches, where data is constant and nothing is called (``reverse_functions.py``)."""
         primal = self.embed.case(value.primal, variants, [branch.primal for branch in branches])
 
         def run(env: Env[Entry], active: Sequence[bool]) -> tuple[Sequence[Value], Pull]:

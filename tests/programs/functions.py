@@ -1,6 +1,6 @@
 """Programs of the higher-order fragment: functions as values, recursion, data, and fork and join.
 
-They are a body of their own, for reverse mode refuses them. Numbers are quarters and arguments small,
+They are a body of their own, for a device runs no recursion. Numbers are quarters and arguments small,
 so that results are exact; lists and trees come and go as values of Python.
 
     for case in HIGHER_ORDER:
