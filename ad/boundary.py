@@ -34,7 +34,8 @@ from ..core.types import (
 from ..interpreters.embed import emit_blocks, name_arguments
 from ..interpreters.simplify.accumulators import zeros_like
 from .forms import Form
-from .walks import Walk, unsupported
+from .fragment import unsupported
+from .walks import Walk
 
 # In
 

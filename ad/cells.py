@@ -24,7 +24,7 @@ from ..core.builder import Builder, Scope
 from ..core.graph import Node, Value
 from ..core.types import ArrayType, accumulator_of, is_data
 from .cotangents import at, nothing, pay, plus, whole, zero_like
-from .walks import unsupported
+from .fragment import unsupported
 
 _CAPTURED = (
     "reverse mode does not add up the cotangents of one value of type {type} here, where an operator, a checkpoint or"

@@ -31,6 +31,7 @@ from .duals import Block as DualBlock
 from .duals import Dual, Pick
 from .duals import Emission as DualEmission
 from .forms import Form
+from .fragment import unsupported
 from .linearity import nonlinear
 from .reverse_meanings import Block, Emission
 
@@ -192,9 +193,7 @@ class CustomPushforward:
 def _no_numbers(builder: Builder, mode: str) -> Unsupported:
     """Why a function with rules at the builder's line, in which data moves, has no derivative in a mode."""
     message = f"{builder.origin.name}: its derivatives are given for numbers and arrays, and {mode} mode does not know"
-    error = Unsupported(f"{message} how a function, a tuple or a value of a declared type moves")
-    error.origin = builder.origin
-    return error
+    return unsupported(builder, f"{message} how a function, a tuple or a value of a declared type moves")
 
 
 def cotangents_by_rule(
@@ -264,12 +263,11 @@ def transposed_rule(
     problem = nonlinear(block, len(captured))
     if problem is not None:
         where = "" if problem.origin is None else f" at {problem.origin}"
-        error = Unsupported(
+        message = (
             f"{owner}: its {name} rule is not linear in {_MOVING[name]} ({problem.problem}{where}), so"
             f" {_MODE[_OTHER[name]]} mode cannot be derived from it: give it a {_OTHER[name]} rule of its own"
         )
-        error.origin = b.origin
-        raise error
+        raise unsupported(b, message)
     entries = reverse.constants([*captured, *[zeros_like(b, like) for like in likes]])
     cells = reverse.give_cells(entries[len(captured) :])
     pull = reverse.meaning(block).run(Env(), entries)[1]

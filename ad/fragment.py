@@ -25,6 +25,13 @@ O = TypeVar("O")
 B = TypeVar("B")
 
 
+def unsupported(builder: Builder, message: str) -> Unsupported:
+    """The error that says so, at the builder's line."""
+    error = Unsupported(message)
+    error.origin = builder.origin
+    return error
+
+
 def refused(builder: Builder, mode: str, op: str, name: str) -> Unsupported:
     """Why a construct at the builder's line, which something moves, has no derivative in a mode."""
     if op == "foreign":
@@ -32,17 +39,13 @@ def refused(builder: Builder, mode: str, op: str, name: str) -> Unsupported:
         message = f"{mode} mode does not know the derivative of the foreign function {name}: {give}"
     else:
         message = f"{mode} mode does not look into functions and data that the rule of a derivative makes ({op})"
-    error = Unsupported(message)
-    error.origin = builder.origin
-    return error
+    return unsupported(builder, message)
 
 
 def again(builder: Builder, function: Foreign, mode: str) -> Unsupported:
     """Why an operation with effects, at the builder's line, cannot be where derivatives run code twice."""
     message = f"{function.name} has effects, and {mode} mode would run it again here"
-    error = Unsupported(f"{message}: do it before or after what is differentiated")
-    error.origin = builder.origin
-    return error
+    return unsupported(builder, f"{message}: do it before or after what is differentiated")
 
 
 class Fragment(Language[A, O, B]):

@@ -38,9 +38,8 @@ from ..core.types import FunctionType, Named, Type, all_dims, holds_floating, is
 from ..interpreters.embed import emit_blocks, name_arguments
 from .cells import Cell, Entry, Sweep
 from .cotangents import arriving_type, cotangent_type, fields_of, nothing, of_fields, plus, zero_like
-from .fragment import Fragment
+from .fragment import Fragment, unsupported
 from .reverse_meanings import Atom, Block, Cotangents, Emission, Operation, Pull
-from .walks import unsupported
 
 
 class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
@@ -48,7 +47,7 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
 
     def differentiated(self, block: terms.Block, entries: Sequence[Entry]) -> tuple[list[Value], Pull]:
         """The forward sweep of a whole term at these entries, with the procedures that it calls; and its pull."""
-        meaning, called = self.meaning(block), procedures_of(self.expanded(block))
+        meaning, called = self.meaning(block), procedures_of(block)
         blocks = {procedure: self.meaning(procedure.block, of_procedure=True) for procedure in called}
         activities = {procedure: own.activity for procedure, own in blocks.items()}
         self.activity.settle(activities, meaning.activity, entries)

@@ -25,7 +25,8 @@ from ..interpreters.first_order import FirstOrder, Shape, first_order, is_first_
 from .activity import Active, Activity, Atom, Operation
 from .activity import Block as ActiveBlock
 from .cotangents import emptied, filled
-from .walks import Walk, unsupported
+from .fragment import unsupported
+from .walks import Walk
 
 
 class TakenApart:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from ..core.builder import Builder
 from ..core.graph import Value
-from ..core.language import Unsupported
 from ..core.types import FunctionType, Named, Type, reached
 from ..interpreters.embed import emit_blocks
+from .fragment import unsupported
 
 _MOST = 8  # types of one declaration inside of each other
 
@@ -60,9 +60,3 @@ class Walk:
 def _recurs(type: Named) -> bool:
     """Whether values of a declared type may hold others of the same declaration."""
     return any(isinstance(part, Named) and part.declaration is type.declaration for part in reached(type.declaration))
-
-
-def unsupported(builder: Builder, message: str) -> Unsupported:
-    error = Unsupported(message)
-    error.origin = builder.origin
-    return error

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-Array = np.ndarray[Any, Any]
+from .unknowns import Array
 
 
 class Linearised(ABC):

@@ -25,7 +25,7 @@ from ...core.terms import Block
 from ...core.types import FunctionType, TupleType, Type, is_data
 from ..embed import Embed, rebuilt
 from ..simplify.rules import rewrite
-from .conversion import Conversion
+from .conversion import Conversion, has_values
 from .flows import Flow, Flows, Shape
 from .layouts import Layouts
 
@@ -43,11 +43,7 @@ class FirstOrder:
 
 def is_first_order(block: Block) -> bool:
     """Whether nothing in a closed term is a function, a tuple or of a declared type."""
-    return all(map(is_data, block.binders)) and not _has_values(block)
-
-
-def _has_values(block: Block) -> bool:
-    return any(x.row.higher_order or any(map(_has_values, x.blocks)) for x in block.bindings)
+    return all(map(is_data, block.binders)) and not has_values(block)
 
 
 def first_order(block: Block, rules: bool = False) -> FirstOrder:

@@ -155,7 +155,7 @@ class _Writer:
                 return self._apply(shapes[0], args[0], args[1:])
         if op.op == "custom" and not self.conversion.rules and "checkpoint" not in op.static:
             return self.block(op.blocks[0], env, args)
-        if self.conversion.rules and op.row.combines and _calls(op.blocks[0]):
+        if self.conversion.rules and op.row.combines and has_values(op.blocks[0]):
             return self._stored(op, args, env)
         atoms = [lambda env, value=value: value for value in _flat(args)]
         made: Sequence[Value] = self.plain.operation(op, atoms, self._blocks(op, env))(Env())
@@ -246,9 +246,9 @@ class _Writer:
         return self.block(function.block, Env[Parts]().enter(outside), [*own, *args])
 
 
-def _calls(block: Block) -> bool:
+def has_values(block: Block) -> bool:
     """Whether a block makes, takes apart or calls what is no scalar or array."""
-    return any(op.row.higher_order or any(map(_calls, op.blocks)) for op in block.bindings)
+    return any(op.row.higher_order or any(map(has_values, op.blocks)) for op in block.bindings)
 
 
 def _outside(block: Block, captured: Sequence[Parts]) -> list[Parts]:

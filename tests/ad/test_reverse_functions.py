@@ -297,15 +297,17 @@ def test_arrays_in_data(run: Any) -> None:
 # Meanings given by the user, and what does not move
 
 
+@az.custom_vjp
+def twice(x: Any) -> Any:
+    return 2 * x
+
+
+@twice.defvjp
+def _(primals: Any, cotangent: Any) -> Any:
+    return (10 * cotangent,)
+
+
 def test_rules_hold_inside_of_a_recursion() -> None:
-    @az.custom_vjp
-    def twice(x: Any) -> Any:
-        return 2 * x
-
-    @twice.defvjp
-    def rule(primals: Any, cotangent: Any) -> Any:
-        return (10 * cotangent,)
-
     @az.program
     def f(x: az.f64, y: az.f64, n: az.i64) -> az.f64:
         @az.custom_jvp
@@ -660,14 +662,6 @@ def test_data_that_moves_is_no_result_of_a_rule() -> None:
 
 
 def test_compiled_functions_with_rules_in_a_recursion() -> None:
-    @az.custom_vjp
-    def twice(x: Any) -> Any:
-        return 2 * x
-
-    @twice.defvjp
-    def rule(primals: Any, cotangent: Any) -> Any:
-        return (10 * cotangent,)
-
     @az.program
     def f(x: az.f64, n: az.i64) -> az.f64:
         @az.fix
