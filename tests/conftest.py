@@ -14,6 +14,7 @@ that is imported by one that is checked there takes its bytecode from under the 
 No machine code is kept on disk, nor taken from there, but in the tests of that.
 """
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -49,6 +50,12 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("fast")
+
+
+def pytest_collection_finish() -> None:
+    """All tests together are many objects, which the garbage collector looks at again and again, but for this."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

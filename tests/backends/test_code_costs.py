@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from programs import CASES, Case
+from programs.case import sampled
 
 import adze as az
 
@@ -131,7 +132,7 @@ def test_a_parameter_may_be_called_sizes() -> None:
 
 
 @pytest.mark.unguarded
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@sampled(CASES)
 def test_every_program_has_an_estimate(case: Case) -> None:
     compiled = az.compile(case.program)
     for arguments in case.arguments:

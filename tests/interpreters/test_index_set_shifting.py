@@ -201,7 +201,7 @@ def test_reads_around_a_circle(slope: int, more: int, left: int, offset: int) ->
         lambda i, n, k: (i - i // 2 * 2) % n,
         lambda i, n, k: az.minimum(i + i % 3, n - 1),
         lambda i, n, k: (i + k[0]) % n,
-        lambda i, n, k: (i + az.sum(az.generate(i, lambda j: j))) % n,
+        pytest.param(lambda i, n, k: (i + az.sum(az.generate(i, lambda j: j))) % n, marks=pytest.mark.slow),
     ],
 )
 def test_what_else_varies_with_the_loop_is_no_offset(place: Any) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sampling import some
 
 import adze as az
 from adze.interpreters.simplify import simplify
@@ -50,7 +51,7 @@ def energies(u: Any, w: Any, mode: str) -> tuple[Any, Any]:
     return values(u), np.array([values(one).ravel() for one in unit])
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (2, 3), (7, 5), (9, 33)])
+@pytest.mark.parametrize("shape", some([(2, 3), (1, 1), (9, 33), (7, 5)], 2))
 @pytest.mark.parametrize("size", [3, 5])
 @pytest.mark.parametrize(("border", "mode"), [(zeros, "constant"), (edges, "edge")])
 def test_gradients_of_stencils_that_are_written_out(border: Any, mode: str, size: int, shape: tuple[int, int]) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from programs import CASES, Case
+from sampling import some
 
 import adze as az
 from adze.core import trees
@@ -290,7 +291,7 @@ def descended(self: Any, n: az.i64, x: az.f64) -> az.f64:
 
 
 @pytest.mark.unguarded
-@pytest.mark.parametrize("keep", ["arrays", "reals"])
+@pytest.mark.parametrize("keep", some(["reals", "arrays"], 2))
 def test_deep_recursion(keep: str) -> None:
     """On every Python: one that limits the calls through C must not find any between two calls of a recursion."""
     program = az.program(lambda n, x: descended(n, x))

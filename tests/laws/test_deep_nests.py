@@ -188,6 +188,7 @@ def test_every_interpretation_takes_deep_nests() -> None:
     az.check(f)
 
 
+@pytest.mark.slow
 def test_too_deep_is_an_error_and_limits_are_restored() -> None:
     def endless(x: Any) -> Any:
         return az.map(lambda v: endless(x), x)

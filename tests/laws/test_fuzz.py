@@ -15,6 +15,7 @@ from fuzz.checks import Outcome
 from fuzz.drawing import Node
 from fuzz.sensitivity import Reference
 from load import ROOT
+from sampling import some
 
 import adze as az
 
@@ -122,9 +123,10 @@ def test_types_that_refuse_a_branch_no_call_takes_are_no_failure(monkeypatch: py
 
 
 @pytest.mark.unguarded
-def test_random_programs_of_every_kind() -> None:
+@pytest.mark.parametrize("count", some([15, 60], 2))
+def test_random_programs_of_every_kind(count: int) -> None:
     """The process that forks into one for each program is a new one, which has no threads."""
-    command = [sys.executable, "-m", "fuzz", "--count", "60", "--jobs", "1", "--shrink", "60", "--folder", ""]
+    command = [sys.executable, "-m", "fuzz", "--count", str(count), "--jobs", "1", "--shrink", "60", "--folder", ""]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
     assert run.returncode == 0, run.stdout + run.stderr

@@ -40,7 +40,7 @@ SAME = {
     ("ba", True): (5, 9),
 }
 SHARE = 0.797
-SLOW = [(name, True) for name in ("gmm", "attention", "diffusion", "n-body", "ba")]
+SLOW = [case for case in SAME if case[0] in ("gmm", "network") or (case[1] and case[0] not in ("kmeans", "distances"))]
 
 
 def spellings(name: str, seed: int, derived: bool) -> Iterator[tuple[str, Any]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sampling import some
 
 import adze as az
 
@@ -25,11 +26,9 @@ class Case:
 CASES: list[Case] = []
 
 
-def sampled(cases: Sequence[Case]) -> pytest.MarkDecorator:
-    """A test of each case, of which every fourth is run every time and the others are marked slow."""
-    marks = [[] if number % 4 == 0 else [pytest.mark.slow] for number in range(len(cases))]
-    pairs = zip(cases, marks, strict=True)
-    return pytest.mark.parametrize("case", [pytest.param(case, marks=own, id=case.name) for case, own in pairs])
+def sampled(cases: Sequence[Case], every: int = 4) -> pytest.MarkDecorator:
+    """A test of each case, of which every so-manieth is run every time and the others are marked slow."""
+    return pytest.mark.parametrize("case", some(cases, every), ids=lambda case: case.name)
 
 
 Enter = Callable[[Callable[..., Any]], az.Program]

@@ -164,6 +164,7 @@ def sums(text: str) -> list[set[str]]:
     return [set(re.findall(r"for i\d+ < (\w+)", nest)) for nest in nests[1:]]
 
 
+@pytest.mark.slow
 def test_the_mixture_model_sums_over_points_before_it_multiplies() -> None:
     program = example("gmm").gradient
     gradient = az.compile(program, backend="opencl")

@@ -1,9 +1,11 @@
 """Blocks of rows: what makes and uses the rows of a large table runs for some of them at a time, with the same bits."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+from sampling import some
 
 import adze as az
 
@@ -70,6 +72,7 @@ def heads(q: Any, k: Any, v: Any) -> Any:
 PROGRAMS = [broadcast, mapped, by_keys, causal, normalised, logsumexp]
 
 
+@cache
 def gradient(program: Any) -> Any:
     def loss(q: az.Expr, k: az.Expr, v: az.Expr) -> az.Expr:
         return az.sum(program(q, k, v) ** 2)
@@ -101,7 +104,7 @@ def test_rows_have_the_bits_that_they_have_without_blocks(program: Any, scalar: 
         np.testing.assert_array_equal(found, az.compile(program, threads=threads)(*arguments))
 
 
-@pytest.mark.parametrize("shape", [(400, 700, 24, 33), (1203, 1601, 33, 64)], ids=str)
+@pytest.mark.parametrize("shape", some([(400, 700, 24, 33), (1203, 1601, 33, 64)], 2), ids=str)
 @pytest.mark.parametrize("scalar", SCALARS)
 @pytest.mark.parametrize("program", [broadcast, mapped, normalised], ids=lambda program: program.name)
 def test_sums_over_rows_are_those_of_pieces(program: Any, scalar: Any, shape: Shape) -> None:
