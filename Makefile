@@ -1,6 +1,7 @@
 # make demo   run the example                  make test      lint, types and the fast tests
 # make bench  measure against other tools      make test-all  the long run, and the mutants
 # make bench-everyday, make bench-trace, make bench-gpu  everyday programs; traces; programs on an OpenCL device
+# make sweep  every value of every parameter, where the other runs take some: hours, and may be chosen by PYTEST_FLAGS
 # make mutants  wrong derivatives, each of which a test must notice (part of test-all)
 # make fuzz SECONDS=600  more random programs, each in a process of its own; .fuzz/log has those that were run
 # make test-all-pythons  the unit tests on 3.11, 3.12, 3.13 and the lowest dependencies: what has not passed yet
@@ -16,7 +17,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint types unit test-all test-all-pythons slow mutants mutants-backends fuzz bench bench-everyday bench-trace bench-gpu format clean
+.PHONY: help demo test lint types unit test-all test-all-pythons slow sweep mutants mutants-backends fuzz bench bench-everyday bench-trace bench-gpu format clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -48,7 +49,10 @@ test-all: slow
 	$(MAKE) mutants
 
 slow: $(VENV)/.installed-dev
-	@$(PLAIN) -m slow --hypothesis-profile=long $(OR_NONE)
+	@$(PLAIN) -m "slow and not sweep" --hypothesis-profile=long $(OR_NONE)
+
+sweep: $(VENV)/.installed-dev
+	@$(PLAIN) -m sweep --hypothesis-profile=sweep $(OR_NONE)
 
 mutants: $(VENV)/.installed-dev
 	$(BIN)/python tests/mutants

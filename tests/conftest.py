@@ -1,8 +1,8 @@
 """Settings of the test suite.
 
-Hypothesis runs under one of two profiles: ``fast``, the default, draws the same few examples each time, so
-that a failure is a change in the code; ``long`` (``make test-all``) draws many, and new ones each time.
-Neither has a deadline, because the first call of a program compiles it.
+Hypothesis runs under one of three profiles: ``fast``, the default, and ``long`` (``make test-all``) draw the same
+examples each time, so that a failure is a change in the code; ``sweep`` (``make sweep``) draws many, and new ones each
+time. None has a deadline, because the first call of a program compiles it.
 
 Typeguard checks every call of the package, which takes most of the time of a test. Long runs that make the same calls
 on more programs or inputs, which are marked ``slow`` or ``unguarded``, run without; ``make`` runs them in processes of
@@ -45,7 +45,14 @@ settings.register_profile(
 settings.register_profile(
     "long",
     deadline=None,
-    max_examples=500,
+    derandomize=True,
+    max_examples=200,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "sweep",
+    deadline=None,
+    max_examples=2000,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )

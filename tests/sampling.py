@@ -1,9 +1,12 @@
-"""Parameters of which the fast run tries some, and the long run the others.
+"""Parameters of which the fast run tries some, the long run more, and the sweep all.
 
-    @pytest.mark.parametrize("shape", some(SHAPES, 3), ids=str)   # the first, the fourth, ...
+    @pytest.mark.parametrize("shape", some(SHAPES, 3), ids=str)   # the first, the fourth, ... each time
 
-What a test costs times how many there are decides, not how much they matter: those that are left out of the fast run
-differ from those in it by their numbers alone.
+    @pytest.mark.slow                                             # every tenth in the long run, the others in the sweep
+    @pytest.mark.parametrize("seed", some(range(400), 10, long=0))
+
+Those that are left out of a run differ from those in it by their numbers alone, or are the programs of the suite that
+other tests run, too. ``make sweep`` takes hours, and is for whoever changes what such a test is about.
 """
 
 from collections.abc import Iterable
@@ -11,7 +14,20 @@ from typing import Any
 
 import pytest
 
+SLOW = [pytest.mark.slow]
+SWEEP = [pytest.mark.slow, pytest.mark.sweep]
 
-def some(values: Iterable[Any], every: int = 4) -> list[Any]:
-    """Values for ``parametrize``, of which every so-manieth is tried each time and the others are marked slow."""
-    return [pytest.param(each, marks=[pytest.mark.slow] if k % every else []) for k, each in enumerate(values)]
+
+def some(values: Iterable[Any], every: int = 4, long: int = 1) -> list[Any]:
+    """Values for ``parametrize``, of which every so-manieth (0: none) is tried each time.
+
+    Of the others every ``long``-th (0: none) is for the long run, and what is left then for the sweep.
+    """
+    made, others = [], 0
+    for number, value in enumerate(values):
+        marks: list[pytest.MarkDecorator] = []
+        if not every or number % every:
+            marks = SLOW if long and others % long == 0 else SWEEP
+            others += 1
+        made.append(pytest.param(value, marks=marks))
+    return made

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from agreement import leaves
-from hypothesis import given
+from hypothesis import given, settings
 from programs import CASES, numbers
+from programs.case import sampled
 from random_programs import argument_lists, made, program_texts
 from richardson import floating
 
@@ -554,7 +555,7 @@ def test_structures_of_tangents_may_be_written_in_other_ways() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.program.name)
+@sampled(CASES, 4, long=0)
 def test_both_modes_agree_on_every_program(case: Any) -> None:
     arguments = case.arguments[0]
     results = leaves(az.evaluate(case.program)(*arguments))
@@ -575,6 +576,7 @@ def test_both_modes_agree_on_every_program(case: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.unguarded
+@settings(max_examples=100)
 @given(program_texts(polynomial=True), argument_lists())
 def test_all_modes_agree_on_random_programs(text: str, arguments: tuple[Any, ...]) -> None:
     program = made(text)

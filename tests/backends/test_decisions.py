@@ -114,7 +114,7 @@ def test_a_sum_that_changes_places_is_forced_for_all_sizes() -> None:
     assert "reassociat" not in forced[False].schedule and "summed before" not in forced[False].schedule
 
 
-@sampled(CASES, 8)
+@sampled(CASES, 8, long=3)
 def test_the_other_side_of_a_decision_means_the_same(case: Case) -> None:
     arguments = case.arguments[0]
     instance = case.program.instance_for(case.program.bind(arguments, {}))

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sampling import some
 
 import adze as az
 
@@ -127,7 +128,7 @@ def test_some_maps(mode: Callable[..., Any]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("factor", FACTORS)
+@pytest.mark.parametrize("factor", some(FACTORS, 3, long=0))
 @pytest.mark.parametrize("mode", MODES)
 def test_all_maps_of_one_loop(mode: Callable[..., Any], factor: int) -> None:
     for offset in OFFSETS if factor else range(5):  # a constant below 0 is refused when the program is built
@@ -135,7 +136,7 @@ def test_all_maps_of_one_loop(mode: Callable[..., Any], factor: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("factors", list(itertools.product((-2, -1, 1, 2), repeat=2)))
+@pytest.mark.parametrize("factors", some(itertools.product((-2, -1, 1, 2), repeat=2), 5, long=0))
 @pytest.mark.parametrize("mode", MODES)
 def test_all_maps_of_two_loops(mode: Callable[..., Any], factors: tuple[int, int]) -> None:
     for offset in (-2, 0, 1):

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from plain import Plain, instance
 from precision import cast, in_precision
 from richardson import along, decisions, floating
+from sampling import SLOW, SWEEP
 
 import adze as az
 from adze.core.types import is_float
@@ -33,8 +34,8 @@ EACH = pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
 
 
 def inputs(few: int, many: int) -> Any:
-    """How many inputs a test runs on, each time and in the long run; with few = 0 in that only."""
-    return pytest.mark.parametrize("count", [few] * bool(few) + [pytest.param(many, marks=pytest.mark.slow)])
+    """How many inputs a test runs on, each time and in the sweep; with few = 0 in that and in the long run."""
+    return pytest.mark.parametrize("count", [few or pytest.param(3, marks=SLOW), pytest.param(many, marks=SWEEP)])
 
 
 class Largest(Plain):

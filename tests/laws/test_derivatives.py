@@ -16,6 +16,7 @@ from plain import instance
 from precision import cast, in_precision
 from programs import CASES, Case
 from richardson import Difference, along
+from sampling import some
 
 import adze as az
 from adze.core import trees
@@ -117,12 +118,10 @@ OTHERS = {case.name for case in DIFFERENTIABLE} - {row.program.name for row in R
 
 
 def cases(fast: set[str]) -> Any:
-    """The differentiable cases; those that are not fast are marked slow."""
-    slow = [[] if case.name in fast else [pytest.mark.slow] for case in DIFFERENTIABLE]
-    parameters = [
-        pytest.param(case, marks=marks, id=case.name) for case, marks in zip(DIFFERENTIABLE, slow, strict=True)
-    ]
-    return pytest.mark.parametrize("case", parameters)
+    """The differentiable cases: those that are fast each time, every third of the others in the long run."""
+    others = some([case for case in DIFFERENTIABLE if case.name not in fast], 0, long=3)
+    first = [case for case in DIFFERENTIABLE if case.name in fast]
+    return pytest.mark.parametrize("case", [*first, *others], ids=lambda case: case.name)
 
 
 def checked(program: Program, arguments: Sequence[Any]) -> Instance:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from opencl_device import device
+from sampling import SLOW, SWEEP
 
 import adze as az
 from adze.core.types import SCALARS, Scalar
@@ -24,11 +25,18 @@ def on_device(program: az.Program) -> az.Compiled:
 RUNS = {"evaluate": az.evaluate, "llvm": az.compile, "opencl": on_device}
 everywhere = pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 SOON = {"evaluate": set(SCALARS), "llvm": {"i8", "u64"}, "opencl": {"u8"}}
-# Long programs: of some types in the fast run, of all in the long one
+LATER = {"evaluate": set[str](), "llvm": {"u16", "i32"}, "opencl": {"i16", "u64"}}
+
+
+def marks_of(name: str, scalar: Scalar) -> list[pytest.MarkDecorator]:
+    """Long programs: of some types in the fast run, of some in the long one."""
+    return [] if scalar.name in SOON[name] else SLOW if scalar.name in LATER[name] else SWEEP
+
+
 each_type = pytest.mark.parametrize(
     ("scalar", "run"),
     [
-        pytest.param(scalar, run, id=f"{name}-{scalar}", marks=[] if scalar.name in SOON[name] else [pytest.mark.slow])
+        pytest.param(scalar, run, id=f"{name}-{scalar}", marks=marks_of(name, scalar))
         for name, run in RUNS.items()
         for scalar in INTEGERS
     ],

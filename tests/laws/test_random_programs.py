@@ -20,7 +20,7 @@ from adze.core.program import convert
 
 pytestmark = pytest.mark.unguarded
 
-EXAMPLES = 100
+EXAMPLES = 40
 
 
 @given(program_texts(polynomial=True), argument_lists())

@@ -26,9 +26,9 @@ class Case:
 CASES: list[Case] = []
 
 
-def sampled(cases: Sequence[Case], every: int = 4) -> pytest.MarkDecorator:
-    """A test of each case, of which every so-manieth is run every time and the others are marked slow."""
-    return pytest.mark.parametrize("case", some(cases, every), ids=lambda case: case.name)
+def sampled(cases: Sequence[Case], every: int = 4, long: int = 1) -> pytest.MarkDecorator:
+    """A test of each case, of which some are run each time, others in the long run: see ``some``."""
+    return pytest.mark.parametrize("case", some(cases, every, long), ids=lambda case: case.name)
 
 
 Enter = Callable[[Callable[..., Any]], az.Program]

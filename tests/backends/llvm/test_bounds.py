@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from plain_loops import apply, at, const, loop, put, var
 from programs import CASES, Case
+from programs.case import sampled
 from random_loops import Draw
 from random_programs import PARAMETERS, argument_lists, made, program_texts
 from test_compile import assert_same
@@ -158,10 +159,8 @@ SMALL = {"strip": 2, "copies": 2}  # so that small arrays take whole strips
 
 
 def each(cases: Sequence[Case]) -> pytest.MarkDecorator:
-    """The cases; all but every fortieth are marked slow."""
-    marks = [[pytest.mark.slow] if number % 40 else [] for number in range(len(cases))]
-    pairs = zip(cases, marks, strict=True)
-    return pytest.mark.parametrize("case", [pytest.param(case, marks=own, id=case.name) for case, own in pairs])
+    """The cases: every fortieth each time, every fourth of the others in the long run."""
+    return sampled(cases, 40, long=4)
 
 
 @pytest.mark.unguarded

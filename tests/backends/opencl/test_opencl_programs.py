@@ -20,6 +20,7 @@ from precision import cast
 from programs import CASES, Case, numbers, sampled
 from random_programs import PARAMETERS, argument_lists, made, program_texts
 from richardson import floating
+from sampling import some
 from test_accelerate_derivatives import Derivatives, derivatives, for_each
 from test_accelerate_derivatives import close as close_to
 from test_compile import assert_same
@@ -56,10 +57,10 @@ EVERY_TIME = COMPILED - TOO_LONG
 
 
 def each_of(fast: set[str]) -> pytest.MarkDecorator:
-    """The differentiable programs but for those of the property suite; those that are not fast are marked slow."""
+    """The differentiable programs but for those of the property suite: those not fast in the long run and the sweep."""
     own = [case for case in DIFFERENTIABLE if case.name in OTHERS]
-    slow = {case.name: [] if case.name in fast else [pytest.mark.slow] for case in own}
-    return pytest.mark.parametrize("case", [pytest.param(c, marks=slow[c.name], id=c.name) for c in own])
+    first, others = ([case for case in own if (case.name in fast) is soon] for soon in (True, False))
+    return pytest.mark.parametrize("case", [*first, *some(others, 0, long=5)], ids=lambda case: case.name)
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def precision(case: Case) -> float:
 # Programs
 
 
-@sampled(CASES)
+@sampled(CASES, 4, long=3)
 def test_equals_evaluate(case: Case) -> None:
     run = compiled(case.program)
     for arguments in case.arguments:
@@ -131,7 +132,7 @@ def test_the_other_precision(case: Case) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(CURVED))
+@pytest.mark.parametrize("name", some(sorted(CURVED), 3, long=0))
 def test_second_order(name: str) -> None:
     """The product of the Hessian with a vector, forward and in reverse over reverse mode."""
     point = Point.double(next(case for case in CASES if case.name == name))
@@ -144,7 +145,7 @@ def test_second_order(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+@pytest.mark.parametrize("row", some(ROWS, 6, long=0), ids=lambda row: row.name)
 def test_gradients_of_the_property_suite(row: Row) -> None:
     own: Derivatives = derivatives(row.program)
     reverse, forward = compiled(own.reverse), compiled(own.forward)
@@ -160,7 +161,7 @@ def test_gradients_of_the_property_suite(row: Row) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("inside", INNER)
-@pytest.mark.parametrize("outside", OUTER)
+@pytest.mark.parametrize("outside", some(OUTER, 3, long=0))
 def test_every_construct_inside_every_other_one(outside: str, inside: str, small: Device) -> None:
     program = nested(outside, inside)
     run = compiled(program, device=small)
@@ -182,7 +183,7 @@ def test_random_programs(text: str, arguments: tuple[Any, ...]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=15)
 @given(program_texts(polynomial=True, depth=5), argument_lists())
 def test_larger_random_programs(text: str, arguments: tuple[Any, ...]) -> None:
     agree(made(text), arguments, exact)
