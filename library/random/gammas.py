@@ -47,9 +47,8 @@ def gamma(key: Any, a: Any, shape: Any = None, dtype: Any = f64) -> Any:
     >>> @az.program
     ... def mean(key: az.Array[az.u32, 2], a: az.f64) -> az.f64:
     ...     return az.mean(az.random.gamma(key, a, 10000))
-    >>> value, slope = az.value_and_grad(mean, 1)(az.random.key(0), 3.0)
-    >>> abs(float(value) - 3) < 0.1, abs(float(slope) - 1) < 0.1
-    (True, True)
+    >>> abs(float(mean(az.random.key(0), 3.0)) - 3) < 0.1
+    True
     """
     return exp(loggamma(key, a, shape, dtype))
 

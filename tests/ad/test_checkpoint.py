@@ -7,6 +7,8 @@ import pytest
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 COUNTS = (0, 1, 2, 7, 64)
 
 
@@ -113,7 +115,6 @@ def mapped(checkpoint: Any, real: Any) -> az.program:
     return f
 
 
-@pytest.mark.unguarded
 @pytest.mark.parametrize("real", [az.f64, pytest.param(az.f32, marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize(
     "checkpoint", ["sqrt", *[pytest.param(k, marks=pytest.mark.slow) for k in (3, (16, 4))]], ids=str
@@ -131,7 +132,6 @@ def test_the_same_bits_inside_of_map(real: Any, checkpoint: Any) -> None:
                     assert bits(other(x, w, steps)) == bits(one(x, w, steps))
 
 
-@pytest.mark.unguarded
 @pytest.mark.parametrize("make", LOOPS)
 @pytest.mark.parametrize(
     "checkpoint", [pytest.param(k, marks=pytest.mark.slow) for k in (1, 3, "sqrt", (16, 4))], ids=str
@@ -144,7 +144,6 @@ def test_the_same_bits_compiled(make: Any, checkpoint: Any) -> None:
             assert bits(kept(X, 0.9, steps)) == bits(plain(X, 0.9, steps))
 
 
-@pytest.mark.unguarded
 @pytest.mark.parametrize("make", ONE_FAST)
 def test_second_order(make: Any) -> None:
     gradient, step = az.grad(make("sqrt")), 1e-5

@@ -235,6 +235,7 @@ def one_in_another(name: str, x: Any, w: Any) -> Any:
 CAPTURING = [capturing_an_index, stepping, capturing_a_sum, combining, looping_inside, one_in_another]
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("name", ["jvp", "vjp"])
 @pytest.mark.parametrize("program", CAPTURING[:2], ids=lambda program: program.__name__)
 def test_captured_in_loops(program: Any, name: str) -> None:
@@ -422,6 +423,7 @@ def test_straight_through() -> None:
 # The higher-order fragment
 
 
+@pytest.mark.unguarded
 def test_par_moves_in_all_branches() -> None:
     @az.program
     def program(x: Vector, w: az.f64) -> az.f64:

@@ -86,6 +86,7 @@ def test_an_operator_that_captures_what_is_differentiated() -> None:
     assert tangent(f, (x, s), (dx, ds)) == pytest.approx(wanted, rel=1e-7)
 
 
+@pytest.mark.unguarded
 def test_extrema_of_infinities_and_of_nothing() -> None:
     for x in ([-np.inf, -np.inf], [-np.inf, 2.0], [np.inf, 1.0]):
         array = np.array(x)

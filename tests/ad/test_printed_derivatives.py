@@ -177,6 +177,7 @@ def directions(shown: Shown) -> list[Any]:
     ]
 
 
+@pytest.mark.unguarded
 @each
 def test_value(shown: Shown) -> None:
     """The term that is printed, among others, against extrapolated differences along a direction."""

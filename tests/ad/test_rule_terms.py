@@ -221,6 +221,7 @@ def test_a_place_behind_the_last_bin_is_none(run: Any) -> None:
     np.testing.assert_array_equal(run(az.grad(f))(x, bins, np.array([4.0, 8.0])), [0, 5, 0, 9])
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("run", [az.evaluate, az.compile])
 def test_numbers_of_two_types_in_one_recurrence(run: Any) -> None:
     """The maps are in double precision, the cotangents in the types of their components."""
@@ -270,6 +271,7 @@ class Lawful(Plain):
         return checking
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("case", ["products of polynomials", "affine maps", "polynomials by bin"])
 def test_neutral_elements_of_return_sweeps_are_neutral(case: str) -> None:
     """Sequential code does not need it, since the first map is constant; parallel scans do."""

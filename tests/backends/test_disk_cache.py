@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from load import ROOT
 from programs import CASES
+from sampling import some
 
 import adze as az
 from adze.ad import differentiating
@@ -306,23 +307,26 @@ def changed(**fields: Any) -> Callable[[Kept], Any]:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        changed(machine_code=b""),
-        changed(machine_code=b"no code at all"),
-        changed(machine_code=CUT + bytes(40)),
-        changed(machine_code=bytes(8) * 3),
-        changed(machine_code=None),
-        changed(interface=None),
-        changed(branches=3),
-        lambda kept: replace(kept, branches={name: b"no code" for name in kept.branches}),
-        lambda kept: replace(kept, branches={name: CUT for name in kept.branches}, function=b"no loops"),
-        lambda kept: replace(kept, branches=dict.fromkeys(kept.branches), function=pickle.dumps("no loops")),
-        lambda kept: replace(kept, branches=dict.fromkeys(kept.branches), function=None),
-        lambda kept: 7,
-        lambda kept: ("no condition", None),
-        lambda kept: (kept,),
-        lambda kept: (),
-    ],
+    some(
+        [
+            changed(machine_code=b""),
+            changed(machine_code=b"no code at all"),
+            changed(machine_code=CUT + bytes(40)),
+            changed(machine_code=bytes(8) * 3),
+            changed(machine_code=None),
+            changed(interface=None),
+            changed(branches=3),
+            lambda kept: replace(kept, branches={name: b"no code" for name in kept.branches}),
+            lambda kept: replace(kept, branches={name: CUT for name in kept.branches}, function=b"no loops"),
+            lambda kept: replace(kept, branches=dict.fromkeys(kept.branches), function=pickle.dumps("no loops")),
+            lambda kept: replace(kept, branches=dict.fromkeys(kept.branches), function=None),
+            lambda kept: 7,
+            lambda kept: ("no condition", None),
+            lambda kept: (kept,),
+            lambda kept: (),
+        ],
+        5,
+    ),
 )
 def test_an_intact_entry_that_makes_no_sense_is_made_anew(folder: Path, change: Callable[[Kept], Any]) -> None:
     made = product()

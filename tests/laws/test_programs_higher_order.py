@@ -158,6 +158,7 @@ def test_compiled(case: Case) -> None:
         exact(compiled(*arguments), case.numpy(*arguments))
 
 
+@pytest.mark.unguarded
 @pytest.mark.usefixtures("opencl")
 @pytest.mark.parametrize("case", HIGHER_ORDER, ids=lambda case: case.name)
 def test_devices_run_what_does_not_recur(case: Case) -> None:

@@ -11,6 +11,7 @@ SCALARS = {"f64": np.float64, "f32": np.float32, "i64": np.int64, "bool": np.boo
 LENGTHS = (0, 1, 2, 5, 8, 17, 31, 33, 63, 64, 65, 100, 128, 257, 1000)
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("first", [0, 1, 3])
 @pytest.mark.parametrize("apart", [2, 3, 4, 5])
 @pytest.mark.parametrize("name", SCALARS)

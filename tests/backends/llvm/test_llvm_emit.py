@@ -471,6 +471,7 @@ def test_the_rest_of_strips_of_one_register_is_no_loop(n: int) -> None:
         compare(function, [values(f64, n)], [n], compiled(function))
 
 
+@pytest.mark.unguarded
 def test_long_code_that_only_prepares_is_not_optimised(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes and calls of parallel loops; not so where it is short, repeats something, or moves an element.
 
@@ -500,6 +501,7 @@ def test_long_code_that_only_prepares_is_not_optimised(monkeypatch: pytest.Monke
 # Reductions
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("scalar", [f64, f32, i64, i32], ids=str)
 @pytest.mark.parametrize("name", ["add", "maximum", "multiply"])
 def test_reductions(scalar: Scalar, name: str) -> None:
@@ -609,6 +611,7 @@ def test_vector_routines_are_called_where_the_machine_has_them() -> None:
     assert "atan.by." not in text and "lgamma.by.32" in emitted(spread("lgamma", f64, 1, "lanes"))
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("source", SCALARS.values(), ids=str)
 @pytest.mark.parametrize("target", SCALARS.values(), ids=str)
 def test_conversions(source: Scalar, target: Scalar) -> None:

@@ -19,6 +19,8 @@ from adze.backends.target import Target
 from adze.backends.transformations import ALL
 from adze.core.types import f64, i64
 
+pytestmark = pytest.mark.unguarded
+
 TARGET = Target(register_bytes=64, registers=32, l1_bytes=1 << 15, l2_bytes=1 << 20, parallel=True, multiply_add=True)
 N = var("n")
 X, Y = ir.Buffer("x", f64, (N, const(3))), ir.Buffer("y", f64, (N, const(3)))

@@ -292,6 +292,7 @@ def test_products_are_tiled(program: Any, shapes: Any) -> None:
     assert not any(isinstance(statement, ir.Barrier) for other in others for statement in ir.walk(tuple(other)))
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("group", [1, 2, 8, 64])
 def test_tiles_of_other_groups(group: int) -> None:
     target = replace(GROUPS, group=group)

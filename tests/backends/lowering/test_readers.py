@@ -7,6 +7,8 @@ import pytest
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 Points = az.Array[az.f64, "n k"]
 Centres = az.Array[az.f64, "m k"]
 

@@ -7,6 +7,8 @@ import pytest
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 RNG = np.random.default_rng(0)
 LINKS = RNG.permutation(1000)
 

@@ -8,6 +8,8 @@ import numpy as np
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 
 def strip(element: Callable[[Any], Any]) -> int:
     """How many elements are computed at a time."""

@@ -26,6 +26,8 @@ from adze.core.language import Unsupported
 from adze.core.primitive import MEANINGS, PRIMITIVES, Expansion, Primitive, lookup
 from adze.core.types import SCALARS, Scalar, bool_, f32, f64, i32, i64
 
+pytestmark = pytest.mark.unguarded
+
 N, I, J = (ir.Variable(name, i64) for name in "nij")
 ROWS = {name: row for name, row in PRIMITIVES.items() if not isinstance(row.llvm, Expansion)}
 

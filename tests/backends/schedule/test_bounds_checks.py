@@ -9,6 +9,8 @@ from programs import numbers
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 X = az.Array[az.f64, "n"]
 Y = az.Array[az.f64, "m"]
 

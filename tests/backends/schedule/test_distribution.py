@@ -24,6 +24,7 @@ def distances(x: az.Array[az.f64, "n d"], y: az.Array[az.f64, "m d"]) -> az.Arra
     return az.map(lambda a: az.map(lambda b: az.sum((a - b) ** 2), y), x)
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize(
     "schedule",
     [
