@@ -53,13 +53,22 @@ def dtype(scalar: Scalar) -> Any:
     return getattr(pytorch(), scalar.dtype.name)
 
 
+def concrete(leaf: Any) -> Any:
+    """The number that a symbol of PyTorch's compiler stands for; anything else as it is."""
+    torch = pytorch()
+    for symbol, python in ((torch.SymBool, bool), (torch.SymInt, int), (torch.SymFloat, float)):
+        if isinstance(leaf, symbol):
+            return python(leaf)
+    return leaf
+
+
 def stand_in(leaf: Any) -> Any:
     """An array of the scalar type and rank of a tensor, for what chooses by these; anything else as it is.
 
     TypeError for a tensor of a type that the language does not have.
     """
     if not isinstance(leaf, pytorch().Tensor):
-        return leaf
+        return concrete(leaf)
     for scalar in SCALARS.values():
         if leaf.dtype is dtype(scalar):
             return np.empty((1,) * leaf.ndim, scalar.dtype)
@@ -87,17 +96,14 @@ def argument(leaf: Any, type: Type, what: str) -> Any:
 
 
 def _number(leaf: Any, type: Type, what: str) -> Any:
-    torch = pytorch()
-    for symbol, python in ((torch.SymBool, bool), (torch.SymInt, int), (torch.SymFloat, float)):
-        if isinstance(leaf, symbol):
-            leaf = python(leaf)
+    leaf = concrete(leaf)
     if not isinstance(leaf, bool | int | float | np.generic):
         instead = "; give torch.from_numpy(x)" if isinstance(leaf, np.ndarray) else ""
         raise TypeError(at_line(f"{what} is {type}, got a value of type {leaf.__class__.__name__}{instead}"))
     scalar = element(type)
     rounds = scalar.kind == "float" and rank(type) == 0 and not isinstance(leaf, np.generic)  # as PyTorch does
     value = leaf if rounds else array_of_type(leaf, type, what).item()
-    return torch.tensor(value, dtype=dtype(scalar), device="cpu")
+    return pytorch().tensor(value, dtype=dtype(scalar), device="cpu")
 
 
 def _advice(tensor: Any, wanted: Scalar) -> str:

@@ -21,7 +21,7 @@ from ..core.program import Instance, Program
 from ..core.source import at_line, ending_at_user, shorten
 from ..core.verb import program_of
 from .operators import Operator, Shaped, operator_of
-from .tensors import argument, pytorch, stand_in
+from .tensors import argument, concrete, pytorch, stand_in
 
 _HERE = ("cpu", "meta")  # where tensors are that need no copy
 
@@ -79,7 +79,7 @@ class TensorFunction:
 
     def _chosen(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Instance, list[Any]]:
         """The version of the program that arguments choose, and their leaves as tensors that it takes."""
-        arguments = self.program.bind(args, kwargs)
+        arguments = [concrete(given) for given in self.program.bind(args, kwargs)]
         instance = self.program if isinstance(self.program, Instance) else _instance(self.program, arguments)
         signature = instance.signature
         places = zip(instance.leaves(arguments), instance.types, signature.names, strict=True)

@@ -58,6 +58,17 @@ def test_structures_and_numbers() -> None:
     same(found, BY_NAME["mixed"].meaning(x, 3, chosen))
 
 
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_static_parameters(dynamic: bool) -> None:
+    @az.program
+    def scaled(x: az.Array[az.f64, "n"], times: int, shift: az.f64):
+        return x * times + shift
+
+    run, x = compiled(az.torch(scaled), dynamic=dynamic), numbers(3)
+    for times, shift in ((3, 0.5), (4, 1.5)):
+        same(run(x, times, shift), x * times + shift)
+
+
 def test_one_compilation_serves_many_sizes() -> None:
     run = compiled(az.torch(layer), dynamic=True)
     w, b, _ = BY_NAME["layer"].arguments()
