@@ -17,6 +17,7 @@ from adze.interop.tensors import as_array, as_tensor
 torch = pytorch()
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("formula", FORMULAS, ids=lambda formula: formula.name)
 def test_values(formula: Formula) -> None:
     same(az.torch(formula.program)(*formula.arguments()), formula.meaning(*formula.arguments()))
@@ -69,6 +70,7 @@ def test_transposed() -> None:
     same(az.torch(layer)(w.T.contiguous().T, b, x.T.contiguous().T), torch.tanh(x @ w.T + b))
 
 
+@pytest.mark.unguarded
 @pytest.mark.parametrize("size", [0, 1, 3])
 def test_empty_arrays_and_batches(size: int) -> None:
     w, b = numbers(3, 2), numbers(3)

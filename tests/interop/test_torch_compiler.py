@@ -38,14 +38,15 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
 # Dynamo and AOTAutograd
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
 @each
-def test_compiled(formula: Formula, dynamic: bool) -> None:
+def test_compiled(formula: Formula) -> None:
+    """The value and one backward, of arrays whose sizes are not known to the compiler."""
+
     def loss(run: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *moving: sum([torch.sum(torch.cos(part)) for part in run(*[2 * part for part in moving])])
 
     moving = formula.moving(True)
-    found = compiled(loss(formula.fixed(az.torch(formula.program))), dynamic=dynamic)(*moving)
+    found = compiled(loss(formula.fixed(az.torch(formula.program))), dynamic=True)(*moving)
     expected = loss(formula.fixed(formula.meaning))(*moving)
     same(found, expected)
     same(torch.autograd.grad(found, moving), torch.autograd.grad(expected, moving))
