@@ -211,6 +211,7 @@ with install_import_hook(_CHECKED):
     from .core.reify import Reify
     from .core.special import clip, gelu, log_sigmoid, nan_to_num, reciprocal, relu, softplus, square
     from .core.vmap import vmap
+    from .interop import TensorFunction, torch
     from .interpreters.check import check
     from .interpreters.draw import Drawing, draw
     from .interpreters.evaluate import evaluate
@@ -261,6 +262,7 @@ __all__ = [
     "Reify",
     "Role",
     "SparseJacobian",
+    "TensorFunction",
     "Trace",
     "Unsupported",
     "Window",
@@ -453,6 +455,7 @@ __all__ = [
     "tanh",
     "tile",
     "to_device",
+    "torch",
     "trace",
     "transpose",
     "tril",

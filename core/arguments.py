@@ -99,6 +99,13 @@ class Signature:
         other or an array of another context; both name the program, the argument and the line of the call.
         """
         values = [self._converted(leaf, position, context) for position, leaf in enumerate(leaves)]
+        sizes = self.fitting(values)
+        for leaf in self.values:
+            values[leaf] = (data or value_of)(values[leaf], self.types[leaf], self._argument(leaf), sizes)
+        return values, sizes
+
+    def fitting(self, values: Sequence[Any]) -> dict[str, int]:
+        """The value of each size name, for what has the shapes of the arguments; ValueError where they contradict."""
         sizes: dict[str, int] = {}
         for leaf, axis, name in self.binding:
             actual = values[leaf].shape[axis]
@@ -116,9 +123,7 @@ class Signature:
                 _wrong_size(self._argument(leaf), values[leaf], axis, dim, sizes)
         for equality in self.equalities:
             equality.check(sizes)
-        for leaf in self.values:
-            values[leaf] = (data or value_of)(values[leaf], self.types[leaf], self._argument(leaf), sizes)
-        return values, sizes
+        return sizes
 
     def sizes(self, leaves: Sequence[Any]) -> dict[str, int]:
         """The value of each size name, before :meth:`convert` has said whether the arguments are right."""

@@ -73,7 +73,7 @@ OTHERS = """\
 | `torch.autograd.functional.jacobian`, `hessian` | `az.jacobian`, `az.hessian` |
 | `torch.no_grad`, `x.detach()` | `az.stop_gradient` |
 | `torch.utils.checkpoint` | `az.checkpoint` |
-| `torch.autograd.Function` | `az.custom_vjp` |
+| `torch.autograd.Function` | `az.custom_vjp`; `az.torch(f)` makes one of a program |
 | `torch.cat`, `torch.stack` | `az.concatenate`, `az.stack` |
 | `x.view`, `x.permute`, `x.unsqueeze`, `x.expand` | `az.reshape`, `az.transpose`, `az.expand_dims`, `az.broadcast_to` |
 | `torch.gather` | `az.take_along_axis` |

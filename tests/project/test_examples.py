@@ -1,7 +1,8 @@
 """What the documentation says is true: its code runs, its examples run, the README shows what they print.
 
-Code that needs an OpenCL device stands behind the comment ``<!-- on a device -->``. Without a device it is left out,
-and the test of its document is skipped once everything else in it has run.
+Code that needs an OpenCL device stands behind the comment ``<!-- on a device -->``, what needs PyTorch behind
+``<!-- with PyTorch -->``. Without, it is left out, and the test of its document is skipped once everything else in it
+has run.
 """
 
 import contextlib
@@ -20,13 +21,15 @@ import pytest
 from load import ROOT, example
 from opencl_device import device
 from programs import CASES, Case
+from pytorch import pytorch
 
 import adze as az
 from adze.core import trees
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-BLOCK = re.compile(r"^(<!-- on a device -->\n)?```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+NEEDED = {"<!-- on a device -->\n": device, "<!-- with PyTorch -->\n": pytorch}  # what skips the test where it is not
+BLOCK = re.compile(rf"^({'|'.join(NEEDED)})?```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 UPDATE = bool(os.environ.get("UPDATE"))  # write what the code in documents gives instead of testing it
 
 # The documents
@@ -70,9 +73,9 @@ def checked(document: Path, block: str, line: int, scope: dict[str, Any], wrong:
     return "".join(steps)
 
 
-def has_device() -> bool:
+def is_there(mark: str) -> bool:
     try:
-        device()
+        NEEDED[mark]()
     except pytest.skip.Exception:
         return False
     return True
@@ -86,11 +89,12 @@ def test_code_in_documents_runs(document: Path, monkeypatch: pytest.MonkeyPatch)
     text = document.read_text(encoding="utf-8")
     scope: dict[str, Any] = {"__name__": "__main__", "az": az, "np": np}
     wrong: list[str] = []
-    complete = not any(block[1] for block in BLOCK.finditer(text)) or has_device()
+    marks = dict.fromkeys([block[1] for block in BLOCK.finditer(text) if block[1]])
+    missing = [mark for mark in marks if not is_there(mark)]
 
     def checked_block(match: re.Match[str]) -> str:
         mark, code = match[1] or "", match[2]
-        if mark and not complete:
+        if mark in missing:
             return match[0]
         line = text.count("\n", 0, match.start(2)) + 1
         return f"{mark}```python\n{checked(document, code, line, scope, wrong)}```"
@@ -100,8 +104,8 @@ def test_code_in_documents_runs(document: Path, monkeypatch: pytest.MonkeyPatch)
         document.write_text(right, encoding="utf-8")
     else:
         assert not wrong, "\n".join([*wrong, "UPDATE=1 in the environment puts into the documents what was got"])
-    if not complete:
-        device()  # skips the test, and says what is missing
+    for mark in missing:
+        NEEDED[mark]()  # skips the test, and says what is missing
 
 
 def test_links_in_documents_lead_somewhere() -> None:
@@ -199,7 +203,7 @@ def test_backends(tmp_path: Path) -> None:
     text = output("backends", tmp_path, "--backend", "opencl")
     assert text.startswith("The program:\ndef density(points: f32[n], places: f32[m], width: f32) -> f32[m]:\n")
     assert re.search(r"^backend=\"llvm\", .*\n[\w.]+:\n  %.* = phi .*\n(  .*\n)*.* call .*fma", text, re.MULTILINE)
-    if not has_device():
+    if not is_there("<!-- on a device -->\n"):
         assert "\nNo OpenCL here: " in text and "\nRun with llvm: " in text
         device()  # skips the rest
     assert re.search(

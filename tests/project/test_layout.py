@@ -29,6 +29,7 @@ MAY_IMPORT = {
     "ad": {"ad", "core", "interpreters"},
     "backends": {"backends", "core", "interpreters"},
     "solvers": {"solvers", "backends", "ad", "interpreters", "library", "core"},
+    "interop": {"interop", "backends", "ad", "core"},
 }
 
 
@@ -54,7 +55,7 @@ def test_links(folder: str) -> None:
 
 
 def test_what_few_programs_need_is_not_imported_at_once() -> None:
-    heavy = ["scipy.sparse", "pyopencl", "matplotlib"]
+    heavy = ["scipy.sparse", "pyopencl", "matplotlib", "torch"]
     script = f"import sys, adze; print([name for name in {heavy} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     assert found.stdout.strip() == "[]"
