@@ -34,9 +34,11 @@ lint: $(VENV)/.installed-dev
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy --strict -p adze
 
+# What takes more than 3 s is told at the end: it may be a sample, or slow.
+SLOWEST := --durations=10 --durations-min=3
 # Where typeguard checks nothing, it is not asked to: modules that call it take longer, even when it is told to rest.
-CHECKED := $(BIN)/pytest $(PYTEST_FLAGS)
-PLAIN := PYTHONPYCACHEPREFIX=$(CURDIR)/.pytest_cache/plain $(BIN)/pytest --typeguard-packages= $(PYTEST_FLAGS)
+CHECKED := $(BIN)/pytest $(SLOWEST) $(PYTEST_FLAGS)
+PLAIN := PYTHONPYCACHEPREFIX=$(CURDIR)/.pytest_cache/plain $(BIN)/pytest --typeguard-packages= $(SLOWEST) $(PYTEST_FLAGS)
 # pytest exits with 5 when it selects no test.
 OR_NONE := || { status=$$?; test $$status -eq 5 && echo "no test is selected here" || exit $$status; }
 
