@@ -8,8 +8,11 @@ cell of an argument that comes back is the object that it was written for.
     List.Cons(1.0, List.Nil())   ->   1 | 1.0 | *    and, at *,    0
 
 It takes what is just as its type says. Anything else is converted, or refused with a message, by ``core/arguments.py``,
-and tried again. Results become objects at once, all of them: that takes a tenth of a microsecond a node, about as long
-as to say of a node where it may be found later, and nobody has to keep the memory of the call.
+and tried again.
+
+Results become objects at once, all of them. Parts that are made when they are looked at would have to be found in the
+memory of the call. So it would have to stay, with all that was made of it (else what is shared would be made twice), in
+a circle of references that only the collector of garbage breaks. All of it takes 0.1 to 0.2 us a node.
 """
 
 from __future__ import annotations
