@@ -663,5 +663,6 @@ def _numpy() -> Any:
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)
     )
-    core: Any = getattr(np, "_core", None) or np.core
-    return ctypes.cast(pointer(core._multiarray_umath._ARRAY_API, None), ctypes.POINTER(ctypes.c_void_p))
+    core: Any = np
+    table = core._core._multiarray_umath._ARRAY_API
+    return ctypes.cast(pointer(table, None), ctypes.POINTER(ctypes.c_void_p))

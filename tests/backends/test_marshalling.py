@@ -387,7 +387,7 @@ def test_nothing_is_left_behind(collects: bool) -> None:
     """As many objects after many calls as before, and the collector of garbage as it was."""
     compiled, x, rng = az.compile(again), np.ones(3), np.random.default_rng(1)
     plants = [some_plant(rng, 3, 3) for _ in range(20)]
-    watched = [np.dtype(np.float64), np.float32, np.ndarray, Plant.Grown, Bed.More, None, True, *plants]
+    watched = [np.dtype(np.float64), np.float32, np.ndarray, Plant.Grown, Bed.More, np.True_, *plants]
 
     def refuse() -> None:
         for plant in plants:
