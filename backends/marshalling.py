@@ -7,8 +7,8 @@ cell of an argument that comes back is the object that it was written for.
 
     List.Cons(1.0, List.Nil())   ->   1 | 1.0 | *    and, at *,    0
 
-It takes what is just as its type says. Anything else is converted, or refused with a message, by ``core/arguments.py``,
-and tried again.
+It takes what is just as its type says, and Python's numbers where they convert without a loss. Anything else is
+converted, or refused with a message, by ``core/arguments.py``, and tried again.
 
 Results become objects at once, all of them. Parts that are made when they are looked at would have to be found in the
 memory of the call. So it would have to stay, with all that was made of it (else what is shared would be made twice), in
@@ -29,14 +29,13 @@ import numpy as np
 from ..core.arguments import value_of
 from ..core.data import value_class
 from ..core.source import at_line
-from ..core.types import ArrayType, Named, Scalar, TupleType, Type, bool_, dims, element, f64, i64
+from ..core.types import ArrayType, Named, Scalar, TupleType, Type, dims, element
 from ..interpreters.first_order.layouts import Layouts
-from .llvm.copying import CODES, DIFFERS, FITS, READ_AS, WALK, copying
+from .llvm.copying import copying
+from .llvm.objects import CODES, DIFFERS, FITS, STORED, WALK
 
 Array = np.ndarray[Any, Any]
 Class = type[Any]
-
-_NUMBERS: Mapping[Scalar, Class] = {f64: float, i64: int, bool_: bool}  # of Python, which are taken as they are
 
 
 @dataclass(eq=False)
@@ -70,7 +69,7 @@ class Kinds:
         if type not in self._known:
             variants = len(type.declaration.variants) if isinstance(type, Named) else 0
             parts = self._layouts.parts(self._layouts.stored(type))
-            kind = self._known[type] = Kind(type, parts, np.zeros(max(7, 4 + variants), np.int64))
+            kind = self._known[type] = Kind(type, parts, np.zeros(max(9, 4 + variants), np.int64))
             self._describe(kind, type)
         return self._known[type]
 
@@ -78,10 +77,10 @@ class Kinds:
         words, kept = kind.words, kind.kept
         match type:
             case Scalar():
-                python = _NUMBERS.get(type)
                 words[0], words[2:4], words[5] = CODES["scalar"], (id(type.dtype), id(type.dtype.type)), type.bytes
-                if python is not None:
-                    words[4], words[6] = id(python), READ_AS[python.__name__]
+                words[4] = id(float) if type.kind == "float" else 0
+                words[6:8] = (0, id(bool)) if type.kind == "bool" else (id(int), 0)
+                words[8] = STORED[type.name if type.kind != "int" else "signed" if type.signed else "unsigned"]
             case ArrayType(scalar, axes):
                 words[0], words[2:5] = CODES["array"], (id(scalar.dtype), len(axes), self._shape(type))
                 words[5:7] = id(np.ndarray), scalar.bytes
@@ -140,7 +139,8 @@ class Cells:
         self._kinds, self._sizes, self._copying = kinds, sizes, copying()
         self._kept: list[Any] = kinds.shapes(sizes)
         walk = (ctypes.c_int64 * WALK)()
-        walk[-1] = self._kept[0].ctypes.data if self._kept else 0
+        walk[6] = self._kept[0].ctypes.data if self._kept else 0
+        walk[8] = id(self._kept)
         self._walk = ctypes.addressof(walk)
         weakref.finalize(self, _release, self._copying.release, walk).atexit = False
 

@@ -192,6 +192,84 @@ def test_what_is_not_just_as_its_type_says_is_converted() -> None:
     assert np.array_equal(az.compile(added)(np.zeros(4), backwards), [3, 4, 5, 6])
 
 
+@az.data
+class Numbers:
+    class End: ...
+
+    class More:
+        a: az.f32
+        b: az.f64
+        c: az.i8
+        d: az.i64
+        e: az.u8
+        f: az.u64
+        g: az.bool_
+        others: "Numbers"
+
+
+@az.program
+def same(numbers: Numbers, made: az.bool_) -> Numbers:
+    def more(*fields: Any) -> Any:
+        *own, others = fields
+        return az.cond(made, lambda: Numbers.More(*own, others), lambda: numbers)
+
+    return az.case(numbers, End=lambda: Numbers.End(), More=more)
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_numbers_of_python_convert(made: bool) -> None:
+    """Each where it loses nothing; and what comes back has the numbers that the program has seen."""
+    good: list[list[Any]] = [
+        [0.5, -0.0, np.inf, 2**24, -7, np.float32(0.1), float(np.float32(0.1))],
+        [0.1, -0.0, 2**53, -(2**53), 2**70, -7, np.float64(1), np.nan],
+        [-128, 127, 0, np.int8(3)],
+        [-(2**63), 2**63 - 1, np.int64(-1)],
+        [0, 255, np.uint8(7)],
+        [0, 2**63, 2**64 - 1, np.uint64(7)],
+        [True, False, np.bool_(True)],
+    ]
+    bad: list[list[Any]] = [
+        [0.1, 1e300, 2**24 + 1, np.float64(1)],
+        [2**53 + 1, -(2**53) - 1, np.float32(1), "1"],
+        [-129, 128, 2**64, 1.5, np.int16(1)],
+        [-(2**63) - 1, 2**63, 0.5, np.int32(1)],
+        [-1, 256, 0.5, np.int8(1)],
+        [-1, 2**64, 0.5],
+        [2, 0.5, np.int8(1), None],
+    ]
+    compiled, other = az.compile(same), Numbers.More(1.5, 1.5, 1, 1, 1, 1, True, Numbers.End())
+    for k in range(7):
+        for number in good[k] + bad[k]:
+            fields: list[Any] = [1.5, 1.5, 1, 1, 1, 1, True]
+            fields[k] = number
+            given = Numbers.More(*fields, other)
+            if not any(number is each for each in good[k]):
+                texts = []
+                for run in (az.evaluate(same), compiled):
+                    with pytest.raises(TypeError) as caught:
+                        run(given, made)
+                    texts.append(str(caught.value))
+                assert texts[0] == texts[1]
+                continue
+            bound, expected = compiled.bind(given, made), az.evaluate(same)(given, made)
+            for result in (compiled(given, made), bound(), bound()):
+                assert repr(result) == repr(expected) and kinds(result) == kinds(expected)
+
+
+def test_what_comes_back_converted_is_one_object() -> None:
+    @az.program
+    def twice(xs: List[az.f64]) -> tuple[List[az.f64], List[az.f64]]:
+        return xs, az.case(xs, Nil=lambda: xs, Cons=lambda _, rest: rest)
+
+    compiled = az.compile(twice)
+    for xs in (linked([1, 2, 3]), linked([1.0, 2, 3.0])):
+        bound = compiled.bind(xs)
+        for whole, rest in (compiled(xs), bound(), bound()):
+            assert whole.tail is rest and whole is not xs and whole == xs and type(rest.head) is np.float64
+    xs = linked([1.0, 2.0])
+    assert compiled(xs)[0] is xs
+
+
 def grown(**changed: Any) -> Any:
     fields = {
         "small": np.int8(1), "unsigned": np.uint64(1), "single": np.float32(1), "pair": (1.0, (1, Point(1.0, 1))),
