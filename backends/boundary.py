@@ -2,8 +2,8 @@
 
 What is compiled is another instance of the program: its leaves are the parts of those that were declared, scalars,
 arrays and addresses of cells. A call takes its arguments apart, with the checks and messages of the program as it was
-declared, and puts its results together. Cells of arguments are in memory of the call's; those of results are read
-before the next call takes theirs.
+declared, and puts its results together (``marshalling.py``). Cells of arguments are in memory of the call's; those of
+results are read before the next call takes theirs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..core.types import Type, is_data
 from ..interpreters.first_order import FirstOrder, first_order
 from ..interpreters.first_order.cells import held, in_cells
 from ..interpreters.first_order.tasks import with_tasks
-from ..interpreters.first_order.values import Cells, Kinds, Region
+from .marshalling import Cells, Kinds
 
 
 @dataclass(kw_only=True)
@@ -62,6 +62,8 @@ class Boundary:
         )  # fmt: skip
         self._results = general.term.types
         self._counts = [self._kinds.of(type).width for type in self._results]
+        for type in general.term.binders:
+            self._kinds.of(type)
 
     def entered(self, leaves: Sequence[Any]) -> Entered:
         """The parts of the leaves of a call's arguments. Raises what the program itself raises for these."""
@@ -78,15 +80,14 @@ class Boundary:
             parts += [value] if is_data(type) else value
         return Entered(parts, made[0] if made else Cells(self._kinds, sizes))
 
-    def left(self, parts: Sequence[Any], entered: Sequence[Any], chunks: Sequence[tuple[int, int]]) -> Any:
-        """The result of a call, of its parts, with cells in these chunks of memory."""
+    def left(self, parts: Sequence[Any], entered: Sequence[Any]) -> Any:
+        """The result of a call, of its parts."""
         assert isinstance(entered, Entered)
-        region = Region(self._kinds, entered.cells, chunks)
         values, first = [], 0
         for type, count in zip(self._results, self._counts, strict=True):
             own = parts[first : first + count]
             first += count
-            values.append(own[0] if is_data(type) else region.value(type, own))
+            values.append(own[0] if is_data(type) else entered.cells.value(type, own))
         return trees.unflatten(self.general.outputs, values)
 
     def given(self, out: Any) -> None:

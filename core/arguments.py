@@ -41,8 +41,10 @@ from .types import (
     Type,
     all_dims,
     array_of,
+    bool_,
     dims,
     element,
+    f64,
     is_data,
     map_dims,
     rank,
@@ -249,6 +251,8 @@ def value_of(value: Any, type: Type, what: str, sizes: Mapping[str, int]) -> Any
     """
 
     def leaf(x: Any, type: Type, what: str) -> Any:
+        if isinstance(type, Scalar) and _holds_just(type, x):
+            return type.dtype.type(x)
         if not isinstance(type, Scalar | ArrayType):
             return _function(x, type, what, sizes)
         array = array_of_type(x, type, what)
@@ -261,6 +265,16 @@ def value_of(value: Any, type: Type, what: str, sizes: Mapping[str, int]) -> Any
         return value_class(named.declaration, variant)._of(parts)
 
     return fold(value, type, what, leaf, tuple, construct)
+
+
+def _holds_just(scalar: Scalar, x: Any) -> bool:
+    """Whether a scalar type has just this number, for most that a value is made of: who does not know says no."""
+    given = x.__class__
+    if given is int:
+        return (
+            scalar.least <= x <= scalar.most if scalar.kind == "int" else scalar.kind == "float" and abs(x) <= 1 << 24
+        )
+    return given is scalar.dtype.type or (given is float and scalar is f64) or (given is bool and scalar is bool_)
 
 
 def _function(x: Any, type: Type, what: str, sizes: Mapping[str, int]) -> Callable[..., list[Any]]:

@@ -69,6 +69,8 @@ from .types import (
     scalar_of,
 )
 
+_store: Callable[[Any, tuple[Any, ...]], None] = vars(Record)["_values"].__set__
+
 # Declarations
 
 
@@ -158,10 +160,15 @@ class Data(Record):
 
     _family: ClassVar[_Family]
     _variant: ClassVar[str]
+    _count: ClassVar[int] = -1  # of the fields, where there are values of this class
     __match_args__: ClassVar[tuple[str, ...]]
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        return cls._made(args, kwargs, None)
+        if kwargs or len(args) != cls._count or building():
+            return cls._made(args, kwargs, None)
+        value = object.__new__(cls)  # most values are made here, and there are many
+        _store(value, args)
+        return value
 
     @classmethod
     def _made(cls, args: Sequence[Any], kwargs: Mapping[str, Any], type: Named | None) -> Any:
@@ -178,7 +185,7 @@ class Data(Record):
     def _of(cls, values: Sequence[Any]) -> Any:
         """The Python value with these fields."""
         value = object.__new__(cls)
-        object.__setattr__(value, "_values", tuple(values))
+        _store(value, tuple(values))
         return value
 
     @classmethod
@@ -319,11 +326,12 @@ def fold(
 ) -> Any:
     """The meaning of a Python value of a type, from the meanings of its parts.
 
-    ``leaf(x, type, what)`` is that of what is neither data nor a tuple. Raises TypeError, beginning with ``what``, for
-    a value of another type.
+    ``leaf(x, type, what)`` is that of what is neither data nor a tuple. A value of declared type that is met again has
+    the meaning that it had. Raises TypeError, beginning with ``what``, for a value of another type.
     """
     root = what
     done: list[Any] = []
+    known: dict[tuple[int, int], Any] = {}  # by the identities of a value and its type
     todo: list[tuple[Any, Any, str, bool]] = [(value, type, what, False)]
     fields: dict[tuple[Named, str], list[tuple[Type, str]]] = {}
     while todo:
@@ -332,7 +340,13 @@ def fold(
             count = len(type.items) if isinstance(type, TupleType) else len(value._values)
             parts = done[len(done) - count :]
             del done[len(done) - count :]
-            done.append(construct(type, value._variant, parts) if isinstance(type, Named) else pack(parts))
+            if isinstance(type, Named):
+                done.append(construct(type, value._variant, parts))
+                known[id(value), id(type)] = done[-1]
+            else:
+                done.append(pack(parts))
+        elif (id(value), id(type)) in known:
+            done.append(known[id(value), id(type)])
         elif isinstance(type, TupleType) and isinstance(value, tuple | list) and len(value) == len(type.items):
             todo.append((value, type, what, True))
             todo.extend([(x, t, f"{what}[{k}]", False) for k, (x, t) in enumerate(zip(value, type.items))][::-1])
@@ -557,7 +571,7 @@ def _fields(where: str, fields: Mapping[str, Any], record: bool) -> dict[str, An
         if name.startswith("_") or hasattr(Data, name) or (record and hasattr(Expr, name)):
             raise TypeError(at_line(f"{where}: a field cannot be called {name!r}, which means something else"))
     content: dict[str, Any] = {name: property(_getter(k)) for k, name in enumerate(fields)}
-    return content | {"__match_args__": tuple(fields), "_variant": where.rpartition(".")[2]}
+    return content | {"__match_args__": tuple(fields), "_variant": where.rpartition(".")[2], "_count": len(fields)}
 
 
 def _getter(position: int) -> Callable[[Any], Any]:

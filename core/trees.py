@@ -75,8 +75,9 @@ LEAF = Shape(None)
 class Record:
     """What classes derive from whose values may be structures with named parts: declared data types (``data.py``)."""
 
-    __slots__ = ("_values",)
+    __slots__ = ("_cell", "_values")
 
+    _cell: Any  # empty; while machine code walks over values, where it has copied this one to
     _values: tuple[Any, ...]  # the parts as they were given
 
     @classmethod

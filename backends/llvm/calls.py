@@ -39,7 +39,6 @@ from .frames import UNSET, Frame, entries
 from .jit import Executable
 from .layout_conversion import row_major
 from .results import empty
-from .stacks import chunks_of
 
 Array = np.ndarray[Any, Any]
 
@@ -241,9 +240,7 @@ class Calls:
             arrays, places = iter(results), iter(frame.outputs)
             values = [next(arrays) if kind.array else kind.taken(next(places)) for kind in self._kinds]
         if self.boundary is not None:
-            return self.boundary.left(
-                values, leaves, [chunk for region in frame.regions for chunk in chunks_of(region)]
-            )
+            return self.boundary.left(values, leaves)
         if given is not None:
             values = [_stored(value, place) for value, place in zip(values, given, strict=True)]
         if self._single:

@@ -347,12 +347,6 @@ class Frame:
         for word, address in ((SEATS, self._seats.ctypes.data), (REGION, self._seats[0, CELLS:].ctypes.data)):
             ctypes.c_int64.from_address(self.record + 8 * word).value = address
 
-    @property
-    def regions(self) -> Sequence[Sequence[int]]:
-        """The words that say where the cells of the last run are, by seat."""
-        regions: list[list[int]] = [] if self._seats is None else self._seats[:, CELLS : CELLS + 4].tolist()
-        return regions
-
     def leave_arena(self) -> None:
         """Have an arena of its own for the next call, since somebody looks at this one."""
         self._keep(np.empty_like(self._kept))

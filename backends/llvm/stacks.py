@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..runtime import once
@@ -272,17 +272,6 @@ define void @release(ptr %region) {{
 
 
 _EXPORTS = ("adze_deep", "adze_room", "adze_on", "adze_stack", "adze_trim", "have_stack", "release", "reserve")
-
-
-def chunks_of(region: Sequence[int]) -> list[tuple[int, int]]:
-    """The chunks of a region by its words: the address and the bytes of what is in each."""
-    found: list[tuple[int, int]] = []
-    chunk = region[2]
-    while chunk:
-        before, size = (ctypes.c_int64 * 2).from_address(chunk)
-        found.append((chunk + _HEADER, size - _HEADER))
-        chunk = before
-    return found
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class Version(Multiversioned[Built]):
         with self.on.progress.of_call(not stays and like == self._brief):
             result = built.run(arrays, sizes, stays, events)
         self._brief = like if not stays and time.perf_counter() - started < BRIEF else None
-        return result if self.boundary is None else self.boundary.left(result, leaves, ())
+        return result if self.boundary is None else self.boundary.left(result, leaves)
 
     @property
     def source(self) -> str:

@@ -322,6 +322,12 @@ def test_the_benchmark_of_the_cpu_runs_alone(tmp_path: Path) -> None:
         assert all(row["median"] > 0 and row["off"] == 0 for row in function["contenders"].values())
 
 
+def test_what_values_cost_is_told() -> None:
+    done = run("--quick", script="values.py")
+    assert done.returncode == 0, done.stderr
+    assert "a list of 1000 numbers" in done.stdout and "a tree of 2047 nodes" in done.stdout
+
+
 def test_a_line_that_fails_is_told(
     module: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
