@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from plain import Plain, instance
 from precision import cast, in_precision
 from richardson import along, decisions, floating
-from sampling import SLOW, SWEEP
+from sampling import SLOW, SWEEP, some
 
 import adze as az
 from adze.core.types import is_float
@@ -31,6 +31,7 @@ pytestmark = pytest.mark.unguarded
 
 LARGE = 1e36  # numbers in between below it are no infinity in f32
 EACH = pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+FEW = pytest.mark.parametrize("row", some(ROWS, 5, long=0), ids=lambda row: row.name)  # where each is compiled
 
 
 def inputs(few: int, many: int) -> Any:
@@ -183,7 +184,7 @@ def test_modes_and_differences(row: Row, count: int) -> None:
     for_each(row, count, test, smooth(row))
 
 
-@EACH
+@FEW
 @inputs(0, 15)
 def test_compiled_gradient(row: Row, count: int) -> None:
     def test(at: At) -> bool:
@@ -193,7 +194,7 @@ def test_compiled_gradient(row: Row, count: int) -> None:
     for_each(row, count, test)
 
 
-@EACH
+@FEW
 @inputs(0, 15)
 def test_compiled_tangent(row: Row, count: int) -> None:
     def test(at: At) -> bool:
@@ -204,13 +205,13 @@ def test_compiled_tangent(row: Row, count: int) -> None:
     for_each(row, count, test)
 
 
-@EACH
+@FEW
 @inputs(0, 15)
 def test_single_precision(row: Row, count: int) -> None:
     for_each(row, count, At.single_agrees, 0.3)
 
 
-@EACH
+@FEW
 @inputs(0, 6)
 def test_second_order(row: Row, count: int) -> None:
     def test(at: At) -> bool:

@@ -95,9 +95,10 @@ def test_more_bindings_than_the_stack_is_deep(kind: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("length", some([20_000, 100_000], 2, long=0))
 @pytest.mark.parametrize("kind", some(KINDS, 2, long=0))
-def test_a_hundred_thousand_bindings(kind: str) -> None:
-    apart(f"through_everything({kind!r}, 100_000)")
+def test_very_many_bindings(kind: str, length: int) -> None:
+    apart(f"through_everything({kind!r}, {length})")
 
 
 # Growth

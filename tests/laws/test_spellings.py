@@ -71,7 +71,7 @@ def test_spellings_mean_the_same(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", some(range(1, 4), 3, long=0))
 @pytest.mark.parametrize("derived", some([False, True], 2, long=0), ids=["value", "gradient"])
-@pytest.mark.parametrize("name", some(NAMES, 2, long=0))
+@pytest.mark.parametrize("name", some(NAMES, 5, long=0))
 def test_more_spellings_mean_the_same(name: str, derived: bool, seed: int) -> None:
     check_values(name, seed, derived, az.evaluate)
     check_values(name, seed, derived, az.compile)
@@ -94,9 +94,9 @@ def test_spellings_are_the_same_nests(name: str, derived: bool) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "derived"), SLOW, ids=str)
-def test_more_spellings_are_the_same_nests(name: str, derived: bool) -> None:
-    check_nests(name, derived)
+@pytest.mark.parametrize("case", some(SLOW, 4, long=0), ids=str)
+def test_more_spellings_are_the_same_nests(case: tuple[str, bool]) -> None:
+    check_nests(*case)
 
 
 def check_nests(name: str, derived: bool) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from load import ROOT, benchmark
+from sampling import some
 
 import adze as az
 
@@ -368,7 +369,7 @@ MODULES = sorted(path.stem for path in (ROOT / "benchmarks" / "lines").rglob("*.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", some(MODULES, 4, long=0))
 def test_all_contenders_agree(module: str, tmp_path: Path) -> None:
     """Whoever is off is told, and is the exit status."""
     assert harness(tmp_path, module)

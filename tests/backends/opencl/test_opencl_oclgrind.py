@@ -130,7 +130,7 @@ def clean(folder: Path, source: str, batch: int, batches: int, deterministic: bo
     assert run.stdout.endswith("all ran\n")
 
 
-@pytest.mark.parametrize("batch", some(range(BATCHES), 4, long=0))
+@pytest.mark.parametrize("batch", some(range(BATCHES), 6, long=0))
 @pytest.mark.parametrize("source", ["programs", "gradients"])
 def test_the_suite(source: str, batch: int, tmp_path: Path) -> None:
     clean(tmp_path, source, batch, BATCHES)

@@ -60,7 +60,7 @@ def each_of(fast: set[str]) -> pytest.MarkDecorator:
     """The differentiable programs but for those of the property suite: those not fast in the long run and the sweep."""
     own = [case for case in DIFFERENTIABLE if case.name in OTHERS]
     first, others = ([case for case in own if (case.name in fast) is soon] for soon in (True, False))
-    return pytest.mark.parametrize("case", [*first, *some(others, 0, long=5)], ids=lambda case: case.name)
+    return pytest.mark.parametrize("case", [*first, *some(others, 0, long=8)], ids=lambda case: case.name)
 
 
 @pytest.fixture
