@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sampling import some
 
 import adze as az
 from adze.interpreters.check import check
@@ -68,7 +69,7 @@ def compare(source: Function, body: Function, verb: Callable[[Function, Any], An
 
 
 @pytest.mark.parametrize("body", BODIES)
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", some(SOURCES, 2))
 def test_gradients(source: str, body: str) -> None:
     compiles = list(SOURCES).index(source) == list(BODIES).index(body) % len(SOURCES)
     compare(SOURCES[source], BODIES[body], VERBS["grad"], compiles)

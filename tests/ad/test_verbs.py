@@ -9,6 +9,8 @@ from programs.functions import List
 
 import adze as az
 
+pytestmark = pytest.mark.unguarded
+
 X, X32 = np.array([1.0, 2.0]), np.array([1.0, 2.0], np.float32)
 
 

@@ -43,6 +43,7 @@ def test_equals_evaluate_for_any_number_of_threads(case: Case) -> None:
             assert_same(az.compile(case.program, threads=threads)(*arguments), single, exact=True)
 
 
+@pytest.mark.unguarded
 def test_arrays_whose_size_the_run_decides_beside_others() -> None:
     """A branch that is decided when the program is made has a size that is known; what is filtered has not."""
 

@@ -336,6 +336,7 @@ assert long < 25 * short, (short, long)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.unguarded
 def test_long_programs_are_linear_and_do_not_overflow() -> None:
     """In a process of its own, without the type checks of the test run."""

@@ -123,6 +123,7 @@ def test_nests_of_32_loops(nest: Any, derivative: bool) -> None:
     np.testing.assert_allclose(np.ravel(made), [wanted], rtol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nest", [products, chains])
 def test_terms_grow_with_the_depth(nest: Any) -> None:
     """Of what is stored for all loops around, a gradient would have as many times more as its nest is deep."""

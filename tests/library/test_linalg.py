@@ -103,7 +103,7 @@ def svd_of(library: Any, a: Any) -> Any:
     return library.svd(a).S if library is az.linalg else library.svd(a, full_matrices=False).S
 
 
-@pytest.mark.parametrize("name", some(CALLS, 3))
+@pytest.mark.parametrize("name", some(CALLS, 5))
 def test_values_are_those_of_numpy(name: str) -> None:
     call, cases = CALLS[name]
     for arguments in cases:

@@ -352,6 +352,7 @@ def test_truncated_normal_numbers_move_as_quantiles() -> None:
         np.testing.assert_allclose(found[k], wanted, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_derivatives_of_what_is_made_of_gamma_numbers() -> None:
     """Expectations move with the parameters as formulas say, which any reparametrisation gives."""
 

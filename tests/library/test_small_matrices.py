@@ -169,7 +169,7 @@ DIFFERENTIATED = [
     "lu_solve, transposed",
     "lu",
 ]
-FAST = {("solve", 3), ("cholesky", 3)}
+FAST = {("solve", 3)}
 STEP = 1e-6
 
 

@@ -61,6 +61,7 @@ def test_what_takes_long_is_timed_once(module: Callable[[str], ModuleType], monk
     assert len(runs) == len(called) == 1
 
 
+@pytest.mark.slow
 def test_another_clock_may_be_read(module: Callable[[str], ModuleType]) -> None:
     """Rest takes no processor time, so a call that sleeps takes none by that clock."""
     (runs,) = module("measure").in_turns([lambda: time.sleep(0.02)], 0.0, least=2, most=2, clock=time.process_time)
@@ -289,6 +290,7 @@ def test_sparse_kmeans_is_kmeans() -> None:
     assert benchmark("kmeans_sparse").cost(values, columns, rows, centroids) == wanted == 6.0
 
 
+@pytest.mark.unguarded
 def test_the_lstm_on_a_batch_is_its_formula() -> None:
     d, hidden, n, bs = 2, 3, 4, 5
     random = np.random.default_rng(0)
@@ -315,6 +317,7 @@ def harness(tmp_path: Path, *options: str) -> list[dict[str, Any]]:
     return [line for record in records for line in record["lines"].values()]
 
 
+@pytest.mark.slow
 def test_the_benchmark_of_the_cpu_runs_alone(tmp_path: Path) -> None:
     found = [f for line in harness(tmp_path, "lse", "--alone") for f in line["sizes"]["n=10000"]["functions"].values()]
     assert len(found) == 4
@@ -353,6 +356,7 @@ def test_a_line_that_fails_is_told(
     assert "Failed:\n\n- on 1 core: ended by SIGSEGV\n" in (tmp_path / "bench.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cores, kept", [("2", "contenders"), ("1", "one core")])
 def test_the_process_of_an_everyday_program(cores: str, kept: str) -> None:
     options = ("--alone", "--smallest", "--seconds", "0.01", "--rounds", "2", "2", "--cores", cores)
@@ -375,6 +379,7 @@ def test_all_contenders_agree(module: str, tmp_path: Path) -> None:
     assert harness(tmp_path, module)
 
 
+@pytest.mark.slow
 def test_two_packages_are_compared(tmp_path: Path) -> None:
     """One with itself, with annotations and without, so results have the same bits, and plans the same memory."""
     options = ("--bare", "--quick", "--threads", "1", "--output", str(tmp_path / "rows"))

@@ -206,6 +206,7 @@ def test_other_processes_make_what_they_need_besides(
         assert len(compiled) == min(times + 1, 2)
 
 
+@pytest.mark.slow
 def test_what_is_emitted_is_the_same_in_all_processes(tmp_path: Path) -> None:
     """Whatever order a set of names has there; else branches would not fit to what was compiled before."""
     code = """

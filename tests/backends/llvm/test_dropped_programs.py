@@ -60,6 +60,7 @@ SCRIPT = """if True:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("programs", [72, pytest.param(200, marks=pytest.mark.slow)])
 def test_memory_comes_back(programs: int) -> None:
     command = [sys.executable, "-c", SCRIPT, str(programs)]

@@ -168,7 +168,7 @@ def test_products_are_run_in_tiles() -> None:
         assert "left" in str(compiled.loops) and "tiles of" in str(compiled.schedule)
 
 
-@pytest.mark.parametrize(("n", "m", "k"), [(4, 8, 16), (5, 9, 17), (13, 19, 41)])
+@pytest.mark.parametrize(("n", "m", "k"), [(4, 8, 16), (5, 9, 17), pytest.param(13, 19, 41, marks=pytest.mark.slow)])
 def test_loops_of_a_tiny_core(n: int, m: int, k: int) -> None:
     a, b = matrices(n, m, k)
     arguments = (a, b), (a, b.T.copy()), (a.T.copy(), b), (a, b, b[0])

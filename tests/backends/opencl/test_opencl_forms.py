@@ -94,6 +94,7 @@ def test_texts_show_each_form_under_its_condition() -> None:
     assert first.startswith(f"// where {few}\n") and "kernel void" in first and "kernel void" in other
 
 
+@pytest.mark.slow
 def test_memory_and_time_are_those_of_the_form_that_is_taken() -> None:
     compiled = fresh(batched)
     sizes = [dict(zip("nked", (n, k, d, d), strict=True)) for n, k, d in ((4, 6, 10), (20_000, 12, 24))]

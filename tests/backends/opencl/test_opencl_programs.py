@@ -90,7 +90,7 @@ def precision(case: Case) -> float:
 # Programs
 
 
-@sampled(CASES, 4, long=3)
+@sampled(CASES, 8, long=3)
 def test_equals_evaluate(case: Case) -> None:
     run = compiled(case.program)
     for arguments in case.arguments:
@@ -297,6 +297,7 @@ def every_size(device: Device | None) -> None:
         exact(run(*arguments), az.evaluate(mixed)(*arguments))
 
 
+@pytest.mark.slow
 def test_every_size() -> None:
     every_size(None)
 
@@ -359,7 +360,7 @@ def test_checkpoints(checkpoint: Any) -> None:
         agrees(az.grad(grown), (generic(numbers(70), 3), steps), 1e-10)
 
 
-@pytest.mark.parametrize("dtype", [np.int32, np.float32, pytest.param(np.int64, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("dtype", some([np.int32, np.float32, np.int64], 3))
 def test_other_scalar_types(dtype: Any) -> None:
     """The constructs that combine, in types whose updates are spelled in other ways."""
     element = {np.int32: az.i32, np.int64: az.i64, np.float32: az.f32}[dtype]

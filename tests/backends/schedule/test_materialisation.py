@@ -70,7 +70,7 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("name", some(PROGRAMS, 3))
+@pytest.mark.parametrize("name", some(PROGRAMS, 7))
 def test_values(name: str) -> None:
     program, shapes = PROGRAMS[name]
     compiled = [

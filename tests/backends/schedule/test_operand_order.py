@@ -65,6 +65,7 @@ def test_one_code(pair: Any, derived: bool) -> None:
     assert first == second
 
 
+@pytest.mark.slow
 def test_the_same_order_in_each_process() -> None:
     """Texts have other hashes in each of them."""
     code = (

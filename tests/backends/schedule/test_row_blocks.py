@@ -92,7 +92,7 @@ def in_blocks(compiled: Any, arguments: Any, rows: int, columns: int) -> bool:
     return found < rows * columns * arguments[0].dtype.itemsize
 
 
-@pytest.mark.parametrize("scalar", SCALARS)
+@pytest.mark.parametrize("scalar", some(SCALARS, 2))
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_rows_have_the_bits_that_they_have_without_blocks(program: Any, scalar: Any) -> None:
     arguments = drawn((1203, 1601, 20, 33), scalar)
@@ -106,7 +106,7 @@ def test_rows_have_the_bits_that_they_have_without_blocks(program: Any, scalar: 
 
 @pytest.mark.parametrize("shape", some([(400, 700, 24, 33), (1203, 1601, 33, 64)], 2), ids=str)
 @pytest.mark.parametrize("scalar", SCALARS)
-@pytest.mark.parametrize("program", [broadcast, mapped, normalised], ids=lambda program: program.name)
+@pytest.mark.parametrize("program", some([broadcast, mapped, normalised], 2), ids=lambda program: program.name)
 def test_sums_over_rows_are_those_of_pieces(program: Any, scalar: Any, shape: Shape) -> None:
     arguments = drawn(shape, scalar)
     compiled = az.compile(gradient(program), threads=1)
@@ -139,6 +139,7 @@ def test_derivatives_are_those_of_the_formula() -> None:
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scalar", SCALARS)
 def test_a_batch_has_tables_of_its_own(scalar: Any) -> None:
     arguments = drawn((1200, 1200, 64, 64), scalar, (3,))
