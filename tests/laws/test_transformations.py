@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import CASES, Case, numbers
 from random_programs import PARAMETERS, argument_lists, made, program_texts
+from sampling import some
 from test_derivatives import COMPILED, DIFFERENTIABLE, OTHERS, SINGLE, Point, assert_close, leaves
 from test_random_programs import squares
 
@@ -100,7 +101,7 @@ def test_every_derivative(case: Case) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", some(NAMES, 3, long=0))
 def test_programs_without_one_transformation(name: str) -> None:
     for case in every_third(CASES, name):
         for arguments in case.arguments:
@@ -108,7 +109,7 @@ def test_programs_without_one_transformation(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", some(NAMES, 3, long=0))
 def test_derivatives_without_one_transformation(name: str) -> None:
     for case in every_third([case for case in OWN if case.name in COMPILED], name):
         derivative_agrees(case, without(name))
@@ -173,7 +174,7 @@ def arguments_of(program: Any, n: int, d: int, k: int) -> tuple[Any, ...]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("program", [mixture, nearest, stencil, layers], ids=lambda program: str(program.name))
-@pytest.mark.parametrize("name", [None, *NAMES])
+@pytest.mark.parametrize("name", some([None, *NAMES], 4, long=0))
 def test_nests_at_all_sizes(program: Any, name: str | None) -> None:
     target = TINY if name is None else without(name)
     gradient = az.grad(program, argnums=(0, 1))
