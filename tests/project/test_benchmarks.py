@@ -373,7 +373,7 @@ MODULES = sorted(path.stem for path in (ROOT / "benchmarks" / "lines").rglob("*.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("module", some(MODULES, 4, long=0))
+@pytest.mark.parametrize("module", some(MODULES, 8, long=0))
 def test_all_contenders_agree(module: str, tmp_path: Path) -> None:
     """Whoever is off is told, and is the exit status."""
     assert harness(tmp_path, module)
