@@ -124,7 +124,7 @@ def test_counts_are_distributed_as_scipy_says(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*CONTINUOUS, *COUNTS])
+@pytest.mark.parametrize("name", some([*CONTINUOUS, *COUNTS], 4, long=0))
 def test_ten_million_numbers_are_distributed_as_scipy_says(name: str) -> None:
     """A distribution that is wrong by a part in a thousand shows here."""
     draw, distribution = (CONTINUOUS | COUNTS)[name][:2]

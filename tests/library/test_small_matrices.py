@@ -169,19 +169,14 @@ DIFFERENTIATED = [
     "lu_solve, transposed",
     "lu",
 ]
-FAST = {("solve", 3)}
+FAST = ("solve", 3)
+OTHERS = [(name, size) for name in DIFFERENTIATED for size in (1, 3, 9) if (name, size) != FAST]
 STEP = 1e-6
 
 
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [
-        pytest.param(name, size, marks=[] if (name, size) in FAST else [pytest.mark.slow])
-        for name in DIFFERENTIATED
-        for size in (1, 3, 9)
-    ],
-)
-def test_derivatives_of_small_matrices(name: str, size: int) -> None:
+@pytest.mark.parametrize("case", [FAST, *some(OTHERS, 0, long=4)], ids=str)
+def test_derivatives_of_small_matrices(case: tuple[str, int]) -> None:
+    name, size = case
     call, _, symmetric = FUNCTIONS[name]
     # far from singular, and with a determinant whose sine differences can tell
     a = positive(3, size, size) if symmetric else general(3, size, size) / size + np.eye(size)
