@@ -399,7 +399,7 @@ ALL = ("reduce", "scan", "histogram", "gather", "scatter", "product", "gmm", "km
 
 @pytest.mark.usefixtures("opencl")
 @pytest.mark.slow
-@pytest.mark.parametrize("programs", [FEW, ALL], ids=["few", "all"])
+@pytest.mark.parametrize("programs", some([FEW, ALL], 2, long=0), ids=["few", "all"])
 def test_the_benchmark_of_devices_runs_at_small_sizes(programs: tuple[str, ...], tmp_path: Path) -> None:
     """Its own checks against evaluate and LLVM are part of the run; a failure is its exit status."""
     done = run("--quick", "--programs", *programs, "--output", str(tmp_path / "gpu.md"))
