@@ -401,6 +401,7 @@ class Plugin:
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         begin = time.perf_counter()
+        gc.unfreeze()  # what the suite has frozen: functions and programs are found among all objects
         run = Run(session.items, self.suite)
         gc.freeze()
         for fault in run.faults(self.mutants, self.whole):
