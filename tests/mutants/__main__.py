@@ -213,7 +213,7 @@ class Run:
         self.suite = suite
         self.items = [item for item in items if suite.wants(f"{item.path.name}::{item.nodeid.partition('::')[2]}")]
         self.living = Living(ROOT, [file for file in suite.files if module(file)])
-        self.programs = [each for each in gc.get_objects() if isinstance(each, Program)]
+        self.programs = [each for each in gc.get_objects() if issubclass(type(each), Program)]
         self.kills: dict[str, int] = {}
         self.kills_in: dict[tuple[str, str], int] = {}  # by file and test
         self.uses: dict[str, Use] = {}
