@@ -78,8 +78,7 @@ def leaves(tree: Tree) -> az.f64:
 def grown(depth: az.i64) -> Tree:
     @az.fix
     def grow(self: Any, depth: az.i64) -> Tree:
-        both = lambda: Tree.Node(self(depth - 1), self(depth - 1))  # noqa: E731
-        return az.cond(depth <= 0, lambda: Tree.Leaf(1.0), both)
+        return az.cond(depth <= 0, lambda: Tree.Leaf(1.0), lambda: Tree.Node(self(depth - 1), self(depth - 1)))
 
     return grow(depth)
 

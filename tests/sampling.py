@@ -9,7 +9,7 @@ Those that are left out of a run differ from those in it by their numbers alone,
 other tests run, too. ``make sweep`` takes hours, and is for whoever changes what such a test is about.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -31,3 +31,10 @@ def some(values: Iterable[Any], every: int = 4, long: int = 1) -> list[Any]:
             others += 1
         made.append(pytest.param(value, marks=marks))
     return made
+
+
+def sooner(values: Iterable[Any], soon: Callable[[Any], bool], long: int) -> list[Any]:
+    """Values for ``parametrize``: what is ``soon`` each time, every ``long``-th of the others in the long run."""
+    values = list(values)
+    first, others = ([value for value in values if bool(soon(value)) is side] for side in (True, False))
+    return [*first, *some(others, 0, long)]

@@ -10,11 +10,11 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
-from programs.functions import List, linked, listed
+from programs.functions import List, Maybe, linked, listed
 
 import adze as az
 
@@ -22,16 +22,6 @@ pytestmark = pytest.mark.unguarded
 
 T = TypeVar("T")
 N = 1_000_000
-
-
-@az.data
-class Maybe(Generic[T]):
-    """Has no cell: it is a number and the parts of what it may hold."""
-
-    class Nothing: ...
-
-    class Just:
-        value: T
 
 
 @az.data

@@ -16,7 +16,7 @@ from plain import instance
 from precision import cast, in_precision
 from programs import CASES, Case
 from richardson import Difference, along
-from sampling import some
+from sampling import sooner
 
 import adze as az
 from adze.core import trees
@@ -119,9 +119,8 @@ OTHERS = {case.name for case in DIFFERENTIABLE} - {row.program.name for row in R
 
 def cases(fast: set[str]) -> Any:
     """The differentiable cases: those that are fast each time, every third of the others in the long run."""
-    others = some([case for case in DIFFERENTIABLE if case.name not in fast], 0, long=3)
-    first = [case for case in DIFFERENTIABLE if case.name in fast]
-    return pytest.mark.parametrize("case", [*first, *others], ids=lambda case: case.name)
+    parameters = sooner(DIFFERENTIABLE, lambda case: case.name in fast, 3)
+    return pytest.mark.parametrize("case", parameters, ids=lambda case: case.name)
 
 
 def checked(program: Program, arguments: Sequence[Any]) -> Instance:

@@ -1,12 +1,12 @@
 """Linear algebra: values against NumPy and SciPy, derivatives against differences, in forward and reverse mode."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.linalg
-from sampling import some
+from sampling import some, sooner
 
 import adze as az
 
@@ -329,12 +329,12 @@ def singular(a: Any) -> Any:
     return weighed(s) + weighed(u**2) + weighed(vh**2) + weighed(u[:, :2] @ vh[:2])
 
 
-def sometimes(names: Any, fast: Sequence[str]) -> Any:
+def sometimes(names: Any, fast: set[str]) -> Any:
     """Over names, of which all but some are left to the long run and the sweep."""
-    return pytest.mark.parametrize("name", [*fast, *some([name for name in names if name not in fast], 0, long=2)])
+    return pytest.mark.parametrize("name", sooner(names, lambda name: name in fast, 2))
 
 
-@sometimes(SCALARS, ["cholesky", "solve", "slogdet", "qr, wide", "eigh"])
+@sometimes(SCALARS, {"cholesky", "solve", "slogdet", "qr, wide", "eigh"})
 def test_derivatives_are_those_of_differences(name: str) -> None:
     call, arguments = SCALARS[name]
     program = az.program((lambda a: call(a)) if len(arguments) == 1 else (lambda a, b: call(a, b)))
@@ -368,7 +368,7 @@ def test_derivatives_are_those_of_differences(name: str) -> None:
         ),
         *("lu, wide", "lu_solve", "solve, positive", "pinv, tall", "lstsq, tall", "unit"),
     ],
-    ["solve", "slogdet"],
+    {"solve", "slogdet"},
 )
 def test_second_derivatives(name: str) -> None:
     call, arguments = SCALARS[name]

@@ -158,13 +158,8 @@ def checked(pieces: bool = False) -> Iterator[None]:
 SMALL = {"strip": 2, "copies": 2}  # so that small arrays take whole strips
 
 
-def each(cases: Sequence[Case]) -> pytest.MarkDecorator:
-    """The cases: every fortieth each time, every fourth of the others in the long run."""
-    return sampled(cases, 40, long=4)
-
-
 @pytest.mark.unguarded
-@each(CASES)
+@sampled(CASES, 40, long=4)
 def test_every_program(case: Case) -> None:
     with checked():
         compiled = az.compile(case.program, threads=2)
@@ -173,7 +168,7 @@ def test_every_program(case: Case) -> None:
 
 
 @pytest.mark.unguarded
-@each(DIFFERENTIABLE)
+@sampled(DIFFERENTIABLE, 40, long=4)
 def test_every_derivative(case: Case) -> None:
     point = Point(case)
     arguments, program = (*point.arguments, point.cotangent), az.vjp(case.program)

@@ -61,7 +61,7 @@ SCRIPT = """if True:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("programs", [72, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("programs", [72, 200])
 def test_memory_comes_back(programs: int) -> None:
     command = [sys.executable, "-c", SCRIPT, str(programs)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)

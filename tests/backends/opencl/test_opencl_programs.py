@@ -20,7 +20,7 @@ from precision import cast
 from programs import CASES, Case, numbers, sampled
 from random_programs import PARAMETERS, argument_lists, made, program_texts
 from richardson import floating
-from sampling import some
+from sampling import some, sooner
 from test_accelerate_derivatives import Derivatives, derivatives, for_each
 from test_accelerate_derivatives import close as close_to
 from test_compile import assert_same
@@ -59,8 +59,7 @@ EVERY_TIME = COMPILED - TOO_LONG
 def each_of(fast: set[str]) -> pytest.MarkDecorator:
     """The differentiable programs but for those of the property suite: those not fast in the long run and the sweep."""
     own = [case for case in DIFFERENTIABLE if case.name in OTHERS]
-    first, others = ([case for case in own if (case.name in fast) is soon] for soon in (True, False))
-    return pytest.mark.parametrize("case", [*first, *some(others, 0, long=8)], ids=lambda case: case.name)
+    return pytest.mark.parametrize("case", sooner(own, lambda case: case.name in fast, 8), ids=lambda case: case.name)
 
 
 @pytest.fixture
