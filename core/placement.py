@@ -5,7 +5,8 @@ but not out of a branch of ``cond``: so what is used in both branches alone is c
 outside too is computed there, and everything leaves the loops it does not depend on. There is one exception: what
 holds a loop itself leaves a branch if that takes it out of a surrounding loop, for it would run again and again
 there. What a branch of a ``par`` made stays in it, for that is what runs side by side; what was there before it
-is computed before it. Statements stay where they were recorded. Both walks use explicit stacks: a program may be as
+is computed before it. A constant (``Nil()``, an array of zeros) does not leave a function: it is made again there, not
+captured. Statements stay where they were recorded. Both walks use explicit stacks: a program may be as
 long as memory allows. (Click, Global code motion, global value numbering, 1995.)
 """
 
@@ -45,12 +46,26 @@ class _Region:
             region.forget()
             region.parent = None
 
-    def nearest(self, regions: set[_Region]) -> _Region | None:
-        """The innermost of some scopes that this one is in."""
+    def nearest(self, regions: set[_Region], inside: bool = False) -> _Region | None:
+        """The innermost of some scopes that this one is in; ``inside`` of the function that it is in."""
         region: _Region | None = self
         while region is not None and region not in regions:
-            region = region.parent
+            region = None if inside and region.is_function else region.parent
         return region
+
+    @property
+    def is_function(self) -> bool:
+        return self.of is not None and self.of.functions
+
+
+def _is_constant(node: Node) -> bool:
+    """Whether a node is a value that is made of nothing in a few steps, or an array that has it everywhere."""
+    if node.free or node.effects or any([arg.source is not None for arg in node.args]):
+        return False
+    if not node.row.elements:
+        return node.row.cheap
+    inner = [value for body in node.bodies for value in body.results]
+    return all([value.literal is not None or (value.source and _is_constant(value.source)) for value in inner])
 
 
 def _risen(node: Node, region: _Region) -> _Region:
@@ -62,7 +77,8 @@ def _risen(node: Node, region: _Region) -> _Region:
         return region
     home, branch = region, False
     long = bool(node.bodies) or not (node.row.elementwise or node.row.cheap)
-    while region.parent is not None and node.free.isdisjoint(region.bound):
+    constant = _is_constant(node)
+    while region.parent is not None and node.free.isdisjoint(region.bound) and not (constant and region.is_function):
         of, opened = region.of, region.body.opened
         assert of is not None, "the root has no parent"
         branch = branch or of.branches or (of.splits and node.number > opened)
@@ -117,13 +133,20 @@ class _Layout:
             number = -heappop(self._heap)
             node, homes = self._wanted.pop(number), self.homes[number]
             if len(homes) > 1:
-                inside = [r for r in homes if r.parent is not None and r.parent.nearest(homes) is not None]
+                stays = _is_constant(node)
+                inside = [r for r in homes if self._has_outer(r, homes, stays)]
                 homes.difference_update(inside)
             for home in homes:
                 self._push(node.args, home)
                 self._push(node.sizes, home)
                 for k in range(len(node.bodies)):
                     self._enter(home.enter(node, k))
+
+    def _has_outer(self, region: _Region, homes: set[_Region], stays: bool) -> bool:
+        """Whether another of the scopes is around one, inside of the same function where the node ``stays`` in it."""
+        if region.parent is None or (stays and region.is_function):
+            return False
+        return region.parent.nearest(homes, stays) is not None
 
     def _enter(self, region: _Region) -> None:
         self._all_bound.update(region.bound)
@@ -227,12 +250,12 @@ class _Writer:
         self.opaque = {integer: Opaque(number) for number, integer in enumerate(integers)}
 
     def block(self, region: _Region, binders: Sequence[Value], names: Sequence[str] = ()) -> Block:
-        base, bound = self.depth, []
+        base, around = self.depth, dict[int, int | None]()
 
         def bind(value: Value) -> None:
+            around[value.number] = self.levels.get(value.number)  # a constant is made again in a function
             self.levels[value.number] = self.depth
             self.depth += 1
-            bound.append(value.number)
 
         for binder in binders:
             bind(binder)
@@ -248,8 +271,11 @@ class _Writer:
             for value in node.results:
                 bind(value)
         results = tuple([self.atom(value) for value in region.body.results])
-        for number in bound:
-            del self.levels[number]
+        for number, level in around.items():
+            if level is None:
+                del self.levels[number]
+            else:
+                self.levels[number] = level
         self.depth = base
         types = tuple([self.type(binder.type) for binder in binders])
         return Block(types, tuple(operations), results, tuple(names) or tuple([binder.name for binder in binders]))
