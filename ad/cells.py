@@ -12,6 +12,12 @@ as if it stood alone, and gives them back. So what a branch passes through stays
     t = if c: update(s, i, sin(s[i])) else: s            t_bar is in s's memory, too:
     t_bar = ...                                          s_bar = if c: update(t_bar, i, 0) and s_bar[i] += ...
                                                                  else: t_bar
+
+What a function gives for an array that it captures is written down as what is owed (``cotangents.py``). So a loop over
+a row of a table in such a function adds up that row alone: the indices that are known outside of the loop are the
+*place* of what it adds to.
+
+    for j: table_bar[k, j] += e        row = accumulate zeros(m): for j: row[j] += e,    owed: Part1(k, row)
 """
 
 from __future__ import annotations
@@ -19,10 +25,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
+from itertools import takewhile
 
 from ..core.builder import Builder, Scope
-from ..core.graph import Node, Value
-from ..core.types import ArrayType, accumulator_of, is_data
+from ..core.graph import Node, Value, numbers, union
+from ..core.types import ArrayType, Type, accumulator_of, is_data
 from .cotangents import at, nothing, pay, plus, whole, zero_like
 from .fragment import unsupported
 
@@ -32,6 +39,9 @@ _CAPTURED = (
 )
 
 
+Place = tuple[Value, ...]  # leading indices
+
+
 @dataclass
 class Held:
     """What was added so far: a sum, single elements that wait, what is owed to an array, what deeper scopes add to."""
@@ -39,14 +49,14 @@ class Held:
     total: Value | None = None
     reads: list[tuple[Sequence[Value], Value]] = field(default_factory=list)
     owed: Value | None = None
-    accumulator: Value | None = None
+    accumulators: dict[Place, Value] = field(default_factory=dict)
 
 
 class Cell:
-    """The cotangent of one value, while code is generated."""
+    """The cotangent of one value, while code is generated. Of one that ``owes`` a function gives what is owed."""
 
-    def __init__(self, sweep: Sweep, value: Value) -> None:
-        self.sweep, self.primal = sweep, value
+    def __init__(self, sweep: Sweep, value: Value, owes: bool = False) -> None:
+        self.sweep, self.primal, self.owes = sweep, value, owes
         self.scope = sweep.builder.scopes[-1]
         self.held = Held()
         if self.scope is sweep.home:
@@ -89,17 +99,45 @@ class Cell:
                 self.scope, self.held = branch.scope, Held(self.held.total)
 
     def _add_to(self, cotangent: Value, indices: Sequence[Value]) -> None:
-        if self.held.accumulator is None:
-            self.held.accumulator = self.sweep.builder.variable(accumulator_of(self.primal.type))
-            self.sweep.touched.setdefault(self.scope, []).append(self)
-        self.sweep.builder.emit("add_to", (), [self.held.accumulator, cotangent, *indices])
+        place = self._place(indices)
+        if place not in self.held.accumulators:
+            self.held.accumulators[place] = self.sweep.builder.variable(accumulator_of(self._part(place)))
+            self.sweep.touched.setdefault(self.scope, []).append((self, place))
+        self.sweep.builder.emit("add_to", (), [self.held.accumulators[place], cotangent, *indices[len(place) :]])
 
-    def initial(self) -> Value:
+    def _place(self, indices: Sequence[Value]) -> Place:
+        """The leading indices that are known in the cell's own scope, where that makes what is owed smaller."""
+        if not self.owes or any([self in branch.before for branch in self.sweep.branches]):
+            return ()
+        scopes = self.sweep.builder.scopes
+        inner = scopes[scopes.index(self.scope) + 1 :]
+        bound = union([numbers(scope.binders, scope.statements) for scope in inner])
+        return tuple(takewhile(lambda index: index.free.isdisjoint(bound), indices))
+
+    def _part(self, place: Place) -> Type:
+        type = self.primal.type
+        if not place or not isinstance(type, ArrayType):
+            return type
+        rest = type.dims[len(place) :]
+        return ArrayType(type.scalar, rest) if rest else type.scalar
+
+    def initial(self, place: Place = ()) -> Value:
+        """What an accumulate of what deeper scopes add to begins with."""
+        if place:
+            return zero_like(self.sweep.builder, self.sweep.builder.part(self.primal, place))
         return zero_like(self.sweep.builder, self.primal) if self.held.total is None else self.held.total
 
-    def close(self, total: Value) -> None:
+    def close(self, total: Value, place: Place = ()) -> None:
         """What an accumulate over this cell has made of it."""
-        self.held = Held(total)
+        b, held = self.sweep.builder, self.held
+        held.accumulators.pop(place, None)
+        if place:
+            owed = at(b, self.primal.type, place, total)
+            held.owed = owed if held.owed is None else plus(b, held.owed, owed)
+        elif self.owes:
+            held.total = total
+        else:
+            self.held = Held(total)
 
     def read(self) -> Value | None:
         """The cotangent so far, in the cell's own scope; None when nothing was added."""
@@ -111,7 +149,7 @@ class Cell:
                 return []
 
             body = b.body([accumulator_of(self.primal.type)], updates)
-            self.close(b.emit("accumulate", (), [self.initial()], [body])[0])
+            self.held = Held(b.emit("accumulate", (), [self.initial()], [body])[0])
         return self.held.total
 
     def settle(self, accumulator: Value) -> None:
@@ -180,7 +218,7 @@ class Sweep:
 
     def __init__(self, builder: Builder) -> None:
         self.builder = builder
-        self.touched: dict[Scope, list[Cell]] = {}
+        self.touched: dict[Scope, list[tuple[Cell, Place]]] = {}
         self.home: Scope | None = builder.scopes[-1]
         self.cells: list[Cell] = []
         self.branches: list[Branch] = []
@@ -208,12 +246,12 @@ class Sweep:
         statements = scope.statements[mark:]
         del scope.statements[mark:]
         updates = self._updates(cells)
-        binders = tuple([cell.held.accumulator for cell in cells if cell.held.accumulator is not None])
-        initials = [cell.initial() for cell in cells]
+        binders = tuple([cell.held.accumulators[place] for cell, place in cells])
+        initials = [cell.initial(place) for cell, place in cells]
         body = b.close(binders, (*updates, *statements), tuple(results))
         values = b.emit("accumulate", (), initials, [body])
-        for cell, total in zip(cells, values, strict=False):
-            cell.close(total)
+        for (cell, place), total in zip(cells, values, strict=False):
+            cell.close(total, place)
         return list(values[len(cells) :])
 
     def choose(self, test: Value, branches: Sequence[Callable[[], object]]) -> None:
@@ -242,11 +280,11 @@ class Sweep:
         for cell, total in zip(found, self.enclose(cond), strict=True):
             cell.held.total = total
 
-    def _updates(self, cells: Sequence[Cell]) -> list[Node]:
-        """The reads that wait in these cells, as statements."""
+    def _updates(self, cells: Sequence[tuple[Cell, Place]]) -> list[Node]:
+        """The reads that wait in these cells, as statements; what is owed may wait."""
         b = self.builder
         b.scopes.append(Scope(()))
-        for cell in cells:
-            assert cell.held.accumulator is not None
-            cell.settle(cell.held.accumulator)
+        for cell, _ in cells:
+            if not cell.owes:
+                cell.settle(cell.held.accumulators[()])
         return b.scopes.pop().statements

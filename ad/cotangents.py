@@ -12,7 +12,7 @@ zeros in, and its integers: the gradient by data is a value of the same type (``
 What functions and data owe to an array is written down, not added up: a recursion that reads one element in each call
 would add two whole arrays in each. It is paid where the array was made, in one go over the debts (``pay``):
 
-    owed to an array:  Nothing() | At(i, number) | Whole(array) | Both(owed, owed)
+    owed to a matrix:  Nothing() | At(i, j, number) | Part1(i, row) | Whole(matrix) | Both(owed, owed)
 
 The cotangent of a number is a number.
 """
@@ -157,6 +157,9 @@ class OwedDeclaration(Declaration):
         places = {f"i{axis}": i64 for axis in range(len(of.dims))}
         self.variants["Nothing"] = {}
         self.variants["At"] = {**places, "number": of.scalar}
+        for count in range(1, len(of.dims)):
+            inside = {name: i64 for name in list(places)[:count]}
+            self.variants[f"Part{count}"] = {**inside, "part": ArrayType(of.scalar, of.dims[count:])}
         self.variants["Whole"] = {"array": of}
         self.variants["Both"] = {"first": Named(self), "second": Named(self)}
         self.stack = Declaration(f"Stack[{self.name}]")
@@ -181,9 +184,11 @@ def whole(b: Builder, cotangent: Value) -> Value:
     return b.emit("construct", (cotangent_type(cotangent.type), "Whole"), [cotangent])[0]
 
 
-def at(b: Builder, type: Type, places: Sequence[Value], number: Value) -> Value:
-    """What is owed to an element of an array of a type."""
-    return b.emit("construct", (cotangent_type(type), "At"), [*places, number])[0]
+def at(b: Builder, type: Type, places: Sequence[Value], part: Value) -> Value:
+    """What is owed to an element of an array of a type, or to the part that is left where indices are missing."""
+    assert isinstance(type, ArrayType)
+    variant = "At" if len(places) == len(type.dims) else f"Part{len(places)}"
+    return b.emit("construct", (cotangent_type(type), variant), [*places, part])[0]
 
 
 def pay(b: Builder, owed: Value, add: Callable[[Sequence[Value], Value], object]) -> None:
@@ -203,13 +208,11 @@ def pay(b: Builder, owed: Value, add: Callable[[Sequence[Value], Value], object]
             return _case(b, fields[0], partial(settle, fields[1])) if variant == "More" else [waiting]
 
         def settle(rest: Value, variant: str, *parts: Value) -> Sequence[Value]:
-            match variant:
-                case "At":
-                    add(parts[:-1], parts[-1])
-                case "Whole":
-                    b.each(b.sizes(parts[0]), lambda *i: add(i, b.index(parts[0], i)))
-                case "Both":
-                    return [pushed(parts[0], pushed(parts[1], rest))]
+            if variant == "Both":
+                return [pushed(parts[0], pushed(parts[1], rest))]
+            if variant != "Nothing":
+                *places, part = parts
+                b.each(b.sizes(part), lambda *i: add([*places, *i], b.index(part, i)))
             return [rest]
 
         return _case(b, waiting, top)

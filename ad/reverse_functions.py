@@ -170,10 +170,10 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
         finally:
             self.sweep = before
 
-    def moving(self, value: Value | None) -> Entry:
-        """A value that moves, in the sweep that is open."""
+    def moving(self, value: Value | None, owes: bool = True) -> Entry:
+        """A value that moves, in the sweep that is open, for which a function gives what is owed."""
         assert value is not None
-        return Entry(value, Cell(self.sweep, value))
+        return Entry(value, Cell(self.sweep, value, owes))
 
     def pullback(
         self, type: FunctionType, pull: Pull, moving: Sequence[bool], taken: Callable[[], list[Value]]
@@ -345,7 +345,7 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
             with self.sweeping(Sweep(b)):
                 own = {index: self.moving(entry.value) for index, entry in captured.items()}
                 pairs = zip(given[len(given) - count :], moves, strict=True)
-                inside = [self.moving(x) if own_moves else Entry(x) for x, own_moves in pairs]
+                inside = [self.moving(x, owes=False) if own_moves else Entry(x) for x, own_moves in pairs]
                 index = [Entry(x) for x in given[: len(given) - count]]
                 found, pull = body.run(_outside(term, env, own), [*index, *inside])
                 sweep = self.sweep
