@@ -30,6 +30,7 @@ from .expressions import (
     node,
     select,
 )
+from .lasting import Kept, keeps, kept, made_to_last
 from .loops import (
     Allocate,
     Assign,
@@ -136,6 +137,7 @@ __all__ = [
     "InvalidLoops",
     "Invoke",
     "InvokeKind",
+    "Kept",
     "Kernel",
     "Kind",
     "Let",
@@ -176,7 +178,10 @@ __all__ = [
     "grid",
     "inside",
     "invokes",
+    "keeps",
+    "kept",
     "loads",
+    "made_to_last",
     "map_block",
     "map_inside",
     "map_operands",

@@ -4,9 +4,9 @@ A procedure is a function that takes the failure record, scalars, and the addres
 travel in registers, as far as there are some; others are handed over in words that the failure record leads to, which
 whoever is called reads before all else. It is called by the convention ``tailcc``, in which a jump is a call that takes
 the place of its caller; with nothing on the stack that is so whatever both take. Cells are taken from the *region* of
-the call, one after the other, and given back with it when the call has ended.
+the call, one after the other, and given back with it when the call has ended; those without fields are constants.
 
-    cell      0 which variant it is   1, 2, ... its fields, eight bytes each: numbers, and addresses of cells and arrays
+    cell      0 its tag               1, 2, ... its fields, eight bytes each: numbers, and addresses of cells and arrays
     region    0 the next free byte    1 the end of its newest chunk   (``stacks.py`` has the others)
 """
 
@@ -111,7 +111,10 @@ class Invocations(Emitter):
 
     def given(self, call: ir.Invoke) -> list[str]:
         """What a call gives to its procedure: registers of scalars and addresses of arrays."""
-        return [*map(self.scalar, call.values), *[self.places[b.name].pointer for b in (*call.reads, *call.writes)]]
+        kept, addresses = {buffer.name for buffer in ir.keeps(call, self.unit.kept)}, list[str]()
+        for buffer in (*call.reads, *call.writes):
+            addresses.append(self._lasting(buffer) if buffer.name in kept else self.places[buffer.name].pointer)
+        return [*map(self.scalar, call.values), *addresses]
 
     def _text(self, number: int, given: Sequence[str]) -> str:
         """A call without what comes before it."""
@@ -201,6 +204,9 @@ class Invocations(Emitter):
             self.lasting.add(buffer.name)
 
     def _cell_of(self, call: ir.Invoke) -> None:
+        if not call.places:
+            self.names[call.name] = one(i64, self._cell_without_fields(call.number))
+            return
         arrays = [self._lasting(buffer) for buffer in call.reads]
         cell = self._room_in_region(str(8 * (1 + len(call.places))))
         self.body.line(f"store i64 {call.number}, ptr {cell}")
@@ -210,19 +216,30 @@ class Invocations(Emitter):
             self.to_word(type, value, self.body.value(f"getelementptr i64, ptr {cell}, i64 {1 + place}"))
         self.names[call.name] = one(i64, self.body.value(f"ptrtoint ptr {cell} to i64"))
 
+    def _cell_without_fields(self, tag: int) -> str:
+        """The address of the one cell of a tag that has no fields."""
+        name = f"cell.{tag}"
+        self.unit.module.define(name, f"@{name} = internal unnamed_addr constant i64 {tag}, align 8")
+        return self.body.value(f"ptrtoint ptr @{name} to i64")
+
     def _lasting(self, buffer: ir.Buffer) -> str:
         """Where the elements of an array are as long as cells are: a copy, if they are not so already."""
         pointer = self.places[buffer.name].pointer
         if buffer.name in self.lasting:
             return pointer
+        copy, size = self.lasting_room(buffer)
+        self.body.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {copy}, ptr {pointer}, i64 {size}, i1 false)")
+        return copy
+
+    def lasting_room(self, buffer: ir.Buffer) -> tuple[str, str]:
+        """Where an array has room in the region, and its bytes. It begins with a cache line, as vectors like it."""
         size = str(buffer.scalar.bytes)
         for extent in buffer.extents:
             length = self.body.value(f"call i64 @llvm.smax.i64(i64 {self.scalar(extent)}, i64 1)")
             size = self.body.multiply(size, length)
-        padded = self.body.multiply(self.body.divide(self.body.add(size, "63"), 64), "64")
-        copy = self._room_in_region(padded)
-        self.body.line(f"call void @llvm.memcpy.p0.p0.i64(ptr {copy}, ptr {pointer}, i64 {size}, i1 false)")
-        return copy
+        start = self._room_in_region(self.body.multiply(self.body.divide(self.body.add(size, "127"), 64), "64"))
+        line = self.body.add(self.body.value(f"ptrtoint ptr {start} to i64"), "63")
+        return self.body.value(f"inttoptr i64 {self.body.value(f'and i64 {line}, -64')} to ptr"), size
 
     def _room_in_region(self, size: str) -> str:
         """The address of so many bytes of the region."""

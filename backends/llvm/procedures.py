@@ -28,6 +28,7 @@ class ProcedureEmitter(Function):
         super().__init__(unit, Arena("null", "null", "0", {}), "1", "%failure")
         self.function, self.number = around.procedures[number], number
         self.taken = taken_by(self.function)
+        self.made_to_last = ir.made_to_last(self.function.body, unit.kept)
         self._numbers = {buffer.name: k for k, buffer in enumerate((*around.arguments, *around.results))}
 
     def emit(self) -> None:
@@ -49,7 +50,9 @@ class ProcedureEmitter(Function):
         self.regions.close()
         given = [f", {type} {name}" for type, name in zip(given_to(function).in_registers, _PARAMETERS, strict=False)]
         head = f"define hidden tailcc {given_by(function).result} @{self.unit.procedure_name(self.number)}"
-        text = f"{head}(ptr %failure{''.join(given)}) {self.unit.attributes} {{\n{body}\n}}"
+        # without loops there are no vectors, whose aligned stack would cost each frame as much as all else
+        attributes = self.unit.attributes if ir.contains(function.body, ir.For) else "nounwind"
+        text = f"{head}(ptr %failure{''.join(given)}) {attributes} {{\n{body}\n}}"
         self.unit.module.define(self.unit.procedure_name(self.number), text)
 
     def _at(self, pointer: str, number: int) -> str:
@@ -64,8 +67,10 @@ class ProcedureEmitter(Function):
         count = len(call.binds)
         for variable, value in zip(call.binds, taken[:count], strict=True):
             self.names[variable.name] = one(variable.type, value)
-        for buffer, value in zip(call.enters, taken[count:], strict=True):
+        for number, (buffer, value) in enumerate(zip(call.enters, taken[count:], strict=True)):
             self.place(buffer, value, buffer.name)
+            if number in self.unit.kept[self.number]:
+                self.lasting.add(buffer.name)
         self._expect_room("0")
         self.look()
 
@@ -92,7 +97,11 @@ class ProcedureEmitter(Function):
     # Temporary arrays
 
     def allocate(self, buffer: ir.Buffer) -> None:
-        """A temporary is on the stack."""
+        """A temporary is on the stack, unless a cell keeps it."""
+        if buffer.name in self.made_to_last:
+            self.place(buffer, self.lasting_room(buffer)[0], buffer.name)
+            self.lasting.add(buffer.name)
+            return
         extents = [each.value for each in buffer.extents if isinstance(each, ir.Constant)]
         size = buffer.scalar.bytes
         for extent in extents:
