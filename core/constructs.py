@@ -311,8 +311,8 @@ _row("call", lambda s, a, b: tuple([type for each in s for type in each.results]
      **{**_PLAIN, "holds": True, "pure": False, "partial": True})
 _row("cell", lambda s, a, b: (i64,), lambda s, a, b: (s[0], a), **{**_PLAIN, "holds": True})
 _row("open", rules.opened, lambda s, a, b: (a[0], s, b), more=Role.BRANCH,
-     labels=lambda s: tuple([str(number) for number in range(len(s))]),
-     binders=lambda s, a, earlier: s[len(earlier)], **{**_PLAIN, "holds": True})
+     labels=lambda s: tuple([str(number) for number in range(len(s))]), binders=rules.of_opened,
+     **{**_PLAIN, "holds": True})
 
 # Effects
 _row("accumulate", lambda s, a, b: (*a, *b[0]), lambda s, a, b: (a, *b), blocks={"body": Role.ONCE},

@@ -23,7 +23,7 @@ from .dims import Dim
 from .primitive import Primitive
 from .procedures import Procedure
 from .terms import Failure, Foreign, Origin
-from .types import ArrayType, FunctionType, Named, Scalar, Type
+from .types import ArrayType, FunctionType, Named, Opened, Scalar, Type
 
 # What writes the constructs of a term that an interpretation does not know in others that it knows. It is itself an
 # interpretation, and enters itself (``interpreters/expansion.py``).
@@ -268,10 +268,10 @@ class Language(Fold[A, O, B]):
         self.refuse("the call of a procedure")
 
     def cell(self, number: int, fields: Sequence[A]) -> O:
-        """The i64 address of a new cell, of the variant of this number, with these fields."""
+        """The i64 address of a new cell with this number as its tag, and these fields."""
         self.refuse("a cell")
 
-    def open(self, cell: A, fields: tuple[tuple[Type, ...], ...], branches: Sequence[B]) -> O:
+    def open(self, cell: A, variants: tuple[Opened, ...], branches: Sequence[B]) -> O:
         """The results of the branch for the variant of the cell at an address, which is given its fields."""
         self.refuse("a cell")
 

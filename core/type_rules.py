@@ -180,6 +180,11 @@ def of_case(static: Static, args: Types, earlier: Blocks) -> Results:
     return tuple(value.fields(variant).values())
 
 
+def of_opened(static: Static, args: Types, earlier: Blocks) -> Results:
+    _, fields = static[len(earlier)]
+    return (i64,) if fields is None else tuple(fields)
+
+
 def opened(static: Static, args: Types, blocks: Blocks) -> Results:
     _integers("open", args)
     for block in blocks[1:]:

@@ -213,6 +213,9 @@ class Named:
 
 Type = Scalar | ArrayType | Accumulator | TupleType | FunctionType | TypeVariable | Named
 
+# A variant of cells: their tags, and the types of the fields; None: the cell is the only field itself.
+Opened = tuple[tuple[int, ...], tuple[Type, ...] | None]
+
 
 def map_type(type: Type, leaf: Callable[[Type], Type]) -> Type:
     """The type with a function applied to its scalars, arrays, accumulators and type variables."""

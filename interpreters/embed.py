@@ -20,7 +20,7 @@ from ..core.placement import to_block
 from ..core.primitive import Primitive
 from ..core.procedures import Procedure
 from ..core.terms import Constant, Failure, Foreign
-from ..core.types import ArrayType, FunctionType, Scalar, Type, accumulator_of, i64, map_dims
+from ..core.types import ArrayType, FunctionType, Opened, Scalar, Type, accumulator_of, i64, map_dims
 
 Entries = Env[Any]
 Atom = Callable[[Entries], Value]
@@ -142,8 +142,8 @@ class Embed(Language[Atom, Operation, Block]):
     def cell(self, number: int, fields: Sequence[Atom]) -> Operation:
         return self._with_blocks("cell", (number,), fields, [])
 
-    def open(self, cell: Atom, fields: tuple[tuple[Type, ...], ...], branches: Sequence[Block]) -> Operation:
-        return self._with_blocks("open", fields, [cell], branches)
+    def open(self, cell: Atom, variants: tuple[Opened, ...], branches: Sequence[Block]) -> Operation:
+        return self._with_blocks("open", variants, [cell], branches)
 
     def _with_blocks(
         self, op: str, static: tuple[Any, ...], args: Sequence[Atom], blocks: Sequence[Block]

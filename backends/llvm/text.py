@@ -18,7 +18,6 @@ import numpy as np
 
 from ...core.types import Scalar
 
-_INTERNAL = "define internal"
 _SMALL = 15_000  # characters: no more are one module, whose compilation takes some 20 ms
 _LARGE = 25_000  # of one of several modules, about
 _GLUE = 100  # lines: fewer are optimised in some 3 ms
@@ -124,7 +123,7 @@ class Module:
         return name in self._functions
 
     def define(self, name: str, text: str) -> None:
-        """Define a function."""
+        """Define a function, or a constant."""
         self._functions[name] = text
 
     def define_later(self, name: str, define: Callable[[], None], described: tuple[str, str]) -> None:
@@ -246,7 +245,8 @@ def _in_short_blocks(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _internal(function: str) -> bool:
-    return function.startswith(_INTERNAL)
+    """Whether a function, or a constant, is in each module that mentions it."""
+    return " internal " in function.partition("\n")[0]
 
 
 def _kind(function: str) -> str:

@@ -16,14 +16,15 @@ a procedure does last, in any of its branches, it does in the place of what it g
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 
 from ...core import terms
 from ...core.dims import Dim
 from ...core.environment import Env
 from ...core.language import Unsupported
 from ...core.procedures import Procedure, shared_out
-from ...core.types import Type, dims, element, rank
+from ...core.types import Opened, Type, dims, element, rank
 from .. import ir
 from .calls import Calls
 from .context import ArrayRef, Destinations, Environment, Operand, zero
@@ -195,32 +196,29 @@ class Procedures(Calls):
         self.by_tag(self.scalar(env, op.args[0]), op.static, [branch(block) for block in op.blocks])
         return [place or self._settled(variable) for place, variable in zip(places, chosen, strict=True)]
 
-    def by_tag(
-        self,
-        cell: ir.Expression,
-        fields: Sequence[Sequence[Type]],
-        branches: Sequence[Branch],
-    ) -> None:
-        """The branch for the variant of a cell, on its fields."""
+    def by_tag(self, cell: ir.Expression, variants: Sequence[Opened], branches: Sequence[Branch]) -> None:
+        """The branch for the variant of a cell, on its fields. The one that most tags lead to needs no test."""
         if len(branches) == 1:
-            branches[0](self.fields(cell, fields[0]))
+            branches[0](self.fields(cell, variants[0]))
             return
         tag = self.variable("tag")
         self.emit(ir.Invoke(tag.name, 0, (), (), kind="tag", values=(cell,)))
-        arms: list[ir.Block] = []
-        for types, branch in zip(fields, branches, strict=True):
+        arms: list[tuple[tuple[int, ...], ir.Block]] = []
+        for variant, branch in zip(variants, branches, strict=True):
             with self.captured() as arm:
-                branch(self.fields(cell, types))
-            arms.append(tuple(arm))
-        chosen = arms.pop()
-        while arms:
-            chosen = (ir.If(ir.equal(tag, len(arms) - 1), arms.pop(), chosen),)
+                branch(self.fields(cell, variant))
+            arms.append((variant[0], tuple(arm)))
+        _, chosen = arms.pop(max(range(len(arms)), key=lambda k: (len(arms[k][0]), k)))
+        for tags, body in reversed(arms):
+            test = reduce(or_, [ir.equal(tag, each) for each in tags])
+            chosen = (ir.If(test, body, chosen),)
         self.emit(*chosen)
 
-    def fields(self, cell: ir.Expression, types: Sequence[Type]) -> list[Operand]:
+    def fields(self, cell: ir.Expression, variant: Opened) -> list[Operand]:
         """The fields of a cell of a variant."""
+        types = variant[1]
         if not types:
-            return []
+            return [cell] if types is None else []
         found = [self.buffer("field", t) if rank(t) else self.variable("field", element(t)) for t in types]
         scalars = [(k, each) for k, each in enumerate(found) if isinstance(each, ir.Variable)]
         arrays = [(k, each) for k, each in enumerate(found) if isinstance(each, ir.Buffer)]

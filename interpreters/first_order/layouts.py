@@ -21,6 +21,7 @@ from ...core.language import Unsupported
 from ...core.types import ArrayType, Declaration, Named, Scalar, Type, all_dims, dims, element, i64
 from ..embed import emit_blocks
 from .flows import Flow, Flows, Shape
+from .tags import Closures
 
 Parts = tuple[Value, ...]
 Sum = Named | Flow  # values of one of several variants
@@ -117,7 +118,7 @@ class Layouts:
                 self._declared[key] = key
                 return key
             name = key.functions[0].name if isinstance(key, Flow) else str(key)
-            declaration = Declaration(name)
+            declaration = Closures(name) if isinstance(key, Flow) else Declaration(name)
             self._declared[key] = Named(declaration)
             for variant, fields in self.variants(key):
                 declaration.variants[variant] = dict(self._named_parts(key, variant, fields))

@@ -29,7 +29,7 @@ from ...core.primitive import Primitive
 from ...core.procedures import Procedure
 from ...core.program import Instance, Program, instance_of
 from ...core.terms import Constant, Failure, Foreign
-from ...core.types import ArrayType, Scalar, Type
+from ...core.types import ArrayType, Opened, Scalar, Type
 from ..embed import fresh_binders
 from .constructs import (
     Accumulate,
@@ -186,8 +186,8 @@ class _Simplify(Language[Atom, Operation, Block]):
     def cell(self, number: int, fields: Sequence[Atom]) -> Operation:
         return self._plain("cell", (number,), fields, math.inf)
 
-    def open(self, cell: Atom, fields: tuple[tuple[Type, ...], ...], branches: Sequence[Block]) -> Operation:
-        return Choice("open", fields, cell, branches, self.nesting)
+    def open(self, cell: Atom, variants: tuple[Opened, ...], branches: Sequence[Block]) -> Operation:
+        return Choice("open", variants, cell, branches, self.nesting)
 
     def case(self, value: Atom, variants: tuple[str, ...], branches: Sequence[Block]) -> Operation:
         return Choice("case", variants, value, branches, self.nesting)

@@ -46,7 +46,7 @@ from ....core.language import Binding
 from ....core.primitive import Primitive
 from ....core.procedures import Procedure
 from ....core.terms import Block, Foreign, Operation
-from ....core.types import Accumulator, Type, i64
+from ....core.types import Accumulator, Opened, Type, i64
 from ....interpreters.embed import Embed, rebuilt
 from ....interpreters.simplify import simplify
 from ....interpreters.simplify.costs import COSTLY, INDEX_ARITHMETIC
@@ -234,10 +234,10 @@ class _Distribute(Embed):
         free = free_of(*fields)
         return Step(super().cell(number, fields), free, free, True, heavy=True, long=True)
 
-    def open(self, cell: Any, fields: tuple[tuple[Type, ...], ...], branches: Sequence[Any]) -> Any:
+    def open(self, cell: Any, variants: tuple[Opened, ...], branches: Sequence[Any]) -> Any:
         free = free_of(cell, *branches)
         stored, updates = max([each.stored for each in branches]), together([each.updates for each in branches])
-        emit = super().open(cell, fields, branches)
+        emit = super().open(cell, variants, branches)
         return Step(emit, free, free, True, heavy=True, stored=stored, long=True, updates=updates)
 
     def custom(self, rules: tuple[str, ...], args: Sequence[Any], body: Any, blocks: Sequence[Any]) -> Any:
