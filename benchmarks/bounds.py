@@ -17,6 +17,7 @@ from typing import Any
 
 from report import ADZE, INTO, ONE_THREAD, Measured, all_measured, compared_with, geometric_mean, number, table
 
+NO_FORKS = "Adze, no forks"
 ENOUGH = 2e-3  # seconds of work on one thread, from which on two threads must pay
 GAIN = 1.7
 SHARE_OF_GAIN = 0.9
@@ -37,6 +38,8 @@ class Row:
     def cells(self) -> list[str]:
         return [self.work, self.bound, self.found, {True: "met", False: "**not met**", None: "not measured"}[self.met]]
 
+
+BY_HAND = "C, by hand"  # a log with a record for each run of straight code; its ratios, where these bounds were set
 
 # Of a peer's time: the line, its size, the function, whose, how much.
 OF_PEERS: list[tuple[str, str, str, str, float]] = [
@@ -69,6 +72,20 @@ OF_PEERS: list[tuple[str, str, str, str, float]] = [
     ("large slogdet", "n=500", "gradient", "JAX", 1.0),
     ("process of 300", "n=300", "gradient", "JAX", 1.0),
     ("process of 1500", "n=1500", "gradient", "JAX", 1.0),
+    ("dot, lists", "n=1000", "primal", BY_HAND, 8 / 4),
+    ("dot, lists", "n=1000", "gradient", BY_HAND, 25 / 7),
+    ("dot, lists", "n=1000000", "primal", BY_HAND, 40 / 21),
+    ("dot, lists", "n=1000000", "gradient", BY_HAND, 90 / 36),
+    ("particles", "steps=1000", "primal", BY_HAND, 5 / 3),
+    ("particles", "steps=1000", "gradient", BY_HAND, 18 / 9),
+    ("particles", "steps=100000", "primal", BY_HAND, 6 / 3),
+    ("particles", "steps=100000", "gradient", BY_HAND, 22 / 11),
+    ("tree", "n=1048576", "primal", BY_HAND, 20 / 12),
+    ("tree", "n=1048576", "gradient", BY_HAND, 120 / 65),
+    ("quadrature", "", "primal", BY_HAND, 1.3),
+    ("tree network", "words=255", "primal", "PyTorch", 0.5),
+    ("tree network", "words=255", "gradient", "PyTorch", 0.5),
+    ("phylogeny", "species=128", "gradient", "JAX, unrolled", 1.0),
 ]
 
 # The same where all tools are confined to one core, in processor time.
@@ -82,6 +99,8 @@ OF_PRIMAL: list[tuple[str, str, str, float]] = [
     ("lstm", "l=6 c=4096", "gradient", 3.5),
     ("ht", "v=544 p=100", "jacobian", 12.0),
     ("ht", "v=8674 p=100", "jacobian", 12.0),
+    ("quadrature", "", "gradient", 5.0),
+    ("phylogeny", "species=128", "gradient", 5.0),
 ]
 
 # Of the bytes a second of np.copyto: the line, its size, the function, how much.
@@ -100,7 +119,17 @@ PLANNED: dict[str, float] = {"monte carlo": 1e7}
 CALLS: list[tuple[str, str, str, float]] = [
     ("calls, a scalar", "", "primal", 5e-6),
     ("calls, a vector", "n=10", "primal", 5e-6),
+    ("mult", "", "primal", 5e-6),
+    ("rotate", "", "three sweeps", 7e-6),
+    ("sum-mat-vec, lists", "n=316", "primal", 10e-9 * 316**2),
+    ("sum-mat-vec, lists", "n=316", "gradient", 40e-9 * 316**2),
+    ("neural, lists", "", "gradient", 300e-6),
+    ("formula", "n=1000000", "primal", 30e-3),
+    ("formula", "n=1000000", "gradient", 120e-3),
 ]
+
+# Forks on one thread, over the same without: of its time, or by so many seconds more.
+FORKS_OVER, FORKS_MORE = 1.5, {"fibonacci": 30e-9 * 3_524_577}
 
 # The most seconds to the first result of the derivative in a second process.
 AGAIN = {"gmm": 0.05}
@@ -135,7 +164,7 @@ def rows(results: dict[str, Any]) -> Iterator[Row]:
     found = {(m.line, m.size, m.function): m for m in all_measured(results)}
     everyday = [m for m in found.values() if m.is_everyday]
     suites = {key: m for key, m in found.items() if not m.is_everyday}
-    named = {(line, size, function) for line, size, function, peer, _ in OF_PEERS if "," not in peer}
+    named = {(line, size, function) for line, size, function, peer, _ in OF_PEERS if "," not in peer or peer == BY_HAND}
     named |= {(line, size, function) for line, size, function, _ in (*OF_COPY, *CALLS)}
     for line, size, function, peer, most in OF_PEERS:
         yield of_peer(found.get((line, size, function)), (line, size, function), peer, most)
@@ -148,6 +177,7 @@ def rows(results: dict[str, Any]) -> Iterator[Row]:
         yield of_copy(found.get((line, size, function)), (line, size, function), least)
     for line, size, function, most in CALLS:
         yield of_call(found.get((line, size, function)), (line, size, function), most)
+    yield from forks(found)
     yield from siblings(found)
     yield from others(suites, named)
     yield from gains(suites)
@@ -209,6 +239,19 @@ def of_call(m: Measured | None, key: Key, most: float) -> Row:
     return Row(_name(key), f"at most {1e6 * most:g} µs a call", found, None if taken is None else taken <= most)
 
 
+def forks(found: dict[Key, Measured]) -> Iterator[Row]:
+    """What forks cost where nobody takes them."""
+    for key, m in found.items():
+        own, without = m.time(ONE_THREAD), m.time(NO_FORKS)
+        if own is None or without is None:
+            continue
+        more = FORKS_MORE.get(m.line)
+        most = FORKS_OVER * without if more is None else without + more
+        bound = f"at most {FORKS_OVER} times" if more is None else f"at most {1e3 * more:.3g} ms more than"
+        text = f"{1e3 * own:.3g} ms; {1e3 * without:.3g} ms without"
+        yield Row(_name(key), f"forks on 1 thread: {bound} without", text, own <= most)
+
+
 def siblings(found: dict[Key, Measured]) -> Iterator[Row]:
     """The rate of each sibling over that of its line, at the same sizes."""
     for (line, size, function), m in found.items():
@@ -226,7 +269,7 @@ def others(found: dict[Key, Measured], named: set[Key]) -> Iterator[Row]:
     """What no other row is about: not slower than the fastest peer."""
     for key, m in found.items():
         ratio = m.over()
-        if key not in named and ratio is not None:
+        if key not in named and ratio is not None and m.fastest() != BY_HAND:
             text = f"{ratio:.3g} ({1e3 * (m.time(ADZE) or 0):.3g} ms; {m.fastest()})"
             yield Row(_name(key), "not above the fastest peer", text, ratio <= 1)
 

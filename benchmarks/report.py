@@ -421,7 +421,7 @@ def plot_growth(results: dict[str, Any], path: Path) -> bool:
 def _axis(of_line: dict[str, Any]) -> str | None:
     """The one size that differs between at least three sizes of a line."""
     numbers = [of_size["numbers"] for of_size in of_line["sizes"].values()]
-    differing = [name for name in numbers[0] if len({n[name] for n in numbers}) > 1]
+    differing = [name for name in (numbers or [{}])[0] if len({n[name] for n in numbers}) > 1]
     return differing[0] if len(numbers) > 2 and len(differing) == 1 else None
 
 
