@@ -284,9 +284,10 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
     def _forked(
         self, operation: terms.Operation, blocks: Sequence[Block], env: Env[Entry], active: Sequence[bool]
     ) -> tuple[Sequence[Value], Pull]:
-        """``y, z = par(f, g)``:  ``y, back, z, more = par(f', g')``, ``x_bar += par(back(y_bar), more(z_bar))``.
+        """``y, z = par(f, g)``:  ``y, back, z, more = par(f', g')``, ``x_bar += par(more(z_bar), back(y_bar))``.
 
-        What the branches give is added in their order.
+        What the branches give is added in their order. They are swept from the last one back, as code without forks
+        is: one thread then reads the log as it lies in memory.
         """
         b, rest = self.builder, iter(active)
         shares = [[next(rest) for _ in range(block.width)] for block in blocks]
@@ -305,8 +306,11 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
                 own = [next(arrived) for _ in results]
                 if moved:
                     sweeps.append(partial(self._applied, back, results, own, share))
-            cells = [cell for branch, moved in zip(branches, moves, strict=True) if moved for cell in branch.cells]
-            _add(cells, emit_blocks(b, "par", (), [], sweeps))
+            cells = [branch.cells for branch, moved in zip(branches, moves, strict=True) if moved]
+            found = iter(emit_blocks(b, "par", (), [], sweeps[::-1]))
+            taken = [[next(found) for _ in own] for own in cells[::-1]]
+            for own, parts in zip(cells, taken[::-1], strict=True):
+                _add(own, parts)
 
         return [value for results, _ in given for value in results], pull
 
