@@ -211,7 +211,7 @@ with install_import_hook(_CHECKED):
     from .core.reify import Reify
     from .core.special import clip, gelu, log_sigmoid, nan_to_num, reciprocal, relu, softplus, square
     from .core.vmap import vmap
-    from .interop import TensorFunction, torch
+    from .interop import JaxFunction, TensorFunction, jax, torch
     from .interpreters.check import check
     from .interpreters.draw import Drawing, draw
     from .interpreters.evaluate import evaluate
@@ -254,6 +254,7 @@ __all__ = [
     "Function",
     "Instance",
     "Instructions",
+    "JaxFunction",
     "Language",
     "LeastSquaresResult",
     "Libm",
@@ -365,6 +366,7 @@ __all__ = [
     "isinf",
     "isnan",
     "jacobian",
+    "jax",
     "jvp",
     "least_squares",
     "left_shift",

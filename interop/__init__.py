@@ -6,6 +6,7 @@ and batches, each of which is an Adze program again.
 
 from __future__ import annotations
 
+from .jax import JaxFunction, jax
 from .torch import TensorFunction, torch
 
-__all__ = ["TensorFunction", "torch"]
+__all__ = ["JaxFunction", "TensorFunction", "jax", "torch"]
