@@ -211,7 +211,7 @@ with install_import_hook(_CHECKED):
     from .core.reify import Reify
     from .core.special import clip, gelu, log_sigmoid, nan_to_num, reciprocal, relu, softplus, square
     from .core.vmap import vmap
-    from .interop import JaxFunction, TensorFunction, from_jax, from_torch, jax, torch
+    from .interop import JaxFunction, TensorFunction, from_jax, from_torch, jax, linear_operator, torch
     from .interpreters.check import check
     from .interpreters.draw import Drawing, draw
     from .interpreters.evaluate import evaluate
@@ -375,6 +375,7 @@ __all__ = [
     "levenberg_marquardt",
     "lgamma",
     "linalg",
+    "linear_operator",
     "linearize",
     "linspace",
     "log",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from .jax import JaxFunction, jax
 from .outside import from_jax, from_torch
+from .scipy import linear_operator
 from .torch import TensorFunction, torch
 
-__all__ = ["JaxFunction", "TensorFunction", "from_jax", "from_torch", "jax", "torch"]
+__all__ = ["JaxFunction", "TensorFunction", "from_jax", "from_torch", "jax", "linear_operator", "torch"]
