@@ -101,7 +101,7 @@ $(VENV)/.installed-demo: $(VENV)/pyvenv.cfg pyproject.toml
 	@touch $@
 
 # PyTorch without what it needs for GPUs.
-$(VENV)/.installed-peers $(VENV)/.installed-torch: export PIP_EXTRA_INDEX_URL := https://download.pytorch.org/whl/cpu
+$(VENV)/.installed-peers $(VENV)/.installed-torch $(VENV)/.installed-interop: export PIP_EXTRA_INDEX_URL := https://download.pytorch.org/whl/cpu
 
 $(VENV)/.installed-%: $(VENV)/pyvenv.cfg pyproject.toml
 	$(PIP_INSTALL) -e '.[$*]'

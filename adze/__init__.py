@@ -211,7 +211,7 @@ with install_import_hook(_CHECKED):
     from .core.reify import Reify
     from .core.special import clip, gelu, log_sigmoid, nan_to_num, reciprocal, relu, softplus, square
     from .core.vmap import vmap
-    from .interop import TensorFunction, torch
+    from .interop import JaxFunction, TensorFunction, from_jax, from_torch, jax, linear_operator, torch
     from .interpreters.check import check
     from .interpreters.draw import Drawing, draw
     from .interpreters.evaluate import evaluate
@@ -254,6 +254,7 @@ __all__ = [
     "Function",
     "Instance",
     "Instructions",
+    "JaxFunction",
     "Language",
     "LeastSquaresResult",
     "Libm",
@@ -341,6 +342,8 @@ __all__ = [
     "fold1",
     "foreign",
     "fori_loop",
+    "from_jax",
+    "from_torch",
     "full",
     "full_like",
     "function",
@@ -365,12 +368,14 @@ __all__ = [
     "isinf",
     "isnan",
     "jacobian",
+    "jax",
     "jvp",
     "least_squares",
     "left_shift",
     "levenberg_marquardt",
     "lgamma",
     "linalg",
+    "linear_operator",
     "linearize",
     "linspace",
     "log",

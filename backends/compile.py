@@ -20,7 +20,7 @@ from .constant_sizes import ConstantSizes, code_for, code_for_leaves, codes, var
 from .cost import Breakdown, Given
 from .decisions import Choices
 from .llvm import version as llvm
-from .llvm.calls import Bound
+from .llvm.calls import Bound, Direct
 from .llvm.control import X86
 from .opencl import version as opencl
 from .opencl.devices import Device, choose
@@ -111,6 +111,17 @@ class Compiled:
         backend = self._llvm("bind")
         instance, leaves, out = self._call(args, kwargs)
         return backend.bound(backend.version(instance), leaves, out)
+
+    def direct(self, arguments: Sequence[Any]) -> Direct | None:
+        """Calls by machine code with arguments that have these ``.shape``: see ``llvm/calls.py``.
+
+        None where only Python can call. For programs whose parameters are numbers and arrays of declared types.
+        """
+        instance = self._annotated
+        if not isinstance(self.backend, LLVM):
+            return None
+        code = code_for(instance, instance.declared.fitting(arguments)) if varies(instance) else instance
+        return self.backend.version(code).direct(arguments, self.backend.threads)
 
     def _call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Instance, list[Any], Any]:
         """The instance whose code arguments choose, their leaves, and what is given as ``out``."""

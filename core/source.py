@@ -43,7 +43,7 @@ class Origin:
 
 NOWHERE = Origin("", 0)
 
-_MACHINERY = ("adze", "numpy", "typeguard", "contextlib", "functools", "torch")
+_MACHINERY = ("adze", "numpy", "typeguard", "contextlib", "functools", "torch", "jax")
 
 
 def _is_own(frame: FrameType) -> bool:

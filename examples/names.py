@@ -102,6 +102,7 @@ OTHERS = """\
 | `scipy.signal.convolve`, `correlate` | `az.convolve`, `az.correlate` |
 | scipy.ndimage filters | `az.stencil` |
 | scipy.sparse products | `az.histogram` over the entries; `az.sparse_jacobian` gives SciPy's matrices |
+| scipy.sparse.linalg.LinearOperator | `az.linear_operator` |
 | anything else of NumPy or SciPy | `az.operation`, with a rule for its derivative |
 """
 

@@ -1,12 +1,13 @@
-"""Operators of PyTorch: one for each program of leaves, and for its cotangents, tangents and batches.
+"""Operators: one for each program of leaves, and for its cotangents, tangents and batches, to a library of arrays.
 
-An operator is registered under a name that says what it computes, so that code which PyTorch keeps in a file means the
-same in another process. It has a kernel, which runs the compiled program, and a fake one, which knows the shapes of the
-results from those of the arguments. Its derivatives and batches are operators again, made when somebody asks:
+An operator is compiled, and known by a name that says what it computes, so that code which a library keeps in a file
+means the same in another process. Its derivatives and batches are operators again, made when somebody asks:
 
-    adze::f_1a2b                            x, k -> y
-    adze::f_1a2b_vjp_0_of_0                 x, k, cotangent -> cotangent of x
-    adze::f_1a2b_vjp_0_of_0_vmap_0_n_0      the same along the first axes of x and of the cotangent
+    f_1a2b                            x, k -> y
+    f_1a2b_vjp_0_of_0                 x, k, cotangent -> cotangent of x
+    f_1a2b_vjp_0_of_0_vmap_0_n_0      the same along the first axes of x and of the cotangent
+
+A library adds how its arrays are handed over: ``torch_operators.py``, ``jax_operators.py``.
 """
 
 from __future__ import annotations
@@ -16,29 +17,30 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from ..backends.compile import compile
 from ..core.digest import NoDigest, digest
 from ..core.program import Instance, Program
 from ..core.source import at_line
-from ..core.types import dims, is_data
+from ..core.types import Type, dims, is_data
 from . import leaves as programs
-from .faces import alone, applied, registered
-from .tensors import argument, as_array, as_tensor, empty
 
-_OPERATORS: dict[str, Operator] = {}  # those that are registered, which are so until the process ends
+_OPERATORS: dict[tuple[type, str], Any] = {}  # those that there are, which libraries know until the process ends
 _LOCK = threading.RLock()
 
 
 class Shaped(NamedTuple):
-    """The shape of a tensor, as one of Python's tuples."""
+    """The shape of an array, as one of Python's tuples."""
 
     shape: tuple[Any, ...]
 
 
 class Operator:
-    """A program of leaves as an operator of PyTorch, with its derivatives."""
+    """A program of leaves, compiled, with its derivatives and batches."""
+
+    array: ClassVar[str]  # what an array of the library is called in messages
+    before: ClassVar[str]  # who has to know sizes, and before what
 
     def __init__(self, name: str, program: Program, options: Mapping[str, Any]) -> None:
         self.name, self.program, self.options = name, program, options
@@ -47,69 +49,62 @@ class Operator:
         self.types = self.instance.types
         self.results = programs.results(program)
         self.discrete = sorted({*range(len(self.results))} - {*programs.floating(self.results)})
-        self.overload = registered(self)
 
-    def bare(self, *tensors: Any) -> tuple[Any, ...]:
-        """The results of the operator as PyTorch knows it."""
-        found = self.overload(*tensors)
-        return found if isinstance(found, tuple) else (found,)
+    def __repr__(self) -> str:
+        return self.name
 
-    def apply(self, *tensors: Any) -> tuple[Any, ...]:
-        """The results, differentiable in both modes."""
-        results: tuple[Any, ...] = applied().apply(self, *tensors)
-        return results
+    @classmethod
+    def of(cls, instance: Instance, options: Mapping[str, Any]) -> Self:
+        """The operator of one version of a program, compiled with these options of ``az.compile``.
+
+        TypeError for a program that gives something else than numbers and arrays.
+        """
+        name = instance.program.name
+        for type in instance.term.types:
+            if not is_data(type):
+                raise TypeError(at_line(f"{name} gives a value of type {type}, which no {cls.array} is"))
+        readable = re.sub(r"[^0-9A-Za-z]+", "_", name).strip("_")
+        unique = _digest(instance, options)
+        return cls._known(f"{readable}_{unique}".lstrip("_"), lambda: programs.leaves(instance), options)
+
+    @classmethod
+    def _known(cls, name: str, program: Callable[[], Program], options: Mapping[str, Any]) -> Self:
+        with _LOCK:
+            if (cls, name) not in _OPERATORS:
+                _OPERATORS[cls, name] = cls(name, program(), options)
+            found: Self = _OPERATORS[cls, name]
+            return found
 
     # Derivatives and batches
 
-    def pulled(self, wanted: Sequence[int], given: Sequence[int]) -> Operator:
+    def pulled(self, wanted: Sequence[int], given: Sequence[int]) -> Self:
         """From arguments and the cotangents of the given results, the cotangents of the wanted arguments."""
         name = f"{self.name}_vjp_{_listed(wanted)}_of_{_listed(given)}"
-        return self._derived(name, lambda: programs.pulled(self.program, wanted, given))
+        return self._known(name, lambda: programs.pulled(self.program, wanted, given), self.options)
 
-    def pushed(self, moving: Sequence[int]) -> Operator:
+    def pushed(self, moving: Sequence[int]) -> Self:
         """From arguments and the tangents of those that move, the tangents of the floating results."""
-        return self._derived(f"{self.name}_jvp_{_listed(moving)}", lambda: programs.pushed(self.program, moving))
+        name = f"{self.name}_jvp_{_listed(moving)}"
+        return self._known(name, lambda: programs.pushed(self.program, moving), self.options)
 
-    def mapped(self, axes: Sequence[int | None]) -> Operator:
+    def mapped(self, axes: Sequence[int | None]) -> Self:
         """The operator along an axis of each argument, None for what is shared."""
-        return self._derived(f"{self.name}_vmap_{_listed(axes)}", lambda: programs.mapped(self.program, axes))
+        name = f"{self.name}_vmap_{_listed(axes)}"
+        return self._known(name, lambda: programs.mapped(self.program, axes), self.options)
 
-    def _derived(self, name: str, program: Callable[[], Program]) -> Operator:
-        return _registered(name, program, self.options)
+    # Shapes
 
-    # What PyTorch calls
+    def made(self, shapes: Sequence[Sequence[Any]]) -> list[tuple[Type, list[int]]]:
+        """The types and shapes of the results, for the shapes of the arguments.
 
-    def kernel(self, *tensors: Any) -> Any:
-        """The results of a call, in memory of their own."""
-        return alone([as_tensor(result) for result in self.compiled(*map(as_array, tensors))])
-
-    def fake(self, *tensors: Any) -> Any:
-        """Tensors like the results of a call. ValueError for a result whose size the run decides."""
-        for tensor, type, name in zip(tensors, self.types, self.instance.names, strict=True):
-            argument(tensor, type, f"{self.program.name}: argument {name!r}")
-        sizes = self.instance.signature.fitting([Shaped(tuple(tensor.shape)) for tensor in tensors])
-        device = next((tensor.device for tensor in tensors if tensor.device.type != "cpu"), "cpu")
-        made = []
+        ValueError where sizes do not fit, and for a result whose size the run decides.
+        """
+        sizes = self.instance.signature.fitting([Shaped(tuple(shape)) for shape in shapes])
         for type in self.results:
             if not all([dim.is_static() for dim in dims(type)]):
-                problem = f"the run decides the size of a result of type {type}, which PyTorch has to know before it"
-                raise ValueError(at_line(f"{self.program.name}: {problem} compiles or exports a call"))
-            made.append(empty(type, [max(0, dim.evaluate(sizes)) for dim in dims(type)], device))
-        return alone(made)
-
-
-def operator_of(instance: Instance, options: Mapping[str, Any]) -> Operator:
-    """The operator of one version of a program, compiled with these options of ``az.compile``.
-
-    TypeError for a program that gives something else than numbers and arrays.
-    """
-    name = instance.program.name
-    for type in instance.term.types:
-        if not is_data(type):
-            raise TypeError(at_line(f"{name} gives a value of type {type}, which no tensor is"))
-    readable = re.sub(r"[^0-9A-Za-z]+", "_", name).strip("_")
-    unique = _digest(instance, options)
-    return _registered(f"{readable}_{unique}".lstrip("_"), lambda: programs.leaves(instance), options)
+                problem = f"the run decides the size of a result of type {type}, which {self.before}"
+                raise ValueError(at_line(f"{self.program.name}: {problem}"))
+        return [(type, [max(0, dim.evaluate(sizes)) for dim in dims(type)]) for type in self.results]
 
 
 def _digest(instance: Instance, options: Mapping[str, Any]) -> str:
@@ -120,13 +115,6 @@ def _digest(instance: Instance, options: Mapping[str, Any]) -> str:
         return uuid.uuid4().hex
     text = f"{found.origins} {sorted(options.items())}"
     return hashlib.blake2b(found.value + text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
-
-
-def _registered(name: str, program: Callable[[], Program], options: Mapping[str, Any]) -> Operator:
-    with _LOCK:
-        if name not in _OPERATORS:
-            _OPERATORS[name] = Operator(name, program(), options)
-        return _OPERATORS[name]
 
 
 def _listed(numbers: Sequence[int | None]) -> str:

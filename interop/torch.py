@@ -1,8 +1,8 @@
 """``az.torch``: an Adze program as a function of PyTorch's tensors.
 
-The tensors of a call choose a version of the program, as arrays do. Its leaves are an operator (``operators.py``) with
-both modes of differentiation and batches, each of which is an Adze program, compiled when it is first needed. So the
-function is one for autograd, ``torch.func``, ``torch.compile`` and ``torch.export``::
+The tensors of a call choose a version of the program, as arrays do. Its leaves are an operator
+(``torch_operators.py``) with both modes of differentiation and batches, each of which is an Adze program, compiled when
+it is first needed. So the function is one for autograd, ``torch.func``, ``torch.compile`` and ``torch.export``::
 
     norm = az.torch(lambda x: az.sqrt(az.sum(x * x)))
     x = torch.tensor([3.0, 4.0], requires_grad=True)
@@ -20,9 +20,11 @@ from ..core import trees
 from ..core.program import Instance, Program
 from ..core.source import at_line, ending_at_user, shorten
 from ..core.verb import program_of
-from .operators import Operator, Shaped, operator_of
+from .choosing import Reading, chosen
 from .tensors import argument, concrete, pytorch, stand_in
+from .torch_operators import TorchOperator
 
+_READING = Reading(concrete, stand_in, argument)
 _HERE = ("cpu", "meta")  # where tensors are that need no copy
 
 
@@ -31,7 +33,7 @@ class TensorFunction:
 
     def __init__(self, program: Program | Instance, copy: bool, options: dict[str, Any]) -> None:
         self.program, self.copy, self.options = program, copy, options
-        self._operators: dict[int, Operator] = {}  # by the version of the program, which keeps it
+        self._operators: dict[int, TorchOperator] = {}  # by the version of the program, which keeps it
         self._output = trees.LEAF  # the structure of the result of the latest step
 
         def step(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -79,18 +81,12 @@ class TensorFunction:
 
     def _chosen(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Instance, list[Any]]:
         """The version of the program that arguments choose, and their leaves as tensors that it takes."""
-        arguments = [concrete(given) for given in self.program.bind(args, kwargs)]
-        instance = self.program if isinstance(self.program, Instance) else _instance(self.program, arguments)
-        signature = instance.signature
-        places = zip(instance.leaves(arguments), instance.types, signature.names, strict=True)
-        leaves = [argument(leaf, type, f"{signature.program}: argument {name!r}") for leaf, type, name in places]
-        signature.fitting([Shaped(tuple(leaf.shape)) for leaf in leaves])
-        return instance, leaves
+        return chosen(self.program, args, kwargs, _READING)
 
-    def _operator(self, instance: Instance) -> Operator:
+    def _operator(self, instance: Instance) -> TorchOperator:
         found = self._operators.get(id(instance))
         if found is None:
-            found = self._operators[id(instance)] = operator_of(instance, self.options)
+            found = self._operators[id(instance)] = TorchOperator.of(instance, self.options)
         return found
 
     def _device(self, instance: Instance, leaves: Sequence[Any]) -> Any:
@@ -106,14 +102,6 @@ class TensorFunction:
             if len(away) > 1:
                 raise ValueError(at_line(f"{what} is a tensor on {device}, and another argument is on another device"))
         return next(iter(away), None)
-
-
-def _instance(program: Program, arguments: Sequence[Any]) -> Instance:
-    """The version that tensors choose, by their types where the program leaves these open."""
-    if all(parameter.declared is not None for parameter in program.parameters):
-        return program.instance_for(arguments)
-    given = zip(program.parameters, arguments, strict=True)
-    return program.instance_for([a if p.static else trees.tree_map(stand_in, a) for p, a in given])
 
 
 @ending_at_user

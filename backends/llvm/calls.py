@@ -117,6 +117,25 @@ class Calls:
         given = None if out is None else self._given(out, sizes, [*leaves, *converted])
         return Bound(self, frame, sizes, given, self._threads(threads), (leaves, converted))
 
+    def direct(self, arguments: Sequence[Any], threads: int | None) -> Direct | None:
+        """Calls with arguments of these shapes, made by machine code; None where Python has to be there.
+
+        Python has to be there for results of unknown size, empty arrays, functions of Python, and cells. Raises what a
+        call raises for sizes that do not fit.
+        """
+        interface = self._interface
+        sizes = self._signature.fitting(arguments)
+        if (
+            interface.deep
+            or self._executable.calls_python
+            or any([kind.loose for kind in self._kinds])
+            or not all([0 not in each.shape for each in arguments])
+        ):
+            return None
+        hidden, types = [array.ctypes.data for array in self._hidden], interface.arguments
+        ordered = [sizes[name] for name in interface.sizes]
+        return Direct(self._executable, ordered, self._threads(threads), hidden, len(types), len(self._kinds))
+
     def bytes(self, sizes: Mapping[str, int]) -> int:
         """The bytes of the results."""
         ordered = [sizes[name] for name in self._interface.sizes]
@@ -279,6 +298,38 @@ class Bound:
         with self._lock:
             leaves, converted = self._kept
             return self._calls._launched(self._frame, self._sizes, self._given, self._threads, leaves, converted)
+
+
+@dataclass(frozen=True)
+class Direct:
+    """Calls that machine code makes: it writes the addresses of arguments and results, and calls ``quiet``.
+
+    A number is an address, too. What the call gives is 0, or something else where Python should run the program, to
+    say what is wrong.
+    """
+
+    executable: Executable
+    sizes: Sequence[int]
+    threads: int
+    hidden: Sequence[int]  # the addresses of constants
+    arguments: int
+    results: int
+
+    @property
+    def first_result(self) -> int:
+        """The number of its address; those of the arguments are the first ones."""
+        return self.arguments + len(self.hidden)
+
+    def frame(self) -> Frame:
+        """A frame for one call at a time."""
+        executable = self.executable
+        frame = Frame(executable.entry, executable.bits, self.first_result + self.results, len(self.sizes))
+        for word, address in enumerate(self.hidden, frame.addresses + self.arguments):
+            frame.words[word] = address
+        for word, size in enumerate(self.sizes, frame.slots):
+            frame.words[word] = size
+        executable.prepare(frame, self.sizes, self.threads)
+        return frame
 
 
 class _Slots:

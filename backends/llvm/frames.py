@@ -7,8 +7,11 @@ arena of temporaries. Two small functions do what would be slow in Python:
              contiguous and not empty, write its address, and what its axes say of the sizes, into the frame
     launch   write the addresses of the arrays for results into the frame, and run the compiled function
 
-Both read NumPy's array objects as extension modules do: the fields of ``PyArrayObject`` are part of NumPy's binary
-interface. The words of a frame and of the table that says what ``bind`` shall find:
+A third one, ``quiet``, is for machine code that has written all addresses itself and knows nothing of Python: it runs
+the compiled function without the interpreter's lock, and looks at no signals.
+
+The first two read NumPy's array objects as extension modules do: the fields of ``PyArrayObject`` are part of NumPy's
+binary interface. The words of a frame and of the table that says what ``bind`` shall find:
 
     frame    0 the compiled function  1 addresses  2 slots  3 arena  4 how many pairs of  5 an object and the place of
              its address  6 objects to bind  7 bits of the control register to set (``control.py``)
@@ -46,6 +49,7 @@ _HEADER = object.__basicsize__  # of every Python object; the fields of an array
 _CONTIGUOUS = 0x0101  # flags of an array: row-major and aligned
 _WORDS = 8  # of a frame, before what it points to
 
+_EXPORTS = ("bind", "launch", "quiet", "look", "begin")
 _IR = f"""
 declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 {control.DECLARATIONS}
@@ -208,6 +212,18 @@ done:
   ret i64 %site.heard
 }}
 
+define i64 @quiet(ptr %frame, i64 %threads) {{
+  %arena.place = getelementptr i64, ptr %frame, i64 3
+  %arena = load ptr, ptr %arena.place
+  %failure = getelementptr i8, ptr %arena, i64 -{HEAD}
+  %tick.place = getelementptr ptr, ptr %failure, i64 {TICK}
+  store ptr @never, ptr %tick.place
+  %stop.place = getelementptr ptr, ptr %failure, i64 {STOP}
+  store ptr @never, ptr %stop.place
+  %site = call i64 @run(ptr %frame, i64 %threads, ptr %failure)
+  ret i64 %site
+}}
+
 define internal i64 @run(ptr %frame, i64 %threads, ptr %failure) {{
   %register = alloca i32
   %changed = alloca i32
@@ -241,10 +257,11 @@ controlled:
 
 @dataclass(frozen=True)
 class Entries:
-    """The two functions."""
+    """The three functions."""
 
     bind: Callable[[int, int], int]  # table, frame -> whether all objects fit
     launch: Callable[[int, int], int]  # frame, threads -> what the compiled function gives; raises what handlers raise
+    quiet: int  # the address of launch for who has no lock
     look: int  # the address of what loops call to look for signals
     library: object  # which holds the code
 
@@ -252,7 +269,7 @@ class Entries:
 @once
 def entries() -> Entries:
     """The functions in the memory of this process."""
-    library = load_runtime(_IR, lambda code: link(code, ("bind", "launch", "look", "begin"), interrupts.IMPORTS))
+    library = load_runtime(_IR, lambda code: link(code, _EXPORTS, interrupts.IMPORTS))
     # both look at objects, so they hold the lock; the second gives it away for the run
     bind = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(library["bind"])
     launch = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)(library["launch"])
@@ -263,7 +280,7 @@ def entries() -> Entries:
 
     start()
     os.register_at_fork(after_in_child=start)
-    return Entries(bind, launch, library["look"], library)
+    return Entries(bind, launch, library["quiet"], library["look"], library)
 
 
 def _release(kept: np.ndarray[Any, Any]) -> None:

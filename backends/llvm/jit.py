@@ -147,6 +147,17 @@ class Executable:
 
     def launch(self, frame: Frame, sizes: Sequence[int], threads: int) -> Failure | None:
         """Run on a frame whose addresses and sizes are there; tells of the first requirement that failed."""
+        self.prepare(frame, sizes, threads)
+        with _UNSEEN if self._callbacks is None else self._callbacks.running(frame):
+            site = self._launch(frame.address, threads)
+            if not site:
+                return None
+            if site == OUT_OF_MEMORY:
+                raise MemoryError(at_line("no memory for an array whose size the run decides"))
+            return Failure(site - 1, tuple(frame.failure(_FAILURE_WORDS)[1:]))
+
+    def prepare(self, frame: Frame, sizes: Sequence[int], threads: int) -> None:
+        """Have what a run with these sizes takes: threads, the arena, branches."""
         if self._workers is not None and threads > 1:
             self._workers.ensure(threads)
         wanted = (threads, *sizes)
@@ -157,13 +168,11 @@ class Executable:
                 frame.have_seats(threads, self._stacks.release)
             self.make_branches(sizes)
             frame.wanted = wanted
-        with _UNSEEN if self._callbacks is None else self._callbacks.running(frame):
-            site = self._launch(frame.address, threads)
-            if not site:
-                return None
-            if site == OUT_OF_MEMORY:
-                raise MemoryError(at_line("no memory for an array whose size the run decides"))
-            return Failure(site - 1, tuple(frame.failure(_FAILURE_WORDS)[1:]))
+
+    @property
+    def calls_python(self) -> bool:
+        """Whether it calls functions of Python."""
+        return self._callbacks is not None
 
     @property
     def views(self) -> bool:

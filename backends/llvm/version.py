@@ -15,7 +15,7 @@ from ..forms import Head
 from ..multiversioning import Multiversioned
 from ..transformations import ALL, Transformations
 from .artifact import Built, Kept
-from .calls import Bound
+from .calls import Bound, Direct
 from .host import host, host_target
 from .profile import Clocked
 from .stored import entry_of
@@ -89,6 +89,13 @@ class Version(Multiversioned[Built]):
         """A call with these arguments, to be made again and again."""
         leaves = self._taken_in(leaves, out)
         return self._of(leaves).calls.bound(leaves, threads, out)
+
+    def direct(self, arguments: Sequence[Any], threads: int | None) -> Direct | None:
+        """Calls with arguments of these shapes, made by machine code; None where Python has to be there."""
+        if self.boundary is not None:
+            return None
+        built = self._only or self.built(self.taken(self.instance.declared.fitting(arguments)))
+        return built.calls.direct(arguments, threads)
 
     def peak_bytes(self, leaves: Sequence[Any], threads: int | None) -> int:
         """The bytes of the arena, of temporaries beside it and of the results of a call."""

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from pytorch import pytorch
+from leaf_programs import layer, mixed, picked, positive, recurrence, scalars
+from other_libraries import pytorch
 
 import adze as az
 
@@ -60,30 +61,9 @@ def numbers(*shape: int, seed: int = 0) -> Any:
     return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-@az.program
-def layer(w: az.Array[az.f64, "m n"], b: az.Array[az.f64, "m"], x: az.Array[az.f64, "batch n"]):
-    return az.tanh(x @ w.T + b)
-
-
-@az.program
-def scalars(x: az.f64, y: az.f64) -> az.f64:
-    return az.sin(x) * y**3
-
-
-@az.program
-def mixed(x: az.Array[az.f64, "n"], k: az.i64, chosen: az.Array[az.bool_, "n"]):
-    found = az.where(chosen, x**2 * k, az.sin(x))
-    return {"found": found, "sums": (az.sum(found), az.sum(az.where(chosen, 1, 0)), chosen)}
-
-
 def mixed_meaning(x: Any, k: Any, chosen: Any) -> Any:
     found = torch.where(chosen, x**2 * k, torch.sin(x))
     return {"found": found, "sums": (found.sum(), chosen.sum(), chosen.clone())}
-
-
-@az.program
-def recurrence(x: az.Array[az.f64, "n"], rate: az.f64) -> az.f64:
-    return az.sum(az.fori_loop(0, 5, lambda i, s: az.sin(s) + rate * x, x))
 
 
 def recurrence_meaning(x: Any, rate: Any) -> Any:
@@ -91,16 +71,6 @@ def recurrence_meaning(x: Any, rate: Any) -> Any:
     for _ in range(5):
         state = torch.sin(state) + rate * x
     return state.sum()
-
-
-@az.program
-def picked(table: az.Array[az.f64, "rows d"], rows: az.Array[az.i64, "n"]):
-    return az.map(lambda row: az.logsumexp(table[row]), rows)
-
-
-@az.program
-def positive(x: az.Array[az.f64, "n"]):
-    return az.filter(lambda v: v > 0, x**3)
 
 
 FORMULAS = [

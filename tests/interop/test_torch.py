@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pytorch import pytorch
+from other_libraries import pytorch
 from tensor_programs import BY_NAME, FORMULAS, Formula, layer, mixed, numbers, picked, same
 
 import adze as az
@@ -221,7 +221,7 @@ def test_a_number_that_does_not_fit() -> None:
 
 
 def test_what_fails_in_the_run_names_the_line_of_the_program() -> None:
-    with pytest.raises(IndexError, match=r"index 7 is out of range for axis 0 .*tensor_programs\.py"):
+    with pytest.raises(IndexError, match=r"index 7 is out of range for axis 0 .*leaf_programs\.py"):
         az.torch(picked)(numbers(3, 2), torch.tensor([0, 7]))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pytorch import pytorch
+from other_libraries import pytorch
 from tensor_programs import BY_NAME, FORMULAS, Formula, layer, mixed, numbers, positive, same, scalars
 
 import adze as az

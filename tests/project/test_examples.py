@@ -1,8 +1,8 @@
 """What the documentation says is true: its code runs, its examples run, the README shows what they print.
 
-Code that needs an OpenCL device stands behind the comment ``<!-- on a device -->``, what needs PyTorch behind
-``<!-- with PyTorch -->``. Without, it is left out, and the test of its document is skipped once everything else in it
-has run.
+Code that needs an OpenCL device stands behind the comment ``<!-- on a device -->``, what needs PyTorch or JAX behind
+``<!-- with PyTorch -->`` or ``<!-- with JAX -->``. Without, it is left out, and the test of its document is skipped
+once everything else in it has run.
 """
 
 import contextlib
@@ -20,15 +20,16 @@ import numpy as np
 import pytest
 from load import ROOT, example
 from opencl_device import device
+from other_libraries import jax_with_x64, pytorch
 from programs import CASES, Case
-from pytorch import pytorch
 
 import adze as az
 from adze.core import trees
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-NEEDED = {"<!-- on a device -->\n": device, "<!-- with PyTorch -->\n": pytorch}  # what skips the test where it is not
+# what skips the test where it is not
+NEEDED = {"<!-- on a device -->\n": device, "<!-- with PyTorch -->\n": pytorch, "<!-- with JAX -->\n": jax_with_x64}
 BLOCK = re.compile(rf"^({'|'.join(NEEDED)})?```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 UPDATE = bool(os.environ.get("UPDATE"))  # write what the code in documents gives instead of testing it
 
