@@ -39,9 +39,11 @@ from .side_by_side import SideBySide, decided, directions, is_first_order
 
 MODES = ("forward", "reverse")
 
+Mode = str | Sequence[str | None] | None  # None: the one that costs less; a sequence: one for each parameter
+
 
 @ending_at_user
-def jacobian(f: Differentiable, argnums: Argnums = 0, mode: str | None = None, *, has_aux: bool = False) -> Program:
+def jacobian(f: Differentiable, argnums: Argnums = 0, mode: Mode = None, *, has_aux: bool = False) -> Program:
     """All partial derivatives of a program: for a result of shape r and a parameter of shape p, an array of shape r, p.
 
     The structure of the result is outside, that of the parameter inside, or a tuple of these when ``argnums`` is a
@@ -50,7 +52,8 @@ def jacobian(f: Differentiable, argnums: Argnums = 0, mode: str | None = None, *
     each number in the result. By default it is the one that costs less, as ``az.cost`` counts: the program is derived
     by both, and where sizes decide, it holds both (``ad/modes.py``). By parameters of up to 32 numbers, which their
     types say, forward mode makes all columns in one pass, where that costs less (``ad/side_by_side.py``). Very long
-    programs are derived by the mode that needs fewer directions. A Jacobian that is zero but for a band takes as long
+    programs are derived by the mode that needs fewer directions. With a sequence of ``argnums`` there may be a mode for
+    each of them: ``mode=("forward", "reverse")``. A Jacobian that is zero but for a band takes as long
     as its zeros: take ``az.sparse_jacobian``. With ``has_aux`` the program returns a pair, the result and what comes
     with it, and this one the Jacobian of the result and what comes with it. Raises TypeError when a parameter or the
     whole result has no floating part, ValueError for another mode.
@@ -69,9 +72,15 @@ def jacobian(f: Differentiable, argnums: Argnums = 0, mode: str | None = None, *
            [ 0., -1.,  1.]])
     """
     f = program_of("jacobian", f)
-    if mode is not None and mode not in MODES:
-        raise ValueError(at_line(f"jacobian({f.name}): the mode is 'forward' or 'reverse', not {mode!r}"))
-    verb = _Jacobian("jacobian", f, chosen("jacobian", f, argnums), is_single(argnums), mode, has_aux)
+    numbers = chosen("jacobian", f, argnums)
+    modes = mode if mode is None or isinstance(mode, str) else tuple(mode)
+    for one in modes if isinstance(modes, tuple) else (modes,):
+        if one is not None and one not in MODES:
+            raise ValueError(at_line(f"jacobian({f.name}): the mode is 'forward' or 'reverse', not {one!r}"))
+    if isinstance(modes, tuple) and (is_single(argnums) or len(modes) != len(numbers)):
+        problem = f"{len(modes)} mode(s) for {len(numbers)} parameter(s): argnums is a sequence with one for each"
+        raise ValueError(at_line(f"jacobian({f.name}): {problem}"))
+    verb = _Jacobian("jacobian", f, numbers, is_single(argnums), modes, has_aux)
     return verb.program(f.parameters)
 
 
@@ -103,7 +112,7 @@ def hessian(f: Differentiable, argnums: Argnums = 0, *, has_aux: bool = False) -
 class _Jacobian(Verb):
     argnums: tuple[int, ...]
     single: bool
-    mode: str | None
+    mode: str | tuple[str | None, ...] | None
     has_aux: bool
 
     def __call__(self, *args: Any) -> Any:
@@ -122,15 +131,26 @@ class _Jacobian(Verb):
         return derivative, trees.unflatten(function.output, [Expr(value, current()) for value in results])[1]
 
     def _rows(self, function: Differentiated, values: Sequence[Value]) -> Rows:
-        """The Jacobian by the mode that was asked for, or else by the one that costs less."""
-        forward = partial(_forward, function, self.argnums, values)
-        reverse = partial(_reverse, self.name, function, self.argnums, values)
-        if self.mode is not None:
-            return forward() if self.mode == "forward" else reverse()
-        inputs = [value.type for number in self.argnums for value in function.leaves[number]]
+        """The Jacobian by the mode that was asked for, of all parameters or of each."""
+        if not isinstance(self.mode, tuple):
+            return self._by(self.mode, function, self.argnums, values)
+        rows: Rows = [{} if is_float(value.type) else None for value in values]
+        for number, mode in zip(self.argnums, self.mode, strict=True):
+            for row, own in zip(rows, self._by(mode, function, [number], values), strict=True):
+                if row is not None and own is not None:
+                    row.update(own)
+        return rows
+
+    def _by(self, mode: str | None, function: Differentiated, argnums: Sequence[int], values: Sequence[Value]) -> Rows:
+        """By a mode, or else by the one that costs less."""
+        forward = partial(_forward, function, argnums, values)
+        reverse = partial(_reverse, self.name, function, argnums, values)
+        if mode is not None:
+            return forward() if mode == "forward" else reverse()
+        inputs = [value.type for number in argnums for value in function.leaves[number]]
         fewer = cheaper(inputs, [value.type for value in values])
         ways = {"forward": partial(_flat, forward), "reverse": partial(_flat, reverse)}
-        return _in_rows(by_cost(current(), function.block, fewer, ways), function, self.argnums, values)
+        return _in_rows(by_cost(current(), function.block, fewer, ways), function, argnums, values)
 
     def _structured(self, function: Differentiated, row: dict[int, list[Value | None]]) -> Any:
         builder = current()
