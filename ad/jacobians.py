@@ -2,7 +2,7 @@
 
 A column of a Jacobian is forward mode along one axis of a parameter (``directions.py``), a row is the gradient of one
 element of the result; a loop over the directions makes all of them, and what does not depend on the direction is
-computed once, outside of it:
+computed once, outside of it (``side_by_side.py`` has few directions, without a loop):
 
     @az.program
     def f(a: az.Array[az.f64, "m n"], x: az.Array[az.f64, "n"]):       jacobian(f, argnums=1)(a, x):
@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from ..core import trees
@@ -29,30 +28,35 @@ from ..core.functions import description
 from ..core.graph import Value
 from ..core.program import Program
 from ..core.source import at_line, ending_at_user
-from ..core.types import Type, dims, element, is_float
+from ..core.types import Type, dims, element, i64, is_float
 from ..core.verb import Verb, program_of
 from .differentiating import Argnums, Differentiable, Differentiated, Pullback, chosen, is_single, without_aux
 from .directions import Directions
 from .duals import Dual
-from .modes import by_cost
+from .modes import by_cost, cheaper_way
 from .scalar_expansion import generate
+from .side_by_side import SideBySide, decided, directions, is_first_order
 
 MODES = ("forward", "reverse")
 
+Mode = str | Sequence[str | None] | None  # None: the one that costs less; a sequence: one for each parameter
+
 
 @ending_at_user
-def jacobian(f: Differentiable, argnums: Argnums = 0, mode: str | None = None, *, has_aux: bool = False) -> Program:
+def jacobian(f: Differentiable, argnums: Argnums = 0, mode: Mode = None, *, has_aux: bool = False) -> Program:
     """All partial derivatives of a program: for a result of shape r and a parameter of shape p, an array of shape r, p.
 
     The structure of the result is outside, that of the parameter inside, or a tuple of these when ``argnums`` is a
     sequence. There is None at integer leaves of both; the scalar type is that of the parameter. The mode is
     ``"forward"``, which costs at most a small multiple of f for each number in the parameters, or ``"reverse"``: for
     each number in the result. By default it is the one that costs less, as ``az.cost`` counts: the program is derived
-    by both, and where sizes decide, it holds both (``ad/modes.py``). Very long programs are derived by the mode that
-    needs fewer directions. A Jacobian that is zero but for a band takes as long as its zeros: take
-    ``az.sparse_jacobian``. With ``has_aux`` the program returns a pair, the result and what
-    comes with it, and this one the Jacobian of the result and what comes with it. Raises TypeError when a parameter or
-    the whole result has no floating part, ValueError for another mode.
+    by both, and where sizes decide, it holds both (``ad/modes.py``). By parameters of up to 32 numbers, which their
+    types say, forward mode makes all columns in one pass, where that costs less (``ad/side_by_side.py``). Very long
+    programs are derived by the mode that needs fewer directions. With a sequence of ``argnums`` there may be a mode for
+    each of them: ``mode=("forward", "reverse")``. A Jacobian that is zero but for a band takes as long
+    as its zeros: take ``az.sparse_jacobian``. With ``has_aux`` the program returns a pair, the result and what comes
+    with it, and this one the Jacobian of the result and what comes with it. Raises TypeError when a parameter or the
+    whole result has no floating part, ValueError for another mode.
 
     >>> import adze as az, numpy as np
     >>> @az.program
@@ -68,9 +72,15 @@ def jacobian(f: Differentiable, argnums: Argnums = 0, mode: str | None = None, *
            [ 0., -1.,  1.]])
     """
     f = program_of("jacobian", f)
-    if mode is not None and mode not in MODES:
-        raise ValueError(at_line(f"jacobian({f.name}): the mode is 'forward' or 'reverse', not {mode!r}"))
-    verb = _Jacobian("jacobian", f, chosen("jacobian", f, argnums), is_single(argnums), mode, has_aux)
+    numbers = chosen("jacobian", f, argnums)
+    modes = mode if mode is None or isinstance(mode, str) else tuple(mode)
+    for one in modes if isinstance(modes, tuple) else (modes,):
+        if one is not None and one not in MODES:
+            raise ValueError(at_line(f"jacobian({f.name}): the mode is 'forward' or 'reverse', not {one!r}"))
+    if isinstance(modes, tuple) and (is_single(argnums) or len(modes) != len(numbers)):
+        problem = f"{len(modes)} mode(s) for {len(numbers)} parameter(s): argnums is a sequence with one for each"
+        raise ValueError(at_line(f"jacobian({f.name}): {problem}"))
+    verb = _Jacobian("jacobian", f, numbers, is_single(argnums), modes, has_aux)
     return verb.program(f.parameters)
 
 
@@ -102,7 +112,7 @@ def hessian(f: Differentiable, argnums: Argnums = 0, *, has_aux: bool = False) -
 class _Jacobian(Verb):
     argnums: tuple[int, ...]
     single: bool
-    mode: str | None
+    mode: str | tuple[str | None, ...] | None
     has_aux: bool
 
     def __call__(self, *args: Any) -> Any:
@@ -121,22 +131,26 @@ class _Jacobian(Verb):
         return derivative, trees.unflatten(function.output, [Expr(value, current()) for value in results])[1]
 
     def _rows(self, function: Differentiated, values: Sequence[Value]) -> Rows:
-        """The Jacobian by the mode that was asked for, or else by the one that costs less."""
+        """The Jacobian by the mode that was asked for, of all parameters or of each."""
+        if not isinstance(self.mode, tuple):
+            return self._by(self.mode, function, self.argnums, values)
+        rows: Rows = [{} if is_float(value.type) else None for value in values]
+        for number, mode in zip(self.argnums, self.mode, strict=True):
+            for row, own in zip(rows, self._by(mode, function, [number], values), strict=True):
+                if row is not None and own is not None:
+                    row.update(own)
+        return rows
 
-        def derived(mode: str) -> Rows:
-            return (_forward if mode == "forward" else _reverse)(self.name, function, self.argnums, values)
-
-        if self.mode is not None:
-            return derived(self.mode)
-        inputs = {number: [value.type for value in function.leaves[number]] for number in self.argnums}
-        fewer = cheaper(list(chain(*inputs.values())), [value.type for value in values])
-        ways = {mode: partial(_flat, derived, mode) for mode in MODES}
-        made = iter(by_cost(current(), function.block, fewer, ways))
-
-        def row() -> dict[int, list[Value | None]]:
-            return {k: [next(made) if is_float(type) else None for type in types] for k, types in inputs.items()}
-
-        return [row() if is_float(value.type) else None for value in values]
+    def _by(self, mode: str | None, function: Differentiated, argnums: Sequence[int], values: Sequence[Value]) -> Rows:
+        """By a mode, or else by the one that costs less."""
+        forward = partial(_forward, function, argnums, values)
+        reverse = partial(_reverse, self.name, function, argnums, values)
+        if mode is not None:
+            return forward() if mode == "forward" else reverse()
+        inputs = [value.type for number in argnums for value in function.leaves[number]]
+        fewer = cheaper(inputs, [value.type for value in values])
+        ways = {"forward": partial(_flat, forward), "reverse": partial(_flat, reverse)}
+        return _in_rows(by_cost(current(), function.block, fewer, ways), function, argnums, values)
 
     def _structured(self, function: Differentiated, row: dict[int, list[Value | None]]) -> Any:
         builder = current()
@@ -151,9 +165,19 @@ class _Jacobian(Verb):
 Rows = list[dict[int, list[Value | None]] | None]
 
 
-def _flat(derived: Callable[[str], Rows], mode: str) -> list[Value]:
-    parts = [part for row in derived(mode) if row is not None for leaves in row.values() for part in leaves]
+def _flat(derived: Callable[[], Rows]) -> list[Value]:
+    parts = [part for row in derived() if row is not None for leaves in row.values() for part in leaves]
     return [part for part in parts if part is not None]
+
+
+def _in_rows(made: Sequence[Value], function: Differentiated, argnums: Sequence[int], values: Sequence[Value]) -> Rows:
+    """The other way round."""
+    parts = iter(made)
+
+    def row() -> dict[int, list[Value | None]]:
+        return {k: [next(parts) if is_float(leaf.type) else None for leaf in function.leaves[k]] for k in argnums}
+
+    return [row() if is_float(value.type) else None for value in values]
 
 
 def cheaper(inputs: Sequence[Type], outputs: Sequence[Type]) -> str:
@@ -182,7 +206,45 @@ def _degree(dim: Dim) -> int:
     return max([len(monomial) for monomial, _ in dim.terms], default=0)
 
 
-def _forward(name: str, function: Differentiated, argnums: Sequence[int], values: Sequence[Value]) -> Rows:
+def _forward(function: Differentiated, argnums: Sequence[int], values: Sequence[Value]) -> Rows:
+    """Column by column, or, if they are few and that costs less, all side by side."""
+    moving = [(number, k, leaf) for number in argnums for k, leaf in enumerate(function.leaves[number])]
+    moving = [each for each in moving if is_float(each[2].type)]
+    few = directions([leaf.type for _, _, leaf in moving])
+    columns = partial(_by_columns, function, argnums, values)
+    if few is None or not is_first_order(function.block):
+        return columns()
+    beside = partial(_side_by_side, function, argnums, values, [(*moving[k][:2], place) for k, place in few])
+    made = cheaper_way(current(), function.block, partial(_flat, columns), partial(_flat, beside))
+    return _in_rows(made, function, argnums, values)
+
+
+def _side_by_side(
+    function: Differentiated,
+    argnums: Sequence[int],
+    values: Sequence[Value],
+    along: Sequence[tuple[int, int, tuple[int, ...]]],
+) -> Rows:
+    """All columns in one pass: the tangents of each value along the places of the leaves of parameters."""
+    b = current()
+    forward = SideBySide(b, len(along))
+    with decided(b):
+        duals = [Dual(value) for value in function.captured]
+        for number, parts in function.leaves.items():
+            for k, leaf in enumerate(parts):
+                tangents = [
+                    forward.along(leaf, [b.literal(at, i64) for at in place]) if (n, j) == (number, k) else None
+                    for n, j, place in along
+                ]
+                duals.append(forward.many(leaf, tangents))
+        found = function.block.interpret(forward).run(Env(), duals)
+        results = [dual for dual in found[: len(values)] if is_float(dual.primal.type)]
+        leaves = [function.leaves[number][k] for number, k in dict.fromkeys([each[:2] for each in along])]
+        made = [forward.columns(dual, leaves) for dual in results]
+    return _in_rows([column for columns in made for column in columns], function, argnums, values)
+
+
+def _by_columns(function: Differentiated, argnums: Sequence[int], values: Sequence[Value]) -> Rows:
     """Column by column."""
     b = current()
     forward = Directions(b)

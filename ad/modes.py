@@ -77,6 +77,23 @@ def by_cost(b: Builder, block: terms.Block, fewer: str, ways: Mapping[str, Deriv
     return b.emit("cond", (), [_at_most(b, forward, reverse)], [bodies["forward"], bodies["reverse"]])
 
 
+def cheaper_way(b: Builder, block: terms.Block, plain: Derive, other: Derive) -> Sequence[Value]:
+    """The results of the other way in one mode, if it costs less than the plain one at all sizes, and not only nearly.
+
+    Where sizes would decide, the other one is taken, and the plain one where costs are not known.
+    """
+    if _length(block) > LONG:
+        return plain()
+    bodies = [b.body([], derive) for derive in (plain, other)]
+    sizes = {name for type in block.binders for dim in dims(type) for name in dim.names()}
+    first, second = [_work(body, sizes) for body in bodies]
+    if first is None or second is None:
+        return b.instantiate(bodies[0], [])
+    names = sorted(first.names() | second.names())
+    taken = "forward" if len(names) > MOST else _better(first, second, names)
+    return b.instantiate(bodies[0 if taken == "forward" else 1], [])
+
+
 def _length(block: terms.Block) -> int:
     return sum([1 + sum(map(_length, operation.blocks)) for operation in block.bindings])
 

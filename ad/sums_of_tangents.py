@@ -78,7 +78,7 @@ class Tangents:
 
     def product(self, coefficient: Value | None, rest: Value) -> Value:
         """A term, zero where the rest is."""
-        tests, inner = _under(rest)
+        tests, inner = under(rest)
         return rest if coefficient is None else self.where(tests, self.multiplied(coefficient, inner))
 
     def where(self, tests: Sequence[Value], tangent: Value) -> Value:
@@ -158,7 +158,7 @@ class Sums:
 
     def of(self, tangent: Value) -> Value:
         """The sum of a tangent over the loop."""
-        tests, inner = _under(tangent)
+        tests, inner = under(tangent)
         outside = [test for test in tests if not self._varies(test)]
         if outside:
             inside = [test for test in tests if self._varies(test)]
@@ -196,7 +196,7 @@ class Sums:
     def without_loop(self, coefficient: Value | None, rest: Value) -> Value | None:
         """The sum of one term, if no loop is left that a direction moves, or it goes over another index."""
         tangents, b = self.tangents, self.tangents.builder
-        tests, inner = _under(rest)
+        tests, inner = under(rest)
         where = single(b, self.i, self.length, tests)
         if where is not None:
             product, place = tangents.product(coefficient, inner), where[0]
@@ -262,7 +262,7 @@ class Sums:
         return b.emit("reduce", (), [self.length, b.literal(0, type)], [b.close((self.i,), (), (value,)), operator])[0]
 
 
-def _under(tangent: Value) -> tuple[list[Value], Value]:
+def under(tangent: Value) -> tuple[list[Value], Value]:
     """The tests around a value, elsewhere it is zero, and the value."""
     tests: list[Value] = []
     while (found := tested(tangent)) is not None:

@@ -2,12 +2,15 @@
 
 A scope is the inside of a body. From each place of use a node rises out of scopes as far as its free binders allow,
 but not out of a branch of ``cond``: so what is used in both branches alone is computed in each, what is used
-outside too is computed there, and everything leaves the loops it does not depend on. There is one exception: what
+outside too is computed there, and everything leaves the loops it does not depend on. There are two exceptions. What
 holds a loop itself leaves a branch if that takes it out of a surrounding loop, for it would run again and again
-there. What a branch of a ``par`` made stays in it, for that is what runs side by side; what was there before it
-is computed before it. A constant (``Nil()``, an array of zeros) does not leave a function: it is made again there, not
-captured. Statements stay where they were recorded. Both walks use explicit stacks: a program may be as
-long as memory allows. (Click, Global code motion, global value numbering, 1995.)
+there. What several branches of a choice by a loop's index share, as elements of an array that is written out do, is
+computed once before the loop, since each branch is taken (``index_choices.py``).
+
+What a branch of a ``par`` made stays in it, for that is what runs side by side; what was there before it is computed
+before it. A constant (``Nil()``, an array of zeros) does not leave a function: it is made again there, not captured.
+Statements stay where they were recorded. Both walks use explicit stacks: a program may be as long as memory
+allows. (Click, Global code motion, global value numbering, 1995.)
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from . import terms
 from .constructs import Construct
 from .dims import Dim, DimAtom, Opaque
 from .graph import Body, Node, Value, numbers
+from .index_choices import IndexChoices
 from .terms import Block, Operation
 from .types import Scalar, Type, dims, i64, map_dims
 
@@ -26,10 +30,11 @@ from .types import Scalar, Type, dims, i64, map_dims
 class _Region:
     """A scope of the program being laid out, with the nodes placed in it; ``of`` is the construct it belongs to."""
 
-    __slots__ = ("body", "bound", "inner", "of", "order", "parent")
+    __slots__ = ("body", "bound", "inner", "node", "of", "order", "parent")
 
-    def __init__(self, parent: _Region | None, body: Body, of: Construct | None) -> None:
-        self.parent, self.body, self.of = parent, body, of
+    def __init__(self, parent: _Region | None, body: Body, node: Node | None) -> None:
+        self.parent, self.body, self.node = parent, body, node
+        self.of: Construct | None = None if node is None else node.row
         self.bound = numbers(body.binders, body.statements)
         self.order: list[Node] = []
         self.inner: dict[tuple[int, int], _Region] = {}
@@ -37,7 +42,7 @@ class _Region:
     def enter(self, node: Node, k: int) -> _Region:
         region = self.inner.get((node.number, k))
         if region is None:
-            region = self.inner[node.number, k] = _Region(self, node.bodies[k], node.row)
+            region = self.inner[node.number, k] = _Region(self, node.bodies[k], node)
         return region
 
     def forget(self) -> None:
@@ -89,6 +94,22 @@ def _risen(node: Node, region: _Region) -> _Region:
     return home
 
 
+def _taken(node: Node, region: _Region) -> _Region | None:
+    """The scope around loops of a known length, some iteration of which takes the branches that ``region`` is in."""
+    choices, inner = IndexChoices(), region
+    while inner.parent is not None and inner.node is not None and node.free.isdisjoint(inner.bound):
+        if inner.node.op == "cond":
+            known = choices.enter(inner.node.args[0], inner.body is inner.node.bodies[0])
+        else:
+            known = inner.node.op == "generate" and choices.leave(inner.node)
+        if not known:
+            return None
+        inner = inner.parent
+        if choices.taken:
+            return inner
+    return None
+
+
 def _is_computed_size(value: Value) -> bool:
     """Whether a value is an integer that is known by those that it is computed from."""
     computed = value.source is not None and value.dim is not None
@@ -132,6 +153,8 @@ class _Layout:
         while self._heap:
             number = -heappop(self._heap)
             node, homes = self._wanted.pop(number), self.homes[number]
+            if len(homes) > 1 and not node.row.cheap and not node.effects:
+                self._share(node, homes)
             if len(homes) > 1:
                 stays = _is_constant(node)
                 inside = [r for r in homes if self._has_outer(r, homes, stays)]
@@ -147,6 +170,17 @@ class _Layout:
         if region.parent is None or (stays and region.is_function):
             return False
         return region.parent.nearest(homes, stays) is not None
+
+    def _share(self, node: Node, homes: set[_Region]) -> None:
+        """Compute what several branches of a choice by an index want before the loop."""
+        around: dict[_Region, list[_Region]] = {}
+        for home in homes:
+            if (outer := _taken(node, home)) is not None:
+                around.setdefault(outer, []).append(home)
+        for outer, some in around.items():
+            if len(some) > 1:
+                homes.difference_update(some)
+                homes.add(_risen(node, outer))
 
     def _enter(self, region: _Region) -> None:
         self._all_bound.update(region.bound)

@@ -188,6 +188,26 @@ def test_the_mode_is_chosen_by_what_it_costs() -> None:
 # The printed programs, and what they cost
 
 
+def test_a_mode_for_each_parameter() -> None:
+    """What each mode alone gives, and in the text what each of them leaves."""
+
+    @az.program
+    def f(a: az.Array[az.f64, "k"], x: az.Array[az.f64, "n"]):  # type: ignore[no-untyped-def]
+        return az.prod(a) * az.cumsum(x), az.sum(x) * a
+
+    given = np.array([2.0, 3.0]), np.array([1.0, 2.0, 4.0])
+    forward, reverse = [az.evaluate(az.jacobian(f, (0, 1), mode))(*given) for mode in ("forward", "reverse")]
+    for modes in (("forward", "reverse"), ["reverse", None]):
+        found = az.evaluate(az.jacobian(f, (0, 1), modes))(*given)
+        for own, first, second in zip(found, forward, reverse, strict=True):
+            for k in range(2):
+                np.testing.assert_allclose(own[k], first[k], rtol=1e-12)
+                np.testing.assert_allclose(own[k], second[k], rtol=1e-12)
+    mixed = az.jacobian(f, ("a", "x"), ("forward", "reverse"))
+    alone = az.jacobian(f, ("x",), "reverse")
+    assert az.cost(mixed).at(k=2, n=50).work >= az.cost(alone).at(k=2, n=50).work
+
+
 def test_printed_jacobians() -> None:
     @az.program
     def product(a: Matrix, x: Vector):  # type: ignore[no-untyped-def]
@@ -508,6 +528,10 @@ ERRORS: list[tuple[str, Any, type[Exception], str]] = [
     ("sparse", lambda: az.sparse_jacobian(layer, 7), ValueError, r"sparse_jacobian\(layer\): argnums 7, but layer has"),
     ("an integer", lambda: az.grad(lambda x: az.argmax(x))(np.ones(2)), TypeError,
      r"grad\(<lambda>\): the gradient is that of one floating scalar, but <lambda> returns i64"),
+    ("two modes for one", lambda: az.jacobian(layer, 0, ("forward", "reverse")), ValueError,
+     r"jacobian\(layer\): 2 mode\(s\) for 1 parameter\(s\): argnums is a sequence with one for each"),
+    ("one of two modes", lambda: az.jacobian(layer, (0, 1), ("forward", "back")), ValueError,
+     r"jacobian\(layer\): the mode is 'forward' or 'reverse', not 'back'"),
     ("a Hessian of many", lambda: az.sparse_hessian(layer)(np.ones((2, 2)), np.ones(2)), TypeError,
      r"grad\(layer\): the gradient is that of one floating scalar, but layer returns f64\[m\]"),
     ("a function that moves", lambda: az.vjp(higher)(lambda x: x, 1.0, 1.0), az.Unsupported,

@@ -1,0 +1,110 @@
+"""Fits by least squares (programs/fits.py): many small ones inside a program, a large one, and a bundle.
+
+A large fit is measured by ten of its steps, beside its residuals. SciPy fits the small ones one after the other, with
+the same derivatives; there are so few of them in that line because it takes seconds for these already.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from contenders import Adze, Arguments, Call, Contender, Line, Tool, adze
+from programs import fits
+
+import adze as az
+
+STEPS = 10
+
+
+@dataclass(frozen=True)
+class Solver(Adze):
+    """Adze, whose solvers are called as they are."""
+
+    def build(self, program: Any) -> Call:
+        return super().build(program) if isinstance(program, az.Program) else program
+
+    def compile(self, program: Any, arguments: Arguments) -> Call:
+        return super().compile(program, arguments) if isinstance(program, az.Program) else program
+
+
+def some_steps(residuals: az.Program, **options: Any) -> Call:
+    """The cost after some steps."""
+
+    def run(x0: Any, *args: Any) -> float:
+        return az.least_squares(residuals, x0, args, callback=lambda step: step.number >= STEPS, **options).cost
+
+    return run
+
+
+def solver(residuals: az.Program, **options: Any) -> Contender:
+    return Contender("Adze", Solver(), lambda: {"primal": residuals, "ten steps": some_steps(residuals, **options)})
+
+
+@az.program
+def one(p: az.Array[az.f64, 5], image: az.Array[az.f64, 5, 5], u: az.Array[az.f64, 5]) -> az.Array[az.f64, 25]:
+    return az.ravel(fits.peak(az.exp, [p[k] for k in range(5)], u) - image)
+
+
+def in_scipy() -> Mapping[str, Call]:
+    from scipy import optimize
+
+    by_unknowns = az.compile(az.jacobian(one), threads=1)
+
+    def residuals(p: Any, image: Any, u: Any) -> Any:
+        return (fits.peak(np.exp, p, u) - image).ravel()
+
+    def fitted(images: Any, u: Any) -> Any:
+        return np.stack(
+            [
+                optimize.least_squares(
+                    residuals, fits.START, jac=by_unknowns, method="lm", xtol=1e-12, ftol=1e-12, args=(image, u)
+                ).x
+                for image in images
+            ]
+        )
+
+    return {"primal": fitted}
+
+
+FEW, MANY = {"k": 1000}, {"k": 100_000}
+BUNDLE = {"c": 49, "p": 7776, "o": 31843}
+LINES = [
+    Line(
+        "small fits",
+        "Many small fits: a peak with an offset, 5 unknowns, in each of k pictures of 25 pixels",
+        [FEW],
+        fits.pictures,
+        [*adze({"primal": fits.peaks}), Contender("SciPy, a fit at a time", Tool(), in_scipy)],
+        functions=("primal",),
+        main=FEW,
+        tolerance=1e-6,
+    ),
+    Line(
+        "many small fits",
+        "The same of more pictures",
+        [MANY],
+        fits.pictures,
+        adze({"primal": fits.peaks}),
+        functions=("primal",),
+        main=MANY,
+    ),
+    Line(
+        "large fit",
+        "A sum of 5 exponentials: the residuals at n places, and ten steps of a fit",
+        [{"n": 10**5}, {"n": 10**6}],
+        fits.decay,
+        [solver(fits.exponentials)],
+        functions=("primal", "ten steps"),
+        main={"n": 10**6},
+    ),
+    Line(
+        "bundle",
+        "Bundle adjustment of c cameras: the residuals, and ten steps of a fit with Huber's loss",
+        [BUNDLE],
+        fits.scene,
+        [solver(fits.bundle, loss="huber", f_scale=3e-3)],
+        functions=("primal", "ten steps"),
+        main=BUNDLE,
+    ),
+]

@@ -1,0 +1,252 @@
+"""Jacobians by a few parameters: all directions in one pass, whose tangents that are zero are left out.
+
+``project`` of bundle adjustment is measured as in Shaikhha et al. (2019), figure 12: 2 n results by the 11 parameters
+of a camera (``benchmarks/programs/jacobians.py``).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from load import benchmark
+
+import adze as az
+
+pytestmark = pytest.mark.unguarded
+
+A = az.Array
+Three, Vector = A[az.f64, 3], A[az.f64, "n"]
+
+
+def flat(found: Any) -> list[np.ndarray]:
+    if isinstance(found, tuple):
+        return [leaf for part in found for leaf in flat(part)]
+    return [] if found is None else [np.ravel(found)]
+
+
+def differences(f: Callable[..., Any], k: int, given: list[Any], step: float = 1e-6) -> np.ndarray:
+    """The columns by a parameter, by central differences, of all results one after the other."""
+    columns = []
+    for row in np.eye(np.size(given[k])):
+        move = step * np.reshape(row, np.shape(given[k]))
+        ends = [np.concatenate(flat(f(*given[:k], given[k] + s * move, *given[k + 1 :]))) for s in (1, -1)]
+        columns.append((ends[0] - ends[1]) / (2 * step))
+    return np.stack(columns, 1)
+
+
+# Values
+
+
+def squared_error(w: Three, x: A[az.f64, "n", 3], y: Vector) -> az.f64:  # type: ignore[valid-type]
+    return az.sum((az.tanh(x @ w) - y) ** 2)
+
+
+def running(w: Three, x: Vector) -> Any:  # type: ignore[valid-type]
+    return az.cumsum(w[0] * x**2 + w[1] * x) + w[2]
+
+
+def largest(w: Three, x: Vector) -> az.f64:  # type: ignore[valid-type]
+    return az.max(az.sin(w[0] * x) + w[1] * x) * w[2]
+
+
+def running_product(w: Three, x: Vector) -> Any:  # type: ignore[valid-type]
+    return az.cumprod(w[0] * x + w[1]) * w[2]
+
+
+def until_long(w: A[az.f64, 2, 2]) -> Any:  # type: ignore[valid-type]
+    return az.while_loop(lambda s: az.sum(s**2) < 100.0, lambda s: w @ s + s, az.array([1.0, 0.5]))
+
+
+def steps(w: A[az.f64, 2, 2], x: Vector) -> Any:  # type: ignore[valid-type]
+    return az.fori_loop(0, 5, lambda i, s: az.sin(w @ s) + s * x[i], az.array([1.0, 0.5]))
+
+
+def bins(w: Three, k: A[az.i64, "n"], x: Vector) -> Any:  # type: ignore[valid-type]
+    return az.histogram(lambda a, b: a + b, 0.0, 4, k, x * w[0] + az.exp(w[1] * x) * w[2])
+
+
+def scattered(w: Three, k: A[az.i64, "n"], x: Vector) -> Any:  # type: ignore[valid-type]
+    return az.scatter(x * w[2], k, x * w[0] + az.exp(w[1] * x))
+
+
+def solved(w: A[az.f64, 3, 3], b: Three) -> Any:  # type: ignore[valid-type]
+    return az.linalg.solve(w, b)
+
+
+def branches(w: Three, x: Vector) -> Any:  # type: ignore[valid-type]
+    def element(v: Any) -> Any:
+        return az.cond(v > w[0], lambda: az.array([w[1] * v, w[2]]), lambda: az.array([w[0] * w[0], v]))
+
+    return az.map(element, x)
+
+
+def gradients(w: Three, x: Vector) -> Any:  # type: ignore[valid-type]
+    return az.grad(lambda u: az.sum(az.sin(u * w[0]) * w[1] + u**3 * w[2]))(x)
+
+
+def of_a_jacobian(w: A[az.f64, 2], x: Vector) -> az.f64:  # type: ignore[valid-type]
+    return az.sum(az.jacobian(lambda p: az.map(lambda v: az.sin(p[0] * v) * p[1], x))(w) ** 2)
+
+
+def of_a_rule(w: Three, x: Vector) -> Any:  # type: ignore[valid-type]
+    tripled = az.custom_jvp(lambda v: v * 3.0)
+    tripled.defjvp(lambda primals, tangents: tangents[0] * 3.0)
+    return az.map(lambda v: tripled(v * w[1]) * w[2], x)
+
+
+draw = np.random.default_rng(0)
+x, w3, w2 = draw.uniform(0.2, 1, 6), draw.uniform(0.2, 1, 3), draw.uniform(-1, 1, (2, 2))
+places = draw.integers(0, 4, 6)
+
+PROGRAMS: list[tuple[Any, list[Any]]] = [
+    (squared_error, [w3, draw.normal(size=(6, 3)), x]),
+    (running, [w3, x]),
+    (largest, [w3, x]),
+    (running_product, [w3, x]),
+    (until_long, [w2]),
+    (steps, [w2, x]),
+    (bins, [w3, places, x]),
+    (scattered, [w3, draw.permutation(6), x]),
+    (solved, [np.eye(3) * 2 + 0.1 * draw.normal(size=(3, 3)), w3]),
+    (branches, [w3, x]),
+    (gradients, [w3, x]),
+    (of_a_jacobian, [w3[:2], x]),
+    (of_a_rule, [w3, x]),
+]
+
+
+@pytest.mark.parametrize(("f", "given"), PROGRAMS, ids=[f.__name__ for f, _ in PROGRAMS])
+def test_values(f: Any, given: list[Any]) -> None:
+    """Those of reverse mode, where there is one, and of differences; evaluated and compiled."""
+    program = az.program(f)
+    jacobian = az.jacobian(program, 0, "forward")
+    found = np.concatenate(flat(az.evaluate(jacobian)(*given)))
+    wanted = differences(az.evaluate(program), 0, given).ravel()
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(np.concatenate(flat(az.compile(jacobian)(*given))), found, rtol=1e-12, atol=1e-14)
+    if f is not of_a_rule:
+        rows = np.concatenate(flat(az.evaluate(az.jacobian(program, 0, "reverse"))(*given)))
+        np.testing.assert_allclose(found, rows, rtol=1e-11, atol=1e-13)
+
+
+def test_several_parameters_and_results() -> None:
+    """Also of another scalar type, and with integers among the results."""
+
+    @az.program
+    def f(a: az.f32, b: A[az.f64, 2], x: Vector):  # type: ignore[no-untyped-def, valid-type]
+        return az.exp(-a.astype(az.f64) * x) * b[0], az.sum(b**2 * a.astype(az.f64)), az.iota(3)
+
+    given = np.float32(0.5), np.array([2.0, 3.0]), np.array([1.0, 2.0])
+    (curve_a, curve_b), (sum_a, sum_b), none = az.evaluate(az.jacobian(f, (0, 1), "forward"))(*given)
+    e = np.exp(-0.5 * given[2])
+    assert none is None and curve_a.dtype == np.float32
+    np.testing.assert_allclose(curve_a, -given[2] * e * 2, rtol=1e-6)
+    np.testing.assert_allclose(curve_b, np.stack([e, 0 * e], 1), rtol=1e-12)
+    np.testing.assert_allclose(sum_a, 13.0)
+    np.testing.assert_allclose(sum_b, [2.0, 3.0])
+
+
+def test_one_value_for_two_parameters() -> None:
+    @az.program
+    def f(a: A[az.f64, 2], b: A[az.f64, 2], x: Vector):  # type: ignore[no-untyped-def, valid-type]
+        return az.map(lambda v: a[0] * v + az.sin(b[1] * v) * b[0], x)
+
+    @az.program
+    def both(a: A[az.f64, 2], x: Vector):  # type: ignore[no-untyped-def, valid-type]
+        return az.jacobian(f, (0, 1), "forward")(a, a, x)
+
+    a, x = np.array([2.0, 3.0]), np.array([1.0, 2.0])
+    by_a, by_b = az.evaluate(both)(a, x)
+    np.testing.assert_allclose(by_a, np.stack([x, 0 * x], 1))
+    np.testing.assert_allclose(by_b, np.stack([np.sin(3 * x), 2 * x * np.cos(3 * x)], 1))
+
+
+# Zeros by their form
+
+
+def test_what_is_zero_by_its_form_costs_nothing() -> None:
+    @az.program
+    def f(p: A[az.f64, 4], x: Vector):  # type: ignore[no-untyped-def, valid-type]
+        return az.map(lambda v: az.array([p[0] * v, p[1] + v]), x)
+
+    text = az.pretty(az.jacobian(f, mode="forward"))
+    assert "0.0 *" not in text and "0.0 +" not in text and "sum" not in text
+    x = np.array([2.0, np.inf])
+    wanted = [[[v, 0, 0, 0], [0, 1, 0, 0]] for v in x]
+    for run in (az.evaluate, az.compile):
+        np.testing.assert_array_equal(run(az.jacobian(f, mode="forward"))(np.ones(4), x), wanted)
+
+
+def test_an_infinite_factor_of_a_zero_by_its_form() -> None:
+    """A branch that is not taken is zero, whatever the derivatives of a chain before and behind it are."""
+
+    @az.program
+    def f(p: A[az.f64, 2], x: Vector):  # type: ignore[no-untyped-def, valid-type]
+        return az.map(lambda v: az.sqrt(az.where(v > 0.0, v * p[0], 0.0)) * 3.0 + p[1], x)
+
+    found = az.evaluate(az.jacobian(f, mode="forward"))(np.array([1.0, 0.0]), np.array([4.0, -1.0]))
+    np.testing.assert_array_equal(found[0], [3.0, 1.0])
+
+
+# Costs
+
+
+@pytest.fixture(scope="module")
+def programs() -> Any:
+    return benchmark("jacobians")
+
+
+def per_point(program: az.Program) -> float:
+    cost = az.cost(program)
+    return float(cost.at(n=2000).operations - cost.at(n=1000).operations) / 1000
+
+
+def test_project_is_one_loop_over_the_points(programs: Any) -> None:
+    """A camera's Jacobian costs some times what the program does, not 11 times that; its text is short."""
+    jacobian = az.jacobian(programs.project_scalars, "camera", "forward")
+    assert per_point(jacobian) <= 515 and per_point(programs.project_scalars) <= 75
+    text = az.pretty(jacobian).splitlines()
+    assert len(text) <= 150 and sum("for p in points" in line for line in text) == 1
+
+
+@pytest.mark.slow
+def test_project_with_arrays_is_one_loop_too(programs: Any) -> None:
+    jacobian = az.jacobian(programs.project, "camera")
+    assert per_point(jacobian) <= 710
+    assert sum("for p in points" in line for line in az.pretty(jacobian).splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["project", "project_scalars"])
+def test_values_of_project(name: str, programs: Any) -> None:
+    program, given = getattr(programs, name), programs.seen(7)
+    found = az.compile(az.jacobian(program, "camera", "forward"))(*given)
+    rows = az.compile(az.jacobian(program, "camera", "reverse"))(*given)
+    np.testing.assert_allclose(found, rows, rtol=1e-11, atol=1e-13)
+    wanted = differences(az.compile(program), 0, list(given)).reshape(found.shape)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-7)
+
+
+def test_sums_of_many_directions_are_one_loop() -> None:
+    """What they share is computed once: one tanh for each place."""
+    text = az.pretty(az.jacobian(az.program(squared_error), "w", "forward"))
+    assert text.count("tanh") == 1
+
+
+def test_a_loop_with_a_state_runs_once(programs: Any) -> None:
+    """The tangents by all rates beside the states of an orbit."""
+    jacobian = az.jacobian(programs.orbit, "rates")
+    assert sum("loop" in line for line in az.pretty(jacobian).splitlines()) == 1
+    rates, times = programs.rates(5)
+    found = az.compile(jacobian)(rates, times)
+    wanted = differences(az.compile(programs.orbit), 0, [rates, times]).reshape(5, 2, 4)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-7)
+
+
+def test_more_directions_are_a_loop() -> None:
+    @az.program
+    def f(w: A[az.f64, 33], x: Vector):  # type: ignore[no-untyped-def, valid-type]
+        return az.map(lambda v: az.sum(az.sin(w * v)), x)
+
+    assert az.pretty(az.jacobian(f, mode="forward")).endswith("return map(lambda v: v * cos(w * v), x)")
