@@ -306,11 +306,11 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
                 own = [next(arrived) for _ in results]
                 if moved:
                     sweeps.append(partial(self._applied, back, results, own, share))
-            cells = [branch.cells for branch, moved in zip(branches, moves, strict=True) if moved]
+            swept = [branch.cells for branch, moved in zip(branches, moves, strict=True) if moved]
             found = iter(emit_blocks(b, "par", (), [], sweeps[::-1]))
-            taken = [[next(found) for _ in own] for own in cells[::-1]]
-            for own, parts in zip(cells, taken[::-1], strict=True):
-                _add(own, parts)
+            taken = [[next(found) for _ in cells] for cells in swept[::-1]]
+            for cells, parts in zip(swept, taken[::-1], strict=True):
+                _add(cells, parts)
 
         return [value for results, _ in given for value in results], pull
 

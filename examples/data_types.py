@@ -1,8 +1,8 @@
 """A recursive data type: formulas, taken apart by case and folded by a recursive function.
 
 Formulas are values, in Python and in programs. Two programs run on every formula: one computes its value, the two
-operands of an operation side by side, the other rewrites it. Functions and data are for az.evaluate; what is compiled
-computes with scalars and arrays.
+operands of an operation side by side, the other rewrites it. Both are compiled, and the first is differentiated: by
+its variable, which must give the same as the second, and by the formula, which gives one of the slopes of its numbers.
 """
 
 import adze as az
@@ -78,9 +78,12 @@ def main() -> None:
     cube_plus_two = Formula.Sum(Formula.Product(x, Formula.Product(x, x)), Formula.Number(2.0))
     print(az.pretty(value))
     print("\nFormula: ", cube_plus_two)
-    slope = az.evaluate(derivative)(cube_plus_two)
+    run, by_both = az.compile(value), az.compile(az.grad(value, argnums=(0, 1)))
+    slope = az.compile(derivative)(cube_plus_two)
     for at in (0.0, 1.0, -3.0):
-        print(f"at {at:4}: value {az.evaluate(value)(cube_plus_two, at)}, slope {az.evaluate(value)(slope, at)}")
+        by_formula, by_variable = by_both(cube_plus_two, at)
+        print(f"at {at:4}: value {run(cube_plus_two, at)}, slope {run(slope, at)}, by az.grad {by_variable}")
+    print("by the formula:", by_formula)
 
 
 if __name__ == "__main__":

@@ -199,6 +199,15 @@ def test_example(name: str, start: str, tmp_path: Path) -> None:
     assert output(name, tmp_path).startswith(start)
 
 
+def test_phylogeny(tmp_path: Path) -> None:
+    """The fit is more likely than the tree that made the data, and near to it."""
+    text = output("phylogeny", tmp_path)
+    values = [float(found) for found in re.findall(r": (-[\d.]+)$", text, re.MULTILINE)]
+    assert len(values) == 5 and values[0] < values[1] < values[4] < values[2] <= values[3]
+    off = re.search(r"^lengths are off by ([\d.]+) in the mean, ([\d.]+) at most$", text, re.MULTILINE)
+    assert off is not None and float(off[1]) < 0.02 and float(off[2]) < 0.05
+
+
 def test_backends(tmp_path: Path) -> None:
     """Both codes, and results that agree; without a device, what is missing."""
     text = output("backends", tmp_path, "--backend", "opencl")
