@@ -21,22 +21,28 @@ from .queries import written_in
 Kept = tuple[frozenset[int], ...]
 
 
-def kept(procedures: Sequence[Function]) -> Kept:
-    """For each procedure, the places of the arrays that it takes and keeps."""
-    calls = [[each for each in walk(procedure.body) if isinstance(each, Invoke)] for procedure in procedures]
+def kept(function: Function) -> Kept:
+    """For each procedure of a function, the places of the arrays that it reads and keeps."""
+    calls = [[each for each in walk(own.body) if isinstance(each, Invoke)] for own in (*function.procedures, function)]
+    reads = {each.number: len(each.reads) for own in calls for each in own if each.kind in ("procedure", "jump")}
     places = [
-        {buffer.name: place for each in own if each.kind == "take" for place, buffer in enumerate(each.enters)}
-        for own in calls
+        {
+            buffer.name: k
+            for each in own
+            if each.kind == "take"
+            for k, buffer in enumerate(each.enters[: reads.get(number)])
+        }
+        for number, own in enumerate(calls[:-1])
     ]
-    found = [set[int]() for _ in procedures]
+    found = [set[int]() for _ in places]
     changed = True
     while changed:
         changed = False
-        for number, own in enumerate(calls):
+        for own, known, more in zip(calls, places, found, strict=False):
             names = {buffer.name for each in own for buffer in keeps(each, found)}
-            more = {place for name, place in places[number].items() if name in names} - found[number]
-            found[number] |= more
-            changed = changed or bool(more)
+            new = {place for name, place in known.items() if name in names} - more
+            more |= new
+            changed = changed or bool(new)
     return tuple(map(frozenset, found))
 
 

@@ -103,7 +103,7 @@ class Unit:
         self.plan, self.machine = plan(function), machine
         self._around = around  # of the function whose procedure this is about
         self.procedures: tuple[ir.Function, ...] = function.procedures if around is None else around.procedures
-        self.kept: ir.Kept = ir.kept(function.procedures) if around is None else around.kept
+        self.kept: ir.Kept = ir.kept(function) if around is None else around.kept
         updated = {each.buffer.name for each in ir.of_kind(function.body, ir.Update)}
         self.unread = self.plan.dynamic - ir.read_in(function.body) - updated  # what is stored to, and returned
         self.module: Module = Module(machine.optimised) if around is None else around.module

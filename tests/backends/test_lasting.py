@@ -110,4 +110,29 @@ def test_kept_by_name() -> None:
 
     keeps = procedure("keeps", (a, b), ir.Invoke("cell", 0, (b,), (), kind="cell", places=(0,)))
     hands_on = procedure("hands on", (c, d), ir.Invoke("called", 0, (d, c), (), kind="jump"))
-    assert ir.kept((keeps, hands_on)) == (frozenset({1}), frozenset({0}))
+    called = ir.Invoke("called", 1, (c, d), (), kind="procedure")
+    assert ir.kept(ir.Function("f", (), (), (), (called,), procedures=(keeps, hands_on))) == ({1}, {0})
+
+
+@both
+def test_a_result_that_is_kept_is_copied(run: Any) -> None:
+    """It is written where the caller wants it, which need not last."""
+
+    @az.program
+    def states(x: Pair, n: az.i64) -> tuple[Pair, models.List[Pair]]:
+        @az.fix
+        def go(self: Any, n: az.i64) -> tuple[Pair, models.List[Pair]]:
+            below, kept = az.cond(n == 0, lambda: (x, models.List[Pair].Nil()), lambda: self(n - 1))
+            state = 2 * below + n
+            return state, models.List.Cons(state, kept)
+
+        return go(n)
+
+    x, kept = np.array([1.0, 3.0]), []
+    state = x
+    for k in range(6):
+        state = 2 * state + k
+        kept.append(state)
+    last, found = run(states)(x, 5)
+    np.testing.assert_array_equal(last, state)
+    assert found == models.linked(kept[::-1])
