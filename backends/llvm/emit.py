@@ -98,7 +98,7 @@ class _Entry(_Exported):
         for number, buffer in enumerate((*self.function.arguments, *self.function.results)):
             place = body.value(f"getelementptr ptr, ptr %buffers, i64 {number}")
             self.place(buffer, body.value(f"load ptr, ptr {place}"), buffer.name)
-            self.lasting.add(buffer.name)
+        self.lasting |= {buffer.name for buffer in self.function.arguments}  # results may change
         shared = self.laid_out()
         first = len(self.function.arguments) + len(self.function.results)
         for number in range(self.function.returned):

@@ -119,20 +119,45 @@ def test_a_result_that_is_kept_is_copied(run: Any) -> None:
     """It is written where the caller wants it, which need not last."""
 
     @az.program
-    def states(x: Pair, n: az.i64) -> tuple[Pair, models.List[Pair]]:
+    def states(x: Pair, n: az.i64) -> tuple[models.List[Pair], models.List[Pair]]:
+        """Twice: the second recursion runs on the stack that the first one had."""
+
         @az.fix
-        def go(self: Any, n: az.i64) -> tuple[Pair, models.List[Pair]]:
-            below, kept = az.cond(n == 0, lambda: (x, models.List[Pair].Nil()), lambda: self(n - 1))
+        def go(self: Any, x: Pair, n: az.i64) -> tuple[Pair, models.List[Pair]]:
+            below, kept = az.cond(n == 0, lambda: (x, models.List[Pair].Nil()), lambda: self(x, n - 1))
             state = 2 * below + n
             return state, models.List.Cons(state, kept)
 
-        return go(n)
+        return go(x, n)[1], go(-x, n)[1]
 
-    x, kept = np.array([1.0, 3.0]), []
-    state = x
-    for k in range(6):
-        state = 2 * state + k
-        kept.append(state)
-    last, found = run(states)(x, 5)
-    np.testing.assert_array_equal(last, state)
-    assert found == models.linked(kept[::-1])
+    x = np.array([1.0, 3.0])
+    for found, state in zip(run(states)(x, 5), (x, -x), strict=True):
+        kept = []
+        for k in range(6):
+            state = 2 * state + k
+            kept.append(state)
+        assert found == models.linked(kept[::-1])
+
+
+@both
+def test_what_a_cell_keeps_of_a_result_is_copied(run: Any) -> None:
+    """The place of a result is written to again, where it is made in steps."""
+
+    @az.program
+    def summed(x: Pair, n: az.i64) -> tuple[Pair, az.f64]:
+        @az.fix
+        def listed(self: Any, y: Pair, n: az.i64) -> models.List[Pair]:
+            nil, cons = models.List[Pair].Nil, models.List[Pair].Cons
+            return az.cond(n == 0, lambda: nil(), lambda: cons(y, self(y, n - 1)))
+
+        def step(k: Any, state: Any) -> Any:
+            y, _ = state
+            return az.update(y, 0, y[0] + 1), listed(y, n)
+
+        last, kept = az.fori_loop(0, n, step, (2 * x, models.List[Pair].Nil()))
+        total = models.folded(kept, Pair, az.f64, 0.0, lambda y, rest: y[0] + rest)
+        return last, total
+
+    last, total = run(summed)(np.array([1.0, 5.0]), 3)
+    np.testing.assert_array_equal(last, [5.0, 10.0])
+    assert total == 3 * 4.0
