@@ -307,7 +307,7 @@ class Compiled:
         ... def double(x: az.Array[az.f64, "n"]) -> az.Array[az.f64, "n"]:
         ...     return 2 * x
         >>> [(each.condition, each.why) for each in az.compile(double).specialisations]
-        [('all sizes', 'result2: parallel, lanes of 32')]
+        [('all sizes', 'result2: parallel, lanes of ...')]
         """
         instances = self._instances()
         found: list[Specialisation] = []
