@@ -122,7 +122,7 @@ class SideBySide(Directions):
         b = self.builder
         along = dict(zip(directions([leaf.type for leaf in leaves]) or (), self.tangents_of(dual), strict=True))
         sizes = b.sizes(dual.primal)
-        few = next((k for k in range(len(sizes) + 1) if _count(sizes[k:]) is not None), len(sizes))
+        few = next((k for k in range(len(sizes)) if _count(sizes[k:]) is not None), len(sizes))
         known = [int(size.literal or 0) for size in sizes[few:]]
 
         def number(k: int, place: tuple[int, ...], at: Sequence[Value]) -> Value:

@@ -162,6 +162,79 @@ def test_one_value_for_two_parameters() -> None:
     np.testing.assert_allclose(by_b, np.stack([np.sin(3 * x), 2 * x * np.cos(3 * x)], 1))
 
 
+@pytest.fixture
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All directions side by side, whatever that costs."""
+    monkeypatch.setattr("adze.ad.jacobians.cheaper_way", lambda b, block, plain, other: other())
+
+
+def in_small_arrays(w: A[az.f64, 2, 2], x: Vector) -> Any:  # type: ignore[valid-type]
+    """Arrays of arrays, of which some elements move, and branches that give them."""
+
+    def element(v: Any) -> Any:
+        rows = az.generate(2, lambda i: az.generate(3, lambda j: w[i, 0] * v + j * w[i, 1] ** 2))
+        chosen = az.cond(v > 0.5, lambda: rows, lambda: az.array([[v, w[0, 0], 1.0], [0.0, v, w[1, 1]]]))
+        return az.sum(chosen * v) + chosen[1, 2] - chosen[0, 0] ** 2
+
+    return az.map(element, x)
+
+
+def of_unlike_types(w: A[az.f32, 3], x: Vector) -> Any:  # type: ignore[valid-type]
+    wide = w.astype(az.f64)
+    return az.map(lambda v: az.sin(wide[0] * v) * wide[1] + az.where(v > 0.5, wide[2] * wide[0], v), x)
+
+
+def in_chains(w: Three, x: Vector) -> Any:  # type: ignore[valid-type]
+    """Numbers that move with one number alone, and with several."""
+
+    def element(v: Any) -> Any:
+        a = az.exp(az.sin(w[0] * v) * 2.0)
+        b = az.where(v > 0.4, w[1] * v, 0.5)
+        return a + b * b + az.sqrt(b + a) * w[2] - a / (1.0 + w[0] ** 2)
+
+    return az.map(element, x)
+
+
+def sums(w: Three, x: Vector) -> Any:  # type: ignore[valid-type]
+    """Of a few elements, of many, under a test, and of what does not move."""
+    many = az.sum(az.map(lambda v: az.where(v > w[0] * 0.0 + 0.5, w[1] * v, v) + w[2], x))
+    few = az.sum(az.generate(3, lambda i: w[i] * (i + 1.0)))
+    return az.array([many * few, az.sum(x) + w[0], many])
+
+
+def branches_in_a_scan(w: Three, x: Vector) -> Any:  # type: ignore[valid-type]
+    """A scan is derived direction by direction, and so is what is in it."""
+    return az.cumprod(az.map(lambda v: az.cond(v > 0.5, lambda: w[0] * v, lambda: w[1] + v * w[2]), x))
+
+
+def branches_that_give_arrays(w: Three, x: Vector) -> Any:  # type: ignore[valid-type]
+    """As long as the run says."""
+    return az.cond(w[0] > 0.0, lambda: x * w[1], lambda: x * w[2]) + az.cond(w[0] < 0.0, lambda: x, lambda: w[0] * x)
+
+
+BESIDE = [
+    *PROGRAMS,
+    (branches_in_a_scan, [w3, x]),
+    (branches_that_give_arrays, [w3, x]),
+    (in_small_arrays, [w2, x]),
+    (of_unlike_types, [w3.astype(np.float32), x]),
+    (in_chains, [w3, x]),
+    (sums, [w3, x]),
+]
+
+
+@pytest.mark.parametrize(("f", "given"), BESIDE, ids=[f.__name__ for f, _ in BESIDE])
+def test_all_directions_side_by_side(f: Any, given: list[Any], always: None) -> None:
+    program = az.program(f)
+    found = np.concatenate(flat(az.evaluate(az.jacobian(program, 0, "forward"))(*given)))
+    columns = az.evaluate(az.jvp(program, argnums=0))
+    for k, unit in enumerate(np.eye(np.size(given[0]))):
+        tangent = unit.reshape(np.shape(given[0])).astype(given[0].dtype)
+        column = np.concatenate(flat(columns(*given, tangent)[1]))
+        rtol = 1e-6 if given[0].dtype == np.float32 else 1e-11
+        np.testing.assert_allclose(found.reshape(len(column), -1)[:, k], column, rtol=rtol, atol=1e-13)
+
+
 # Zeros by their form
 
 

@@ -74,7 +74,7 @@ from adze.interpreters.evaluate import convert, evaluate_block
 
 TESTS_OF_RULES = (
     "before_branches", "checkpoint", "combining", "custom", "derivative", "forward", "in_place", "jacobian", "reverse",
-    "rule", "tape", "trace_corners", "trace_gradients",
+    "rule", "side_by_side", "tape", "trace_corners", "trace_gradients",
 )  # fmt: skip
 HOLD_SOME = ("new_construct", "primitives")  # files of which only the tests with such names are run
 LEFT_OUT = ("compile", "cost", "linear_time", "printed", "the_work_of")

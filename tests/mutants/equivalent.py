@@ -7,6 +7,27 @@ the change and the code that it changes, as ``ast.unparse`` writes it. A key tha
 from __future__ import annotations
 
 EQUIVALENT: dict[object, str] = {
+    (
+        "ad/side_by_side.py", "SideBySide.many", "right only",
+        "Dual(primal) if first is None else Many(primal, first, tangents=tuple(found))",
+    ): "a value whose tangents are all zero does not move",
+    (
+        "ad/side_by_side.py", "SideBySide.combination.run", "left only",
+        "plain.run(env, active) if sums is None else sums",
+    ): "direction by direction: a matter of cost, as what follows in this file",
+    ("ad/side_by_side.py", "SideBySide._sums", "left only", "[rest] if rest else []"): "a sum of nothing",
+    (
+        "ad/side_by_side.py", "SideBySide.primitive.run", "right only",
+        "Dual(y) if _is_zero(coefficient) else Many(y, _first(tangents), None, tangents, coefficient)",
+    ): "zero times the tangents",
+    ("ad/side_by_side.py", "SideBySide.generate.run", "negated", "count * math.prod(shape)"): "more is written out",
+    (
+        "ad/side_by_side.py", "SideBySide._element", "left only",
+        "self._read(value, [self.builder.literal(place, i64) for place in places]) if places else value",
+    ): "an element at no place is the value",
+    ("ad/side_by_side.py", "SideBySide.loop", "left only", "together if self.together else alone"): "one loop, or more",
+    ("ad/side_by_side.py", "SideBySide.loop", "right only", "together if self.together else alone"): "the same",
+    ("ad/side_by_side.py", "_count", "none", "count if count <= SMALL else None"): "nothing is written out",
     ("ad/forward.py", "Forward.block.run", "left only", "origin.derived if any(active) else origin"): (
         "origins say which neutral elements compiled code verifies; what is evaluated verifies all"
     ),
