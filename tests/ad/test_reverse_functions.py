@@ -698,3 +698,40 @@ def test_effects_are_not_run_again() -> None:
     for program in (f, of_constants):
         with pytest.raises(az.Unsupported, match=r"say has effects, and reverse mode would run it again here"):
             az.evaluate(az.grad(program))(2.0, 2)
+
+
+# What is owed to rows
+
+
+@az.program
+def neighbours(table: az.Array[az.f64, "m 3"], v: az.Array[az.f64, "m"], n: az.i64) -> az.f64:
+    """Each call reads two rows of a table, and in loops over these an element of an array."""
+
+    @az.fix
+    def go(self: Any, k: az.i64) -> az.f64:
+        def more() -> Any:
+            own = az.sum(az.generate(3, lambda j: v[k] * table[k, j] * table[k - 1, j] * (j + v[k - 1])))
+            return own + self(k - 1)
+
+        return az.cond(k == 0, lambda: 0.0, more)
+
+    return go(n)
+
+
+def test_recursions_owe_rows_and_elements() -> None:
+    table, v = np.random.default_rng(3).normal(size=(5, 3)), np.random.default_rng(4).normal(size=5)
+    derived = az.grad(neighbours, argnums=(0, 1))
+    text = str(az.pretty(derived))
+    assert text.count("Owed[f64[m, 3]].Part1(") == text.count("Owed[f64[m]].At(") == 2 and "].Whole(" not in text
+    az.check(derived)
+    by_table, by_v, j = np.zeros((5, 3)), np.zeros(5), np.arange(3)
+    for k in range(1, 5):
+        a, b = table[k], table[k - 1]
+        by_table[k] += v[k] * b * (j + v[k - 1])
+        by_table[k - 1] += v[k] * a * (j + v[k - 1])
+        by_v[k] += np.sum(a * b * (j + v[k - 1]))
+        by_v[k - 1] += np.sum(v[k] * a * b)
+    for run in (az.evaluate, az.compile):
+        found = run(derived)(table, v, 4)
+        np.testing.assert_allclose(found[0], by_table, rtol=1e-12, atol=1e-14)
+        np.testing.assert_allclose(found[1], by_v, rtol=1e-12, atol=1e-14)

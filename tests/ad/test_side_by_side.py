@@ -209,7 +209,8 @@ def branches_in_a_scan(w: Three, x: Vector) -> Any:  # type: ignore[valid-type]
 
 def branches_that_give_arrays(w: Three, x: Vector) -> Any:  # type: ignore[valid-type]
     """As long as the run says."""
-    return az.cond(w[0] > 0.0, lambda: x * w[1], lambda: x * w[2]) + az.cond(w[0] < 0.0, lambda: x, lambda: w[0] * x)
+    up, down = lambda: az.cumsum(x * w[1]), lambda: az.cumsum(w[0] * x + w[2])
+    return az.cond(w[0] > 0.0, up, down) * w[1] + az.cond(w[0] < 0.0, up, down)
 
 
 BESIDE = [

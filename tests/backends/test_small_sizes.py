@@ -12,6 +12,7 @@ import pytest
 from programs import numbers
 from sampling import some
 from stripped import without_annotations
+from vectors import WIDE
 
 import adze as az
 
@@ -99,7 +100,7 @@ def test_lanes_are_filled() -> None:
     d = p[None, :] - p[:, None]
     s = np.sum(d**2, 2) + 1e-3
     np.testing.assert_allclose(compiled(p, m), np.sum(m[:, None] * d / (s * np.sqrt(s))[..., None], 1), rtol=1e-10)
-    assert LANES.findall(compiled.schedule) == []
+    assert not WIDE or LANES.findall(compiled.schedule) == []
 
 
 def test_what_follows_a_short_sum_is_computed_in_lanes() -> None:

@@ -7,6 +7,10 @@ the change and the code that it changes, as ``ast.unparse`` writes it. A key tha
 from __future__ import annotations
 
 EQUIVALENT: dict[object, str] = {
+    ("ad/cells.py", "Cell._place", "left only", "scopes.index(self.scope) + 1"): (
+        "fewer indices are known outside: a matter of cost"
+    ),
+    ("ad/cells.py", "Cell._place", "right only", "scopes.index(self.scope) + 1"): "the same",
     (
         "ad/side_by_side.py", "SideBySide.many", "right only",
         "Dual(primal) if first is None else Many(primal, first, tangents=tuple(found))",

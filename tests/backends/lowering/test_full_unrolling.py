@@ -9,6 +9,7 @@ import numpy as np
 import plain_loops
 import pytest
 from plain_loops import apply, at, const, fma, loop, put, var
+from vectors import WIDE
 
 import adze as az
 from adze.backends import ir
@@ -232,7 +233,7 @@ def test_tests_that_are_known_in_part(test: Callable[[Any, Any], Any]) -> None:
     x, c = RANDOM.normal(size=(301, 4)), RANDOM.normal(size=(301, 1))
     totals = np.where(test((x > c)[:, None], np.tri(4, dtype=bool)), (x * c)[:, None], 0.0).sum(2)
     compiled = az.compile(f)
-    assert "straight-line code" in compiled.schedule
+    assert not WIDE or "straight-line code" in compiled.schedule
     wanted = np.where(test(x > c, np.arange(4) != 1), x, totals)
     np.testing.assert_allclose(compiled(x, c[:, 0]), wanted, rtol=1e-13, atol=1e-13)
 
