@@ -118,8 +118,7 @@ class Cell:
         type = self.primal.type
         if not place or not isinstance(type, ArrayType):
             return type
-        rest = type.dims[len(place) :]
-        return ArrayType(type.scalar, rest) if rest else type.scalar
+        return ArrayType(type.scalar, type.dims[len(place) :])
 
     def initial(self, place: Place = ()) -> Value:
         """What an accumulate of what deeper scopes add to begins with."""
