@@ -128,13 +128,11 @@ class Cell:
 
     def close(self, total: Value, place: Place = ()) -> None:
         """What an accumulate over this cell has made of it."""
-        b, held = self.sweep.builder, self.held
-        held.accumulators.pop(place, None)
+        self.held.accumulators.pop(place, None)
         if place:
-            owed = at(b, self.primal.type, place, total)
-            held.owed = owed if held.owed is None else plus(b, held.owed, owed)
+            self.add(at(self.sweep.builder, self.primal.type, place, total))
         elif self.owes:
-            held.total = total
+            self.held.total = total
         else:
             self.held = Held(total)
 
