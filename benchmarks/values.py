@@ -12,30 +12,11 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any
+
+from programs.functions import Leaves, List
 
 import adze as az
-
-T = TypeVar("T")
-
-
-@az.data
-class List(Generic[T]):
-    class Nil: ...
-
-    class Cons:
-        head: T
-        tail: List[T]
-
-
-@az.data
-class Tree:
-    class Leaf:
-        value: az.f64
-
-    class Node:
-        left: Tree
-        right: Tree
 
 
 @az.program
@@ -66,19 +47,19 @@ def count(n: az.i64) -> List[az.f64]:
 
 
 @az.program
-def leaves(tree: Tree) -> az.f64:
+def leaves(tree: Leaves) -> az.f64:
     @az.fix
-    def add(self: Any, tree: Tree) -> az.f64:
+    def add(self: Any, tree: Leaves) -> az.f64:
         return az.case(tree, Leaf=lambda value: value, Node=lambda left, right: self(left) + self(right))
 
     return add(tree)
 
 
 @az.program
-def grown(depth: az.i64) -> Tree:
+def grown(depth: az.i64) -> Leaves:
     @az.fix
-    def grow(self: Any, depth: az.i64) -> Tree:
-        return az.cond(depth <= 0, lambda: Tree.Leaf(1.0), lambda: Tree.Node(self(depth - 1), self(depth - 1)))
+    def grow(self: Any, depth: az.i64) -> Leaves:
+        return az.cond(depth <= 0, lambda: Leaves.Leaf(1.0), lambda: Leaves.Node(self(depth - 1), self(depth - 1)))
 
     return grow(depth)
 
