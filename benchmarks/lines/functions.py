@@ -43,17 +43,22 @@ class Bound(Adze):
         return self.given(*arguments)
 
     def build(self, program: Any) -> Call:
-        compiled, bound = az.compile(program, threads=self.threads), list[tuple[Arguments, Call]]()
-
-        def call(*given: Any) -> Any:
-            if not bound or any(own is not other for own, other in zip(bound[0][0], given, strict=True)):
-                bound[:] = [(given, compiled.bind(*given))]
-            return bound[0][1]()
-
-        return call
+        return _bound(az.compile(program, threads=self.threads), [])
 
     def compile(self, program: Any, arguments: Arguments) -> Call:
-        return az.compile(program, threads=self.threads).bind(*arguments)
+        compiled = az.compile(program, threads=self.threads)
+        return _bound(compiled, [(arguments, compiled.bind(*arguments))])
+
+
+def _bound(compiled: Any, calls: list[tuple[Arguments, Call]]) -> Call:
+    """Calls of a program with the arguments that are bound, which are others when others are given."""
+
+    def call(*given: Any) -> Any:
+        if not calls or any(own is not other for own, other in zip(calls[0][0], given, strict=True)):
+            calls[:] = [(given, compiled.bind(*given))]
+        return calls[0][1]()
+
+    return call
 
 
 def in_adze(
