@@ -41,9 +41,8 @@ from .taken_apart import TakenApart
 
 if TYPE_CHECKING:
     Argnums = SupportsIndex | str | Sequence[SupportsIndex | str]
-    Differentiable = Program | Callable[..., Any]
 else:  # the verbs check these themselves, and say more than their types do
-    Argnums = Differentiable = Any
+    Argnums = Any
 
 # What is differentiated, and by what
 

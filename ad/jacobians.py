@@ -26,11 +26,11 @@ from ..core.environment import Env
 from ..core.expr import Expr
 from ..core.functions import description
 from ..core.graph import Value
-from ..core.program import Program
+from ..core.program import P, Program
 from ..core.source import at_line, ending_at_user
 from ..core.types import Type, dims, element, i64, is_float
-from ..core.verb import Verb, program_of
-from .differentiating import Argnums, Differentiable, Differentiated, Pullback, chosen, is_single, without_aux
+from ..core.verb import Function, Verb, program_of
+from .differentiating import Argnums, Differentiated, Pullback, chosen, is_single, without_aux
 from .directions import Directions
 from .duals import Dual
 from .modes import by_cost, cheaper_way
@@ -43,7 +43,7 @@ Mode = str | Sequence[str | None] | None  # None: the one that costs less; a seq
 
 
 @ending_at_user
-def jacobian(f: Differentiable, argnums: Argnums = 0, mode: Mode = None, *, has_aux: bool = False) -> Program:
+def jacobian(f: Function[P, Any], argnums: Argnums = 0, mode: Mode = None, *, has_aux: bool = False) -> Program[P, Any]:
     """All partial derivatives of a program: for a result of shape r and a parameter of shape p, an array of shape r, p.
 
     The structure of the result is outside, that of the parameter inside, or a tuple of these when ``argnums`` is a
@@ -71,21 +71,21 @@ def jacobian(f: Differentiable, argnums: Argnums = 0, mode: Mode = None, *, has_
     array([[-1.,  1.,  0.],
            [ 0., -1.,  1.]])
     """
-    f = program_of("jacobian", f)
-    numbers = chosen("jacobian", f, argnums)
+    program = program_of("jacobian", f)
+    numbers = chosen("jacobian", program, argnums)
     modes = mode if mode is None or isinstance(mode, str) else tuple(mode)
     for one in modes if isinstance(modes, tuple) else (modes,):
         if one is not None and one not in MODES:
-            raise ValueError(at_line(f"jacobian({f.name}): the mode is 'forward' or 'reverse', not {one!r}"))
+            raise ValueError(at_line(f"jacobian({program.name}): the mode is 'forward' or 'reverse', not {one!r}"))
     if isinstance(modes, tuple) and (is_single(argnums) or len(modes) != len(numbers)):
         problem = f"{len(modes)} mode(s) for {len(numbers)} parameter(s): argnums is a sequence with one for each"
-        raise ValueError(at_line(f"jacobian({f.name}): {problem}"))
-    verb = _Jacobian("jacobian", f, numbers, is_single(argnums), modes, has_aux)
-    return verb.program(f.parameters)
+        raise ValueError(at_line(f"jacobian({program.name}): {problem}"))
+    verb = _Jacobian("jacobian", program, numbers, is_single(argnums), modes, has_aux)
+    return verb.program(program.parameters)
 
 
 @ending_at_user
-def hessian(f: Differentiable, argnums: Argnums = 0, *, has_aux: bool = False) -> Program:
+def hessian(f: Function[P, Any], argnums: Argnums = 0, *, has_aux: bool = False) -> Program[P, Any]:
     """The second derivatives of a scalar program: forward mode over reverse mode.
 
     For a parameter of shape p the Hessian has the shape p, p. The structure of the parameter is there twice, one in
@@ -102,10 +102,11 @@ def hessian(f: Differentiable, argnums: Argnums = 0, *, has_aux: bool = False) -
     array([[14.,  2.],
            [ 2., 50.]])
     """
-    f = program_of("hessian", f)
-    numbers, single = chosen("hessian", f, argnums), is_single(argnums)
-    gradient = _Jacobian("hessian", f, numbers, single, "reverse", has_aux).program(f.parameters, f.name)
-    return _Jacobian("hessian", gradient, numbers, single, "forward", has_aux).program(f.parameters)
+    program = program_of("hessian", f)
+    numbers, single = chosen("hessian", program, argnums), is_single(argnums)
+    parameters = program.parameters
+    gradient = _Jacobian("hessian", program, numbers, single, "reverse", has_aux).program(parameters, program.name)
+    return _Jacobian("hessian", gradient, numbers, single, "forward", has_aux).program(parameters)
 
 
 @dataclass(frozen=True)

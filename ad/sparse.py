@@ -20,10 +20,11 @@ arrowhead needs two directions, however many rows it has.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 import scipy
@@ -35,10 +36,11 @@ from ..core.environment import Env
 from ..core.expr import Expr
 from ..core.functions import description
 from ..core.graph import Value
-from ..core.program import Instance, Program, convert
+from ..core.presented import SignatureOf
+from ..core.program import Instance, P, Program, convert
 from ..core.source import at_line
 from ..core.types import dims, element, is_float
-from ..core.verb import program_of
+from ..core.verb import Function, program_of
 from ..interpreters.evaluate import evaluate_block
 from ..interpreters.simplify import simplify
 from ..interpreters.sparsity import dependence
@@ -58,12 +60,12 @@ KEPT = 8
 
 
 def sparse_jacobian(
-    f: Program | Callable[..., Any],
+    f: Function[P, Any],
     argnums: Argnums = 0,
     pattern: Any = None,
     mode: str | None = None,
     run: Run | None = None,
-) -> SparseJacobian:
+) -> SparseJacobian[P]:
     """The Jacobian of a program as a ``scipy.sparse.csr_array``: a function of the program's arguments.
 
     Rows are the floating numbers of the result, one leaf after the other and each in row-major order; columns are those
@@ -90,15 +92,15 @@ def sparse_jacobian(
     >>> jacobian.colors, jacobian.mode
     (2, 'forward')
     """
-    f = program_of("sparse_jacobian", f)
+    program = program_of("sparse_jacobian", f)
     if mode is not None and mode not in MODES:
-        raise ValueError(at_line(f"sparse_jacobian({f.name}): the mode is 'forward' or 'reverse', not {mode!r}"))
-    return SparseJacobian("sparse_jacobian", f, chosen("sparse_jacobian", f, argnums), pattern, mode, run)
+        raise ValueError(at_line(f"sparse_jacobian({program.name}): the mode is 'forward' or 'reverse', not {mode!r}"))
+    return SparseJacobian("sparse_jacobian", program, chosen("sparse_jacobian", program, argnums), pattern, mode, run)
 
 
 def sparse_hessian(
-    f: Program | Callable[..., Any], argnums: Argnums = 0, pattern: Any = None, run: Run | None = None
-) -> SparseJacobian:
+    f: Function[P, Any], argnums: Argnums = 0, pattern: Any = None, run: Run | None = None
+) -> SparseJacobian[P]:
     """The second derivatives of a scalar program as a symmetric ``scipy.sparse.csr_array``.
 
     Rows and columns are the floating numbers of the chosen parameters. It is the sparse Jacobian of the gradient, by
@@ -115,9 +117,9 @@ def sparse_hessian(
            [-2.,  4., -2.],
            [ 0., -2.,  2.]])
     """
-    f = program_of("sparse_hessian", f)
-    numbers = chosen("sparse_hessian", f, argnums)
-    return SparseJacobian("sparse_hessian", grad(f, numbers), numbers, pattern, "forward", run, symmetric=True)
+    program = program_of("sparse_hessian", f)
+    numbers = chosen("sparse_hessian", program, argnums)
+    return SparseJacobian("sparse_hessian", grad(program, numbers), numbers, pattern, "forward", run, symmetric=True)
 
 
 @dataclass(frozen=True)
@@ -131,13 +133,15 @@ class _Plan:
     places: Array  # where each entry of the pattern is in the derivatives along all colours
 
 
-class SparseJacobian:
+class SparseJacobian(Generic[P]):
     """A sparse Jacobian, to be called like its program. Made by :func:`sparse_jacobian` and :func:`sparse_hessian`."""
+
+    __signature__ = SignatureOf(lambda jacobian: inspect.signature(jacobian.f))
 
     def __init__(
         self,
         verb: str,
-        f: Program,
+        f: Program[P, Any],
         argnums: tuple[int, ...],
         pattern: Any,
         mode: str | None,
@@ -150,7 +154,7 @@ class SparseJacobian:
         self._kept: list[tuple[_Call, _Plan]] = []
         self._last: _Plan | None = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> scipy.sparse.csr_array:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> scipy.sparse.csr_array:
         """The Jacobian at these arguments. Raises what the program itself raises."""
         call = _Call.of(self.f, self.argnums, args, kwargs, self.name)
         plan = self._last = self._plan(call)
@@ -181,7 +185,7 @@ class SparseJacobian:
         """The mode of the last call: ``"forward"`` or ``"reverse"``."""
         return self._of_last_call().mode
 
-    def verify(self, *args: Any, **kwargs: Any) -> None:
+    def verify(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Compare the Jacobian with derivatives along random sums of columns (or rows), which need no pattern.
 
         Raises ValueError when they differ by more than the square root of the precision: the pattern misses entries,

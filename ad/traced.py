@@ -7,7 +7,6 @@ trees, of which the cotangent is a list or tree of cotangents. Inside a program 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,8 +20,9 @@ from ..core.expr import Expr
 from ..core.functions import description
 from ..core.language import Unsupported
 from ..core.limits import lifted_limits
+from ..core.presented import presented
 from ..core.program import Instance, Program
-from ..core.source import at_line, ending_at_user
+from ..core.source import at_line
 from ..core.types import Type, array_of, element, is_float
 from ..interpreters.evaluate import call
 from ..interpreters.trace import Trace, traced
@@ -154,7 +154,7 @@ def gradient(
             return made.trace.result, found
         return (found, made.aux) if has_aux else found
 
-    return _presented(run, verb, f, [])
+    return presented(run, verb, f)
 
 
 def pulled(f: Program, argnums: Sequence[int] | None, has_aux: bool, workers: int) -> Callable[..., Any]:
@@ -171,7 +171,7 @@ def pulled(f: Program, argnums: Sequence[int] | None, has_aux: bool, workers: in
         result, pullback, *aux = pull(f, f.bind(args, kwargs), argnums, has_aux, workers)
         return (result, *pullback(cotangent), *aux)
 
-    return _presented(run, "vjp", f, [name])
+    return presented(run, "vjp", f, [name])
 
 
 def pull(
@@ -187,15 +187,3 @@ def pull(
         return tuple(run.pullback(run.fitting(cotangent), argnums))
 
     return (run.result, pulled_back, run.aux) if has_aux else (run.result, pulled_back)
-
-
-def _presented(run: Callable[..., Any], verb: str, f: Program, more: Sequence[str]) -> Callable[..., Any]:
-    """A function with the name, parameters and documentation of what it does."""
-    run = ending_at_user(run)
-    names = [*[parameter.name for parameter in f.parameters], *more]
-    run.__name__ = run.__qualname__ = f"{verb}({f.name})"
-    run.program = f  # type: ignore[attr-defined]
-    run.__doc__ = f.__doc__
-    parameters = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return run

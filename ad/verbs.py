@@ -20,14 +20,12 @@ from ..core.environment import Env
 from ..core.expr import Expr
 from ..core.functions import description
 from ..core.graph import Value
-from ..core.program import Program
+from ..core.program import P, Program, R
 from ..core.source import at_line, ending_at_user, user_line
-from ..core.trees import Structure
 from ..core.types import holds_floating
-from ..core.verb import Verb, program_of
+from ..core.verb import Function, Verb, program_of
 from .differentiating import (
     Argnums,
-    Differentiable,
     Differentiated,
     Pullback,
     chosen,
@@ -45,21 +43,19 @@ from .traced import goes_via_trace, gradient, pull, pulled
 
 @overload
 def grad(
-    f: Differentiable,
+    f: Function[P, R],
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
     via: Literal["program"] = "program",
     workers: int = 1,
-) -> Program: ...
+) -> Program[P, Any]: ...
 @overload
 def grad(
-    f: Differentiable, argnums: Argnums = 0, *, has_aux: bool = False, via: Literal["trace"], workers: int = 1
-) -> Callable[..., Structure]: ...
+    f: Function[P, R], argnums: Argnums = 0, *, has_aux: bool = False, via: Literal["trace"], workers: int = 1
+) -> Callable[P, Any]: ...
 @ending_at_user
-def grad(
-    f: Differentiable, argnums: Argnums = 0, *, has_aux: bool = False, via: Any = "program", workers: Any = 1
-) -> Any:
+def grad(f: Any, argnums: Argnums = 0, *, has_aux: bool = False, via: Any = "program", workers: Any = 1) -> Any:
     """The gradient of a scalar program with respect to the chosen parameters.
 
     The result has the structure of the parameter (None at its integer leaves), or is a tuple of these when
@@ -90,20 +86,20 @@ def grad(
 
 @overload
 def value_and_grad(
-    f: Differentiable,
+    f: Function[P, R],
     argnums: Argnums = 0,
     *,
     has_aux: bool = False,
     via: Literal["program"] = "program",
     workers: int = 1,
-) -> Program: ...
+) -> Program[P, tuple[R, Any]]: ...
 @overload
 def value_and_grad(
-    f: Differentiable, argnums: Argnums = 0, *, has_aux: bool = False, via: Literal["trace"], workers: int = 1
-) -> Callable[..., Structure]: ...
+    f: Function[P, R], argnums: Argnums = 0, *, has_aux: bool = False, via: Literal["trace"], workers: int = 1
+) -> Callable[P, tuple[R, Any]]: ...
 @ending_at_user
 def value_and_grad(
-    f: Differentiable, argnums: Argnums = 0, *, has_aux: bool = False, via: Any = "program", workers: Any = 1
+    f: Any, argnums: Argnums = 0, *, has_aux: bool = False, via: Any = "program", workers: Any = 1
 ) -> Any:
     """The program of ``(f(...), grad(f)(...))``, which shares the work of both; the options are those of ``grad``.
 
@@ -129,9 +125,27 @@ def _gradient(verb: str, f: Any, argnums: Any, has_aux: bool, via: Any, workers:
     return _ValueAndGradient(verb, f, numbers, is_single(argnums), has_aux).program(f.parameters)
 
 
+@overload
+def vjp(
+    f: Function[P, R],
+    *,
+    argnums: Argnums | None = None,
+    has_aux: bool = False,
+    via: Literal["program"] = "program",
+    workers: int = 1,
+) -> Program[..., tuple[Any, ...]]: ...
+@overload
+def vjp(
+    f: Function[P, R],
+    *primals: Any,
+    argnums: Argnums | None = None,
+    has_aux: bool = False,
+    via: str = "program",
+    workers: int = 1,
+) -> Any: ...
 @ending_at_user
 def vjp(
-    f: Differentiable,
+    f: Any,
     *primals: Any,
     argnums: Argnums | None = None,
     has_aux: bool = False,
@@ -182,8 +196,12 @@ def vjp(
     return result[0], ending_at_user(pulled_back), result[1]
 
 
+@overload
+def jvp(f: Function[P, R], *, argnums: Argnums | None = None) -> Program[..., tuple[R, R]]: ...
+@overload
+def jvp(f: Function[P, R], primals: Any, tangents: Any, *, argnums: Argnums | None = None) -> tuple[R, R]: ...
 @ending_at_user
-def jvp(f: Differentiable, primals: Any = None, tangents: Any = None, *, argnums: Argnums | None = None) -> Any:
+def jvp(f: Any, primals: Any = None, tangents: Any = None, *, argnums: Argnums | None = None) -> Any:
     """Forward mode: the program of ``(*primals, *tangents)`` giving ``(result, tangent)``.
 
     There is one tangent for each parameter that may hold floating numbers (or each of ``argnums``), with its structure
@@ -222,7 +240,7 @@ def jvp(f: Differentiable, primals: Any = None, tangents: Any = None, *, argnums
 
 
 @ending_at_user
-def linearize(f: Differentiable, *primals: Any) -> tuple[Any, Callable[..., Any]]:
+def linearize(f: Function[P, R], *primals: Any) -> tuple[R, Callable[..., R]]:
     """The result at primals, and the derivative there: a function from tangents, one a primal, to the result's.
 
     As by JAX. Inside a program the function may be called again and again; f itself is run once. Raises what ``jvp``
@@ -236,15 +254,15 @@ def linearize(f: Differentiable, *primals: Any) -> tuple[Any, Callable[..., Any]
     >>> float(value), float(push(1.0)), float(push(10.0))
     (8.0, 12.0, 120.0)
     """
-    f = program_of("linearize", f, len(primals))
-    arguments = f.bind(primals, {})
+    program: Program = program_of("linearize", f, len(primals))
+    arguments = program.bind(primals, {})
     inside = building() or _expressions(primals)
-    result = pushforward(f"linearize({f.name})", f, arguments, {})[0] if inside else f(*arguments)
-    return result, ending_at_user(lambda *tangents: jvp(f, arguments, tangents)[1])
+    result = pushforward(f"linearize({program.name})", program, arguments, {})[0] if inside else program(*arguments)
+    return result, ending_at_user(lambda *tangents: jvp(program, arguments, tangents)[1])
 
 
 @ending_at_user
-def hvp(f: Differentiable, argnums: Argnums = 0) -> Program:
+def hvp(f: Function[P, Any], argnums: Argnums = 0) -> Program:
     """The product of a Hessian with a direction: the program of ``(*primals, *directions)`` giving ``H v``.
 
     There is one direction for each of ``argnums``; the result has the structure of ``az.grad(f, argnums)``. It is
@@ -266,9 +284,10 @@ def hvp(f: Differentiable, argnums: Argnums = 0) -> Program:
     >>> az.hvp(wells)(np.array([0.0, 1.0, 2.0]), np.ones(3))
     array([-2., 10., 46.])
     """
-    f = program_of("hvp", f)
-    product = _HessianProduct("hvp", f, chosen("hvp", f, argnums, may_hold_floating), is_single(argnums))
-    return product.program(_with_tangents(f, product.argnums))
+    program = program_of("hvp", f)
+    numbers = chosen("hvp", program, argnums, may_hold_floating)
+    product = _HessianProduct("hvp", program, numbers, is_single(argnums))
+    return product.program(_with_tangents(program, numbers))
 
 
 # Parameters of the programs that verbs make

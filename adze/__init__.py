@@ -222,21 +222,26 @@ with install_import_hook(_CHECKED):
     from .solvers import LeastSquaresResult, least_squares, levenberg_marquardt
 
 if TYPE_CHECKING:
-    # To a type checker a parameter is the expression that it is inside the program, with its sizes as a remark.
+    # To a type checker a parameter is an expression, as which the body uses it, or anything, as a call gives it; its
+    # sizes are a remark.
     from collections.abc import Callable as Function
     from typing import Annotated as Array
+    from typing import Any, TypeAlias
 
-    from .core.expr import Expr as bool_
-    from .core.expr import Expr as f32
-    from .core.expr import Expr as f64
-    from .core.expr import Expr as i8
-    from .core.expr import Expr as i16
-    from .core.expr import Expr as i32
-    from .core.expr import Expr as i64
-    from .core.expr import Expr as u8
-    from .core.expr import Expr as u16
-    from .core.expr import Expr as u32
-    from .core.expr import Expr as u64
+    class _Value(Expr, Any):  # type: ignore[misc]
+        """An expression inside a program, whose result is an array outside of it."""
+
+    bool_: TypeAlias = _Value | Any
+    f32: TypeAlias = _Value | Any
+    f64: TypeAlias = _Value | Any
+    i8: TypeAlias = _Value | Any
+    i16: TypeAlias = _Value | Any
+    i32: TypeAlias = _Value | Any
+    i64: TypeAlias = _Value | Any
+    u8: TypeAlias = _Value | Any
+    u16: TypeAlias = _Value | Any
+    u32: TypeAlias = _Value | Any
+    u64: TypeAlias = _Value | Any
 else:
     from .core.annotations import Array, Function
     from .core.types import bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64

@@ -8,14 +8,17 @@ the user's line.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 from ..core import trees
 from ..core.limits import lifted_limits
-from ..core.program import RUNNERS, Instance, Program, as_program, instance_of
+from ..core.presented import SignatureOf
+from ..core.program import RUNNERS, Instance, P, Program, R, as_program, instance_of
 from ..core.source import at_line, ending_at_user, shorten
+from ..core.verb import Function
 from .constant_sizes import ConstantSizes, code_for, code_for_leaves, codes, varies
 from .cost import Breakdown, Given
 from .decisions import Choices
@@ -32,12 +35,15 @@ from .transformations import ALL, Schedule, Transformations, transformations_of
 _OUT = {"out"}
 
 
-class Compiled:
+class Compiled(Generic[P, R]):
     """A compiled program: call it like the program itself. Made by :func:`compile`."""
 
-    def __init__(self, program: Program | Instance, backend: Backend) -> None:
+    __signature__ = SignatureOf(lambda compiled: inspect.signature(compiled.program))
+
+    def __init__(self, program: Program[P, R] | Instance, backend: Backend) -> None:
         self.program, self.backend = program, backend
-        parameters = (program.program if isinstance(program, Instance) else program).parameters
+        written = program.program if isinstance(program, Instance) else program
+        self.__name__, self.__doc__, parameters = written.name, written.__doc__, written.parameters
         # how many parameters there are, if annotations say what all are, and what finds the leaves of structures
         self._plain = len(parameters) if all(parameter.declared is not None for parameter in parameters) else -1
         self._leaves: Callable[[Sequence[Any]], Sequence[Any]] | None = None
@@ -48,6 +54,10 @@ class Compiled:
         self._choosing = 0 if self._plain >= 0 or any(each.static for each in parameters) else len(parameters)
         self._latest: tuple[Any, Any] = None, None
 
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    @overload
+    def __call__(self, *args: Any, out: Any, **kwargs: Any) -> R: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program on arrays: NumPy's in, NumPy's out. Raises what the program itself raises.
 
@@ -500,7 +510,7 @@ def _kept(instance: Instance, key: tuple[Any, ...], make: Callable[[], V]) -> V:
 
 @ending_at_user
 def compile(
-    program: Program | Instance | Callable[..., Any],
+    program: Function[P, R],
     *,
     backend: str = "llvm",
     threads: int | None = None,
@@ -509,7 +519,7 @@ def compile(
     flush_subnormals: bool = False,
     deterministic: bool = False,
     schedule: Schedule | None = None,
-) -> Compiled:
+) -> Compiled[P, R]:
     """Compile a program, or one version of it (``f.at(...)``): for the cores of this machine, or for an OpenCL device.
 
     ``checks=False`` leaves out the requirements (indices in range, sizes that fit, divisors other than zero, neutral

@@ -106,6 +106,8 @@ class Declared:
     def __str__(self) -> str:
         return str(self.types[0]) if self.shape == trees.LEAF else _shown(self.shape, list(self.types))
 
+    __repr__ = __str__
+
     @property
     def type(self) -> Type:
         """The type of the whole as one value: that of a tuple where there are several leaves."""

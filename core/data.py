@@ -36,7 +36,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from types import FrameType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
 
@@ -70,6 +70,9 @@ from .types import (
 )
 
 _store: Callable[[Any, tuple[Any, ...]], None] = vars(Record)["_values"].__set__
+
+C = TypeVar("C")
+
 
 # Declarations
 
@@ -526,7 +529,8 @@ class DataType:
         return hash(self._cls)
 
 
-def data(cls: builtins.type[Any]) -> Any:
+@dataclass_transform(frozen_default=True)
+def data(cls: builtins.type[C]) -> builtins.type[C]:
     """Declare a data type: a record (a class with annotations) or a sum (a class with a nested class a variant).
 
     Fields are scalars, arrays, functions, tuples and declared types, also the type itself, in text if need be.

@@ -14,7 +14,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, Generic
+
+from typing_extensions import ParamSpec, TypeVar
 
 from . import trees
 from .annotations import Declared, Parameter, read_annotation, read_parameters
@@ -27,12 +29,15 @@ from .graph import Value
 from .inlining import Inlining, check_results
 from .language import Fold
 from .placement import to_block
+from .presented import SignatureOf, signature
 from .source import at_line, ending_at_user, line_of, repeated, shorten
 from .terms import Block
 from .types import Type, array_of, dims, element, holds_floating, is_data
 from .unification import Equality, Unifier, equalities, probable
 
 B = TypeVar("B")
+P = ParamSpec("P", default=...)  # the parameters of a program, to type checkers
+R = TypeVar("R", default=Any)  # and its result
 
 # How a program called with arrays is run: entered by the backends under the name "default".
 RUNNERS: dict[str, Callable[[Instance, Sequence[Any]], trees.Structure]] = {}
@@ -41,6 +46,8 @@ RUNNERS: dict[str, Callable[[Instance, Sequence[Any]], trees.Structure]] = {}
 @dataclass
 class Instance:
     """One typed version of a program: what its arguments are, and its term."""
+
+    __signature__ = SignatureOf(lambda one: signature(one.program.dynamic, one.program.named, one.program.declared))
 
     program: Program
     types: tuple[Type, ...]  # of the leaves of all parameters that are not static
@@ -221,8 +228,11 @@ class Instance:
             return term, outputs
 
 
-class Program:
-    """A program: a Python function with parameters, not yet built. Made by :func:`program` and by the verbs."""
+class Program(Generic[P, R]):
+    """A program: a Python function with parameters, not yet built. Made by :func:`program` and by the verbs.
+
+    Type checkers know its parameters and its result, as the function has them.
+    """
 
     def __init__(
         self,
@@ -235,9 +245,9 @@ class Program:
         self.function, self.name, self.parameters, self.declared = function, name, tuple(parameters), result
         self.of = of  # the program that this one was made of by a verb, whose parameters are its first
         self.dynamic = tuple([parameter for parameter in self.parameters if not parameter.static])
-        self._named: tuple[str, ...] = ()  # the last parameters, which Python takes by their names only
+        self.named: tuple[str, ...] = ()  # the last parameters, which Python takes by their names only
         self._instances: dict[Any, Instance] = {}
-        self.made: dict[Any, Program] = {}  # by verbs, from this one: by the verb with its options
+        self.made: dict[Any, Program[Any, Any]] = {}  # by verbs, from this one: by the verb with its options
         self._chosen_by: dict[Any, Instance] = {}  # structures and kinds of arguments, and static values
         self._only: Instance | None = None  # the instance of a program that leaves nothing to its arguments
         self._fixed = all(parameter.declared is not None for parameter in self.parameters)
@@ -267,6 +277,8 @@ class Program:
         problem = "is a return missing? The tangent of an integer is None, too, as there is none"
         return TypeError(f"{self.name} returns nothing: {problem} (at {line_of(self.function)})")
 
+    __signature__ = SignatureOf(lambda program: signature(program.parameters, program.named, program.declared))
+
     @property
     def result(self) -> Type | None:
         """The declared type of a result that is one leaf."""
@@ -286,7 +298,7 @@ class Program:
 
     # Calls
 
-    def __call__(self, *args: Any, **kwargs: Any) -> trees.Structure:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Inline the program among expressions, or run it on arrays."""
         try:
             if len(args) == self._plain and not kwargs and trees.LEAVES.issuperset(map(type, args)) and not building():
@@ -329,8 +341,8 @@ class Program:
 
     def apply(self, arguments: Sequence[Any]) -> trees.Structure:
         """The function's result on arguments that are ready."""
-        count = len(arguments) - len(self._named)
-        result: trees.Structure = self.function(*arguments[:count], **dict(zip(self._named, arguments[count:])))
+        count = len(arguments) - len(self.named)
+        result: trees.Structure = self.function(*arguments[:count], **dict(zip(self.named, arguments[count:])))
         return result
 
     # Instances
@@ -516,7 +528,7 @@ def _instance_of(program: Program, types: Sequence[Type], shapes: Sequence[trees
 
 
 @ending_at_user
-def program(function: Callable[..., Any]) -> Program:
+def program(function: Callable[P, R]) -> Program[P, R]:
     """Make a program of a Python function whose parameters are annotated.
 
     ``az.f64`` and ``az.Array[az.f64, "n d"]`` annotate scalars and arrays, ``tuple[...]``, dictionaries, named tuples,
@@ -534,16 +546,16 @@ def program(function: Callable[..., Any]) -> Program:
     return _program(function)
 
 
-def _program(function: Callable[..., Any], count: int | None = None) -> Program:
+def _program(function: Callable[P, R], count: int | None = None) -> Program[P, R]:
     parameters, result = read_parameters(function, count)
     name, whole = getattr(function, "__name__", "program"), [parameter.expanded() for parameter in parameters]
-    made = Program(function, name, whole, None if result is None else result.expanded())
+    made = Program[P, R](function, name, whole, None if result is None else result.expanded())
     given = inspect.signature(function).parameters.values()
-    made._named = tuple([p.name for p in given if p.kind is p.KEYWORD_ONLY])
+    made.named = tuple([p.name for p in given if p.kind is p.KEYWORD_ONLY])
     return made
 
 
-def as_program(function: Any, count: int | None = None) -> Program:
+def as_program(function: Callable[P, R], count: int | None = None) -> Program[P, R]:
     """A program as it is, or one made from a Python function, for so many arguments if it is known."""
     return function if isinstance(function, Program) else _program(uncompiled(function), count)
 

@@ -8,15 +8,26 @@ that it makes. Equal verbs make one program, so what was built and compiled for 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .annotations import Parameter
 from .expr import Expr
 from .functions import description
-from .program import Instance, Program, as_program
+from .program import Instance, P, Program, R, as_program
 from .source import at_line
+
+if TYPE_CHECKING:
+    # What a verb takes: a program, or a function of expressions.
+    Function = Callable[P, R]
+else:
+
+    class Function:
+        """At run time ``program_of`` checks what a verb is applied to, and says more than a type does."""
+
+        def __class_getitem__(cls, parameters: object) -> object:
+            return Any
 
 
 @dataclass(frozen=True)
@@ -38,18 +49,19 @@ class Verb(ABC):
     def name(self) -> str:
         return f"{self.verb}({self.f.name})"
 
-    def program(self, parameters: Sequence[Parameter], name: str | None = None) -> Program:
+    def program(self, parameters: Sequence[Parameter], name: str | None = None) -> Program[Any, Any]:
         """The program of this verb, one for all that ask for it; ``name``, if not the verb's."""
         if self not in self.f.made:
             self.f.made[self] = Program(self, name or self.name, parameters, of=self.f)
         return self.f.made[self]
 
 
-def program_of(verb: str, f: Any, count: int | None = None) -> Program:
+def program_of(verb: str, f: Function[P, R], count: int | None = None) -> Program[P, R]:
     """The program that a verb is applied to, for so many arguments if known. Raises TypeError for what is none."""
-    if isinstance(f, Instance):
-        message = f"{verb} takes a program, not one version of it: write az.{verb}({f.program.name}).at(...)"
+    given: Any = f
+    if isinstance(given, Instance):
+        message = f"{verb} takes a program, not one version of it: write az.{verb}({given.program.name}).at(...)"
         raise TypeError(at_line(message))
-    if not callable(f) or isinstance(f, Expr):
-        raise TypeError(at_line(f"{verb} takes a program or a Python function, not {description(f)}"))
+    if not callable(given) or isinstance(given, Expr):
+        raise TypeError(at_line(f"{verb} takes a program or a Python function, not {description(given)}"))
     return as_program(f, count)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,20 +26,19 @@ from .combinators.operands import axis_moved, axis_of
 from .dims import Dim
 from .expr import Expr, as_expr, same_size
 from .functions import description
-from .program import Program
+from .program import P, Program, R
 from .source import at_line, ending_at_user
 from .types import Type, array_of, dims, element, is_data, rank
-from .verb import program_of
+from .verb import Function, program_of
 
 if TYPE_CHECKING:
     Axes = int | None | Sequence[Any] | dict[Any, Any]
-    Function = Program | Callable[..., Any]
 else:  # checked below, which says more
-    Axes = Function = Any
+    Axes = Any
 
 
 @ending_at_user
-def vmap(f: Function, in_axes: Axes = 0, out_axes: Axes = 0) -> Program:
+def vmap(f: Function[P, R], in_axes: Axes = 0, out_axes: Axes = 0) -> Program[P, R]:
     """The program that calls f along an axis of its arguments, and stacks the results.
 
     ``in_axes`` is the axis of all arguments, or one a parameter: an axis, None for what all calls share, or a structure
@@ -59,19 +58,19 @@ def vmap(f: Function, in_axes: Axes = 0, out_axes: Axes = 0) -> Program:
     >>> az.vmap(az.grad(line), in_axes=(0, None, None))(np.array([1.0, 2.0, 3.0]), 10.0, 0.0)
     array([10., 10., 10.])
     """
-    f = program_of("vmap", f)
-    name = f"vmap({f.name})"
-    axes = _for_each(name, f.parameters, in_axes)
+    program = program_of("vmap", f)
+    name = f"vmap({program.name})"
+    axes = _for_each(name, program.parameters, in_axes)
     if all(each is None for each in axes):
         raise ValueError(at_line(f"{name}: in_axes is None for all parameters, so there is nothing to map over"))
-    taken = [size for p in f.parameters if p.declared for type in p.declared.types for size in _names(type)]
+    taken = [size for p in program.parameters if p.declared for type in p.declared.types for size in _names(type)]
     batch = Dim.of(fresh("batch", taken))
-    parameters = [_batched(name, p, each, batch) for p, each in zip(f.parameters, axes, strict=True)]
+    parameters = [_batched(name, p, each, batch) for p, each in zip(program.parameters, axes, strict=True)]
     out_axes = _frozen(out_axes)
     key = "vmap", *[(tuple(leaves), shape) for leaves, shape in map(_axes_of, (axes, out_axes))]
-    if key not in f.made:
-        f.made[key] = Program(_Mapped(name, f, axes, out_axes), name, parameters)
-    return f.made[key]
+    if key not in program.made:
+        program.made[key] = Program(_Mapped(name, program, axes, out_axes), name, parameters)
+    return program.made[key]
 
 
 def _for_each(name: str, parameters: Sequence[Parameter], in_axes: Any) -> tuple[Any, ...]:

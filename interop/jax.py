@@ -11,14 +11,15 @@ that JAX differentiates, maps and compiles, and each of these is an Adze program
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import inspect
+from typing import Any, Generic
 
 from ..backends.compile import compile
 from ..core import trees
-from ..core.program import Instance, Program
+from ..core.presented import SignatureOf
+from ..core.program import Instance, P, Program
 from ..core.source import ending_at_user, shorten
-from ..core.verb import program_of
+from ..core.verb import Function, program_of
 from .choosing import Reading, chosen
 from .jax_arrays import argument, concrete, jax_module, stand_in
 from .jax_operators import JaxOperator
@@ -27,15 +28,17 @@ from .jax_primitives import primitives
 _READING = Reading(concrete, stand_in, argument)
 
 
-class JaxFunction:
+class JaxFunction(Generic[P]):
     """A program as a function of JAX's arrays. Made by :func:`jax`."""
 
-    def __init__(self, program: Program | Instance, options: dict[str, Any]) -> None:
+    __signature__ = SignatureOf(lambda function: inspect.signature(function.program))
+
+    def __init__(self, program: Program[P, Any] | Instance, options: dict[str, Any]) -> None:
         self.program, self.options = program, options
         self._operators: dict[int, JaxOperator] = {}  # by the version of the program, which keeps it
         self.__name__ = (program.program if isinstance(program, Instance) else program).name
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """The results of the program, as arrays in its structure. Raises what the program itself raises."""
         try:
             instance, leaves = chosen(self.program, args, kwargs, _READING)
@@ -60,7 +63,7 @@ class JaxFunction:
 
 
 @ending_at_user
-def jax(f: Program | Instance | Callable[..., Any], **options: Any) -> JaxFunction:
+def jax(f: Function[P, Any], **options: Any) -> JaxFunction[P]:
     """A program, or one version of it, as a function of JAX's arrays: to be differentiated, mapped and compiled.
 
     The function takes JAX's or NumPy's arrays where the program takes arrays, Python's numbers where it takes scalars,

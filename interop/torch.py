@@ -12,14 +12,18 @@ it is first needed. So the function is one for autograd, ``torch.func``, ``torch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import inspect
+from collections.abc import Sequence
+from typing import Any, Generic
+
+from typeguard import typeguard_ignore
 
 from ..backends.compile import compile
 from ..core import trees
-from ..core.program import Instance, Program
+from ..core.presented import SignatureOf
+from ..core.program import Instance, P, Program
 from ..core.source import at_line, ending_at_user, shorten
-from ..core.verb import program_of
+from ..core.verb import Function, program_of
 from .choosing import Reading, chosen
 from .tensors import argument, concrete, pytorch, stand_in
 from .torch_operators import TorchOperator
@@ -28,10 +32,12 @@ _READING = Reading(concrete, stand_in, argument)
 _HERE = ("cpu", "meta")  # where tensors are that need no copy
 
 
-class TensorFunction:
+class TensorFunction(Generic[P]):
     """A program as a function of tensors. Made by :func:`torch`."""
 
-    def __init__(self, program: Program | Instance, copy: bool, options: dict[str, Any]) -> None:
+    __signature__ = SignatureOf(lambda function: inspect.signature(function.program))
+
+    def __init__(self, program: Program[P, Any] | Instance, copy: bool, options: dict[str, Any]) -> None:
         self.program, self.copy, self.options = program, copy, options
         self._operators: dict[int, TorchOperator] = {}  # by the version of the program, which keeps it
         self._output = trees.LEAF  # the structure of the result of the latest step
@@ -44,7 +50,8 @@ class TensorFunction:
         compiler = pytorch().compiler
         self._step, self._is_compiling = compiler.allow_in_graph(step), compiler.is_compiling
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    @typeguard_ignore  # Dynamo reads this, and a check is nothing that it takes
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """The results of the program, as tensors in its structure. Raises what the program itself raises."""
         if not self._is_compiling():
             return trees.unflatten(*self._run(args, kwargs))
@@ -105,7 +112,7 @@ class TensorFunction:
 
 
 @ending_at_user
-def torch(f: Program | Instance | Callable[..., Any], *, copy: bool = False, **options: Any) -> TensorFunction:
+def torch(f: Function[P, Any], *, copy: bool = False, **options: Any) -> TensorFunction[P]:
     """A program, or one version of it, as a function of PyTorch's tensors: to be differentiated, mapped and compiled.
 
     The function takes tensors where the program takes arrays, Python's numbers where it takes scalars, and structures

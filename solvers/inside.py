@@ -117,7 +117,8 @@ class _Small:
         def rule(primals: Any, cotangent: Any) -> Any:
             start, *given = primals
             x = wrapped(start, *given)
-            adjoint = solve(hessian(lambda x: self.cost(x, given))(x), cotangent, assume_a="pos")
+            curvature = hessian(lambda x: self.cost(x, given))
+            adjoint = solve(curvature(x), cotangent, assume_a="pos")
 
             def slope(moving: Any) -> Any:
                 """The gradient of the cost along the adjoint."""

@@ -20,11 +20,12 @@ from ...core.environment import Env
 from ...core.foreign import BrokenPromise, applied, promised, sized
 from ...core.language import Binding, Language
 from ...core.limits import lifted_limits
+from ...core.presented import presented
 from ...core.primitive import PRIMITIVES, Primitive
-from ...core.program import Instance, Program, as_program, convert
-from ...core.source import ending_at_user
+from ...core.program import Instance, P, Program, R, as_program, convert
 from ...core.terms import Failure, Foreign
 from ...core.types import ArrayType, Scalar, Type, dims, element, i64, rank
+from ...core.verb import Function
 from .batches import (
     LARGEST_BATCH,
     ORDERED,
@@ -345,9 +346,7 @@ def _origin(block: terms.Block, atom: terms.Atom) -> terms.Origin:
     return terms.NOWHERE
 
 
-def evaluate(
-    program: Program | Instance | Callable[..., Any], *, vectorize: bool = True, show: Show = print_probe
-) -> Callable[..., Any]:
+def evaluate(program: Function[P, R], *, vectorize: bool = True, show: Show = print_probe) -> Callable[P, R]:
     """The program as a Python function on NumPy arrays, run by the reference interpreter.
 
     Arguments are arrays of the declared scalar types and sizes, or Python numbers and lists that convert exactly.
@@ -365,16 +364,12 @@ def evaluate(
     family = program.program if isinstance(program, Instance) else as_program(program)
     runnable = program if isinstance(program, Instance) else family
 
-    @ending_at_user
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: P.args, **kwargs: P.kwargs) -> Any:
         instance, arrays, sizes = call(runnable, args, kwargs)
         results = evaluate_block(instance.term, arrays, sizes, vectorize, show)
         return trees.unflatten(instance.outputs, results)
 
-    run.__name__ = run.__qualname__ = f"evaluate({family.name})"
-    run.program = family  # type: ignore[attr-defined]
-    run.__doc__ = family.__doc__
-    return run
+    return presented(run, "evaluate", family, result=family.declared)
 
 
 def call(

@@ -30,10 +30,12 @@ from ...core.expr import Expr, as_expr
 from ...core.functions import as_typed
 from ...core.limits import lifted_limits
 from ...core.placement import to_block
-from ...core.program import Instance, Program, as_program
-from ...core.source import at_line, ending_at_user
+from ...core.presented import presented
+from ...core.program import Instance, P, Program, as_program
+from ...core.source import at_line
 from ...core.terms import Block, Literal, Operation, Origin, Variable
 from ...core.types import FunctionType, element, i64
+from ...core.verb import Function
 from ..embed import Embed
 from ..evaluate import Show, call, print_probe
 from ..evaluate.functions import deeply, uses_functions
@@ -103,11 +105,11 @@ class Trace:
 
 
 def trace(
-    program: Program | Instance | Callable[..., Any],
+    program: Function[P, Any],
     *,
     keep: str | Iterable[str] = "arrays",
     show: Show = print_probe,
-) -> Callable[..., Trace]:
+) -> Callable[P, Trace]:
     """The program as a function that runs it, and gives the trace of the run.
 
     ``keep`` says which types stay: "reals", "scalars", "arrays" (scalars and arrays), or a collection of "reals",
@@ -128,15 +130,11 @@ def trace(
     family = program.program if isinstance(program, Instance) else as_program(program)
     runnable, keeping = (program if isinstance(program, Instance) else family), Keeping(keep)
 
-    @ending_at_user
-    def run(*args: Any, **kwargs: Any) -> Trace:
+    def run(*args: P.args, **kwargs: P.kwargs) -> Trace:
         instance, arrays, sizes = call(runnable, args, kwargs)
         return traced(instance, arrays, sizes, keeping, show)
 
-    run.__name__ = run.__qualname__ = f"trace({family.name})"
-    run.program = family  # type: ignore[attr-defined]
-    run.__doc__ = family.__doc__
-    return run
+    return presented(run, "trace", family, result=Trace)
 
 
 def traced(
