@@ -246,6 +246,10 @@ else:
     from .core.annotations import Array, Function
     from .core.types import bool_, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
 
+del TYPE_CHECKING, install_import_hook, _CHECKED
+
+__version__ = "0.1.0"
+
 __all__ = [
     "All",
     "Array",
@@ -487,3 +491,8 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+
+def __dir__() -> list[str]:
+    """What users may use, which is what editors shall offer."""
+    return [*__all__, *[name for name in globals() if name.startswith("__")]]

@@ -214,7 +214,7 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def versions(packages: Sequence[str] = ("adze", "numpy", "llvmlite", "jax")) -> str:
+def versions(packages: Sequence[str] = ("adze-lang", "numpy", "llvmlite", "jax")) -> str:
     """What took part."""
     found = [f"Python {platform.python_version()}"]
     for package in packages:

@@ -1,7 +1,7 @@
 """The Mandelbrot set: a `while` of its own length in every element of a parallel loop.
 
     python examples/mandelbrot.py                        print what it measures, and a small picture as text
-    python examples/mandelbrot.py --output set.png       draw it with matplotlib (pip install 'adze[examples]')
+    python examples/mandelbrot.py --output set.png       draw it with matplotlib (pip install 'adze-lang[examples]')
 
 A point c of the plane is in the set when z = z² + c, from z = 0, stays bounded. The number of steps after which |z|
 exceeds 2 is its colour. Points near the border take a hundred times as many steps as those far outside, so the rows

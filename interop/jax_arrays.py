@@ -15,7 +15,7 @@ from ..core.arguments import array_of_type
 from ..core.source import at_line
 from ..core.types import SCALARS, Scalar, Type, element, f32, is_data, rank
 
-_NO_JAX = "this needs the package jax: pip install 'adze[jax]'"
+_NO_JAX = "this needs the package jax: pip install 'adze-lang[jax]'"
 _X64 = 'jax.config.update("jax_enable_x64", True)'
 
 

@@ -17,7 +17,7 @@ from ..core.arguments import array_of_type
 from ..core.source import at_line
 from ..core.types import SCALARS, Scalar, Type, element, f32, is_data, rank
 
-_NO_TORCH = "this needs the package torch: pip install 'adze[torch]'"
+_NO_TORCH = "this needs the package torch: pip install 'adze-lang[torch]'"
 
 
 @cache

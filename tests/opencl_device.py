@@ -67,7 +67,7 @@ def simulated(folder: Path, code: str, timeout: float = 120) -> tuple[subprocess
     if library is None or not library.is_file():
         missing("the simulator oclgrind is not installed: apt install oclgrind")
     if importlib.util.find_spec("pyopencl") is None:
-        missing("pyopencl is not installed: pip install 'adze[opencl]'")
+        missing("pyopencl is not installed: pip install 'adze-lang[opencl]'")
     (folder / "oclgrind.icd").write_text(f"{library}\n")
     log = folder / "oclgrind.log"
     environment = {key: value for key, value in os.environ.items() if key != "ADZE_OPENCL_DEVICE"}

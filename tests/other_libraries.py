@@ -18,7 +18,7 @@ def library(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        reason = f"{error}: pip install 'adze[{name}]'"
+        reason = f"{error}: pip install 'adze-lang[{name}]'"
         if os.environ.get("ADZE_REQUIRE_INTEROP"):
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason, allow_module_level=True)

@@ -55,7 +55,7 @@ def check_opencl() -> None:
             try:
                 needs_it()
             except ImportError as error:
-                assert "pip install 'adze[opencl]'" in str(error), error
+                assert "pip install 'adze-lang[opencl]'" in str(error), error
             else:
                 raise AssertionError("OpenCL without pyopencl")
 

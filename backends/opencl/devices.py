@@ -32,7 +32,7 @@ from .interrupts import Progress
 
 VARIABLE = "ADZE_OPENCL_DEVICE"
 
-_NO_PYOPENCL = "OpenCL needs the package pyopencl: pip install 'adze[opencl]'"
+_NO_PYOPENCL = "OpenCL needs the package pyopencl: pip install 'adze-lang[opencl]'"
 _NO_PLATFORM = (
     "there is no OpenCL driver on this machine. For the CPU: apt install pocl-opencl-icd. For a GPU: the driver of its "
     "vendor; where NVIDIA's is installed and not found, write a file nvidia.icd with the line libnvidia-opencl.so.1, "

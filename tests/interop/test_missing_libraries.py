@@ -24,5 +24,5 @@ def test_the_error_names_the_command(verb: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, name, None)
     for each in caches:
         each.cache_clear()
-    with pytest.raises(ImportError, match=rf"this needs the package {name}: pip install 'adze\[{name}\]'"):
+    with pytest.raises(ImportError, match=rf"this needs the package {name}: pip install 'adze-lang\[{name}\]'"):
         use()

@@ -91,7 +91,7 @@ def test_without_pyopencl() -> None:
     """)
     value, *errors = shown.splitlines()
     assert value == "3.5" and len(errors) == 2
-    assert all("pip install 'adze[opencl]'" in error for error in errors)
+    assert all("pip install 'adze-lang[opencl]'" in error for error in errors)
 
 
 def test_without_a_driver(tmp_path: Path) -> None:
