@@ -37,6 +37,7 @@ class Transformations:
     fuse_loops: bool = True  # run parallel loops over the same range as one, in the cache
     jam: bool = True  # run several iterations of an outer loop side by side (lowering/lanes.py)
     inline: bool = True  # elementary functions as code of our own, not as calls of a library (llvm/elementary)
+    unfold: bool = True  # recursion with calls in their places, some levels deep (llvm/unfolding.py)
     unroll: bool = True  # run maps over short arrays as straight-line code along lanes (lowering/unrolling.py)
     prefetch: bool = True  # ask for elements at indices that are read further on
     split: bool = True  # lanes away from borders ask of no border

@@ -14,6 +14,7 @@ from .. import ir
 from .function import Emitter
 from .invocations import given_by, given_to, taken_by
 from .outlining import Function
+from .unfolding import unfolded
 from .unit import ALIGNMENT, BUFFERS, SIZES, STACK, TICK, Arena, Unit
 from .values import one
 
@@ -31,7 +32,8 @@ class ProcedureEmitter(Function):
         self.made_to_last = ir.made_to_last(self.function.body, unit.kept)
         self._numbers = {buffer.name: k for k, buffer in enumerate((*around.arguments, *around.results))}
 
-    def emit(self) -> None:
+    def text(self) -> str:
+        """The function."""
         body, function = self.body, self.function
         self.word = self.shared_word(TICK)
         sizes, buffers = self.shared_word(SIZES), self.shared_word(BUFFERS)
@@ -52,8 +54,7 @@ class ProcedureEmitter(Function):
         head = f"define hidden tailcc {given_by(function).result} @{self.unit.procedure_name(self.number)}"
         # without loops there are no vectors, whose aligned stack would cost each frame as much as all else
         attributes = self.unit.attributes if ir.contains(function.body, ir.For) else "nounwind"
-        text = f"{head}(ptr %failure{''.join(given)}) {attributes} {{\n{body}\n}}"
-        self.unit.module.define(self.unit.procedure_name(self.number), text)
+        return f"{head}(ptr %failure{''.join(given)}) {attributes} {{\n{body}\n}}"
 
     def _at(self, pointer: str, number: int) -> str:
         return self.body.value(f"getelementptr i64, ptr {pointer}, i64 {number}")
@@ -129,5 +130,14 @@ class ProcedureEmitter(Function):
 
 def emit_procedures(unit: Unit, function: ir.Function) -> None:
     """Emit the procedures of a program's function into its module."""
+    recurring: dict[str, str] = {}
     for number, procedure in enumerate(function.procedures):
-        ProcedureEmitter(unit.of_procedure(procedure), function, number).emit()
+        name, text = (
+            unit.procedure_name(number),
+            ProcedureEmitter(unit.of_procedure(procedure), function, number).text(),
+        )
+        unit.module.define(name, text)
+        if unit.machine.target.transformations.unfold and not ir.contains(procedure.body, ir.For):
+            recurring[name] = text
+    for name, text in unfolded(recurring).items():
+        unit.module.define(name, text)

@@ -1,0 +1,155 @@
+"""Recursion with calls in their places: the same bits and errors as without, and fewer calls."""
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from programs.functions import List, linked
+
+import adze as az
+from adze.backends.llvm.unfolding import unfolded
+from adze.backends.target import UNFOLDED
+
+pytestmark = pytest.mark.unguarded
+
+Row = List[az.f64]
+
+
+@az.program
+def weighed(xs: Row, w: az.f64) -> az.f64:
+    go = az.fix(
+        lambda self, xs: az.case(xs, Nil=lambda: 0.0, Cons=lambda head, tail: az.sin(head * w) + 0.5 * self(tail)),
+        Row,
+        result=az.f64,
+    )
+    return go(xs)
+
+
+@az.program
+def hofstadter(n: az.i64) -> az.i64:
+    """Two functions that call each other, each also inside of an argument: F(n) = n - M(F(n - 1)), M likewise."""
+
+    @az.fix
+    def go(self: Any, is_male: az.bool_, n: az.i64) -> az.i64:
+        return az.cond(
+            n == 0,
+            lambda: az.where(is_male, 0, 1),
+            lambda: n - self(~is_male, self(is_male, n - 1)),
+        )
+
+    return go(False, n)
+
+
+@az.program
+def ackermann(m: az.i64, n: az.i64) -> az.i64:
+    """A call that is the last thing, around one that is not."""
+
+    @az.fix
+    def go(self: Any, m: az.i64, n: az.i64) -> az.i64:
+        return az.cond(
+            m == 0,
+            lambda: n + 1,
+            lambda: az.cond(n == 0, lambda: self(m - 1, 1), lambda: self(m - 1, self(m, n - 1))),
+        )
+
+    return go(m, n)
+
+
+@az.program
+def rotated(x: az.Array[az.f64, 2], n: az.i64) -> az.Array[az.f64, 2]:
+    """Each activation has an array, and reads the one that another returns."""
+
+    @az.fix
+    def go(self: Any, x: az.Array[az.f64, 2], n: az.i64) -> az.Array[az.f64, 2]:
+        def turned() -> Any:
+            y = self(az.array([x[0] + 1.0, 0.5 * x[1]]), n - 1)
+            return az.array([y[1], x[0] - y[0]])
+
+        return az.cond(n == 0, lambda: x, turned)
+
+    return go(x, n)
+
+
+@az.program
+def picked(table: az.Array[az.f64, "n"], at: az.i64) -> az.f64:
+    """Elements are read on the way back."""
+
+    @az.fix
+    def go(self: Any, k: az.i64) -> az.f64:
+        return az.cond(k < 0, lambda: 0.0, lambda: self(k - 1) + table[k * at])
+
+    return go(20)
+
+
+def without(program: Any) -> Any:
+    return az.compile(program, threads=1, schedule={"unfold": False})
+
+
+@pytest.mark.parametrize("length", [0, 1, 2, 9, 10, 11, 12, 50, 1001])
+def test_lists_of_any_length(length: int) -> None:
+    xs = np.random.default_rng(length).standard_normal(length)
+    arguments = linked(list(xs)), 0.7
+    program = az.value_and_grad(weighed, argnums=1)
+    found = az.compile(program, threads=1)(*arguments)
+    assert found == without(program)(*arguments)
+    factors = 0.5 ** np.arange(length)
+    assert np.allclose(found, [np.sum(np.sin(xs * 0.7) * factors), np.sum(xs * np.cos(xs * 0.7) * factors)], rtol=1e-12)
+
+
+def test_functions_that_call_each_other() -> None:
+    """The sequences of Hofstadter (Gödel, Escher, Bach, 1979, chapter 5)."""
+    female = az.compile(hofstadter)
+    assert [int(female(n)) for n in range(13)] == [1, 1, 2, 2, 3, 3, 4, 5, 5, 6, 6, 7, 8]
+
+
+def test_calls_around_calls() -> None:
+    fast = az.compile(ackermann)
+    assert [int(fast(m, n)) for m, n in [(0, 0), (1, 5), (2, 3), (3, 6)]] == [1, 7, 9, 509]
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 40])
+def test_arrays_of_activations_are_apart(n: int) -> None:
+    x = np.array([0.3, -2.0])
+    levels = [x + 0.0]
+    for _ in range(n):
+        levels.append(np.array([levels[-1][0] + 1.0, 0.5 * levels[-1][1]]))
+    y = levels.pop()
+    for x in reversed(levels):
+        y = np.array([y[1], x[0] - y[0]])
+    assert np.array_equal(az.compile(rotated)(np.array([0.3, -2.0]), n), y)
+
+
+def test_a_failure_deep_inside_is_that_of_its_line() -> None:
+    table = np.arange(21.0)
+    assert az.compile(picked)(table, 1) == table.sum()
+    with pytest.raises(IndexError, match="index 22 ") as one:
+        az.compile(picked)(table, 2)
+    with pytest.raises(IndexError) as other:
+        without(picked)(table, 2)
+    assert str(one.value) == str(other.value)
+
+
+def test_code_calls_itself_less() -> None:
+    def calls(compiled: Any) -> int:
+        return len(re.findall(r"call tailcc [^@]*@procedure", compiled.llvm_ir))
+
+    assert calls(without(hofstadter)) == 3  # one from outside
+    assert 3 < calls(az.compile(hofstadter)) < 20  # a tree, of which the leaves call
+    assert calls(az.compile(weighed, threads=1)) == calls(without(weighed)) == 2
+
+
+def test_a_procedure_has_no_more_lines_than_are_allowed() -> None:
+    body = "\n".join(["  %y = fadd double %x, 1.0"] * 40)
+    call = "  %r = call tailcc double @procedure.0(double %y)"
+    text = (
+        f"define hidden tailcc double @procedure.0(double %x) nounwind {{\n{body}\n{call}\n{call}\n  ret double %r\n}}"
+    )
+    found = unfolded({"procedure.0": text})
+    copies = {"procedure.0", "procedure.0.0", "procedure.0.1"}
+    assert found.keys() == copies  # 7 activations: 15 have more than 500 lines
+    assert 7 * text.count("\n") <= UNFOLDED < 15 * text.count("\n")
+    assert "@procedure.0.1(" in found["procedure.0"] and "@procedure.0.0(" in found["procedure.0.1"]
+    assert all("internal" in found[name] and "alwaysinline {" in found[name] for name in copies - {"procedure.0"})
+    jump = text.replace("%r = call", "%r = musttail call")
+    assert unfolded({"procedure.0": jump}) == {"procedure.0": jump}
