@@ -42,6 +42,7 @@ with install_import_hook(_CHECKED):
     from .backends.compile import Compiled, compile
     from .backends.opencl.devices import devices, to_device
     from .backends.program_cost import cost
+    from .core import elementwise  # noqa: F401  (which documents the primitives)
     from .core.added import construct
     from .core.c_functions import CFunction, c_function
     from .core.case import case

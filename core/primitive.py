@@ -149,6 +149,10 @@ class Primitive:
             number: Structure = meaning(*arguments)
             return number
 
+    def describe(self, text: str) -> None:
+        """Say what ``help`` says of it, behind the call."""
+        object.__setattr__(self, "__doc__", f"{self.name}({', '.join('xyzuvw'[: self.arity])}): {text}")
+
     @typeguard_ignore  # every operation of every pass comes here
     def result_type(self, types: Sequence[Scalar]) -> Scalar:
         """The type of the result; TypeError says what the operation takes when the operands do not fit."""
@@ -196,6 +200,7 @@ def primitive(
     guard: Guard | None = None,
     opencl: OpenCL | Mapping[str, OpenCL] | None = None,
     finite: bool = False,
+    doc: str = "",
 ) -> Primitive:
     """Add a primitive to the language and give it back; it is at once part of every interpretation.
 
@@ -211,6 +216,8 @@ def primitive(
     ``finite`` says that the partial derivatives are finite numbers wherever the operands are, as those of ``sin`` are
     and those of ``sqrt`` and ``exp`` are not. Without it, a value that is computed before a branch and read in it is
     differentiated with one test more: where the branch was not taken its share is 0, whatever the partial derivative.
+
+    ``doc`` is what ``help`` says of it: what it computes, and where it is defined.
     """
     floating = "float" in operands and (result is None or result.kind == "float")
     if floating and derivative is None:
@@ -236,6 +243,8 @@ def primitive(
         opencl=opencl or {},
         finite=finite,
     )
+    if doc:
+        row.describe(doc)
     PRIMITIVES[name] = row
     if MEANINGS.setdefault(numpy, row).name == name:  # where two rows share a meaning, the first is NumPy's function
         MEANINGS[numpy] = row
