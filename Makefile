@@ -1,4 +1,5 @@
 # make demo   run the example                  make test      lint, types and the fast tests
+# make docs   the site, in build/site: guide, manual, how-tos and the reference of every public name
 # make bench  measure against other tools      make test-all  the long run, and the mutants
 # make bench-everyday, make bench-trace, make bench-gpu  everyday programs; traces; programs on an OpenCL device
 # make sweep  every value of every parameter, where the other runs take some: hours, and may be chosen by PYTEST_FLAGS
@@ -17,13 +18,16 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint types unit test-all test-all-pythons slow sweep mutants mutants-backends fuzz bench bench-everyday bench-trace bench-gpu format clean
+.PHONY: help demo docs test lint types unit test-all test-all-pythons slow sweep mutants mutants-backends fuzz bench bench-everyday bench-trace bench-gpu format clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/python examples/gmm.py
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/mkdocs build --quiet
 
 test: lint types unit
 
