@@ -1,6 +1,6 @@
 """Arguments on the command line: numbers, lists, files of NumPy's, and arrays that are generated from sizes alone.
 
-An argument is a word, in the order of the parameters or behind a name::
+An argument is a word behind a name, or else for the first parameter that has none yet::
 
     2.5    [1,2,3]    w=[[0.5,1],[2,0]]       literals of Python, read by ast.literal_eval and by nothing else
     points.npy    x=points.npy    all.npz     arrays; an .npz has each under the name of its parameter
@@ -133,7 +133,6 @@ class _Reader:
     given: dict[str, Any] = field(default_factory=dict)  # by the names of parameters and of their leaves
     sizes: dict[str, int] = field(default_factory=dict)
     generated: list[str] = field(default_factory=list)
-    next: int = 0
 
     # Words
 
@@ -146,12 +145,11 @@ class _Reader:
                 if not self.is_known(name):
                     raise UsageError(f"{word} has an array {name!r}: {self.has}", closest(name, self.names))
                 self.give(name, array)
-        elif self.next < len(self.places):
-            place = self.places[self.next]
-            self.next += 1
-            self.give(place.name, _value(word, place.name, place.type, place.static))
         else:
-            raise UsageError(f"{word!r} is one argument too many: {self.has}")
+            place = next((place for place in self.places if not {place.name, *place.leaves} & self.given.keys()), None)
+            if place is None:
+                raise UsageError(f"{word!r} is one argument too many: {self.has}")
+            self.give(place.name, _value(word, place.name, place.type, place.static))
 
     def named(self, name: str, text: str) -> None:
         if self.is_known(name):

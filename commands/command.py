@@ -40,9 +40,9 @@ PROGRAM = (
     "file has. FILE is executed, as Python imports it: name only files that you trust"
 )
 ARGUMENTS = (
-    "an argument, in the order of the parameters or as NAME=...: a number or list (3.0, [1,2,3]), a file of NumPy's "
-    "(.npy; .npz has arguments by their names), random, normal, zeros, ones or range with a shape (random:1000x16) "
-    "or the declared one, or a size (n=1000)"
+    "an argument, as NAME=... or for the first parameter that has none yet: a number or list (3.0, [1,2,3]), a file of "
+    "NumPy's (.npy; .npz has arguments by their names), random, normal, zeros, ones or range with a shape "
+    "(random:1000x16) or the declared one, or a size (n=1000)"
 )
 
 
@@ -57,7 +57,7 @@ def program_options(parser: ArgumentParser, *, gradient: bool = True) -> None:
 def argument_options(parser: ArgumentParser) -> None:
     """The arguments of a call."""
     parser.add_argument("arguments", metavar="ARGUMENT", nargs="*", default=[], help=ARGUMENTS)
-    parser.add_argument("--seed", type=int, default=0, help="of random arguments (default: 0)")
+    parser.add_argument("--seed", type=seed, default=0, help="of random arguments (default: 0)")
 
 
 def target_options(parser: ArgumentParser, *, backend: bool = True) -> None:
@@ -67,6 +67,14 @@ def target_options(parser: ArgumentParser, *, backend: bool = True) -> None:
         parser.add_argument("--backend", choices=["llvm", "opencl"], default="llvm", help="(default: llvm)")
     parser.add_argument("--device", metavar="DEVICE", help="of OpenCL: an index or a part of a name (adze devices)")
     parser.add_argument("--flush-subnormals", action="store_true", help="numbers below 2.2e-308 count as zero")
+
+
+def seed(text: str) -> int:
+    """The seed of a text; ValueError, which argparse turns into a message, when it is none."""
+    number = int(text)
+    if number < 0:
+        raise ValueError("a seed is a whole number, from 0")
+    return number
 
 
 def closest(name: str, known: Sequence[str]) -> str:

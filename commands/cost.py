@@ -14,6 +14,7 @@ from typing import Any
 
 from ..backends.cost import Breakdown, Row
 from ..backends.program_cost import cost
+from ..core.program import Instance, Program
 from ..interpreters.cost.amounts import Amount
 from .arguments import read, version
 from .command import Command, argument_options, program_options, target_options
@@ -33,23 +34,31 @@ def _cost(options: Namespace) -> Report:
     found = find(options)
     if options.target is not None:
         return _estimate(found, options)
-    counted = found.call(lambda: cost(version(found, [])))
-    sizes = _sizes(options.arguments)
     if not options.arguments:
-        counts: Mapping[str, Any] = {name: str(getattr(counted, name)) for name in COUNTS}
-        sizes = {}
-    elif sizes is not None and _names(counted) <= sizes.keys():
-        given = sizes
-        at = found.call(lambda: counted.at(**given))
-        counts = {name: getattr(at, name) for name in COUNTS}
+        chosen = version(found, [])
+        sizes, counts = dict[str, int](), found.call(lambda: _symbolic(chosen))
     else:
-        arguments = read(found, options.arguments, seed=options.seed, fill=True)
-        sizes = dict(arguments.sizes)
-        with waiting(f"counting {found.name}"):
-            run = found.call(lambda: counted(*arguments.values))
-        counts = {name: getattr(run, name) for name in COUNTS}
+        sizes, counts = _counted(found, options)
     rows = [(name, str(counts[name]), meaning) for name, meaning in COUNTS.items()]
     return Report({"program": found.name, "sizes": sizes, **counts}, [Table(("", "count", ""), rows, "lrf")])
+
+
+def _symbolic(program: Program | Instance) -> dict[str, Any]:
+    """The counts as polynomials in the sizes."""
+    counted = cost(program)
+    return {name: str(getattr(counted, name)) for name in COUNTS}
+
+
+def _counted(found: Named, options: Namespace) -> tuple[dict[str, int], dict[str, Any]]:
+    """The counts as numbers: for sizes, if they are all that counts depend on, else of a run with arguments."""
+    sizes, counted = _sizes(options.arguments), cost(found.program)
+    if sizes is not None and found.family.annotated and found.call(lambda: _names(counted)) <= sizes.keys():
+        counts = found.call(lambda: counted.at(**sizes))
+        return sizes, {name: getattr(counts, name) for name in COUNTS}
+    given = read(found, options.arguments, seed=options.seed, fill=True)
+    with waiting(f"counting {found.name}"):
+        counts = found.call(lambda: counted(*given.values))
+    return dict(given.sizes), {name: getattr(counts, name) for name in COUNTS}
 
 
 def _sizes(words: Sequence[str]) -> dict[str, int] | None:

@@ -122,10 +122,12 @@ def _failed(error: Exception, options: Namespace) -> int:
     if isinstance(error, UsageError):
         complain(f"adze {options.command.name}: {error}", error.hint)
         return 2
-    message = "".join(traceback.format_exception_only(error)).rstrip()
-    origin = raised_at(error)
+    said, *notes = traceback.format_exception_only(error)
+    message, origin = "".join([said, *notes]).rstrip(), raised_at(error)
     if origin != NOWHERE and not names_line(message) and not isinstance(error, SyntaxError):
+        linecache.checkcache(origin.file)
         written = linecache.getline(origin.file, origin.line).strip()
-        message = "\n".join([f"{message} (at {origin})", *([f"    {written}"] if written else [])])
+        code = f"\n    {written}" if written else ""
+        message = f"{said.rstrip()} (at {origin}){code}\n{''.join(notes)}".rstrip()
     complain(message)
     return 1

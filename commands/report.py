@@ -119,8 +119,12 @@ def console(file: TextIO) -> Console:
     """The console of rich that prints to a file: colours and widths are those of a terminal, if it is one."""
     from rich.console import Console
 
+    class Piped(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # the BrokenPipeError that rich has caught: main.py knows what it means
+
     known = file.isatty() or "COLUMNS" in os.environ
-    return Console(
+    return Piped(
         file=file,
         highlight=False,
         markup=False,

@@ -62,11 +62,14 @@ def _dump(options: Namespace) -> Report:
 
 
 def compiled(program: Program | Instance, options: Namespace, backend: str | None = None) -> Compiled:
-    """A program compiled as the options say."""
-    backend = options.backend if backend is None else backend
-    if backend == "opencl":
-        return compile(program, backend="opencl", device=options.device)
-    return compile(program, threads=options.threads, flush_subnormals=options.flush_subnormals, device=options.device)
+    """A program compiled as the options say. UsageError for options that do not go together, and unknown devices."""
+    given = {"threads": options.threads, "device": options.device, "flush_subnormals": options.flush_subnormals}
+    if backend is not None and backend != options.backend:
+        given = {"device": options.device}  # the others are those of the backend that the options name
+    try:
+        return compile(program, backend=backend or options.backend, **given)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
 
 
 def _dump_options(parser: ArgumentParser) -> None:
