@@ -17,6 +17,8 @@ import sys
 import traceback
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from contextlib import redirect_stdout
+from typing import Any
 
 from ..core.source import NOWHERE, names_line, raised_at
 from .bench import BENCH
@@ -56,24 +58,44 @@ _EPILOG = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that the arguments name, those of the process if none are given. The exit code."""
+    _prepare("stdout")
+    _prepare("stderr")
     try:
         code = _run(sys.argv[1:] if argv is None else argv)
         sys.stdout.flush()
         return code
     except BrokenPipeError:
-        # What Python still has for the pipe goes nowhere, or it would complain when it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard()
         return 0
+    except OSError as error:  # from writing: those of commands are reported in _run
+        _discard()
+        complain(f"adze: what was found cannot be written: {error.strerror or error}")
+        return 1
     except SystemExit as ended:  # from argparse, which has printed help, or what is wrong
         return ended.code if isinstance(ended.code, int) else 0
     except KeyboardInterrupt:
         return 130
 
 
+def _prepare(name: str) -> None:
+    """Have a stream that takes everything: also where it is closed, or has no such letters."""
+    stream: Any = getattr(sys, name)
+    if stream is None:
+        setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+    elif hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="replace")
+
+
+def _discard() -> None:
+    """Let what Python still has for the standard output go nowhere, or it would complain when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _run(argv: Sequence[str]) -> int:
     options = _options(argv)
     try:
-        report = options.command.run(options)
+        with redirect_stdout(sys.stderr):  # of what programs and files print: the standard output is the report's
+            report = options.command.run(options)
     except BrokenPipeError:
         raise
     except Exception as error:

@@ -2,8 +2,7 @@
 
 What stands before the colon is a file if it ends in ``.py``, has a slash in it or is there, and else a module that
 Python imports. Either way it is executed. A file is executed as a script is, with its folder first on ``sys.path``, but
-not as ``__main__``: what stands under ``if __name__ == "__main__"`` is not run. What it prints goes to the standard
-error, for the standard output is the report's.
+not as ``__main__``: what stands under ``if __name__ == "__main__"`` is not run.
 
 A name that is not there is answered with the names that are. A function that is no program is not taken for one:
 parameters without annotation would be guessed.
@@ -20,7 +19,7 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -201,8 +200,7 @@ def imported(file: str) -> ModuleType:
         raise UsageError("no FILE is named", "Write FILE:PROGRAM, as in kmeans.py:cost.")
     path = Path(file)
     is_path = path.suffix == ".py" or "/" in file or path.exists()
-    with redirect_stdout(sys.stderr):
-        return _executed(path) if is_path else _imported(file)
+    return _executed(path) if is_path else _imported(file)
 
 
 def _executed(path: Path) -> ModuleType:

@@ -258,6 +258,26 @@ def test_it_works_from_an_empty_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
+def test_it_works_without_a_place_to_write_to(commands: CommandLine) -> None:
+    """A closed output, a full one, and one in ASCII."""
+    ran = adze(
+        commands.folder,
+        "adze show models.py:slope >&- && adze profile models.py:loss n=3 --threads 1 | grep -o '[0-9] .s' | head -1",
+        PYTHONIOENCODING="ascii",
+    )
+    assert ran.returncode == 0 and ran.stderr == "" and "s\n" in ran.stdout
+    ran = adze(commands.folder, "adze show models.py:slope >/dev/full")
+    assert (ran.returncode, ran.stderr) == (1, "adze: what was found cannot be written: No space left on device\n")
+
+
+def test_what_programs_print_is_no_part_of_the_report(commands: CommandLine) -> None:
+    text = "import adze as az\n@az.program\ndef f(x: az.f64) -> az.f64:\n    return 2 * az.inspect(x, 'x')\n"
+    commands.write("printing.py", text)
+    ran = commands("trace", "printing.py", "3", "--json")
+    assert ran.code == 0 and ran.data["result"] == 6.0 and "3.0" in ran.err
+
+
 def test_an_interrupt_has_its_own_code(commands: CommandLine) -> None:
     commands.write("stopped.py", "raise KeyboardInterrupt\n")
     assert main(["show", "stopped.py:f"]) == 130
