@@ -149,6 +149,8 @@ def _rates(
     best, bound = roof.seconds(operations, count), roof.bound(operations, count)
     data["roofline"] = {"seconds": best, "share": best / median, "bound": bound, "copied_bytes": roof.copied}
     data["roofline"] |= {"operations_a_second": roof.operations, "bytes_a_second": roof.bytes}
+    if best == 0:
+        return [*rows, ("roofline", "says nothing: the estimate has no loops, so neither operations nor bytes")]
     peaks = f"{1e-9 * roof.operations:.3g} GFlop/s of multiply-adds, {1e-9 * roof.bytes:.3g} GB/s of a copy"
     return [*rows, ("roofline", f"{best / median:.0%} of it: {time(best)} at best, for its {bound} ({peaks})")]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import fsum
 from time import perf_counter
 from typing import Any
 
@@ -26,7 +27,7 @@ from ..core.types import ArrayType, Scalar, f32, f64, i64
 _CHAINS, _UNROLLED = 3, 4  # enough to hide the latency, few enough for the registers
 _ELEMENTS, _STEPS = 1 << 14, 250
 _LEAST, _MOST = 1 << 19, 1 << 28  # bytes of a copy
-_TRIES = 7
+_TRIES, _SECONDS = 7, 0.03  # of a measurement, at least
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,8 @@ def _annotated(function: Callable[..., Any], scalar: Scalar, **others: Scalar) -
 def _least(call: Callable[[], Any]) -> float:
     """The least time of some calls, after a first one."""
     call()
-    times = []
-    for _ in range(_TRIES):
+    times: list[float] = []
+    while len(times) < _TRIES or fsum(times) < _SECONDS:
         started = perf_counter()
         call()
         times.append(perf_counter() - started)

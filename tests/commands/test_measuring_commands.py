@@ -63,6 +63,11 @@ def test_bench_measures_a_program_by_its_sizes(scaled: CommandLine) -> None:
     assert roof["share"] == pytest.approx(roof["seconds"] / median)
 
 
+def test_a_program_without_loops_has_no_roofline(commands: CommandLine) -> None:
+    ran = commands("bench", "models.py:picked", "m=5", "--seconds", "0.001", "--threads", "1")
+    assert ran.code == 0 and "roofline    says nothing: the estimate has no loops" in ran.out
+
+
 @pytest.mark.parametrize(
     ("compared", "difference"), [(":doubled", 0.5), ("scaled.py:other_shape", math.inf), (":scaled", 0.0)]
 )
