@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -75,6 +76,12 @@ def seed(text: str) -> int:
     if number < 0:
         raise ValueError("a seed is a whole number, from 0")
     return number
+
+
+def installed_version() -> str:
+    """The version of Adze, which the public face names: it is there when any of its modules is."""
+    found: str = vars(sys.modules[__name__.partition(".")[0]])["__version__"]
+    return found
 
 
 def closest(name: str, known: Sequence[str]) -> str:

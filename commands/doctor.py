@@ -14,6 +14,7 @@ from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -25,11 +26,10 @@ from ..backends.opencl.devices import NO_PLATFORM, NO_PYOPENCL, devices
 from ..backends.runtime import cpus, default_threads
 from ..core.combinators import sum
 from ..core.dims import Dim
-from ..core.expr import Expr
 from ..core.primitives import exp
 from ..core.program import program
 from ..core.types import ArrayType, f64
-from .command import Command
+from .command import Command, installed_version
 from .report import Report, Table, waiting
 
 OK, MISSING, WRONG = "ok", "missing", "wrong"
@@ -49,16 +49,17 @@ class Finding:
 
 def findings() -> Iterator[Finding]:
     """All questions, one after the other."""
-    for question in (_python, _packages, _processor, _vectors, _threads, _compiling, _cache, _opencl, _libraries):
+    for question in (_versions, _packages, _processor, _vectors, _threads, _compiling, _cache, _opencl, _libraries):
         yield from question()
 
 
-def _python() -> Iterator[Finding]:
+def _versions() -> Iterator[Finding]:
+    yield Finding("Adze", OK, f"{installed_version()}, {Path(__file__).parent.parent}")
     yield Finding("Python", OK, f"{platform.python_version()}, {sys.executable}")
 
 
 def _packages() -> Iterator[Finding]:
-    names = ("numpy", "scipy", "llvmlite", "typeguard", "rich")
+    names = ("numpy", "scipy", "llvmlite", "typeguard", "typing_extensions", "rich")
     yield Finding("packages", OK, ", ".join([f"{name} {_installed(name)}" for name in names]))
 
 
@@ -109,7 +110,7 @@ def _threads() -> Iterator[Finding]:
 def _compiling() -> Iterator[Finding]:
     """Compile and run the sum of some exponentials, whose value is known."""
 
-    def total(x: Expr) -> Expr:
+    def total(x: Any) -> Any:
         return sum(exp(x))
 
     total.__annotations__ = {"x": ArrayType(f64, (Dim.of("n"),))}
@@ -175,7 +176,7 @@ def _libraries() -> Iterator[Finding]:
         if version is not None:
             yield Finding(package, OK, version)
         else:
-            yield Finding(package, MISSING, "not installed", f"pip install 'adze[{extra}]'")
+            yield Finding(package, MISSING, "not installed", f"pip install 'adze-lang[{extra}]'")
 
 
 def _doctor(options: Namespace) -> Report:

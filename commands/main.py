@@ -15,16 +15,17 @@ import linecache
 import os
 import sys
 import traceback
+import warnings
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from contextlib import redirect_stdout
-from typing import Any
+from typing import Any, TextIO
 
 from ..core.source import NOWHERE, names_line, raised_at
 from .bench import BENCH
 from .cache import CACHE
 from .check import CHECK
-from .command import Command, UsageError
+from .command import Command, UsageError, installed_version
 from .cost import COST, PROFILE
 from .derivatives import GRAD, JVP
 from .devices import DEVICES
@@ -94,7 +95,9 @@ def _discard() -> None:
 def _run(argv: Sequence[str]) -> int:
     options = _options(argv)
     try:
-        with redirect_stdout(sys.stderr):  # of what programs and files print: the standard output is the report's
+        # What programs and files print is not for the standard output, which is the report's.
+        with redirect_stdout(sys.stderr), warnings.catch_warnings():
+            warnings.showwarning = _warn
             report = options.command.run(options)
     except BrokenPipeError:
         raise
@@ -104,9 +107,22 @@ def _run(argv: Sequence[str]) -> int:
     return 1 if report.failed else 0
 
 
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Say what a warning says, in the way of errors: ``warnings.showwarning``."""
+    complain(f"{category.__name__}: {message}")
+
+
 def parser() -> ArgumentParser:
     """The parser of the whole command line."""
     made = ArgumentParser("adze", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False)
+    made.add_argument("--version", action="version", version=f"adze {installed_version()}")
     commands = made.add_subparsers(metavar="COMMAND", title="commands")
     made.set_defaults(command=None, parser=made)
     for command in COMMANDS:

@@ -111,6 +111,9 @@ def test_a_folder_that_others_may_write_to_is_refused(folder: Path, commands: Co
     assert ran.code == 1 and "it can be written by others than its owner" in ran.out
     ran = commands("doctor", "--json")
     (found,) = [each for each in ran.data["findings"] if each["name"] == "cache"]
+    assert (
+        ran.err.startswith("RuntimeWarning: code that is kept on disk is not used where ") and ran.err.count("\n") == 1
+    )
     assert ran.code == 1 and found["state"] == "wrong" and found["mend"] == f"chmod 700 {folder}"
     folder.chmod(stat.S_IRWXU)
     assert commands("cache", "--clear").code == 0 and list(folder.iterdir()) == []

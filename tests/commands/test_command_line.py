@@ -12,6 +12,7 @@ import pytest
 from command_line import CommandLine
 from load import ROOT
 
+import adze as az
 from adze.commands import main
 from adze.commands.main import COMMANDS
 from adze.commands.report import Code, Line, Report, Table, Value, as_json, complain, show, waiting
@@ -43,6 +44,7 @@ def test_help_lists_the_commands_and_says_that_files_are_executed(commands: Comm
     ran = commands("--help")
     assert ran.code == 0 and all(f"    {command.name} " in ran.out for command in COMMANDS)
     assert "FILE is executed" in ran.out
+    assert commands("--version").out == f"adze {az.__version__}\n"
     for command in COMMANDS:
         ran = commands(command.name, "--help")
         assert ran.code == 0 and command.summary in ran.out

@@ -181,8 +181,11 @@ def test_doctor_says_how_to_mend_what_is_missing(commands: CommandLine, monkeypa
     monkeypatch.setattr(doctor, "default_threads", no_threads)
     found = states(commands)
     assert found["code"] == 1 and found["threads"]["mend"] == "unset ADZE_THREADS"
-    assert found["OpenCL"]["mend"] == "pip install 'adze[opencl]'" and found["OpenCL"]["state"] == "missing"
-    assert found["torch"]["mend"] == "pip install 'adze[torch]'" and found["jax"]["mend"] == "pip install 'adze[jax]'"
+    assert found["OpenCL"]["mend"] == "pip install 'adze-lang[opencl]'" and found["OpenCL"]["state"] == "missing"
+    assert (
+        found["torch"]["mend"] == "pip install 'adze-lang[torch]'"
+        and found["jax"]["mend"] == "pip install 'adze-lang[jax]'"
+    )
     assert (
         found["cache"]["detail"] == "none: ADZE_CACHE switches it off" and "unset ADZE_CACHE" in found["cache"]["mend"]
     )
