@@ -19,6 +19,7 @@ A word that is wrong is refused here. An array of another type or shape goes to 
 from __future__ import annotations
 
 import ast
+import enum
 import inspect
 import math
 import re
@@ -125,8 +126,13 @@ class _Wanted:
     text: str
 
 
+_RANDOM = _Wanted("random", None, 0.0, 1.0, "random")
+
+
 @dataclass
 class _Reader:
+    """Words, one after the other, and then the arguments and sizes that they give a program."""
+
     program: str
     places: Sequence[Place]
     seed: int
@@ -137,6 +143,7 @@ class _Reader:
     # Words
 
     def word(self, word: str) -> None:
+        """Read a word. UsageError when it cannot be read, or gives what there is not, or what is given already."""
         match = _NAMED.fullmatch(word)
         if match is not None:
             self.named(match[1], match[2])
@@ -216,24 +223,32 @@ class _Reader:
                     self.sizes.setdefault(name, size)
 
     def argument(self, place: Place, fill: bool) -> Any:
-        if place.name in self.given:
-            return self.made(place.name, place.number, place.type, self.given[place.name])
+        """What a parameter takes: what is given for it, or for its leaves; its default; what is generated."""
+        given = self.given.get(place.name)
+        if given is not None and not (isinstance(given, _Wanted) and place.declared is not None):
+            return self.made(place.name, [place.number], None, given)
         parts = [name for name in place.leaves if name in self.given]
-        if place.default is not inspect.Parameter.empty and not parts:
+        if given is None and place.default is not inspect.Parameter.empty and not parts:
             return place.default
-        if place.static is None and place.declared is not None and (fill or len(parts) == len(place.leaves)):
-            leaves: list[Any] = []
-            for name, type in place.leaves.items():
-                given = self.given.get(name, _Wanted("random", None, 0.0, 1.0, "random"))
-                if name not in self.given:
-                    self.generated.append(f"{name}: {type}")
-                leaves.append(self.made(name, place.number + len(leaves), type, given))
-            return trees.unflatten(place.declared.shape, leaves)
-        missing = next((name for name in place.leaves if name not in parts), place.name) if parts else str(place)
-        way = f"{place.name}=random" if place.declared is not None else f"{place.name}=random:1000"
-        raise UsageError(f"the argument {missing} of {self.program} is missing", f"Give {place.name}=..., or {way}.")
+        wanted = given if given is not None else _RANDOM if fill else None
+        if place.declared is None or (wanted is None and len(parts) < len(place.leaves)):
+            raise self.missing(place, parts)
+        leaves = []
+        for number, (name, type) in enumerate(place.leaves.items()):
+            if given is None and name not in self.given:
+                self.generated.append(f"{name}: {type}")
+            leaves.append(self.made(name, [place.number, number], type, self.given.get(name, wanted)))
+        return trees.unflatten(place.declared.shape, leaves)
 
-    def made(self, name: str, stream: int, type: Type | None, value: Any) -> Any:
+    def missing(self, place: Place, parts: Sequence[str]) -> UsageError:
+        """The error about an argument that is not given, or not all parts of it."""
+        what = next((name for name in place.leaves if name not in parts), place.name) if parts else str(place)
+        ways = [f"{place.name}=..."]
+        if place.static is None:
+            ways.append(f"{place.name}=random" + ("" if place.declared is not None else ":1000"))
+        return UsageError(f"the argument {what} of {self.program} is missing", f"Give {', or '.join(ways)}.")
+
+    def made(self, name: str, stream: Sequence[int], type: Type | None, value: Any) -> Any:
         """A value as it is, or the array that shall be generated."""
         if not isinstance(value, _Wanted):
             return value
@@ -243,7 +258,7 @@ class _Reader:
         if shape is None:
             shape = () if type is None else tuple([self.size(name, type, dim) for dim in dims(type)])
         scalar = f64 if type is None else element(type)
-        return _generated(value, shape, scalar, np.random.default_rng([self.seed, stream]))
+        return _generated(value, shape, scalar, np.random.default_rng([self.seed, *stream]))
 
     def size(self, name: str, type: Type, dim: Dim) -> int:
         unknown = sorted(dim.names() - self.sizes.keys())
@@ -288,19 +303,23 @@ def version(program: Named, words: Sequence[str], seed: int = 0) -> Program | In
 # Values
 
 
-def _value(text: str, name: str, type: Type | None, static: Any) -> Any:
+def _value(text: str, name: str, declared: Type | None, static: Any) -> Any:
     """What a text stands for, where an argument of a type is expected."""
     if static is str:
         return text
-    if static is not None and inspect.isfunction(static):
-        raise UsageError(f"{name} is a function, which cannot be given here")
+    if static is Callable:
+        raise UsageError(f"{name} is a function, which cannot be given on a command line")
+    if isinstance(static, type) and issubclass(static, enum.Enum):
+        if text not in static.__members__:
+            raise UsageError(f"{name}={text}: {static.__name__} has {', '.join(static.__members__)}")
+        return static[text]
     if text.endswith(".npy"):
         return _npy(text)
     match = _GENERATED.fullmatch(text)
     if match is not None:
         return _wanted(match)
     value = _literal(text, name)
-    return value if static is not None else _typed(value, type)
+    return value if static is not None else _typed(value, declared)
 
 
 def _literal(text: str, name: str) -> Any:

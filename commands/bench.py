@@ -23,11 +23,12 @@ from typing import Any
 import numpy as np
 
 from ..backends.compile import Compiled
+from ..backends.cost import Breakdown
 from ..backends.runtime import default_threads
 from ..core import trees
 from ..core.program import Instance, Program
 from . import roofline
-from .arguments import Arguments, read
+from .arguments import read
 from .command import Command, UsageError, argument_options, program_options, target_options
 from .cost import time
 from .programs import Named, find, other, split
@@ -80,79 +81,92 @@ def _bench(options: Namespace) -> Report:
         calls.append(lambda: call(*given.values))
     with waiting(f"measuring {found.name}"):
         times = found.call(lambda: in_turns(calls, options.seconds))
-    return _report(options, found, code, given, result, first, times, against, expected)
-
-
-def _report(
-    options: Namespace,
-    found: Named,
-    code: Compiled,
-    given: Arguments,
-    result: Any,
-    first: float,
-    times: Sequence[Times],
-    against: Named | None,
-    expected: Any,
-) -> Report:
     threads = None if options.backend == "opencl" else options.threads or default_threads()
-    states = sorted({each.state for each in code.specialisations if each.seconds > 0})
-    data: dict[str, Any] = {"program": found.name, "sizes": given.sizes, "generated": given.generated}
-    data |= {"backend": options.backend, "threads": threads, "time": times[0].as_data()}
-    data |= {"compile_seconds": code.compile_seconds, "code": states, "first_call_seconds": first}
-    sizes = ", ".join([f"{name} = {size}" for name, size in given.sizes.items()])
-    on = "on a device" if threads is None else f"on {threads} thread{'s' if threads > 1 else ''}"
-    rows = [("time", str(times[0]))]
-    rows.append(("compiling", f"{time(code.compile_seconds)} ({' and '.join(states) or 'before'}), apart"))
     with waiting("measuring the roofline"):
-        rows += _rates(data, found, code, given, result, times[0], threads)
-    failed = False
+        parts = [_times(code, times[0], first), _rates(found.call(lambda: code.cost(*given.values)), times[0])]
+        parts.append(_roofline(parts[1].data, [*given.values, result], times[0], threads))
     if against is not None:
-        ratio = times[1].quartiles[2] / times[0].quartiles[2]
-        difference, tolerance = differ(result, expected)
-        failed = not difference <= tolerance
-        data["compare"] = {"with": options.compare, "time": times[1].as_data(), "ratio": ratio}
-        data["compare"] |= {"difference": difference, "tolerance": tolerance, "agree": not failed}
-        rows.append((options.compare, str(times[1])))
-        rows.append(("ratio", f"{ratio:.3g}: so many times as long as {found.name} takes {options.compare}"))
-        agree = "the results differ" if failed else "the results agree"
-        rows.append(("results", f"{agree}: by {difference:.2g} at most, of {tolerance:.2g} that rounding may do"))
-    parts: list[Part] = [Line(f"{found.name} {on}{', ' + sizes if sizes else ''}", "bold"), Table((), rows, "lf")]
+        parts.append(_compared(options.compare, found.name, times, result, expected))
+    data: dict[str, Any] = {"program": found.name, "sizes": given.sizes, "generated": given.generated}
+    data |= {"backend": options.backend, "threads": threads}
+    for part in parts:
+        data |= part.data
+    sizes = "".join([f", {name} = {size}" for name, size in given.sizes.items()])
+    on = "on a device" if threads is None else f"on {threads} thread{'s' if threads > 1 else ''}"
+    shown: list[Part] = [
+        Line(f"{found.name} {on}{sizes}", "bold"),
+        Table((), [row for p in parts for row in p.rows], "lf"),
+    ]
     if given.note:
-        parts.append(Line(given.note, "dim"))
-    return Report(data, parts, failed)
+        shown.append(Line(given.note, "dim"))
+    return Report(data, shown, failed=any(part.failed for part in parts))
 
 
-def _rates(
-    data: dict[str, Any],
-    found: Named,
-    code: Compiled,
-    given: Arguments,
-    result: Any,
-    times: Times,
-    threads: int | None,
-) -> list[tuple[str, str]]:
-    """What so many bytes and operations in that time are, and the share of the roofline."""
-    nests = found.call(lambda: code.cost(*given.values)).rows
-    operations, count = sum([row.operations for row in nests]), sum([row.bytes for row in nests])
+@dataclass(frozen=True)
+class _Part:
+    """A part of the report: keys of its data, and rows with names."""
+
+    data: dict[str, Any]
+    rows: list[tuple[str, str]]
+    failed: bool = False
+
+
+def _times(code: Compiled, times: Times, first: float) -> _Part:
+    """How long calls take, and what compiling took."""
+    states = sorted({each.state for each in code.specialisations if each.seconds > 0})
+    data = {"time": times.as_data(), "compile_seconds": code.compile_seconds, "code": states}
+    compiling = f"{time(code.compile_seconds)} ({' and '.join(states) or 'before'}), apart"
+    return _Part({**data, "first_call_seconds": first}, [("time", str(times)), ("compiling", compiling)])
+
+
+def _rates(estimate: Breakdown, times: Times) -> _Part:
+    """What the bytes and operations of the estimate are in that time."""
+    operations, count = sum([row.operations for row in estimate.rows]), sum([row.bytes for row in estimate.rows])
     median = times.quartiles[2]
-    data |= {"operations": operations, "bytes": count, "roofline": None}
+    data = {"operations": operations, "bytes": count}
     data |= {"operations_a_second": operations / median, "bytes_a_second": count / median}
     rows = [
         ("memory", f"{1e-9 * count / median:.3g} GB/s ({count:.3g} bytes beyond the first cache, estimated)"),
         ("arithmetic", f"{1e-9 * operations / median:.3g} GFlop/s ({operations:.3g} operations, estimated)"),
     ]
+    return _Part(data, rows)
+
+
+def _roofline(rates: dict[str, Any], values: list[Any], times: Times, threads: int | None) -> _Part:
+    """The least time for so many bytes and operations, where threads of this machine run."""
+    operations, count, median = rates["operations"], rates["bytes"], times.quartiles[2]
     if threads is None:
-        return [*rows, ("roofline", "not measured on devices")]
-    arrays = [np.asarray(leaf) for leaf in trees.flatten((given.values, result))[0] if not callable(leaf)]
-    touched = sum([array.nbytes for array in arrays])
-    roof = roofline.measure(threads, roofline.floating([array.dtype for array in arrays]), touched)
+        return _Part({"roofline": None}, [("roofline", "not measured on devices")])
+    if operations == count == 0:
+        says = "says nothing: the estimate has no loops, so neither operations nor bytes"
+        return _Part({"roofline": None}, [("roofline", says)])
+    arrays = [leaf for leaf in trees.flatten(values)[0] if isinstance(leaf, np.ndarray | np.generic | float)]
+    given = [np.asarray(array) for array in arrays]
+    touched = sum([array.nbytes for array in given])
+    roof = roofline.measure(threads, roofline.floating([array.dtype for array in given]), touched)
     best, bound = roof.seconds(operations, count), roof.bound(operations, count)
-    data["roofline"] = {"seconds": best, "share": best / median, "bound": bound, "copied_bytes": roof.copied}
-    data["roofline"] |= {"operations_a_second": roof.operations, "bytes_a_second": roof.bytes}
-    if best == 0:
-        return [*rows, ("roofline", "says nothing: the estimate has no loops, so neither operations nor bytes")]
+    data = {"seconds": best, "share": best / median, "bound": bound, "copied_bytes": roof.copied}
+    data |= {"operations_a_second": roof.operations, "bytes_a_second": roof.bytes}
     peaks = f"{1e-9 * roof.operations:.3g} GFlop/s of multiply-adds, {1e-9 * roof.bytes:.3g} GB/s of a copy"
-    return [*rows, ("roofline", f"{best / median:.0%} of it: {time(best)} at best, for its {bound} ({peaks})")]
+    says = f"{best / median:.0%} of it: {time(best)} at best, for its {bound} ({peaks})"
+    return _Part({"roofline": data}, [("roofline", says)])
+
+
+def _compared(name: str, of: str, times: Sequence[Times], result: Any, expected: Any) -> _Part:
+    """The time of what took turns, and whether its result is the same."""
+    own, others = times
+    ratio = others.quartiles[2] / own.quartiles[2]
+    difference, tolerance = differ(result, expected)
+    agree = difference <= tolerance
+    data = {"with": name, "time": others.as_data(), "ratio": ratio}
+    data |= {"difference": difference, "tolerance": tolerance, "agree": agree}
+    results = "the results agree" if agree else "the results differ"
+    rows = [
+        (name, str(others)),
+        ("ratio", f"{ratio:.3g}: so many times as long as {of} takes {name}"),
+        ("results", f"{results}: by {difference:.2g} at most, of {tolerance:.2g} that rounding may do"),
+    ]
+    return _Part({"compare": data}, rows, failed=not agree)
 
 
 def _callable(against: Named, options: Namespace) -> Callable[..., Any]:

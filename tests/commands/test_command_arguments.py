@@ -72,6 +72,39 @@ def test_options_may_stand_between_arguments(files: CommandLine) -> None:
 # Generated arrays
 
 
+def test_structures_are_generated(files: CommandLine) -> None:
+    """All leaves by one word, or those that are missing where sizes suffice; each from a stream of its own."""
+    assert traced(files, "line", "model=ones", "x=3") == 4.0
+    assert traced(files, "line", "model_slope=2", "model_offset=zeros", "x=3") == 6.0
+    slope, offset, x = [np.random.default_rng([0, *stream]).random() for stream in ([0, 0], [0, 1], [1, 0])]
+    assert len({slope, offset, x}) == 3
+    assert traced(files, "line", "random", "random") == pytest.approx(slope * x + offset, rel=1e-15)
+
+
+def test_static_parameters(files: CommandLine) -> None:
+    text = """
+        import enum
+        import adze as az
+        Kind = enum.Enum("Kind", "PLAIN SQUARED")
+        @az.program
+        def f(x: az.f64, kind: Kind, label: str, steps: int = 2) -> az.f64:
+            return (x * x if kind is Kind.SQUARED else x) * steps * len(label)
+        @az.program
+        def g(x: az.f64, h: az.Array) -> az.f64:
+            return x
+    """.replace("h: az.Array", "h: __import__('typing').Callable")
+    files.write("static.py", text)
+    for words, result in ((["3", "SQUARED", "ab"], 36.0), (["3", "kind=PLAIN", "label=abc", "steps=1"], 9.0)):
+        assert files("trace", "static.py:f", *words, "--json").data["result"] == result
+    for name, words, said in (
+        ("f", ["3", "CUBED", "a"], "kind=CUBED: Kind has PLAIN, SQUARED\n"),
+        ("f", ["3", "PLAIN"], "the argument label: str of f is missing\nGive label=....\n"),
+        ("g", ["3", "h=sin"], "h is a function, which cannot be given on a command line\n"),
+    ):
+        ran = files("trace", f"static.py:{name}", *words)
+        assert ran.code == 2 and said in ran.err
+
+
 def test_random_arrays_are_those_of_the_seed(files: CommandLine) -> None:
     """Each parameter has a stream of its own: what the other one is does not matter."""
     first = traced(files, "free", "random:5x2")
