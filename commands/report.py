@@ -154,12 +154,20 @@ def complain(message: str, hint: str = "") -> None:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """While something takes its time, a terminal says so; it is wiped away afterwards."""
+    """While something takes its time, a terminal says so; it is wiped away afterwards.
+
+    The line stands still: a thread that moved it would take its time from what is measured meanwhile.
+    """
     if not sys.stderr.isatty():
         yield
         return
-    with console(sys.stderr).status(f"{what} ..."):
+    err = console(sys.stderr)
+    line = f"{what} ..."[: err.width - 1]
+    err.print(line, style="dim", end="\r")
+    try:
         yield
+    finally:
+        err.print(" " * len(line), end="\r")
 
 
 def _print(out: Console, part: Part) -> None:

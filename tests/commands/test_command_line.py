@@ -140,11 +140,12 @@ def test_terminals_have_colours(monkeypatch: pytest.MonkeyPatch, coloured: bool)
     text = to.getvalue()
     with waiting("working"):
         pass
-    assert "working" in to.getvalue().removeprefix(text)
+    said = to.getvalue().removeprefix(text)
+    assert "working ..." in said and said.endswith("\r") and "\n" not in said
     if coloured:
         assert "\x1b[31mwrong" in text and text.count("\x1b[") > 10
     else:
-        assert "\x1b" not in text and text.endswith("def f(x):\n  return x\nwrong\nmend it\n")
+        assert "\x1b" not in text + said and text.endswith("def f(x):\n  return x\nwrong\nmend it\n")
 
 
 def test_what_is_no_terminal_has_no_colours(commands: CommandLine) -> None:
