@@ -67,7 +67,7 @@ def _bench(options: Namespace) -> Report:
     given = read(found, options.arguments, seed=options.seed, fill=True)
     if options.seconds <= 0:
         raise UsageError(f"--seconds is a time above 0, not {options.seconds:g}")
-    against = None if options.compare is None else other(options.compare, split(options.program)[0])
+    against = None if options.compare is None else other(options.compare, split(options.program)[0], found)
     with waiting(f"compiling {found.name}"):
         code = compiled(found.program, options)
         started = perf_counter()

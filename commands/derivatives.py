@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ..ad import grad, jvp, value_and_grad
@@ -15,7 +16,7 @@ from ..core.program import Instance, Program
 from ..interpreters.pretty import STYLES, pretty
 from .arguments import read
 from .command import Command, UsageError, argument_options, program_options
-from .programs import Named, named, parameters
+from .programs import named, parameters
 from .report import Code, Report, Value, waiting
 
 Verb = Callable[[Program, Any], Program]
@@ -36,7 +37,7 @@ def _derived(options: Namespace, verb: Verb) -> Report:
         raise UsageError(f"{of.name} is one version of a program: a derivative is taken of the program itself")
     f = of.program
     program = of.call(lambda: verb(f, parameters(options.by)))
-    found = Named(program.name, program, of.origin)
+    found = replace(of, name=program.name, program=program)
     if not options.arguments:
         text = found.call(lambda: pretty(program, style=options.style))
         return Report({"program": found.name, "style": options.style, "text": text}, [Code(text)])

@@ -20,7 +20,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -35,11 +35,12 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Named:
-    """A program, or one version of it, by the name that it was asked for by; and the line where it is written."""
+    """A program, or one version of it, by the name that it was asked for by; where it is written, and found."""
 
     name: str
     program: Any  # a Program or an Instance; only what is compared with may be any function
     origin: Origin
+    module: ModuleType
 
     @property
     def family(self) -> Program:
@@ -64,7 +65,8 @@ def gradient(found: Named, by: str | None) -> Named:
     if isinstance(found.program, Instance):
         raise UsageError(f"{found.name} is one version of a program: a gradient is taken of the program itself")
     program = found.program
-    return Named(f"grad({found.name})", found.call(lambda: grad(program, parameters(by))), found.origin)
+    derived = found.call(lambda: grad(program, parameters(by)))
+    return replace(found, name=f"grad({found.name})", program=derived)
 
 
 def parameters(text: str | None) -> Any:
@@ -88,15 +90,19 @@ def named(text: str) -> Named:
     return _program(module, file, name, attribute(module, file, name))
 
 
-def other(text: str, near: str) -> Named:
-    """What is compared with: a program, or any function; ``:NAME`` is in the file of the program itself."""
+def other(text: str, near: str, found: Named) -> Named:
+    """What a program of the file ``near`` is compared with: another one, or any function.
+
+    ``:NAME`` is in the same file, which is not executed a second time.
+    """
     file, name = split(text)
-    module = imported(file or near)
+    file = file or near
+    module = found.module if file == near else imported(file)
     if name is None:
         return _only(module, file)
-    value = attribute(module, file or near, name)
+    value = attribute(module, file, name)
     if callable(value) and _as_program(value) is None and not isinstance(value, type):
-        return Named(name, value, line_of(value))
+        return Named(name, value, line_of(value), module)
     return _program(module, file, name, value)
 
 
@@ -136,7 +142,7 @@ def _programs(module: ModuleType, holder: Any, prefix: str) -> Iterator[Named]:
             continue
         program = _as_program(value)
         if program is not None and _is_of(program, module):
-            yield Named(prefix + name, program, _origin(program, module))
+            yield Named(prefix + name, program, _origin(program, module), module)
         elif isinstance(value, type) and value.__module__ == module.__name__ and not prefix:
             yield from _programs(module, value, f"{name}.")
 
@@ -168,7 +174,7 @@ def _only(module: ModuleType, file: str) -> Named:
 def _program(module: ModuleType, file: str, name: str, value: Any) -> Named:
     program = _as_program(value)
     if program is not None:
-        return Named(name, program, _origin(program, module))
+        return Named(name, program, _origin(program, module), module)
     if isinstance(value, type):
         inside = [each.name for each in programs(module) if each.name.startswith(f"{name}.")]
         hint = f"Name one of its programs: {', '.join(inside)}" if inside else "It has no programs."

@@ -63,6 +63,12 @@ def test_bench_measures_a_program_by_its_sizes(scaled: CommandLine) -> None:
     assert roof["share"] == pytest.approx(roof["seconds"] / median)
 
 
+def test_the_file_is_executed_once(scaled: CommandLine) -> None:
+    scaled.write("once.py", 'print("executed")\n' + FILE)
+    ran = scaled("bench", "once.py:scaled", "n=3", "m=4", "--seconds", "0.001", "--compare", ":with_numpy")
+    assert ran.code == 0 and ran.err == "executed\n"
+
+
 def test_a_program_without_loops_has_no_roofline(commands: CommandLine) -> None:
     ran = commands("bench", "models.py:picked", "m=5", "--seconds", "0.001", "--threads", "1")
     assert ran.code == 0 and "roofline    says nothing: the estimate has no loops" in ran.out
