@@ -34,7 +34,7 @@ from .report import Report, Table, waiting
 
 OK, MISSING, WRONG = "ok", "missing", "wrong"
 _FEATURES = ("sse2", "avx2", "fma", "avx512f", "neon", "sve")  # that the compiler or LLVM makes much of
-_ADDED = {"pyopencl": "opencl", "torch": "torch", "jax": "jax"}  # optional packages, and the extras that bring them
+_LIBRARIES = ("torch", "jax")  # optional packages, which extras of these names bring
 
 
 @dataclass(frozen=True)
@@ -164,19 +164,19 @@ def _opencl() -> Iterator[Finding]:
     for device in found:
         name = f"{device.name} ({device.kind} of {device.platform})"
         if device.usable:
-            yield Finding("OpenCL", OK, name)
+            yield Finding("OpenCL", OK, f"{name}, by pyopencl {_installed('pyopencl')}")
         else:
             mend = "reinstall its driver, or name another device: export ADZE_OPENCL_DEVICE=..."
             yield Finding("OpenCL", WRONG, f"{name} builds or runs no kernel: {device.problem}", mend)
 
 
 def _libraries() -> Iterator[Finding]:
-    for package, extra in _ADDED.items():
+    for package in _LIBRARIES:
         version = _installed(package)
         if version is not None:
             yield Finding(package, OK, version)
         else:
-            yield Finding(package, MISSING, "not installed", f"pip install 'adze-lang[{extra}]'")
+            yield Finding(package, MISSING, "not installed", f"pip install 'adze-lang[{package}]'")
 
 
 def _doctor(options: Namespace) -> Report:
@@ -187,7 +187,7 @@ def _doctor(options: Namespace) -> Report:
         detail = each.detail if not each.mend else f"{each.detail}\n-> {each.mend}"
         rows.append((each.name, each.state, detail))
     wrong = any(each.state == WRONG for each in found)
-    return Report({"findings": [asdict(each) for each in found]}, [Table(("", "", ""), rows, "llf")], failed=wrong)
+    return Report({"findings": [asdict(each) for each in found]}, [Table((), rows, "llf")], failed=wrong)
 
 
 def _no_options(parser: ArgumentParser) -> None:
