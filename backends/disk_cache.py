@@ -13,6 +13,9 @@ Files with other names are left alone, so the folder may be one that has other u
 
 A name that means no folder (of a user whom nobody knows, say) is ignored, as is an XDG_CACHE_HOME that is relative.
 
+``entries``, ``clear`` and ``problem`` are for people who look after the folder (``adze cache``). They follow no link,
+and take for an entry only what has our name and our checksum.
+
 Entries hold machine code. So a folder, or an entry, that belongs to another user, or that the group or others can write
 to, is not used, and one warning says so. The folder is made for its owner alone, and so are those around it that
 are missing.
@@ -27,7 +30,9 @@ import stat
 import tempfile
 import time
 import warnings
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.source import at_line
@@ -118,17 +123,23 @@ def store(key: str, contents: bytes) -> None:
 
 def _trusted(where: Path, path: Path, status: os.stat_result) -> bool:
     """Whether nobody but this user can have written to the folder, or to an entry in it; else one warning says why."""
-    if status.st_uid != os.geteuid():
-        problem = "belongs to another user"
-    elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        problem = "can be written by others than its owner"
-    else:
+    problem = _distrusted(status)
+    if problem is None:
         return True
     if where not in _refused:
         _refused.add(where)
         message = f"code that is kept on disk is not used where {path} {problem}; ADZE_CACHE names another folder"
         warnings.warn(at_line(message), RuntimeWarning, stacklevel=2)
     return False
+
+
+def _distrusted(status: os.stat_result) -> str | None:
+    """Why somebody else than this user can have written to a folder or an entry; None when nobody can."""
+    if status.st_uid != os.geteuid():
+        return "belongs to another user"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return "can be written by others than its owner"
+    return None
 
 
 _refused: set[Path] = set()  # folders of which a warning has said so
@@ -160,3 +171,112 @@ def _remove(path: str) -> None:
     """Remove a file, unless another process did."""
     with suppress(FileNotFoundError):
         os.unlink(path)
+
+
+# For people: what is there
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An entry: its key, its size in bytes, and when it was last used, in seconds since 1970."""
+
+    key: str
+    bytes: int
+    used: float
+
+
+def problem() -> str | None:
+    """Why the folder is not used; None where it is, or would be made when something is kept for the first time."""
+    where = folder()
+    if where is None:
+        return "ADZE_CACHE switches it off" if os.environ.get("ADZE_CACHE") else "there is no home folder to put it in"
+    try:
+        status = where.lstat()
+    except FileNotFoundError:
+        return _problem_of_missing(where)
+    except OSError as error:
+        return f"it cannot be looked at: {error.strerror}"
+    if stat.S_ISLNK(status.st_mode):
+        status = where.stat() if where.exists() else status
+    if not stat.S_ISDIR(status.st_mode):
+        return "it is no folder"
+    if _distrusted(status) is not None:
+        return f"it {_distrusted(status)}"
+    return None if os.access(where, os.R_OK | os.W_OK | os.X_OK) else "its permissions do not let this user write to it"
+
+
+def _problem_of_missing(where: Path) -> str | None:
+    """Why a folder that is not there cannot be made."""
+    around = next((each for each in where.parents if each.exists()), Path("/"))
+    return None if os.access(around, os.W_OK | os.X_OK) else f"it is not there, and {around} may not be written to"
+
+
+def entries() -> list[Stored]:
+    """The entries, the one that was used last first. Raises OSError where the folder is a link or cannot be read."""
+    with _Opened() as files:
+        found = [entry for _, entry in files.checked() if entry is not None]
+    return sorted(found, key=lambda entry: (-entry.used, entry.key))
+
+
+def clear() -> tuple[list[Stored], list[str]]:
+    """Remove all entries: those that are gone, and the names of the files that are none and were left alone.
+
+    PermissionError where the folder is another user's, or others can write to it; OSError where it is a link.
+    """
+    removed, left = list[Stored](), list[str]()
+    with _Opened() as files:
+        files.refuse_others()
+        for name, entry in files.checked():
+            if entry is None:
+                left.append(name)
+            else:
+                files.remove(name)
+                removed.append(entry)
+    return removed, sorted(left)
+
+
+class _Opened:
+    """The folder, opened once: what happens to its path meanwhile leads nowhere else. Links in it are not followed."""
+
+    def __enter__(self) -> _Opened:
+        self._where = folder()
+        self._handle: int | None = None
+        if self._where is not None:
+            with suppress(FileNotFoundError):
+                self._handle = os.open(self._where, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._handle is not None:
+            os.close(self._handle)
+
+    def refuse_others(self) -> None:
+        wrong = None if self._handle is None else _distrusted(os.fstat(self._handle))
+        if wrong is not None:
+            raise PermissionError(f"{self._where} {wrong}")
+
+    def checked(self) -> Iterator[tuple[str, Stored | None]]:
+        """The names of all files, with the entry that each is; None for what is none."""
+        for name in sorted(os.listdir(self._handle)) if self._handle is not None else []:
+            yield name, self._entry(name)
+
+    def _entry(self, name: str) -> Stored | None:
+        if not name.endswith(_SUFFIX):
+            return None
+        try:
+            # without waiting: a pipe of this name has no contents
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            with os.fdopen(os.open(name, flags, dir_fd=self._handle), "rb") as file:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode):
+                    return None
+                whole = file.read()
+        except OSError:
+            return None
+        key = name.removesuffix(_SUFFIX)
+        valid = whole[:_CHECKSUM] == _checksum(key, whole[_CHECKSUM:])
+        return Stored(key, status.st_size, status.st_mtime) if valid else None
+
+    def remove(self, name: str) -> None:
+        with suppress(FileNotFoundError):  # another process did
+            os.unlink(name, dir_fd=self._handle)

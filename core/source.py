@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 
@@ -137,6 +137,27 @@ def _without_machinery(entries: Sequence[TracebackType]) -> TracebackType | None
         if not (_is_machinery(entry.tb_frame) and own):
             kept = TracebackType(kept, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
     return kept
+
+
+def names_line(message: str) -> bool:
+    """Whether a message names a line of the user's, as those of this package do."""
+    return _LINE.search(message) is not None
+
+
+def raised_at(error: BaseException) -> Origin:
+    """The innermost line of the user's own code in the traceback of an error."""
+    for entry in reversed(list(_entries(error))):
+        file = entry.tb_frame.f_code.co_filename
+        if not _is_machinery(entry.tb_frame) and not file.startswith("<frozen "):
+            return Origin(file, entry.tb_lineno)
+    return NOWHERE
+
+
+def called_at(origin: Origin, action: Callable[[], R]) -> R:
+    """Call an action where somebody else asks for it: messages and tracebacks name the line of the origin."""
+    code = (lambda action: action()).__code__.replace(co_filename=origin.file, co_firstlineno=origin.line)
+    result: R = FunctionType(code, {"__name__": "called_at"})(action)
+    return result
 
 
 def ending_at_user(function: Callable[P, R]) -> Callable[P, R]:

@@ -7,6 +7,8 @@ differentiates and compiles to the right numbers. What needs a package that is n
 """
 
 import importlib.util
+import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -21,7 +23,7 @@ def check_installation() -> None:
     package = Path(az.__file__).parent
     site = Path(sysconfig.get_path("purelib"))
     assert package.resolve() == (site / "adze").resolve(), f"adze was imported from {package}, not from {site}"
-    for name in ("core", "interpreters", "ad", "backends", "solvers", "interop"):
+    for name in ("core", "interpreters", "ad", "backends", "solvers", "interop", "commands"):
         folder = package / name
         assert folder.is_dir() and not folder.is_symlink(), f"{folder} is not a real folder"
     assert (package / "py.typed").is_file(), "py.typed is missing"
@@ -48,6 +50,13 @@ def check_program() -> None:
         np.testing.assert_array_equal(az.compile(az.grad(f), threads=threads)(x), gradient)
 
 
+def check_commands() -> None:
+    """The command line is there, as a module and as a script."""
+    for command in ([sys.executable, "-I", "-m", "adze"], [str(Path(sys.executable).with_name("adze"))]):
+        said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True).stdout
+        assert said == f"adze {az.__version__}\n", said
+
+
 def check_opencl() -> None:
     """Without pyopencl everything else works, and what needs it says how one gets it."""
     if importlib.util.find_spec("pyopencl") is None:
@@ -63,5 +72,6 @@ def check_opencl() -> None:
 if __name__ == "__main__":
     check_installation()
     check_program()
+    check_commands()
     check_opencl()
     print("smoke test passed")

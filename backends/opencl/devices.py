@@ -32,8 +32,8 @@ from .interrupts import Progress
 
 VARIABLE = "ADZE_OPENCL_DEVICE"
 
-_NO_PYOPENCL = "OpenCL needs the package pyopencl: pip install 'adze-lang[opencl]'"
-_NO_PLATFORM = (
+NO_PYOPENCL = "OpenCL needs the package pyopencl: pip install 'adze-lang[opencl]'"
+NO_PLATFORM = (
     "there is no OpenCL driver on this machine. For the CPU: apt install pocl-opencl-icd. For a GPU: the driver of its "
     "vendor; where NVIDIA's is installed and not found, write a file nvidia.icd with the line libnvidia-opencl.so.1, "
     "and let the environment variable OCL_ICD_VENDORS name its folder"
@@ -109,7 +109,7 @@ def choose(device: Any = None) -> Device:
     """
     found = devices()
     if not found:
-        raise RuntimeError(_NO_PLATFORM)
+        raise RuntimeError(NO_PLATFORM)
     named = os.environ.get(VARIABLE, "").strip()
     if device is None and not named:
         return _preferred(found)
@@ -164,7 +164,7 @@ def _pyopencl() -> Any:
     try:
         import pyopencl
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(_NO_PYOPENCL, name="pyopencl") from error
+        raise ModuleNotFoundError(NO_PYOPENCL, name="pyopencl") from error
     except ImportError as error:
         raise ImportError(f"pyopencl is installed, but cannot be imported: {error}") from error
     _process = os.getpid()

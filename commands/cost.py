@@ -1,0 +1,155 @@
+"""``adze cost`` and ``adze profile``: what a program asks for, what its code is estimated to take, what it takes.
+
+adze cost kmeans.py:cost                              operations, reads, writes, span, for all sizes
+adze cost kmeans.py:cost n=1000 d=16 k=8              the same as numbers
+adze cost kmeans.py:cost n=1000 d=16 k=8 --target llvm    the time and memory of each nest, estimated
+adze profile kmeans.py:cost n=1000 d=16 k=8           each nest as it was measured, beside the estimate
+"""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..backends.cost import Breakdown, Row
+from ..backends.program_cost import cost
+from ..core.program import Instance, Program
+from ..interpreters.cost.amounts import Amount
+from .arguments import read, version
+from .command import Command, argument_options, program_options, target_options
+from .programs import Named, find
+from .report import Line, Part, Report, Table, waiting
+from .show import compiled
+
+COUNTS = {
+    "operations": "on scalars, each as many as the additions it is worth",
+    "reads": "elements read from memory",
+    "writes": "elements written to memory",
+    "span": "the time on unboundedly many processors",
+}
+
+
+def _cost(options: Namespace) -> Report:
+    found = find(options)
+    if options.target is not None:
+        return _estimate(found, options)
+    if not options.arguments:
+        chosen = version(found, [])
+        sizes, counts = dict[str, int](), found.call(lambda: _symbolic(chosen))
+    else:
+        sizes, counts = _counted(found, options)
+    rows = [(name, str(counts[name]), meaning) for name, meaning in COUNTS.items()]
+    return Report({"program": found.name, "sizes": sizes, **counts}, [Table(("", "count", ""), rows, "lrf")])
+
+
+def _symbolic(program: Program | Instance) -> dict[str, Any]:
+    """The counts as polynomials in the sizes."""
+    counted = cost(program)
+    return {name: str(getattr(counted, name)) for name in COUNTS}
+
+
+def _counted(found: Named, options: Namespace) -> tuple[dict[str, int], dict[str, Any]]:
+    """The counts as numbers: for sizes, if they are all that counts depend on, else of a run with arguments."""
+    sizes, counted = _sizes(options.arguments), cost(found.program)
+    if sizes is not None and found.family.annotated and found.call(lambda: _names(counted)) <= sizes.keys():
+        counts = found.call(lambda: counted.at(**sizes))
+        return sizes, {name: getattr(counts, name) for name in COUNTS}
+    given = read(found, options.arguments, seed=options.seed, fill=True)
+    with waiting(f"counting {found.name}"):
+        counts = found.call(lambda: counted(*given.values))
+    return dict(given.sizes), {name: getattr(counts, name) for name in COUNTS}
+
+
+def _sizes(words: Sequence[str]) -> dict[str, int] | None:
+    """Words as sizes; None if one of them is something else."""
+    pairs = [word.partition("=") for word in words]
+    if not all(name.isidentifier() and value.isdecimal() for name, _, value in pairs):
+        return None
+    return {name: int(value) for name, _, value in pairs}
+
+
+def _names(counted: Any) -> set[str]:
+    """The sizes that counts depend on."""
+    return {name for kind in COUNTS for name in Amount.of(getattr(counted, kind)).names()}
+
+
+def _estimate(found: Named, options: Namespace) -> Report:
+    """The nests of the code for a target, as the compiler estimates them."""
+    given = read(found, options.arguments, seed=options.seed, fill=True)
+    options.backend = options.target
+    with waiting(f"lowering {found.name}"):
+        breakdown = found.call(lambda: compiled(found.program, options).cost(*given.values))
+    data = {"program": found.name, "target": options.target, "sizes": given.sizes, **_as_data(breakdown)}
+    return Report(data, [_table(breakdown), Line("estimated for this machine; adze profile measures it", "dim")])
+
+
+def _profile(options: Namespace) -> Report:
+    found = find(options)
+    given = read(found, options.arguments, seed=options.seed, fill=True)
+    with waiting(f"compiling {found.name}, with clocks in it"):
+        code = compiled(found.program, options)
+        measured = found.call(lambda: code.profile(*given.values))
+        estimated = {row.number: row.seconds for row in code.cost(*given.values).rows}
+    data = {"program": found.name, "sizes": given.sizes, **_as_data(measured, estimated)}
+    parts: list[Part] = [_table(measured, estimated)]
+    if given.note:
+        parts.append(Line(given.note, "dim"))
+    return Report(data, parts)
+
+
+def _as_data(breakdown: Breakdown, estimated: Mapping[int, float] | None = None) -> dict[str, Any]:
+    rows = []
+    for row in breakdown.rows:
+        one = {"name": row.name, "seconds": row.seconds, "share": _share(row, breakdown)}
+        one |= {"operations": row.operations, "bytes": row.bytes, "runs": row.runs}
+        if estimated is not None:
+            one["estimated_seconds"] = estimated.get(row.number)
+        rows.append(one)
+    return {"seconds": breakdown.seconds, "nests": rows}
+
+
+def _share(row: Row, breakdown: Breakdown) -> float:
+    return row.seconds / breakdown.seconds if breakdown.seconds else 0.0
+
+
+def _table(breakdown: Breakdown, estimated: Mapping[int, float] | None = None) -> Table:
+    rows = []
+    for row in breakdown.rows:
+        times = [time(row.seconds), f"{_share(row, breakdown):.0%}"]
+        if estimated is not None:
+            times.append(time(estimated[row.number]) if row.number in estimated else "")
+        rows.append((row.name, *times, f"{row.operations:.3g}", f"{row.bytes:.3g}", f"{row.runs:.0f}"))
+    heads = ["nest", "time", "share", *(["estimate"] if estimated is not None else []), "operations", "bytes", "runs"]
+    total = ("in all", time(breakdown.seconds), *[""] * (len(heads) - 2))
+    return Table(tuple(heads), [*rows, total], "f" + "r" * (len(heads) - 1))
+
+
+def time(seconds: float) -> str:
+    """A time in the unit in which it is read most easily.
+
+    >>> time(0.000012345), time(2.5), time(0.0)
+    ('12.3 µs', '2.5 s', '0 s')
+    """
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns" if seconds else "0 s"
+
+
+def _cost_options(parser: ArgumentParser) -> None:
+    program_options(parser)
+    argument_options(parser)
+    of = "estimate the nests of the code for the CPU (llvm) or the kernels for a device (opencl) instead"
+    parser.add_argument("--target", choices=["llvm", "opencl"], help=of)
+    target_options(parser, backend=False)
+
+
+def _profile_options(parser: ArgumentParser) -> None:
+    program_options(parser)
+    argument_options(parser)
+    target_options(parser)
+
+
+COST = Command("cost", "Count the operations of a program, or estimate its code.", _cost, _cost_options)
+PROFILE = Command("profile", "Measure each loop nest of a call, or each kernel.", _profile, _profile_options)

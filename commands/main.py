@@ -1,0 +1,171 @@
+"""The command line: the table of commands, and how their reports and errors become output and exit codes.
+
+    0    the command did what it says
+    1    an error of the program, or a check that does not hold
+    2    the command line: no such file, program, argument or option
+    130  interrupted
+
+An error is its message, with the user's line; the traceback comes with ``--traceback``. A pipe that is closed at its
+other end (``adze show ... | head -1``) has read enough, which is no error.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import sys
+import traceback
+import warnings
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from typing import Any, TextIO
+
+from ..core.source import NOWHERE, names_line, raised_at
+from .bench import BENCH
+from .cache import CACHE
+from .check import CHECK
+from .command import Command, UsageError, installed_version
+from .cost import COST, PROFILE
+from .derivatives import GRAD, JVP
+from .devices import DEVICES
+from .doctor import DOCTOR
+from .report import complain, show
+from .show import DUMP, SHOW
+from .trace import TRACE
+
+# In the order in which help lists them. A new command is a module with a row, and its name here.
+COMMANDS: tuple[Command, ...] = (
+    SHOW,
+    GRAD,
+    JVP,
+    TRACE,
+    CHECK,
+    DUMP,
+    COST,
+    BENCH,
+    PROFILE,
+    DEVICES,
+    CACHE,
+    DOCTOR,
+)
+
+_DESCRIPTION = "A typed, differentiable array language embedded in Python: programs from the command line."
+_EPILOG = (
+    "FILE:PROGRAM names a program, as in kmeans.py:cost. FILE is executed: name only files that you trust. Exit codes: "
+    "0; 1 for an error of the program or a failed check; 2 for a wrong command line. docs/commands.md has examples."
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command that the arguments name, those of the process if none are given. The exit code."""
+    _prepare("stdout")
+    _prepare("stderr")
+    try:
+        code = _run(sys.argv[1:] if argv is None else argv)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        _discard()
+        return 0
+    except OSError as error:  # from writing: those of commands are reported in _run
+        _discard()
+        complain(f"adze: what was found cannot be written: {error.strerror or error}")
+        return 1
+    except SystemExit as ended:  # from argparse, which has printed help, or what is wrong
+        return ended.code if isinstance(ended.code, int) else 0
+    except KeyboardInterrupt:
+        return 130
+
+
+def _prepare(name: str) -> None:
+    """Have a stream that takes everything: also where it is closed, or has no such letters."""
+    stream: Any = getattr(sys, name)
+    if stream is None:
+        setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+    elif hasattr(stream, "reconfigure"):
+        stream.reconfigure(errors="replace")
+
+
+def _discard() -> None:
+    """Let what Python still has for the standard output go nowhere, or it would complain when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run(argv: Sequence[str]) -> int:
+    options = _options(argv)
+    try:
+        # What programs and files print is not for the standard output, which is the report's.
+        with redirect_stdout(sys.stderr), warnings.catch_warnings():
+            warnings.showwarning = _warn
+            report = options.command.run(options)
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        return _failed(error, options)
+    show(report, as_data=options.json)
+    return 1 if report.failed else 0
+
+
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Say what a warning says, in the way of errors: ``warnings.showwarning``."""
+    complain(f"{category.__name__}: {message}")
+
+
+def parser() -> ArgumentParser:
+    """The parser of the whole command line."""
+    made = ArgumentParser("adze", description=_DESCRIPTION, epilog=_EPILOG, allow_abbrev=False)
+    made.add_argument("--version", action="version", version=f"adze {installed_version()}")
+    commands = made.add_subparsers(metavar="COMMAND", title="commands")
+    made.set_defaults(command=None, parser=made)
+    for command in COMMANDS:
+        one = commands.add_parser(
+            command.name, help=command.summary, description=command.summary, epilog=_EPILOG, allow_abbrev=False
+        )
+        command.options(one)
+        one.add_argument("--json", action="store_true", help="print the report as JSON")
+        one.add_argument("--traceback", action="store_true", help="with an error, print where it was raised")
+        one.set_defaults(command=command, parser=one)
+    return made
+
+
+def _options(argv: Sequence[str]) -> Namespace:
+    """The options of a command line, in which arguments may stand before and behind options."""
+    options, rest = parser().parse_known_args(argv)
+    if options.command is None and rest:
+        options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if options.command is None:
+        options.parser.print_help()
+        raise SystemExit(2)
+    words = [word for word in rest if not word.startswith("-")]
+    if words != rest or (words and not hasattr(options, "arguments")):
+        options.parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if words:
+        options.arguments = [*options.arguments, *words]
+    return options
+
+
+def _failed(error: Exception, options: Namespace) -> int:
+    """Say what is wrong; the exit code."""
+    if options.traceback:
+        traceback.print_exception(error)
+        return 2 if isinstance(error, UsageError) else 1
+    if isinstance(error, UsageError):
+        complain(f"adze {options.command.name}: {error}", error.hint)
+        return 2
+    said, *notes = traceback.format_exception_only(error)
+    message, origin = "".join([said, *notes]).rstrip(), raised_at(error)
+    if origin != NOWHERE and not names_line(message) and not isinstance(error, SyntaxError):
+        linecache.checkcache(origin.file)
+        written = linecache.getline(origin.file, origin.line).strip()
+        code = f"\n    {written}" if written else ""
+        message = f"{said.rstrip()} (at {origin}){code}\n{''.join(notes)}".rstrip()
+    complain(message)
+    return 1
