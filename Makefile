@@ -9,7 +9,7 @@
 # make mutants-backends  the same with a wrong compiler, which takes hours and may be stopped
 #
 # Each sets up what it needs in .venv, once. PYTHON names another interpreter (3.11 or newer), PYTEST_FLAGS
-# go to pytest, ONLY names the lines to measure ("gmm kmeans"), QUICK=1 takes a short look.
+# go to pytest, WITHIN=1500 ends the long run after so many seconds, ONLY names the lines to measure ("gmm kmeans"), QUICK=1 takes a short look.
 
 PYTHON ?= python3
 PYTEST_FLAGS ?= -n auto
@@ -55,7 +55,7 @@ test-all: slow
 	$(MAKE) mutants
 
 slow: $(VENV)/.installed-dev
-	@$(PLAIN) -m "slow and not sweep" --hypothesis-profile=long $(OR_NONE)
+	@$(PLAIN) -m "slow and not sweep" --hypothesis-profile=long $(if $(WITHIN),--within $(WITHIN)) $(OR_NONE)
 
 sweep: $(VENV)/.installed-dev
 	@$(PLAIN) -m sweep --hypothesis-profile=sweep $(OR_NONE)

@@ -12,11 +12,19 @@ Modules with these checks have bytecode of their own, apart from that of other p
 that is imported by one that is checked there takes its bytecode from under the same name.
 
 No machine code is kept on disk, nor taken from there, but in the tests of that.
+
+``--within SECONDS`` is for a long run on a machine that may be slow: a test that would begin later is not run, and the
+end of the report says how many, of which modules. Modules come in another order each day, so that it is not always the
+same ones.
 """
 
+import collections
+import datetime
 import gc
+import hashlib
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +66,40 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("fast")
+
+
+BEGAN = pytest.StashKey[float]()
+TOO_LATE = "not run: the time was over"
+DAY = os.environ.setdefault("ADZE_TESTS_OF", f"{datetime.date.today()}")  # of the processes that this one starts, too
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--within", type=float, metavar="SECONDS", help="do not run tests that would begin later")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[BEGAN] = time.monotonic()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--within"):
+        items.sort(key=lambda item: hashlib.sha256(f"{DAY} {item.path}".encode()).digest())
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    within = item.config.getoption("--within")
+    if within and time.monotonic() - item.config.stash[BEGAN] > within:
+        pytest.skip(TOO_LATE)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    late = [report for report in terminalreporter.stats.get("skipped", []) if TOO_LATE in str(report.longrepr)]
+    if late:
+        of = collections.Counter([report.nodeid.partition("::")[0] for report in late])
+        terminalreporter.section(
+            f"{len(late)} tests were not run within {terminalreporter.config.getoption('--within')} s"
+        )
+        terminalreporter.write_line(", ".join([f"{name} ({count})" for name, count in sorted(of.items())]))
 
 
 def pytest_collection_finish() -> None:
