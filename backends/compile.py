@@ -17,6 +17,7 @@ from ..core import trees
 from ..core.limits import lifted_limits
 from ..core.presented import SignatureOf
 from ..core.program import RUNNERS, Instance, P, Program, R, as_program, instance_of
+from ..core.showing import Shown
 from ..core.source import at_line, ending_at_user, shorten
 from ..core.verb import Function
 from .constant_sizes import ConstantSizes, code_for, code_for_leaves, codes, varies
@@ -35,7 +36,16 @@ from .transformations import ALL, Schedule, Transformations, transformations_of
 _OUT = {"out"}
 
 
-class Compiled(Generic[P, R]):
+@dataclass(frozen=True)
+class Stage:
+    """The form of a version that a call takes, by its number; and the device that it is for, if it is not the CPU."""
+
+    version: llvm.Version | opencl.Version
+    number: int
+    device: str = ""
+
+
+class Compiled(Shown, Generic[P, R]):
     """A compiled program: call it like the program itself. Made by :func:`compile`."""
 
     __signature__ = SignatureOf(lambda compiled: inspect.signature(compiled.program))
@@ -229,6 +239,20 @@ class Compiled(Generic[P, R]):
         [('fuse: total7 with array3', True, True), ('fuse: total10 with array3', True, True)]
         """
         return self.backend.decisions(*self._asked(args, kwargs, "decisions"))
+
+    def stage(self, *args: Any, **kwargs: Any) -> Stage:
+        """What a call with these arguments, or ``sizes=``, takes; without either, what all sizes take.
+
+        Raises what a call raises for its arguments.
+        """
+        device = self.backend.device.name if isinstance(self.backend, OpenCL) else ""
+        if not args and not kwargs:
+            (general, *_) = self._general()
+            version = self.backend.version(general)
+            return Stage(version, version.forms - 1, device)
+        instance, given = self._asked(args, kwargs, "stage")
+        version = self.backend.version(instance)
+        return Stage(version, version.taken(given.sizes), device)
 
     def _asked(self, args: Sequence[Any], kwargs: dict[str, Any], verb: str) -> tuple[Instance, Given]:
         """The instance whose code arguments or sizes take, and what is known of the call."""

@@ -213,6 +213,14 @@ class Lowering(State, Updates, Sorting, Scans, Histograms, Procedures):
     # Operations
 
     def operation(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
+        outer = self.origin
+        if op.origin.file and not self.expanding:
+            self.origin = op.origin
+        made = self.lowered_operation(op, env, destinations)
+        self.origin = outer
+        return made
+
+    def lowered_operation(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
         if op.static and isinstance(op.static[0], Dim):
             self.know(op.static[0], self.scalar(env, op.args[0]))
         row = op.row
@@ -263,7 +271,9 @@ class Lowering(State, Updates, Sorting, Scans, Histograms, Procedures):
             binders = [builder.variable(a.type) for a in arguments]
             result = row.llvm.definition(*[Expr(binder, builder) for binder in binders])
             block, _ = to_block(binders, [result.value])
+        outer, self.expanding = self.expanding, True
         value = self.block(block, Env(), arguments, [None])[0]
+        self.expanding = outer
         assert not isinstance(value, ArrayRef)
         return value
 
