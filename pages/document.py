@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -43,6 +43,14 @@ _PAGE = """\
 </html>
 """
 
+# Which panels stand below each other, in columns side by side.
+_COLUMNS = (
+    ("source", "program", "derivative", "decisions"),
+    ("nests", "loops"),
+    ("llvm", "opencl"),
+    ("assembly",),
+)
+
 _PANEL = """\
 <details open class="panel" id="{key}" data-kinds="{kinds}">
 <summary><h2>{title}</h2><span class="lit-count"></span></summary>
@@ -66,7 +74,7 @@ class Page:
             name=escape(self.name),
             style=style,
             script=script,
-            panels="\n".join([_panel(panel, marks) for panel in self.panels]),
+            panels="\n".join([_column(column, self.panels, marks) for column in _COLUMNS]),
         )
 
     def __repr__(self) -> str:
@@ -81,6 +89,12 @@ class Page:
 
     def _repr_html_(self) -> str:
         return f'<iframe sandbox="allow-scripts" width="100%" height="720" srcdoc="{escape(str(self))}"></iframe>'
+
+
+def _column(keys: Sequence[str], panels: Sequence[Panel], marks: Marks) -> str:
+    known = {panel.key: panel for panel in panels}
+    shown = [_panel(known[key], marks) for key in keys if key in known]
+    return "\n".join(["<div>", *shown, "</div>"]) if shown else ""
 
 
 def _panel(panel: Panel, marks: Marks) -> str:

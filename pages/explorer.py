@@ -12,9 +12,10 @@ from typing import Any
 
 from ..ad.verbs import grad, vjp
 from ..backends.compile import LLVM, Compiled, compile
+from ..backends.opencl import version as opencl
 from ..core.language import Unsupported
-from ..core.program import Instance, Program, as_program, instance_of
-from ..core.source import ending_at_user
+from ..core.program import Instance, Program, instance_of
+from ..core.source import ending_at_user, line_of
 from ..core.types import Scalar, holds_floating
 from ..interpreters import pretty
 from .document import Page
@@ -28,14 +29,14 @@ def explore(
     program: Program | Instance | Compiled | Callable[..., Any],
     *arguments: Any,
     sizes: Mapping[str, int] | None = None,
-    opencl: bool = True,
+    kernels: bool = True,
 ) -> Page:
     """A page of a program and of all that it is lowered to; a notebook shows it, ``.save("page.html")`` keeps it.
 
     With ``arguments`` the program is run on them, and the page tells what each nest took; with ``sizes=`` that is
     estimated. A compiled program is shown with its own options. What a program made by a verb was made of is shown
     beside it; a program as it was written is shown with its derivative, by all parameters that hold floating numbers.
-    ``opencl=False`` leaves out the kernels of the first device. The page needs no server and no network.
+    ``kernels=False`` leaves out the kernels of the first device. The page needs no server and no network.
 
     Raises TypeError for a program whose parameters have no types and that is given no arguments, and for arguments
     with ``sizes=``; what a call raises for its arguments.
@@ -44,7 +45,7 @@ def explore(
     >>> @az.program
     ... def norm2(x: az.Array[az.f64, "n"]) -> az.f64:
     ...     return az.sum(x * x)
-    >>> page = az.explore(norm2, opencl=False)
+    >>> page = az.explore(norm2, kernels=False)
     >>> page
     <page of norm2: source, program, derivative, nests, loops, decisions, llvm, assembly>
     >>> str(page).startswith("<!doctype html>")
@@ -54,14 +55,15 @@ def explore(
         raise TypeError("az.explore takes arguments, or sizes=, not both: arguments have their sizes")
     compiled = program if isinstance(program, Compiled) else compile(program)
     if not isinstance(compiled.backend, LLVM):
-        raise TypeError('az.explore shows what is compiled for the CPU, and the kernels beside it: give the program')
+        raise TypeError("az.explore shows what is compiled for the CPU, and the kernels beside it: give the program")
     of: Any = compiled.program
     instance = of.instance_for(of.bind(arguments, {})) if arguments and isinstance(of, Program) else instance_of(of)
     panels = [*_printed(instance), *_compiled(compiled, instance, arguments, sizes)]
-    if opencl:
+    if kernels:
         panels.append(_opencl(of, arguments, sizes))
     origins = [origin for panel in panels for line in panel.lines for origin in line.origins]
-    return Page(instance.program.name, (source_panel(origins), *panels))
+    home = line_of(instance.written.program.function)
+    return Page(instance.program.name, (source_panel(origins, home), *panels))
 
 
 # What is printed
@@ -77,12 +79,12 @@ def _printed(instance: Instance) -> list[Panel]:
         return [program, _program_panel("derivative", title, about, instance)]
     try:
         derivative = _derivative(instance)
+        if isinstance(derivative, str):
+            return [program, Panel.empty("derivative", title, derivative)]
+        about = "A program like any other; az.explore of it shows how it is compiled."
+        return [program, _program_panel("derivative", title, about, derivative)]
     except (TypeError, ValueError) as error:
         return [program, Panel.empty("derivative", title, f"There is none: {error}")]
-    if isinstance(derivative, str):
-        return [program, Panel.empty("derivative", title, derivative)]
-    about = "A program like any other; az.explore of it shows how it is compiled."
-    return [program, _program_panel("derivative", title, about, derivative)]
 
 
 def _program_panel(key: str, title: str, about: str, instance: Instance) -> Panel:
@@ -105,10 +107,12 @@ def _derivative(instance: Instance) -> Instance | str:
         return "There is none: no result is a floating number."
     argnums = moving[0] if len(moving) == 1 else tuple(moving)
     if len(results) == 1 and isinstance(results[0], Scalar):
-        return grad(program, argnums=argnums)._instance(instance.types, instance.inputs.inner, instance.statics)
+        gradient: Program = grad(program, argnums=argnums)
+        return gradient._instance(instance.types, instance.inputs.inner, instance.statics)
     if not program.annotated:
         return "az.vjp has one, once the parameters of the program have types."
-    return vjp(program, argnums=argnums).at(**instance.statics)
+    cotangents: Program = vjp(program, argnums=argnums)
+    return cotangents.at(**instance.statics)
 
 
 # What is compiled
@@ -139,6 +143,7 @@ def _opencl(program: Program | Instance, arguments: Sequence[Any], sizes: Mappin
     try:
         compiled = compile(program, backend="opencl")
         stage = compiled.stage(*arguments, **({} if sizes is None else {"sizes": sizes}))
-        return opencl_panel(stage, stage.version.built(stage.number).executable.source.text, stage.device)
+        assert isinstance(stage.version, opencl.Version)
+        return opencl_panel(stage, stage.version.source_of(stage.number), stage.device)
     except (ImportError, RuntimeError, TypeError) as error:
         return Panel.empty("opencl", "OpenCL C", f"Not here: {error}")

@@ -33,7 +33,10 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]], caption: str = ""
     """
     head = "".join([f"<th>{escape(each)}</th>" for each in ("", *heads)])
     body = "".join(
-        [f"<tr><th>{escape(name)}</th>{''.join([f'<td>{escape(x)}</td>' for x in cells])}</tr>" for name, *cells in rows]
+        [
+            f"<tr><th>{escape(name)}</th>{''.join([f'<td>{escape(x)}</td>' for x in cells])}</tr>"
+            for name, *cells in rows
+        ]
     )
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

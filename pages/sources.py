@@ -14,8 +14,11 @@ _TITLE = "Source"
 _AROUND = 2  # lines shown before and behind one that is in no function
 
 
-def source_panel(origins: Iterable[Origin]) -> Panel:
-    """A panel of the functions around these places, by files."""
+def source_panel(origins: Iterable[Origin], program: Origin) -> Panel:
+    """A panel of the functions around these places, by files; ``program`` is where the function of the program is.
+
+    Functions inside of others are shown with these, but for those in which the program itself was defined.
+    """
     places: dict[str, set[int]] = {}
     for origin in origins:
         if origin.file:
@@ -29,7 +32,7 @@ def source_panel(origins: Iterable[Origin]) -> Panel:
             continue
         if len(places) > 1:
             lines.append(Line(f"# {Path(file).name}", number=0))
-        lines += _shown(file, text, numbers)
+        lines += _shown(file, text, numbers, program.line if program.file == file else 0)
     about = "What you wrote. Each operation remembers the line on which it was called."
     if missing:
         about += f" Python no longer has the text of {', '.join(missing)}."
@@ -38,10 +41,10 @@ def source_panel(origins: Iterable[Origin]) -> Panel:
     return Panel.of("source", _TITLE, about, lines)
 
 
-def _shown(file: str, text: Sequence[str], numbers: set[int]) -> Iterator[Line]:
+def _shown(file: str, text: Sequence[str], numbers: set[int], program: int) -> Iterator[Line]:
     """The functions around some lines of a file."""
     last = 0
-    for first, end in _ranges("".join(text), numbers, len(text)):
+    for first, end in _ranges("".join(text), numbers, len(text), program):
         if last and first > last + 1:
             yield Line("⋯", number=0)
         for number in range(first, end + 1):
@@ -50,9 +53,10 @@ def _shown(file: str, text: Sequence[str], numbers: set[int]) -> Iterator[Line]:
         last = end
 
 
-def _ranges(text: str, numbers: set[int], count: int) -> list[tuple[int, int]]:
+def _ranges(text: str, numbers: set[int], count: int, program: int) -> list[tuple[int, int]]:
     """The first and last lines of what is shown, in order and apart from each other."""
-    spans = [_around(each) for each in _functions(text)]
+    functions = [_around(each) for each in _functions(text)]
+    spans = [(first, last) for first, last in functions if not first < program <= last]
     found: set[int] = set()
     for number in numbers:
         holding = [span for span in spans if span[0] <= number <= span[1]]

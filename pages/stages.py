@@ -44,6 +44,8 @@ class Names:
             return Line(text)
         bound = _bound(statement)
         origins = self.of(bound) or self.of(_mentioned(statement))
+        for inner in () if origins else ir.walk((statement,)):  # a loop that a pass has made is from what is in it
+            origins |= self.of(_bound(inner))
         return Line(text, origins, frozenset(bound & self.origins.keys()))
 
 
@@ -121,7 +123,9 @@ def _timed(lines: Sequence[Line], function: ir.Function, found: Breakdown) -> li
     for number, nest in enumerate(nests(function.body)):
         row, place = rows[number], numbers[id(nest)]
         share = row.seconds / whole if whole > 0 else 0.0
-        timed[place] = replace(timed[place], remark=f"{_time(row.seconds)} · {100 * share:.0f} %", share=min(1.0, share))
+        timed[place] = replace(
+            timed[place], remark=f"{_time(row.seconds)} · {100 * share:.0f} %", share=min(1.0, share)
+        )
     return timed
 
 
@@ -145,7 +149,9 @@ def _on_loops(lines: Sequence[Located], loops: Sequence[Line]) -> list[Line]:
 
 def _located_about(lines: Sequence[Located], loops: Sequence[Line]) -> str:
     """How many instructions know their statement."""
-    instructions = [place for text, place in lines if text[:1].isspace() and not text.strip().startswith((".", "#", ";"))]
+    instructions = [
+        place for text, place in lines if text[:1].isspace() and not text.strip().startswith((".", "#", ";"))
+    ]
     known = sum([0 < place <= len(loops) for place in instructions])
     rest = "the others were made by LLVM, or look after the call"
     return f"{_ON_LINES}, as far as LLVM kept it: {known} of {len(instructions)}; {rest}."
@@ -155,8 +161,9 @@ def _bound(statement: ir.Statement) -> set[str]:
     """The names that a statement binds or writes, not those in the blocks inside it."""
     match statement:
         case ir.Invoke():
-            bound = [each.name for each in (*statement.binds, *statement.enters, *statement.writes)]
-            return {*bound, *([statement.name] if statement.kind in ("cell", "tag") else [])}
+            own = [statement.name] if statement.kind in ("cell", "tag") else []
+            buffers = [buffer.name for buffer in (*statement.enters, *statement.writes)]
+            return {*own, *buffers, *[variable.name for variable in statement.binds]}
         case ir.Let(name) | ir.Declare(name) | ir.Assign(name) | ir.Kernel(name):
             return {name}
         case ir.Call(name, _, _, writes):

@@ -22,8 +22,12 @@ Located = tuple[str, int]  # a line of code, and the line of the loops that it i
 
 _NOTE = re.compile(r" ; line (\d+)$", re.MULTILINE)
 _TAIL = "!llvm.dbg.cu = !{{{unit}}}\n!llvm.module.flags = !{{{flag}}}"
-_UNIT = "distinct !DICompileUnit(language: DW_LANG_C99, file: {file}, isOptimized: true, emissionKind: DebugDirectivesOnly)"
-_FUNCTION = "distinct !DISubprogram(name: \"{name}\", file: {file}, type: {type}, spFlags: DISPFlagDefinition, unit: {unit})"
+_UNIT = (
+    "distinct !DICompileUnit(language: DW_LANG_C99, file: {file}, isOptimized: true, emissionKind: DebugDirectivesOnly)"
+)
+_FUNCTION = (
+    'distinct !DISubprogram(name: "{name}", file: {file}, type: {type}, spFlags: DISPFlagDefinition, unit: {unit})'
+)
 
 
 class Metadata(Protocol):

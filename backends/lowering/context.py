@@ -134,7 +134,9 @@ class Context(ABC):
         name = f"{stem}{'_' if stem[-1:].isdigit() else ''}{self.shared.counter}"
         if name in self.known:
             return self.fresh(stem)
-        self.shared.origins[name] = self.origin if self.origin.file else self.shared.origins.get(stem, terms.NOWHERE)
+        origins = self.shared.origins
+        likely = origins.get(stem) or origins.get(stem.rpartition("_")[0], terms.NOWHERE)  # of what it is a copy of
+        origins[name] = self.origin if self.origin.file else likely
         return name
 
     def variable(self, stem: str, type: Scalar = i64) -> ir.Variable:

@@ -122,7 +122,11 @@ class Lowering(State, Updates, Sorting, Scans, Histograms, Procedures):
             buffer = self.buffer(binder or "argument", type)
             arguments.append(buffer)
             operands.append(self.array(buffer) if rank(type) else self.let(binder or "scalar", ir.Load(buffer, ())))
-        results = [None if returned(type) else self.buffer("result", type) for type in block.types]
+        results: list[ir.Buffer | None] = []
+        for atom, type in zip(block.results, block.types, strict=True):
+            self.origin = block.origin(atom)
+            results.append(None if returned(type) else self.buffer("result", type))
+        self.origin = terms.NOWHERE
         places = [None if buffer is None else self.array(buffer) for buffer in results]
         values = self.block(block, Env(), operands, places)
         loose = [value for value, buffer in zip(values, results, strict=True) if buffer is None]
