@@ -145,5 +145,5 @@ def _opencl(program: Program | Instance, arguments: Sequence[Any], sizes: Mappin
         stage = compiled.stage(*arguments, **({} if sizes is None else {"sizes": sizes}))
         assert isinstance(stage.version, opencl.Version)
         return opencl_panel(stage, stage.version.source_of(stage.number), stage.device)
-    except (ImportError, RuntimeError, TypeError) as error:
+    except (ImportError, RuntimeError, TypeError, ValueError) as error:
         return Panel.empty("opencl", "OpenCL C", f"Not here: {error}")
