@@ -43,6 +43,8 @@ _PAGE = """\
 </html>
 """
 
+_PART = 100  # lines that a browser lays out together, when they come into sight; the style has their height
+
 # Which panels stand below each other, in columns side by side.
 _COLUMNS = (
     ("source", "program", "derivative", "decisions"),
@@ -112,8 +114,11 @@ def _panel(panel: Panel, marks: Marks) -> str:
 
 
 def _lines(panel: Panel, marks: Marks) -> Iterator[str]:
-    for number, line in enumerate(panel.lines, 1):
-        yield _line(line, number, panel.kinds, marks)
+    for start in range(0, len(panel.lines), _PART):
+        yield '<span class="part">'
+        for number, line in enumerate(panel.lines[start : start + _PART], start + 1):
+            yield _line(line, number, panel.kinds, marks)
+        yield "</span>"
 
 
 def _line(line: Line, number: int, kinds: tuple[str, ...], marks: Marks) -> str:

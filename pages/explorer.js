@@ -73,7 +73,8 @@
 
   // Scrolls the text of a panel, and nothing else, so that a line is in sight with some lines before it.
   function within(panel, line, before) {
-    const top = line.offsetTop, height = line.offsetHeight, text = panel.text;
+    const text = panel.text, at = line.getBoundingClientRect(), height = at.height;
+    const top = at.top - text.getBoundingClientRect().top + text.scrollTop;
     const margin = before * height;
     if (top - margin < text.scrollTop || top + height > text.scrollTop + text.clientHeight) {
       text.scrollTop = Math.max(0, top - margin);
