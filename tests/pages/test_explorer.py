@@ -196,6 +196,8 @@ def test_kernels_are_shown_or_why_there_are_none(monkeypatch: pytest.MonkeyPatch
     kernels = panel(az.explore(cost), "opencl")
     squared = [line for line in kernels.lines if "fma(" in line.text]
     assert squared and all(came_from(line) == {DISTANCES} for line in squared)
+    with pytest.raises(TypeError, match="give the program"):
+        az.explore(az.compile(cost, backend="opencl"))
 
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -251,3 +253,35 @@ def test_a_page_is_saved_as_html(page: az.Page, tmp_path: Path) -> None:
 def test_lines_together_are_the_printed_program(style: str) -> None:
     instance = instance_of(GRADIENT)
     assert "\n".join([text for text, _ in lines(instance)]) == az.pretty(instance, style=style)
+
+
+def test_arguments_that_do_not_fit_are_refused_as_in_a_call() -> None:
+    with pytest.raises(ValueError, match="d is 3 in argument 'points'"):
+        az.explore(cost, POINTS, CENTROIDS[:, :2], kernels=False)
+    with pytest.raises(TypeError, match="a value for each size"):
+        az.explore(cost, sizes={"n": 3}, kernels=False)
+
+
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+def test_derivatives_were_written_where_their_operations_were(mode: str) -> None:
+    """Those of rules of ours, that is; in a rule of the user's, what it computes was written there."""
+
+    @az.custom_vjp
+    def cubed(x: az.Expr) -> az.Expr:
+        return x**3
+
+    @cubed.defvjp
+    def cubed_backward(primals: tuple[az.Expr], g: az.Expr) -> tuple[az.Expr]:
+        return (3.0 * primals[0] ** 2 * g,)
+
+    @az.program
+    def f(x: az.f64) -> az.f64:
+        return az.tanh(
+            az.sin(x) * cubed(x),
+        )
+
+    first = f.function.__code__.co_firstlineno + 2
+    rule = cubed_backward.__code__.co_firstlineno + 2
+    derived = az.grad(f) if mode == "reverse" else az.jvp(f)
+    written = {origin.line for _, origins in lines(instance_of(derived)) for origin in origins}
+    assert written == {first, first + 1, rule, rule - 4}  # the last computes the cube, which the tangent of tanh needs
