@@ -26,6 +26,7 @@ from .decisions import Choices
 from .llvm import version as llvm
 from .llvm.calls import Bound, Direct
 from .llvm.control import X86
+from .multiversioning import Stage
 from .opencl import version as opencl
 from .opencl.devices import Device, choose
 from .opencl.profile import profiled
@@ -34,15 +35,6 @@ from .specialisations import ALWAYS, Specialisation, conjunction
 from .transformations import ALL, Schedule, Transformations, transformations_of
 
 _OUT = {"out"}
-
-
-@dataclass(frozen=True)
-class Stage:
-    """The form of a version that a call takes, by its number; and the device that it is for, if it is not the CPU."""
-
-    version: llvm.Version | opencl.Version
-    number: int
-    device: str = ""
 
 
 class Compiled(Shown, Generic[P, R]):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -213,3 +213,12 @@ class Multiversioned(ABC, Generic[Built]):
             return text(0)
         heads = [f"{mark} elsewhere" if each is None else f"{mark} where {each}" for each in self._conditions]
         return "\n\n".join([f"{head}\n{text(number)}" for number, head in enumerate(heads)])
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The form of a version that a call takes, by its number; and the device that it is for, if it is not the CPU."""
+
+    version: Multiversioned[Any]
+    number: int
+    device: str = ""

@@ -14,11 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..backends import ir
-from ..backends.compile import Compiled, Stage
+from ..backends.compile import Compiled
 from ..backends.cost import Breakdown, nests
 from ..backends.decisions import Choices
 from ..backends.llvm.locations import Located
 from ..backends.llvm.version import Version
+from ..backends.multiversioning import Stage
 from ..backends.opencl.names import c_name
 from ..core.source import Origin
 from .panels import Line, Panel

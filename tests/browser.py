@@ -32,7 +32,7 @@ def browser() -> Iterator[Any]:
     try:
         from playwright.sync_api import sync_playwright
     except ModuleNotFoundError as error:
-        _missing(f"{error}: pip install 'adze[browser]'")
+        _missing(f"{error}: pip install 'adze-lang[browser]'")
     program = shutil.which("chromium")
     if program is None:
         _missing("there is no chromium: apt install chromium")
