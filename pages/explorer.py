@@ -134,7 +134,7 @@ def _compiled(
     elif known:
         found = compiled.cost(**given)
     choices = compiled.decisions(*arguments, **given) if known else None
-    nests, loops, *code = stage_panels(compiled, stage, found, bool(arguments), instance.program.name)
+    nests, loops, *code = stage_panels(stage, found, bool(arguments), instance.program.name)
     return [nests, loops, decisions_panel(stage, choices), *code]
 
 

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..backends import ir
-from ..backends.compile import Compiled
 from ..backends.cost import Breakdown, nests
 from ..backends.decisions import Choices
 from ..backends.llvm.locations import Located
@@ -50,7 +49,7 @@ class Names:
         return Line(text, origins, frozenset(bound & self.origins.keys()))
 
 
-def stage_panels(compiled: Compiled, stage: Stage, found: Breakdown | None, measured: bool, name: str) -> list[Panel]:
+def stage_panels(stage: Stage, found: Breakdown | None, measured: bool, name: str) -> list[Panel]:
     """Nests, loops, LLVM IR and assembly of a form, with what a call takes where that is known."""
     version, lowered = stage.version, stage.version.lowered(stage.number)
     assert isinstance(version, Version)
