@@ -24,6 +24,7 @@ from ..core.graph import Value
 from ..core.language import Binding
 from ..core.operations import term_of_expansion
 from ..core.primitive import Primitive
+from ..core.source import Standing
 from ..core.terms import Constant, Failure, Foreign
 from ..core.types import ArrayType, Scalar, Type, is_float
 from ..interpreters.embed import accumulate, emit_blocks, name_arguments
@@ -361,7 +362,8 @@ class Forward(ForwardFunctions, Fragment[Atom, Operation, Block]):
             for (operation, _, origin), activity in steps:
                 active = active_results(activity, env).results
                 self.builder.origin = origin.derived if any(active) else origin
-                env = env.extend(operation.run(env, active))
+                with Standing(origin):
+                    env = env.extend(operation.run(env, active))
             self.builder.origin = outer
             return [result(env) for result in results]
 

@@ -29,6 +29,7 @@ from ..core.graph import Value
 from ..core.language import Binding
 from ..core.operations import term_of_expansion
 from ..core.primitive import Primitive
+from ..core.source import Standing
 from ..core.terms import Constant, Failure, Foreign, Origin
 from ..core.types import ArrayType, Scalar, Type, is_float
 from ..interpreters.embed import emit_blocks, name_arguments
@@ -494,7 +495,8 @@ class Reverse(ReverseFunctions):
             active, updates = active_results(activity, env)
             if updates or any(active):
                 self.builder.origin = origin.derived
-                values, pull = operation.run(env, active)
+                with Standing(origin):
+                    values, pull = operation.run(env, active)
                 moving = zip(values, active, strict=True)
                 cells = [Cell(self.sweep, value) if moves else None for value, moves in moving]
                 steps.append((pull, cells, updates, origin))
@@ -513,7 +515,8 @@ class Reverse(ReverseFunctions):
                 self.builder.origin = origin.derived
                 arrived = [None if cell is None else cell.read() for cell in cells]
                 if updates or any(cotangent is not None for cotangent in arrived):
-                    pull(arrived)
+                    with Standing(origin):
+                        pull(arrived)
             self.builder.origin = before
 
         return [result.primal(env) for result in results], pull_all

@@ -220,6 +220,7 @@ with install_import_hook(_CHECKED):
     from .interpreters.simplify import simplify
     from .interpreters.trace import Trace, trace
     from .library import linalg, random
+    from .pages import Page, explore
     from .solvers import LeastSquaresResult, least_squares, levenberg_marquardt
 
 if TYPE_CHECKING:
@@ -268,6 +269,7 @@ __all__ = [
     "Language",
     "LeastSquaresResult",
     "Libm",
+    "Page",
     "Primitive",
     "Program",
     "Reify",
@@ -340,6 +342,7 @@ __all__ = [
     "exp",
     "exp2",
     "expand_dims",
+    "explore",
     "expm1",
     "eye",
     "f32",

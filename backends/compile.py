@@ -17,6 +17,7 @@ from ..core import trees
 from ..core.limits import lifted_limits
 from ..core.presented import SignatureOf
 from ..core.program import RUNNERS, Instance, P, Program, R, as_program, instance_of
+from ..core.showing import Shown
 from ..core.source import at_line, ending_at_user, shorten
 from ..core.verb import Function
 from .constant_sizes import ConstantSizes, code_for, code_for_leaves, codes, varies
@@ -25,6 +26,7 @@ from .decisions import Choices
 from .llvm import version as llvm
 from .llvm.calls import Bound, Direct
 from .llvm.control import X86
+from .multiversioning import Stage
 from .opencl import version as opencl
 from .opencl.devices import Device, choose
 from .opencl.profile import profiled
@@ -35,7 +37,7 @@ from .transformations import ALL, Schedule, Transformations, transformations_of
 _OUT = {"out"}
 
 
-class Compiled(Generic[P, R]):
+class Compiled(Shown, Generic[P, R]):
     """A compiled program: call it like the program itself. Made by :func:`compile`."""
 
     __signature__ = SignatureOf(lambda compiled: inspect.signature(compiled.program))
@@ -229,6 +231,20 @@ class Compiled(Generic[P, R]):
         [('fuse: total7 with array3', True, True), ('fuse: total10 with array3', True, True)]
         """
         return self.backend.decisions(*self._asked(args, kwargs, "decisions"))
+
+    def stage(self, *args: Any, **kwargs: Any) -> Stage:
+        """What a call with these arguments, or ``sizes=``, takes; without either, what all sizes take.
+
+        Raises what a call raises for its arguments.
+        """
+        device = self.backend.device.name if isinstance(self.backend, OpenCL) else ""
+        if not args and not kwargs:
+            (general, *_) = self._general()
+            version = self.backend.version(general)
+            return Stage(version, version.forms - 1, device)
+        instance, given = self._asked(args, kwargs, "stage")
+        version = self.backend.version(instance)
+        return Stage(version, version.taken(given.sizes), device)
 
     def _asked(self, args: Sequence[Any], kwargs: dict[str, Any], verb: str) -> tuple[Instance, Given]:
         """The instance whose code arguments or sizes take, and what is known of the call."""

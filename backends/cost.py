@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from ..core.host_arrays import on_device
+from ..core.showing import Shown
 from ..core.types import i64
 from . import ir
 from .lowering import Lowered
@@ -83,7 +84,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Breakdown:
+class Breakdown(Shown):
     """The nests or kernels of a call, those that take longest first; ``seconds`` is the time of all."""
 
     rows: tuple[Row, ...]

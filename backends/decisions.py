@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ..core.showing import Shown
 from ..core.source import Origin, at_line
 from ..core.types import Type
 from . import ir
@@ -91,7 +92,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Choices:
+class Choices(Shown):
     """The decisions of a call, in the order in which they were made."""
 
     rows: tuple[Choice, ...]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -95,12 +95,23 @@ class Multiversioned(ABC, Generic[Built]):
         """A form in the loops that run."""
         return loops_of(form, self.instance.program.name, target, self._checks, self._deterministic)
 
+    @property
+    def forms(self) -> int:
+        """How many forms there are; the last one is for all sizes that take no other."""
+        return len(self._heads)
+
     def lowered(self, number: int) -> Lowered:
         """A form in the loop IR, and what its failures say."""
         if number not in self._lowered:
             with lifted_limits():
                 self._lowered[number] = self._in_loops(self._forms[number], self._target)
         return self._lowered[number]
+
+    def in_nests(self, number: int) -> ir.Function:
+        """A form in nests, whose points have no order yet."""
+        form, name = self._forms[number], self.instance.program.name
+        with lifted_limits():
+            return nests_of(form, name, self._target, self._checks, self._deterministic).function
 
     def built(self, number: int) -> Built:
         """The code of a form."""
@@ -182,12 +193,7 @@ class Multiversioned(ABC, Generic[Built]):
 
     @property
     def nests(self) -> str:
-        def text(number: int) -> str:
-            form, name = self._forms[number], self.instance.program.name
-            return ir.text(nests_of(form, name, self._target, self._checks, self._deterministic).function)
-
-        with lifted_limits():
-            return self._each("#", text)
+        return self._each("#", lambda number: ir.text(self.in_nests(number)))
 
     @property
     def loops(self) -> str:
@@ -207,3 +213,12 @@ class Multiversioned(ABC, Generic[Built]):
             return text(0)
         heads = [f"{mark} elsewhere" if each is None else f"{mark} where {each}" for each in self._conditions]
         return "\n\n".join([f"{head}\n{text(number)}" for number, head in enumerate(heads)])
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The form of a version that a call takes, by its number; and the device that it is for, if it is not the CPU."""
+
+    version: Multiversioned[Any]
+    number: int
+    device: str = ""

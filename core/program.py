@@ -30,6 +30,7 @@ from .inlining import Inlining, check_results
 from .language import Fold
 from .placement import to_block
 from .presented import SignatureOf, signature
+from .showing import Shown
 from .source import at_line, ending_at_user, line_of, repeated, shorten
 from .terms import Block
 from .types import Type, array_of, dims, element, holds_floating, is_data
@@ -44,7 +45,7 @@ RUNNERS: dict[str, Callable[[Instance, Sequence[Any]], trees.Structure]] = {}
 
 
 @dataclass
-class Instance:
+class Instance(Shown):
     """One typed version of a program: what its arguments are, and its term."""
 
     __signature__ = SignatureOf(lambda one: signature(one.program.dynamic, one.program.named, one.program.declared))
@@ -228,7 +229,7 @@ class Instance:
             return term, outputs
 
 
-class Program(Generic[P, R]):
+class Program(Shown, Generic[P, R]):
     """A program: a Python function with parameters, not yet built. Made by :func:`program` and by the verbs.
 
     Type checkers know its parameters and its result, as the function has them.

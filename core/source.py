@@ -14,6 +14,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from types import CodeType, FrameType, FunctionType, TracebackType
@@ -65,10 +66,39 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class Standing:
+    """What is made inside a ``with`` block stands for an operation that was written somewhere: its derivative, say.
+
+    Where none of the user's functions is called inside, that is the user's line of what is made there.
+    """
+
+    __slots__ = ("_before", "_frame", "origin")
+
+    def __init__(self, origin: Origin) -> None:
+        self.origin = origin
+
+    def __enter__(self) -> None:
+        self._frame: FrameType | None = sys._getframe(1)
+        self._before = _standing.set(self if self.origin.file else _standing.get())
+
+    def __exit__(self, *_: object) -> None:
+        _standing.reset(self._before)
+        self._frame = None
+
+    def began_in(self, frame: FrameType) -> bool:
+        return self._frame is frame
+
+
+_standing: ContextVar[Standing | None] = ContextVar("standing", default=None)
+
+
 def user_line(name: str = "") -> Origin:
     """The innermost frame outside this package and the libraries it is called through."""
     frame: FrameType | None = sys._getframe(1)
+    standing = _standing.get()
     while frame is not None:
+        if standing is not None and standing.began_in(frame):
+            return Origin(standing.origin.file, standing.origin.line, name)
         if not _is_machinery(frame):
             return Origin(frame.f_code.co_filename, frame.f_lineno, name)
         frame = frame.f_back

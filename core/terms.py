@@ -303,6 +303,11 @@ class Block:
             self._free = tuple([found[index] for index in sorted(found)])
         return self._free
 
+    def origin(self, atom: Atom) -> Origin:
+        """Where what makes one of its values was written."""
+        origins = [binding.origin for binding in self.bindings for _ in binding.types]
+        return origins[-1 - atom.index] if isinstance(atom, Variable) and atom.index < len(origins) else NOWHERE
+
     def interpret(self, language: Meaning[B]) -> B:
         """The meaning of this block in a language (``language.Language``): a fold, one method a construct."""
         return language.meaning(self)

@@ -1,11 +1,12 @@
 """Programs as pictures: the operations of a term and the values that flow between them, as Graphviz source.
 
     print(az.draw(f))            # DOT source, for any tool that reads it
-    az.draw(f).save("f.svg")     # a picture, where Graphviz' dot is installed; a notebook shows one by itself
+    az.draw(f).save("f.svg")     # a picture; a notebook shows it by itself
 
 An operation is a node with its name, its arguments and the types of its results; parameters of blocks are rounder.
 Each block is a frame around its operations, with the role it has in the operation it belongs to; what it gives goes to
-that operation along a dashed line. Numbers and sizes stand in the labels.
+that operation along a dashed line. Numbers and sizes stand in the labels. Where Graphviz' dot is installed the picture
+is its work, else that of ``drawing/layout.py``.
 
 The picture of a trace (``az.draw(az.trace(f)(x))``) is its *computational graph*: the inputs and the steps have the
 values of that run in the place of types, and its frames hold the sub-traces of the constructs.
@@ -25,6 +26,8 @@ from typing import Any
 from ..core.program import Instance, Program, instance_of
 from ..core.terms import Block, Constant, Literal, Size
 from ..core.types import all_dims
+from .drawing.picture import Edge, Frame, Node, Shape, source
+from .drawing.svg import svg
 from .pretty.expressions import RUNNING
 from .pretty.names import Names
 from .pretty.resolved import Argument, Bound, ResolvedBlock, ResolvedOperation, reduction_name, resolve
@@ -35,28 +38,33 @@ from .trace import Trace
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture as Graphviz source; ``str`` gives the source."""
+    """A picture; ``str`` gives its source for Graphviz."""
 
-    dot: str
+    picture: Frame
+
+    @property
+    def dot(self) -> str:
+        """The source for Graphviz."""
+        return source(self.picture)
 
     def __str__(self) -> str:
         return self.dot
 
     @property
     def svg(self) -> str:
-        """The picture; RuntimeError where the program ``dot`` is not installed."""
+        """The picture, laid out by Graphviz' program ``dot`` where that is installed."""
         program = shutil.which("dot")
         if program is None:
-            raise RuntimeError("Graphviz' dot is not installed; str(drawing) is the source for other tools")
+            return svg(self.picture)
         return subprocess.run([program, "-Tsvg"], input=self.dot, capture_output=True, text=True, check=True).stdout
 
-    def _repr_svg_(self) -> str | None:
-        return self.svg if shutil.which("dot") else None
+    def _repr_svg_(self) -> str:
+        return self.svg
 
     def save(self, path: str | Path) -> None:
         """Write the source to a file that ends in ``.dot`` or ``.gv``, the picture to one that ends in ``.svg``.
 
-        Raises ValueError for another ending, RuntimeError for a picture where ``dot`` is not installed.
+        Raises ValueError for another ending.
         """
         path = Path(path)
         if path.suffix not in (".dot", ".gv", ".svg"):
@@ -88,57 +96,52 @@ def draw(program: Program | Instance | Block | Trace, *, simplified: bool = True
     }
     """
     if isinstance(program, Block):
-        return Drawing(_Drawer("program").source(resolve(program), program.names))
+        return Drawing(_Drawer("program").picture(resolve(program), program.names))
     if isinstance(program, Trace):
         return Drawing(_Drawer(program.name).graph(program))
     instance = instance_of(program)
     term = instance.term
     if simplified:
         term = simplify(term)
-    return Drawing(_Drawer(instance.program.name).source(resolve(term), instance.names))
+    return Drawing(_Drawer(instance.program.name).picture(resolve(term), instance.names))
 
 
 class _Drawer:
     """Writes one program; names are as in printed programs."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
         self.names = Names(set())
-        self.lines: list[str] = []
+        self.frame = Frame("", name)  # the innermost one that is open
         self.nodes: dict[Argument, str] = {}
         self.values: dict[Argument, Any] = {}  # those that are known
         self.count = 0
 
-    def source(self, block: ResolvedBlock, names: Sequence[str]) -> str:
+    def picture(self, block: ResolvedBlock, names: Sequence[str]) -> Frame:
         for binder, hint in zip(block.binders, names, strict=True):
             binder.hint = hint
             self.names.taken.update(name for dim in all_dims(binder.type) for name in dim.names())
-        self.contents(block, [], "return", 1)
-        head = [f"digraph {_quoted(self.name)} {{", '  node [shape=box, fontname="Helvetica"];']
-        return "\n".join([*head, *self.lines, "}"])
+        self.contents(block, [], "return")
+        return self.frame
 
-    def graph(self, trace: Trace) -> str:
-        """The source of a trace."""
+    def graph(self, trace: Trace) -> Frame:
+        """The picture of a trace."""
         block = steps(trace.block, self.names)
         self.values.update(zip(block.binders, trace.inputs, strict=True))
         for operation, values in zip(block.operations, trace.values, strict=True):
             self.values.update(zip(operation.results, values, strict=True))
-        return self.source(block, [binder.hint for binder in block.binders])
+        return self.picture(block, [binder.hint for binder in block.binders])
 
-    def line(self, text: str, depth: int) -> None:
-        self.lines.append("  " * depth + text)
-
-    def node(self, label: str, depth: int, style: str = "") -> str:
+    def node(self, label: str, shape: Shape = "box") -> str:
         self.count += 1
-        self.line(f"n{self.count} [label={_quoted(label)}{style}];", depth)
+        self.frame.items.append(Node(f"n{self.count}", label, shape))
         return f"n{self.count}"
 
-    def edges(self, values: Sequence[Argument], target: str, depth: int) -> None:
+    def edges(self, values: Sequence[Argument], target: str) -> None:
         for value in dict.fromkeys(values):
             if isinstance(value, Constant) and value not in self.nodes:
-                self.nodes[value] = self.node(f"constant: {value.type}", depth, ", shape=ellipse")
+                self.nodes[value] = self.node(f"constant: {value.type}", "ellipse")
             if value in self.nodes:
-                self.line(f"{self.nodes[value]} -> {target};", depth)
+                self.frame.items.append(Edge(self.nodes[value], target))
 
     def text(self, value: Argument) -> str:
         match value:
@@ -152,42 +155,40 @@ class _Drawer:
 
     # Blocks and operations
 
-    def contents(self, block: ResolvedBlock, extents: Sequence[str], give: str, depth: int) -> str | None:
+    def contents(self, block: ResolvedBlock, extents: Sequence[str], give: str) -> str | None:
         """The nodes of a block; the last of them, which stands for what the block gives or does.
 
         Its first parameters are indices below these extents.
         """
         last = None
         for index, extent in zip(block.binders, extents, strict=False):
-            self.nodes[index] = self.node(f"{self.names.bind_index(index)} < {extent}", depth, ", shape=ellipse")
+            self.nodes[index] = self.node(f"{self.names.bind_index(index)} < {extent}", "ellipse")
         for binder in block.binders[len(extents) :]:
             name = self.names.bind(binder)
             known = binder in self.values
             label = input_text(name, binder.type, self.values[binder]) if known else f"{name}: {binder.type}"
-            self.nodes[binder] = self.node(label, depth, ", shape=ellipse")
+            self.nodes[binder] = self.node(label, "ellipse")
         for operation in block.operations:
-            last = self.operation(operation, depth)
+            last = self.operation(operation)
         if block.results:
-            last = self.node(f"{give} {', '.join(map(self.text, block.results))}", depth, ", shape=plaintext")
-            self.edges(block.results, last, depth)
+            last = self.node(f"{give} {', '.join(map(self.text, block.results))}", "plaintext")
+            self.edges(block.results, last)
         return last
 
-    def operation(self, operation: ResolvedOperation, depth: int) -> str:
+    def operation(self, operation: ResolvedOperation) -> str:
         ends = []
         name = reduction_name(operation)
         extents = [self.text(arg) for arg in operation.row.iterations(operation)]
         for k, block in enumerate(operation.blocks[:1] if name else operation.blocks):
             self.count += 1
-            self.line(f"subgraph cluster{self.count} {{", depth)
-            self.line(f"label={_quoted(f'{operation.op}: {self.role(operation, k)}')}; style=rounded;", depth + 1)
+            outer, self.frame = self.frame, Frame(f"cluster{self.count}", f"{operation.op}: {self.role(operation, k)}")
+            outer.items.append(self.frame)
             with self.names.scope():
-                ends.append(self.contents(block, extents if k == 0 else [], "gives", depth + 1))
-            self.line("}", depth)
-        made = self.node(self.label(operation), depth)
-        self.edges(operation.args, made, depth)
-        for end in ends:
-            if end is not None:
-                self.line(f"{end} -> {made} [style=dashed];", depth)
+                ends.append(self.contents(block, extents if k == 0 else [], "gives"))
+            self.frame = outer
+        made = self.node(self.label(operation))
+        self.edges(operation.args, made)
+        self.frame.items += [Edge(end, made, dashed=True) for end in ends if end is not None]
         self.nodes.update(dict.fromkeys(operation.results, made))
         return made
 
@@ -233,8 +234,3 @@ class _Drawer:
     def made(self, result: Bound) -> str:
         """The value of a result, its type where that is not known."""
         return typed_text(result.type, self.values[result]) if result in self.values else str(result.type)
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    return f'"{escaped}"'

@@ -35,6 +35,7 @@ from hypothesis import HealthCheck, settings
 sys.pycache_prefix = sys.pycache_prefix or str(Path(__file__).resolve().parent.parent / ".pytest_cache" / "checked")
 
 import quick_checks  # noqa: E402
+from browser import browser  # noqa: E402, F401  (a fixture)
 from command_line import commands  # noqa: E402, F401  (a fixture)
 from opencl_device import oclgrind, opencl  # noqa: E402, F401  (fixtures; this imports the package)
 

@@ -23,10 +23,11 @@ def check_installation() -> None:
     package = Path(az.__file__).parent
     site = Path(sysconfig.get_path("purelib"))
     assert package.resolve() == (site / "adze").resolve(), f"adze was imported from {package}, not from {site}"
-    for name in ("core", "interpreters", "ad", "backends", "solvers", "interop", "commands"):
+    for name in ("core", "interpreters", "ad", "backends", "solvers", "interop", "pages", "commands"):
         folder = package / name
         assert folder.is_dir() and not folder.is_symlink(), f"{folder} is not a real folder"
     assert (package / "py.typed").is_file(), "py.typed is missing"
+    assert "</style>" in str(az.explore(f, kernels=False)), "the style of pages is missing"
 
 
 @az.program

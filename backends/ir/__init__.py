@@ -65,7 +65,7 @@ from .loops import (
     unravelled,
     walk,
 )
-from .printer import expression_text, statement_text, text
+from .printer import Line, expression_text, lines, statement_text, text
 from .queries import (
     allocated_in,
     assigned_in,
@@ -141,6 +141,7 @@ __all__ = [
     "Kernel",
     "Kind",
     "Let",
+    "Line",
     "Load",
     "MultiplyAdd",
     "Nest",
@@ -180,6 +181,7 @@ __all__ = [
     "invokes",
     "keeps",
     "kept",
+    "lines",
     "loads",
     "made_to_last",
     "map_block",

@@ -30,6 +30,8 @@ from .loops import (
     While,
 )
 
+Line = tuple[str, Statement | None]
+
 # How tightly the operators bind; everything else is written as a call
 _PRECEDENCE = {"or": 1, "and": 2, "+": 4, "-": 4, "*": 5, "/": 5, "//": 5, "%": 5, "**": 7}
 _COMPARISON = 3
@@ -48,11 +50,19 @@ def text(function: Function) -> str:
       lanes i < n by 32
         y[i] = x[i]
     """
+    return "\n".join([line for line, _ in lines(function)])
+
+
+def lines(function: Function) -> Iterator[Line]:
+    """The text of a function by lines, each with the statement that begins there, if one does."""
     arguments = ", ".join(map(_buffer, function.arguments))
     results = ", ".join(map(_buffer, function.results))
-    head = f"{function.name}({', '.join(function.sizes)}; {arguments}) -> {results}".replace("(; ", "(")
-    procedures = [f"procedure {k}: {text(each)}" for k, each in enumerate(function.procedures)]
-    return "\n".join([head, *_indented(function.body), *procedures])
+    yield f"{function.name}({', '.join(function.sizes)}; {arguments}) -> {results}".replace("(; ", "("), None
+    yield from _indented(function.body)
+    for number, procedure in enumerate(function.procedures):
+        (head, _), *rest = lines(procedure)
+        yield f"procedure {number}: {head}", None
+        yield from rest
 
 
 def statement_text(statement: Statement) -> str:
@@ -141,21 +151,26 @@ def _combining(reduction: Reduction) -> str:
     return f"combining {reduction.name} by {reduction.primitive.name} from {expression_text(reduction.neutral)}"
 
 
-def _indented(block: Block) -> Iterator[str]:
+def _indented(block: Block) -> Iterator[Line]:
+    for line, statement in _lines(block):
+        yield "  " + line, statement
+
+
+def _lines(block: Block) -> Iterator[Line]:
     for statement in block:
         if isinstance(statement, While) and statement.head:
-            yield "  before each test"
-            yield from ("  " + line for line in _indented(statement.head))
-        yield "  " + statement_text(statement)
+            yield "before each test", None
+            yield from _indented(statement.head)
+        yield statement_text(statement), statement
         if isinstance(statement, For | Nest | Kernel | Fork):
-            yield from ("  " + line for line in _indented(statement.body))
+            yield from _indented(statement.body)
         elif isinstance(statement, If):
-            yield from ("  " + line for line in _indented(statement.then))
+            yield from _indented(statement.then)
             if statement.orelse:
-                yield "  else"
-                yield from ("  " + line for line in _indented(statement.orelse))
+                yield "else", None
+                yield from _indented(statement.orelse)
         elif isinstance(statement, While):
-            yield from ("  " + line for line in _indented(statement.body))
+            yield from _indented(statement.body)
 
 
 def _buffer(buffer: Buffer) -> str:

@@ -16,6 +16,7 @@ from .. import ir
 from .access import Place
 from .checking import Checking
 from .expressions import Cell
+from .locations import note
 from .text import SCALARS, constant, iota, literal, register_type
 from .unit import ALIGNMENT, OUT_OF_MEMORY, Arena, Unit
 from .values import Axis, Strip, Value, one, slice_of, splat
@@ -59,13 +60,15 @@ class Emitter(Checking):
                     self.names.pop(variable.name, None)
 
     def statement(self, statement: ir.Statement) -> None:
-        part = self.unit.timed.get(id(statement))
-        if part is None:
-            self.write(statement)
-            return
-        self.body.line(f"call void @{self.unit.clock()}(i64 0)")
+        part, line, outer = self.unit.timed.get(id(statement)), self.unit.lines.get(id(statement)), self.body.note
+        if line is not None:
+            self.body.note = note(line)
+        if part is not None:
+            self.body.line(f"call void @{self.unit.clock()}(i64 0)")
         self.write(statement)
-        self.body.line(f"call void @{self.unit.clock()}(i64 {part})")
+        if part is not None:
+            self.body.line(f"call void @{self.unit.clock()}(i64 {part})")
+        self.body.note = outer
 
     def write(self, statement: ir.Statement) -> None:
         """Write the code of a statement."""

@@ -27,6 +27,7 @@ class Machine:
     scales: bool = False  # one instruction multiplies by powers of two
     bounds: bool = False  # code is made to check its memory (``bounds.py``)
     optimised: bool = True  # by LLVM
+    located: bool = False  # instructions say which line of the loops' text they are from (``locations.py``)
     clock: int = 0  # where code notes the time of each nest, the address of ``Clock``'s words; 0: nowhere
 
     def routine(self, function: str, scalar: Scalar, arity: int) -> tuple[str, int] | None:

@@ -46,13 +46,18 @@ _NO_FUNCTIONS: Mapping[str, CFunction] = {}
 
 def compiled(function: ir.Function, machine: Machine | None = None) -> Code:
     """A function of the loop IR as code for a machine (default: this one)."""
-    machine = machine or host()
+    code = emitted(function, machine or host())
+    return replace(compile_text(*code.parts), branches=code.branches, described=code.described)
+
+
+def emitted(function: ir.Function, machine: Machine) -> Code:
+    """A function of the loop IR as the text of modules, which nothing has compiled yet."""
     module = emit(function, machine)
-    parts = module.parts()
+    parts = tuple(module.parts())
     later = Later(lambda: function, machine, digest_of(parts), module)
     described = module.branches()
     branches = {name: partial(later.branch, name) for name in described}
-    return replace(compile_text(*parts), branches=branches, described=described)
+    return Code(parts, b"", 0.0, branches, described)
 
 
 def digest_of(parts: Sequence[str]) -> bytes:

@@ -211,7 +211,7 @@ class Function(Forks):
         Mutable variables of the caller come as their addresses where they are ``addressed``.
         """
         part = Function(self.unit, self.arena, "1", self.failure)
-        part.lasting = self.lasting
+        part.lasting, part.body.note = self.lasting, self.body.note
         frame = _Frame(self.body, part.body)
         part.failure = frame.carry("ptr", self.failure)
         part.threads = "1" if parallel else frame.carry("i64", self.threads)

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from ...core.types import Scalar
+from .locations import located, without_notes
 
 _SMALL = 15_000  # characters: no more are one module, whose compilation takes some 20 ms
 _LARGE = 25_000  # of one of several modules, about
@@ -107,8 +108,9 @@ def _wrapped(value: int) -> str:
 class Module:
     """Functions, declarations and metadata of one module, in the order of their making."""
 
-    def __init__(self, optimised: bool = True) -> None:
+    def __init__(self, optimised: bool = True, located: bool = False) -> None:
         self._head = "" if optimised else UNOPTIMISED
+        self._located = located  # whether instructions have notes of the lines that they are from
         self._declarations: dict[str, str] = {}
         self._functions: dict[str, str] = {}
         self._apart: dict[str, tuple[Callable[[], None], tuple[str, str]]] = {}
@@ -167,18 +169,19 @@ class Module:
         called.
         """
         texts = {name: text for name in names if not _internal(text := self._functions[name])}
-        if sum(map(len, texts.values())) < _SMALL:
+        length = _length_without_notes if self._located else len
+        if sum(map(length, texts.values())) < _SMALL:
             return [self._part(list(texts))]
         shares: list[list[str]] = []
         for kind in (SCALARS, "", OPTNONE):
             room = 0
             for name, text in texts.items():
                 if _kind(text) == kind:
-                    if room < len(text):
+                    if room < length(text):
                         shares.append([])
-                        room = max(_LARGE, len(text))
+                        room = max(_LARGE, length(text))
                     shares[-1].append(name)
-                    room -= len(text)
+                    room -= length(text)
         return [self._part(share) for share in shares]
 
     def _called(self, root: str) -> list[str]:
@@ -216,10 +219,13 @@ class Module:
         return self._text(signatures, {name: text for name, text in self._functions.items() if name in needed}, head)
 
     def _text(self, signatures: Iterable[str], functions: Mapping[str, str], head: str) -> str:
-        nodes = [f"!{number} = {self._metadata[number]}" for number in self._nodes(functions.values())]
+        tail = ""
+        if self._located:
+            functions, tail = located(functions, self)
+        nodes = [f"!{number} = {self._metadata[number]}" for number in self._nodes((*functions.values(), tail))]
         mentioned = {called for name in functions for called in self._mentions(name)}
         declarations = [*[line for name, line in self._declarations.items() if name in mentioned], *signatures]
-        parts = [head, "\n".join(declarations), *functions.values(), "\n".join(nodes)]
+        parts = [head, "\n".join(declarations), *functions.values(), tail, "\n".join(nodes)]
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def _nodes(self, texts: Iterable[str]) -> list[int]:
@@ -242,6 +248,10 @@ def _in_short_blocks(lines: Iterable[str]) -> Iterator[str]:
         if length >= _BLOCK and line.startswith("  %"):
             length, number = 0, number + 1
             yield f"  br label %more.{number}\nmore.{number}:"
+
+
+def _length_without_notes(function: str) -> int:
+    return len(without_notes(function))
 
 
 def _internal(function: str) -> bool:
@@ -270,6 +280,7 @@ class Body:
         self._known = self._first  # and in this one
         self.repeats = False  # some of it, in a loop
         self._around, self._deepest = 0, 0  # how many loops, here and at most
+        self.note = ""  # behind each instruction: where it is from (``locations.py``)
 
     def name(self, stem: str = "v") -> str:
         """A new name, without the sign that makes it a value."""
@@ -277,7 +288,7 @@ class Body:
         return f"{stem}{self._count}"
 
     def line(self, text: str) -> None:
-        self._lines.append("  " + text)
+        self._lines.append(f"  {text}{self.note}")
 
     def value(self, text: str, stem: str = "v") -> str:
         """Emit an instruction and give the register it defines."""
@@ -287,7 +298,7 @@ class Body:
 
     def _defined(self, text: str, stem: str) -> str:
         register = "%" + self.name(stem)
-        self._lines.append(f"  {register} = {text}")
+        self._lines.append(f"  {register} = {text}{self.note}")
         return register
 
     def once(self, key: Hashable, emit: Callable[[], str]) -> str:

@@ -15,8 +15,11 @@ from ..forms import Head
 from ..multiversioning import Multiversioned
 from ..transformations import ALL, Transformations
 from .artifact import Built, Kept
+from .assemble import assembly, printed
 from .calls import Bound, Direct
 from .host import host, host_target
+from .jit import emitted
+from .locations import Located, read_assembly, read_module
 from .profile import Clocked
 from .stored import entry_of
 
@@ -111,6 +114,12 @@ class Version(Multiversioned[Built]):
                 lower = partial(self.lowered, number)
                 self._clocked[number] = Clocked(self.instance, lower, self._machine, self._flush)
         return self._clocked[number].profile(leaves, threads, self.rows(self.lowered(number), given, threads))
+
+    def located(self, number: int) -> tuple[list[Located], list[Located]]:
+        """The LLVM IR and the assembly of a form by lines, each with the line of the loops that it is from."""
+        with lifted_limits():
+            code = emitted(self.lowered(number).function, replace(self._machine, located=True))
+            return read_module(str(printed(code))), read_assembly(assembly(code))
 
     @property
     def llvm_ir(self) -> str:

@@ -68,6 +68,7 @@ class Shared:
     calls: list[Site] = field(default_factory=list)  # of functions that are written elsewhere
     constants: dict[terms.Constant, ir.Buffer] = field(default_factory=dict)
     counter: int = 0  # of names
+    origins: dict[str, terms.Origin] = field(default_factory=dict)  # by name: where what it was made for was written
 
 
 Operand = ir.Expression | ArrayRef
@@ -98,6 +99,8 @@ class Context(ABC):
     run_sizes: dict[Dim, ir.Expression] = field(default_factory=dict)  # those that the run decides, as far as in scope
     present: dict[str, ir.Expression] = field(default_factory=dict)  # the values of variables that may change later
     decisions: Decisions = field(default_factory=Decisions)
+    origin: terms.Origin = terms.NOWHERE  # of the operation that is lowered
+    expanding: bool = False  # whether it is part of the meaning of another one
 
     # The walk, which every construct goes on with
 
@@ -129,7 +132,12 @@ class Context(ABC):
         """A name that nothing has yet, nor a size; a stem that ends in a digit is kept apart from its number."""
         self.shared.counter += 1
         name = f"{stem}{'_' if stem[-1:].isdigit() else ''}{self.shared.counter}"
-        return self.fresh(stem) if name in self.known else name
+        if name in self.known:
+            return self.fresh(stem)
+        origins = self.shared.origins
+        likely = origins.get(stem) or origins.get(stem.rpartition("_")[0], terms.NOWHERE)  # of what it is a copy of
+        origins[name] = self.origin if self.origin.file else likely
+        return name
 
     def variable(self, stem: str, type: Scalar = i64) -> ir.Variable:
         return ir.Variable(self.fresh(stem), type)

@@ -122,7 +122,11 @@ class Lowering(State, Updates, Sorting, Scans, Histograms, Procedures):
             buffer = self.buffer(binder or "argument", type)
             arguments.append(buffer)
             operands.append(self.array(buffer) if rank(type) else self.let(binder or "scalar", ir.Load(buffer, ())))
-        results = [None if returned(type) else self.buffer("result", type) for type in block.types]
+        results: list[ir.Buffer | None] = []
+        for atom, type in zip(block.results, block.types, strict=True):
+            self.origin = block.origin(atom)
+            results.append(None if returned(type) else self.buffer("result", type))
+        self.origin = terms.NOWHERE
         places = [None if buffer is None else self.array(buffer) for buffer in results]
         values = self.block(block, Env(), operands, places)
         loose = [value for value, buffer in zip(values, results, strict=True) if buffer is None]
@@ -213,6 +217,14 @@ class Lowering(State, Updates, Sorting, Scans, Histograms, Procedures):
     # Operations
 
     def operation(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
+        outer = self.origin
+        if op.origin.file and not self.expanding:
+            self.origin = op.origin
+        made = self.lowered_operation(op, env, destinations)
+        self.origin = outer
+        return made
+
+    def lowered_operation(self, op: terms.Operation, env: Environment, destinations: Destinations) -> list[Operand]:
         if op.static and isinstance(op.static[0], Dim):
             self.know(op.static[0], self.scalar(env, op.args[0]))
         row = op.row
@@ -263,7 +275,9 @@ class Lowering(State, Updates, Sorting, Scans, Histograms, Procedures):
             binders = [builder.variable(a.type) for a in arguments]
             result = row.llvm.definition(*[Expr(binder, builder) for binder in binders])
             block, _ = to_block(binders, [result.value])
+        outer, self.expanding = self.expanding, True
         value = self.block(block, Env(), arguments, [None])[0]
+        self.expanding = outer
         assert not isinstance(value, ArrayRef)
         return value
 

@@ -65,7 +65,11 @@ class Version(Multiversioned[Built]):
     @property
     def source(self) -> str:
         """The kernels, as OpenCL C."""
-        return self._each("//", lambda number: self.built(number).executable.source.text)
+        return self._each("//", self.source_of)
+
+    def source_of(self, number: int) -> str:
+        """The kernels of a form."""
+        return self.built(number).executable.source.text
 
     def peak_bytes(self, leaves: Sequence[Any]) -> int:
         """The bytes on the device of a call's temporaries and results, as far as sizes decide them."""

@@ -26,6 +26,7 @@ from ...core.environment import Env
 from ...core.language import Binding, Language, Unsupported
 from ...core.primitive import Primitive
 from ...core.program import Instance, Program, instance_of
+from ...core.showing import Shown
 from ...core.terms import Block, Failure, Foreign, Operation
 from ...core.types import ArrayType, FunctionType, Named, Scalar, Type, array_of, dims, element, i64
 from ..evaluate import call
@@ -384,7 +385,7 @@ def _unused(name: str, taken: set[str]) -> str:
     return next(candidate for candidate in candidates if candidate not in taken)
 
 
-class ProgramCost:
+class ProgramCost(Shown):
     """The cost of a program (see ``az.cost``). Counts are polynomials in the names of sizes."""
 
     def __init__(self, program: Program | Instance | Block, simplified: bool) -> None:

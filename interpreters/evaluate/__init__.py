@@ -335,15 +335,7 @@ def evaluate_block(
         largest = max(range(len(results)), key=lambda k: np.size(results[k]))
         shape = np.shape(results[largest])
         error = Refused(MemoryError, f"no memory for an array of shape {shape}")
-    raise error.at(_origin(block, block.results[largest]))
-
-
-def _origin(block: terms.Block, atom: terms.Atom) -> terms.Origin:
-    """Where a value of a block was computed."""
-    origins = [binding.origin for binding in block.bindings for _ in binding.types]
-    if isinstance(atom, terms.Variable) and atom.index < len(origins):
-        return origins[-1 - atom.index]
-    return terms.NOWHERE
+    raise error.at(block.origin(block.results[largest]))
 
 
 def evaluate(program: Function[P, R], *, vectorize: bool = True, show: Show = print_probe) -> Callable[P, R]:

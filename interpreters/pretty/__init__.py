@@ -19,18 +19,20 @@ from ...core import trees
 from ...core.limits import lifted_limits
 from ...core.procedures import procedures_of
 from ...core.program import Instance, Program, instance_of
-from ...core.source import ending_at_user
+from ...core.source import Origin, ending_at_user
 from ...core.terms import Block, Constant
 from ...core.types import ArrayType, all_dims
 from ..first_order import first_order
 from ..simplify import simplify
 from .printer import LINE, Printer
 from .raw import raw
-from .resolved import count_uses, resolve
+from .resolved import Bound, count_uses, resolve
 from .structures import give, structured
 from .surface import recognise
 
 STYLES = ("surface", "loops", "procedures", "de-bruijn")
+
+Line = tuple[str, frozenset[Origin]]  # of text, and where what stands in it was written
 
 
 @ending_at_user
@@ -79,6 +81,20 @@ def pretty(program: Program | Instance | Block, *, simplified: bool = True, styl
         return _text(instance.program.name, term, instance.names, instance.outputs, style)
 
 
+def lines(instance: Instance) -> list[Line]:
+    """The text of a program in its surface style, by lines: each with where what stands in it was written.
+
+    >>> import adze as az
+    >>> @az.program
+    ... def norm2(x: az.Array[az.f64, "n"]) -> az.f64:
+    ...     return az.sum(x * x)
+    >>> [(text, [origin.line for origin in origins]) for text, origins in lines(norm2.at())]
+    [('def norm2(x: f64[n]) -> f64:', []), ('  return sum(x ** 2)', [3])]
+    """
+    with lifted_limits():
+        return _lines(instance.program.name, simplify(instance.term), instance.names, instance.outputs, "surface")
+
+
 def _procedures(program: Program | Instance | Block, simplified: bool) -> str:
     """The first-order form of a program, and its procedures."""
     name = "program" if isinstance(program, Block) else instance_of(program).program.name
@@ -89,6 +105,10 @@ def _procedures(program: Program | Instance | Block, simplified: bool) -> str:
 
 
 def _text(name: str, block: Block, names: Sequence[str], outputs: trees.Shape | None, style: str) -> str:
+    return "\n".join([text for text, _ in _lines(name, block, names, outputs, style)])
+
+
+def _lines(name: str, block: Block, names: Sequence[str], outputs: trees.Shape | None, style: str) -> list[Line]:
     resolved = resolve(block)
     recognise(resolved, loops=style == "loops")
     count_uses(resolved)
@@ -103,13 +123,16 @@ def _text(name: str, block: Block, names: Sequence[str], outputs: trees.Shape | 
         printer.body(resolved, "return")
     else:
         printer.operations(resolved.operations)
-        give(printer, structure, [printer.atom(result) for result in resolved.results])
+        made = [result.source for result in resolved.results if isinstance(result, Bound)]
+        with printer.showing(*[operation.origin for operation in made if operation is not None]):
+            give(printer, structure, [printer.atom(result) for result in resolved.results])
     types = structured(structure, [str(type) for type in block.types])
     constants = [f"  {given} = {_content(constant)}" for constant, given in printer.constants.items()]
-    header = f"def {name}({', '.join(parameters)}) -> {types}:"
-    if len(header) > LINE:
-        header = "\n".join([f"def {name}(", *[f"  {parameter}," for parameter in parameters], f") -> {types}:"])
-    return "\n".join([header, *constants, *printer.lines])
+    header = [f"def {name}({', '.join(parameters)}) -> {types}:"]
+    if len(header[0]) > LINE:
+        header = [f"def {name}(", *[f"  {parameter}," for parameter in parameters], f") -> {types}:"]
+    outside: list[Line] = [(text, frozenset()) for text in (*header, *constants)]
+    return [*outside, *zip(printer.lines, printer.origins, strict=True)]
 
 
 def _content(constant: Constant) -> str:

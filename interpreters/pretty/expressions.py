@@ -14,6 +14,7 @@ import numpy as np
 
 from ...core.constructs import ADDED, CONSTRUCTS
 from ...core.procedures import Procedure, shared_out
+from ...core.source import Origin
 from ...core.terms import Constant, Literal, Size
 from ...core.types import Named, rank
 from .lifting import PLACE, WHOLE
@@ -56,6 +57,8 @@ class Expressions(Names, ABC):
         self.expressions_only = False
         self.needs_lines: set[int] = set()  # the blocks known not to be expressions
         self.lines: list[str] = []
+        self.origins: list[frozenset[Origin]] = []  # of each line: where what stands in it was written
+        self.shown: set[Origin] = set()  # of what is being printed
         self.depth = 1
         self.constants: dict[Constant, str] = {}
 
@@ -69,6 +72,16 @@ class Expressions(Names, ABC):
         if self.expressions_only:
             raise _NeedsLines
         self.lines.append("  " * self.depth + text)
+        self.origins.append(frozenset([origin for origin in self.shown if origin.file]))
+
+    @contextmanager
+    def showing(self, *origins: Origin) -> Iterator[None]:
+        """What is printed inside a ``with`` block was written there, and where what is printed in it was."""
+        outer, self.shown = self.shown, set(origins)
+        try:
+            yield
+        finally:
+            self.shown = outer
 
     # Expressions
 
@@ -76,7 +89,7 @@ class Expressions(Names, ABC):
         """An argument as text, in parentheses where it binds less tightly than asked."""
         match arg:
             case Bound(text=text, precedence=precedence):
-                pass
+                self.shown |= arg.origins
             case Literal():
                 text = _number(arg)
                 precedence = NEGATE if text.startswith("-") else ATOM
@@ -240,6 +253,7 @@ class Expressions(Names, ABC):
                 if inner is None or inner.op != "reduce" or reduction_name(inner) != name:
                     break
                 operation = inner
+                self.shown.add(operation.origin)
             body = self.inline(element)
         if body is None or len(body[0][0]) > REDUCED:
             self.count = count
@@ -357,23 +371,28 @@ class Expressions(Names, ABC):
 
     def operations(self, operations: Sequence[ResolvedOperation]) -> None:
         for operation in operations:
-            expression = self.expression(operation) if len(operation.results) == 1 else None
-            if expression is None:
-                self.statement(operation, None)
-                continue
-            value = operation.results[0]
-            combines = operation.op in CONSTRUCTS and operation.row.combines and not operation.row.places
-            limit = REDUCED if combines or operation.op in _LONG else INLINE
-            once = value.uses <= 1 and not value.inside and len(expression[0]) <= limit
-            cheap = operation.op in ("index", "read", "project") or value.comparison is not None
-            short = cheap and not value.hint and len(expression[0]) <= SHORT
-            calls = operation.op in ADDED or (operation.op in CONSTRUCTS and operation.row.calls)
-            if calls and value.uses == 0:
-                self.line(expression[0])
-            elif once or short or value.fill:
-                value.text, value.precedence = expression
-            else:
-                self.line(f"{self.bind(value)} = {expression[0]}")
+            with self.showing(operation.origin):
+                self.operation(operation)
+
+    def operation(self, operation: ResolvedOperation) -> None:
+        expression = self.expression(operation) if len(operation.results) == 1 else None
+        if expression is None:
+            self.statement(operation, None)
+            return
+        value = operation.results[0]
+        combines = operation.op in CONSTRUCTS and operation.row.combines and not operation.row.places
+        limit = REDUCED if combines or operation.op in _LONG else INLINE
+        once = value.uses <= 1 and not value.inside and len(expression[0]) <= limit
+        cheap = operation.op in ("index", "read", "project") or value.comparison is not None
+        short = cheap and not value.hint and len(expression[0]) <= SHORT
+        calls = operation.op in ADDED or (operation.op in CONSTRUCTS and operation.row.calls)
+        if calls and value.uses == 0:
+            self.line(expression[0])
+        elif once or short or value.fill:
+            value.text, value.precedence = expression
+            value.origins = frozenset(self.shown)
+        else:
+            self.line(f"{self.bind(value)} = {expression[0]}")
 
 
 def _number(literal: Literal) -> str:

@@ -126,6 +126,8 @@ class Lifting:
                 found = self.product(operation, position)
             case _:
                 raise Stays
+        if isinstance(found, Bound) and found.source is not None and not found.source.origin.file:
+            found.source.origin = operation.origin
         self.lifted[value, position] = found
         return found
 

@@ -42,17 +42,20 @@ class Printer(Expressions):
         if not tail or last is None:
             self.operations(block.operations)
             if block.results:
-                self.give(give, [self.atom(result) for result in block.results])
+                made = [result.source for result in block.results if isinstance(result, Bound)]
+                with self.showing(*[operation.origin for operation in made if operation is not None]):
+                    self.give(give, [self.atom(result) for result in block.results])
             return
         self.operations(block.operations[:-1])
-        expression = self.expression(last) if len(last.results) == 1 else None
-        if expression is not None:
-            self.line(f"{give} {expression[0]}")
-        elif last.op in CONSTRUCTS and (last.row.updates or last.row.functions):  # bound before it is made
-            self.statement(last, None)
-            self.give(give, [self.atom(result) for result in block.results])
-        else:
-            self.statement(last, give)
+        with self.showing(last.origin):
+            expression = self.expression(last) if len(last.results) == 1 else None
+            if expression is not None:
+                self.line(f"{give} {expression[0]}")
+            elif last.op in CONSTRUCTS and (last.row.updates or last.row.functions):  # bound before it is made
+                self.statement(last, None)
+                self.give(give, [self.atom(result) for result in block.results])
+            else:
+                self.statement(last, give)
 
     def give(self, keyword: str, results: Sequence[str]) -> None:
         """What a block gives, on as many lines as it has results if they do not fit on one."""
@@ -174,6 +177,7 @@ class Printer(Expressions):
                 if inner is None or inner.op != "generate":
                     break
                 operation = inner
+                self.shown.add(operation.origin)
             self.headed(f"{start}for {', '.join(ranges)}:", block)
 
     def cond(self, operation: ResolvedOperation, give: str | None) -> None:

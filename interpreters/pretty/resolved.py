@@ -41,6 +41,7 @@ class Bound:
     precedence: int = 100  # how tightly the text binds; a name binds tightest
     comparison: tuple[str, str, str] | None = None  # left, operator, right: ``0 <= i and i < n`` is ``0 <= i < n``
     fill: bool = False  # an array of one literal
+    origins: frozenset[Origin] = frozenset()  # of what stands in the text, where that is no name
 
 
 Argument = Bound | terms.Atom
@@ -64,6 +65,8 @@ class ResolvedOperation:
 
     def __post_init__(self) -> None:
         for result in self.results:
+            if result.source is not None and not self.origin.file:  # it takes the place of another one
+                self.origin = result.source.origin
             result.source = self
 
 

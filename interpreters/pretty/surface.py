@@ -215,7 +215,10 @@ def _as_map(operation: ResolvedOperation, extent: Dim | None) -> ResolvedOperati
             read.static = selectors[1:], tuple([axis - 1 for axis in order])
             read.args = [rows, *read.args[2:]]
     block.binders = list(elements.values())
-    return operation_of("map", operation.static, list(elements), operation.results, [block])
+    made = operation_of("map", operation.static, list(elements), operation.results, [block])
+    if not made.origin.file:
+        made.origin = reads[0].origin
+    return made
 
 
 def _rest_is_whole(read: ResolvedOperation) -> bool:

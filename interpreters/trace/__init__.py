@@ -32,6 +32,7 @@ from ...core.limits import lifted_limits
 from ...core.placement import to_block
 from ...core.presented import presented
 from ...core.program import Instance, P, Program, as_program
+from ...core.showing import Shown
 from ...core.source import at_line
 from ...core.terms import Block, Literal, Operation, Origin, Variable
 from ...core.types import FunctionType, element, i64
@@ -48,7 +49,7 @@ from .recording import Known, Recorder
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(Shown):
     """The steps of one run. ``block`` is straight-line: binding k is step k, and ``values[k]`` are its results."""
 
     name: str  # of the program

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from programs import CASES, Case
 from trace_programs import RECURSIVE
 
 import adze as az
+from adze.interpreters.drawing.layout import placed
+from adze.interpreters.drawing.picture import Edge, Frame
 
 Vector = az.Array[az.f64, "n"]
 TRACED: list[tuple[az.Program, tuple[Any, ...]]] = [
@@ -116,13 +119,9 @@ def test_saved(tmp_path: Path) -> None:
         drawing.save(tmp_path / "f.png")
 
 
-def test_pictures_need_graphviz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that stands for dot gets the source; without one a picture is refused and notebooks show text."""
+def test_graphviz_draws_where_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that stands for dot gets the source."""
     drawing = az.draw(positive)
-    monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert drawing._repr_svg_() is None
-    with pytest.raises(RuntimeError, match="Graphviz' dot is not installed"):
-        drawing.save(tmp_path / "f.svg")
     monkeypatch.setattr(shutil, "which", lambda name: f"/bin/{name}")
 
     def run(command: list[str], input: str, **_: Any) -> Any:
@@ -133,6 +132,68 @@ def test_pictures_need_graphviz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert drawing._repr_svg_() == "<svg/>"
     drawing.save(tmp_path / "f.svg")
     assert (tmp_path / "f.svg").read_text(encoding="utf-8") == "<svg/>"
+
+
+# Pictures without Graphviz
+
+
+def assert_laid_out(picture: Frame) -> None:
+    """Everything is inside of its frame and beside its neighbours, and edges lead down, from border to border."""
+    found = placed(picture)
+    boxes = {box.name: box for box in found.boxes}
+
+    def inside(frame: Frame, left: float, top: float, right: float, bottom: float) -> None:
+        own = [boxes[item.name] for item in frame.items if not isinstance(item, Edge)]
+        for k, box in enumerate(own):
+            assert left <= box.x and box.x + box.width <= right and top <= box.y and box.y + box.height <= bottom
+            for other in own[:k]:
+                beside = box.x + box.width <= other.x or other.x + other.width <= box.x
+                assert beside or box.y + box.height <= other.y or other.y + other.height <= box.y
+            if isinstance(box.item, Frame):
+                inside(box.item, box.x, box.y, box.x + box.width, box.y + box.height)
+
+    inside(picture, 0.0, 0.0, found.width, found.height)
+    assert {edge for edge, _ in found.edges} == set(picture.edges())
+    for edge, points in found.edges:
+        start, end = boxes[edge.start], boxes[edge.end]
+        assert points[0] == (start.x + start.width / 2, start.y + start.height)
+        assert points[-1] == (end.x + end.width / 2, end.y)
+        heights = [y for _, y in points]
+        assert heights == sorted(heights)
+
+
+@pytest.mark.unguarded
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_every_program_is_laid_out(case: Case) -> None:
+    instance = case.program.instance_for(case.program.bind(case.arguments[0], {}))
+    assert_laid_out(az.draw(instance).picture)
+
+
+def test_pictures_without_graphviz(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They hold the same nodes and edges as the source, and notebooks show them."""
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    drawing = az.draw(az.grad(positive), simplified=False)
+    root = ElementTree.fromstring(drawing.svg)
+    texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+    for label in re.findall(r'label="(.*?)"[,\];]', drawing.dot):
+        assert set(label.split("\\n")) <= set(texts)
+    heads = [path for path in root.iter("{http://www.w3.org/2000/svg}path") if path.get("class") == "head"]
+    assert len(heads) == drawing.dot.count(" -> ")
+    assert drawing._repr_svg_() == drawing.svg
+    drawing.save(tmp_path / "f.svg")
+    assert (tmp_path / "f.svg").read_text(encoding="utf-8") == drawing.svg
+
+
+def test_labels_of_pictures_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+
+    def f(x: az.Expr) -> az.Expr:
+        return az.where(x < 1.0, x, 0.0)
+
+    f.__name__ = "</svg><script>alert(1)</script>"
+    text = az.draw(az.program(f).at(az.f64)).svg
+    assert "<script" not in text and ElementTree.fromstring(text).tag.endswith("svg")
+    assert "x &lt; 1.0" in text
 
 
 # Traces

@@ -34,6 +34,7 @@ MAY_IMPORT = {
     "backends": {"backends", "core", "interpreters"},
     "solvers": {"solvers", "backends", "ad", "interpreters", "library", "core"},
     "interop": {"interop", "backends", "ad", "core"},
+    "pages": {"pages", "backends", "ad", "interpreters", "core"},
     "commands": {"commands", "interop", "solvers", "backends", "ad", "interpreters", "library", "core"},
 }
 
