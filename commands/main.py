@@ -30,6 +30,7 @@ from .cost import COST, PROFILE
 from .derivatives import GRAD, JVP
 from .devices import DEVICES
 from .doctor import DOCTOR
+from .explore import EXPLORE
 from .report import complain, show
 from .show import DUMP, SHOW
 from .trace import TRACE
@@ -45,6 +46,7 @@ COMMANDS: tuple[Command, ...] = (
     COST,
     BENCH,
     PROFILE,
+    EXPLORE,
     DEVICES,
     CACHE,
     DOCTOR,

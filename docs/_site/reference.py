@@ -55,7 +55,7 @@ PAGES = [
     Page(
         "Interpreters",
         "What a program may mean: a number, text, a picture, a trace, a count, or what you say.",
-        ("evaluate", "pretty", "draw", "trace", "check", "simplify", "program_cost", "language", "reify"),
+        ("evaluate", "pretty", "draw", "trace", "check", "simplify", "program_cost", "pages", "language", "reify"),
     ),
     Page("Compiling", "Machine code for the cores of a CPU, and kernels for OpenCL devices.", ("compile", "opencl")),
     Page(
@@ -111,7 +111,7 @@ def _module(name: str) -> str:
     parts = getattr(value, "__module__", "").split(".")
     if parts[0] != "adze":
         return "accelerate"  # All, which is what a window may be
-    return parts[1] if parts[1] in ("interop", "solvers") else "opencl" if "opencl" in parts else parts[-1]
+    return parts[1] if parts[1] in ("interop", "solvers", "pages") else "opencl" if "opencl" in parts else parts[-1]
 
 
 def _checked() -> None:

@@ -213,3 +213,13 @@ def test_doctor_finds_a_compiler_that_is_wrong(commands: CommandLine, monkeypatc
     monkeypatch.setattr(doctor, "exp", lambda x: x)
     found = states(commands)
     assert found["code"] == 1 and found["compiling"]["state"] == "wrong"
+
+
+def test_explore_writes_a_page(scaled: CommandLine) -> None:
+    ran = scaled("explore", "scaled.py:scaled", "n=5", "m=3", "--no-kernels", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.data["file"] == "scaled.html" and "assembly" in ran.data["panels"]
+    page = (scaled.folder / "scaled.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>") and "return t * x" in page
+    ran = scaled("explore", "scaled.py:scaled", "-o", "page.txt")
+    assert ran.code == 2 and "a page is a file that ends in .html, and page.txt does not" in ran.err

@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "solvers": {"solvers", "backends", "ad", "interpreters", "library", "core"},
     "interop": {"interop", "backends", "ad", "core"},
     "pages": {"pages", "backends", "ad", "interpreters", "core"},
-    "commands": {"commands", "interop", "solvers", "backends", "ad", "interpreters", "library", "core"},
+    "commands": {"commands", "pages", "interop", "solvers", "backends", "ad", "interpreters", "library", "core"},
 }
 
 

@@ -1,0 +1,39 @@
+"""``adze explore``: a page of a program and of all that it is lowered to, for a browser."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+from ..pages import explore
+from .arguments import read
+from .command import Command, UsageError, argument_options, program_options
+from .programs import find
+from .report import Line, Report, waiting
+
+
+def _explore(options: Namespace) -> Report:
+    found = find(options)
+    file = Path(options.output or re.sub(r"\W+", "_", found.family.name).strip("_") + ".html")
+    if file.suffix not in (".html", ".htm"):
+        raise UsageError(f"a page is a file that ends in .html, and {file} does not")
+    values = read(found, options.arguments, seed=options.seed, fill=True).values if options.arguments else []
+    with waiting(f"exploring {found.name}"):
+        page = found.call(lambda: explore(found.program, *values, kernels=not options.no_kernels))
+    page.save(file)
+    panels = [panel.key for panel in page.panels]
+    data = {"program": found.name, "file": str(file), "panels": panels}
+    return Report(data, [Line(f"{file}: {', '.join(panels)}")])
+
+
+def _explore_options(parser: ArgumentParser) -> None:
+    program_options(parser)
+    argument_options(parser)
+    parser.add_argument("-o", "--output", metavar="PAGE.html", help="(default: the program's name, and .html)")
+    parser.add_argument("--no-kernels", action="store_true", help="leave out the kernels of an OpenCL device")
+
+
+EXPLORE = Command(
+    "explore", "Write a page that shows a program and all that is made of it.", _explore, _explore_options
+)
