@@ -209,6 +209,7 @@ with install_import_hook(_CHECKED):
     )
     from .core.primitives import round_ as round
     from .core.program import Instance, Program, interpret, program
+    from .core.progress import progress
     from .core.reify import Reify
     from .core.special import clip, gelu, log_sigmoid, nan_to_num, reciprocal, relu, softplus, square
     from .core.vmap import vmap
@@ -427,6 +428,7 @@ __all__ = [
     "primitive",
     "prod",
     "program",
+    "progress",
     "quantile",
     "random",
     "ravel",

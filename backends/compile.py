@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from logging import DEBUG
 from typing import Any, Generic, TypeVar, overload
 
 from ..core import trees
@@ -19,6 +20,7 @@ from ..core.presented import SignatureOf
 from ..core.program import RUNNERS, Instance, P, Program, R, as_program, instance_of
 from ..core.showing import Shown
 from ..core.source import at_line, ending_at_user, shorten
+from ..core.stages import CALL, compiling
 from ..core.verb import Function
 from .constant_sizes import ConstantSizes, code_for, code_for_leaves, codes, varies
 from .cost import Breakdown, Given
@@ -141,7 +143,10 @@ class Compiled(Shown, Generic[P, R]):
         arguments = self.program.bind(args, kwargs)
         chosen = self.program if isinstance(self.program, Instance) else self.program.instance_for(arguments)
         leaves = chosen.leaves(arguments)
-        return code_for_leaves(chosen, leaves), leaves, out
+        instance = code_for_leaves(chosen, leaves)
+        if CALL.isEnabledFor(DEBUG):
+            CALL.debug("%s: arguments take the code for (%s)", self.__name__, ", ".join(map(str, instance.types)))
+        return instance, leaves, out
 
     @ending_at_user
     def peak_bytes(self, *args: Any, **kwargs: Any) -> int:
@@ -519,7 +524,7 @@ V = TypeVar("V")
 def _kept(instance: Instance, key: tuple[Any, ...], make: Callable[[], V]) -> V:
     found: V | None = instance.compiled.get(key)
     if found is None:
-        with lifted_limits():
+        with lifted_limits(), compiling(instance.program.name):
             found = instance.compiled[key] = make()
     return found
 

@@ -36,6 +36,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..core.source import at_line
+from ..core.stages import CACHE, subject
 
 _SUFFIX = ".entry"
 _UNFINISHED = ".unfinished"
@@ -86,7 +87,8 @@ def fetch(key: str) -> bytes | None:
             if not _trusted(where, file, os.fstat(opened.fileno())):
                 return None
             whole = opened.read()
-    except OSError:
+    except OSError as error:
+        CACHE.debug("%s: no entry %s: %s", subject(), file, error.strerror)
         return None
     checksum, contents = whole[:_CHECKSUM], whole[_CHECKSUM:]
     valid = checksum == _checksum(key, contents)
@@ -95,6 +97,7 @@ def fetch(key: str) -> bytes | None:
             os.utime(file)
         else:
             file.unlink()
+    CACHE.debug("%s: %s %s, %d bytes", subject(), "found" if valid else "damaged, and removed:", file, len(contents))
     return contents if valid else None
 
 
@@ -116,9 +119,10 @@ def store(key: str, contents: bytes) -> None:
         except OSError:
             os.unlink(unfinished)
             raise
+        CACHE.debug("%s: kept %s, %d bytes", subject(), where / (key + _SUFFIX), len(contents))
         _shrink(where)
-    except OSError:
-        return
+    except OSError as error:
+        CACHE.debug("%s: nothing is kept in %s: %s", subject(), where, error)
 
 
 def _trusted(where: Path, path: Path, status: os.stat_result) -> bool:
@@ -164,6 +168,7 @@ def _shrink(where: Path) -> None:
         if excess <= 0:
             return
         _remove(path)
+        CACHE.debug("removed %s, %d bytes, as there is no room", path, size)
         excess -= size
 
 

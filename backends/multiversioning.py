@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..core.limits import lifted_limits
 from ..core.program import Instance, convert
+from ..core.stages import CALL, compiling
 from . import ir
 from .boundary import boundary_of
 from .cost import Breakdown, Given, Row, estimate
@@ -100,23 +102,29 @@ class Multiversioned(ABC, Generic[Built]):
         """How many forms there are; the last one is for all sizes that take no other."""
         return len(self._heads)
 
+    @contextmanager
+    def _making(self) -> Iterator[None]:
+        """Much is made, and that is told."""
+        with lifted_limits(), compiling(self.instance.program.name):
+            yield
+
     def lowered(self, number: int) -> Lowered:
         """A form in the loop IR, and what its failures say."""
         if number not in self._lowered:
-            with lifted_limits():
+            with self._making():
                 self._lowered[number] = self._in_loops(self._forms[number], self._target)
         return self._lowered[number]
 
     def in_nests(self, number: int) -> ir.Function:
         """A form in nests, whose points have no order yet."""
-        form, name = self._forms[number], self.instance.program.name
-        with lifted_limits():
+        with self._making():
+            form, name = self._forms[number], self.instance.program.name
             return nests_of(form, name, self._target, self._checks, self._deterministic).function
 
     def built(self, number: int) -> Built:
         """The code of a form."""
         if number not in self._built:
-            with lifted_limits():
+            with self._making():
                 self._built[number] = self._build(number)
         return self._built[number]
 
@@ -132,6 +140,7 @@ class Multiversioned(ABC, Generic[Built]):
         if latest != sizes:
             number = chosen(self._conditions, sizes)
             self._latest = dict(sizes), number
+            CALL.debug("%s: sizes %s take form %d of %d", self.instance.program.name, sizes, number, len(self._heads))
         return number
 
     def given(self, leaves: Sequence[Any]) -> Given:
@@ -161,7 +170,7 @@ class Multiversioned(ABC, Generic[Built]):
             return seconds(self._in_loops(form, target))
 
         mine = self.lowered(self.taken(given.sizes))
-        with lifted_limits():
+        with self._making():
             return Choices.of(mine.decisions, seconds(mine), forced)
 
     # What there is

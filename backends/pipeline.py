@@ -38,6 +38,7 @@ from dataclasses import replace
 
 from ..core.procedures import procedures_of
 from ..core.program import Instance
+from ..core.stages import stage
 from ..core.terms import Block
 from ..interpreters.reads_first import reads_first
 from ..interpreters.simplify import simplify
@@ -95,15 +96,17 @@ def forms_of(instance: Instance, target: Target, checks: bool = True) -> tuple[F
 
 def _forms(prepared: Block, target: Target, checks: bool) -> tuple[Form, ...]:
     decisions = Decisions(dict(target.transformations.force))
-    simplified = decided(simplify(verified(prepared))) if checks else simplify(prepared)
-    if target.transformations.materialise:
-        simplified = materialised(simplified, decisions)
-    scheduled = schedule(simplified, target.transformations, decisions, target.group > 0)
-    if target.transformations.reassociate:
-        forms = reassociated(scheduled, target, decisions)
-    else:
-        forms = (Form(scheduled, decisions=decisions),)
-    blocks = [reads_first(in_order(form.block)) for form in forms]
+    with stage("simplify"):
+        simplified = decided(simplify(verified(prepared))) if checks else simplify(prepared)
+    with stage("schedule terms"):
+        if target.transformations.materialise:
+            simplified = materialised(simplified, decisions)
+        scheduled = schedule(simplified, target.transformations, decisions, target.group > 0)
+        if target.transformations.reassociate:
+            forms = reassociated(scheduled, target, decisions)
+        else:
+            forms = (Form(scheduled, decisions=decisions),)
+        blocks = [reads_first(in_order(form.block)) for form in forms]
     return tuple([replace(form, block=block) for form, block in zip(forms, blocks, strict=True)])
 
 
@@ -114,20 +117,23 @@ def nests_of(form: Form, name: str, target: Target, checks: bool, deterministic:
     """
     procedures = {each: open_checkpoints(block) for each, block in form.procedures.items()}
     block = open_checkpoints(form.block)
-    lowered = lower(block, _identifier(name), target, checks, deterministic, form.decisions, procedures)
-    for switch, rewritten in ON_NESTS:
-        if getattr(target.transformations, switch):
-            lowered = rewritten(replace(lowered, procedures=tuple(map(rewritten, lowered.procedures))))
+    with stage("lower"):
+        lowered = lower(block, _identifier(name), target, checks, deterministic, form.decisions, procedures)
+    with stage("schedule nests"):
+        for switch, rewritten in ON_NESTS:
+            if getattr(target.transformations, switch):
+                lowered = rewritten(replace(lowered, procedures=tuple(map(rewritten, lowered.procedures))))
     return lowered
 
 
 def loops_of(form: Form, name: str, target: Target, checks: bool, deterministic: bool = True) -> Lowered:
     """Lower a form of a program for a target to loops; see :func:`nests_of`."""
     lowered = nests_of(form, name, target, checks, deterministic)
-    lowered = replace(lowered, procedures=tuple([_in_loops(each, target) for each in lowered.procedures]))
-    lowered = _in_loops(lowered, target)
-    lowered = replace(lowered, function=lowered.whole)
-    ir.check(lowered.function, groups=target.group > 0)
+    with stage("schedule loops"):
+        lowered = replace(lowered, procedures=tuple([_in_loops(each, target) for each in lowered.procedures]))
+        lowered = _in_loops(lowered, target)
+        lowered = replace(lowered, function=lowered.whole)
+        ir.check(lowered.function, groups=target.group > 0)
     return lowered
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import cache, wraps
 from typing import TypeVar
 
+from ..core.settings import names_in
+
 T = TypeVar("T")
 
 _LOOKS = 8000  # at the gate before a worker sleeps: about 100 microseconds, some times what it takes to wake it
@@ -82,11 +84,7 @@ def debugged() -> frozenset[str]:
 
     It names several, separated by commas. ValueError for a name that there is not.
     """
-    wanted = [each.strip() for each in os.environ.get("ADZE_DEBUG", "").split(",") if each.strip()]
-    for each in wanted:
-        if each not in _DEBUGGED:
-            raise ValueError(f"ADZE_DEBUG knows no {each!r}; it takes {', '.join(_DEBUGGED)}")
-    return frozenset(wanted)
+    return frozenset(names_in("ADZE_DEBUG", _DEBUGGED))
 
 
 def cpus() -> int:

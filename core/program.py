@@ -32,6 +32,7 @@ from .placement import to_block
 from .presented import SignatureOf, signature
 from .showing import Shown
 from .source import at_line, ending_at_user, line_of, repeated, shorten
+from .stages import building_term
 from .terms import Block
 from .types import Type, array_of, dims, element, holds_floating, is_data
 from .unification import Equality, Unifier, equalities, probable
@@ -131,16 +132,14 @@ class Instance(Shown):
 
         Its binders have the types of this version, with one name for sizes that it requires to be equal in every run.
         """
-        if self._term is None:
-            self._build()
+        self._have()
         assert self._term is not None
         return self._term
 
     @property
     def outputs(self) -> trees.Shape:
         """The structure of the result."""
-        if self._outputs is None:
-            self._build()
+        self._have()
         assert self._outputs is not None
         return self._outputs
 
@@ -149,6 +148,12 @@ class Instance(Shown):
         """What the sizes of a call must fulfil, so that the types of the term's binders are those of its arguments."""
         self.term  # noqa: B018  (builds it)
         return self._equalities
+
+    def _have(self) -> None:
+        """Build the term, unless it is there."""
+        if self._term is None or self._outputs is None:
+            with building_term(self.program.name):
+                self._build()
 
     def _build(self) -> None:
         """Build the term; and again, with one name for sizes that it requires to be equal, while there are any."""

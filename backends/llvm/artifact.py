@@ -106,7 +106,7 @@ class Built:
         callbacks = Callbacks(calls) if any(not site.symbol for site in calls) else None
         self.executable = Executable(
             kept.machine_code, kept.interface.parallel, branches, keep, self._flush, remake, callbacks, kept.functions,
-            kept.interface.deep,
+            kept.interface.deep, self.instance.program.name,
         )  # fmt: skip
         signature = self.instance.declared.requiring(kept.interface.equalities)
         self.calls = Calls(self.executable, signature, kept.interface)

@@ -37,6 +37,7 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 from llvmlite.binding.newpassmanagers import NewPassManager
 
+from ...core.stages import stage
 from .host import host
 from .text import DEEP, SCALARS, UNOPTIMISED
 
@@ -62,7 +63,8 @@ def compile_text(*parts: str) -> Code:
 def compile_each(texts: Sequence[Sequence[str]]) -> list[Code]:
     """Optimise and assemble modules, each in parts, of which two at a time are compiled, the longest first."""
     parts = sorted({part for text in texts for part in text}, key=lambda part: (-len(part), part))
-    made = _objects_of(parts)
+    with stage("LLVM"):
+        made = _objects_of(parts)
     return [_code(text, made) for text in texts]
 
 
@@ -217,7 +219,8 @@ def link(machine_code: bytes, exports: Sequence[str], imports: Mapping[str, int]
         library.export_symbol(name)
     for name, address in imports.items():
         library.import_symbol(name, address)
-    return library.link(*_linkers.next())
+    with stage("link"):
+        return library.link(*_linkers.next())
 
 
 def _is_optimised(text: str) -> bool:

@@ -20,6 +20,7 @@ from typing import Any
 from ...core.c_functions import CFunction
 from ...core.limits import lifted_limits
 from ...core.source import at_line
+from ...core.stages import CALL, RUNTIME, compiling, stage
 from .. import ir
 from ..runtime import Failure
 from ..specialisations import COMPILED, LOADED
@@ -52,8 +53,9 @@ def compiled(function: ir.Function, machine: Machine | None = None) -> Code:
 
 def emitted(function: ir.Function, machine: Machine) -> Code:
     """A function of the loop IR as the text of modules, which nothing has compiled yet."""
-    module = emit(function, machine)
-    parts = tuple(module.parts())
+    with stage("emit"):
+        module = emit(function, machine)
+        parts = tuple(module.parts())
     later = Later(lambda: function, machine, digest_of(parts), module)
     described = module.branches()
     branches = {name: partial(later.branch, name) for name in described}
@@ -84,7 +86,7 @@ class Later:
 
     def branch(self, name: str) -> Sequence[str]:
         """The modules of a branch, as text."""
-        with self._lock, lifted_limits():
+        with self._lock, lifted_limits(), stage("emit"):
             module, self._module = self._module, None
             if module is None:
                 module = emit(self._load(), self._machine)
@@ -108,6 +110,7 @@ class Executable:
     ``branches`` are made when they are needed; ``keep`` is told when some were. What an earlier process has made of one
     and cannot be linked, ``remake`` gives anew. With ``flush``, subnormal numbers count as zero. ``callbacks`` are the
     functions of Python that the code calls, ``functions`` those of C by their symbols; code that recurs is ``deep``.
+    Logs call it by its ``name``.
     """
 
     def __init__(
@@ -121,8 +124,9 @@ class Executable:
         callbacks: Callbacks | None = None,
         functions: Mapping[str, CFunction] = _NO_FUNCTIONS,
         deep: bool = False,
+        name: str = RUNTIME,
     ) -> None:
-        self._callbacks = callbacks
+        self._callbacks, self._name = callbacks, name
         self._workers = workers() if parallel else None
         self._functions = functions  # which keep their libraries
         self._imports = {"adze_look": entries().look, **{name: c.address for name, c in functions.items()}}
@@ -167,12 +171,14 @@ class Executable:
             self._workers.ensure(threads)
         wanted = (threads, *sizes)
         if frame.wanted != wanted:
-            frame.reserve(self.arena_bytes(sizes, threads), ctypes.addressof(self._table))
+            room = self.arena_bytes(sizes, threads)
+            frame.reserve(room, ctypes.addressof(self._table))
             self.arena_bytes(sizes, threads, frame.arena)
             if self._stacks is not None:
                 frame.have_seats(threads, self._stacks.release)
             self.make_branches(sizes)
             frame.wanted = wanted
+            CALL.debug("%s: sizes %s, %d threads: %d bytes for temporaries", self._name, sizes, threads, room)
 
     @property
     def calls_python(self) -> bool:
@@ -217,7 +223,7 @@ class Executable:
         """Have the branches that are needed, by a flag for each of their numbers."""
         if not self._missing(needed):  # without the lock, which would stay taken in a child that is forked meanwhile
             return
-        with self._lock:
+        with self._lock, compiling(self._name):
             missing = self._missing(needed)
             seconds: dict[str, float] = {}
             texts: dict[str, Sequence[str]] = {}

@@ -33,6 +33,7 @@ from ...core.annotations import Declared
 from ...core.c_functions import CFunction
 from ...core.digest import Digest, NoDigest, digest
 from ...core.program import Instance
+from ...core.stages import CACHE, subject
 from ...core.terms import NOWHERE, Constant, Origin
 from ...core.verb import Verb
 from .. import disk_cache
@@ -60,7 +61,8 @@ class Entry:
             return None
         try:
             return _Unpickler(io.BytesIO(contents), self.source).load()
-        except Exception:  # a class that the result is made of is not there any more, say
+        except Exception as error:  # a class that the result is made of is not there any more, say
+            CACHE.debug("%s: what was found makes no sense here: %s", subject(), error)
             return None
 
     def store(self, made: Any) -> None:
@@ -68,7 +70,8 @@ class Entry:
         contents = io.BytesIO()
         try:
             _Pickler(contents, self.source).dump(made)
-        except (pickle.PicklingError, AttributeError, TypeError):
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            CACHE.debug("%s: not kept: %s", subject(), error)
             return
         disk_cache.store(self.key, contents.getvalue())
 
@@ -84,7 +87,8 @@ def entry_of(instance: Instance, target: Target, *options: Any) -> Entry | None:
     try:
         source = digest(*_source(instance))
         return Entry(_key(source.value, repr(target), repr(options)), source)
-    except (NoDigest, OSError):
+    except (NoDigest, OSError) as error:
+        CACHE.debug("%s: neither looked for nor kept: %s", instance.program.name, error)
         return None
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ...core.limits import lifted_limits
 from ...core.program import Instance
 from ..cost import Breakdown
 from ..forms import Head
@@ -110,14 +109,14 @@ class Version(Multiversioned[Built]):
         given, leaves = self.given(leaves), self.entered(leaves)
         number = self.taken(given.sizes)
         if number not in self._clocked:
-            with lifted_limits():
+            with self._making():
                 lower = partial(self.lowered, number)
                 self._clocked[number] = Clocked(self.instance, lower, self._machine, self._flush)
         return self._clocked[number].profile(leaves, threads, self.rows(self.lowered(number), given, threads))
 
     def located(self, number: int) -> tuple[list[Located], list[Located]]:
         """The LLVM IR and the assembly of a form by lines, each with the line of the loops that it is from."""
-        with lifted_limits():
+        with self._making():
             code = emitted(self.lowered(number).function, replace(self._machine, located=True))
             return read_module(str(printed(code))), read_assembly(assembly(code))
 

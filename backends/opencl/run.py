@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ...core.stages import stage
 from ...core.types import bool_, f64
 from .. import ir
 from ..memory.arena import plan, room
@@ -74,8 +75,10 @@ class Executable:
         self.target = target_of(device)
         self.function = function
         self._require_types()
-        self.source = source(self.function, self.target.group)
-        program = self._built()
+        with stage("emit"):
+            self.source = source(self.function, self.target.group)
+        with stage("OpenCL"):
+            program = self._built()
         self.kernels = {name: _typed(getattr(program, c_name(name)), e) for name, e in self.source.entries.items()}
         self.plan = plan(self.function)
         statements = list(ir.walk(self.function.body))

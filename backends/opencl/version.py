@@ -10,6 +10,7 @@ from typing import Any
 
 from ...core.host_arrays import on_device
 from ...core.program import Instance, convert
+from ...core.stages import stage
 from ..forms import Form
 from ..lowering import Lowered
 from ..multiversioning import Multiversioned
@@ -41,7 +42,8 @@ class Version(Multiversioned[Built]):
 
     def _in_loops(self, form: Form, target: Target) -> Lowered:
         lowered = super()._in_loops(form, target)
-        return replace(lowered, function=in_kernels(lowered.function, target))
+        with stage("split"):
+            return replace(lowered, function=in_kernels(lowered.function, target))
 
     def _build(self, number: int) -> Built:
         return Built(self.instance, partial(self.lowered, number), self.device)

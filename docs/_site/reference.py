@@ -57,7 +57,11 @@ PAGES = [
         "What a program may mean: a number, text, a picture, a trace, a count, or what you say.",
         ("evaluate", "pretty", "draw", "trace", "check", "simplify", "program_cost", "pages", "language", "reify"),
     ),
-    Page("Compiling", "Machine code for the cores of a CPU, and kernels for OpenCL devices.", ("compile", "opencl")),
+    Page(
+        "Compiling",
+        "Machine code for the cores of a CPU, and kernels for OpenCL devices.",
+        ("compile", "opencl", "progress"),
+    ),
     Page(
         "Derivatives",
         "Programs of derivatives, in both modes and to any order; see [derivatives](../derivatives.md).",
