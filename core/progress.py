@@ -158,6 +158,9 @@ class _Setting(AbstractContextManager[None]):
 
     before: bool
 
+    def __enter__(self) -> None:
+        pass
+
     def __exit__(self, *_: Any) -> None:
         _line.wanted = self.before
 
