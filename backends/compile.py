@@ -2,8 +2,7 @@
 
 A compiled program serves every size of its named dims. What the sizes of a call take of it is built when it is first
 taken (or asked for): simplify, schedule, lower (``pipeline.py``), emit. Calls check and convert their arguments,
-allocate the results and run; a requirement that failed during the run is raised as the exception it stands for, with
-the user's line.
+allocate the results and run; a requirement that failed during the run is raised as its exception, with the user's line.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from logging import DEBUG
 from typing import Any, Generic, TypeVar, overload
 
 from ..core import trees
@@ -144,8 +142,7 @@ class Compiled(Shown, Generic[P, R]):
         chosen = self.program if isinstance(self.program, Instance) else self.program.instance_for(arguments)
         leaves = chosen.leaves(arguments)
         instance = code_for_leaves(chosen, leaves)
-        if CALL.isEnabledFor(DEBUG):
-            CALL.debug("%s: arguments take the code for (%s)", self.__name__, ", ".join(map(str, instance.types)))
+        CALL.debug("%s: arguments take the code for %s", self.__name__, instance.types)
         return instance, leaves, out
 
     @ending_at_user
@@ -340,8 +337,7 @@ class Compiled(Shown, Generic[P, R]):
         >>> [(each.condition, each.why) for each in az.compile(double).specialisations]
         [('all sizes', 'result2: parallel, lanes of ...')]
         """
-        instances = self._instances()
-        found: list[Specialisation] = []
+        instances, found = self._instances(), list[Specialisation]()
         for instance in instances:
             made = self.backend.version(instance).specialisations()
             found += [each.where(_condition(instance, instances)) for each in made]

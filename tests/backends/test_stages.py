@@ -146,11 +146,11 @@ def test_calls_that_take_other_code_or_memory(caplog: pytest.LogCaptureFixture) 
     f(x=np.ones(30))
     taken = [message.partition(", 1 threads")[0] for message in caplog.messages]
     assert taken == [
-        "<lambda>: arguments take the code for (f64[3])",
+        "<lambda>: arguments take the code for (f64[3],)",
         "<lambda>: sizes []",
-        "<lambda>: arguments take the code for (f64[x_0])",
+        "<lambda>: arguments take the code for (f64[x_0],)",
         "<lambda>: sizes [30]",
-        "<lambda>: arguments take the code for (f64[x_0])",
+        "<lambda>: arguments take the code for (f64[x_0],)",
     ]
 
 
