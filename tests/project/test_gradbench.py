@@ -293,7 +293,7 @@ def test_an_evaluation_is_handed_on(compare: ModuleType, tmp_path: Path, monkeyp
     script.write_text(EVALUATION, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     tools = {"Adze, 1 thread": compare.Tool([sys.executable, str(RUN)]), "none": compare.Tool([], frozenset({"ode"}))}
-    rows = compare.measured(["hello"], tools, tmp_path, rounds=1)
+    rows = compare.measured("hello", tools, tmp_path, rounds=1)
     assert [function for _, _, function in rows] == ["square", "cube", "double"]
     assert len(rows["hello", "x=3", "square"]["Adze, 1 thread"].runs) == 1
     text = compare.report(rows, list(tools), "2 cores", "command")
