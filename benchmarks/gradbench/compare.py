@@ -210,7 +210,7 @@ def report(rows: Mapping[Row, Rows], names: Sequence[str], cores: str, command: 
         for name, each in found.items()
         if each.wrong
     ]
-    packages = versions(("adze", "numpy", "llvmlite", "jax", "torch"))
+    packages = versions(("adze-lang", "numpy", "llvmlite", "jax", "torch"))
     text = [
         "# GradBench",
         f"{datetime.date.today()}, {processor()}, {cores}, load {os.getloadavg()[1]:.2g}; {packages}. `{command}`",

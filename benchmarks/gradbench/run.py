@@ -13,8 +13,8 @@ one message a line, in JSON, and the tool answers each with a line:
 
 The programs of all twelve evaluations are those of benchmarks/programs, which know how an input is written. A function
 is compiled for the sizes of its input before it runs, as the timing ``prepare``. Then it runs as often as the input
-asks, and each run is a timing ``evaluate``: the call of the compiled program with NumPy's arrays, which makes its
-results. JSON is no part of either.
+asks, and each run is a timing ``evaluate``: the call of the compiled program with NumPy's arrays. Its results are
+written to the memory of those of the run before, as in GradBench's C++. JSON is no part of either.
 
 A message that asks for what is not there, or that is malformed, is answered by ``"success": false`` and an ``"error"``;
 the traceback goes to standard error, and the session goes on.
@@ -68,7 +68,7 @@ class Tool:
     def _answer(self, message: Message) -> Answer:
         match message["kind"]:
             case "start":
-                return {"tool": "adze", "config": {"threads": self.threads}}
+                return {"tool": "adze", "config": {"threads": self.threads, "version": az.__version__}}
             case "define":
                 program(message["module"])
                 return {"success": True}
@@ -82,7 +82,9 @@ class Tool:
         arguments = program(module).arguments(given)
         asked = given if isinstance(given, dict) else {}
         prepared, _ = timed(lambda: call.bind(*arguments))
-        runs, result = repeated(lambda: call(*arguments), asked.get("min_runs", 1), asked.get("min_seconds", 0.0))
+        runs, result = repeated(
+            lambda last: call(*arguments, out=memory(last)), asked.get("min_runs", 1), asked.get("min_seconds", 0.0)
+        )
         timings = [("prepare", prepared), *(("evaluate", run) for run in runs)]
         return {
             "success": True,
@@ -127,14 +129,25 @@ def timed(call: Callable[[], Any]) -> tuple[int, Any]:
     return time.perf_counter_ns() - start, result
 
 
-def repeated(call: Callable[[], Any], least: int, seconds: float) -> tuple[list[int], Any]:
-    """The nanoseconds of each of at least so many calls, which take at least so long together, and the last result."""
+def repeated(call: Callable[[Any], Any], least: int, seconds: float) -> tuple[list[int], Any]:
+    """The nanoseconds of each of at least so many calls, which take at least so long together, and the last result.
+
+    A call is given the result of the one before, None at first.
+    """
     runs: list[int] = []
-    result = None
-    while len(runs) < max(1, least) or sum(runs) < 1e9 * seconds:
-        nanoseconds, result = timed(call)
+    result, spent = None, 0
+    while len(runs) < max(1, least) or spent < 1e9 * seconds:
+        nanoseconds, result = timed(functools.partial(call, result))
         runs.append(nanoseconds)
+        spent += nanoseconds
     return runs, result
+
+
+def memory(result: Any) -> Any:
+    """The arrays of a result, to which the next may be written."""
+    if isinstance(result, tuple):
+        return tuple(map(memory, result))
+    return result if isinstance(result, np.ndarray) else None
 
 
 def plain(value: Any) -> Any:

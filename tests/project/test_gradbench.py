@@ -19,6 +19,8 @@ import numpy as np
 import pytest
 from load import ROOT, benchmark, example
 
+import adze as az
+
 RUN = ROOT / "benchmarks" / "gradbench" / "run.py"
 TOLERANCE = 1e-8
 SECONDS = 0.01  # of runs of a function
@@ -229,7 +231,8 @@ def test_a_long_session(module: str) -> None:
 def test_other_messages_are_acknowledged() -> None:
     asked = [{"kind": "start"}, {"kind": "analysis", "of": 8, "valid": False, "error": "no"}, {"kind": "farewell"}]
     found = answers([{"id": 7 - number, **message} for number, message in enumerate(asked)], "--threads", "2")
-    assert found == [{"id": 7, "tool": "adze", "config": {"threads": 2}}, {"id": 6}, {"id": 5}]
+    config = {"threads": 2, "version": az.__version__}
+    assert found == [{"id": 7, "tool": "adze", "config": config}, {"id": 6}, {"id": 5}]
 
 
 def test_what_is_wrong_is_answered_and_the_session_goes_on() -> None:
