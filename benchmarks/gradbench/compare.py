@@ -54,20 +54,20 @@ sys.path[0] = sys.argv[0].rpartition("/")[0]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
-# Of each evaluation the options that choose its inputs; several make several sessions.
-INPUTS: dict[str, Sequence[str]] = {
-    "hello": [""],
-    "det": ["-l 5 8 10"],
-    "gmm": ["-d 10 64 -k 25"],
-    "ba": ["--min 1 --max 1", "--min 5 --max 5"],
-    "ht": ["--min 5 --max 5 --variant simple", "--min 5 --max 5 --variant complicated"],
-    "kmeans": ["-k 10 100 -n 10000 -d 16"],
-    "llsq": ["-n 1024 16392"],
-    "lse": ["-n 10000 320000"],
-    "lstm": ["-l 2 4 -c 1024"],
-    "ode": ["-n 1000 100000 -s 10"],
-    "particle": [""],
-    "saddle": [""],
+# Of each evaluation the options that choose its inputs, by what tells inputs apart that it describes alike.
+INPUTS: dict[str, Mapping[str, str]] = {
+    "hello": {"": ""},
+    "det": {"": "-l 5 8 10"},
+    "gmm": {"": "-d 10 64 -k 25"},
+    "ba": {"small": "--min 1 --max 1", "large": "--min 5 --max 5"},
+    "ht": {"simple": "--min 5 --max 5 --variant simple", "complicated": "--min 5 --max 5 --variant complicated"},
+    "kmeans": {"": "-k 10 100 -n 10000 -d 16"},
+    "llsq": {"": "-n 1024 16392"},
+    "lse": {"": "-n 10000 320000"},
+    "lstm": {"": "-l 2 4 -c 1024"},
+    "ode": {"": "-n 1000 100000 -s 10"},
+    "particle": {"": ""},
+    "saddle": {"": ""},
 }
 
 
@@ -174,12 +174,12 @@ def measured(evaluation: str, taking_part: Mapping[str, Tool], checkout: Path, r
     """Of each function on each input of an evaluation what each tool told."""
     rows: dict[Row, Rows] = defaultdict(lambda: defaultdict(Found))
     for _ in range(1 if evaluation == "hello" else rounds):
-        for options in INPUTS[evaluation]:
+        for which, options in INPUTS[evaluation].items():
             for name, tool in taking_part.items():
                 if tool.evaluations and evaluation not in tool.evaluations:
                     continue
-                for row, found in converse(evaluation, options, tool, checkout).items():
-                    known = rows[row][name]
+                for (_, given, function), found in converse(evaluation, options, tool, checkout).items():
+                    known = rows[evaluation, f"{which} {given}".strip(), function][name]
                     known.runs += found.runs
                     known.prepared += found.prepared
                     known.wrong = known.wrong or found.wrong
