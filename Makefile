@@ -2,6 +2,7 @@
 # make docs   the site, in build/site: guide, manual, how-tos and the reference of every public name
 # make bench  measure against other tools      make test-all  the long run, and the mutants
 # make bench-everyday, make bench-trace, make bench-gpu  everyday programs; traces; programs on an OpenCL device
+# make gradbench GRADBENCH=CHECKOUT  GradBench's evaluations, and tools of its own (benchmarks/gradbench/compare.py)
 # make sweep  every value of every parameter, where the other runs take some: hours, and may be chosen by PYTEST_FLAGS
 # make mutants  wrong derivatives, each of which a test must notice (part of test-all)
 # make fuzz SECONDS=600  more random programs, each in a process of its own; .fuzz/log has those that were run
@@ -18,7 +19,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DELETE_ON_ERROR:
-.PHONY: help demo docs test lint types unit test-all test-all-pythons slow sweep mutants mutants-backends fuzz bench bench-everyday bench-trace bench-gpu format clean
+.PHONY: help demo docs test lint types unit test-all test-all-pythons slow sweep mutants mutants-backends fuzz bench bench-everyday bench-trace bench-gpu gradbench format clean
 
 help:
 	@sed -n '/^# make/s/^# //p' Makefile
@@ -82,6 +83,13 @@ bench-trace: $(VENV)/.installed-peers
 bench-gpu: $(VENV)/.installed-peers
 	$(BIN)/python benchmarks/gpu.py --peers
 
+# The golden implementation says what is valid.
+gradbench: $(VENV)/.installed-gradbench
+	@test -n "$(GRADBENCH)" || { echo "make gradbench GRADBENCH=CHECKOUT: a copy of https://github.com/gradbench/gradbench"; exit 2; }
+	$(MAKE) -C $(GRADBENCH)/cpp
+	$(MAKE) -C $(GRADBENCH)/tools/manual -Bj NATIVE=no
+	$(BIN)/python benchmarks/gradbench/compare.py $(GRADBENCH) $(if $(ONLY),--only $(ONLY))
+
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -105,7 +113,7 @@ $(VENV)/.installed-demo: $(VENV)/pyvenv.cfg pyproject.toml
 	@touch $@
 
 # PyTorch without what it needs for GPUs.
-$(VENV)/.installed-peers $(VENV)/.installed-torch $(VENV)/.installed-interop: export PIP_EXTRA_INDEX_URL := https://download.pytorch.org/whl/cpu
+$(VENV)/.installed-peers $(VENV)/.installed-gradbench $(VENV)/.installed-torch $(VENV)/.installed-interop: export PIP_EXTRA_INDEX_URL := https://download.pytorch.org/whl/cpu
 
 $(VENV)/.installed-%: $(VENV)/pyvenv.cfg pyproject.toml
 	$(PIP_INSTALL) -e '.[$*]'

@@ -5,36 +5,18 @@ the latter. The siblings: full matrices in the place of triangular ones; Student
 normal one; points and means by columns.
 """
 
-import importlib.util
 import math
-import sys
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from contenders import Arguments, Contender, Jax, Line, Torch, adze, of_jax, of_torch
+from programs.gmm import example
 
 import adze as az
 
-ROOT = Path(__file__).resolve().parents[2]
 DIFFERENTIATED = (0, 1, 2, 3)  # alpha, mu, q and l
 FREEDOM = 5.0  # of Student's distribution
-
-
-def load_example() -> ModuleType:
-    """examples/gmm.py as a module."""
-    if "example_gmm" not in sys.modules:
-        spec = importlib.util.spec_from_file_location("example_gmm", ROOT / "examples" / "gmm.py")
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["example_gmm"] = module
-        spec.loader.exec_module(module)
-    return sys.modules["example_gmm"]
-
-
-example = load_example()
 
 
 # Arguments

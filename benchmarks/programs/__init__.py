@@ -1,8 +1,9 @@
 """The programs of the field's benchmark suites, each as a user of Adze would write it.
 
-One module a program: ``kmeans``, ``ba`` (bundle adjustment), ``ht`` (hand tracking), ``lstm``, ``lse``, ``llsq`` and
-``ode``. (The suites' mixture model is ``examples/gmm.py``.) The formulas, inputs and reference results are those of
-GradBench and ADBench (tests/data/README.md). Each module has
+One module a program: ``kmeans``, ``ba`` (bundle adjustment), ``ht`` (hand tracking), ``lstm``, ``lse``, ``llsq``,
+``ode``, ``det``, ``particle``, ``saddle`` and ``hello``. (The suites' mixture model is ``examples/gmm.py``; ``gmm`` has
+its inputs and answers.) The formulas, inputs and reference results are those of GradBench and ADBench
+(tests/data/README.md). Each module has
 
 * the program and its derivative, under their own names;
 * ``FUNCTIONS``, the same by the names that the suite has for them;

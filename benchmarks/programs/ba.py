@@ -12,7 +12,8 @@ and an observation of a point through a camera, at a place (the feature) and wit
 The Jacobian has a row for each component of all the errors, and a column for each parameter of a camera, coordinate of
 a point, and weight. A reprojection error depends on one camera, one point and one weight, so that the Jacobian is
 sparse, with 15 entries in such a row and one in the row of a weight error. ``jacobian`` computes the entries, from the
-derivatives of each observation alone, and ``matrix`` makes a SciPy matrix of them, in compressed sparse rows (CSR).
+derivatives of each observation alone, ``compressed`` puts them in the order of compressed sparse rows (CSR), and
+``matrix`` makes a SciPy matrix of them.
 ``az.sparse_jacobian(errors, argnums=(0, 1, 2))`` gives the same matrix without any of this.
 
 Source: ADBench, in GradBench (ba). There one camera, point, weight and feature are given, to be replicated; the program
@@ -111,6 +112,28 @@ def jacobian(
     return columns, values, -2 * weights
 
 
+@az.program
+def compressed(
+    cameras: az.Array[az.f64, "n 11"],
+    points: az.Array[az.f64, "m 3"],
+    weights: az.Array[az.f64, "p"],
+    observations: az.Array[az.i64, "p 2"],
+    features: az.Array[az.f64, "p 2"],
+) -> tuple[az.Array[az.i32, "3*p+1"], az.Array[az.i32, "31*p"], az.Array[az.f64, "31*p"]]:
+    """The whole Jacobian, two rows for each observation, then one for each weight.
+
+    Where each row begins among the entries, and of all entries the columns and the values.
+    """
+    columns, values, weight_values = jacobian(cameras, points, weights, observations, features)
+    p = weights.shape[0]
+    twice = az.broadcast_to(az.expand_dims(columns, 1), values.shape)
+    return (
+        az.concatenate([15 * az.iota(2 * p), 30 * p + az.iota(p + 1)]).astype(az.i32),
+        az.concatenate([twice.ravel(), columns[:, -1]]).astype(az.i32),
+        az.concatenate([values.ravel(), weight_values]),
+    )
+
+
 def matrix(columns: np.ndarray, values: np.ndarray, weight_values: np.ndarray) -> csr_array:
     """The whole Jacobian: two rows for each observation, then one for each weight."""
     p = len(weight_values)
@@ -124,7 +147,7 @@ def matrix(columns: np.ndarray, values: np.ndarray, weight_values: np.ndarray) -
     )
 
 
-FUNCTIONS = {"objective": errors, "jacobian": jacobian}
+FUNCTIONS = {"objective": errors, "jacobian": jacobian, "compressed jacobian": compressed}
 
 
 def arguments(given: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -152,6 +175,7 @@ def answer(function: str, result: Any) -> Any:
             "reproj_error": {"elements": reprojection[0], "repeated": count},
             "w_err": {"element": weight[0], "repeated": count},
         }
-    csr = matrix(*result)
-    arrays = {"rows": csr.indptr, "cols": csr.indices, "vals": csr.data}
-    return {name: np.append(a[:30], a[-1]) for name, a in arrays.items()}
+    if function == "jacobian":
+        csr = matrix(*result)
+        result = csr.indptr, csr.indices, csr.data
+    return {name: np.append(a[:30], a[-1]) for name, a in zip(("rows", "cols", "vals"), result, strict=True)}

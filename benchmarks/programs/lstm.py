@@ -57,8 +57,8 @@ def arguments(given: Mapping[str, Any]) -> tuple[Any, ...]:
     ends = np.array(given["extra_params"], dtype=np.float64)
     b = ends.shape[1]
     layers = np.array(given["main_params"], dtype=np.float64).reshape(-1, 2, 4, b)
-    state = np.array(given["state"], dtype=np.float64).reshape(-1, 2, b)
-    return layers, ends, (state[:, 0], state[:, 1]), np.array(given["sequence"], dtype=np.float64)
+    h, c = np.array(given["state"], dtype=np.float64).reshape(-1, 2, b).swapaxes(0, 1).copy()
+    return layers, ends, (h, c), np.array(given["sequence"], dtype=np.float64)
 
 
 def answer(function: str, result: Any) -> Any:
