@@ -37,7 +37,7 @@ from ..core.expr import Expr
 from ..core.functions import description
 from ..core.graph import Value
 from ..core.presented import SignatureOf
-from ..core.program import Instance, P, Program, convert
+from ..core.program import Instance, P, Program
 from ..core.source import at_line
 from ..core.types import dims, element, is_float
 from ..core.verb import Function, program_of
@@ -327,7 +327,7 @@ class _Call:
     def of(f: Program, argnums: Sequence[int], args: Sequence[Any], kwargs: Mapping[str, Any], name: str) -> _Call:
         arguments = f.bind(args, kwargs)
         instance = f.instance_for(arguments)
-        leaves, sizes = convert(instance, instance.leaves(arguments))
+        leaves, sizes = instance.signature.convert(instance.leaves(arguments))
         places, taken = {}, 0
         for parameter, shape in zip(f.dynamic, instance.inputs.inner, strict=True):
             places[parameter.name] = range(taken, taken + shape.leaves)

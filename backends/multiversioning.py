@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..core.limits import lifted_limits
-from ..core.program import Instance, convert
+from ..core.program import Instance
 from ..core.stages import CALL, compiling
 from . import ir
 from .boundary import boundary_of
@@ -145,7 +145,7 @@ class Multiversioned(ABC, Generic[Built]):
 
     def given(self, leaves: Sequence[Any]) -> Given:
         """What is known of a call with these arguments."""
-        arguments, sizes = convert(self.instance, self.entered(leaves), self.context)
+        arguments, sizes = self.instance.signature.convert(self.entered(leaves), self.context)
         return Given(sizes, arguments)
 
     def cost(self, given: Given, threads: int | None = None) -> Breakdown:

@@ -577,11 +577,6 @@ def uncompiled(function: Any) -> Any:
     return function
 
 
-def convert(instance: Instance, leaves: Sequence[Any], context: Any = None) -> tuple[list[Any], dict[str, int]]:
-    """The arguments of a call of an instance as arrays, and the sizes they bind (see :meth:`Signature.convert`)."""
-    return instance.signature.convert(leaves, context)
-
-
 def instance_of(program: Program | Instance) -> Instance:
     """An instance as it is, or the annotated instance of a program."""
     return program if isinstance(program, Instance) else uncompiled(program).at()

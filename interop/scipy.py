@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..ad.differentiating import chosen, may_hold_floating
-from ..core.program import Program, convert
+from ..core.program import Program
 from ..core.source import at_line, ending_at_user
 from ..core.types import element
 from ..core.verb import program_of
@@ -128,7 +128,7 @@ def linear_operator(f: Program | Callable[..., Any], *at: Any, argnums: Any = 0,
     numbers = chosen("linear_operator", program, argnums, may_hold_floating)
     arguments = program.bind(at, {})
     instance = program.instance_for(arguments)
-    values = [np.array(value)[()] for value in convert(instance, instance.leaves(arguments))[0]]
+    values = [np.array(value)[()] for value in instance.signature.convert(instance.leaves(arguments))[0]]
     moving, start, places = [], 0, {}
     for parameter, shape in zip(program.dynamic, instance.inputs.inner, strict=True):
         places[parameter.name] = range(start, start + shape.leaves)

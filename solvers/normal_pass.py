@@ -31,7 +31,7 @@ from ..core.checkpoint import checkpoint
 from ..core.combinators import array, generate, ravel, reshape, stack
 from ..core.combinators import sum as total
 from ..core.dims import Dim
-from ..core.program import Program, convert
+from ..core.program import Program
 from ..core.types import SCALARS, array_of
 from ..core.verb import Verb
 from .losses import Loss
@@ -53,7 +53,7 @@ def _work(program: Program, arguments: Sequence[Any]) -> float:
     Infinite where they depend on data: then nothing is known of what blocks cost.
     """
     instance = program.instance_for(arguments)
-    sizes = convert(instance, instance.leaves(arguments))[1]
+    sizes = instance.signature.convert(instance.leaves(arguments))[1]
     try:
         found = cost(instance).at(**sizes)
     except TypeError:

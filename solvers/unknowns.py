@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..core import trees
-from ..core.program import Program, convert
+from ..core.program import Program
 from ..core.source import at_line
 from ..core.types import is_float
 
@@ -94,7 +94,7 @@ def read(name: str, f: Program, x0: Any, args: Sequence[Any]) -> tuple[Unknowns,
         if not is_float(type):
             problem = f"x0{path} is of type {type}: unknowns are floating numbers"
             raise TypeError(at_line(f"{name}: {problem}, as are 1.0 and x.astype(float)"))
-    leaves = convert(instance, instance.leaves(arguments))[0][: structure.leaves]
+    leaves = instance.signature.convert(instance.leaves(arguments))[0][: structure.leaves]
     arrays = [np.asarray(leaf) for leaf in leaves]
     unknowns = Unknowns(structure, tuple([a.shape for a in arrays]), tuple([a.dtype for a in arrays]))
     if unknowns.count == 0:

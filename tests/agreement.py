@@ -18,7 +18,6 @@ import adze as az
 from adze.core import terms, trees
 from adze.core.environment import Env
 from adze.core.primitive import Primitive
-from adze.core.program import convert
 from adze.interpreters.evaluate import Evaluate
 
 # Roundings between two orders of the same operations, in units of eps times the largest magnitude.
@@ -104,7 +103,7 @@ def everywhere(
 ) -> Any:
     """Run a program in every interpretation and compare each with evaluate, and that with ``wanted`` if given."""
     instance = program.instance_for(program.bind(arguments, {}))
-    arrays, sizes = convert(instance, program.leaves(arguments))
+    arrays, sizes = instance.signature.convert(program.leaves(arguments))
     az.check(instance.term)
     assert instance.term.interpret(az.Reify()) == instance.term
     simplified = az.simplify(instance)

@@ -19,7 +19,6 @@ import numpy as np
 import adze as az
 from adze.core import terms
 from adze.core.environment import Env
-from adze.core.program import convert
 from adze.interpreters.evaluate import Evaluate
 
 CLASSES = ("empty", "one", "odd")
@@ -74,7 +73,7 @@ class Cells:
     def run(self, program: az.Program | az.Instance, arguments: Sequence[Any]) -> None:
         """Run a program, as it is written and simplified, and note its cells."""
         instance = program if isinstance(program, az.Instance) else program.instance_for(program.bind(arguments, {}))
-        arrays, sizes = convert(instance, instance.program.leaves(arguments))
+        arrays, sizes = instance.signature.convert(instance.program.leaves(arguments))
         for term in (instance.term, az.simplify(instance)):
             with np.errstate(all="ignore"):
                 term.interpret(_Counting(sizes, self._note)).run(Env(), arrays)

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 from typing import Any
 
 from ...core.c_functions import CFunction
-from ...core.program import Instance, convert
+from ...core.program import Instance
 from ...core.source import at_line
 from .. import ir
 from ..lowering import Lowered
@@ -202,7 +202,7 @@ class Built:
 
 def given_to(lowered: Lowered, instance: Instance, leaves: Sequence[Any]) -> tuple[dict[str, Any], dict[str, int]]:
     """The arguments of a call and the constants, by the names of their buffers in a form, and its sizes."""
-    arrays, sizes = convert(instance, leaves)
+    arrays, sizes = instance.signature.convert(leaves)
     constants = [constant.array for constant in lowered.constants]
     named = zip(lowered.function.arguments, (*arrays, *constants), strict=True)
     return {buffer.name: array for buffer, array in named}, sizes

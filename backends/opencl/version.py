@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from ...core.host_arrays import on_device
-from ...core.program import Instance, convert
+from ...core.program import Instance
 from ...core.stages import stage
 from ..forms import Form
 from ..lowering import Lowered
@@ -55,7 +55,7 @@ class Version(Multiversioned[Built]):
         """
         started = time.perf_counter()
         leaves = self.entered(leaves)
-        arrays, sizes = convert(self.instance, leaves, self.context)
+        arrays, sizes = self.instance.signature.convert(leaves, self.context)
         stays = any(on_device(leaf) for leaf in leaves)
         built = self.built(self.taken(sizes))
         like = [*sizes.values(), *[array for array in arrays if array.ndim == 0]]
@@ -75,5 +75,5 @@ class Version(Multiversioned[Built]):
 
     def peak_bytes(self, leaves: Sequence[Any]) -> int:
         """The bytes on the device of a call's temporaries and results, as far as sizes decide them."""
-        _, sizes = convert(self.instance, self.entered(leaves), self.context)
+        _, sizes = self.instance.signature.convert(self.entered(leaves), self.context)
         return self.built(self.taken(sizes)).executable.peak_bytes(sizes)

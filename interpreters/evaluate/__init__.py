@@ -22,7 +22,7 @@ from ...core.language import Binding, Language
 from ...core.limits import lifted_limits
 from ...core.presented import presented
 from ...core.primitive import PRIMITIVES, Primitive
-from ...core.program import Instance, P, Program, R, as_program, convert
+from ...core.program import Instance, P, Program, R, as_program
 from ...core.terms import Failure, Foreign
 from ...core.types import ArrayType, Scalar, Type, dims, element, i64, rank
 from ...core.verb import Function
@@ -370,4 +370,4 @@ def call(
     """The instance that a call uses, the leaves of its arguments as arrays, and the sizes they bind."""
     arguments = program.bind(args, kwargs)
     chosen = program if isinstance(program, Instance) else program.instance_for(arguments)
-    return chosen, *convert(chosen, chosen.leaves(arguments))
+    return chosen, *chosen.signature.convert(chosen.leaves(arguments))

@@ -25,7 +25,7 @@ from test_random_programs import squares
 import adze as az
 from adze.backends.target import Target
 from adze.backends.transformations import ALL, EARLIER, Transformations, transformations_of
-from adze.core.program import as_program, convert
+from adze.core.program import as_program
 
 pytestmark = pytest.mark.unguarded
 
@@ -58,7 +58,7 @@ def agrees(program: Any, arguments: Sequence[Any], target: Target = TINY) -> Non
     whole = as_program(program)
     bound = whole.bind(arguments, {})
     instance = whole.instance_for(bound)
-    largest = magnitude(instance.term, *convert(instance, instance.leaves(bound)))
+    largest = magnitude(instance.term, *instance.signature.convert(instance.leaves(bound)))
     rounded(plain_loops.lowered(program, target, arguments), az.evaluate(program)(*arguments), largest)
 
 
