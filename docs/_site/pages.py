@@ -38,7 +38,7 @@ def on_config(config: Any) -> Any:
     reports = [path for path in ELSEWHERE.values() if path.startswith("benchmarks/") and path.endswith(".md")]
     sections = {title: pages for part in config["nav"] for title, pages in part.items()}
     sections["Performance"] += [{posixpath.basename(path).removesuffix(".md"): path} for path in reports]
-    config["nav"].insert(4, {"Reference": [{page.title: page.path} for page in reference.PAGES]})
+    config["nav"].insert(5, {"Reference": [{page.title: page.path} for page in reference.PAGES]})
     config["nav"].append({"Examples": [{_title(name): _example(name)} for name in EXAMPLES]})
     return config
 

@@ -30,7 +30,8 @@ DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 # what skips the test where it is not
 NEEDED = {"<!-- on a device -->\n": device, "<!-- with PyTorch -->\n": pytorch, "<!-- with JAX -->\n": jax_with_x64}
-BLOCK = re.compile(rf"^({'|'.join(NEEDED)})?```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+A_FILE = r"<!-- file: \S+ -->\n"  # which is no step of its document: other tests type what is done with it
+BLOCK = re.compile(rf"^({'|'.join([*NEEDED, A_FILE])})?```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 UPDATE = bool(os.environ.get("UPDATE"))  # write what the code in documents gives instead of testing it
 
 # The documents
@@ -90,12 +91,12 @@ def test_code_in_documents_runs(document: Path, monkeypatch: pytest.MonkeyPatch)
     text = document.read_text(encoding="utf-8")
     scope: dict[str, Any] = {"__name__": "__main__", "az": az, "np": np}
     wrong: list[str] = []
-    marks = dict.fromkeys([block[1] for block in BLOCK.finditer(text) if block[1]])
+    marks = dict.fromkeys([block[1] for block in BLOCK.finditer(text) if block[1] in NEEDED])
     missing = [mark for mark in marks if not is_there(mark)]
 
     def checked_block(match: re.Match[str]) -> str:
         mark, code = match[1] or "", match[2]
-        if mark in missing:
+        if mark in missing or re.fullmatch(A_FILE, mark):
             return match[0]
         line = text.count("\n", 0, match.start(2)) + 1
         return f"{mark}```python\n{checked(document, code, line, scope, wrong)}```"
