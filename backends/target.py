@@ -194,7 +194,8 @@ PRODUCT_L1_SHARE = Fraction(2, 3)  # of L1, for a panel of a block of steps
 # Budgets: of code and the time to compile it, of memory, of how far a pass looks, and what it takes for unknown sizes.
 
 # Code, in statements, bindings or operations.
-UNFOLDED = 500  # lines of LLVM IR of a procedure that has calls of itself in their places
+UNFOLDED = 500  # lines of LLVM IR of a procedure that has calls of itself in their places,
+UNFOLDED_TOGETHER = 12000  # and two or three times as many if all procedures of a program have no more together
 LOOP_FUSION_STATEMENTS = 1000  # of two loops together that are joined
 TILED_FUSION_STATEMENTS = 1000  # of a loop over chunks; in a longer one no more sums are made
 SPLIT_STATEMENTS = 500  # of a loop's body that is written twice, for the inside and for borders,

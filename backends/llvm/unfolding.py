@@ -8,7 +8,8 @@ recursion has the code of what it calls in its place, some levels deep, and a ru
 
 where ``p.1`` and ``p.0`` are copies, which LLVM always inlines. The same goes for procedures that call each other. A
 procedure is unfolded as deep as that leaves it no longer than ``UNFOLDED`` lines: one that calls itself once becomes
-about ten activations, one that calls itself twice a tree of seven or fifteen.
+about ten activations, one that calls itself twice a tree of seven or fifteen. What returns cost falls with the number
+of activations, as 1, 1/2, 1/3, and compiling takes longer with it; so a program with little code has longer procedures.
 
 Only calls are unfolded. A jump takes the place of its caller, and stays as it is; of one in a copy, whose frame is that
 of its caller, LLVM makes a call. Procedures with loops are left alone, as their returns cost little beside the loops.
@@ -22,7 +23,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from ...core.components import components
-from ..target import UNFOLDED
+from ..target import UNFOLDED, UNFOLDED_TOGETHER
 
 _CALL = re.compile(r"(?<!musttail )(call tailcc [^@\n]*@)(procedure\.\d+)(?=\()")
 _REGIONS = re.compile(r", !(?:alias\.scope|noalias) !\d+")
@@ -52,11 +53,20 @@ def unfolded(procedures: Mapping[str, str]) -> dict[str, str]:
 
         return _CALL.sub(redirected, procedures[name])
 
+    def depth(name: str, most: int) -> int:
+        """How many levels leave a procedure no longer than so many lines."""
+        levels = 0
+        while inside[name] and levels < _MOST and lines(name, levels + 1) <= most:
+            levels += 1
+        return levels
+
+    def together(most: int) -> int:
+        return sum([lines(name, depth(name, most)) for name in procedures])
+
+    most = next((m for m in (3 * UNFOLDED, 2 * UNFOLDED) if together(m) <= UNFOLDED_TOGETHER), UNFOLDED)
     found: dict[str, str] = {}
     for name in procedures:
-        levels = 0
-        while inside[name] and levels < _MOST and lines(name, levels + 1) <= UNFOLDED:
-            levels += 1
+        levels = depth(name, most)
         found[name] = with_calls(name, levels)
         copied = {name}
         for level in reversed(range(levels)):

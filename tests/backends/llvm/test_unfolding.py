@@ -139,17 +139,30 @@ def test_code_calls_itself_less() -> None:
     assert calls(az.compile(weighed, threads=1)) == calls(without(weighed)) == 2
 
 
-def test_a_procedure_has_no_more_lines_than_are_allowed() -> None:
-    body = "\n".join(["  %y = fadd double %x, 1.0"] * 40)
-    call = "  %r = call tailcc double @procedure.0(double %y)"
-    text = (
-        f"define hidden tailcc double @procedure.0(double %x) nounwind {{\n{body}\n{call}\n{call}\n  ret double %r\n}}"
-    )
-    found = unfolded({"procedure.0": text})
-    copies = {"procedure.0", "procedure.0.0", "procedure.0.1"}
-    assert found.keys() == copies  # 7 activations: 15 have more than 500 lines
-    assert 7 * text.count("\n") <= UNFOLDED < 15 * text.count("\n")
-    assert "@procedure.0.1(" in found["procedure.0"] and "@procedure.0.0(" in found["procedure.0.1"]
-    assert all("internal" in found[name] and "alwaysinline {" in found[name] for name in copies - {"procedure.0"})
-    jump = text.replace("%r = call", "%r = musttail call")
-    assert unfolded({"procedure.0": jump}) == {"procedure.0": jump}
+def repeated(number: int, call: str = "call") -> dict[str, str]:
+    """Procedures of 43 lines that call themselves twice."""
+    body = "\n".join(["  %y = fadd double %x, 1.0"] * 39)
+    found = {}
+    for name in [f"procedure.{k}" for k in range(number)]:
+        line = f"  %r = {call} tailcc double @{name}(double %y)"
+        head = f"define hidden tailcc double @{name}(double %x) nounwind"
+        found[name] = f"{head} {{\n{body}\n{line}\n{line}\n  ret double %r\n}}"
+    return found
+
+
+def test_how_deep_a_procedure_is_unfolded() -> None:
+    """As deep as its lines allow, and deeper in a program that has little code."""
+    assert UNFOLDED == 500 and repeated(1)["procedure.0"].count("\n") == 43
+    found = unfolded(repeated(1))  # 31 activations have 1333 lines, and 63 have more than 1500
+    assert found.keys() == {"procedure.0", *[f"procedure.0.{level}" for level in range(4)]}
+    for level in range(4):
+        outer, inner = found[f"procedure.0.{level}"], f"@procedure.0.{level - 1}(" if level else "@procedure.0("
+        assert outer.count(inner) == 2 and "internal" in outer and "alwaysinline {" in outer
+    assert found["procedure.0"].count("@procedure.0.3(") == 2 and "alwaysinline" not in found["procedure.0"]
+    found = unfolded(repeated(100))  # 15 activations of each have 64,500 lines together, so there are 7
+    assert found.keys() == {f"procedure.{k}{level}" for k in range(100) for level in ("", ".0", ".1")}
+
+
+def test_jumps_stay() -> None:
+    jumps = repeated(1, "musttail call")
+    assert unfolded(jumps) == jumps
