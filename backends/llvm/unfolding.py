@@ -71,7 +71,9 @@ def unfolded(procedures: Mapping[str, str]) -> dict[str, str]:
         copied = {name}
         for level in reversed(range(levels)):
             copied = {called for each in copied for called in inside[each]}
-            found |= {f"{each}.{level}": _copy(with_calls(each, level), each, level) for each in copied}
+            for each in copied:
+                if f"{each}.{level}" not in found:
+                    found[f"{each}.{level}"] = _copy(with_calls(each, level), each, level)
     return found
 
 
