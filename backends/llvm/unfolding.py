@@ -32,9 +32,8 @@ _MOST = 16  # levels: more than twice that many returns no processor predicts
 
 def unfolded(procedures: Mapping[str, str]) -> dict[str, str]:
     """The text of procedures that may be copied, by name, with calls of copies where they recur; and the copies."""
-    calls = {
-        name: [found[1] for found in _CALL.findall(text) if found[1] in procedures] for name, text in procedures.items()
-    }
+    named = {name: [called for _, called in _CALL.findall(text)] for name, text in procedures.items()}
+    calls = {name: [called for called in names if called in procedures] for name, names in named.items()}
     group = {name: number for number, names in enumerate(components(calls)) for name in names}
     inside = {name: [called for called in names if group[called] == group[name]] for name, names in calls.items()}
 
@@ -68,9 +67,9 @@ def unfolded(procedures: Mapping[str, str]) -> dict[str, str]:
     for name in procedures:
         levels = depth(name, most)
         found[name] = with_calls(name, levels)
-        copied = {name}
+        copied = [name]
         for level in reversed(range(levels)):
-            copied = {called for each in copied for called in inside[each]}
+            copied = list(dict.fromkeys([called for each in copied for called in inside[each]]))
             for each in copied:
                 if f"{each}.{level}" not in found:
                     found[f"{each}.{level}"] = _copy(with_calls(each, level), each, level)

@@ -166,3 +166,12 @@ def test_how_deep_a_procedure_is_unfolded() -> None:
 def test_jumps_stay() -> None:
     jumps = repeated(1, "musttail call")
     assert unfolded(jumps) == jumps
+
+
+def test_code_is_the_same_in_every_process() -> None:
+    """Code on disk names branches that another process makes again, of the same text."""
+    names = [f"procedure.{k}" for k in range(9)]
+    calls = "\n".join([f"  %r{k} = call tailcc double @{name}(double %x)" for k, name in enumerate(names)])
+    texts = {name: f"define hidden tailcc double @{name}(double %x) nounwind {{\n{calls}\n}}" for name in names}
+    copies = [name for name in unfolded(texts) if name.count(".") == 2]
+    assert copies == [f"{name}.{level}" for level in (1, 0) for name in names]
