@@ -35,7 +35,7 @@ from adze.backends.lowering import Lowered
 from adze.backends.target import Target
 from adze.core import trees
 from adze.core.primitive import lookup
-from adze.core.program import Instance, Program, as_program, convert
+from adze.core.program import Instance, Program, as_program
 from adze.core.types import Scalar, dims, element, f64, i64
 
 Array = np.ndarray[Any, Any]
@@ -362,7 +362,7 @@ def lowered(
     """
     instance, leaves = _chosen(program, arguments)
     made = lower_for(instance, leaves, target, **options)
-    arrays, sizes = convert(instance, leaves)
+    arrays, sizes = instance.signature.convert(leaves)
     fixed = [constant.array for constant in made.constants]
     types = made.types
     results = [_result(dims(type), element(type), sizes) for type in types]

@@ -88,8 +88,8 @@ def lines(instance: Instance) -> list[Line]:
     >>> @az.program
     ... def norm2(x: az.Array[az.f64, "n"]) -> az.f64:
     ...     return az.sum(x * x)
-    >>> [(text, [origin.line for origin in origins]) for text, origins in lines(norm2.at())]
-    [('def norm2(x: f64[n]) -> f64:', []), ('  return sum(x ** 2)', [3])]
+    >>> [(text, len(origins)) for text, origins in lines(norm2.at())]
+    [('def norm2(x: f64[n]) -> f64:', 0), ('  return sum(x ** 2)', 1)]
     """
     with lifted_limits():
         return _lines(instance.program.name, simplify(instance.term), instance.names, instance.outputs, "surface")

@@ -8,7 +8,6 @@ from agreement import magnitude, rounded
 from programs import CASES, Case, sampled
 
 import adze as az
-from adze.core.program import convert
 
 pytestmark = pytest.mark.unguarded  # each decision schedules a program again
 
@@ -119,7 +118,7 @@ def test_a_sum_that_changes_places_is_forced_for_all_sizes() -> None:
 def test_the_other_side_of_a_decision_means_the_same(case: Case) -> None:
     arguments = case.arguments[0]
     instance = case.program.instance_for(case.program.bind(arguments, {}))
-    arrays, sizes = convert(instance, case.program.leaves(arguments))
+    arrays, sizes = instance.signature.convert(case.program.leaves(arguments))
     largest = magnitude(instance.term, arrays, sizes)
     wanted = az.evaluate(case.program)(*arguments)
     for row in az.compile(case.program).decisions(*arguments).rows:

@@ -6,14 +6,13 @@ from programs import CASES, Case
 
 import adze as az
 from adze.core import trees
-from adze.core.program import convert
 from adze.core.types import is_float
 from adze.interpreters.sparsity import Found, dependence
 
 
 def found(program: az.Program, *arguments: object, simplified: bool = True) -> Found:
     instance = program.instance_for(program.bind(arguments, {}))
-    leaves, sizes = convert(instance, program.leaves(program.bind(arguments, {})))
+    leaves, sizes = instance.signature.convert(program.leaves(program.bind(arguments, {})))
     return dependence(az.simplify(instance.term) if simplified else instance.term, leaves, sizes)
 
 

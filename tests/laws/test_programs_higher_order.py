@@ -16,7 +16,7 @@ from adze.core import trees
 from adze.core.constructs import CONSTRUCTS
 from adze.core.language import Unsupported
 from adze.core.procedures import procedures_of
-from adze.core.program import Instance, convert
+from adze.core.program import Instance
 from adze.core.terms import Block, Origin
 from adze.interpreters.evaluate import evaluate_block
 from adze.interpreters.first_order import first_order
@@ -85,7 +85,7 @@ def test_simplified_programs(case: Case) -> None:
         simplified = az.simplify(made.term)
         az.check(simplified)
         assert az.simplify(simplified) == simplified
-        values, sizes = convert(made, case.program.leaves(arguments))
+        values, sizes = made.signature.convert(case.program.leaves(arguments))
         exact(trees.unflatten(made.outputs, evaluate_block(simplified, values, sizes)), case.numpy(*arguments))
 
 
@@ -147,7 +147,7 @@ def test_first_order_form(case: Case) -> None:
             az.check(block)
             assert constructs(block).isdisjoint({"function", "fix", "apply", "pack", "project"})
         if form.binders == made.term.binders and form.types == made.term.types:
-            values, sizes = convert(made, case.program.leaves(arguments))
+            values, sizes = made.signature.convert(case.program.leaves(arguments))
             exact(trees.unflatten(made.outputs, evaluate_block(form, values, sizes)), case.numpy(*arguments))
 
 

@@ -15,7 +15,6 @@ from sampling import some
 
 import adze as az
 from adze.core import trees
-from adze.core.program import convert
 from adze.core.types import is_data
 from adze.interpreters.evaluate import evaluate_block
 
@@ -50,7 +49,7 @@ def laws(seed: int, depth: int) -> None:
     assert made.term.interpret(az.Reify()) == made.term
     simplified = az.simplify(made.term)
     az.check(simplified)
-    values, sizes = convert(made, program.leaves(arguments))
+    values, sizes = made.signature.convert(program.leaves(arguments))
     exact(trees.unflatten(made.outputs, evaluate_block(simplified, values, sizes)), expected)
     exact(az.evaluate(program)(*arguments), expected)
     exact(az.evaluate(program, vectorize=False)(*arguments), expected)

@@ -16,7 +16,6 @@ from richardson import along
 
 import adze as az
 from adze.core import trees
-from adze.core.program import convert
 
 pytestmark = pytest.mark.unguarded
 
@@ -66,7 +65,7 @@ FLOATING = len(PARAMETERS) - 1  # all but the places
 
 def largest(program: az.Program, arguments: tuple[Any, ...]) -> float | None:
     made_here = instance(program, arguments)
-    return magnitude(made_here.term, *convert(made_here, program.leaves(arguments)))
+    return magnitude(made_here.term, *made_here.signature.convert(program.leaves(arguments)))
 
 
 def transposed(program: az.Program, arguments: tuple[Any, ...], seed: int) -> tuple[list[Any], list[Any]]:

@@ -15,7 +15,7 @@ from programs import CASES, Case, numbers, sampled
 import adze as az
 from adze.backends import ir
 from adze.backends.target import Target
-from adze.core.program import as_program, convert
+from adze.core.program import as_program
 from adze.core.terms import Block
 
 pytestmark = pytest.mark.unguarded
@@ -55,7 +55,7 @@ def like_evaluate(program: Any, *arguments: Any, **options: Any) -> Any:
     whole = as_program(program)
     bound = whole.bind(arguments, {})
     instance = whole.instance_for(bound)
-    largest = magnitude(instance.term, *convert(instance, instance.leaves(bound)))
+    largest = magnitude(instance.term, *instance.signature.convert(instance.leaves(bound)))
     rounded(found, az.evaluate(program)(*arguments), largest)
     return found
 

@@ -40,7 +40,6 @@ from test_random_programs import squares
 
 import adze as az
 from adze.backends.opencl.devices import Device
-from adze.core.program import convert
 from adze.core.types import f32, f64
 
 pytestmark = [pytest.mark.unguarded, pytest.mark.usefixtures("opencl")]
@@ -171,7 +170,8 @@ def test_every_construct_inside_every_other_one(outside: str, inside: str, small
 def agree(program: az.Program, arguments: Sequence[Any], compare: Any, device: Device | None = None) -> None:
     """What ``agreement.everywhere`` says of other interpretations."""
     instance = program.instance_for(program.bind(arguments, {}))
-    largest = () if compare is exact else (magnitude(instance.term, *convert(instance, program.leaves(arguments))),)
+    given = instance.signature.convert(program.leaves(arguments))
+    largest = () if compare is exact else (magnitude(instance.term, *given),)
     compare(compiled(program, device=device)(*arguments), az.evaluate(program)(*arguments), *largest)
 
 
