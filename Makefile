@@ -16,6 +16,8 @@ PYTHON ?= python3
 PYTEST_FLAGS ?= -n auto
 VENV := .venv
 BIN := $(VENV)/bin
+# Processes that tests start would compile the package again and again.
+unexport PYTHONDONTWRITEBYTECODE
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .DELETE_ON_ERROR:
