@@ -1,5 +1,6 @@
 """Leaving out an annotation costs nothing: the code of programs without annotations is that of the annotated ones."""
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,16 @@ from programs import CASES, numbers
 from stripped import same_code
 
 import adze as az
+from adze.core.annotations import Parameter
 
 BENCHMARKS = sorted({path.stem for path in (ROOT / "benchmarks" / "programs").glob("*.py")} - {"__init__", "cases"})
+
+
+def undetermined(parameter: Parameter) -> bool:
+    """Whether a parameter without a type is not static, or has no value unless a call gives one."""
+    return parameter.static is None or parameter.default is inspect.Parameter.empty
+
+
 WRITTEN = [
     *[(f"{case.name}", case.program) for case in CASES],
     *[
@@ -18,7 +27,7 @@ WRITTEN = [
         for name in [*BENCHMARKS, "gmm"]
         for function, program in vars(benchmark(name) if name in BENCHMARKS else example(name)).items()
         if isinstance(program, az.Program)
-        and not any(each.declared is None and each.static is None for each in program.parameters)
+        and not any(each.declared is None and undetermined(each) for each in program.parameters)
     ],
 ]
 COMPARED = "the comparison of two sizes inside of a map keeps it apart from the sum over it"
