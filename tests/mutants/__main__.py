@@ -70,7 +70,7 @@ import adze as az
 from adze.core.primitive import PRIMITIVES
 from adze.core.program import RUNNERS, Instance, Program
 from adze.core.trees import unflatten
-from adze.interpreters.evaluate import convert, evaluate_block
+from adze.interpreters.evaluate import evaluate_block
 
 TESTS_OF_RULES = (
     "before_branches", "checkpoint", "combining", "custom", "derivative", "forward", "in_place", "jacobian", "reverse",
@@ -182,10 +182,10 @@ def noted(name: str, rule: Callable[..., Any], reached: set[object]) -> Callable
 
 def evaluated_only() -> None:
     """From here on what is compiled elsewhere is evaluated."""
-    evaluate, block, converted, structure = az.evaluate, evaluate_block, convert, unflatten
+    evaluate, block, structure = az.evaluate, evaluate_block, unflatten
 
     def values(instance: Instance, leaves: Sequence[Any]) -> Any:
-        return structure(instance.outputs, block(instance.term, *converted(instance, leaves), True, silent))
+        return structure(instance.outputs, block(instance.term, *instance.signature.convert(leaves), True, silent))
 
     def compiled(program: Any, **options: Any) -> Any:
         return evaluate(program, show=silent)
