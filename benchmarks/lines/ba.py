@@ -47,29 +47,6 @@ def values(
     return errors, of_weights
 
 
-@az.program
-def compressed(
-    cameras: az.Array[az.f64, "n 11"],
-    points: az.Array[az.f64, "m 3"],
-    weights: az.Array[az.f64, "p"],
-    observations: az.Array[az.i64, "p 2"],
-    features: az.Array[az.f64, "p 2"],
-) -> tuple[az.Array[az.f64, "31*p"], az.Array[az.i32, "31*p"], az.Array[az.i32, "3*p+1"]]:
-    """The Jacobian in compressed rows: its values, their columns and where the rows start.
-
-    Integers have 32 bits, as SciPy has them where they fit, which they do for all sizes here.
-    """
-    columns, errors, of_weights = ba.jacobian(cameras, points, weights, observations, features)
-    p = weights.shape[0]
-    of_rows = az.map(lambda each: az.stack([each, each]), columns)
-    starts = az.concatenate([15 * az.iota(2 * p), 30 * p + az.iota(p + 1)])
-    return (
-        az.concatenate([az.ravel(errors), of_weights]),
-        az.concatenate([az.ravel(of_rows), columns[:, -1]]).astype(az.i32),
-        starts.astype(az.i32),
-    )
-
-
 def matrix(compressed: Any) -> csr_array:
     """SciPy's matrix of these arrays. Its last column is that of the last weight."""
     values, columns, starts = map(np.asarray, compressed)
@@ -150,7 +127,7 @@ LINES = [
                 {
                     "objective": ba.errors,
                     "jacobian": values,
-                    "assembled": Then(compressed, matrix),
+                    "assembled": Then(ba.compressed, matrix),
                 }
             ),
             adze_into({"jacobian": values}),

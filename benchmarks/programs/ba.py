@@ -119,18 +119,19 @@ def compressed(
     weights: az.Array[az.f64, "p"],
     observations: az.Array[az.i64, "p 2"],
     features: az.Array[az.f64, "p 2"],
-) -> tuple[az.Array[az.i32, "3*p+1"], az.Array[az.i32, "31*p"], az.Array[az.f64, "31*p"]]:
-    """The whole Jacobian, two rows for each observation, then one for each weight.
+) -> tuple[az.Array[az.f64, "31*p"], az.Array[az.i32, "31*p"], az.Array[az.i32, "3*p+1"]]:
+    """The Jacobian in compressed rows: its values, their columns and where the rows start.
 
-    Where each row begins among the entries, and of all entries the columns and the values.
+    Integers have 32 bits, as SciPy has them where they fit, which they do for all sizes here.
     """
-    columns, values, weight_values = jacobian(cameras, points, weights, observations, features)
+    columns, errors, of_weights = jacobian(cameras, points, weights, observations, features)
     p = weights.shape[0]
-    twice = az.broadcast_to(az.expand_dims(columns, 1), values.shape)
+    of_rows = az.map(lambda each: az.stack([each, each]), columns)
+    starts = az.concatenate([15 * az.iota(2 * p), 30 * p + az.iota(p + 1)])
     return (
-        az.concatenate([15 * az.iota(2 * p), 30 * p + az.iota(p + 1)]).astype(az.i32),
-        az.concatenate([twice.ravel(), columns[:, -1]]).astype(az.i32),
-        az.concatenate([values.ravel(), weight_values]),
+        az.concatenate([az.ravel(errors), of_weights]),
+        az.concatenate([az.ravel(of_rows), columns[:, -1]]).astype(az.i32),
+        starts.astype(az.i32),
     )
 
 
@@ -177,5 +178,6 @@ def answer(function: str, result: Any) -> Any:
         }
     if function == "jacobian":
         csr = matrix(*result)
-        result = csr.indptr, csr.indices, csr.data
-    return {name: np.append(a[:30], a[-1]) for name, a in zip(("rows", "cols", "vals"), result, strict=True)}
+        result = csr.data, csr.indices, csr.indptr
+    values, columns, starts = [np.append(each[:30], each[-1]) for each in result]
+    return {"rows": starts, "cols": columns, "vals": values}
