@@ -1,16 +1,12 @@
-"""What docs/commands.md shows is what the commands print, and it names every command and every key of JSON.
+"""What docs/commands.md shows is what the commands print, and it names every command and every key of JSON."""
 
-A Python block behind ``<!-- file: NAME -->`` is a file beside the commands. ``...`` stands for what varies.
-"""
-
-import doctest
 import json
-import os
 import re
 import shlex
 from pathlib import Path
 
 import pytest
+from consoles import check_consoles, write_files
 from load import ROOT
 from opencl_device import device
 
@@ -18,17 +14,12 @@ from adze.commands import main
 from adze.commands.main import COMMANDS
 
 PAGE = ROOT / "docs" / "commands.md"
-FILE = re.compile(r"^<!-- file: (\S+) -->\n```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-CONSOLE = re.compile(r"^(<!-- on a device -->\n)?```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-UPDATE = bool(os.environ.get("UPDATE"))  # write what commands print instead of testing it
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with the files that the page shows, which is the current one, and a cache of its own."""
-    for name, text in FILE.findall(PAGE.read_text(encoding="utf-8")):
-        (tmp_path / name).write_text(text, encoding="utf-8")
+    write_files(PAGE, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ADZE_CACHE", str(tmp_path / "entries"))
     monkeypatch.delenv("COLUMNS", raising=False)
@@ -37,36 +28,24 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.unguarded
 def test_the_page_shows_what_commands_print(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text, wrong = PAGE.read_text(encoding="utf-8"), []
     left_out = False
 
-    def shown(match: re.Match[str]) -> str:
+    def is_there(mark: str) -> bool:
         nonlocal left_out
-        if match[1]:
-            try:
-                device()
-            except pytest.skip.Exception:
-                left_out = True
-                return match[0]
-        steps = []
-        for step in re.split(r"^\$ ", match[2], flags=re.MULTILINE)[1:]:
-            command, _, want = step.partition("\n")
-            name, *words = shlex.split(command)
-            assert name == "adze"
-            main(words)
-            printed = capsys.readouterr()
-            got = printed.out + printed.err
-            if not doctest.OutputChecker().check_output(want, got, FLAGS):
-                wrong.append(f"$ {command}\nexpected:\n{want}got:\n{got}")
-                want = got
-            steps.append(f"$ {command}\n{want}")
-        return f"{match[1] or ''}```console\n{''.join(steps)}```"
+        try:
+            device()
+        except pytest.skip.Exception:
+            left_out = True
+        return not left_out
 
-    right = CONSOLE.sub(shown, text)
-    if UPDATE:
-        PAGE.write_text(right, encoding="utf-8")
-    else:
-        assert not wrong, "\n".join(wrong)
+    def typed(command: str) -> str:
+        name, *words = shlex.split(command)
+        assert name == "adze"
+        main(words)
+        printed = capsys.readouterr()
+        return printed.out + printed.err
+
+    check_consoles(PAGE, PAGE.read_text(encoding="utf-8"), is_there, typed)
     if left_out:
         device()  # skips the test, and says what is missing
 
