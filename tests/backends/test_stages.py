@@ -66,8 +66,9 @@ def test_stages_are_logged_with_their_times(caplog: pytest.LogCaptureFixture) ->
     assert {args[0] for args in compiled} == {"grad(loss)"}
     *parts, total = compiled
     assert [args[1] for args in parts] == STAGES
-    seconds = [args[-1] for args in [*built, *parts]]
-    assert min(seconds) >= 0 and 0 < sum(seconds) <= total[1] <= elapsed
+    building, inside = (sum(args[-1] for args in each) for each in (built, parts))
+    assert min(args[-1] for args in [*built, *parts]) >= 0
+    assert 0 < inside <= total[1] and building + inside <= elapsed  # a term may be built before compiling begins
     assert re.fullmatch(r"grad\(loss\): \d+\.\d{3} s in all", caplog.messages[-2])  # the last one is of the call
 
 
