@@ -27,12 +27,13 @@ from ..backends.cost import Breakdown
 from ..backends.runtime import default_threads
 from ..core import trees
 from ..core.program import Instance, Program
+from ..core.progress import shown, still
 from . import roofline
 from .arguments import read
 from .command import Command, UsageError, argument_options, program_options, target_options
 from .cost import time
 from .programs import Named, find, other, split
-from .report import Line, Part, Report, Table, waiting
+from .report import Line, Part, Report, Table
 from .show import compiled
 
 _RUN = 1e-3  # seconds that a run takes, at least
@@ -68,7 +69,7 @@ def _bench(options: Namespace) -> Report:
     if options.seconds <= 0:
         raise UsageError(f"--seconds is a time above 0, not {options.seconds:g}")
     against = None if options.compare is None else other(options.compare, split(options.program)[0], found)
-    with waiting(f"compiling {found.name}"):
+    with shown(f"compiling {found.name}"):
         code = compiled(found.program, options)
         started = perf_counter()
         result = found.call(lambda: code(*given.values))
@@ -79,10 +80,10 @@ def _bench(options: Namespace) -> Report:
         call = _callable(against, options)
         expected = against.call(lambda: call(*given.values))
         calls.append(lambda: call(*given.values))
-    with waiting(f"measuring {found.name}"):
+    with shown(f"measuring {found.name}"), still():
         times = found.call(lambda: in_turns(calls, options.seconds))
     threads = None if options.backend == "opencl" else options.threads or default_threads()
-    with waiting("measuring the roofline"):
+    with shown("measuring the roofline"), still():
         parts = [_times(code, times[0], first), _rates(found.call(lambda: code.cost(*given.values)), times[0])]
         parts.append(_roofline(parts[1].data, [*given.values, result], times[0], threads))
     if against is not None:
@@ -93,13 +94,13 @@ def _bench(options: Namespace) -> Report:
         data |= part.data
     sizes = "".join([f", {name} = {size}" for name, size in given.sizes.items()])
     on = "on a device" if threads is None else f"on {threads} thread{'s' if threads > 1 else ''}"
-    shown: list[Part] = [
+    rows: list[Part] = [
         Line(f"{found.name} {on}{sizes}", "bold"),
         Table((), [row for p in parts for row in p.rows], "lf"),
     ]
     if given.note:
-        shown.append(Line(given.note, "dim"))
-    return Report(data, shown, failed=any(part.failed for part in parts))
+        rows.append(Line(given.note, "dim"))
+    return Report(data, rows, failed=any(part.failed for part in parts))
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,12 @@ from typing import Any
 from ..backends.cost import Breakdown, Row
 from ..backends.program_cost import cost
 from ..core.program import Instance, Program
+from ..core.progress import shown
 from ..interpreters.cost.amounts import Amount
 from .arguments import read, version
 from .command import Command, argument_options, program_options, target_options
 from .programs import Named, find
-from .report import Line, Part, Report, Table, waiting
+from .report import Line, Part, Report, Table
 from .show import compiled
 
 COUNTS = {
@@ -56,7 +57,7 @@ def _counted(found: Named, options: Namespace) -> tuple[dict[str, int], dict[str
         counts = found.call(lambda: counted.at(**sizes))
         return sizes, {name: getattr(counts, name) for name in COUNTS}
     given = read(found, options.arguments, seed=options.seed, fill=True)
-    with waiting(f"counting {found.name}"):
+    with shown(f"counting {found.name}"):
         counts = found.call(lambda: counted(*given.values))
     return dict(given.sizes), {name: getattr(counts, name) for name in COUNTS}
 
@@ -78,7 +79,7 @@ def _estimate(found: Named, options: Namespace) -> Report:
     """The nests of the code for a target, as the compiler estimates them."""
     given = read(found, options.arguments, seed=options.seed, fill=True)
     options.backend = options.target
-    with waiting(f"lowering {found.name}"):
+    with shown(f"lowering {found.name}"):
         breakdown = found.call(lambda: compiled(found.program, options).cost(*given.values))
     data = {"program": found.name, "target": options.target, "sizes": given.sizes, **_as_data(breakdown)}
     return Report(data, [_table(breakdown), Line("estimated for this machine; adze profile measures it", "dim")])
@@ -87,7 +88,7 @@ def _estimate(found: Named, options: Namespace) -> Report:
 def _profile(options: Namespace) -> Report:
     found = find(options)
     given = read(found, options.arguments, seed=options.seed, fill=True)
-    with waiting(f"compiling {found.name}, with clocks in it"):
+    with shown(f"measuring {found.name}"):
         code = compiled(found.program, options)
         measured = found.call(lambda: code.profile(*given.values))
         estimated = {row.number: row.seconds for row in code.cost(*given.values).rows}

@@ -13,11 +13,12 @@ from typing import Any
 
 from ..ad import grad, jvp, value_and_grad
 from ..core.program import Instance, Program
+from ..core.progress import shown
 from ..interpreters.pretty import STYLES, pretty
 from .arguments import read
 from .command import Command, UsageError, argument_options, program_options
 from .programs import named, parameters
-from .report import Code, Report, Value, waiting
+from .report import Code, Report, Value
 
 Verb = Callable[[Program, Any], Program]
 
@@ -42,7 +43,7 @@ def _derived(options: Namespace, verb: Verb) -> Report:
         text = found.call(lambda: pretty(program, style=options.style))
         return Report({"program": found.name, "style": options.style, "text": text}, [Code(text)])
     given = read(found, options.arguments, seed=options.seed)
-    with waiting(f"running {found.name}"):
+    with shown(f"running {found.name}"):
         result = found.call(lambda: program(*given.values))
     return Report({"program": found.name, "result": result}, [Value(result)])
 

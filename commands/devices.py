@@ -6,12 +6,13 @@ from argparse import ArgumentParser, Namespace
 from typing import Any
 
 from ..backends.opencl.devices import NO_PLATFORM, Device, devices
+from ..core.progress import shown
 from .command import Command
-from .report import Line, Part, Report, Table, waiting
+from .report import Line, Part, Report, Table
 
 
 def _devices(options: Namespace) -> Report:
-    with waiting("asking the drivers"):
+    with shown("asking the drivers"):
         rows = [described(device) for device in devices()]
     parts: list[Part] = [
         Table(

@@ -28,9 +28,10 @@ from ..core.combinators import sum
 from ..core.dims import Dim
 from ..core.primitives import exp
 from ..core.program import program
+from ..core.progress import shown
 from ..core.types import ArrayType, f64
 from .command import Command, installed_version
-from .report import Report, Table, waiting
+from .report import Report, Table
 
 OK, MISSING, WRONG = "ok", "missing", "wrong"
 _FEATURES = ("sse2", "avx2", "fma", "avx512f", "neon", "sve")  # that the compiler or LLVM makes much of
@@ -180,7 +181,7 @@ def _libraries() -> Iterator[Finding]:
 
 
 def _doctor(options: Namespace) -> Report:
-    with waiting("looking"):
+    with shown("looking"):
         found = list(findings())
     rows = []
     for each in found:

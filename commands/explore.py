@@ -6,11 +6,12 @@ import re
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from ..core.progress import shown
 from ..pages import explore
 from .arguments import read
 from .command import Command, UsageError, argument_options, program_options
 from .programs import find
-from .report import Line, Report, waiting
+from .report import Line, Report
 
 
 def _explore(options: Namespace) -> Report:
@@ -19,7 +20,7 @@ def _explore(options: Namespace) -> Report:
     if file.suffix not in (".html", ".htm"):
         raise UsageError(f"a page is a file that ends in .html, and {file} does not")
     values = read(found, options.arguments, seed=options.seed, fill=True).values if options.arguments else []
-    with waiting(f"exploring {found.name}"):
+    with shown(f"exploring {found.name}"):
         page = found.call(lambda: explore(found.program, *values, kernels=not options.no_kernels))
     page.save(file)
     panels = [panel.key for panel in page.panels]

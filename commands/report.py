@@ -18,13 +18,13 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
 from ..core import trees
+from ..core.progress import above
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -146,28 +146,11 @@ def show(report: Report, *, as_data: bool) -> None:
 
 def complain(message: str, hint: str = "") -> None:
     """Print what is wrong to the standard error, and what to do about it."""
-    err = console(sys.stderr)
-    _wrapped(err, message, "red")
-    if hint:
-        _wrapped(err, hint, "")
-
-
-@contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """While something takes its time, a terminal says so; it is wiped away afterwards.
-
-    The line stands still: a thread that moved it would take its time from what is measured meanwhile.
-    """
-    if not sys.stderr.isatty():
-        yield
-        return
-    err = console(sys.stderr)
-    line = f"{what} ..."[: err.width - 1]
-    err.print(line, style="dim", end="\r")
-    try:
-        yield
-    finally:
-        err.print(" " * len(line), end="\r")
+    with above():
+        err = console(sys.stderr)
+        _wrapped(err, message, "red")
+        if hint:
+            _wrapped(err, hint, "")
 
 
 def _print(out: Console, part: Part) -> None:

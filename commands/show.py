@@ -9,11 +9,12 @@ from typing import Any
 
 from ..backends.compile import Compiled, compile
 from ..core.program import Instance, Program
+from ..core.progress import shown
 from ..interpreters.pretty import STYLES, pretty
 from .arguments import version
 from .command import Command, UsageError, argument_options, program_options, target_options
 from .programs import find
-from .report import Code, Line, Report, waiting
+from .report import Code, Line, Report
 
 # What dump shows: the option, what Compiled has it under, its language, what the help says
 STAGES: dict[str, tuple[Callable[[Compiled], str], str, str]] = {
@@ -47,7 +48,7 @@ def _dump(options: Namespace) -> Report:
     found = find(options)
     chosen = version(found, options.arguments, options.seed)
     texts: dict[str, str] = {}
-    with waiting(f"compiling {found.name}"):
+    with shown(f"compiling {found.name}"):
         for stage in stages:
             of = compiled(chosen, options, backend="opencl" if stage == "opencl" else options.backend)
             try:

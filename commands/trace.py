@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
 
+from ..core.progress import shown
 from ..interpreters.trace import trace
 from .arguments import read
 from .command import Command, argument_options, program_options
 from .programs import find
-from .report import Code, Report, waiting
+from .report import Code, Report
 
 
 def _trace(options: Namespace) -> Report:
     found = find(options)
     given = read(found, options.arguments, seed=options.seed)
-    with waiting(f"tracing {found.name}"):
+    with shown(f"tracing {found.name}"):
         run = found.call(lambda: trace(found.program, keep=options.keep)(*given.values))
     text = str(run)
     data = {"program": found.name, "steps": len(run), "text": text, "result": run.result}

@@ -2,10 +2,13 @@
 
     compiling grad(loss): LLVM, 3.2 s
 
-There is one line for all threads; it tells of the task that has lasted longest. A thread writes it ten times a second,
-from the first second of a task on, and sleeps else. It is there while there are tasks, ends with the process, and
-writes under a lock that the end of a task takes, too: once a task is over, or has failed, nothing more is said of it.
-A fork waits for that lock, and the child begins without tasks.
+There is one line for all threads; it tells of the task that has lasted longest. What is shown inside of a task, in the
+same thread, is a part of it. A thread writes the line ten times a second, from the first second of a task on, and
+sleeps else. It is there while there are tasks, ends with the process, and writes under a lock that the end of a task
+takes, too: once a task is over, or has failed, nothing more is said of it. A fork waits for that lock, and the child
+begins without tasks.
+
+What is measured has no such thread beside it: ``still()`` ends it, and the line stands as it is meanwhile.
 
 Nothing is written where standard error is no terminal, or after ``az.progress(False)``.
 """
@@ -37,8 +40,12 @@ class Task:
     over: bool = False
 
     def __str__(self) -> str:
-        seconds = time.perf_counter() - self.started
-        return f"{self.text}{': ' if self.part else ''}{self.part}, {seconds:.1f} s"
+        return f"{self.text}{': ' if self.part else ''}{self.part}"
+
+    @property
+    def seconds(self) -> float:
+        """How long it has lasted."""
+        return time.perf_counter() - self.started
 
 
 class _Line:
@@ -54,20 +61,39 @@ class _Line:
     def _start(self) -> None:
         self.lock = threading.RLock()  # which a handler of signals may take again
         self._tasks: list[Task] = []
-        self._ticking = self._visible = False
+        self._ticker: threading.Thread | None = None
+        self._awake = threading.Event()  # set when the thread shall look at once
+        self._stands = 0  # for how many that measure
+        self._visible = False
 
     def begin(self, task: Task) -> None:
         with self.lock:
             self._tasks.append(task)
-            if not self._ticking:
-                with suppress(RuntimeError):  # no more threads can be started, at the end of the process, say
-                    threading.Thread(target=self._tick, name="adze progress", daemon=True).start()
-                    self._ticking = True
+            self._move()
 
     def end(self, task: Task) -> None:
         task.over = True  # before the lock: whoever waits for it may be interrupted
         with self.lock:
             self._forget()
+
+    @contextmanager
+    def standing(self) -> Iterator[None]:
+        """Have no thread that moves the line, which tells of what goes on already."""
+        with self.lock:
+            self._stands += 1
+            ticker = self._ticker
+        try:
+            if ticker is not None:
+                self._awake.set()
+                ticker.join()
+            with self.lock:
+                self.redraw()
+            yield
+        finally:
+            with self.lock:
+                self._stands -= 1
+                self._forget()
+                self._move()
 
     def wipe(self) -> None:
         """Leave the terminal as it was; the next look writes the line anew."""
@@ -75,6 +101,19 @@ class _Line:
             if self._visible:
                 self._visible = False
                 self._write(_WIPE)
+
+    def redraw(self) -> None:
+        """Write the line anew where it stands: nothing else would."""
+        if self._stands and self._tasks and self.wanted:
+            self._show(f"{self._tasks[0]} ...")
+
+    def _move(self) -> None:
+        """Have a thread that moves the line, if there is something to tell and nothing is measured."""
+        if self._tasks and not self._stands and self._ticker is None:
+            ticker = threading.Thread(target=self._tick, name="adze progress", daemon=True)
+            with suppress(RuntimeError):  # no more threads can be started, at the end of the process, say
+                ticker.start()
+                self._ticker = ticker
 
     def _forget(self) -> None:
         """Drop the tasks that are over; the line, too, if it told of one."""
@@ -85,16 +124,20 @@ class _Line:
 
     def _tick(self) -> None:
         while True:
-            time.sleep(_INTERVAL)
+            self._awake.wait(_INTERVAL)
+            self._awake.clear()
             with self.lock:
                 self._forget()
-                if not self._tasks:
-                    self._ticking = False
+                if self._stands or not self._tasks:
+                    self._ticker = None
                     return
                 oldest = self._tasks[0]
-                if self.wanted and time.perf_counter() >= oldest.started + _PATIENCE:
-                    self._visible = True
-                    self._write(_WIPE + str(oldest)[: _columns() - 1])
+                if self.wanted and oldest.seconds >= _PATIENCE:
+                    self._show(f"{oldest}, {oldest.seconds:.1f} s")
+
+    def _show(self, text: str) -> None:
+        self._visible = True
+        self._write(_WIPE + text[: _columns() - 1])
 
     def _write(self, text: str) -> None:
         terminal = _terminal()
@@ -107,24 +150,58 @@ class _Line:
 _line = _Line()
 
 
+class _Here(threading.local):
+    """The task that is shown of this thread."""
+
+    task: Task | None = None
+
+
+_here = _Here()
+
+
 @contextmanager
-def shown(text: str) -> Iterator[Task]:
-    """Show a task in the terminal, if there is one and the task takes long."""
-    task = Task(text)
-    if not _line.wanted or _terminal() is None:
-        yield task
+def shown(text: str, part: str | None = None) -> Iterator[None]:
+    """Show a task in the terminal, if there is one and the task takes long.
+
+    Inside of another task it is a part of that, under the name ``part`` if it has one.
+    """
+    outer = _here.task
+    if outer is not None:
+        before, outer.part = outer.part, part or text
+        try:
+            yield
+        finally:
+            outer.part = before
         return
+    task = _here.task = Task(text)
     try:
-        _line.begin(task)
-        yield task
+        if _line.wanted and _terminal() is not None:
+            _line.begin(task)
+        yield
     finally:
+        _here.task = None
         _line.end(task)
 
 
-def write_above(text: str) -> None:
-    """Write a line to standard error, where that of the progress would be, which moves down."""
+@contextmanager
+def still() -> Iterator[None]:
+    """Measure, without a thread of ours beside it. The line stands: at once, and as it is when this begins."""
+    with _line.standing():
+        yield
+
+
+@contextmanager
+def above() -> Iterator[None]:
+    """Write to standard error where the line of the progress would be, which moves down."""
     with _line.lock:
         _line.wipe()
+        yield
+        _line.redraw()
+
+
+def write_above(text: str) -> None:
+    """Write a line to standard error, above that of the progress."""
+    with above():
         if sys.stderr is not None:
             sys.stderr.write(f"{text}\n")
             sys.stderr.flush()

@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from .progress import Task, shown, write_above
+from .progress import shown, write_above
 from .settings import names_in
 
 ADZE = logging.getLogger("adze")
@@ -42,7 +42,6 @@ class _Span:
 
     subject: str
     compiles: bool
-    task: Task
     started: float
     inside: float = 0.0  # seconds that spans inside of it took
     total: float = 0.0
@@ -99,8 +98,8 @@ def stage(name: str) -> Iterator[None]:
 def _span(subject: str, name: str, alone: str, compiles: bool) -> Iterator[_Span]:
     """Time what is done, and show it: under its name inside of others, else as it is called alone."""
     outer = _here.spans[-1] if _here.spans else None
-    with shown(alone) if outer is None else _part(outer.task, name) as task:
-        span = _Span(subject, compiles, task, time.perf_counter())
+    with shown(alone, name):
+        span = _Span(subject, compiles, time.perf_counter())
         _here.spans.append(span)
         try:
             yield span
@@ -109,16 +108,6 @@ def _span(subject: str, name: str, alone: str, compiles: bool) -> Iterator[_Span
             span.total = time.perf_counter() - span.started
             if outer is not None:
                 outer.inside += span.total
-
-
-@contextmanager
-def _part(task: Task, name: str) -> Iterator[Task]:
-    """A part of a task, which is shown beside what the whole is called."""
-    before, task.part = task.part, name
-    try:
-        yield task
-    finally:
-        task.part = before
 
 
 # Loggers

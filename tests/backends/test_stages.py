@@ -22,6 +22,7 @@ import adze as az
 from adze.backends.compile import LLVM, Compiled
 from adze.backends.llvm.calls import Calls
 from adze.backends.llvm.version import Version
+from adze.commands.report import complain
 from adze.core import progress, stages
 from adze.core.stages import building_term, compiling, stage, subject
 
@@ -418,6 +419,80 @@ def test_logs_stand_above_the_line(terminal: Terminal) -> None:
     assert "\r\x1b[Kadze.cache: f: kept\r\n" in terminal.written
 
 
+def test_what_is_shown_inside_of_a_task_is_a_part_of_it(terminal: Terminal) -> None:
+    with progress.shown("running f"):
+        until(lambda: terminal.visible.startswith("running f, 0."))
+        with progress.shown("reading files"):
+            until(lambda: terminal.visible.startswith("running f: reading files, "))
+        with compiling("g"), stage("LLVM"):
+            until(lambda: terminal.visible.startswith("running f: LLVM, "))
+        until(lambda: terminal.visible.startswith("running f, "))
+    assert terminal.visible == ""
+
+
+def test_no_thread_runs_while_something_is_measured(terminal: Terminal) -> None:
+    with compiling("f"):
+        until(lambda: terminal.visible.startswith("compiling f, "))
+    with progress.shown("measuring f"), progress.still():
+        assert not tickers() and terminal.visible == "measuring f ..."
+        with compiling("g"), stage("LLVM"), progress.still():  # what is compiled on the way
+            assert not tickers() and terminal.visible == "measuring f: LLVM ..."
+        time.sleep(0.3)
+        assert not tickers() and terminal.visible == "measuring f: LLVM ..."
+    assert terminal.visible == ""
+
+
+def test_the_line_moves_on_when_something_was_measured(terminal: Terminal) -> None:
+    with progress.shown("exploring f"):
+        until(lambda: terminal.visible)
+        with progress.still():
+            written = terminal.written
+            assert not tickers() and terminal.visible == "exploring f ..."
+            time.sleep(0.3)
+            assert terminal.written == written
+        until(lambda: terminal.visible.startswith("exploring f, "))
+
+
+def test_nothing_is_shown_of_what_is_measured_alone(terminal: Terminal) -> None:
+    """By somebody's own program: ``compiled.profile``."""
+    with progress.still():
+        assert not tickers()
+    assert terminal.written == ""
+
+
+def test_a_measurement_that_is_silenced_or_fails(terminal: Terminal) -> None:
+    with az.progress(False), progress.shown("measuring f"), progress.still():
+        assert terminal.written == ""
+    with pytest.raises(KeyboardInterrupt), progress.shown("measuring f"), progress.still():
+        raise KeyboardInterrupt
+    assert terminal.visible == ""
+    with compiling("f"):
+        until(lambda: terminal.visible.startswith("compiling f, "))
+
+
+def test_a_profile_has_no_thread_beside_it(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside = list[int]()
+    monkeypatch.setattr(progress, "_INTERVAL", 2.0)  # for which a thread would stay that nobody ends
+
+    def look(x: Any) -> Any:
+        beside.append(len(tickers()))
+        return x
+
+    looked = az.operation("looked", numpy=look, result=az.f64)
+    code = az.compile(az.program(lambda x: looked(x)), threads=1)
+    code.profile(1.0)
+    assert len(beside) == 2 and beside[1] == 0
+
+
+def test_what_is_written_meanwhile_stands_above_the_line(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal.stream)
+    with progress.shown("measuring f"), progress.still():
+        complain("UserWarning: f is slow")
+        assert terminal.visible == "measuring f ..."
+        assert re.sub(r"\x1b\[\d*m", "", terminal.lines[-3]) == "UserWarning: f is slow"
+    assert terminal.visible == ""
+
+
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_fork_in_the_middle(terminal: Terminal) -> None:
     """The child has no thread that writes, and none to wait for; it may compile, and be shown, itself."""
@@ -428,7 +503,7 @@ def test_a_fork_in_the_middle(terminal: Terminal) -> None:
             try:
                 with stage("link"):
                     pass
-                alone = progress._line._ticking is False and not tickers()
+                alone = progress._line._ticker is None and not tickers()
                 task = progress.Task("child")
                 progress._line.begin(task)
                 shown = len(tickers()) == 1
