@@ -17,7 +17,7 @@ says, and a record of expressions to the user. The bodies may use outer expressi
 1024.0
 
 Outside of a program ``function`` and ``fix`` give *definitions*, and what mentions a definition becomes a value of the
-program. Definitions may mention each other, in any order: those that do are one group (``Letrec``).
+program. Definitions may mention each other, in any order: those that do are one group (``letrec.py``).
 
 >>> @az.fix
 ... def even(self, k: az.i64) -> az.bool_:
@@ -34,19 +34,18 @@ True
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from . import trees
 from .annotations import Declared, Parameter, read_annotation, read_parameters
-from .builder import Builder, Substitution, building, current
-from .components import components
+from .builder import Builder, building, current
 from .dims import Dim
 from .expr import Expr, as_expr
 from .graph import Body, Value
+from .letrec import Letrec
 from .methods import METHODS
 from .source import at_line, user_line, without_value
 from .terms import Failure, Origin
@@ -258,7 +257,8 @@ class Definition:
 
     def as_expression(self) -> FunctionExpr:
         """The function as a value of the program that is being built, which mentions it."""
-        return Letrec.mention(self)
+        value, outputs = Letrec.mention(self)
+        return FunctionExpr(value, current(), outputs)
 
     def emit(self) -> FunctionExpr:
         """The function as a value, from a body that may use whatever is in scope."""
@@ -323,153 +323,6 @@ class Definition:
             raise TypeError(at_line(f"the result of {self.name} is {self.result}, got {description(result)}")) from None
         what = f"the result of {self.name}"
         return [as_typed(leaf, type, what) for leaf, type in zip(leaves, self.result.types, strict=True)]
-
-
-class Letrec:
-    """The definitions that are reached from one, on their way to values; each is built once.
-
-    While a body is built, a variable stands for each definition that it mentions. When all bodies are there, those
-    definitions that lead to each other are one group, and become one ``fix``: a function without parameters, which
-    gives all functions of the group. Where one of these mentions another, it takes it from what that gives:
-
-        even_odd = fix(self: function(k: _, odd = self(); ... odd(k - 1)),
-                             function(k: even, _ = self(); ... even(k - 1)))
-        even, odd = even_odd()
-
-    So n functions all of which call each other are n bodies, however often they do. (Were each built where it is
-    mentioned, inside of the one that mentions it, there would be a body for each way to reach it: more than two to the
-    power n.) A function that calls itself alone is a ``fix`` of its own, and one that nothing leads back to is made
-    before those that mention it. (Letrec and its dependency analysis: Peyton Jones, The implementation of functional
-    programming languages, 1987, chapter 6.)
-    """
-
-    def __init__(self, builder: Builder) -> None:
-        self.builder, self.scopes = builder, list(builder.scopes)
-        self.mentions: dict[Definition, dict[Definition, None]] = {}  # by the one whose body it is, in order
-        self.variables: dict[Definition, FunctionExpr] = {}
-        self.bodies: dict[Definition, Body] = {}
-        self.waiting: list[Definition] = []
-        self.open: Definition | None = None  # whose body is built now
-
-    @staticmethod
-    def mention(definition: Definition) -> FunctionExpr:
-        """The value of a definition in the program that is being built, or what stands for it inside of another one.
-
-        Raises TypeError where a type is needed that is not known yet: that of a function which calls itself.
-        """
-        builder, outer = current(), _letrec.get()
-        if outer is not None and outer.builder is builder:
-            return outer.variable(definition)
-        letrec = Letrec(builder)
-        token = _letrec.set(letrec)
-        try:
-            outputs = letrec.variable(definition).outputs
-            while letrec.waiting:
-                letrec.build(letrec.waiting.pop())
-        finally:
-            _letrec.reset(token)
-        return FunctionExpr(letrec.values()[definition], builder, outputs)
-
-    def variable(self, definition: Definition) -> FunctionExpr:
-        """What stands for a definition. Its body is built later, or now where that alone says what its type is."""
-        if self.open is not None:
-            self.mentions[self.open][definition] = None
-        if definition not in self.mentions:
-            self.mentions[definition] = {}
-            if definition.result is None:
-                self.build(definition)
-            else:
-                self.enter(definition, definition.result.types, definition.result.shape)
-                self.waiting.append(definition)
-        if definition not in self.variables:
-            problem = "calls itself before the type of its result is known: annotate it, or give result="
-            raise TypeError(at_line(f"{definition.name} {problem}"))
-        return self.variables[definition]
-
-    def enter(self, definition: Definition, results: tuple[Type, ...], outputs: Shape) -> None:
-        variable = self.builder.variable(FunctionType(definition.types, results), definition.name)
-        self.variables[definition] = FunctionExpr(variable, self.builder, outputs)
-
-    def build(self, definition: Definition) -> None:
-        """Build a body in the scope of the first mention, beside those that are open."""
-        builder, outer = self.builder, self.open
-        scopes, builder.scopes, self.open = builder.scopes, list(self.scopes), definition
-        try:
-            body, outputs = definition.body(builder)
-        finally:
-            builder.scopes, self.open = scopes, outer
-        self.bodies[definition] = body
-        if definition not in self.variables:
-            self.enter(definition, body.types, outputs)
-
-    def values(self) -> dict[Definition, Value]:
-        """The values of all, when all bodies are there."""
-        values: dict[Definition, Value] = {}
-        known: dict[Value, Value] = {}
-        for component in components(self.mentions):
-            group = sorted(component, key=lambda one: (one.origin.file, one.origin.line))
-            if len(group) > 1:
-                made = self.group(group, known)
-            elif group[0] in self.mentions[group[0]]:
-                made = [self.itself(group[0], known)]
-            else:
-                made = [self.single(group[0], known)]
-            for one, value in zip(group, made, strict=True):
-                values[one] = known[self.variables[one].value] = value
-        self.builder.open.difference_update([variable.number for variable in known])
-        return values
-
-    def single(self, one: Definition, known: Mapping[Value, Value]) -> Value:
-        """The value of a definition that mentions those only which are there."""
-        body = self.bodies[one]
-        types = [binder.type for binder in body.binders]
-        return one.value(self.builder, Substitution(self.builder, known, None).body(body, types), one.recursive)
-
-    def itself(self, one: Definition, known: Mapping[Value, Value]) -> Value:
-        """The value of a definition that mentions itself, by the name that it has outside."""
-        types = [FunctionType(one.types, self.bodies[one].types), *one.types]
-
-        def run(value: Value, *binders: Value) -> Sequence[Value]:
-            return self.results(one, binders, {one: value}, known)
-
-        return one.value(self.builder, self.builder.body(types, run, [one.name, *one.leaves]), True)
-
-    def group(self, group: Sequence[Definition], known: Mapping[Value, Value]) -> Sequence[Value]:
-        """The values of definitions that mention each other."""
-        builder = self.builder
-
-        def function(one: Definition, gives_all: Value) -> Value:
-            def run(*binders: Value) -> Sequence[Value]:
-                members = dict(zip(group, builder.emit("apply", (), [gives_all]), strict=True))
-                return self.results(one, binders, members, known)
-
-            return one.value(builder, builder.body(one.types, run, one.leaves), False)
-
-        def functions(gives_all: Value) -> Sequence[Value]:
-            return [function(one, gives_all) for one in group]
-
-        type = FunctionType((), tuple([FunctionType(one.types, self.bodies[one].types) for one in group]))
-        name = "_".join([one.name for one in group])
-        body = builder.body([type], functions, [name])
-        builder.origin = Origin(group[0].origin.file, group[0].origin.line, name)
-        return builder.emit("apply", (), builder.emit("fix", (type,), [], [body]))
-
-    def results(
-        self,
-        one: Definition,
-        binders: Sequence[Value],
-        members: Mapping[Definition, Value],
-        known: Mapping[Value, Value],
-    ) -> Sequence[Value]:
-        """What the body of a definition gives for these parameters, when its group has these values."""
-        body = self.bodies[one]
-        arguments = [members[one], *binders] if one.recursive else binders
-        own = {self.variables[member].value: value for member, value in members.items()}
-        inside = {**known, **own, **dict(zip(body.binders, arguments, strict=True))}
-        return Substitution(self.builder, inside, None, body.statements).apply(body)
-
-
-_letrec: ContextVar[Letrec | None] = ContextVar("adze_letrec", default=None)
 
 
 def function(f: Any, *parameters: Any, result: Any = None) -> Any:
