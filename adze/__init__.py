@@ -39,7 +39,8 @@ with install_import_hook(_CHECKED):
         value_and_grad,
         vjp,
     )
-    from .backends.compile import Compiled, compile
+    from .backends.compile import compile
+    from .backends.compiled import Compiled
     from .backends.opencl.devices import devices, to_device
     from .backends.program_cost import cost
     from .core import elementwise  # noqa: F401  (which documents the primitives)

@@ -15,7 +15,8 @@ from ..core.program import Instance, Program
 from ..core.source import at_line, ending_at_user
 from ..core.terms import Block
 from ..interpreters.cost import ProgramCost
-from .compile import Compiled, compile
+from .compile import compile
+from .compiled import Compiled
 from .cost import Breakdown
 from .opencl.devices import Device
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import adze as az
-from adze.backends.compile import Compiled
+from adze.backends.compiled import Compiled
 from adze.backends.llvm import control
 
 Arguments = tuple[Any, ...]

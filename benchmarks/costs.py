@@ -24,7 +24,7 @@ from measure import confine
 from run import lines_of, modules
 from scipy.stats import spearmanr
 
-from adze.backends.compile import Compiled
+from adze.backends.compiled import Compiled
 
 BRIEF, BRIEF_RUN = 20e-6, 1e-6  # seconds: nests that take less are not told of; a look at the clock takes 0.03 us
 

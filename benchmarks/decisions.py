@@ -26,7 +26,7 @@ from run import lines_of, modules
 
 import adze as az
 from adze.backends import transformations
-from adze.backends.compile import Compiled
+from adze.backends.compiled import Compiled
 from adze.backends.llvm import control
 
 SWITCHES = [field.name for field in fields(transformations.Transformations) if field.default is True]

@@ -43,7 +43,7 @@ from programs import kmeans, lstm
 from report import RESULTS, table
 
 import adze as az
-from adze.backends.compile import Compiled
+from adze.backends.compiled import Compiled
 from adze.backends.opencl.devices import Device, choose, opened
 from adze.core.types import ArrayType, Scalar
 

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from ..backends.compile import Compiled
+from ..backends.compiled import Compiled
 from ..backends.cost import Breakdown
 from ..backends.runtime import default_threads
 from ..core import trees

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..backends.compile import Compiled, compile
+from ..backends.compile import compile
+from ..backends.compiled import Compiled
 from ..core.program import Instance, Program
 from ..core.progress import shown
 from ..interpreters.pretty import STYLES, pretty

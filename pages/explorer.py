@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..ad.verbs import grad, vjp
-from ..backends.compile import LLVM, Compiled, compile
+from ..backends.backend import LLVM
+from ..backends.compile import compile
+from ..backends.compiled import Compiled
 from ..backends.opencl import version as opencl
 from ..core.language import Unsupported
 from ..core.program import Instance, Program, instance_of

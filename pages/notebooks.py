@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from ..backends.compile import Compiled
+from ..backends.compiled import Compiled
 from ..backends.cost import Breakdown
 from ..backends.decisions import Choices
 from ..backends.tables import us

@@ -19,7 +19,8 @@ import pytest
 from load import ROOT
 
 import adze as az
-from adze.backends.compile import LLVM, Compiled
+from adze.backends.backend import LLVM
+from adze.backends.compiled import Compiled
 from adze.backends.llvm.calls import Calls
 from adze.backends.llvm.version import Version
 from adze.commands.report import complain

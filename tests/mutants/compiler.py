@@ -142,7 +142,7 @@ EQUIVALENT: dict[object, str] = {
     ("backends/lowering/partial_evaluation.py", "Straight._statement", "compared", "self.steps > UNROLLING_STEPS"): (
         "a bound on the work of the pass, which is about right"
     ),
-    ("backends/compile.py", "Compiled.__call__", "right only", "self._leaves and (not kwargs)"): (
+    ("backends/compiled.py", "Compiled.__call__", "right only", "self._leaves and (not kwargs)"): (
         "other numbers of arguments have no key"
     ),
     (

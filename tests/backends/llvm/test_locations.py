@@ -9,7 +9,7 @@ from trace_programs import RECURSIVE
 
 import adze as az
 from adze.backends import ir
-from adze.backends.compile import Compiled
+from adze.backends.compiled import Compiled
 from adze.backends.llvm.locations import located, note, read_assembly, read_module, without_notes
 from adze.backends.llvm.text import Module
 from adze.backends.llvm.version import Version
