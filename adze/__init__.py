@@ -39,6 +39,7 @@ with install_import_hook(_CHECKED):
         value_and_grad,
         vjp,
     )
+    from .backends.chunked.chunked import Chunked
     from .backends.compile import compile
     from .backends.compiled import Compiled
     from .backends.opencl.devices import devices, to_device
@@ -259,6 +260,7 @@ __all__ = [
     "Array",
     "Binding",
     "CFunction",
+    "Chunked",
     "Compiled",
     "Conversion",
     "Drawing",

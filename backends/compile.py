@@ -7,12 +7,14 @@ when it is first taken (or asked for): simplify, schedule, lower (``pipeline.py`
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, overload
 
 from ..core.program import RUNNERS, Instance, P, R, as_program
 from ..core.source import ending_at_user
 from ..core.verb import Function
 from .backend import LLVM, OpenCL
+from .chunked.chunked import Chunked, bytes_of
+from .chunked.parts import Options
 from .compiled import Compiled
 from .constant_sizes import code_for_leaves
 from .llvm.control import X86
@@ -21,6 +23,32 @@ from .runtime import debugged
 from .transformations import ALL, Schedule, transformations_of
 
 
+@overload
+def compile(
+    program: Function[P, R],
+    *,
+    backend: Literal["dask"],
+    over: str,
+    client: Any = None,
+    chunk: int | None = None,
+    memory: int | str | None = None,
+    threads: int | None = None,
+    checks: bool = True,
+    flush_subnormals: bool = False,
+    schedule: Schedule | None = None,
+) -> Chunked[P, R]: ...
+@overload
+def compile(
+    program: Function[P, R],
+    *,
+    backend: str = "llvm",
+    threads: int | None = None,
+    device: Any = None,
+    checks: bool = True,
+    flush_subnormals: bool = False,
+    deterministic: bool = False,
+    schedule: Schedule | None = None,
+) -> Compiled[P, R]: ...
 @ending_at_user
 def compile(
     program: Function[P, R],
@@ -32,7 +60,11 @@ def compile(
     flush_subnormals: bool = False,
     deterministic: bool = False,
     schedule: Schedule | None = None,
-) -> Compiled[P, R]:
+    over: str | None = None,
+    client: Any = None,
+    chunk: int | None = None,
+    memory: int | str | None = None,
+) -> Any:
     """Compile a program, or one version of it (``f.at(...)``): for the cores of this machine, or for an OpenCL device.
 
     ``checks=False`` leaves out the requirements (indices in range, sizes that fit, divisors other than zero, neutral
@@ -46,6 +78,12 @@ def compile(
     ADZE_OPENCL_DEVICE, or the first usable GPU, else CPU). Where threads add to one place, they do so in any order,
     and the last bits of a result may differ from run to run; ``deterministic=True`` gives the same bits in each (on
     the CPU they always are).
+
+    ``backend="dask"`` is for arrays that are larger than memory, or than one machine: they are cut along the size
+    ``over``, and the result has the same bits for any number of workers and threads. ``client`` is one of
+    ``dask.distributed``, a cluster or an address; without one, chunks are streamed through this machine, within
+    ``memory`` bytes ("2GB"). ``chunk`` is how many indices a chunk has (default: 64 MB of what is cut). See
+    :class:`adze.Chunked`; raises Unsupported, a TypeError, with the line, for what cannot be cut.
 
     ``schedule`` is for experiments: it switches transformations of the scheduler off, as ``{"jam": False}``, or chooses
     a number that it would choose itself, as ``{"strip": 16}``. The names are the fields of ``Transformations``
@@ -65,13 +103,25 @@ def compile(
     """
     chosen = program if isinstance(program, Instance) else as_program(program)
     allowed = transformations_of(schedule)
-    if backend == "llvm":
+    if backend != "dask":
+        for name, value in {"over": over, "client": client, "chunk": chunk, "memory": memory}.items():
+            if value is not None:
+                raise ValueError(f'{name}= is for backend="dask"')
+    if backend in ("llvm", "dask"):
         if device is not None:
             raise ValueError('device= is for backend="opencl"')
         if threads is not None and (type(threads) is not int or threads < 1):
             raise ValueError(f"a program runs on at least one thread, a whole number of them, not {threads!r}")
         if flush_subnormals and not X86:
             raise ValueError("flush_subnormals= is for processors of the kind x86-64")
+    if backend == "dask":
+        if over is None:
+            raise ValueError('backend="dask" takes over=, the name of the size that is cut')
+        if chunk is not None and (type(chunk) is not int or chunk < 1):
+            raise ValueError(f"a chunk has at least one index, a whole number of them, not {chunk!r}")
+        options = Options(checks, allowed, flush_subnormals, debugged())
+        return Chunked(chosen, over, options, threads, client, chunk, bytes_of(memory))
+    if backend == "llvm":
         return Compiled(chosen, LLVM(threads, checks, flush_subnormals, allowed, debugged()))
     if backend == "opencl":
         if threads is not None:
@@ -79,7 +129,7 @@ def compile(
         if flush_subnormals:
             raise ValueError('flush_subnormals= is for backend="llvm"')
         return Compiled(chosen, OpenCL(choose(device), checks, deterministic, allowed))
-    raise ValueError(f"there is no backend {backend!r}; there are 'llvm' and 'opencl'")
+    raise ValueError(f"there is no backend {backend!r}; there are 'llvm', 'opencl' and 'dask'")
 
 
 def _run_first(instance: Instance, leaves: Sequence[Any]) -> Any:

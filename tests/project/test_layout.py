@@ -61,7 +61,7 @@ def test_links(folder: str) -> None:
 
 
 def test_what_few_programs_need_is_not_imported_at_once() -> None:
-    heavy = ["scipy.sparse", "pyopencl", "matplotlib", "torch", "jax", "rich"]
+    heavy = ["scipy.sparse", "pyopencl", "matplotlib", "torch", "jax", "rich", "dask", "distributed"]
     script = f"import sys, adze; print([name for name in {heavy} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
     assert found.stdout.strip() == "[]"

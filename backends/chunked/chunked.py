@@ -1,0 +1,119 @@
+"""A program that was compiled for chunks: what ``az.compile(f, backend="dask", over="n")`` gives."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, Generic
+
+from ...core.limits import lifted_limits
+from ...core.presented import SignatureOf
+from ...core.program import Instance, P, Program, R, instance_of
+from ...core.source import at_line, ending_at_user
+from .parts import Options
+from .plan import Plan
+from .version import Moved, Version
+
+UNITS = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+
+
+class Chunked(Generic[P, R]):
+    """A program over chunks: call it like the program itself. Made by :func:`compile` with ``backend="dask"``.
+
+    Results whose types mention the size that is cut are arrays of Dask's, others are NumPy's.
+
+    >>> import adze as az, numpy as np
+    >>> @az.program
+    ... def variance(x: az.Array[az.f64, "n"]) -> az.f64:
+    ...     return az.mean((x - az.mean(x)) ** 2)
+    >>> float(az.compile(variance, backend="dask", over="n", chunk=2)(np.array([1.0, 2.0, 3.0, 4.0, 5.0])))
+    2.0
+    """
+
+    __signature__ = SignatureOf(lambda chunked: inspect.signature(chunked.program))
+
+    def __init__(
+        self,
+        program: Program[P, R] | Instance,
+        over: str,
+        options: Options,
+        threads: int | None,
+        client: Any,
+        chunk: int | None,
+        memory: int | None,
+    ) -> None:
+        self.program, self.over, self._options, self._threads = program, over, options, threads
+        self._client, self._chunk, self._memory = client, chunk, memory
+        written = program.program if isinstance(program, Instance) else program
+        self.__name__, self.__doc__ = written.name, written.__doc__
+        if isinstance(program, Program) and not program.annotated:
+            problem = "leaves types to its arguments: annotate its parameters, or compile f.at(types)"
+            raise TypeError(at_line(f"{program.name} {problem}"))
+        self._instance = instance_of(program)
+        with lifted_limits():
+            self._version = Version(self._instance, over, options)
+
+    @ending_at_user
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run the program: arrays over the size may be NumPy's, files (``np.memmap``), Dask's, zarr's or h5py's.
+
+        Raises what the program itself raises, with indices of the whole arrays; ValueError where ``memory=`` has no
+        room for a chunk.
+        """
+        leaves = self._instance.leaves(self.program.bind(args, kwargs))
+        result: R = self._version.run(leaves, self._threads, self._client, self._chunk, self._memory)
+        return result
+
+    @property
+    def plan(self) -> Plan:
+        """What is done, in order: stages of all chunks, what is computed between them, and loops around them.
+
+        >>> import adze as az
+        >>> @az.program
+        ... def variance(x: az.Array[az.f64, "n"]) -> az.f64:
+        ...     return az.mean((x - az.mean(x)) ** 2)
+        >>> print(az.compile(variance, backend="dask", over="n").plan)
+        here: t2
+        stage 1, of each chunk: t1: reduce, at ...
+        here: t3
+        stage 2, of each chunk: t4: reduce, at ...
+        here: t5
+        """
+        return self._version.plan
+
+    def cost(self, *, sizes: Mapping[str, int]) -> Moved:
+        """What a call with these sizes moves: chunks, stages (of loops around them: one round), and bytes read.
+
+        TypeError when sizes have other names than those of the program.
+
+        >>> import adze as az
+        >>> @az.program
+        ... def variance(x: az.Array[az.f64, "n"]) -> az.f64:
+        ...     return az.mean((x - az.mean(x)) ** 2)
+        >>> print(az.compile(variance, backend="dask", over="n").cost(sizes={"n": 10**9}))
+        120 chunks, 2 stages, 16000.0 MB read
+        """
+        names = self._instance.declared.bound
+        if sizes.keys() != names:
+            known = ", ".join(sorted(names))
+            raise TypeError(at_line(f"{self.__name__}: cost takes a value for each size, which are: {known}"))
+        return self._version.moved(sizes, self._chunk)
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__} compiled for chunks of {self.over}>"
+
+
+def bytes_of(memory: int | str | None) -> int | None:
+    """A bound on memory as a number of bytes; ValueError for what is none.
+
+    >>> bytes_of("2GB"), bytes_of("1.5 GiB"), bytes_of(None)
+    (2000000000, 1610612736, None)
+    """
+    if memory is None or (type(memory) is int and memory > 0):
+        return memory
+    if isinstance(memory, str):
+        for unit, factor in UNITS.items():
+            number = memory.removesuffix(unit).strip()
+            if number != memory.strip() and number.replace(".", "", 1).isdigit():
+                return round(float(number) * factor)
+    raise ValueError(at_line(f"memory= is a number of bytes, or a text such as '2GB', not {memory!r}"))

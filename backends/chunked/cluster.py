@@ -1,0 +1,231 @@
+"""The engine of Dask's workers: a task is a run of neighbouring chunks, and gives back subtrees that are combined.
+
+There are two tasks for each thread of the workers, fewer where there are fewer chunks. What a stage is travels as
+bytes that a worker unpacks once; its code is compiled once a process, and comes from the cache on disk afterwards.
+Arrays of Dask's go to the tasks as their blocks, files as where they are. Arrays in the caller's memory are sent once a
+call, a run of chunks to one worker; what is given beside chunks is part of the tasks, or sent once, if it is large.
+Dask starts tasks of a lost worker again; what was sent to it is sent again here, and the stage repeated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import pickle
+from collections.abc import Mapping, Sequence
+from concurrent.futures import CancelledError
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from ...core.source import at_line
+from ..llvm.host import host_target
+from ..target import Target
+from .call import Call, Chunk, combined_run, merging
+from .lazy import lazy_arrays, need_dask, read
+from .parts import Options, Part
+from .plan import Stage
+from .sources import Blocks, InMemory, Source
+from .trees import Node, Tree
+
+TASKS_A_THREAD = 2
+LARGE = 1 << 20  # bytes of what is given that are sent once instead of with each task
+ATTEMPTS = 4  # of a stage, where what was sent to workers is lost with them
+
+
+def client_of(client: Any) -> Any:
+    """A client of ``dask.distributed`` for what users give: a client, a cluster or an address."""
+    need_dask()
+    from distributed import Client
+
+    made = client if isinstance(client, Client) else Client(client)
+    if made.status != "running":
+        raise ValueError(at_line(f"client= is {made.status}, and runs nothing"))
+    return made
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Who makes code: a version of Adze for a processor. Another one may give other bits."""
+
+    version: str
+    target: Target
+
+    @staticmethod
+    @cache
+    def here() -> Maker:
+        return Maker(metadata.version("adze-lang"), host_target())
+
+    def check(self, client: Maker) -> None:
+        """RuntimeError where a worker is not like the client."""
+        if self.version != client.version:
+            raise RuntimeError(f"this worker has version {self.version} of adze-lang, the client {client.version}")
+        if self.target != client.target:
+            raise RuntimeError(f"this worker makes code for {self.target}, the client for {client.target}: other bits")
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Something that a worker unpacks once, however many tasks bring it."""
+
+    digest: bytes
+    content: bytes
+
+    @staticmethod
+    def of(value: Any) -> Packed:
+        import cloudpickle
+
+        content = cloudpickle.dumps(value)
+        return Packed(hashlib.blake2b(content, digest_size=16).digest(), content)
+
+    def unpacked(self) -> Any:
+        if self.digest not in _unpacked:
+            if len(_unpacked) > 64:
+                _unpacked.clear()
+            _unpacked[self.digest] = pickle.loads(self.content)
+        return _unpacked[self.digest]
+
+
+_unpacked: dict[bytes, Any] = {}
+
+
+class Cluster:
+    """Runs the stages of one call."""
+
+    def __init__(self, call: Call, client: Any, threads: int | None) -> None:
+        self._call, self._client, self._threads = call, client, threads
+        self._sent: dict[Any, list[Any]] = {}  # by argument: for each run, what was sent of it
+        self._runs = self._divided()
+        self._packed_call = Packed.of(Call(call.name, call.sizes, call.size, call.chunks, {}, call.options))
+        self._packed: dict[Stage, Packed] = {}
+        self._maker = Maker.here()
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        return self._call.sizes
+
+    @property
+    def total(self) -> int:
+        return self._call.total
+
+    @property
+    def options(self) -> Options:
+        return self._call.options
+
+    def here(self, part: Part, arguments: Sequence[Any]) -> Sequence[Any]:
+        return part.run(arguments, self.sizes, self.options, self._threads)
+
+    def run(self, stage: Stage, given: Sequence[Any], merge_given: Sequence[Any]) -> Sequence[Any]:
+        for attempt in range(ATTEMPTS):
+            try:
+                found = self._once(stage, given, merge_given)
+                break
+            except CancelledError:  # what was sent to a worker is lost with it
+                self._sent.clear()
+                if attempt + 1 == ATTEMPTS:
+                    raise
+        tree = Tree(len(self._call.chunks), merging(stage, self._call, merge_given, self._threads))
+        for nodes in found:
+            for level, place, value in nodes:
+                tree.add(level, place, value)
+        return list(tree.root)
+
+    def arrays(self, stage: Stage, given: Sequence[Any]) -> Sequence[Any]:
+        return lazy_arrays(stage, self._call, given, 1)
+
+    def _once(self, stage: Stage, given: Sequence[Any], merge_given: Sequence[Any]) -> list[list[Node]]:
+        """The subtrees of all runs."""
+        import dask
+
+        if stage not in self._packed:
+            self._packed[stage] = Packed.of(stage)
+        values = [self._given(value) for value in (*given, *merge_given)]
+        task = dask.delayed(_run, pure=False)
+        made = []
+        for number, run in enumerate(self._runs):
+            arrays = [self._arrays(key, number, run) for key in stage.cut]
+            split = (values[: len(given)], values[len(given) :])
+            made.append(task(self._packed[stage], self._packed_call, run, *split, arrays, self._maker))
+        futures = self._client.compute(made)
+        try:
+            return self._gathered(futures)
+        except BaseException:
+            self._client.cancel(futures)
+            raise
+
+    def _gathered(self, futures: Sequence[Any]) -> list[list[Node]]:
+        """The results; where the program failed, the exception of the first run of chunks that did."""
+        found: list[list[Node] | Exception] = self._client.gather(futures)
+        for each in found:
+            if isinstance(each, Exception):
+                raise each
+        return [each for each in found if not isinstance(each, Exception)]
+
+    def _given(self, value: Any) -> Any:
+        large = isinstance(value, np.ndarray) and value.nbytes > LARGE
+        return self._client.scatter(value, broadcast=True, hash=False) if large else value
+
+    def _divided(self) -> list[list[tuple[int, Chunk]]]:
+        """Runs of neighbouring chunks, about as many for each thread."""
+        threads = sum(self._client.nthreads().values())
+        if not threads:
+            raise ValueError(at_line(f"{self._call.name}: client= has no workers"))
+        numbered = list(enumerate(self._call.chunks))
+        count = min(len(numbered), TASKS_A_THREAD * threads)
+        bounds = [len(numbered) * k // count for k in range(count + 1)]
+        return [numbered[start:stop] for start, stop in itertools.pairwise(bounds)]
+
+    def _arrays(self, key: int, number: int, run: Sequence[tuple[int, Chunk]]) -> Any:
+        """What the task of a run is given of an argument: one for each chunk, or what they are read from."""
+        source = self._call.sources[key]
+        if isinstance(source, Blocks):
+            return [source.block(*chunk).to_delayed().ravel()[0] for _, chunk in run]
+        if not isinstance(source, InMemory):
+            return source
+        if key not in self._sent:
+            parts = [
+                _Range(runs[0][1][0], source.read(runs[0][1][0], runs[-1][1][1]), source.axis) for runs in self._runs
+            ]
+            self._sent[key] = self._client.scatter(parts, hash=False)
+        return self._sent[key][number]
+
+
+@dataclass(frozen=True, eq=False)
+class _Range:
+    """A range of an array, which chunks are taken of."""
+
+    first: int
+    array: np.ndarray[Any, Any]
+    axis: int
+
+    def read(self, start: int, stop: int) -> np.ndarray[Any, Any]:
+        return InMemory(self.array, self.axis).read(start - self.first, stop - self.first)
+
+
+def _run(
+    packed_stage: Packed,
+    packed_call: Packed,
+    run: Sequence[tuple[int, Chunk]],
+    given: Sequence[Any],
+    merge_given: Sequence[Any],
+    arrays: Sequence[Any],
+    client: Maker,
+) -> list[Node] | Exception:
+    """A task: the subtrees of a run of chunks, or the exception that the program raised, which is a result of it."""
+    Maker.here().check(client)
+    stage, call = packed_stage.unpacked(), packed_call.unpacked()
+    first = run[0][0]
+
+    def of_chunk(number: int, chunk: Chunk) -> list[Any]:
+        return [
+            array.read(*chunk) if isinstance(array, Source | _Range) else read(array[number - first], chunk)
+            for array in arrays
+        ]
+
+    try:
+        return combined_run(stage, call, run, given, merge_given, of_chunk, 1)
+    except Exception as error:
+        return error

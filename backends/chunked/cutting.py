@@ -1,0 +1,106 @@
+"""Which operations of a term go over the size that is cut, and what is said of those that cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...core.dims import Dim
+from ...core.language import Unsupported
+from ...core.source import Origin
+from ...core.terms import Atom, Block, Operation, Size
+from ...core.types import Type, all_dims, dims
+
+
+def cut_axis(type: Type, size: Dim) -> int | None:
+    """The axis of an array that is cut; None where none is."""
+    return next((axis for axis, dim in enumerate(dims(type)) if dim == size), None)
+
+
+def mentions(type: Type, size: Dim) -> bool:
+    """Whether a type has the size in it, alone or in an expression."""
+    names = size.names()
+    return any(names & dim.names() for dim in all_dims(type))
+
+
+def goes_over(operation: Operation, size: Dim) -> bool:
+    """Whether a construct runs its first block for each index of the size, in any order that may be had."""
+    extents = operation.row.iterations(operation) if operation.row.makes_elements else ()
+    return any(isinstance(extent, Size) and extent.dim == size for extent in extents)
+
+
+def partly_over(operation: Operation, size: Dim) -> Dim | None:
+    """An extent of a construct in which the size occurs, and which is not the size itself."""
+    extents = [extent.dim for extent in operation.row.iterations(operation) if isinstance(extent, Size)]
+    return next((dim for dim in extents if dim != size and size.names() & dim.names()), None)
+
+
+def _atoms(block: Block) -> Iterator[Atom]:
+    for operation in block.bindings:
+        yield from operation.args
+    yield from block.results
+
+
+def touches(operation: Operation, size: Dim) -> bool:
+    """Whether an operation goes over the size, or has to do with arrays that are cut, at any depth."""
+    if goes_over(operation, size) or any(mentions(atom.type, size) for atom in operation.args):
+        return True
+    return any(mentions(type, size) for type in operation.types) or any(
+        block_touches(block, size) for block in operation.blocks
+    )
+
+
+def block_touches(block: Block, size: Dim) -> bool:
+    """Whether anything in a block does."""
+    return any(mentions(atom.type, size) for atom in _atoms(block)) or any(
+        touches(operation, size) for operation in block.bindings
+    )
+
+
+def requires(operation: Operation) -> bool:
+    """Whether there is a requirement in an operation, which must be checked even if nobody needs its results."""
+    return operation.op == "require" or any(requires(inner) for block in operation.blocks for inner in block.bindings)
+
+
+def is_combination(operation: Operation, size: Dim) -> bool:
+    """Whether it is a reduction over the size and nothing else, perhaps for each index of loops around it.
+
+    What stands before the reduction in such a loop has nothing to do with what is cut. An element at a place that no
+    loop over the size has chosen is one, too: one chunk has it. To be asked of what stands in no loop over the size.
+    """
+    if operation.op == "index":
+        return cut_axis(operation.args[0].type, size) is not None
+    if goes_over(operation, size):
+        return operation.row.combines and not operation.row.ordered
+    whole = operation.types and not any(mentions(type, size) for type in operation.types)
+    if operation.op == "accumulate":
+        return bool(whole) and not operation.blocks[0].results and block_touches(operation.blocks[0], size)
+    if operation.op != "generate" or not whole:
+        return False
+    (block,) = operation.blocks
+    if not block.bindings or any(touches(each, size) for each in block.bindings[:-1]):
+        return False
+    last = block.bindings[-1]
+    in_order = [getattr(result, "index", -1) for result in block.results] == [*range(len(last.types))][::-1]
+    return in_order and is_combination(last, size)
+
+
+INSTEAD = {
+    "scan": "a scan needs what all places before have given; write a reduction, or scan chunk by chunk yourself",
+    "argsort": "sorting needs all places at once; a histogram or quantiles of one do not",
+    "scatter": "a scatter writes to any place; az.histogram and accumulators combine what goes to one place",
+    "loop": "its iterations run in order; a reduction, or az.map, has no order",
+    "while": "its state is as long as the size; keep a state that is not, and compute the rest from it",
+    "foreign": "a library operation needs its whole arguments",
+    "cond": "its branches give results over the size and others; choose element by element",
+    "generate": "a loop over the size inside of another one reads all pairs; only one of them can be cut",
+    "index": "in a loop over the size it has a place that is not the loop's own; shift the array beforehand",
+}
+
+
+def refuse(what: str, size: Dim, origin: Origin, why: str = "") -> Unsupported:
+    """What is raised where something cannot be cut: with the line, and what to write instead."""
+    error = Unsupported(
+        f"over={str(size)!r}: {what} cannot be cut: {why or INSTEAD.get(what, 'it needs whole arrays')}"
+    )
+    error.origin = origin
+    return error

@@ -1,0 +1,73 @@
+"""Results that are as long as the size: arrays of Dask's, whose chunks are computed when somebody asks for them."""
+
+from __future__ import annotations
+
+import operator
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.types import dims, element
+from .call import Call, Chunk, chunk_results
+from .plan import Stage
+from .sources import Blocks, Source
+
+
+def need_dask() -> None:
+    """ImportError with the command, where Dask is not installed."""
+    try:
+        import dask.array  # noqa: F401
+    except ImportError as error:
+        command = "pip install 'adze-lang[dask]'"
+        raise ImportError(f"arrays over the size that is cut are Dask's, which is not installed: {command}") from error
+
+
+def lazy_arrays(stage: Stage, call: Call, given: Sequence[Any], threads: int | None) -> list[Any]:
+    """The results of a stage that are chunks, one array of Dask's each; arguments must stay as they are till then."""
+    need_dask()
+    import dask.array as da
+    from dask.highlevelgraph import HighLevelGraph
+
+    token = f"{call.name}-{uuid.uuid4().hex}"
+    sources = [call.sources[key] for key in stage.cut]
+    alone = Call(call.name, call.sizes, call.size, call.chunks, {}, call.options)
+    layer: dict[Any, Any] = {}
+    for number, chunk in enumerate(call.chunks):
+        arrays = [_reference(source, number, chunk) for source in sources]
+        layer[token, number] = (_of_chunk, stage, alone, chunk, list(given), arrays, threads)
+    inputs = [source.array for source in sources if isinstance(source, Blocks)]
+    found = []
+    for place, (key, axis) in enumerate(zip(stage.made, stage.axes, strict=True)):
+        type = stage.part.term.results[place].type
+        shape = [dim.evaluate(call.sizes) for dim in dims(type)]
+        name = f"{token}-{key}"
+        chunks: list[tuple[int, ...]] = [(extent,) for extent in shape]
+        chunks[axis] = tuple([stop - start for start, stop in call.chunks])
+        own = {
+            (name, *[number if k == axis else 0 for k in range(len(shape))]): (operator.getitem, (token, number), place)
+            for number in range(len(call.chunks))
+        }
+        graph = HighLevelGraph.from_collections(name, {**layer, **own}, dependencies=inputs)
+        found.append(da.Array(graph, name, chunks, dtype=element(type).dtype))
+    return found
+
+
+def _reference(source: Source, number: int, chunk: Chunk) -> Any:
+    """What a task is given for a chunk: the key of a block, or what can be read."""
+    if isinstance(source, Blocks):
+        ranks = range(len(source.shape))
+        return (source.array.name, *[number if k == source.axis else 0 for k in ranks])
+    return source.part(*chunk)
+
+
+def _of_chunk(
+    stage: Stage, call: Call, chunk: Chunk, given: Sequence[Any], arrays: Sequence[Any], threads: int | None
+) -> list[Any]:
+    return chunk_results(stage, call, chunk, given, [read(array, chunk) for array in arrays], threads)
+
+
+def read(array: Any, chunk: Chunk) -> np.ndarray[Any, Any]:
+    """The array of a chunk that a task was given."""
+    return array.read(*chunk) if isinstance(array, Source) else np.asarray(array)

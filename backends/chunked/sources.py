@@ -1,0 +1,173 @@
+"""Sources: where chunks of arguments come from. A source gives any range of one axis as an array of NumPy's.
+
+Arrays in memory give views. A file (a ``np.memmap`` in row-major order) is read: mapped pages would count as memory of
+the process, and reading ahead has no faults. An array of Dask's gives its own blocks; anything else with a shape, a
+scalar type and ``[start:stop]`` (zarr, h5py) is asked for ranges.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...core.arguments import array_of_type
+from ...core.source import at_line
+from ...core.types import Type, element, rank
+
+
+class Source(ABC):
+    """An array that is cut along an axis."""
+
+    axis: int
+    in_memory = False  # whether a range takes no more memory
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]: ...
+
+    @abstractmethod
+    def read(self, start: int, stop: int) -> np.ndarray[Any, Any]:
+        """A range of the axis."""
+
+    def part(self, start: int, stop: int) -> Source | np.ndarray[Any, Any]:
+        """What a task needs of it: itself, to be read there, or the range."""
+        return self
+
+    def place(self, start: int, stop: int) -> tuple[slice, ...]:
+        return (slice(None),) * self.axis + (slice(start, stop),)
+
+
+@dataclass(frozen=True, eq=False)
+class InMemory(Source):
+    """An array of NumPy's."""
+
+    array: np.ndarray[Any, Any]
+    axis: int
+    in_memory = True
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(self.array.shape)
+
+    def read(self, start: int, stop: int) -> np.ndarray[Any, Any]:
+        return self.array[self.place(start, stop)]
+
+    def part(self, start: int, stop: int) -> np.ndarray[Any, Any]:
+        return self.read(start, stop)
+
+
+@dataclass(frozen=True, eq=False)
+class File(Source):
+    """An array in row-major order in a file: it travels as where it is, and is read where it is needed."""
+
+    path: str
+    offset: int
+    dtype: np.dtype[Any]
+    whole: tuple[int, ...]
+    axis: int
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.whole
+
+    def read(self, start: int, stop: int) -> np.ndarray[Any, Any]:
+        if self.axis:
+            mapped = np.memmap(self._present(), self.dtype, "r", self.offset, self.whole)
+            return np.array(mapped[self.place(start, stop)])
+        found = np.empty((stop - start, *self.whole[1:]), self.dtype)
+        row = self.dtype.itemsize * int(np.prod(self.whole[1:], dtype=np.int64))
+        with open(self._present(), "rb", buffering=0) as file:
+            view, at = memoryview(found.reshape(-1).view(np.uint8).data), self.offset + start * row
+            while view:
+                count = os.preadv(file.fileno(), [view[: 1 << 30]], at)
+                if count == 0:
+                    size = self.offset + self.whole[0] * row
+                    raise OSError(f"{self.path} is cut off: {size} bytes are needed, and it has {at}")
+                view, at = view[count:], at + count
+        return found
+
+    def _present(self) -> str:
+        if not Path(self.path).exists():
+            raise FileNotFoundError(f"{self.path} is not there: each worker must see the file by this path")
+        return self.path
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks(Source):
+    """An array of Dask's, whose chunks along the axis are those of the call."""
+
+    array: Any
+    axis: int
+    firsts: tuple[int, ...]  # where its chunks begin
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(map(int, self.array.shape))
+
+    def block(self, start: int, stop: int) -> Any:
+        """The block of a chunk, as an array of Dask's."""
+        number = self.firsts.index(start) if stop > start else 0
+        return self.array.blocks[(slice(None),) * self.axis + (number,)]
+
+    def read(self, start: int, stop: int) -> np.ndarray[Any, Any]:
+        return np.asarray(self.block(start, stop).compute(scheduler="threads"))
+
+
+@dataclass(frozen=True, eq=False)
+class Sliced(Source):
+    """Anything that has a shape and gives ranges."""
+
+    array: Any
+    axis: int
+    dtype: np.dtype[Any]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(map(int, self.array.shape))
+
+    def read(self, start: int, stop: int) -> np.ndarray[Any, Any]:
+        return np.asarray(self.array[self.place(start, stop)], self.dtype)
+
+
+def is_dask(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "dask" and hasattr(value, "to_delayed")
+
+
+def source_of(value: Any, type: Type, axis: int, what: str) -> Source:
+    """The source of an argument that is cut; TypeError for one of another scalar type or rank, or that is no array."""
+    if is_dask(value) or (hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, np.ndarray)):
+        if value.dtype != element(type).dtype or len(value.shape) != rank(type):
+            raise TypeError(at_line(f"{what} is {type}, got an array of {value.dtype} with shape {value.shape}"))
+        if not is_dask(value):
+            return Sliced(value, axis, element(type).dtype)
+        if any(np.isnan(size) for size in value.shape):
+            value = value.compute_chunk_sizes()
+        others = {k: -1 for k in range(rank(type)) if k != axis}
+        value = value.rechunk(others)
+        return Blocks(value, axis, _firsts(value.chunks[axis]))
+    if isinstance(value, np.memmap) and value.dtype == element(type).dtype and value.ndim == rank(type):
+        found = _file(value, axis)
+        if found is not None:
+            return found
+    return InMemory(array_of_type(value, type, what), axis)
+
+
+def _firsts(lengths: Sequence[int]) -> tuple[int, ...]:
+    return tuple([int(first) for first in np.cumsum([0, *lengths])[:-1]])
+
+
+def _file(array: np.memmap[Any, Any], axis: int) -> File | None:
+    """The file of a map, or of a part of it that is in row-major order; None where it cannot be told."""
+    path, base = array.filename, array
+    while isinstance(base.base, np.memmap):
+        base = base.base
+    if path is None or array.mode == "c" or not array.flags.c_contiguous:  # "c": what was written is in memory alone
+        return None
+    start = array.__array_interface__["data"][0] - base.__array_interface__["data"][0]
+    return File(str(Path(path).absolute()), int(base.offset) + start, array.dtype, array.shape, axis)

@@ -1,0 +1,138 @@
+"""A program over chunks of one size: its plan, and what a call does.
+
+    x: f64[n, d], theta: f64[k]    over="n":  x is cut along axis 0, theta is given whole
+
+Chunks are as many indices of the size as fit into 64 MB of what is cut, unless the caller says how many, or gives an
+array of Dask's, whose chunks are taken as they are.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...core import trees
+from ...core.arguments import array_of_type
+from ...core.dims import Dim
+from ...core.program import Instance
+from ...core.source import at_line
+from ...core.types import dims, element, is_data
+from .call import Call, Chunk
+from .cluster import Cluster, client_of
+from .cutting import cut_axis
+from .local import Local
+from .parts import Options
+from .plan import Plan
+from .planning import planned
+from .sources import Blocks, Source, is_dask, source_of
+
+CHUNK_BYTES = 64 << 20  # of what is cut; it decides the chunks, so it decides bits
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What a call moves: how many chunks there are, how often they are gone through, and the bytes that are read."""
+
+    chunks: int
+    stages: int
+    bytes: int
+
+    def __str__(self) -> str:
+        counts = [f"{n} {what}{'' if n == 1 else 's'}" for n, what in ((self.chunks, "chunk"), (self.stages, "stage"))]
+        return f"{', '.join(counts)}, {self.bytes / 1e6:.1f} MB read"
+
+
+class Version:
+    """The plan of an instance, and calls by it."""
+
+    def __init__(self, instance: Instance, over: str, options: Options) -> None:
+        self._instance, self._over, self._options = instance, over, options
+        name = instance.program.name
+        for place, type in zip(instance.declared.names, instance.types, strict=True):
+            if not is_data(type):
+                raise TypeError(at_line(f"{name}: {place!r} is {type}; programs over chunks take scalars and arrays"))
+        self._axes = [self._axis(k) for k in range(len(instance.types))]
+        if all(axis is None for axis in self._axes):
+            known = ", ".join(sorted(instance.declared.bound)) or "none"
+            raise ValueError(at_line(f"{name}: over={over!r} is no size of its parameters alone, which are: {known}"))
+        self.plan: Plan = planned(instance.term, name, over, options.checks)
+
+    def _axis(self, leaf: int) -> int | None:
+        """Where an argument is cut; ValueError where it cannot be."""
+        type, size = self._instance.types[leaf], Dim.of(self._over)
+        axis = cut_axis(type, size)
+        others = [dim for k, dim in enumerate(dims(type)) if k != axis and self._over in dim.names()]
+        if others:
+            name = f"{self._instance.program.name}: argument {self._instance.declared.names[leaf]!r}"
+            raise ValueError(at_line(f"{name} is {type}: over={self._over!r} cuts one axis that has this size alone"))
+        return axis
+
+    def call(self, leaves: Sequence[Any], chunk: int | None) -> tuple[Call, list[Any]]:
+        """What engines know of a call, and the arguments that are given whole."""
+        declared = self._instance.declared
+        values: list[Any] = []
+        for leaf, type, axis, place in zip(leaves, self._instance.types, self._axes, declared.names, strict=True):
+            what = f"{declared.program}: argument {place!r}"
+            if axis is not None:
+                values.append(source_of(leaf, type, axis, what))
+            else:
+                values.append(array_of_type(leaf.compute() if is_dask(leaf) else leaf, type, what))
+        sizes = self._instance.signature.fitting(values)
+        sources = [value for value in values if isinstance(value, Source)]
+        chunks = self._chunks(sources, sizes, chunk)
+        keys = self.plan.binders
+        cut = {
+            key: _cut_anew(value, chunks) for key, value in zip(keys, values, strict=True) if isinstance(value, Source)
+        }
+        return Call(declared.program, sizes, self._over, chunks, cut, self._options), values
+
+    def _chunks(self, sources: Sequence[Source], sizes: Mapping[str, int], chunk: int | None) -> tuple[Chunk, ...]:
+        total = sizes[self._over]
+        lengths = [_lengths(source) for source in sources if isinstance(source, Blocks)]
+        if chunk is None and lengths:
+            if any(each != lengths[0] for each in lengths):
+                warnings.warn("arguments have different chunks: those of the first one are taken", stacklevel=2)
+            bounds = np.cumsum([0, *lengths[0]])
+            return tuple([(int(a), int(b)) for a, b in itertools.pairwise(bounds)]) or ((0, 0),)
+        length = chunk if chunk is not None else max(1, CHUNK_BYTES // max(1, self._row_bytes(sizes)))
+        return tuple([(start, min(start + length, total)) for start in range(0, total, length)]) or ((0, 0),)
+
+    def _row_bytes(self, sizes: Mapping[str, int]) -> int:
+        """The bytes of all that is cut, for one index of the size."""
+        total = 0
+        for type, axis in zip(self._instance.types, self._axes, strict=True):
+            if axis is not None:
+                extents = [dim.evaluate(sizes) for k, dim in enumerate(dims(type)) if k != axis]
+                total += element(type).dtype.itemsize * int(np.prod(extents, dtype=np.int64))
+        return total
+
+    def run(
+        self, leaves: Sequence[Any], threads: int | None, client: Any, chunk: int | None, memory: int | None
+    ) -> Any:
+        call, values = self.call(leaves, chunk)
+        engine = Local(call, threads, memory) if client is None else Cluster(call, client_of(client), threads)
+        kept = dict[int, Any]()
+        results = self.plan.run(engine, kept, values)
+        return trees.unflatten(self._instance.outputs, results)
+
+    def moved(self, sizes: Mapping[str, int], chunk: int | None) -> Moved:
+        """What a call with these sizes moves, loops around stages counted once."""
+        stages = self.plan.stages
+        return Moved(len(self._chunks([], sizes, chunk)), stages, stages * self._row_bytes(sizes) * sizes[self._over])
+
+
+def _lengths(source: Blocks) -> tuple[int, ...]:
+    return tuple(map(int, source.array.chunks[source.axis]))
+
+
+def _cut_anew(source: Source, chunks: Sequence[Chunk]) -> Source:
+    """An array of Dask's with the chunks of the call."""
+    lengths = tuple([stop - start for start, stop in chunks])
+    if not isinstance(source, Blocks) or _lengths(source) == lengths:
+        return source
+    return Blocks(source.array.rechunk({source.axis: lengths}), source.axis, tuple([start for start, _ in chunks]))

@@ -1,0 +1,323 @@
+"""Programs over chunks: each that can be cut gives what evaluate gives, in chunks of any length; others are refused."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from programs import CASES, Case
+from programs.case import numbers
+from sampling import some
+
+import adze as az
+from adze.backends.chunked.chunked import Chunked
+from adze.core import trees
+from adze.core.language import Unsupported
+
+pytestmark = pytest.mark.unguarded
+
+Matrix = az.Array[az.f64, "n d"]
+Vector = az.Array[az.f64, "n"]
+
+
+def leaves(result: Any) -> list[Any]:
+    return [np.asarray(leaf) for leaf in trees.flatten(result)[0]]
+
+
+def chunked(f: Any, over: str = "n", **options: Any) -> Chunked:
+    return az.compile(f, backend="dask", over=over, **options)
+
+
+def cut(f: az.Program, over: str) -> Chunked | None:
+    """The program over chunks; None where it says that it cannot be cut."""
+    try:
+        return chunked(f, over)
+    except Unsupported as error:
+        assert f"over={over!r}" in str(error) and "cannot be cut" in str(error)
+    except ValueError as error:
+        assert "cuts one axis that has this size alone" in str(error) or "no size of its parameters alone" in str(error)
+    return None
+
+
+def check(f: az.Program, calls: Sequence[tuple[Any, ...]], lengths: Sequence[int]) -> int:
+    """Compare with evaluate; the number of calls that could be compared."""
+    count = 0
+    for over in sorted(f.at().declared.bound):
+        made = cut(f, over)
+        for arguments in calls if made is not None else ():
+            assert made is not None
+            wanted = leaves(az.evaluate(f)(*arguments))
+            for length in lengths:
+                made._chunk = length  # as compile's, without planning again
+                for expected, found in zip(wanted, leaves(made(*arguments)), strict=True):
+                    assert found.dtype == expected.dtype
+                    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12, err_msg=f"{over}, {length}")
+                count += 1
+    return count
+
+
+def first_order() -> list[Case]:
+    return [case for case in CASES if case.program.annotated and all(map(trees_of_arrays, case.program.parameters))]
+
+
+def trees_of_arrays(parameter: Any) -> bool:
+    return parameter.declared is not None and parameter.static is None
+
+
+@pytest.mark.parametrize("case", some(first_order(), 8, 1), ids=lambda case: case.name)
+def test_programs(case: Case) -> None:
+    check(case.program, [a for a in case.arguments if succeeds(case.program, a)], (1, 2, 3, 7))
+
+
+def succeeds(f: az.Program, arguments: tuple[Any, ...]) -> bool:
+    try:
+        az.evaluate(f)(*arguments)
+    except Exception:
+        return False
+    return True
+
+
+def floating(case: Case) -> bool:
+    return all(np.asarray(leaf).dtype.kind == "f" for a in case.arguments for leaf in trees.flatten(a)[0])
+
+
+@pytest.mark.parametrize("case", some(filter(floating, first_order()), 10, 1), ids=lambda case: case.name)
+def test_derivatives(case: Case) -> None:
+    calls = [(*a, *[0.5 * np.asarray(x) for x in a]) for a in case.arguments if succeeds(case.program, a)]
+    derivative = az.jvp(case.program)
+    check(derivative, [a for a in calls if succeeds(derivative, a)], (2, 3))
+    if case.program.result == az.f64:
+        gradient = az.grad(case.program)
+        check(gradient, [a for a in case.arguments if succeeds(gradient, a)], (2, 3))
+
+
+# Programs that are written for chunks
+
+
+@az.program
+def standardised(x: Matrix) -> tuple[Matrix, az.Array[az.f64, "d"]]:
+    mean = az.mean(x, axis=0)
+    spread = az.sqrt(az.mean((x - mean) ** 2, axis=0))
+    return (x - mean) / spread, spread
+
+
+@az.program
+def centroids(x: Matrix, start: az.Array[az.f64, "k d"], steps: az.i64) -> az.Array[az.f64, "k d"]:
+    def step(_: Any, c: Any) -> Any:
+        nearest = az.map(lambda p: az.argmin(az.sum((p - c) ** 2, axis=1)), x)
+        count = az.histogram(lambda a, b: a + b, 0.0, az.size(c, 0), nearest, az.map(lambda _: 1.0, nearest))
+        return az.histogram(lambda a, b: a + b, 0.0, az.size(c, 0), nearest, x) / az.maximum(count, 1.0)[:, None]
+
+    return az.fori_loop(0, steps, step, start)
+
+
+def numpy_centroids(x: Any, c: Any, steps: int) -> Any:
+    for _ in range(steps):
+        nearest = ((x[:, None] - c) ** 2).sum(2).argmin(1)
+        c = np.array([x[nearest == k].sum(0) / max((nearest == k).sum(), 1) for k in range(len(c))])
+    return c
+
+
+@az.program
+def first_component(x: Matrix, start: az.Array[az.f64, "d"]) -> az.Array[az.f64, "d"]:
+    """The direction of largest variance, by power iteration until it stays."""
+
+    def step(state: Any) -> Any:
+        v, _ = state
+        w = x.T @ (x @ v)
+        w = w / az.sqrt(az.sum(w * w))
+        return w, az.max(az.abs(w - v))
+
+    return az.while_loop(lambda state: state[1] > 1e-13, step, (start, 1.0))[0]
+
+
+@az.program
+def likelihood(x: Matrix, mean: az.Array[az.f64, "k d"], weight: az.Array[az.f64, "k"]) -> az.f64:
+    def of(p: Any) -> Any:
+        return az.logsumexp(weight - 0.5 * az.sum((p - mean) ** 2, axis=1))
+
+    return az.sum(az.map(of, x)) - az.size(x, 0) * az.logsumexp(weight)
+
+
+@az.program
+def trimmed(x: Vector, low: az.f64, robust: az.bool_) -> az.f64:
+    """A choice here, around what is combined."""
+    return az.cond(robust, lambda: az.sum(az.clip(x, low, -low)), lambda: az.mean(x) * az.max(x))
+
+
+@az.program
+def along_columns(x: az.Array[az.f64, "d n"], w: Vector) -> tuple[az.Array[az.f64, "d"], az.Array[az.f64, "d n"]]:
+    product = x @ w
+    return product, x - product[:, None]
+
+
+@az.program
+def places(x: Vector, i: az.i64) -> tuple[az.f64, Vector]:
+    """Elements at places that no loop chooses, and numbers of the whole range."""
+    return x[i] * x[0], az.map(lambda k: x[k] * k / az.size(x, 0), az.arange(az.size(x, 0)))
+
+
+X = numbers(11, 3) + 0.01 * np.arange(33).reshape(11, 3)
+CALLS = [
+    (standardised, (X,), lambda x: ((x - x.mean(0)) / x.std(0), x.std(0))),
+    (centroids, (X, X[[0, 4]], 5), numpy_centroids),
+    (first_component, (X, np.ones(3)), lambda x, _: abs(np.linalg.svd(x)[2][0])),
+    (trimmed, (X[:, 0], -1.5, True), lambda x, low, _: x.clip(low, -low).sum()),
+    (trimmed, (X[:, 0], -1.5, False), lambda x, *_: x.mean() * x.max()),
+    (along_columns, (X.T, X[:, 1]), lambda x, w: (x @ w, x - (x @ w)[:, None])),
+    (places, (X[:, 2], 7), lambda x, i: (x[i] * x[0], x * np.arange(11) / 11)),
+]
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 7, 11, 100])
+@pytest.mark.parametrize(("f", "arguments", "numpy"), CALLS, ids=lambda each: getattr(each, "__name__", ""))
+def test_against_numpy(f: az.Program, arguments: tuple[Any, ...], numpy: Any, length: int) -> None:
+    for found, wanted in zip(leaves(chunked(f, chunk=length)(*arguments)), leaves(numpy(*arguments)), strict=True):
+        if f is first_component:
+            found = abs(found)
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_gradients_against_differences() -> None:
+    mean, weight = X[:2] + 0.5, np.array([0.3, -0.2])
+    value, slopes = chunked(az.value_and_grad(likelihood, argnums=(1, 2)), chunk=4)(X, mean, weight)
+    for k, (argument, slope) in enumerate(zip((mean, weight), slopes, strict=True)):
+        for place in np.ndindex(argument.shape):
+            moved = [np.copy(mean), np.copy(weight)]
+            sides = []
+            for step in (1e-5, -1e-5):
+                moved[k][place] = argument[place] + step
+                sides.append(float(az.evaluate(likelihood)(X, *moved)))
+            np.testing.assert_allclose(slope[place], (sides[0] - sides[1]) / 2e-5, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(value, az.evaluate(likelihood)(X, mean, weight), rtol=1e-12)
+
+
+@pytest.mark.parametrize("length", [1, 5])
+def test_no_rows(length: int) -> None:
+    total = chunked(az.program(lambda x: (az.sum(x), 2 * x)).at(Vector), chunk=length)
+    value, doubled = total(np.empty(0))
+    assert value == 0.0 and doubled.compute().shape == (0,)
+
+
+@pytest.mark.parametrize("length", [1, 2, 5, 11])
+def test_threads_and_memory_change_no_bits(length: int) -> None:
+    gradient = az.grad(likelihood, argnums=1)
+    arguments = X, X[:2] + 0.5, np.array([0.3, -0.2])
+    bits = {
+        chunked(gradient, chunk=length, threads=threads, memory=memory)(*arguments).tobytes()
+        for threads in (1, 2, 3)
+        for memory in (None, "1MB")
+    }
+    assert len(bits) == 1
+
+
+def test_solvers_of_other_libraries() -> None:
+    from scipy.optimize import minimize
+
+    @az.program
+    def loss(x: Matrix, y: Vector, w: az.Array[az.f64, "d"]) -> az.f64:
+        return az.mean(az.log1p(az.exp(-y * (x @ w)))) + 0.01 * az.sum(w * w)
+
+    y = np.sign(X @ np.array([1.0, -2.0, 0.5]) + 0.1)
+    fits = []
+    for compiled in (
+        az.compile(az.value_and_grad(loss, argnums=2)),
+        chunked(az.value_and_grad(loss, argnums=2), chunk=3),
+    ):
+        fits.append(minimize(lambda w, f=compiled: f(X, y, w), np.zeros(3), jac=True, method="L-BFGS-B").x)
+    np.testing.assert_allclose(*fits, rtol=1e-6)
+
+
+# What is said
+
+
+def test_plan_as_text() -> None:
+    lines = str(chunked(standardised).plan).splitlines()
+    assert [line.partition(",")[0].partition(":")[0] for line in lines] == [
+        "here", "stage 1", "here", "stage 2", "here", "results over n",
+    ]  # fmt: skip
+    assert "reduce, at" in lines[1]
+    loop = str(chunked(centroids).plan).splitlines()
+    inside = [line for line in loop if line.startswith("  ")]
+    assert any(line.startswith("loop, at ") for line in loop) and inside[0].startswith("  stage 1, of each chunk")
+
+
+def test_cost() -> None:
+    found = chunked(standardised).cost(sizes={"n": 10**9, "d": 4})
+    assert (found.stages, found.bytes) == (3, 3 * 32 * 10**9)
+    assert found.chunks == -(-(10**9) // ((64 << 20) // 32))
+    with pytest.raises(TypeError, match="cost takes a value for each size, which are: d, n"):
+        chunked(standardised).cost(sizes={"n": 3})
+
+
+def refused(f: Any) -> str:
+    with pytest.raises(Unsupported) as found:
+        chunked(az.program(f).at(Vector))
+    assert "test_chunked_programs.py" in str(found.value)
+    return str(found.value)
+
+
+def test_what_cannot_be_cut_is_refused_with_what_to_write() -> None:
+    assert "a scan needs what all places before have given" in refused(lambda x: az.cumsum(x))
+    assert "sorting needs all places at once" in refused(lambda x: az.sort(x))
+    assert "its state is as long as the size" in refused(lambda x: az.fori_loop(0, 3, lambda _, y: 2 * y, x))
+    assert "reads all pairs" in refused(lambda x: az.map(lambda a: az.sum(x * a), x))
+    assert "a place that is not the loop's own" in refused(
+        lambda x: az.map(lambda i: x[az.size(x, 0) - 1 - i], az.arange(az.size(x, 0)))
+    )
+    assert "its iterations run in order" in refused(
+        lambda x: az.fori_loop(0, az.size(x, 0), lambda i, s: s * 0.5 + x[i], 0.0)
+    )
+    assert "it goes over 2*n" in refused(lambda x: az.concatenate([x, x]))
+
+
+def test_wrong_options() -> None:
+    f = standardised
+    with pytest.raises(ValueError, match=r"over='m' is no size of its parameters alone, which are: d, n"):
+        chunked(f, "m")
+    square = az.program(lambda x: az.sum(x)).at(az.Array[az.f64, "n n"])
+    with pytest.raises(ValueError, match="cuts one axis that has this size alone"):
+        chunked(square)
+    pair = az.program(lambda x, y: az.sum(x) + az.sum(y)).at(Vector, az.Array[az.f64, "n+1"])
+    with pytest.raises(ValueError, match="cuts one axis that has this size alone"):
+        chunked(pair)
+    with pytest.raises(TypeError, match="annotate its parameters"):
+        chunked(az.program(lambda x: az.sum(x)))
+    with pytest.raises(ValueError, match="takes over=, the name of the size"):
+        az.compile(f, backend="dask")
+    with pytest.raises(ValueError, match="at least one index"):
+        chunked(f, chunk=0)
+    for memory in ("2 XB", "much", -3, 0, 1.5):
+        with pytest.raises(ValueError, match="memory= is a number of bytes"):
+            chunked(f, memory=memory)
+    for name, value in {"over": "n", "client": 1, "chunk": 3, "memory": "1GB"}.items():
+        with pytest.raises(ValueError, match=f'{name}= is for backend="dask"'):
+            az.compile(f, **{name: value})
+    with pytest.raises(ValueError, match='device= is for backend="opencl"'):
+        chunked(f, device=0)
+
+
+def test_failures_have_indices_of_the_whole() -> None:
+    @az.program
+    def looked_up(table: az.Array[az.f64, "k"], i: az.Array[az.i64, "n"]) -> az.f64:
+        return az.sum(az.map(lambda j: table[j], i))
+
+    places = np.arange(20) % 5
+    f = chunked(looked_up, chunk=3)
+    assert f(np.arange(5.0), places) == places.sum()
+    places[13], places[17] = 9, 8
+    with pytest.raises(IndexError, match=r"index 9 is out of range for axis 0 of table.*whose size is 5"):
+        f(np.arange(5.0), places)
+    picked = az.program(lambda x, i: x[i]).at(Vector, az.i64)
+    with pytest.raises(IndexError, match=r"index 20 is out of range.*whose size is 20"):
+        chunked(picked, chunk=3)(np.arange(20.0), 20)
+
+
+def test_it_looks_like_the_program() -> None:
+    import inspect
+
+    f = chunked(standardised)
+    assert repr(f) == "<standardised compiled for chunks of n>" and f.__name__ == "standardised"
+    assert list(inspect.signature(f).parameters) == ["x"]
+    with pytest.raises(TypeError, match="compile what comes out"):
+        az.grad(f)

@@ -1,0 +1,271 @@
+"""Chunks on Dask's workers: processes of this machine, which are killed, stopped and told apart here."""
+
+import os
+import random
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_chunked_programs import centroids, first_component, likelihood, standardised
+
+import adze as az
+from adze.backends.chunked import cluster
+from adze.backends.chunked.chunked import Chunked
+
+distributed = pytest.importorskip("distributed")
+da = pytest.importorskip("dask.array")
+
+pytestmark = [pytest.mark.unguarded, pytest.mark.filterwarnings("ignore::UserWarning")]
+
+Vector = az.Array[az.f64, "n"]
+
+
+def started(workers: int, threads: int = 1) -> Any:
+    made = distributed.LocalCluster(
+        n_workers=workers, threads_per_worker=threads, dashboard_address=None, silence_logs=100, local_directory=None
+    )
+    return distributed.Client(made)
+
+
+def stopped(client: Any) -> None:
+    made = client.cluster
+    client.close()
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    made = started(2)
+    yield made
+    stopped(made)
+
+
+def chunked(f: Any, client: Any, chunk: int | None = 100, **options: Any) -> Chunked:
+    return az.compile(f, backend="dask", over="n", client=client, chunk=chunk, **options)
+
+
+X = np.random.default_rng(5).normal(size=(1003, 4))
+GRADIENT = az.value_and_grad(likelihood, argnums=(1, 2))
+CALLS = [
+    (GRADIENT, (X, X[:3], np.array([0.1, -0.4, 0.2]))),
+    (centroids, (X, X[:5], 4)),
+    (first_component, (X, np.ones(4))),
+    (standardised, (X,)),
+]
+
+
+def bits(result: Any) -> list[bytes]:
+    from adze.core import trees
+
+    return [np.asarray(leaf).tobytes() for leaf in trees.flatten(result)[0]]
+
+
+@pytest.mark.parametrize(("f", "arguments"), CALLS, ids=lambda each: getattr(each, "name", ""))
+def test_the_same_bits_as_on_one_machine(client: Any, f: az.Program, arguments: Any, tmp_path: Path) -> None:
+    wanted = bits(chunked(f, None)(*arguments))
+    assert bits(chunked(f, client)(*arguments)) == wanted
+    np.save(tmp_path / "x.npy", X)
+    x, *rest = arguments
+    for source in (np.load(tmp_path / "x.npy", mmap_mode="r"), da.from_array(x, chunks=(100, 4)), FromWorkers()):
+        assert bits(chunked(f, client)(source, *rest)) == wanted
+    assert bits(chunked(f, client, None)(client.persist(da.from_array(x, chunks=(100, 4))), *rest)) == wanted
+
+
+class FromWorkers:
+    """An array that workers ask for their ranges."""
+
+    shape, dtype = X.shape, X.dtype
+
+    def __getitem__(self, place: Any) -> Any:
+        return X[place]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("workers", "threads"), [(1, 1), (1, 3), (4, 1)])
+def test_the_same_bits_on_any_number_of_workers(workers: int, threads: int) -> None:
+    made = started(workers, threads)
+    try:
+        for f, arguments in CALLS:
+            assert bits(chunked(f, made, 37)(*arguments)) == bits(chunked(f, None, 37)(*arguments))
+    finally:
+        stopped(made)
+
+
+def test_the_same_bits_in_any_order_of_completion(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    f, arguments = CALLS[0]
+    wanted = bits(chunked(f, None)(*arguments))
+    chance = random.Random(1)
+    monkeypatch.setattr(cluster, "TASKS_A_THREAD", 4)
+
+    def slowly(*given: Any) -> Any:
+        time.sleep(chance.random() / 20)
+        return run(*given)
+
+    run = cluster._run
+    monkeypatch.setattr(cluster, "_run", slowly)
+    for _ in range(3):
+        assert bits(chunked(f, client)(*arguments)) == wanted
+
+
+def test_failures_have_the_users_line_and_the_first_index(client: Any) -> None:
+    @az.program
+    def looked_up(table: az.Array[az.f64, "k"], i: az.Array[az.i64, "n"]) -> az.f64:
+        return az.sum(az.map(lambda j: table[j], i))
+
+    places = np.arange(1000) % 5
+    places[[950, 313]] = 9, 8
+    with pytest.raises(IndexError, match=r"index 8 is out of range for axis 0 of table.*test_cluster.py"):
+        chunked(looked_up, client, 10)(np.arange(5.0), places)
+    assert chunked(looked_up, client, 10)(np.arange(5.0), places % 5) == (places % 5).sum()
+
+
+def test_what_is_large_is_sent_once(client: Any) -> None:
+    @az.program
+    def weighted(x: Vector, table: az.Array[az.f64, "k"]) -> az.f64:
+        return az.sum(x) * az.sum(table) + az.sum(az.map(lambda a: a * table[3], x))
+
+    x, table = np.arange(500.0), np.ones(400_000)
+    assert table.nbytes > cluster.LARGE
+    assert chunked(weighted, client, 50)(x, table) == chunked(weighted, None, 50)(x, table)
+
+
+def pids(client: Any) -> list[int]:
+    return list(client.run(os.getpid).values())
+
+
+def killing(client: Any, after: float) -> threading.Thread:
+    """Kill a worker a while from now."""
+    victim = random.choice(pids(client))
+
+    def kill() -> None:
+        time.sleep(after)
+        os.kill(victim, signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    return thread
+
+
+@az.program
+def long(x: Vector, steps: az.i64) -> az.f64:
+    """Enough rounds to be hit in one of them."""
+    return az.fori_loop(0, steps, lambda i, s: az.sum(az.sin(x + s / 1000.0)) / az.size(x, 0), 0.0)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("source", ["memory", "dask", "file"])
+@pytest.mark.parametrize("after", [0.1, 0.7])
+def test_a_worker_that_is_killed_is_replaced(source: str, after: float, tmp_path: Path) -> None:
+    made = started(2)
+    try:
+        x = np.random.default_rng(1).normal(size=20_000)
+        np.save(tmp_path / "x.npy", x)
+        given = {
+            "memory": x,
+            "dask": da.from_array(x, chunks=1000),
+            "file": np.load(tmp_path / "x.npy", mmap_mode="r"),
+        }[source]
+        wanted = chunked(long, None, 1000)(x, 40)
+        f = chunked(long, made, 1000)
+        f(given, 1)  # compiled
+        thread = killing(made, after)
+        assert f(given, 40) == wanted
+        thread.join()
+    finally:
+        stopped(made)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_what_was_sent_to_a_lost_worker_is_sent_again() -> None:
+    made = started(2)
+    try:
+        x, table = np.arange(20_000.0), np.linspace(0, 1, 300_000)
+
+        @az.program
+        def f(x: Vector, table: az.Array[az.f64, "k"], steps: az.i64) -> az.f64:
+            return az.fori_loop(0, steps, lambda i, s: az.sum(az.cos(x + s * table[i])) / az.size(x, 0), 0.0)
+
+        wanted = chunked(f, None, 1000)(x, table, 30)
+        on_workers = chunked(f, made, 1000)
+        on_workers(x, table, 1)
+        thread = killing(made, 0.4)
+        assert on_workers(x, table, 30) == wanted
+        thread.join()
+    finally:
+        stopped(made)
+
+
+def test_other_versions_and_processors_are_told(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = cluster.Maker.here()
+    for other, message in [
+        (cluster.Maker("0.0.1", here.target), r"this worker has version .* of adze-lang, the client 0.0.1"),
+        (cluster.Maker(here.version, replace(here.target, registers=7)), "this worker makes code for"),
+    ]:
+        monkeypatch.setattr(cluster.Maker, "here", staticmethod(lambda other=other: other))
+        with pytest.raises(RuntimeError, match=message):
+            chunked(likelihood, client)(X, X[:2], np.zeros(2))
+
+
+def test_clients_that_cannot_run() -> None:
+    made = started(1)
+    stopped(made)
+    with pytest.raises(ValueError, match=r"client= is closed, and runs nothing"):
+        chunked(likelihood, made)(X, X[:2], np.zeros(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        empty = distributed.LocalCluster(n_workers=0, dashboard_address=None, silence_logs=100)
+    client = distributed.Client(empty)
+    try:
+        with pytest.raises(ValueError, match="client= has no workers"):
+            chunked(likelihood, client)(X, X[:2], np.zeros(2))
+    finally:
+        stopped(client)
+
+
+def test_a_file_that_workers_do_not_see_is_named(client: Any, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    (tmp_path / "x.npy").unlink()
+    with pytest.raises(FileNotFoundError, match=r"x.npy is not there: each worker must see the file by this path"):
+        chunked(likelihood, client)(mapped, X[:2], np.zeros(2))
+
+
+def test_an_interrupted_call_leaves_no_tasks(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster.Cluster, "_gathered", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        chunked(likelihood, client)(X, X[:2], np.zeros(2))
+    for _ in range(100):
+        if not any(client.processing().values()):
+            break
+        time.sleep(0.05)
+    assert not any(client.processing().values())
+
+
+def test_calls_beside_each_other(client: Any) -> None:
+    f = chunked(likelihood, client)
+    wanted = f(X, X[:2], np.zeros(2))
+    found: list[Any] = []
+    threads = [threading.Thread(target=lambda: found.append(f(X, X[:2], np.zeros(2)))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [wanted] * 3
+
+
+def test_a_cluster_and_an_address_are_clients(client: Any) -> None:
+    wanted = chunked(likelihood, None)(X, X[:2], np.zeros(2))
+    for each in (client.cluster, client.scheduler.address):
+        assert chunked(likelihood, each)(X, X[:2], np.zeros(2)) == wanted
