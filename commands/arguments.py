@@ -2,7 +2,8 @@
 
 An argument is a word behind a name, or else for the first parameter that has none yet::
 
-    2.5    [1,2,3]    w=[[0.5,1],[2,0]]       literals of Python, read by ast.literal_eval and by nothing else
+    2.5    [1,2,3]    w=[[0.5,1],[2,0]]       literals of Python, or JSON, never evaluated as code (values.py)
+    f=square    f=az.tanh                     a function of the file, by its name
     points.npy    x=points.npy    all.npz     arrays; an .npz has each under the name of its parameter
     random:1000x16    x=normal    y=zeros     generated, of the shape that is given or else the declared one
     k=random::0:10                            from 0 to below 10
@@ -18,15 +19,11 @@ A word that is wrong is refused here. An array of another type or shape goes to 
 
 from __future__ import annotations
 
-import ast
-import enum
 import inspect
 import math
 import re
-import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -35,9 +32,10 @@ from ..core import trees
 from ..core.annotations import Declared
 from ..core.dims import Dim, Name
 from ..core.program import Instance, Program
-from ..core.types import ArrayType, Scalar, Type, all_dims, bool_, dims, element, f64, is_data
+from ..core.types import Scalar, Type, all_dims, bool_, dims, element, f64, is_data
 from .command import UsageError, closest
 from .programs import Named
+from .values import arrays_of, is_function, only_type, value_of, written
 
 
 @dataclass(frozen=True)
@@ -54,12 +52,6 @@ class Place:
         if self.static is not None:
             return f"{self.name}: {getattr(self.static, '__name__', self.static)}"
         return self.name if self.declared is None else f"{self.name}: {self.declared}"
-
-    @property
-    def type(self) -> Type | None:
-        """The declared type of an argument that is one value."""
-        one = self.declared is not None and self.declared.shape == trees.LEAF
-        return self.declared.types[0] if one and self.declared is not None else None
 
     @property
     def leaves(self) -> dict[str, Type]:
@@ -105,7 +97,7 @@ def read(program: Named, words: Sequence[str], *, seed: int = 0, fill: bool = Fa
 
 def _reader_of(program: Named, words: Sequence[str], seed: int) -> _Reader:
     """What has read words, and makes arguments of them."""
-    reader = _Reader(program.name, places(program), seed)
+    reader = _Reader(program, places(program), seed)
     for word in words:
         reader.word(word)
     return reader
@@ -133,7 +125,7 @@ _RANDOM = _Wanted("random", None, 0.0, 1.0, "random")
 class _Reader:
     """Words, one after the other, and then the arguments and sizes that they give a program."""
 
-    program: str
+    program: Named
     places: Sequence[Place]
     seed: int
     given: dict[str, Any] = field(default_factory=dict)  # by the names of parameters and of their leaves
@@ -148,7 +140,7 @@ class _Reader:
         if match is not None:
             self.named(match[1], match[2])
         elif word.endswith(".npz"):
-            for name, array in _npz(word).items():
+            for name, array in arrays_of(word).items():
                 if not self.is_known(name):
                     raise UsageError(f"{word} has an array {name!r}: {self.has}", closest(name, self.names))
                 self.give(name, array)
@@ -156,19 +148,26 @@ class _Reader:
             place = next((place for place in self.places if not {place.name, *place.leaves} & self.given.keys()), None)
             if place is None:
                 raise UsageError(f"{word!r} is one argument too many: {self.has}")
-            self.give(place.name, _value(word, place.name, place.type, place.static))
+            self.give(place.name, self.value(word, place.name, place.declared, place.static))
 
     def named(self, name: str, text: str) -> None:
         if self.is_known(name):
             place = next((place for place in self.places if place.name == name), None)
-            type = place.type if place is not None else self.leaves[name]
-            self.give(name, _value(text, name, type, None if place is None else place.static))
+            declared = place.declared if place is not None else Declared(trees.LEAF, (self.leaves[name],))
+            self.give(name, self.value(text, name, declared, None if place is None else place.static))
         if name in self.size_names and (text.isdecimal() or not self.is_known(name)):
             if not text.isdecimal():
                 raise UsageError(f"{name}={text}: a size is a whole number, from 0")
             self.sizes[name] = int(text)
         elif not self.is_known(name):
             raise UsageError(f"there is no parameter or size {name}: {self.has}", closest(name, self.names))
+
+    def value(self, text: str, name: str, declared: Declared | None, static: Any) -> Any:
+        """What a text stands for, or what it says how to generate."""
+        match = _GENERATED.fullmatch(text)
+        if match is not None and static is None and not is_function(declared):
+            return _wanted(match)
+        return value_of(text, name, declared, static, self.program.module)
 
     def give(self, name: str, value: Any) -> None:
         if name in self.given:
@@ -194,19 +193,32 @@ class _Reader:
     @property
     def has(self) -> str:
         sizes = f" and the sizes {', '.join(self.size_names)}" if self.size_names else ""
-        return f"{self.program} has the parameters {', '.join(map(str, self.places)) or 'none'}{sizes}"
+        return f"{self.program.name} has the parameters {', '.join(map(str, self.places)) or 'none'}{sizes}"
 
     # Arguments
 
     def arguments(self, fill: bool) -> Arguments:
         for name, value in self.given.items():
-            self.bind(self.leaves.get(name), value)
+            for type, leaf in self.typed(name, value):
+                self.bind(type, leaf)
         values = [self.argument(place, fill) for place in self.places]
         return Arguments(values, dict(self.sizes), self.generated)
 
-    def bind(self, type: Type | None, value: Any) -> None:
+    def typed(self, name: str, value: Any) -> list[tuple[Type, Any]]:
+        """What is given under a name: leaves with their declared types. What does not fit the program finds."""
+        if name in self.leaves:
+            return [(self.leaves[name], value)]
+        declared = next(place.declared for place in self.places if place.name == name)
+        if declared is None or isinstance(value, _Wanted):
+            return []
+        try:
+            return list(zip(declared.types, trees.matched(declared.shape, value), strict=True))
+        except TypeError:
+            return []
+
+    def bind(self, type: Type, value: Any) -> None:
         """Learn sizes from an array that is given; what contradicts them the program finds."""
-        if type is None or not is_data(type):
+        if not is_data(type):
             return
         if isinstance(value, _Wanted):
             shape = value.shape
@@ -243,17 +255,17 @@ class _Reader:
     def missing(self, place: Place, parts: Sequence[str]) -> UsageError:
         """The error about an argument that is not given, or not all parts of it."""
         what = next((name for name in place.leaves if name not in parts), place.name) if parts else str(place)
-        ways = [f"{place.name}=..."]
-        if place.static is None:
+        ways = [written(place.name, only_type(place.declared))]
+        if place.static is None and all(map(is_data, place.leaves.values())):
             ways.append(f"{place.name}=random" + ("" if place.declared is not None else ":1000"))
-        return UsageError(f"the argument {what} of {self.program} is missing", f"Give {', or '.join(ways)}.")
+        return UsageError(f"the argument {what} of {self.program.name} is missing", f"Give {', or '.join(ways)}.")
 
     def made(self, name: str, stream: Sequence[int], type: Type | None, value: Any) -> Any:
         """A value as it is, or the array that shall be generated."""
         if not isinstance(value, _Wanted):
             return value
         if type is not None and not is_data(type):
-            raise UsageError(f"no {type} is generated, which {name} is: give it in Python")
+            raise UsageError(f"no {type} is generated, which {name} is", f"Give {written(name, type)}.")
         shape = value.shape
         if shape is None:
             shape = () if type is None else tuple([self.size(name, type, dim) for dim in dims(type)])
@@ -300,57 +312,7 @@ def version(program: Named, words: Sequence[str], seed: int = 0) -> Program | In
     return program.call(lambda: family.instance_for(values))
 
 
-# Values
-
-
-def _value(text: str, name: str, declared: Type | None, static: Any) -> Any:
-    """What a text stands for, where an argument of a type is expected."""
-    if static is str:
-        return text
-    if static is Callable:
-        raise UsageError(f"{name} is a function, which cannot be given on a command line")
-    if isinstance(static, type) and issubclass(static, enum.Enum):
-        if text not in static.__members__:
-            raise UsageError(f"{name}={text}: {static.__name__} has {', '.join(static.__members__)}")
-        return static[text]
-    if text.endswith(".npy"):
-        return _npy(text)
-    match = _GENERATED.fullmatch(text)
-    if match is not None:
-        return _wanted(match)
-    value = _literal(text, name)
-    return value if static is not None else _typed(value, declared)
-
-
-def _literal(text: str, name: str) -> Any:
-    """A literal of Python; inf and nan by themselves, too."""
-    try:
-        return ast.literal_eval(text.strip())
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        if re.fullmatch(r"[+-]?(inf|nan)", text):
-            return float(text)
-    shown = text if len(text) <= 60 else f"{text[:57]}..."
-    ways = "Numbers and lists are written as in Python: 3.0, [1,2,3]; or x=random:1000x16, or a file: x=points.npy."
-    raise UsageError(f"{name}={shown} is no value", ways)
-
-
-def _typed(value: Any, type: Type | None) -> Any:
-    """A list as an array where no structure is declared; floating numbers rounded to a declared f32."""
-    if type is None:
-        if not isinstance(value, list):
-            return value
-        try:
-            array = np.array(value)
-        except ValueError:  # rows of several lengths: a structure
-            return value
-        return array if array.dtype.kind in "bif" else value
-    if isinstance(type, Scalar | ArrayType) and element(type).kind == "float" and element(type) is not f64:
-        try:
-            array = np.array(value)
-        except ValueError:
-            return value
-        return array.astype(element(type).dtype)[()] if array.dtype.kind in "if" else value
-    return value
+# Generated arrays
 
 
 def _wanted(match: re.Match[str]) -> _Wanted:
@@ -393,35 +355,3 @@ def _uniform(wanted: _Wanted, shape: tuple[int, ...], scalar: Scalar, random: np
     if scalar.kind == "int":
         return random.integers(math.ceil(wanted.low), math.ceil(wanted.high), shape, scalar.dtype)
     return (wanted.low + (wanted.high - wanted.low) * random.random(shape)).astype(scalar.dtype)
-
-
-# Files
-
-
-def _npy(file: str) -> Any:
-    array = _loaded(file)
-    if not isinstance(array, np.ndarray):
-        raise UsageError(f"{file} holds several arrays: give it by itself, as an .npz by the names of parameters")
-    return array
-
-
-def _npz(file: str) -> dict[str, Any]:
-    arrays = _loaded(file)
-    if isinstance(arrays, np.ndarray):
-        raise UsageError(f"{file} holds one array without a name: write x={file.removesuffix('z')}y, with its suffix")
-    with arrays:
-        return {name: _unpickled(file, partial(arrays.__getitem__, name))[()] for name in arrays.files}
-
-
-def _loaded(file: str) -> Any:
-    return _unpickled(file, lambda: np.load(file, allow_pickle=False))
-
-
-def _unpickled(file: str, load: Callable[[], Any]) -> Any:
-    """What is in a file; objects of Python are not loaded, since that would run code."""
-    try:
-        return load()
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read: {error.strerror or error}") from None
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise UsageError(f"{file} is no file of arrays: {error}") from None
