@@ -442,7 +442,8 @@ class _Nest:
             return varies  # an address, which moves with the loops
         cost = value.primitive.cost if isinstance(value, ir.Apply) else 1
         times, vectors = self.times(varies, around, value.type.bytes)
-        self.operations += float((share * cost * times).mean())
+        counted = 2 if isinstance(value, ir.MultiplyAdd) else cost  # in the time of one
+        self.operations += float((share * counted * times).mean())
         self.computing += float((share * cost * OPERATION_CYCLES * vectors).mean())
         return varies
 
