@@ -21,6 +21,8 @@ from .llvm.calls import Bound
 from .opencl import version as opencl
 from .opencl.devices import Device
 from .opencl.profile import profiled
+from .profile import Profile
+from .runtime import default_threads
 from .transformations import Transformations
 
 
@@ -55,8 +57,11 @@ class LLVM:
     def peak_bytes(self, instance: Instance, leaves: Sequence[Any]) -> int:
         return self.version(instance).peak_bytes(leaves, self.threads)
 
-    def profile(self, instance: Instance, leaves: Sequence[Any]) -> Breakdown:
-        return self.version(instance).profile(leaves, self.threads)
+    def profile(self, instance: Instance, leaves: Sequence[Any]) -> Profile:
+        version, threads = self.version(instance), self.threads or default_threads()
+        found, result = version.profile(leaves, threads)
+        estimates = version.cost(version.given(leaves), threads).by_number
+        return Profile(found.rows, found.seconds, estimates, threads, [*leaves, result])
 
     def cost(self, instance: Instance, given: Given) -> Breakdown:
         return self.version(instance).cost(given, self.threads)
@@ -94,8 +99,10 @@ class OpenCL:
     def peak_bytes(self, instance: Instance, leaves: Sequence[Any]) -> int:
         return self.version(instance).peak_bytes(leaves)
 
-    def profile(self, instance: Instance, leaves: Sequence[Any]) -> Breakdown:
-        return profiled(self.version(instance), leaves)
+    def profile(self, instance: Instance, leaves: Sequence[Any]) -> Profile:
+        version = self.version(instance)
+        found, estimates = profiled(version, leaves), version.cost(version.given(leaves)).by_number
+        return Profile(found.rows, found.seconds, estimates, None, [])
 
     def cost(self, instance: Instance, given: Given) -> Breakdown:
         return self.version(instance).cost(given)

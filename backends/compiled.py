@@ -22,6 +22,7 @@ from .cost import Breakdown, Given
 from .decisions import Choices
 from .llvm.calls import Bound, Direct
 from .multiversioning import Stage
+from .profile import Profile
 from .specialisations import ALWAYS, Specialisation, conjunction
 
 _OUT = {"out"}
@@ -166,11 +167,12 @@ class Compiled(Shown, Generic[P, R]):
         return Compiled, (self.program, self.backend)
 
     @ending_at_user
-    def profile(self, *args: Any, **kwargs: Any) -> Breakdown:
+    def profile(self, *args: Any, **kwargs: Any) -> Profile:
         """Run the program, and tell how long each nest took, or each kernel of a device; printed, it is a table.
 
         On the CPU this is code of its own, with clocks around nests, which is compiled when it is first asked for. The
-        rows are those of ``cost``, with the seconds and runs that were measured. Raises what a call raises.
+        rows are those of ``cost``, with the seconds and runs that were measured; ``.roofline`` has the rates of this
+        machine, ``.at_best(row)`` the least seconds of a nest, and ``.plot()`` shows both. Raises what a call raises.
 
         >>> import adze as az, numpy as np
         >>> @az.program

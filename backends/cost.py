@@ -99,6 +99,11 @@ class Breakdown(Shown):
 
     __repr__ = __str__
 
+    @property
+    def by_number(self) -> dict[int, float]:
+        """The seconds of rows, by their numbers."""
+        return {row.number: row.seconds for row in self.rows}
+
     @staticmethod
     def of(rows: Sequence[Row], seconds: float | None = None) -> Breakdown:
         """Rows in the order of their time, which is that of the whole if nothing else is said."""

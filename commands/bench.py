@@ -22,13 +22,13 @@ from typing import Any
 
 import numpy as np
 
+from ..backends import roofline
 from ..backends.compiled import Compiled
 from ..backends.cost import Breakdown
 from ..backends.runtime import default_threads
 from ..core import trees
 from ..core.program import Instance, Program
 from ..core.progress import shown, still
-from . import roofline
 from .arguments import read
 from .command import Command, UsageError, argument_options, program_options, target_options
 from .cost import time
@@ -83,9 +83,8 @@ def _bench(options: Namespace) -> Report:
     with shown(f"measuring {found.name}"), still():
         times = found.call(lambda: in_turns(calls, options.seconds))
     threads = None if options.backend == "opencl" else options.threads or default_threads()
-    with shown("measuring the roofline"), still():
-        parts = [_times(code, times[0], first), _rates(found.call(lambda: code.cost(*given.values)), times[0])]
-        parts.append(_roofline(parts[1].data, [*given.values, result], times[0], threads))
+    parts = [_times(code, times[0], first), _rates(found.call(lambda: code.cost(*given.values)), times[0])]
+    parts.append(_roofline(parts[1].data, [*given.values, result], times[0], threads))
     if against is not None:
         parts.append(_compared(options.compare, found.name, times, result, expected))
     data: dict[str, Any] = {"program": found.name, "sizes": given.sizes, "generated": given.generated}
@@ -141,15 +140,10 @@ def _roofline(rates: dict[str, Any], values: list[Any], times: Times, threads: i
     if operations == count == 0:
         says = "says nothing: the estimate has no loops, so neither operations nor bytes"
         return _Part({"roofline": None}, [("roofline", says)])
-    arrays = [leaf for leaf in trees.flatten(values)[0] if isinstance(leaf, np.ndarray | np.generic | float)]
-    given = [np.asarray(array) for array in arrays]
-    touched = sum([array.nbytes for array in given])
-    roof = roofline.measure(threads, roofline.floating([array.dtype for array in given]), touched)
+    roof = roofline.around(threads, values)
     best, bound = roof.seconds(operations, count), roof.bound(operations, count)
-    data = {"seconds": best, "share": best / median, "bound": bound, "copied_bytes": roof.copied}
-    data |= {"operations_a_second": roof.operations, "bytes_a_second": roof.bytes}
-    peaks = f"{1e-9 * roof.operations:.3g} GFlop/s of multiply-adds, {1e-9 * roof.bytes:.3g} GB/s of a copy"
-    says = f"{best / median:.0%} of it: {time(best)} at best, for its {bound} ({peaks})"
+    data = {"seconds": best, "share": best / median, "bound": bound, **roof.as_data()}
+    says = f"{best / median:.0%} of it: {time(best)} at best, for its {bound} ({roof})"
     return _Part({"roofline": data}, [("roofline", says)])
 
 

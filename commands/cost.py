@@ -3,22 +3,23 @@
 adze cost kmeans.py:cost                              operations, reads, writes, span, for all sizes
 adze cost kmeans.py:cost n=1000 d=16 k=8              the same as numbers
 adze cost kmeans.py:cost n=1000 d=16 k=8 --target llvm    the time and memory of each nest, estimated
-adze profile kmeans.py:cost n=1000 d=16 k=8           each nest as it was measured, beside the estimate
+adze profile kmeans.py:cost n=1000 d=16 k=8           each nest as it was measured, beside the estimate and the roofline
 """
 
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..backends.cost import Breakdown, Row
+from ..backends.profile import Profile
 from ..backends.program_cost import cost
 from ..core.program import Instance, Program
 from ..core.progress import shown
 from ..interpreters.cost.amounts import Amount
 from .arguments import read, version
-from .command import Command, argument_options, program_options, target_options
+from .command import Command, UsageError, argument_options, program_options, target_options
 from .programs import Named, find
 from .report import Line, Part, Report, Table
 from .show import compiled
@@ -88,24 +89,32 @@ def _estimate(found: Named, options: Namespace) -> Report:
 def _profile(options: Namespace) -> Report:
     found = find(options)
     given = read(found, options.arguments, seed=options.seed, fill=True)
+    if options.plot is not None and not options.plot.endswith(".svg"):
+        raise UsageError(f"a plot is a file that ends in .svg, and {options.plot} does not")
     with shown(f"measuring {found.name}"):
-        code = compiled(found.program, options)
-        measured = found.call(lambda: code.profile(*given.values))
-        estimated = {row.number: row.seconds for row in code.cost(*given.values).rows}
-    data = {"program": found.name, "sizes": given.sizes, **_as_data(measured, estimated)}
-    parts: list[Part] = [_table(measured, estimated)]
+        measured: Profile = found.call(lambda: compiled(found.program, options).profile(*given.values))
+        roofline = measured.roofline
+    data = {"program": found.name, "sizes": given.sizes, **_as_data(measured, measured)}
+    data["roofline"] = None if roofline is None else roofline.as_data()
+    parts: list[Part] = [_table(measured, measured)]
+    if roofline is not None:
+        parts.append(Line(f"roofline: {roofline}", "dim"))
+    if options.plot is not None:
+        measured.plot().save(options.plot)
+        parts.append(Line(f"{options.plot}: the nests below the roofline", "dim"))
     if given.note:
         parts.append(Line(given.note, "dim"))
     return Report(data, parts)
 
 
-def _as_data(breakdown: Breakdown, estimated: Mapping[int, float] | None = None) -> dict[str, Any]:
+def _as_data(breakdown: Breakdown, profile: Profile | None = None) -> dict[str, Any]:
     rows = []
     for row in breakdown.rows:
         one = {"name": row.name, "seconds": row.seconds, "share": _share(row, breakdown)}
         one |= {"operations": row.operations, "bytes": row.bytes, "runs": row.runs}
-        if estimated is not None:
-            one["estimated_seconds"] = estimated.get(row.number)
+        if profile is not None:
+            one["estimated_seconds"] = profile.estimates.get(row.number)
+            one["roofline_seconds"] = profile.at_best(row)
         rows.append(one)
     return {"seconds": breakdown.seconds, "nests": rows}
 
@@ -114,16 +123,26 @@ def _share(row: Row, breakdown: Breakdown) -> float:
     return row.seconds / breakdown.seconds if breakdown.seconds else 0.0
 
 
-def _table(breakdown: Breakdown, estimated: Mapping[int, float] | None = None) -> Table:
+def _table(breakdown: Breakdown, profile: Profile | None = None) -> Table:
     rows = []
     for row in breakdown.rows:
         times = [time(row.seconds), f"{_share(row, breakdown):.0%}"]
-        if estimated is not None:
-            times.append(time(estimated[row.number]) if row.number in estimated else "")
+        if profile is not None:
+            estimate = profile.estimates.get(row.number)
+            times += ["" if estimate is None else time(estimate), _of_roofline(row, profile)]
         rows.append((row.name, *times, f"{row.operations:.3g}", f"{row.bytes:.3g}", f"{row.runs:.0f}"))
-    heads = ["nest", "time", "share", *(["estimate"] if estimated is not None else []), "operations", "bytes", "runs"]
+    beside = ["estimate", "roofline"] if profile is not None else []
+    heads = ["nest", "time", "share", *beside, "operations", "bytes", "runs"]
     total = ("in all", time(breakdown.seconds), *[""] * (len(heads) - 2))
     return Table(tuple(heads), [*rows, total], "f" + "r" * (len(heads) - 1))
+
+
+def _of_roofline(row: Row, profile: Profile) -> str:
+    """How much of its time a nest needs at least, and what for; nothing where that is not known."""
+    best = profile.at_best(row)
+    if profile.roofline is None or not best or not row.seconds:
+        return ""
+    return f"{best / row.seconds:.0%} {profile.roofline.bound(row.operations, row.bytes)}"
 
 
 def time(seconds: float) -> str:
@@ -149,6 +168,7 @@ def _cost_options(parser: ArgumentParser) -> None:
 def _profile_options(parser: ArgumentParser) -> None:
     program_options(parser)
     argument_options(parser)
+    parser.add_argument("--plot", metavar="FILE.svg", help="draw the nests below the roofline")
     target_options(parser)
 
 

@@ -14,6 +14,7 @@ from ..ad.verbs import grad, vjp
 from ..backends.backend import LLVM
 from ..backends.compile import compile
 from ..backends.compiled import Compiled
+from ..backends.cost import Breakdown
 from ..backends.opencl import version as opencl
 from ..core.language import Unsupported
 from ..core.program import Instance, Program, instance_of
@@ -130,7 +131,7 @@ def _compiled(
         stage = compiled.stage(*arguments, **given) if known else compiled.stage()
     except Unsupported as error:
         return [Panel.empty("nests", "Nests", f"There is no code: {error}")]
-    found = None
+    found: Breakdown | None = None
     if arguments:
         found = compiled.profile(*arguments)
     elif known:

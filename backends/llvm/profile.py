@@ -32,18 +32,21 @@ class Clocked:
         machine = replace(machine, clock=ctypes.addressof(self._words))
         self._built = Built(instance, lower, machine, flush, None, None)
 
-    def profile(self, leaves: Sequence[Any], threads: int | None, rows: Sequence[Row]) -> Breakdown:
-        """Run a call twice, since the first makes what is missing, and tell what the rows took in the second."""
+    def profile(self, leaves: Sequence[Any], threads: int | None, rows: Sequence[Row]) -> tuple[Breakdown, Any]:
+        """Run a call twice, since the first makes what is missing, and tell what the rows took in the second.
+
+        With it the result.
+        """
         self._run(leaves, threads)
         with still():
-            seconds = self._run(leaves, threads)
+            seconds, result = self._run(leaves, threads)
         spent, runs = [1e-9 * number for number in self._words[3::2]], self._words[4::2]
-        return Breakdown.of(measured(rows, spent, runs), seconds)
+        return Breakdown.of(measured(rows, spent, runs), seconds), result
 
-    def _run(self, leaves: Sequence[Any], threads: int | None) -> float:
-        """The seconds of a call, which notes those of its parts."""
+    def _run(self, leaves: Sequence[Any], threads: int | None) -> tuple[float, Any]:
+        """The seconds of a call, which notes those of its parts, and its result."""
         ctypes.memset(self._words, 0, ctypes.sizeof(self._words))
         self._words[0] = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
         started = time.perf_counter()
-        self._built.calls.run(leaves, threads)
-        return time.perf_counter() - started
+        result = self._built.calls.run(leaves, threads)
+        return time.perf_counter() - started, result

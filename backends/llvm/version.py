@@ -104,8 +104,8 @@ class Version(Multiversioned[Built]):
         leaves = self.entered(leaves)
         return self._of(leaves).peak_bytes(leaves, threads)
 
-    def profile(self, leaves: Sequence[Any], threads: int | None) -> Breakdown:
-        """What each nest took in a call."""
+    def profile(self, leaves: Sequence[Any], threads: int | None) -> tuple[Breakdown, Any]:
+        """What each nest took in a call, and the result of that."""
         given, leaves = self.given(leaves), self.entered(leaves)
         number = self.taken(given.sizes)
         if number not in self._clocked:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from command_line import CommandLine
 
 import adze as az
+from adze.backends import roofline
 from adze.backends.opencl import devices
-from adze.commands import bench, doctor, roofline
+from adze.commands import bench, doctor
 
 pytestmark = pytest.mark.unguarded
 
@@ -157,6 +159,23 @@ def test_profile_has_the_nests_of_the_estimate(scaled: CommandLine) -> None:
     assert nest["share"] == pytest.approx(nest["seconds"] / ran.data["seconds"])
     ran = scaled("cost", "scaled.py:scaled", "n=300", "m=100", "--target", "llvm", "--threads", "1", "--json")
     assert ran.data["nests"][0]["seconds"] == nest["estimated_seconds"] and ran.data["nests"][0]["share"] == 1.0
+
+
+def test_profile_has_a_roofline(scaled: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    roof = roofline.Roofline(operations=1e9, bytes=4e9, copied=1 << 20, threads=1)
+    monkeypatch.setattr(roofline, "measure", lambda *given: roof)
+    words = ["profile", "scaled.py:scaled", "n=300", "m=100", "--threads", "1"]
+    ran = scaled(*words, "--json")
+    (nest,) = ran.data["nests"]
+    assert nest["roofline_seconds"] == 120e-6 and ran.data["roofline"] == roof.as_data()
+    ran = scaled(*words, "--plot", "nests.svg")
+    assert re.search(r"estimate +roofline +operations", ran.out) and re.search(
+        r"\d+% memory +3e\+04 +4\.8e\+05 ", ran.out
+    )
+    assert "\nroofline: 1 GFlop/s of multiply-adds, 4 GB/s of a copy\nnests.svg: the nests below the" in ran.out
+    assert Path("nests.svg").read_text(encoding="utf-8").startswith("<svg")
+    ran = scaled(*words, "--plot", "nests.png")
+    assert ran.code == 2 and ran.err == "adze profile: a plot is a file that ends in .svg, and nests.png does not\n"
 
 
 # What is on this machine, and what is not

@@ -4,25 +4,31 @@
 
 Both rates are measured, by programs of our own on as many threads as the program that is measured: independent
 multiply-adds in registers, and a copy (``-x``) that touches about as much memory as the program does, so that what fits
-into a cache is compared with the rate of that cache. No call is shorter than the copy of half a megabyte.
+into a cache is compared with the rate of that cache. No call is shorter than the copy of half a megabyte. What was
+measured is kept for as long as the process lives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import builtins
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import fsum
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from ..backends.compile import compile
+from ..core import trees
 from ..core.combinators import fori_loop, map, sum
 from ..core.dims import Dim
 from ..core.expr import Expr
-from ..core.program import Program, program
+from ..core.program import Program, instance_of, program
+from ..core.progress import shown, still
 from ..core.types import ArrayType, Scalar, f32, f64, i64
+from .llvm.version import Version
+from .transformations import ALL
 
 _CHAINS, _UNROLLED = 3, 4  # enough to hide the latency, few enough for the registers
 _ELEMENTS, _STEPS = 1 << 14, 250
@@ -47,18 +53,41 @@ class Roofline:
         """What the least time is due to: "arithmetic" or "memory"."""
         return "arithmetic" if operations / self.operations >= count / self.bytes else "memory"
 
+    def as_data(self) -> dict[str, float]:
+        """What the commands print as JSON."""
+        return {"operations_a_second": self.operations, "bytes_a_second": self.bytes, "copied_bytes": self.copied}
+
+    def __str__(self) -> str:
+        return f"{1e-9 * self.operations:.3g} GFlop/s of multiply-adds, {1e-9 * self.bytes:.3g} GB/s of a copy"
+
+
+def around(threads: int, values: Sequence[Any]) -> Roofline:
+    """The roofline of so many threads for a call with these arguments and results: for their type and their memory."""
+    leaves = [leaf for leaf in trees.flatten(list(values))[0] if isinstance(leaf, np.ndarray | np.generic | float)]
+    arrays = [np.asarray(leaf) for leaf in leaves]
+    touched = builtins.sum([array.nbytes for array in arrays])
+    return measure(threads, floating([array.dtype for array in arrays]), touched)
+
 
 def measure(threads: int, scalar: Scalar, touched: int) -> Roofline:
     """The roofline of so many threads: for a floating type, and for programs that touch so many bytes."""
-    numbers = 0.5 * np.ones(_ELEMENTS, scalar.dtype)
-    adds = compile(_multiply_adds(scalar), threads=threads)
-    operations = 2 * _CHAINS * _UNROLLED * _STEPS * _ELEMENTS
     copied = min(max(touched, _LEAST), _MOST)
-    given = np.ones(copied // (2 * scalar.bytes), scalar.dtype)
-    copy = compile(_copy(scalar), threads=threads)
-    return Roofline(
-        operations / _least(lambda: adds(numbers, _STEPS)), copied / _least(lambda: copy(given)), copied, threads
-    )
+    with shown("measuring the roofline"), still():
+        return Roofline(_adding(threads, scalar), _copying(threads, scalar, copied), copied, threads)
+
+
+@cache
+def _adding(threads: int, scalar: Scalar) -> float:
+    """Operations a second, two for each multiply-add."""
+    numbers = 0.5 * np.ones(_ELEMENTS, scalar.dtype)
+    seconds = _least(_multiply_adds(scalar), [numbers, _STEPS], threads)
+    return 2 * _CHAINS * _UNROLLED * _STEPS * _ELEMENTS / seconds
+
+
+@cache
+def _copying(threads: int, scalar: Scalar, copied: int) -> float:
+    """Bytes a second of a copy that reads and writes so many."""
+    return copied / _least(_copy(scalar), [np.ones(copied // (2 * scalar.bytes), scalar.dtype)], threads)
 
 
 def _multiply_adds(scalar: Scalar) -> Program:
@@ -93,13 +122,14 @@ def _annotated(function: Callable[..., Any], scalar: Scalar, **others: Scalar) -
     return program(function)
 
 
-def _least(call: Callable[[], Any]) -> float:
+def _least(program: Program, arguments: Sequence[Any], threads: int) -> float:
     """The least time of some calls, after a first one."""
-    call()
+    version = Version(instance_of(program), True, ALL, False, frozenset())
+    version.run(arguments, threads)
     times: list[float] = []
     while len(times) < _TRIES or fsum(times) < _SECONDS:
         started = perf_counter()
-        call()
+        version.run(arguments, threads)
         times.append(perf_counter() - started)
     return min(times)
 
