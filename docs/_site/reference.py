@@ -60,7 +60,7 @@ PAGES = [
     Page(
         "Compiling",
         "Machine code for the cores of a CPU, and kernels for OpenCL devices.",
-        ("compile", "opencl", "progress"),
+        ("compile", "compiled", "opencl", "progress"),
     ),
     Page(
         "Derivatives",
