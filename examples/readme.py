@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from stages import kernels
 
 import adze as az
 
@@ -49,21 +48,6 @@ def called() -> str:
     return "\n".join(lines)
 
 
-def inner_loop(llvm_ir: str) -> str:
-    """What computes the first squares on vectors (on scalars, where there are none), without LLVM's annotations."""
-    lines = llvm_ir.splitlines()
-    squares = [k for k, line in enumerate(lines) if re.search(r"@llvm\.fma| = fmul", line)]
-    last = next((k for k in squares if " x double>" in lines[k]), squares[0])
-    first = max(k for k in range(last) if not lines[k].startswith(" ")) + 1
-    piece = [line for line in lines[first : last + 1] if " = phi " not in line]
-    return "\n".join([re.sub(r"(, (align|!alias\.scope|!noalias) !?\d+)|(\.(prol|us|lcssa)\b)", "", x) for x in piece])
-
-
-def kernel(opencl_source: str) -> str:
-    """The kernel in which threads, not groups, compute sums of squares."""
-    return next(part for part in opencl_source.split("\n\n") if "a thread each" in part and "fma(" in part)
-
-
 def pieces() -> dict[str, str]:
     """What the README shows, by name."""
     parts = ["import adze as az", inspect.getsource(cost.function).rstrip(), "gradient = az.grad(cost, argnums=1)"]
@@ -71,8 +55,6 @@ def pieces() -> dict[str, str]:
         "program": "\n\n\n".join(parts),
         "printed": az.pretty(cost),
         "gradient": az.pretty(gradient),
-        "llvm": inner_loop(az.compile(gradient).llvm_ir),
-        "opencl": kernel(kernels(gradient)[1]),
         "called": called(),
     }
 
