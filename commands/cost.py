@@ -91,7 +91,7 @@ def _profile(options: Namespace) -> Report:
     given = read(found, options.arguments, seed=options.seed, fill=True)
     if options.plot is not None and not options.plot.endswith(".svg"):
         raise UsageError(f"a plot is a file that ends in .svg, and {options.plot} does not")
-    with shown(f"measuring {found.name}"):
+    with shown(f"profiling {found.name}"):
         measured: Profile = found.call(lambda: compiled(found.program, options).profile(*given.values))
         roofline = measured.roofline
     data = {"program": found.name, "sizes": given.sizes, **_as_data(measured, measured)}
