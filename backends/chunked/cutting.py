@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...core.constructs import Role
 from ...core.dims import Dim
 from ...core.language import Unsupported
 from ...core.source import Origin
@@ -84,8 +85,9 @@ def is_combination(operation: Operation, size: Dim) -> bool:
     return in_order and is_combination(last, size)
 
 
+RUNNING = "a running combination needs what all places before have given; write a reduction, or go chunk by chunk"
+WHOLE = "it needs whole arrays; a program over chunks computes places by themselves, and combines them"
 INSTEAD = {
-    "scan": "a scan needs what all places before have given; write a reduction, or scan chunk by chunk yourself",
     "argsort": "sorting needs all places at once; a histogram or quantiles of one do not",
     "scatter": "a scatter writes to any place; az.histogram and accumulators combine what goes to one place",
     "loop": "its iterations run in order; a reduction, or az.map, has no order",
@@ -97,10 +99,25 @@ INSTEAD = {
 }
 
 
-def refuse(what: str, size: Dim, origin: Origin, why: str = "") -> Unsupported:
+def refused(what: str, size: Dim, origin: Origin, why: str) -> Unsupported:
     """What is raised where something cannot be cut: with the line, and what to write instead."""
-    error = Unsupported(
-        f"over={str(size)!r}: {what} cannot be cut: {why or INSTEAD.get(what, 'it needs whole arrays')}"
-    )
+    error = Unsupported(f"over={str(size)!r}: {what} cannot be cut: {why}")
     error.origin = origin
     return error
+
+
+def refuse(operation: Operation, size: Dim, why: str = "") -> Unsupported:
+    """What is raised for an operation that cannot be cut."""
+    row = operation.row
+    known = RUNNING if row.combines and row.ordered else INSTEAD.get(row.name, WHOLE)
+    return refused(row.name, size, operation.origin, why or known)
+
+
+def of_state(operation: Operation, size: Dim) -> Unsupported:
+    """What is raised for a sequential loop whose state is cut."""
+    return refuse(operation, size, INSTEAD["while"])
+
+
+def runs_in_order(operation: Operation) -> bool:
+    """Whether it is a sequential loop."""
+    return Role.STEP in operation.row.roles

@@ -22,7 +22,7 @@ from ...core.types import dims, element, i64, is_float
 from ...interpreters.embed import Atom as Meaning
 from ...interpreters.embed import Block, Embed, Entries, emit_blocks
 from ...interpreters.embed import Operation as Operations
-from .cutting import cut_axis, goes_over, mentions, refuse
+from .cutting import INSTEAD, cut_axis, goes_over, mentions, refuse
 
 
 class Here:
@@ -65,19 +65,19 @@ class OnChunk(Embed):
                     return lambda env: [self.total]
             case "accumulate" | "cond":
                 pass
-            case other if any(mentions(arg.type, self.over) for arg in operation.args):
-                raise refuse(other, self.over, operation.origin)
+            case _ if any(mentions(arg.type, self.over) for arg in operation.args):
+                raise refuse(operation, self.over)
         return super().operation(operation, args, blocks)
 
     def _over(self, operation: Operation, args: Sequence[Meaning], blocks: Sequence[Block]) -> Operations:
         """A loop over the size: over the chunk, whose indices are here."""
         row = operation.row
         if row.ordered or not (row.name == "generate" or row.combines):
-            raise refuse(row.name, self.over, operation.origin)
+            raise refuse(operation, self.over)
 
         def run(env: Entries) -> Sequence[Value]:
             if self._inside:
-                raise refuse("generate", self.over, operation.origin)
+                raise refuse(operation, self.over, INSTEAD["generate"])
             (at,) = range(len(operation.args))[row.extents(operation.static)]  # type: ignore[misc]
             values = [arg(env) if k != at else self.builder.dim(self.over) for k, arg in enumerate(args)]
 
@@ -135,7 +135,7 @@ class OnChunk(Embed):
         if isinstance(entry, Here):
             return None, [*others[:axis], entry.local, *others[axis:]]
         if self._inside:
-            raise refuse("index", self.over, operation.origin)
+            raise refuse(operation, self.over, INSTEAD["index"])
         assert self.first is not None
         builder, place = self.builder, self.meaning_of_atom(index)(env)
         local = builder.primitive("subtract", place, self.first)

@@ -259,7 +259,7 @@ def _merged(
 ) -> Sequence[Value]:
     """A combination (``cutting.is_combination``) of two runs of chunks, from those of each."""
     builder = language.builder
-    if operation.op in ("accumulate", "index"):
+    if not operation.row.makes_elements:
         return [_sum(language, [a, b]) for a, b in zip(left, right, strict=True)]
     (extent, *_), block = operation.row.iterations(operation), operation.blocks[0]
     if goes_over(operation, size):

@@ -13,13 +13,24 @@ from collections.abc import Iterable, Sequence
 from ...core.builder import Builder
 from ...core.dims import Dim, Opaque
 from ...core.graph import Value
-from ...core.source import NOWHERE
 from ...core.terms import Block, Operation, Size
 from ...core.types import Accumulator, Type, accumulator_of, all_dims, i64, map_dims
 from ...interpreters.simplify import simplify
 from ..schedule.terms.bounds_checks import decided
 from ..schedule.terms.legalisation import legalised
-from .cutting import block_touches, cut_axis, is_combination, mentions, partly_over, refuse, touches
+from .cutting import (
+    INSTEAD,
+    block_touches,
+    cut_axis,
+    is_combination,
+    mentions,
+    of_state,
+    partly_over,
+    refuse,
+    refused,
+    runs_in_order,
+    touches,
+)
 from .fission import with_combinations_alone
 from .language import OnChunk
 from .nodes import Alias, Key, Node, Operated, Place, Ref, Refs, Repeated, Slice, Sums, Total, Updated, resolved
@@ -104,31 +115,27 @@ class _Planner:
             return Place.HERE
         part = partly_over(operation, size)
         if part is not None:
-            raise refuse(
-                operation.op, size, operation.origin, f"it goes over {part}; go over {size}, or over what is not cut"
-            )
+            raise refuse(operation, size, f"it goes over {part}; go over {size}, or over what is not cut")
         if not operation.types:  # a statement on chunks
             return Place.CHUNK
         cut = [cut_axis(type, size) is not None for type in operation.types]
         expressions = [type for type in operation.types if mentions(type, size) and cut_axis(type, size) is None]
         if expressions:
-            raise refuse(
-                operation.op, size, operation.origin, f"it makes {expressions[0]}; make arrays over {size} alone"
-            )
+            raise refuse(operation, size, f"it makes {expressions[0]}; make arrays over {size} alone")
         if is_combination(operation, size):
             return Place.COMBINED
         inside = any(block_touches(block, size) for block in operation.blocks)
-        if operation.op in ("loop", "while") and inside:
+        if runs_in_order(operation) and inside:
             if any(isinstance(extent, Size) and extent.dim == size for extent in operation.row.iterations(operation)):
-                raise refuse("loop", size, operation.origin)
+                raise refuse(operation, size, INSTEAD["loop"])
             if any(cut) or any(mentions(arg.type, size) for arg in operation.args):
-                raise refuse("while", size, operation.origin)
+                raise of_state(operation, size)
             return Place.RUN
         if operation.op == "cond" and inside and not any(cut):
             return Place.RUN
         if cut and all(cut):
             return Place.CHUNK
-        raise refuse(operation.op, size, operation.origin)
+        raise refuse(operation, size)
 
     def _accumulate(self, operation: Operation, refs: Refs, keys: Sequence[Key]) -> None:
         """The body of an accumulate is part of this block; its statements are gathered."""
@@ -186,7 +193,7 @@ class _Planner:
 
     def _repeated(self, operation: Operation, refs: Refs, keys: Sequence[Key], time: int) -> None:
         if any(isinstance(free.type, Accumulator) for block in operation.blocks for free in block.free):
-            raise refuse(operation.op, self.size, operation.origin, "it adds to an accumulator in a sequential loop")
+            raise refuse(operation, self.size, "it adds to an accumulator in a sequential loop")
         plans = [_Planner(self.name, self.size, self).plan(block, refs) for block in operation.blocks]
         self._add(Repeated(operation, refs, keys, plans, time))
 
@@ -196,8 +203,7 @@ class _Planner:
         live = self._live([ref for ref in results if isinstance(ref, int)])
         steps = list[Step]()
         cut = [key for key in results if isinstance(key, int) and self._is_cut(self.types[key])]
-        if cut and self.outer is not None:
-            raise refuse("while", self.size, self.makers[cut[0]].origin if cut[0] in self.makers else NOWHERE)
+        assert not cut or self.outer is None, "the state of a loop is not cut, nor are the results of a choice"
         checked = {node for node in live if node.place is Place.CHUNK and node.required}
         for time in range(max([node.time for node in live], default=0) + 1):
             now = [node for node in live if node.time == time]
@@ -317,9 +323,8 @@ class _Planner:
         for key in cut:
             if any(isinstance(atom, Opaque) for dim in all_dims(self.types[key]) for atom in dim.atoms()):
                 origin = self.makers[key].origin
-                raise refuse(
-                    "an array", self.size, origin, f"it is {self.types[key]}: only one of its sizes may be computed"
-                )
+                why = f"it is {self.types[key]}, with a size that is computed"
+                raise refused("an array", self.size, origin, why)
         axes = tuple([cut_axis(self.types[key], self.size) or 0 for key in cut])
         about = tuple([self.names[key] for key in cut])
         return Stage(0, part, tuple(given), tuple(read), tuple(cut), None, (), axes, about)

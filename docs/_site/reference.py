@@ -59,8 +59,8 @@ PAGES = [
     ),
     Page(
         "Compiling",
-        "Machine code for the cores of a CPU, and kernels for OpenCL devices.",
-        ("compile", "compiled", "opencl", "progress"),
+        "Machine code for the cores of a CPU, kernels for OpenCL devices, and chunks of what is larger than memory.",
+        ("compile", "compiled", "chunked", "opencl", "progress"),
     ),
     Page(
         "Derivatives",

@@ -258,7 +258,7 @@ def refused(f: Any) -> str:
 
 
 def test_what_cannot_be_cut_is_refused_with_what_to_write() -> None:
-    assert "a scan needs what all places before have given" in refused(lambda x: az.cumsum(x))
+    assert "a running combination needs what all places before have given" in refused(lambda x: az.cumsum(x))
     assert "sorting needs all places at once" in refused(lambda x: az.sort(x))
     assert "its state is as long as the size" in refused(lambda x: az.fori_loop(0, 3, lambda _, y: 2 * y, x))
     assert "reads all pairs" in refused(lambda x: az.map(lambda a: az.sum(x * a), x))
