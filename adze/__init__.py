@@ -106,6 +106,7 @@ with install_import_hook(_CHECKED):
         ones_like,
         outer,
         pad,
+        par,
         permute,
         prod,
         quantile,
@@ -150,7 +151,7 @@ with install_import_hook(_CHECKED):
     from .core.custom import custom_jvp, custom_vjp, inspect
     from .core.data import data
     from .core.expr import Expr
-    from .core.functions import fix, function, par
+    from .core.functions import fix, function
     from .core.gamma import digamma, lgamma
     from .core.language import Binding, Language, Unsupported
     from .core.operations import equal_sizes, foreign, operation

@@ -35,7 +35,7 @@ from .graph import Body, Value
 from .methods import METHODS
 from .source import at_line, user_line
 from .trees import Shape, Structure
-from .types import Declaration, Named, Scalar, Type, element, is_data, rank
+from .types import Declaration, FunctionType, Named, Scalar, Type, element, is_data, rank
 from .weak_types import scope
 
 
@@ -112,29 +112,51 @@ _INSTEAD = {
 }
 
 
+# What to write for a branch that is none
+_WRITTEN = {"cond": ": write az.cond(test, lambda: a, lambda: b)", "par": ": write az.par(lambda: a, lambda: b)"}
+
+
 @dataclass(frozen=True)
 class Branch:
-    """A function of the fields of a variant."""
+    """A function of the fields of a variant; those of constructs other than ``case`` are called without arguments."""
 
     name: str
     fields: dict[str, Type]
     function: Any
+    of: str = "case"
 
     def __post_init__(self) -> None:
-        if not callable(self.function) or isinstance(self.function, Expr):
-            raise TypeError(
-                at_line(f"case: the branch {self.name} is a function of its fields, not {description(self.function)}")
-            )
+        instead = _WRITTEN.get(self.of, "")
+        if not callable(self.function) or (isinstance(self.function, Expr) and self._parameters is None):
+            wanted = "a function of its fields" if self.of == "case" else "a function without parameters"
+            shown = description(self.function)
+            raise TypeError(at_line(f"{self.of}: the branch {self.name} is {wanted}, not {shown}{instead}"))
+        if (taken := self._mistaken()) is not None:
+            fields = f"{len(self.fields)} field(s) ({', '.join(self.fields)})"
+            problem = f"the variant {self.name} has {fields}, but its branch takes {taken}"
+            if self.of != "case":
+                problem = f"the branch {self.name} is called without arguments, but takes {taken}"
+            raise TypeError(at_line(f"{self.of}: {problem}{instead}"))
+
+    @property
+    def _parameters(self) -> tuple[Type, ...] | None:
+        """The types of the parameters of a function that is a value."""
+        type = self.function.type if isinstance(self.function, Expr) else None
+        return type.parameters if isinstance(type, FunctionType) else None
+
+    def _mistaken(self) -> str | None:
+        """What a function takes that cannot be called with the fields."""
+        if self._parameters is not None:  # one of the wrong fields is refused where it is applied
+            return f"({', '.join(map(str, self._parameters))})" if self._parameters and not self.fields else None
         try:
             signature = inspect.signature(self.function)
         except (TypeError, ValueError):
-            return
+            return None
         try:
             signature.bind(*self.fields)
         except TypeError:
-            fields = f"{len(self.fields)} field(s) ({', '.join(self.fields)})"
-            message = f"case: the variant {self.name} has {fields}, but its branch takes {signature}"
-            raise TypeError(at_line(message)) from None
+            return str(signature)
+        return None
 
 
 def branch_bodies(

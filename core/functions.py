@@ -1,4 +1,4 @@
-"""Functions as values: ``function``, ``fix``, their application, and ``par``.
+"""Functions as values: ``function``, ``fix``, and their application.
 
 A helper function of Python is inlined where it is called. One that recurs, that is chosen while the program runs, or
 that is stored in data must be a value: an expression whose type is a function type, and which can be called. Its
@@ -28,7 +28,7 @@ program. Definitions may mention each other, in any order: those that do are one
 >>> bool(az.evaluate(az.program(lambda n: even(n)))(10))
 True
 
-(Smeding and Vákár, Parallel dual-numbers reverse AD, 2025, sections 5.1, 11 and 12.1: letrec, and the parallel pair.)
+(Smeding and Vákár, Parallel dual-numbers reverse AD, 2025, sections 5.1 and 11: letrec.)
 """
 
 from __future__ import annotations
@@ -413,45 +413,3 @@ def _positional(f: Callable[..., Any], count: int) -> tuple[str, ...]:
         raise TypeError(at_line(message)) from None
     names = [p.name for p in signature.parameters.values() if p.kind != p.VAR_POSITIONAL][:count]
     return tuple(names + [""] * (count - len(names)))
-
-
-# Fork and join
-
-
-def par(*branches: Any) -> Structure:
-    """The results of functions without parameters, which may run side by side: ``par(lambda: a, lambda: b)``.
-
-    It gives a tuple with one result a branch, or a list for one list of functions. The meaning is that of running one
-    branch after the other. Raises TypeError for what is no function.
-
-    >>> import adze as az
-    >>> @az.fix
-    ... def fibonacci(self, n: az.i64) -> az.i64:
-    ...     return az.cond(n < 2, lambda: n, lambda: sum(az.par(lambda: self(n - 1), lambda: self(n - 2))))
-    >>> int(az.evaluate(az.program(lambda n: fibonacci(n)))(10))
-    55
-    """
-    builder = current()
-    builder.origin = origin = user_line()
-    listed = len(branches) == 1 and isinstance(branches[0], list | tuple)
-    functions = list(branches[0]) if listed else list(branches)
-    shapes: list[Shape] = []
-
-    def branch(function: Any) -> Callable[[], Sequence[Value]]:
-        if not callable(function) or (isinstance(function, Expr) and not isinstance(function.type, FunctionType)):
-            raise TypeError(at_line(f"par takes functions without parameters, not {description(function)}"))
-
-        def run() -> Sequence[Value]:
-            leaves, shape = trees.flatten(function())
-            shapes.append(shape)
-            return [as_expr(leaf).value for leaf in leaves]
-
-        return run
-
-    bodies = [builder.body([], branch(function)) for function in functions]
-    builder.origin = origin
-    values = iter(builder.emit("par", (), [], bodies) if bodies else ())
-    results = [
-        trees.unflatten(shape, [expression_of(next(values), builder) for _ in range(shape.leaves)]) for shape in shapes
-    ]
-    return trees.structure(results if listed else tuple(results))

@@ -20,6 +20,7 @@ from ..numpy_calls import NUMPY as _NUMPY
 from .accelerate import All, Window, backpermute, fold1, permute, replicate, slice, stencil
 from .arrays import full, full_like, generate, iota, map, ones, ones_like, size, zeros, zeros_like
 from .control import cond, fori_loop, scan_loop, where, while_loop
+from .fork import par
 from .linear import diag, diagonal, dot, einsum, eye, inner, matmul, one_hot, outer, tril, triu
 from .order import median, quantile, unique
 from .reductions import (
@@ -150,6 +151,7 @@ __all__ = [
     "ones_like",
     "outer",
     "pad",
+    "par",
     "permute",
     "prod",
     "quantile",

@@ -45,10 +45,8 @@ def cond(test: Any, then: Any, orelse: Any) -> Structure:
     test = as_expr(test)
     if test.type != bool_:
         raise TypeError(at_line(f"the test of a cond is a scalar bool, not {test.type}"))
-    if any(not callable(f) or (isinstance(f, Expr) and is_data(f.type)) for f in (then, orelse)):
-        raise TypeError(at_line("the branches of a cond are functions: write az.cond(test, lambda: a, lambda: b)"))
     origin = user_line()
-    branches = [Branch("then", {}, then), Branch("orelse", {}, orelse)]
+    branches = [Branch("then", {}, then, "cond"), Branch("orelse", {}, orelse, "cond")]
     (first, second), tree, states = branch_bodies("the branches of a cond", branches, resizable=True)
     builder.origin = origin
     if first.types != second.types:

@@ -240,6 +240,14 @@ def test_par_is_sequential_in_meaning() -> None:
     assert shown == [("first", [1.0]), ("second", [2.0])]
 
 
+def test_a_function_without_parameters_is_a_branch() -> None:
+    def program(x: az.f64) -> Any:
+        f, g = az.function(lambda: x + 1), az.function(lambda: x * 2)
+        return az.cond(x > 0, f, g), az.par(f, g)
+
+    assert run(program, 3.0) == (4.0, (4.0, 6.0))
+
+
 @pytest.mark.unguarded
 def test_nested_par() -> None:
     """A sum over a binary division of an array, forking to depth ten."""
@@ -359,7 +367,18 @@ WRONG: list[tuple[str, Callable[[Any], Any], str]] = [
         "do not say the type",
     ),
     ("a lambda as a result", lambda x: lambda y: x + y, "is not a value of the language"),
-    ("par of a value", lambda x: az.par(lambda: x, x), "par takes functions without parameters, not f64"),
+    ("par of a value", lambda x: az.par(lambda: x, x), "par: the branch 2 is a function without parameters, not f64"),
+    ("par of a function of x", lambda x: az.par(lambda: x, identity), r"the branch 2 is called without .* takes \(x"),
+    (
+        "a choice of a value",
+        lambda x: az.cond(x > 0, lambda: x, x),
+        "the branch orelse is a function without .*, not f64",
+    ),
+    (
+        "a choice of a function of x",
+        lambda x: az.cond(x > 0, az.function(identity), lambda: x),
+        r"cond: the branch then is called without arguments, but takes \(f64\): write az.cond\(test, lambda: a",
+    ),
     ("an attribute of a scalar", lambda x: x.real_part, "an expression of type f64 has no attribute 'real_part'"),
     ("a custom without rule", lambda x: az.custom_jvp(identity)(x), "identity has no rule yet: give it with defjvp"),
     (
