@@ -240,6 +240,24 @@ def test_par_is_sequential_in_meaning() -> None:
     assert shown == [("first", [1.0]), ("second", [2.0])]
 
 
+def test_a_size_that_a_branch_decides_is_known_around_the_fork() -> None:
+    """Branches from the last one of these on stay side by side; all fail in the order in which they are written."""
+
+    @az.program
+    def program(x: az.Array[az.i64, "n"], k: az.i64) -> Any:
+        return az.par(
+            lambda: x[k], lambda: az.iota(x[k + 1]), lambda: x[k + 2], lambda: az.sum(x), lambda: az.sum(x * x)
+        )
+
+    one, integers, two, total, squares = run(program, np.array([1, 3, 2]), 0)
+    assert (one, list(integers), two, total, squares) == (1, [0, 1, 2], 2, 6, 14)
+    text = az.pretty(program)
+    assert text.count("branch") == 3 and text.index("require 0 <= k < n") < text.index("par:")
+    for k, failing in ((3, 3), (2, 3), (1, 3), (-1, -1)):
+        with pytest.raises(IndexError, match=rf"{failing} is out of range"):
+            run(program, np.array([1, 3, 2]), k)
+
+
 def test_a_function_without_parameters_is_a_branch() -> None:
     def program(x: az.f64) -> Any:
         f, g = az.function(lambda: x + 1), az.function(lambda: x * 2)

@@ -90,6 +90,26 @@ def hofstadter(n: az.i64) -> tuple[az.i64, az.i64]:
 
 
 @az.fix
+def halvings(self: Any, x: az.f64) -> az.f64:
+    return az.cond(x < 1, lambda: x, lambda: 1 + self(x / 2))
+
+
+def _halvings(x: float) -> float:
+    return x if x < 1 else 1 + _halvings(x / 2)
+
+
+@case(
+    lambda x: (np.array([v for v in x if _halvings(v) > 2]), _halvings(sum(x)), _halvings(2 * sum(x))),
+    (np.array([4.0, 1.0, 3.0, 0.5]),),
+    (np.array([0.25]),),
+)
+def forked_with_a_size(x: Vector) -> tuple[az.Array[az.f64, "k"], az.f64, az.f64]:
+    """A recursion decides how many numbers a branch gives."""
+    total = az.sum(x)
+    return az.par(lambda: az.filter(lambda v: halvings(v) > 2, x), lambda: halvings(total), lambda: halvings(2 * total))
+
+
+@az.fix
 def collatz(self: Any, n: az.i64, steps: az.i64) -> az.i64:
     down, up = lambda: halved(n, steps + 1), lambda: tripled(n, steps + 1)
     return az.cond(n == 1, lambda: steps, lambda: az.cond(n % 2 == 0, down, up))
