@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 import scipy
@@ -26,7 +26,7 @@ from ...core import terms
 from ...core.active_operands import active_operands
 from ...core.dims import Dim
 from ...core.environment import Env
-from ...core.language import Binding, Language
+from ...core.language import Binding, Language, Unsupported
 from ...core.primitive import Primitive
 from ...core.terms import Failure, Foreign
 from ...core.types import ArrayType, Scalar, Type, element, i64, is_float, rank
@@ -43,6 +43,9 @@ class Dependence(Combining, Language[Atom, Step, Code]):
     def __init__(self, sizes: dict[str, int], sets: Sets) -> None:
         super().__init__(sizes, sets)
         self.evaluate = Evaluate(sizes)
+
+    def refuse(self, construct: str) -> NoReturn:
+        raise Unsupported(f"no sparsity pattern is found for a program with {construct}: give one, by pattern=")
 
     # Atoms
 

@@ -1,5 +1,7 @@
 """Sparse Jacobians and Hessians against dense ones: patterns, colours, modes, what is kept, and errors."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -197,6 +199,24 @@ def test_a_pattern_that_is_given() -> None:
         az.sparse_jacobian(second_differences, pattern=np.eye(6), run=az.evaluate).verify(x)
     with pytest.raises(ValueError, match=r"has the shape \(3, 3\), not \(6, 6\)"):
         az.sparse_jacobian(second_differences, pattern=np.eye(3))(x)
+
+
+@az.fix
+def powers(self: Any, x: az.f64, n: az.i64) -> az.f64:
+    return az.cond(n == 0, lambda: 1.0, lambda: x * self(x, n - 1))
+
+
+def test_a_recursion_needs_a_pattern_that_is_given() -> None:
+    @az.program
+    def squares(x: Vector) -> Vector:
+        return az.map(lambda v: powers(v, 2), x)
+
+    x = np.array([1.0, -2.0, 3.0])
+    np.testing.assert_array_equal(az.sparse_jacobian(squares, pattern=np.eye(3))(x).toarray(), np.diag(2 * x))
+    with pytest.raises(
+        az.Unsupported, match=r"no sparsity pattern .* with fix: give one, by pattern=.*test_sparse\.py"
+    ):
+        az.sparse_jacobian(squares)(x)
 
 
 def test_hessian_of_a_chain() -> None:
