@@ -39,7 +39,7 @@ from ..interpreters.embed import emit_blocks, name_arguments
 from .cells import Cell, Entry, Sweep
 from .cotangents import arriving_type, cotangent_type, fields_of, nothing, of_fields, plus, zero_like
 from .fragment import Fragment, unsupported
-from .reverse_meanings import Atom, Block, Cotangents, Emission, Operation, Pull
+from .reverse_meanings import Atom, Block, Cotangents, Emission, Functions, Operation, Pull
 
 
 class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
@@ -52,10 +52,7 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
         activities = {procedure: own.activity for procedure, own in blocks.items()}
         self.activity.settle(activities, meaning.activity, entries)
         for procedure in called:
-            acting = [
-                function for each in (procedure, *procedures_of(procedure.block)) for function in _acting(each.block)
-            ]
-            if acting:
+            if acting := [function for each in _reached(procedure) for function in _acting(each)]:
                 self.embed.acting[procedure] = acting[0]
         graph = {procedure: list(dict.fromkeys(called_in(procedure.block))) for procedure in blocks}
         for group in components(graph):
@@ -68,9 +65,31 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
     # Procedures
 
     def _define(
-        self, group: Sequence[Procedure], blocks: dict[Procedure, Block], recursive: bool, kind: dict[Procedure, Value]
+        self, group: Sequence[Procedure], blocks: dict[Procedure, Block], recursive: bool, kind: Functions
     ) -> None:
-        """Emit the functions of procedures that call each other; they are found in this table from now on."""
+        """Emit the functions of procedures that call each other; they are found in this table from now on.
+
+        What a return sweep runs again has functions of its own where there is something to check, or to show. These
+        come first: the return sweep of a function that checks runs them.
+        """
+        for found_when in self._occasions(group[0]):
+            with self.checking(found_when[0]):
+                self._emit(group, blocks, recursive, kind, found_when)
+
+    def _occasions(self, procedure: Procedure) -> Sequence[tuple[bool, ...]]:
+        """With which ``checks`` a function is found, for each that there is of a procedure."""
+        if procedure in self.embed.acting:
+            return [(True,)]
+        return [(False,), (True,)] if any(map(_is_checked, _reached(procedure))) else [(True, False)]
+
+    def _emit(
+        self,
+        group: Sequence[Procedure],
+        blocks: dict[Procedure, Block],
+        recursive: bool,
+        kind: Functions,
+        found_when: Sequence[bool],
+    ) -> None:
         b, outer = self.builder, self.builder.origin
         body = self._with_pullback if kind is self.functions else self._plain
         signatures = [self._signature(procedure, kind is self.functions) for procedure in group]
@@ -78,15 +97,19 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
         def named(procedure: Procedure) -> None:
             b.origin = replace(procedure.origin, name=procedure.name)
 
+        def enter(functions: Sequence[Value]) -> None:
+            for checks in found_when:
+                kind.update({(each, checks): value for each, value in zip(group, functions, strict=True)})
+
         def alone(itself: Value, *parameters: Value) -> Sequence[Value]:
-            kind[group[0]] = itself
+            enter([itself])
             made = body(group[0], blocks[group[0]], parameters)
             named(group[0])
             return made
 
         def together(itself: Value) -> Sequence[Value]:
             def one(procedure: Procedure, *parameters: Value) -> Sequence[Value]:
-                kind.update(zip(group, b.emit("apply", (), [itself]), strict=True))
+                enter(b.emit("apply", (), [itself]))
                 made = body(procedure, blocks[procedure], parameters)
                 named(procedure)
                 return made
@@ -98,12 +121,12 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
 
         if len(group) > 1:
             all_of_them = emit_blocks(b, "fix", (FunctionType((), tuple(signatures)),), [], [together])[0]
-            kind.update(zip(group, b.emit("apply", (), [all_of_them]), strict=True))
+            enter(b.emit("apply", (), [all_of_them]))
         elif recursive:
-            kind[group[0]] = emit_blocks(b, "fix", (signatures[0],), [], [alone])[0]
+            enter(emit_blocks(b, "fix", (signatures[0],), [], [alone]))
         else:
             single = partial(body, group[0], blocks[group[0]])
-            kind[group[0]] = emit_blocks(b, "function", (signatures[0],), [], [lambda *given: single(given)])[0]
+            enter(emit_blocks(b, "function", (signatures[0],), [], [lambda *given: single(given)]))
         b.origin = outer
 
     def _signature(self, procedure: Procedure, with_pullback: bool) -> FunctionType:
@@ -145,7 +168,7 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
             self.embed.require_no_effects(procedure)
             moving, b = self.activity.procedures[procedure], self.builder
             values, cells = [arg.primal(env) for arg in args], [arg.cell(env) for arg in args]
-            *results, back = b.emit("apply", (), [self.functions[procedure], *values])
+            *results, back = b.emit("apply", (), [self.functions[procedure, self.checks], *values])
 
             def pull(cotangents: Cotangents) -> None:
                 found = self._applied(back, results, cotangents, moving.results)
@@ -460,6 +483,16 @@ class _Branches:
 
             type = FunctionType(tuple(map(arriving_type, _moving(term.types, self.active))), self.taken)
             return [*values, reverse.pullback(type, pull, self.active, taken)]
+
+
+def _reached(procedure: Procedure) -> list[terms.Block]:
+    """The blocks of a procedure and of those that it calls."""
+    return [procedure.block, *[each.block for each in procedures_of(procedure.block)]]
+
+
+def _is_checked(block: terms.Block) -> bool:
+    """Whether a block has statements of its own: requirements, or values that are shown."""
+    return any(not (x.row.pure or x.row.calls) or any(map(_is_checked, x.blocks)) for x in block.bindings)
 
 
 def _acting(block: terms.Block) -> Iterator[Foreign]:

@@ -31,6 +31,7 @@ from .fragment import again
 
 Cotangents = Sequence[Value | None]
 Pull = Callable[[Cotangents], None]
+Functions = dict[tuple[Procedure, bool], Value]  # those of procedures, with and without what they check
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Primal(Embed):
 
     def __init__(self, builder: Builder) -> None:
         super().__init__(builder)
-        self.functions: dict[Procedure, Value] = {}
+        self.functions: Functions = {}
         self.acting: dict[Procedure, Foreign] = {}  # what has effects in a procedure, or in one that it calls
 
     def require_no_effects(self, procedure: Procedure) -> None:
@@ -99,7 +100,7 @@ class Primal(Embed):
 
         def run(env: Env[Entry]) -> Sequence[Value]:
             self.require_no_effects(procedure)
-            return self.builder.emit("apply", (), [self.functions[procedure], *[arg(env) for arg in args]])
+            return self.builder.emit("apply", (), [self.functions[procedure, self.checks], *[arg(env) for arg in args]])
 
         return run
 
@@ -118,7 +119,7 @@ class Emission(ABC):
         self.sweep, self.builder = sweep, sweep.builder
         self.embed = Primal(sweep.builder)
         self.activity = ActiveCalls(lambda entry: entry.active)
-        self.functions: dict[Procedure, Value] = {}  # with pullbacks
+        self.functions: Functions = {}  # with pullbacks
         self.transposing = False  # a rule, of which all that moves is linear
         self.probes: set[str] = set()  # the names in the program
         self.showing = True  # cotangents of probes

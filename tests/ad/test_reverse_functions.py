@@ -440,6 +440,29 @@ def test_forks_lead_back_by_forks() -> None:
     np.testing.assert_allclose(az.compile(az.grad(spread))(3.0, 6), 2 * 3.0 * 2.5**6)
 
 
+def test_values_in_a_recursion_in_a_map_are_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """The return sweep runs the recursion again, without what it shows and requires."""
+
+    @az.program
+    def products(x: Vector, places: az.Array[az.i64, "m"]) -> az.f64:
+        @az.fix
+        def go(self: Any, n: az.i64) -> az.f64:
+            return az.cond(n == 0, lambda: 1.0, lambda: az.inspect(x[n], "x") * self(n - 1))
+
+        return az.sum(az.map(lambda n: go(n), places))
+
+    x, places = np.array([1.0, 2.0, 3.0]), np.array([2, 1])
+    np.testing.assert_array_equal(az.evaluate(az.grad(products))(x, places), [0, 4, 2])
+    shown = capsys.readouterr().out.splitlines()
+    assert [line for line in shown if "cotangent" not in line] == ["x = 3.0", "x = 2.0", "x = 2.0"]
+    assert sorted(line for line in shown if "cotangent" in line) == [f"x cotangent = {c}.0" for c in (1, 2, 3)]
+    np.testing.assert_array_equal(az.compile(az.grad(products))(x, places), [0, 4, 2])
+    assert az.pretty(az.grad(products)).count("require") == 1
+    for run in (az.evaluate, az.compile):
+        with pytest.raises(IndexError, match=r"index 3 is out of range"):
+            run(az.grad(products))(x, np.array([3]))
+
+
 # Errors
 
 
