@@ -22,6 +22,7 @@ from ..interpreters.first_order import FirstOrder, first_order
 from ..interpreters.first_order.cells import held, in_cells
 from ..interpreters.first_order.tasks import with_tasks
 from .marshalling import Cells, Kinds
+from .task_cost import is_long
 
 
 @dataclass(kw_only=True)
@@ -36,7 +37,7 @@ class InParts(Instance):
         return Signature(self.program.name, self.names, self.types)
 
     def _build(self) -> None:
-        self._term, self._equalities = with_tasks(in_cells(self.form.block)), tuple(self.general.equalities)
+        self._term, self._equalities = with_tasks(in_cells(self.form.block), is_long), tuple(self.general.equalities)
         self._outputs = trees.Shape(tuple, (), (trees.LEAF,) * len(self._term.results))
 
 

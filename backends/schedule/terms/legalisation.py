@@ -2,8 +2,9 @@
 
 Functions, tuples and declared types become what they are in first-order form (``interpreters/first_order``): choices
 and parts, and where they recur, procedures and cells. A custom operation is its body, for its derivatives have been
-taken by now. The branches of a ``par`` that recur are procedures that are called side by side; others run one after the
-other, for their loops are parallel themselves. A probe shows nothing, since nobody looks.
+taken by now. The branches of a ``par`` that recur are procedures that are called side by side, and so are those that
+take long step by step; others run one after the other, for their loops are parallel themselves. A probe shows nothing,
+since nobody looks.
 
 A checkpoint stays a scope while the program is simplified and scheduled: what is computed again must not be found
 equal to what was computed before, and then be kept. Just before the program is lowered, ``open_checkpoints`` puts its
@@ -25,6 +26,7 @@ from ....interpreters.first_order import first_order, is_first_order
 from ....interpreters.first_order.cells import in_cells
 from ....interpreters.first_order.tasks import with_tasks
 from ...lowering.lower import Lowering
+from ...task_cost import is_long
 
 
 def legalised(block: Block, checks: bool = True, groups: bool = False) -> Block:
@@ -35,7 +37,7 @@ def legalised(block: Block, checks: bool = True, groups: bool = False) -> Block:
     """
     if not is_first_order(block):
         block = in_cells(first_order(_without_rules(block)).block)
-        block = block if groups else with_tasks(block)
+    block = block if groups else with_tasks(block, is_long)
     block = expanded(block, lambda row: hasattr(Lowering, row.method)) if ADDED else block
     block = operations_expanded(block, lambda function, types: groups or _small(function, types))
     if not _mentions(block, checks):

@@ -4,6 +4,7 @@ beside each other.
 What steals how often is chance, so programs here have branches long enough to be stolen, and run several times.
 """
 
+import itertools
 import os
 import signal
 import subprocess
@@ -518,3 +519,82 @@ def test_branches_that_stay_in_their_place() -> None:
 
     assert "fork" not in az.compile(program).loops
     assert az.compile(program, threads=2)(2) == (2.0, 3.0) and seen == [2.0, 3.0]
+
+
+# Branches without recursion
+
+
+def walked(x: Any, n: Any, scale: float) -> Any:
+    """Steps of which each needs the one before."""
+    return az.fori_loop(0, n, lambda i, s: az.sin(s) * scale + 0.5, x)
+
+
+def test_branches_that_take_long_step_by_step() -> None:
+    """Numbers, small arrays, arrays from before the fork, and forks in branches."""
+
+    @az.program
+    def program(x: az.Array[az.f64, 3], table: az.Array[az.f64, "m"], n: az.i64) -> Any:
+        def read(s: Any) -> Any:
+            return az.fori_loop(0, n, lambda i, s: az.cos(s) + table[i % az.size(table)], s)
+
+        both = az.par(lambda: walked(x[0], n, 0.5), lambda: walked(x[1], n, 0.25))
+        return both, az.par(lambda: walked(x, n, 0.7), lambda: az.par(lambda: read(x[1]), lambda: read(both[0]) + 1.0))
+
+    arguments = np.array([0.1, 0.2, 0.3]), np.linspace(0.0, 1.0, 7), 20_000
+    compiled = [az.compile(program, threads=threads) for threads in THREADS]
+    assert compiled[0].loops.count("fork") == 3
+    one, *more = [[each(*arguments) for _ in range(20)] for each in compiled]
+    for found in [*one, *itertools.chain(*more)]:
+        np.testing.assert_equal(found, one[0])
+    (a, b), (c, (d, e)) = one[0]
+    (a2, b2), (c2, (d2, e2)) = az.evaluate(program)(*arguments)
+    np.testing.assert_allclose([a, b, *c, d, e], [a2, b2, *c2, d2, e2], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("branch", "is_task"),
+    [
+        (lambda x, n, k: walked(x[0], n, k), True),
+        (lambda x, n, k: walked(x[0], 100, k), False),
+        (lambda x, n, k: walked(x[0], 100_000, k), True),
+        (lambda x, n, k: az.while_loop(lambda s: s < x[1], lambda s: s * 2 + k, x[0]), True),
+        (lambda x, n, k: az.sum(az.exp(x * k)), False),
+        (lambda x, n, k: az.fori_loop(0, n, lambda i, s: az.sin(s) * k, x), False),
+        (lambda x, n, k: walked(x[0], n, k) + az.sum(x * k), False),
+        (lambda x, n, k: k * x[0], False),
+    ],
+    ids=["steps", "few steps", "many steps", "a while", "a sum", "steps of an array", "steps and a sum", "a product"],
+)
+def test_which_branches_are_tasks(branch: Callable[..., Any], is_task: bool) -> None:
+    @az.program
+    def program(x: az.Array[az.f64, "m"], n: az.i64) -> Any:
+        return az.par(lambda: branch(x, n, 0.5), lambda: branch(x, n, 0.75))
+
+    @az.program
+    def mapped(x: az.Array[az.f64, "m"], n: az.i64) -> Any:
+        return az.map(lambda y: az.par(lambda: branch(x, n, 0.5 * y), lambda: branch(x, n, y)), x)
+
+    compiled = az.compile(program, threads=2)
+    assert ("fork" in compiled.loops) == is_task
+    assert "fork" not in az.compile(mapped).loops  # the loop is for all threads
+    x = np.array([0.25, 7.0, 0.5])
+    for found, wanted in zip(compiled(x, 50), az.evaluate(program)(x, 50), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_the_first_branch_without_recursion_that_fails_has_failed() -> None:
+    @az.program
+    def program(x: az.Array[az.f64, "n"], k: az.i64, m: az.i64) -> Any:
+        def read(first: Any, by: int) -> Any:
+            return az.fori_loop(0, k, lambda i, s: s * 0.5 + x[first + i * by], 0.0)
+
+        return az.par(lambda: read(m, 0), lambda: read(m, 1), lambda: read(m + 1, 1))
+
+    x = np.ones(1000)
+    for threads in THREADS:
+        compiled = az.compile(program, threads=threads)
+        assert "fork" in compiled.loops and compiled(x, 900, 0)[0] == compiled(x, 900, 0)[1]
+        with pytest.raises(IndexError, match=r"index 2000 is out of range"):
+            compiled(x, 900, 2000)
+        with pytest.raises(IndexError, match=r"index 1000 is out of range"):
+            compiled(x, 900, 500)
