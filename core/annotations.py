@@ -45,8 +45,11 @@ from .types import (
     TypeVariable,
     array_of,
     bool_,
+    dims,
+    element,
     f64,
     i64,
+    is_data,
     record_of,
 )
 
@@ -55,14 +58,15 @@ class Array:
     """The annotation of an array: ``Array[f64, "n d"]`` has a scalar type and one size an axis.
 
     Sizes are names, integers or expressions of both without spaces (``"k d*(d-1)//2"``), or Python integers:
-    ``Array[f64, 3, 4]``. Raises TypeError or ValueError when they are something else, or no array can have them:
+    ``Array[f64, 3, 4]``. Of a record, as in ``Array[Point, "n"]``, it is the record whose fields have these axes in
+    front. Raises TypeError or ValueError when they are something else, or no array can have them:
     below zero whatever the names stand for, or with an integer of 2**63 or more.
     """
 
-    def __class_getitem__(cls, key: Any) -> ArrayType:
+    def __class_getitem__(cls, key: Any) -> Any:
         scalar, *sizes = key if isinstance(key, tuple) else (key,)
-        if not isinstance(scalar, Scalar):
-            raise TypeError(f"Array[...] takes a scalar type such as az.f64 first, not {scalar!r}")
+        if not isinstance(scalar, Scalar) and not hasattr(scalar, "declared_type"):
+            raise TypeError(f"Array[...] takes a scalar type such as az.f64, or a record, first, not {scalar!r}")
         dims: list[Dim] = []
         for size in sizes:
             if isinstance(size, bool) or not isinstance(size, str | int):
@@ -76,10 +80,33 @@ class Array:
                     raise ValueError(f"in the sizes {size!r}: a size of {dim}; sizes are from 0 to 2**63 - 1")
             dims.extend(parts)
         if not dims:
-            raise TypeError(f"an array has at least one axis: write az.{scalar} for a scalar")
+            single = f"az.{scalar} for a scalar" if isinstance(scalar, Scalar) else "the type alone for a record"
+            raise TypeError(f"an array has at least one axis: write {single}")
         if len(dims) > MOST_AXES:
             raise ValueError(f"an array has at most {MOST_AXES} axes, as in NumPy, not {len(dims)}")
-        return ArrayType(scalar, tuple(dims))
+        return ArrayType(scalar, tuple(dims)) if isinstance(scalar, Scalar) else RecordArray(scalar, tuple(dims))
+
+
+@dataclass(frozen=True)
+class RecordArray:
+    """An array of records, which is a record of arrays: those of its fields, with these axes in front."""
+
+    record: Any
+    dims: tuple[Dim, ...]
+
+    def __repr__(self) -> str:
+        return f"az.Array[{getattr(self.record, '__name__', self.record)}, '{' '.join(map(str, self.dims))}']"
+
+    def declared(self, scope: Scope) -> Declared:
+        """The record as a structure of types. Raises TypeError for a type that is no record of numbers and arrays."""
+        type: Named = self.record.declared_type(scope)
+        fields = Declared(trees.LEAF, (type,)).expanded()
+        other = [field for field in fields.types if not is_data(field)]
+        if other:
+            problem = "has variants" if other == [type] else f"has a field of type {other[0]}"
+            raise TypeError(f"an array of records is a record of arrays, and {type} {problem}")
+        arrays = [array_of(element(field), self.dims + dims(field)) for field in fields.types]
+        return Declared(fields.shape, tuple(arrays))
 
 
 class Function:
@@ -161,6 +188,8 @@ def read_annotation(annotation: Any, scope: Scope = _NO_SCOPE) -> Declared:
         return Declared(trees.LEAF, (TypeVariable(annotation.__name__),))
     if isinstance(annotation, Scalar | ArrayType | TupleType | FunctionType | TypeVariable | Named):
         return Declared(trees.LEAF, (annotation,))
+    if isinstance(annotation, RecordArray):
+        return annotation.declared(scope)
     if hasattr(annotation, "declared_type"):
         return Declared(trees.LEAF, (annotation.declared_type(scope),))
     if annotation is None or annotation is type(None):

@@ -422,7 +422,7 @@ def test_annotations() -> None:
         az.program(wrong)
     with pytest.raises(TypeError, match=r"the parameters of a program are named one by one, but there is \*args"):
         az.program(lambda *args: 0)
-    with pytest.raises(TypeError, match=r"Array\[...\] takes a scalar type such as az.f64 first"):
+    with pytest.raises(TypeError, match=r"Array\[...\] takes a scalar type such as az.f64, or a record, first"):
         az.Array[float, "n"]
     with pytest.raises(ValueError, match="'n/2' is not a size"):
         az.Array[az.f64, "n/2"]

@@ -292,6 +292,55 @@ def test_an_array_of_records_is_a_record_of_arrays() -> None:
     same(az.program(lambda: Point(np.arange(3.0), 2 * np.arange(3.0)))(), Point(np.arange(3.0), 2 * np.arange(3.0)))
 
 
+def test_arrays_of_records_are_declared() -> None:
+    """As parameters and results of programs, functions and recursions."""
+    Segments = az.Array[Segment, "m"]
+
+    @az.program
+    def steps(parts: Segments, k: az.i64) -> Segments:
+        turned = az.function(
+            lambda ps: az.map(lambda p: Point(-p.y, p.x), ps), az.Array[Point, "m"], result=az.Array[Point, "m"]
+        )
+
+        @az.fix
+        def go(self: Any, parts: Segments, k: az.i64) -> Segments:
+            def more() -> Any:
+                ends = az.map(lambda end, s: (Point(end[0].x + s.y, end[0].y), end[1] * 2), parts.ends, parts.start)
+                return self(Segment(turned(parts.start), ends), k - 1)
+
+            return az.cond(k == 0, lambda: parts, more)
+
+        return go(parts, k)
+
+    a, b, c, d, e = np.arange(10.0).reshape(5, 2)
+    for run in runs(steps):
+        found = run(Segment(Point(a, b), (Point(c, d), e)), 3)
+        same(found, Segment(Point(b, -a), (Point(c + b + a - b, d), 8 * e)))
+        with pytest.raises((TypeError, ValueError), match=r"parts\.ends\[1\]"):
+            run(Segment(Point(a, b), (Point(c, d), np.ones(3))), 3)
+
+    @az.program
+    def distances(points: az.Array[Point, "m"], far: Point) -> az.f64:
+        @az.fix
+        def along(self: Any, points: az.Array[Point, "m"], k: az.i64) -> az.f64:
+            return az.cond(k == 0, lambda: 0.0, lambda: points.x[k - 1] * points.y[k - 1] + self(points, k - 1))
+
+        return along(az.map(lambda p: Point(p.x - far.x, p.y - far.y), points), az.size(points.x))
+
+    for gradient in runs(az.grad(distances, argnums=(0, 1))):
+        same(gradient(Point(a, b), Point(2.0, 3.0)), (Point(b - 3, a - 2), Point(6 - b.sum(), 4 - a.sum())))
+
+
+def test_what_there_are_no_arrays_of() -> None:
+    for of, why in ((List[az.f64], "has variants"), (Line, r"has a field of type \(f64\) -> f64")):
+        with pytest.raises(TypeError, match=rf"an array of records is a record of arrays, and .* {why}"):
+            az.function(lambda x: x, az.Array[of, "n"])
+    with pytest.raises(TypeError, match=r"takes a scalar type such as az.f64, or a record, first"):
+        az.Array[float, "n"]
+    with pytest.raises(TypeError, match=r"at least one axis: write the type alone for a record"):
+        az.Array[Point]
+
+
 def test_vmap() -> None:
     f = az.program(lambda p, s: Point(p.x * s, p.y))
     points = Point(np.arange(3.0), 2 * np.arange(3.0))
