@@ -34,7 +34,7 @@ from ..core.environment import Env
 from ..core.graph import Value
 from ..core.procedures import Procedure, called_in, procedures_of
 from ..core.terms import Foreign
-from ..core.types import FunctionType, Named, Type, all_dims, holds_floating, is_data
+from ..core.types import FunctionType, Named, Scalar, Type, all_dims, holds_floating, is_data
 from ..interpreters.embed import emit_blocks, name_arguments
 from .cells import Cell, Entry, Sweep
 from .cotangents import arriving_type, cotangent_type, fields_of, nothing, of_fields, plus, zero_like
@@ -278,7 +278,8 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
         """
         data = args[0].entry(env) if operation.op == "case" and args[0].entry(env).active else None
         if data is None and not self._meets(operation, blocks, env, active):
-            return plain.run(env, active)
+            apart = operation.op == "par" and _owe_numbers(operation, blocks, env)
+            return self._apart(plain, operation, blocks, env) if apart else plain.run(env, active)
         if operation.op == "par":
             return self._forked(operation, blocks, env, active)
         heads = [arg.primal(env) for arg in args]
@@ -336,6 +337,32 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
                 _add(cells, parts)
 
         return [value for results, _ in given for value in results], pull
+
+    def _apart(
+        self, plain: Operation, operation: terms.Operation, blocks: Sequence[Block], env: Env[Entry]
+    ) -> tuple[Sequence[Value], Pull]:
+        """``y, z = par(f, g)`` of numbers:  ``a, b = par(f's return sweep, g's return sweep)``, ``x_bar += a + b``.
+
+        A branch gives what it owes to each number from before the fork, so that none adds to what others add to.
+        """
+        b, captured = self.builder, [_captured([term], env) for term in operation.blocks]
+
+        def sweep(number: int, cotangents: Cotangents) -> Sequence[Value]:
+            with self.sweeping(Sweep(b)):
+                own = {index: self.moving(entry.value) for index, entry in captured[number].items()}
+                blocks[number].run(_outside(operation.blocks[number], env, own), ())[1](cotangents)
+                return [entry.cell.given() for entry in own.values() if entry.cell is not None]
+
+        def pull(cotangents: Cotangents) -> None:
+            arrived, sweeps, cells = iter(cotangents), list[Callable[[], Sequence[Value]]](), list[Cell | None]()
+            for number, block in enumerate(blocks):
+                own = [next(arrived) for _ in range(block.width)]
+                if any(block.activity(env, []).results):
+                    sweeps.append(partial(sweep, number, own))
+                    cells += [entry.cell for entry in captured[number].values()]
+            _add(cells, emit_blocks(b, "par", (), [], sweeps) if sweeps else [])
+
+        return plain.primal(env), pull
 
     # Loops
 
@@ -483,6 +510,12 @@ class _Branches:
 
             type = FunctionType(tuple(map(arriving_type, _moving(term.types, self.active))), self.taken)
             return [*values, reverse.pullback(type, pull, self.active, taken)]
+
+
+def _owe_numbers(fork: terms.Operation, blocks: Sequence[Block], env: Env[Entry]) -> bool:
+    """Whether what moves in the branches of a fork is made of numbers from before it, and nothing is added to."""
+    numbers = all([isinstance(_type(entry), Scalar) for entry in _captured(fork.blocks, env).values()])
+    return numbers and not any([block.activity(env, []).updates for block in blocks])
 
 
 def _reached(procedure: Procedure) -> list[terms.Block]:
