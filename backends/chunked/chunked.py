@@ -10,6 +10,7 @@ from ...core.limits import lifted_limits
 from ...core.presented import SignatureOf
 from ...core.program import Instance, P, Program, R, instance_of
 from ...core.source import at_line, ending_at_user
+from .cluster import Connected
 from .parts import Options
 from .plan import Plan
 from .version import Moved, Version
@@ -43,7 +44,7 @@ class Chunked(Generic[P, R]):
         memory: int | None,
     ) -> None:
         self.program, self.over, self._options, self._threads = program, over, options, threads
-        self._client, self._chunk, self._memory = client, chunk, memory
+        self._client, self._chunk, self._memory = None if client is None else Connected(client), chunk, memory
         written = program.program if isinstance(program, Instance) else program
         self.__name__, self.__doc__ = written.name, written.__doc__
         if isinstance(program, Program) and not program.annotated:

@@ -1,10 +1,11 @@
-"""The engine of Dask's workers: a task is a run of neighbouring chunks, and gives back subtrees that are combined.
+"""The engine of Dask's workers: a task has several chunks, and gives back subtrees of them that are combined.
 
-There are two tasks for each thread of the workers, fewer where there are fewer chunks. What a stage is travels as
-bytes that a worker unpacks once; its code is compiled once a process, and comes from the cache on disk afterwards.
-Arrays of Dask's go to the tasks as their blocks, files as where they are. Arrays in the caller's memory are sent once a
-call, a run of chunks to one worker; what is given beside chunks is part of the tasks, or sent once, if it is large.
-Dask starts tasks of a lost worker again; what was sent to it is sent again here, and the stage repeated.
+There are two tasks for each thread of the workers, fewer where there are fewer chunks; each has neighbours, or what one
+worker holds already. What a stage is travels as bytes that a worker unpacks once; its code is compiled once a process,
+and comes from the cache on disk afterwards. Arrays of Dask's go to the tasks as their blocks, files as where they are.
+Arrays in the caller's memory are sent once a call, a run of chunks to one worker; what is given beside chunks is part
+of the tasks, or sent once, if it is large. Dask starts tasks of a lost worker again; what was sent to it is sent again
+here, and the stage repeated.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import pickle
+import uuid
+import weakref
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
@@ -36,15 +39,26 @@ LARGE = 1 << 20  # bytes of what is given that are sent once instead of with eac
 ATTEMPTS = 4  # of a stage, where what was sent to workers is lost with them
 
 
-def client_of(client: Any) -> Any:
-    """A client of ``dask.distributed`` for what users give: a client, a cluster or an address."""
-    need_dask()
-    from distributed import Client
+class Connected:
+    """A client of ``dask.distributed`` for what users give: a client, a cluster or an address.
 
-    made = client if isinstance(client, Client) else Client(client)
-    if made.status != "running":
-        raise ValueError(at_line(f"client= is {made.status}, and runs nothing"))
-    return made
+    A client of our own is closed with what it was made for.
+    """
+
+    def __init__(self, given: Any) -> None:
+        need_dask()
+        from distributed import Client
+
+        self.client = given
+        if not isinstance(given, Client):
+            self.client = Client(given)
+            weakref.finalize(self, self.client.close)
+
+    def running(self) -> Any:
+        """The client; ValueError where it runs nothing."""
+        if self.client.status != "running":
+            raise ValueError(at_line(f"client= is {self.client.status}, and runs nothing"))
+        return self.client
 
 
 @dataclass(frozen=True)
@@ -138,18 +152,22 @@ class Cluster:
 
     def _once(self, stage: Stage, given: Sequence[Any], merge_given: Sequence[Any]) -> list[list[Node]]:
         """The subtrees of all runs."""
-        import dask
+        from dask.delayed import Delayed
+        from dask.highlevelgraph import HighLevelGraph
 
         if stage not in self._packed:
             self._packed[stage] = Packed.of(stage)
-        values = [self._given(value) for value in (*given, *merge_given)]
-        task = dask.delayed(_run, pure=False)
-        made = []
+        name = f"{self._call.name}-{uuid.uuid4().hex}"
+        values, others = ([self._given(value) for value in each] for each in (given, merge_given))
+        layer: dict[Any, Any] = {}
         for number, run in enumerate(self._runs):
+            work = _Work(self._packed[stage], self._packed_call, tuple(run), self._maker)
             arrays = [self._arrays(key, number, run) for key in stage.cut]
-            split = (values[: len(given)], values[len(given) :])
-            made.append(task(self._packed[stage], self._packed_call, run, *split, arrays, self._maker))
-        futures = self._client.compute(made)
+            layer[f"{name}-{number}"] = (_run, work, values, others, arrays)
+        sources = [self._call.sources[key] for key in stage.cut]
+        inputs = [source.array for source in sources if isinstance(source, Blocks)]
+        graph = HighLevelGraph.from_collections(name, layer, dependencies=inputs)
+        futures = self._client.compute([Delayed(key, graph, layer=name) for key in layer], optimize_graph=False)
         try:
             return self._gathered(futures)
         except BaseException:
@@ -169,28 +187,53 @@ class Cluster:
         return self._client.scatter(value, broadcast=True, hash=False) if large else value
 
     def _divided(self) -> list[list[tuple[int, Chunk]]]:
-        """Runs of neighbouring chunks, about as many for each thread."""
-        threads = sum(self._client.nthreads().values())
+        """The chunks of each task: those that a worker holds already, or else runs of neighbours."""
+        threads = self._client.nthreads()
         if not threads:
             raise ValueError(at_line(f"{self._call.name}: client= has no workers"))
         numbered = list(enumerate(self._call.chunks))
-        count = min(len(numbered), TASKS_A_THREAD * threads)
-        bounds = [len(numbered) * k // count for k in range(count + 1)]
-        return [numbered[start:stop] for start, stop in itertools.pairwise(bounds)]
+        holders = self._holders()
+        if holders is None:
+            return _cut(numbered, TASKS_A_THREAD * sum(threads.values()))
+        held: dict[str, list[tuple[int, Chunk]]] = {}
+        for each, holder in zip(numbered, holders, strict=True):
+            held.setdefault(holder, []).append(each)
+        return [run for holder, chunks in held.items() for run in _cut(chunks, TASKS_A_THREAD * threads.get(holder, 1))]
+
+    def _holders(self) -> list[str] | None:
+        """The workers that have the blocks of an argument in memory; None where there is no such argument."""
+        from distributed import futures_of
+
+        for source in self._call.sources.values():
+            futures = {future.key: future for future in futures_of(source.array)} if isinstance(source, Blocks) else {}
+            keys = (
+                [source.key(number) for number in range(len(self._call.chunks))] if isinstance(source, Blocks) else []
+            )
+            if keys and all(key in futures for key in keys):
+                known = self._client.who_has(list(futures.values()))
+                holders = [next(iter(known.get(key, ())), "") for key in keys]
+                return holders if all(holders) else None  # some are not computed yet
+        return None
 
     def _arrays(self, key: int, number: int, run: Sequence[tuple[int, Chunk]]) -> Any:
         """What the task of a run is given of an argument: one for each chunk, or what they are read from."""
         source = self._call.sources[key]
         if isinstance(source, Blocks):
-            return [source.block(*chunk).to_delayed().ravel()[0] for _, chunk in run]
+            return [source.key(place) for place, _ in run]
         if not isinstance(source, InMemory):
             return source
         if key not in self._sent:
-            parts = [
-                _Range(runs[0][1][0], source.read(runs[0][1][0], runs[-1][1][1]), source.axis) for runs in self._runs
-            ]
+            ends = [(run[0][1][0], run[-1][1][1]) for run in self._runs]
+            parts = [_Range(first, source.read(first, last), source.axis) for first, last in ends]
             self._sent[key] = self._client.scatter(parts, hash=False)
         return self._sent[key][number]
+
+
+def _cut(chunks: Sequence[tuple[int, Chunk]], count: int) -> list[list[tuple[int, Chunk]]]:
+    """So many parts of about the same length, or one for each chunk."""
+    count = min(len(chunks), count)
+    bounds = [len(chunks) * k // count for k in range(count + 1)]
+    return [list(chunks[start:stop]) for start, stop in itertools.pairwise(bounds)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,27 +248,30 @@ class _Range:
         return InMemory(self.array, self.axis).read(start - self.first, stop - self.first)
 
 
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """What the task of a run of chunks is to do."""
+
+    stage: Packed
+    call: Packed
+    run: tuple[tuple[int, Chunk], ...]
+    client: Maker
+
+
 def _run(
-    packed_stage: Packed,
-    packed_call: Packed,
-    run: Sequence[tuple[int, Chunk]],
-    given: Sequence[Any],
-    merge_given: Sequence[Any],
-    arrays: Sequence[Any],
-    client: Maker,
+    work: _Work, given: Sequence[Any], merge_given: Sequence[Any], arrays: Sequence[Any]
 ) -> list[Node] | Exception:
     """A task: the subtrees of a run of chunks, or the exception that the program raised, which is a result of it."""
-    Maker.here().check(client)
-    stage, call = packed_stage.unpacked(), packed_call.unpacked()
-    first = run[0][0]
+    Maker.here().check(work.client)
+    places = {number: place for place, (number, _) in enumerate(work.run)}
 
     def of_chunk(number: int, chunk: Chunk) -> list[Any]:
         return [
-            array.read(*chunk) if isinstance(array, Source | _Range) else read(array[number - first], chunk)
+            array.read(*chunk) if isinstance(array, Source | _Range) else read(array[places[number]], chunk)
             for array in arrays
         ]
 
     try:
-        return combined_run(stage, call, run, given, merge_given, of_chunk, 1)
+        return combined_run(work.stage.unpacked(), work.call.unpacked(), work.run, given, merge_given, of_chunk, 1)
     except Exception as error:
         return error

@@ -57,8 +57,7 @@ def lazy_arrays(stage: Stage, call: Call, given: Sequence[Any], threads: int | N
 def _reference(source: Source, number: int, chunk: Chunk) -> Any:
     """What a task is given for a chunk: the key of a block, or what can be read."""
     if isinstance(source, Blocks):
-        ranks = range(len(source.shape))
-        return (source.array.name, *[number if k == source.axis else 0 for k in ranks])
+        return source.key(number)
     return source.part(*chunk)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,13 +111,14 @@ class Blocks(Source):
     def shape(self) -> tuple[int, ...]:
         return tuple(map(int, self.array.shape))
 
-    def block(self, start: int, stop: int) -> Any:
-        """The block of a chunk, as an array of Dask's."""
-        number = self.firsts.index(start) if stop > start else 0
-        return self.array.blocks[(slice(None),) * self.axis + (number,)]
+    def key(self, number: int) -> tuple[Any, ...]:
+        """What Dask calls the block of a chunk."""
+        return (self.array.name, *[number if axis == self.axis else 0 for axis in range(len(self.shape))])
 
     def read(self, start: int, stop: int) -> np.ndarray[Any, Any]:
-        return np.asarray(self.block(start, stop).compute(scheduler="threads"))
+        number = bisect_right(self.firsts, start) - 1 if stop > start else 0
+        block = self.array.blocks[(slice(None),) * self.axis + (number,)]
+        return np.asarray(block.compute(scheduler="threads"))
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from ...core.program import Instance
 from ...core.source import at_line
 from ...core.types import dims, element, is_data
 from .call import Call, Chunk
-from .cluster import Cluster, client_of
+from .cluster import Cluster, Connected
 from .cutting import cut_axis
 from .local import Local
 from .parts import Options
@@ -112,10 +112,16 @@ class Version:
         return total
 
     def run(
-        self, leaves: Sequence[Any], threads: int | None, client: Any, chunk: int | None, memory: int | None
+        self,
+        leaves: Sequence[Any],
+        threads: int | None,
+        client: Connected | None,
+        chunk: int | None,
+        memory: int | None,
     ) -> Any:
+        """The result for the leaves of a call's arguments."""
         call, values = self.call(leaves, chunk)
-        engine = Local(call, threads, memory) if client is None else Cluster(call, client_of(client), threads)
+        engine = Local(call, threads, memory) if client is None else Cluster(call, client.running(), threads)
         kept = dict[int, Any]()
         results = self.plan.run(engine, kept, values)
         return trees.unflatten(self._instance.outputs, results)

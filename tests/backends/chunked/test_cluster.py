@@ -56,7 +56,7 @@ GRADIENT = az.value_and_grad(likelihood, argnums=(1, 2))
 CALLS = [
     (GRADIENT, (X, X[:3], np.array([0.1, -0.4, 0.2]))),
     (centroids, (X, X[:5], 4)),
-    (first_component, (X, np.ones(4))),
+    (first_component, (X * [4.0, 1.0, 1.0, 1.0], np.ones(4))),  # which few rounds find
     (standardised, (X,)),
 ]
 
@@ -217,9 +217,10 @@ def test_other_versions_and_processors_are_told(client: Any, monkeypatch: pytest
 
 def test_clients_that_cannot_run() -> None:
     made = started(1)
+    f = chunked(likelihood, made)
     stopped(made)
     with pytest.raises(ValueError, match=r"client= is closed, and runs nothing"):
-        chunked(likelihood, made)(X, X[:2], np.zeros(2))
+        f(X, X[:2], np.zeros(2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         empty = distributed.LocalCluster(n_workers=0, dashboard_address=None, silence_logs=100)

@@ -1,0 +1,317 @@
+"""Programs over chunks: on one machine, out of core, and on workers, beside what one would use otherwise.
+
+    python benchmarks/large.py [--points 10000000] [--dimensions 16] [--gigabytes 8] [--quick] [--output FILE]
+
+* *in memory*: plain compiled code, chunks on one machine, one worker process and two (a thread each, the points kept by
+  the workers), all on one thread a process;
+* *out of core*: a file that is read cold (its pages are dropped before each run), with ``memory="1GB"``, beside a plain
+  read of it, and the same chunks computed from memory; the memory of the process is measured from outside;
+* *as written with dask.array*: on the same two workers, from the same kept chunks;
+* *rounds*: a step over 64 chunks of little work, beside an empty task for each worker;
+* *graphs*: what 10^5 chunks take to be planned and combined, simulated.
+
+All agree at a small size before anything is timed. Times are medians of calls in turns, with the range. The tables are
+written to benchmarks/results/large.md; with ``--quick`` sizes are small and nothing is written but where ``--output``
+says.
+"""
+
+import argparse
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from measure import error, leaves, processor, versions
+from programs import large
+from report import RESULTS, table
+
+import adze as az
+
+GRADIENT = az.value_and_grad(large.mixture, argnums=(1, 2))
+LOSS = az.value_and_grad(large.logistic, argnums=2)
+ROUNDS = 5
+PACKAGES = ("adze-lang", "numpy", "dask", "distributed")
+BLOCK = 1 << 26  # bytes of a plain read
+
+
+def chunked(f: Any, **options: Any) -> Any:
+    return az.compile(f, backend="dask", over="n", threads=1, **options)
+
+
+def client_of(workers: int) -> Any:
+    from distributed import Client, LocalCluster
+
+    cluster = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None, silence_logs=50)
+    return Client(cluster)
+
+
+def closed(client: Any) -> None:
+    cluster = client.cluster
+    client.close()
+    cluster.close()
+
+
+def timed(calls: Mapping[str, Callable[[], Any]], rounds: int = ROUNDS) -> dict[str, list[float]]:
+    """Seconds of calls in turns, after one of each."""
+    found: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        call()
+    for _ in range(rounds):
+        for name, call in calls.items():
+            start = time.perf_counter()
+            call()
+            found[name].append(time.perf_counter() - start)
+    return found
+
+
+def told(seconds: Sequence[float]) -> str:
+    return f"{statistics.median(seconds) * 1e3:.4g} ({min(seconds) * 1e3:.4g} to {max(seconds) * 1e3:.4g})"
+
+
+def ratio(found: Mapping[str, Sequence[float]], of: str, over: str) -> str:
+    return f"{statistics.median(found[of]) / statistics.median(found[over]):.2f}"
+
+
+def problem(n: int, d: int, seed: int = 0) -> tuple[Any, Any, Any, Any]:
+    """Points, centroids, weights and labels."""
+    chance = np.random.default_rng(seed)
+    x = chance.normal(size=(n, d))
+    return x, x[:10].copy(), chance.normal(size=10), np.sign(x @ chance.normal(size=d))
+
+
+def check() -> None:
+    """Everybody agrees at a small size."""
+    import dask.array as da
+
+    x, c, weights, y = problem(3000, 4)
+    programs: dict[str, tuple[Any, tuple[Any, ...]]] = {
+        "step": (large.step, (x, c)),
+        "clusters": (large.clusters, (x, c, 5)),
+        "mixture": (GRADIENT, (x, c, weights)),
+        "logistic": (LOSS, (x, y, np.full(4, 0.1))),
+        "component": (large.component, (x, np.ones(4), 9)),
+        "normalised": (large.normalised, (x[:, 0].copy(), np.empty(32))),
+        "normal equations": (large.normal_equations, (np.array([1.0, 0.5, 0.1]), np.abs(x[:, 0]), y)),
+    }
+    for name, (f, arguments) in programs.items():
+        wanted = leaves(az.evaluate(f)(*arguments))
+        assert error(leaves(chunked(f, chunk=400)(*arguments)), wanted) < 1e-10, name
+        if name in large.IN_DASK:
+            split = [da.from_array(a, chunks=(400, *a.shape[1:])) if len(a) == len(x) else a for a in arguments]
+            assert error(leaves(large.IN_DASK[name](*split)), wanted) < 1e-10, name
+    print("all agree at a small size")
+
+
+def in_memory(n: int, d: int) -> list[str]:
+    """Plain code, chunks, one worker and two; and what a user of dask.array has on the two."""
+    import dask.array as da
+
+    x, c, weights, y = problem(n, d)
+    calls = {
+        "step of k-means": (large.step, (c,)),
+        "gradient of a mixture": (GRADIENT, (c, weights)),
+    }
+    rows, peers = [], []
+    for name, (f, others) in calls.items():
+        plain = az.compile(f, threads=1)
+        local = chunked(f)
+        found = timed({"plain": lambda f=plain, o=others: f(x, *o), "chunks": lambda f=local, o=others: f(x, *o)})
+        for workers in (1, 2):
+            client = client_of(workers)
+            kept = client.persist(da.from_array(x, chunks=(len(x) // 20, d)))
+            on_workers = chunked(f, client=client)
+            found |= timed({f"{workers}": lambda f=on_workers, o=others, kept=kept: f(kept, *o)})
+            if workers == 2 and name.startswith("step"):
+                peers.append(compared("step of k-means", on_workers, large.step_in_dask, (kept, c)))
+                labels = client.persist(da.from_array(y, chunks=len(x) // 20))
+                both = chunked(LOSS, client=client)
+                peers.append(compared("logistic regression", both, large.logistic_in_dask, (kept, labels, c[0])))
+                column = client.persist(da.from_array(x[:, 0].copy(), chunks=len(x) // 20))
+                bins = chunked(large.normalised, client=client)
+                peers.append(compared("histogram", bins, large.normalised_in_dask, (column, np.empty(64))))
+            closed(client)
+        cells = [told(found[key]) for key in ("plain", "chunks", "1", "2")]
+        rows.append([name, *cells, ratio(found, "1", "plain"), ratio(found, "1", "2")])
+    head = ["ms", "plain", "chunks here", "1 worker", "2 workers", "1 worker over plain", "gain of 2"]
+    size = f"{n} points of {d}, in memory"
+    return [
+        f"## In memory: {size}",
+        table(head, rows),
+        f"## As written with dask.array: {size} on 2 workers",
+        table(["ms", "Adze", "dask.array", "share"], peers),
+    ]
+
+
+def compared(name: str, ours: Callable[..., Any], theirs: Callable[..., Any], arguments: tuple[Any, ...]) -> list[str]:
+    found = timed({"ours": lambda: ours(*arguments), "theirs": lambda: theirs(*arguments)}, 3)
+    return [name, told(found["ours"]), told(found["theirs"]), ratio(found, "ours", "theirs")]
+
+
+OUTSIDE = """
+import sys, time
+sys.path[:0] = {path!r}
+import numpy as np, adze as az
+from large import GRADIENT, chunked
+from programs import large
+mapped = np.memmap({file!r}, np.float64, "r", shape=({n}, {d}))
+c, weights = np.array(mapped[:10]), np.zeros(10)
+f, others = {{
+    "sum": (large.total, ()), "step of k-means": (large.step, (c,)), "gradient of a mixture": (GRADIENT, (c, weights))
+}}[{name!r}]
+run = az.compile(f, backend="dask", over="n", memory="1GB")
+run(mapped[:100_000], *others)
+in_memory = np.array(mapped[: {part}])
+start = time.perf_counter(); run(in_memory, *others); computed = time.perf_counter() - start
+del in_memory
+print("ready", computed, flush=True)
+input()
+start = time.perf_counter(); run(mapped, *others); print(time.perf_counter() - start, flush=True)
+"""
+
+
+def dropped(path: Path) -> None:
+    """Leave nothing of a file in the cache of the system."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def plain_read(path: Path) -> float:
+    dropped(path)
+    start = time.perf_counter()
+    buffer = memoryview(bytearray(BLOCK))
+    with path.open("rb", buffering=0) as file:
+        while file.readinto(buffer):
+            pass
+    return time.perf_counter() - start
+
+
+def resident(pid: int) -> float:
+    """The megabytes that a process has in memory, mapped files included."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith(("RssAnon", "RssFile"))) / 1e3
+
+
+def out_of_core(gigabytes: float, d: int, folder: Path) -> list[str]:
+    n = int(gigabytes * 1e9 / 8 / d)
+    path = folder / "points.bin"
+    chance = np.random.default_rng(1)
+    with path.open("wb") as file:
+        for start in range(0, n, 1_000_000):
+            file.write(chance.normal(size=(min(1_000_000, n - start), d)).tobytes())
+    part, rows = n // 8, []
+    for name in ("sum", "step of k-means", "gradient of a mixture"):
+        read = min(plain_read(path) for _ in range(2))
+        script = OUTSIDE.format(path=sys.path[:1], file=str(path), n=n, d=d, part=part, name=name)
+        with subprocess.Popen(
+            [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            assert process.stdin is not None and process.stdout is not None
+            computed = float(process.stdout.readline().split()[1]) * n / part
+            dropped(path)
+            peak = 0.0
+            process.stdin.write("\n")
+            process.stdin.flush()
+            os.set_blocking(process.stdout.fileno(), False)
+            while not (line := process.stdout.readline()):
+                peak = max(peak, resident(process.pid))
+                time.sleep(0.01)
+            taken = float(line)
+        rows.append(
+            [
+                name,
+                f"{taken:.2f}",
+                f"{read:.2f}",
+                f"{computed:.2f}",
+                f"{taken / max(read, computed):.2f}",
+                f"{peak:.0f}",
+            ]
+        )
+    path.unlink()
+    head = ["s", "cold, memory=1GB", "plain cold read", "from memory", "over the larger", "most memory, MB"]
+    return [f"## Out of core: a file of {gigabytes:g} GB, all threads", table(head, rows)]
+
+
+def rounds() -> list[str]:
+    """A step over 64 chunks, beside an empty task for each worker."""
+    client = client_of(2)
+    x = np.arange(64_000.0)
+    f = chunked(large.total, client=client, chunk=1000)
+    kept = client.persist(_kept(x.reshape(-1, 1), 1000))
+    bare = {"bare": lambda: client.gather([client.submit(int, pure=False) for _ in range(2)]), "step": lambda: f(kept)}
+    found = timed(bare, 20)
+    closed(client)
+    cells = [told(found["step"]), told(found["bare"]), ratio(found, "step", "bare")]
+    return [
+        "## A round of 64 chunks on 2 workers",
+        table(["ms", "step", "an empty task a worker", "ratio"], [["sum", *cells]]),
+    ]
+
+
+def _kept(x: Any, chunk: int) -> Any:
+    import dask.array as da
+
+    return da.from_array(x, chunks=(chunk, x.shape[1]))
+
+
+def graphs(chunks: int) -> list[str]:
+    """What so many chunks take of whoever calls: results as an array of Dask's, and the tree."""
+    from adze.backends.chunked.trees import Tree
+
+    centred = az.program(lambda x: x - az.mean(x)).at(az.Array[az.f64, "n"])
+    x = np.zeros(chunks)
+    f = chunked(centred, chunk=1)
+    f(x[:10])
+    start = time.perf_counter()
+    made = f(x)
+    graph = dict(made.dask)
+    built = time.perf_counter() - start
+    start = time.perf_counter()
+    depth = Tree(chunks, lambda a, b: max(a, b) + 1)
+    for k in range(chunks):
+        depth.add(0, k, 0)
+    combined = time.perf_counter() - start
+    row = [f"{chunks}", f"{built:.2f}", f"{len(graph)}", f"{combined:.2f}", f"{depth.root}"]
+    return ["## Graphs, simulated", table(["chunks", "sum and graph, s", "tasks", "tree, s", "its depth"], [row])]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--points", type=int, default=10**7)
+    parser.add_argument("--dimensions", type=int, default=16)
+    parser.add_argument("--gigabytes", type=float, default=8.0)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--parts", nargs="*", default=["memory", "file", "rounds", "graphs"])
+    given = parser.parse_args()
+    n, size, count = (200_000, 0.2, 10_000) if given.quick else (given.points, given.gigabytes, 100_000)
+    check()
+    text = [
+        "# Programs over chunks",
+        f"`{shlex.join(['python', *sys.argv])}`, {processor()}; {versions(PACKAGES)}",
+    ]
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as folder:
+        parts: dict[str, Callable[[], list[str]]] = {
+            "memory": lambda: in_memory(n, given.dimensions),
+            "file": lambda: out_of_core(size, given.dimensions, Path(folder)),
+            "rounds": rounds,
+            "graphs": lambda: graphs(count),
+        }
+        for name in given.parts:
+            made = parts[name]()
+            print("\n\n".join(made), flush=True)
+            text += made
+    output = given.output or (None if given.quick else RESULTS / "large.md")
+    if output is not None:
+        output.write_text("\n\n".join(text) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
