@@ -71,9 +71,9 @@ def bits(result: Any) -> list[bytes]:
 def test_the_same_bits_as_on_one_machine(client: Any, f: az.Program, arguments: Any, tmp_path: Path) -> None:
     wanted = bits(chunked(f, None)(*arguments))
     assert bits(chunked(f, client)(*arguments)) == wanted
-    np.save(tmp_path / "x.npy", X)
     x, *rest = arguments
-    for source in (np.load(tmp_path / "x.npy", mmap_mode="r"), da.from_array(x, chunks=(100, 4)), FromWorkers()):
+    np.save(tmp_path / "x.npy", x)
+    for source in (np.load(tmp_path / "x.npy", mmap_mode="r"), da.from_array(x, chunks=(100, 4)), FromWorkers(x)):
         assert bits(chunked(f, client)(source, *rest)) == wanted
     assert bits(chunked(f, client, None)(client.persist(da.from_array(x, chunks=(100, 4))), *rest)) == wanted
 
@@ -81,10 +81,11 @@ def test_the_same_bits_as_on_one_machine(client: Any, f: az.Program, arguments: 
 class FromWorkers:
     """An array that workers ask for their ranges."""
 
-    shape, dtype = X.shape, X.dtype
+    def __init__(self, array: Any) -> None:
+        self.array, self.shape, self.dtype = array, array.shape, array.dtype
 
     def __getitem__(self, place: Any) -> Any:
-        return X[place]
+        return self.array[place]
 
 
 @pytest.mark.slow
