@@ -90,6 +90,7 @@ def precision(case: Case) -> float:
 
 @sampled(CASES, 8, long=3)
 def test_equals_evaluate(case: Case) -> None:
+    """The same results on all targets (S24)."""
     run = compiled(case.program)
     for arguments in case.arguments:
         assert_same(run(*arguments), az.evaluate(case.program)(*arguments))
