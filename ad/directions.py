@@ -4,9 +4,11 @@ A column of a Jacobian is the tangent along one axis, ``x_bar[i] = 1 if i = j el
 multiplied with matters at one place only. So a tangent of the form ``t if test else 0`` keeps it: a linear function
 goes into the branch, an element is read where its array is zero elsewhere, and a sum over the test is one term:
 
-    sum(k < m: a[i, k] * (1 if k = j else 0))        a[i, j]
+    sum(k < m: a[i, k] * (1 if k = j else 0))            a[i, j]
+    c * ((1 if i = j) - (1 if k = j)) + (d if k = j)     (c if i = j) + (d - c if k = j)
 
-The zeros are those of a branch that is not taken: they stay zero when multiplied with an infinity. (Shaikhha et al.
+Terms under one test are added under it, as in the second line; terms whose tests differ are multiplied together. The
+zeros are those of a branch that is not taken: they stay zero when multiplied with an infinity. (Shaikhha et al.
 2019, rules 8d and 8e, which do this by rewriting afterwards.)
 
 Under its tests a tangent is a *coefficient*, which no direction moves, times the rest. Linear functions apply to the
@@ -16,6 +18,7 @@ coefficient, which is computed once for all directions (``scalar_expansion.py``)
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -27,7 +30,7 @@ from ..interpreters.simplify.costs import CHEAP, nodes_within, own_cost
 from ..interpreters.simplify.deltas import tested
 from .duals import Atom, Block, Dual, Duals, Linear, Operation, Pick
 from .forward import Forward
-from .sums_of_tangents import MOST, Sums, Tangents
+from .sums_of_tangents import MOST, Sums, Tangents, decided
 
 
 class Directions(Forward):
@@ -64,15 +67,28 @@ class Directions(Forward):
         """Linear functions of coefficients, by the tests and by what is multiplied with them."""
         under: dict[Value, list[tuple[Linear, Value]]] = {}
         by_rest: dict[Value | None, list[tuple[Linear, Value]]] = {}
-        for rule, tangent in shares:
+        for rule, tangent in self._split(shares):
             if (found := tested(tangent)) is not None:
                 under.setdefault(found[0], []).append((rule, found[1]))
             else:
                 coefficient, rest = self.tangents.apart(tangent)
                 by_rest.setdefault(rest, []).append((rule, coefficient))
-        made = [self.tangents.times(super(Directions, self).sum_of(some), rest) for rest, some in by_rest.items()]
+        with decided(self.builder):  # coefficients are folded
+            coefficients = [super(Directions, self).sum_of(some) for some in by_rest.values()]
+        made = list(map(self.tangents.times, coefficients, by_rest))
         made += [self.tangents.where([test], self.sum_of(inner)) for test, inner in under.items()]
         return self.tangents.plus(made)
+
+    def _split(self, shares: Sequence[tuple[Linear, Value]]) -> Sequence[tuple[Linear, Value]]:
+        """The shares, of which sums are their terms if a test is that of terms in several: these are added under it."""
+        terms = [[self.tangents.product(*term) for term in self.tangents.terms(tangent)] for _, tangent in shares]
+        tests = [{found[0] for term in some if (found := tested(term)) is not None} for some in terms]
+        common = Counter([test for some in tests for test in some])
+        made: list[tuple[Linear, Value]] = []
+        for share, some, own in zip(shares, terms, tests, strict=True):
+            is_split = len(some) <= MOST and any(common[test] > 1 for test in own)
+            made += [(share[0], term) for term in some] if is_split else [share]
+        return made
 
     def element_of(self, tangent: Value, places: Sequence[Value]) -> Value:
         """The element computed where it is read, if it is zero but for a test, or cheap but for a coefficient."""

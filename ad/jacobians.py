@@ -35,7 +35,8 @@ from .directions import Directions
 from .duals import Dual
 from .modes import by_cost, cheaper_way
 from .scalar_expansion import generate
-from .side_by_side import SideBySide, decided, directions, is_first_order
+from .side_by_side import SideBySide, directions, is_first_order
+from .sums_of_tangents import decided
 
 MODES = ("forward", "reverse")
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -32,7 +31,6 @@ from ..core.types import Type, dims, i64
 from ..core.types import element as scalar
 from ..interpreters.simplify.accumulators import plus
 from ..interpreters.simplify.deltas import tested
-from ..interpreters.simplify.rules import rewrite
 from ..interpreters.simplify.unrolling import FEW
 from .directions import Directions
 from .duals import Atom, Block, Dual, Duals, Linear, Operation, Pick
@@ -381,16 +379,6 @@ def is_first_order(block: terms.Block) -> bool:
         not operation.row.higher_order and not operation.row.calls and all(map(is_first_order, operation.blocks))
         for operation in block.bindings
     )
-
-
-@contextmanager
-def decided(b: Builder) -> Iterator[None]:
-    """While this is entered, what is emitted is simplified."""
-    outer, b.rule = b.rule, rewrite
-    try:
-        yield
-    finally:
-        b.rule = outer
 
 
 def written(b: Builder, shape: Sequence[int], at: Callable[..., Value]) -> Value:

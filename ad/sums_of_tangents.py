@@ -6,15 +6,19 @@ tests. Since tangents are linear, a sum of them is the sum of what becomes of ea
     sum(k: c[k] * (t[k] if k == i else 0))      c[i] * t[i]                            one term (``deltas.py``)
     sum(k: (c[k] * t if i == j else 0))         sum(k: c[k]) * t if i == j else 0      a factor, or test, that stays
     sum(k: c[k] * sum(l: d[k, l] * t[l]))       sum(l: sum(k: c[k] * d[k, l]) * t[l])  interchange
+    sum(k: t[k] + t[k] if k in s else 0)        2 * sum(k: t[k] if k in s else 0)      what summands have in common
 
-In the last two the sums of coefficients are computed once for all directions. A sum of several terms is split only if
-each loop that comes of it is of one of these kinds, but for one loop over all the rest (guarded fission: Shaikhha et
-al. 2019, rule 8g). A factor is taken out of no sum but those of tangents.
+In the second and third the sums of coefficients are computed once for all directions. A sum of several terms is split
+only if each loop that comes of it is of one of these kinds, but for one loop over all the rest (guarded fission:
+Shaikhha et al. 2019, rule 8g). A factor is taken out of no sum but those of tangents, and under a test that the loop
+decides only a number is: others may be infinite where the sum has no term.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import islice
@@ -26,7 +30,7 @@ from ..core.types import Scalar, Type, i64
 from ..interpreters.simplify.accumulators import plus
 from ..interpreters.simplify.algebra import operands_of
 from ..interpreters.simplify.deltas import conjunction, only_where, single, tested
-from ..interpreters.simplify.rules import component_operator
+from ..interpreters.simplify.rules import component_operator, rewrite
 from .scalar_expansion import Loops, Stored
 
 # A sum of more terms than this is left as it is.
@@ -79,7 +83,7 @@ class Tangents:
     def product(self, coefficient: Value | None, rest: Value) -> Value:
         """A term, zero where the rest is."""
         tests, inner = under(rest)
-        return rest if coefficient is None else self.where(tests, self.multiplied(coefficient, inner))
+        return self.where(tests, self.multiplied(coefficient, inner))
 
     def where(self, tests: Sequence[Value], tangent: Value) -> Value:
         """The tangent where all tests hold, elsewhere zero.
@@ -117,6 +121,37 @@ class Tangents:
         if coefficient is None or coefficient.literal == 1:
             return rest
         return coefficient if rest.literal == 1 else self.builder.primitive("multiply", coefficient, rest)
+
+    def factors(self, product: Value) -> list[Value]:
+        """The factors of a product; what two summands have in common is one: ``a * c + b * c`` is ``c * (a + b)``."""
+        return _flattened(product, self._shared)
+
+    def _signed(self, value: Value) -> Sequence[Value]:
+        """The factors of a product of two, or of what is negated."""
+        inner = operands_of(value, "negative")
+        return operands_of(value, "multiply") or (inner and (self._negated(None, value), *inner)) or ()
+
+    def _shared(self, value: Value) -> Sequence[Value]:
+        """These, or the factors that both of two summands have, and the sum of what is left."""
+        for name in ("add", "subtract"):
+            if args := operands_of(value, name):
+                left, right = [_flattened(arg, self._signed) for arg in args]
+                common = []
+                for factor in list(left):
+                    if factor in right:
+                        left.remove(factor)
+                        right.remove(factor)
+                        common.append(factor)
+                if common:
+                    rest = [self.product_of(factors, value.type) for factors in (left, right)]
+                    with decided(self.builder):
+                        return [*common, self.builder.primitive(name, *rest)]
+        return self._signed(value)
+
+    def product_of(self, factors: Sequence[Value], type: Type) -> Value:
+        if not factors:
+            return self.builder.literal(1, type)  # type: ignore[arg-type]
+        return reduce(partial(self.builder.primitive, "multiply"), factors)
 
     def _negated(self, coefficient: Value | None, like: Value) -> Value:
         b = self.builder
@@ -174,18 +209,24 @@ class Sums:
             totals.append(self.of(product) if totals else self._factored(product))
         elif left:
             rest = tangent if not totals else self.tangents.plus([self.tangents.product(*term) for term in left])
-            totals.append(self._loop(rest))
+            totals.append(self._factored(rest))
         return self.tangents.plus(totals)
 
     def _factored(self, product: Value) -> Value:
-        """The sum of a product: factors that stay the same stand before it."""
-        factors = _factors(product)
-        stay = [factor for factor in factors if not self._varies(factor)]
+        """The sum of a product: factors that stay the same stand before it.
+
+        Under tests only numbers that are known: another factor may be infinite where the sum is zero.
+        """
+        tests, inner = under(product)
+        factors = self.tangents.factors(inner)
+        stay = [factor for factor in factors if not self._varies(factor) and (not tests or _is_finite(factor))]
         if not stay:
             return self._loop(product)
-        multiply = partial(self.tangents.builder.primitive, "multiply")
-        vary = [factor for factor in factors if self._varies(factor)]
-        return reduce(multiply, [*stay, self._loop(reduce(multiply, vary)) if vary else self._count(product.type)])
+        vary = [factor for factor in factors if factor not in stay]
+        if not vary and not tests:
+            return self.tangents.product_of([*stay, self._count(product.type)], product.type)
+        total = self._loop(self.tangents.where(tests, self.tangents.product_of(vary, product.type)))
+        return self.tangents.product_of([*stay, total], product.type)
 
     def _count(self, type: Type) -> Value:
         """How many iterations there are, as a factor."""
@@ -262,6 +303,16 @@ class Sums:
         return b.emit("reduce", (), [self.length, b.literal(0, type)], [b.close((self.i,), (), (value,)), operator])[0]
 
 
+@contextmanager
+def decided(b: Builder) -> Iterator[None]:
+    """While this is entered, what is emitted is simplified."""
+    outer, b.rule = b.rule, rewrite
+    try:
+        yield
+    finally:
+        b.rule = outer
+
+
 def under(tangent: Value) -> tuple[list[Value], Value]:
     """The tests around a value, elsewhere it is zero, and the value."""
     tests: list[Value] = []
@@ -276,17 +327,22 @@ def _without_ones(product: Value) -> Value:
     return factors[0] if len(factors) == 1 else product
 
 
-def _factors(product: Value) -> list[Value]:
-    """The factors of a product, of which some may be products where there are many."""
-    factors, waiting = list[Value](), [product]
+def _flattened(value: Value, parts: Callable[[Value], Sequence[Value]]) -> list[Value]:
+    """The parts of a value, and theirs, in order; where there are many, some are left as they are."""
+    found, waiting = list[Value](), [value]
     while waiting:
-        factor = waiting.pop()
-        args = operands_of(factor, "multiply")
-        if args and len(waiting) + len(factors) < MOST:
-            waiting += reversed(args)
+        one = waiting.pop()
+        inner = parts(one) if len(waiting) + len(found) < MOST else ()
+        if inner:
+            waiting += reversed(inner)
         else:
-            factors.append(factor)
-    return factors
+            found.append(one)
+    return found
+
+
+def _is_finite(value: Value) -> bool:
+    """Whether a value is a known number."""
+    return value.literal is not None and math.isfinite(value.literal)
 
 
 def _is_zero(value: Value) -> bool:

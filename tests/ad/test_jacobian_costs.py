@@ -183,8 +183,8 @@ TABLE = {
     "two layers by the last matrix": Row([layers], "b", lambda h, n, o: 8 * h * n + 8 * h * o + 80 * h, "hno"),
     "squares": Row([squares], "v", lambda n: 4 * n, "n"),
     "convolution by x": Row([convolution, convolution_turned], "x", lambda k, n: 4 * n**2, "kn"),
-    "softmax": Row([softmax], "x", lambda n: 7 * n**2 + 80 * n, "n"),
-    "k-means": Row([kmeans], "centroids", lambda d, k, n: 8 * d * k * n + 8 * k * n, "dkn"),
+    "softmax": Row([softmax], "x", lambda n: 6 * n**2 + 80 * n, "n"),
+    "k-means": Row([kmeans], "centroids", lambda d, k, n: 6 * d * k * n + d * k + 8 * k * n, "dkn"),
     "dot": Row([dot], "u", lambda n: 0, "n"),
     "sum": Row([total], "v", lambda n: 0, "n"),
     "M v by v": Row([applied], "v", lambda m, n: 0, "mn"),
@@ -265,7 +265,7 @@ PRINTED = [
     (layers, "x", "(1.0 - tanh(a @ x) ** 2) * (t2 @ b) @ a"),
     (factors, "h", "w.T @ t1"),
     (factors, "w", "t1 @ h.T"),
-    (mean_squared, "w", "1.0 / f64(m) * (t1 @ x)"),
+    (mean_squared, "w", "2.0 / f64(m) * ((x @ w - y) @ x)"),
     (trace_of_product, "m", "a.T"),
 ]
 
@@ -308,11 +308,54 @@ def test_zeros_and_infinities(mode: str) -> None:
     np.testing.assert_array_equal(jacobian(lambda x, c: az.sum(az.sqrt(x) * c) + x), [[np.inf, 0.25], [np.inf, 1.25]])
 
 
-# Where the rules must not fire
-
-
 def printed(f: Any, by: str) -> str:
     return az.pretty(az.jacobian(az.program(f), by, "forward"))
+
+
+def values(f: Any, by: str, *given: Any) -> Any:
+    return az.evaluate(az.jacobian(az.program(f), by, "forward"))(*given)
+
+
+# Numbers before sums, and terms under one test
+
+Places = az.Array[az.i64, "m"]
+
+
+def seen(x: Vector, k: Places, c: A("m"), s: az.f64) -> az.f64:  # type: ignore[valid-type]
+    return az.sum(az.map(lambda j, a: s * (x[j] - a) ** 2, k, c))
+
+
+def test_kmeans_costs_at_most_twice_as_much_as_by_reverse_mode() -> None:
+    forward, reverse = [az.cost(az.jacobian(az.program(kmeans), "centroids", mode)) for mode in ("forward", "reverse")]
+    for n, k, d in ((10, 3, 2), (100, 7, 5), (1000, 40, 30)):
+        costs = [cost.at(n=n, k=k, d=d).operations for cost in (forward, reverse)]
+        assert float(costs[0]) <= 2 * float(costs[1])
+
+
+def test_a_number_stands_before_a_sum_under_tests_and_what_may_be_infinite_does_not() -> None:
+    """Where no test of a sum holds, it is zero by its form, whatever the factor is."""
+    assert "2.0 * sum(where(k == i, (x[k] - c) * s, 0.0))" in printed(seen, "x")
+    found = values(seen, "x", np.array([3.0, 2.0, 2.0]), np.array([1, 1]), np.array([1.0, 0.5]), np.inf)
+    np.testing.assert_array_equal(found, [0.0, np.inf, 0.0])
+
+
+def test_terms_under_one_test_are_added_under_it() -> None:
+    def moved(x: Vector, k: az.i64, c: Vector) -> Any:
+        return az.generate(x.shape[0], lambda i: (x[i] - x[k]) * c[i] + x[k] * c[0])
+
+    assert printed(moved, "x").endswith("yield (c[i] if i == j else 0.0) + (c[0] - c[i] if k == j else 0.0)")
+    found = values(moved, "x", np.ones(3), 1, np.array([2.0, 3.0, np.inf]))
+    np.testing.assert_array_equal(found, [[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, -np.inf, np.inf]])
+
+
+def test_terms_whose_tests_differ_are_multiplied_together() -> None:
+    def moved(x: Vector, k: az.i64, c: Vector) -> Any:
+        return az.generate(x.shape[0], lambda i: (x[i] + x[k]) * c[i])
+
+    assert printed(moved, "x").endswith("yield c[i] * ((1.0 if i == j else 0.0) + (1.0 if k == j else 0.0))")
+
+
+# Where the rules must not fire
 
 
 def test_a_test_without_one_solution_stays_in_the_sum() -> None:
