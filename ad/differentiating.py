@@ -186,9 +186,9 @@ def _term(values: Sequence[Value], run: Callable[..., Sequence[Value]]) -> tuple
     """The simplified term of a function at these values, and what it captures."""
     body = current().body([value.type for value in values], run, [value.name for value in values])
     block, captured = to_block(body.binders, body.results, body.statements, functions=True)
-    simplified = simplify(block)
+    simplified = simplify(block, unswitch=False)
     inside = interchanged(simplified)
-    return simplified if inside is simplified else simplify(inside), captured
+    return simplified if inside is simplified else simplify(inside, unswitch=False), captured
 
 
 # Reverse mode of a term

@@ -482,7 +482,8 @@ class Substitution:
     def value(self, value: Value) -> Value:
         level = self.level(value.free)
         if level is None:
-            return value
+            replaced = None if value.source is None else self.replaced.get(value.source.number)
+            return value if replaced is None else replaced(self)[value.position]
         if value.source is None:
             return level.mapping[value]
         return level.memo[value.source.number][value.position]

@@ -49,21 +49,24 @@ from .liveness import Atom, Block, Closed, Nesting, Operation, Use
 from .redundant_loops import RedundantLoops
 from .rematerialisation import Rematerialisation, stores_arrays
 from .rules import rewrite
+from .unswitching import unswitched
 from .write_once import WriteOnce
 
 ROUNDS = 8
 
 
-def simplify(program: Program | Instance | terms.Block, fuse: bool = True) -> terms.Block:
+def simplify(program: Program | Instance | terms.Block, fuse: bool = True, unswitch: bool = True) -> terms.Block:
     """The simplified term of a program, equal to it for all inputs (but for signs of zeros).
 
-    Without ``fuse`` an array that is expensive to compute stays where it is made.
+    Without ``fuse`` an array that is expensive to compute stays where it is made, and without ``unswitch`` what a
+    branch computes stays in the branch, as what is differentiated is.
     """
     block = program if isinstance(program, terms.Block) else instance_of(program).term
     with lifted_limits():
         for _ in range(ROUNDS):
             settled = _settled(block, fuse)
             block = _rewritten(settled)
+            block = unswitched(block) if unswitch else block
             if block is settled:
                 break
         return block
@@ -91,9 +94,7 @@ def _round(block: terms.Block, fuse: bool) -> terms.Block:
 
 def _rewritten(block: terms.Block) -> terms.Block:
     """The term with fewer loops, or loops that store less; the same object when there are none."""
-    if not stores_arrays(block):
-        return block
-    for change in (RedundantLoops, WriteOnce, Rematerialisation):
+    for change in (RedundantLoops, WriteOnce, Rematerialisation) if stores_arrays(block) else ():
         with build() as builder:
             binders, loops = fresh_binders(builder, block), change(builder)
             results = block.interpret(loops)(Env(), binders)

@@ -20,6 +20,7 @@ from .costs import CHEAP, cost_within, nodes_within
 from .deltas import conjunction, one_term, single_steps
 from .implied import without_implied, without_repeated
 from .unrolling import iterations
+from .unswitching import is_before_loops
 
 # A read looks behind so many updates of single elements.
 UPDATES = 32
@@ -66,14 +67,18 @@ def _cond(b: Builder, static: tuple[Any, ...], args: Args, bodies: Bodies) -> An
 
 
 def _decided(b: Builder, test: Value, body: Body, holds: bool) -> Body:
-    """A branch whose results choose by what is known there: the test around it, or a part of it that holds."""
+    """A branch whose results choose by what is known there: the test around it, or a part of it that holds.
+
+    What was chosen before all loops is not computed in them.
+    """
     known = {test.number, *[part.number for part in conjunction(test) if holds]}
     results = list(body.results)
     for k, result in enumerate(results):
         while (node := result.source) is not None and node.op == "cond" and node.args[0].number in known:
-            if node.effects:
+            chosen = node.bodies[0 if holds else 1].results[result.position]
+            if node.effects or (chosen.source is not None and is_before_loops(b, node)):
                 break
-            result = node.bodies[0 if holds else 1].results[result.position]
+            result = chosen
         results[k] = result
     if all(x is y for x, y in zip(results, body.results, strict=True)):
         return body
