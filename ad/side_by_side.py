@@ -276,7 +276,7 @@ class SideBySide(Directions):
         """What coefficients times tangents along a direction, and tangents of another type, give together."""
         found = [self._times(c, t) for each, c in shares if (t := each[direction]) is not None]
         found += [rule(Expr(t, self.builder)).value for rule, each in cast if (t := each[direction]) is not None]
-        return self.tangents.plus(found) if found else None
+        return self.tangents.gathered(self.tangents.plus(found)) if found else None
 
     def index(self, array: Atom, indices: Sequence[Atom]) -> Operation:
         plain = super().index(array, indices)

@@ -131,8 +131,16 @@ class Tangents:
         inner = operands_of(value, "negative")
         return operands_of(value, "multiply") or (inner and (self._negated(None, value), *inner)) or ()
 
+    def gathered(self, total: Value) -> Value:
+        """A sum of two as a product, if both have factors in common."""
+        found = self._common(total)
+        return self.product_of(found, total.type) if found else total
+
     def _shared(self, value: Value) -> Sequence[Value]:
-        """These, or the factors that both of two summands have, and the sum of what is left."""
+        return self._common(value) or self._signed(value)
+
+    def _common(self, value: Value) -> Sequence[Value]:
+        """Of two summands with common factors, the sum of what is left of them, and these factors."""
         for name in ("add", "subtract"):
             if args := operands_of(value, name):
                 left, right = [_flattened(arg, self._signed) for arg in args]
@@ -145,8 +153,8 @@ class Tangents:
                 if common:
                     rest = [self.product_of(factors, value.type) for factors in (left, right)]
                     with decided(self.builder):
-                        return [*common, self.builder.primitive(name, *rest)]
-        return self._signed(value)
+                        return [self.builder.primitive(name, *rest), *common]
+        return ()
 
     def product_of(self, factors: Sequence[Value], type: Type) -> Value:
         if not factors:
