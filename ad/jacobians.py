@@ -30,6 +30,7 @@ from ..core.program import P, Program
 from ..core.source import at_line, ending_at_user
 from ..core.types import Type, dims, element, i64, is_float
 from ..core.verb import Function, Verb, program_of
+from ..interpreters.simplify.switches import is_on
 from .differentiating import Argnums, Differentiated, Pullback, chosen, is_single, without_aux
 from .directions import Directions
 from .duals import Dual
@@ -214,7 +215,7 @@ def _forward(function: Differentiated, argnums: Sequence[int], values: Sequence[
     moving = [each for each in moving if is_float(each[2].type)]
     few = directions([leaf.type for _, _, leaf in moving])
     columns = partial(_by_columns, function, argnums, values)
-    if few is None or not is_first_order(function.block):
+    if few is None or not is_on("side_by_side") or not is_first_order(function.block):
         return columns()
     beside = partial(_side_by_side, function, argnums, values, [(*moving[k][:2], place) for k, place in few])
     made = cheaper_way(current(), function.block, partial(_flat, columns), partial(_flat, beside))

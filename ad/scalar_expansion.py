@@ -28,6 +28,7 @@ from ..core.builder import Builder, Replacement, Substitution
 from ..core.graph import Body, Node, Value, union
 from ..core.types import dims, i64
 from ..interpreters.simplify.costs import is_costly
+from ..interpreters.simplify.switches import is_on
 
 Loops = tuple[tuple[Value, Value], ...]  # by binder and extent, from outside
 
@@ -201,6 +202,8 @@ def _invariants(bodies: Sequence[Body], directions: Collection[int], around: Loo
     And those in fewer of these loops that such operations use. ``around`` are inner loops that the bodies are in. What
     stands in a branch that no direction chooses counts only where something else runs it anyway.
     """
+    if not is_on("expand_scalars"):
+        return {}
     found: dict[Node, Loops | None] = {}
     seen: set[tuple[int, tuple[int, ...], float, bool]] = set()
     certain: set[int] = set()

@@ -30,6 +30,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -117,14 +118,16 @@ def controls(seconds: float = 0.5) -> dict[str, dict[str, float]]:
 # A process of its own
 
 
-def fresh(command: Sequence[str], timeout: float, times: int = 1) -> list[dict[str, Any]]:
+def fresh(
+    command: Sequence[str], timeout: float, times: int = 1, environment: Mapping[str, str] = MappingProxyType({})
+) -> list[dict[str, Any]]:
     """The JSON that a new process prints last, or what went wrong; of so many processes, one after the other.
 
     The first finds nothing in the caches of compiled code, the others what those before them left there.
     """
     with tempfile.TemporaryDirectory() as folder:
         caches = {"XDG_CACHE_HOME": folder, "ADZE_CACHE": folder, "TORCHINDUCTOR_CACHE_DIR": folder}
-        return [_process(command, timeout, {**os.environ, **caches}) for _ in range(times)]
+        return [_process(command, timeout, {**os.environ, **caches, **environment}) for _ in range(times)]
 
 
 def _process(command: Sequence[str], timeout: float, environment: dict[str, str]) -> dict[str, Any]:

@@ -230,7 +230,7 @@ def first_cell(m: Measured, what: str, unit: int) -> str:
 
 
 def ablation_text(results: dict[str, Any]) -> list[str]:
-    """What each of the scheduler's transformations gains, as far as it was measured."""
+    """What each transformation and each rule gains, as far as it was measured."""
     ablated = {
         name: of_line["ablation"]
         for record in results.values()
@@ -250,7 +250,8 @@ def ablation_text(results: dict[str, Any]) -> list[str]:
         rows.append([name, number(base and 1e3 * base), *cells])
     text = (
         "Derivatives on one thread, at the sizes of the first calls: milliseconds, and how many times as long it takes "
-        'with one of the scheduler\'s transformations switched off (`az.compile(f, schedule={"jam": False})`).'
+        'with one of the scheduler\'s transformations switched off (`az.compile(f, schedule={"jam": False})`), or one '
+        "of the rules before it (`ADZE_WITHOUT=unswitch`)."
     )
     return ["## What each transformation gains", text, table(["", "ms", *(f"no {s}" for s in switches)], rows)]
 

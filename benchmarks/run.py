@@ -10,6 +10,7 @@ or, where Adze and its peers are installed,
     python benchmarks/run.py [NAME ...] [--everyday] [--quick | --smallest] [--alone] [--cores 1 2] [--seconds 0.7]
                              [--output FOLDER]
     python benchmarks/run.py --report       write the tables and plots again from the results that are there
+    python benchmarks/run.py jacobians --ablation [SWITCH ...] [--smallest]   what transformations and rules gain
 
 Each module in lines/ and lines/everyday/ has the contenders of some programs. All of them must agree on every input
 before they are timed; how is said in measure.py. Each line is measured in a process of its own, everyday programs in a
@@ -52,11 +53,12 @@ from measure import (
     summary,
     versions,
 )
-from report import INTO, ONE_CORE, ONE_THREAD, RESULTS, write_reports
+from report import INTO, ONE_CORE, ONE_THREAD, RESULTS, ablation_text, write_reports
 
 import adze as az
 from adze.backends.llvm import control
 from adze.backends.transformations import Transformations
+from adze.interpreters.simplify.switches import RULES
 
 PACKAGES = ("adze", "numpy", "scipy", "llvmlite", "jax", "torch", "numba")
 SWITCHES = [field.name for field in dataclasses.fields(Transformations) if field.default is True]
@@ -126,7 +128,7 @@ def measure_line(line: Line, is_everyday: bool, options: argparse.Namespace) -> 
         function = line.derivative or line.functions[0]
         found["fresh"] = {function: first_calls(line, function, is_everyday, options)}
         if line.ablated:
-            found["ablation"] = ablation(line)
+            found["ablation"] = ablation(line, options)
     return found
 
 
@@ -250,23 +252,44 @@ def first_call_of(line: Line, function: str, name: str) -> dict[str, Any]:
     return found if most is None else found | {"planned": most}
 
 
-def ablation(line: Line) -> dict[str, Any]:
-    """The time of the derivative on one thread with each of the scheduler's transformations switched off."""
-    found = {}
-    for switched_off in ("", *SWITCHES):
-        found[switched_off] = fresh([__file__, "--without", line.name, switched_off], PATIENCE)[0]
+def ablation(line: Line, options: argparse.Namespace) -> dict[str, Any]:
+    """The time of the derivative on one thread with each transformation of the scheduler switched off, and each rule.
+
+    Rules apply when programs are derived and simplified, and are switched off for a process. All results must agree.
+    """
+    found: dict[str, Any] = {}
+    wanted: list[float] = []
+    for switched_off in ("", *(options.ablation or (*SWITCHES, *RULES))):
+        command = [__file__, "--without", line.name, switched_off, *(["--smallest"] if options.smallest else [])]
+        environment = {"ADZE_WITHOUT": switched_off} if switched_off in RULES else {}
+        row = fresh([*command, "--seconds", f"{options.seconds or SECONDS / 2}"], PATIENCE, environment=environment)[0]
+        if "result" in row:
+            sums = row.pop("result")
+            wanted = wanted or sums
+            off = error([sums], [wanted])
+            row = row if off <= line.tolerance else {"failed": f"off by {off:.1e}"}
+        found[switched_off] = row
         print(f"  {line.name} without {switched_off or 'none'}: {found[switched_off]}", flush=True)
     return found
 
 
-def without(line: Line, switched_off: str, seconds: float) -> dict[str, float]:
-    """What ``ablation`` asks the new process for."""
-    program = line.contenders[0].programs()[line.derivative]
-    schedule = {switched_off: False} if switched_off else None
+def without(line: Line, switched_off: str, options: argparse.Namespace) -> dict[str, Any]:
+    """What ``ablation`` asks the new process for; of the result, for each array its sum, weighted by place."""
+    function = line.derivative or line.functions[-1]
+    schedule = {switched_off: False} if switched_off in SWITCHES else None
+    program = line.contenders[0].programs()[function]
     call = az.compile(program, threads=1, flush_subnormals=control.X86, schedule=schedule)
-    given = line.given(line.derivative, line.arguments(**line.main))
-    call(*given)
-    return summary(in_turns([lambda: call(*given)], seconds)[0])
+    given = line.given(function, line.arguments(**(line.sizes[0] if options.smallest else line.main)))
+    sums = [float(np.cos(np.arange(leaf.size)) @ np.ravel(leaf)) for leaf in leaves(call(*given))]
+    return {**summary(in_turns([lambda: call(*given)], options.seconds)[0]), "result": sums}
+
+
+def ablations(options: argparse.Namespace) -> bool:
+    """Measure what transformations and rules gain, alone; whether all could be."""
+    chosen = [line for module in options.names or suites() for line in lines_of(module) if line.ablated]
+    found = {line.name: {"ablation": ablation(line, options)} for line in chosen}
+    print("\n\n".join(ablation_text({"": {"lines": found}})))
+    return '"failed"' not in json.dumps(found)
 
 
 # All
@@ -285,8 +308,10 @@ def main() -> int:
         return 0
     if options.without:
         name, switched_off = options.without
-        print(json.dumps(without(line_called(name), switched_off, SECONDS / 2)))
+        print(json.dumps(without(line_called(name), switched_off, options)))
         return 0
+    if options.ablation is not None:
+        return 0 if ablations(options) else 1
     options.output.mkdir(parents=True, exist_ok=True)
     failed = False
     chosen = options.names or (everyday() if options.everyday else suites())
@@ -324,6 +349,9 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="for each contender and function")
     parser.add_argument("--rounds", type=int, nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--output", type=Path, help="the folder for the results")
+    parser.add_argument(
+        "--ablation", nargs="*", choices=[*SWITCHES, *RULES], help="what these transformations and rules gain, or all"
+    )
     parser.add_argument("--report", action="store_true", help="measure nothing, write tables and plots again")
     parser.add_argument("--time", metavar="LINE", help=argparse.SUPPRESS)
     parser.add_argument("--fresh", nargs=3, metavar=("LINE", "FUNCTION", "CONTENDER"), help=argparse.SUPPRESS)

@@ -36,6 +36,7 @@ from ...core.program import Instance
 from ...core.stages import CACHE, subject
 from ...core.terms import NOWHERE, Constant, Origin
 from ...core.verb import Verb
+from ...interpreters.simplify.switches import without
 from .. import disk_cache
 from ..constant_sizes import ConstantSizes
 from ..target import Target
@@ -145,11 +146,11 @@ def _key(*parts: str | bytes) -> str:
 
 @cache
 def _surroundings() -> tuple[str | bytes, ...]:
-    """What code depends on besides its program: the machine, the libraries, and this package."""
+    """What code depends on besides its program: the machine, the libraries, this package and rules that are off."""
     libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else ""
     versions = platform.python_version(), np.__version__, llvmlite.__version__, str(llvm.llvm_version_info), str(libc)
     machine = llvm.get_default_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-    return (*versions, *machine, repr(host()), _own_sources())
+    return (*versions, *machine, repr(host()), *sorted(without()), _own_sources())
 
 
 def _own_sources() -> bytes:

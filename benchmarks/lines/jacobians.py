@@ -148,6 +148,7 @@ LINES = [
         ],
         functions=("reverse", "forward"),
         main=DECADES[-1],
+        ablated=True,
     ),
     Line(
         "gradient of max",
@@ -161,6 +162,7 @@ LINES = [
         ],
         functions=("reverse", "forward"),
         main=DECADES[-1],
+        ablated=True,
     ),
     Line(
         "jacobian of u + v",
@@ -175,6 +177,7 @@ LINES = [
         functions=("primal", "jacobian"),
         main={"n": 4000},
         moved={"jacobian": lambda n: 8.0 * n * n},
+        ablated=True,
     ),
     Line(
         "jacobian of s v",
@@ -188,6 +191,7 @@ LINES = [
         functions=("primal", "jacobian"),
         main={"n": 10**7},
         moved={"jacobian": lambda n: 16.0 * n},
+        ablated=True,
     ),
     Line(
         "factorisation",

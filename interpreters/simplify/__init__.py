@@ -49,6 +49,7 @@ from .liveness import Atom, Block, Closed, Nesting, Operation, Use
 from .redundant_loops import RedundantLoops
 from .rematerialisation import Rematerialisation, stores_arrays
 from .rules import rewrite
+from .switches import is_on
 from .unswitching import unswitched
 from .write_once import WriteOnce
 
@@ -62,6 +63,7 @@ def simplify(program: Program | Instance | terms.Block, fuse: bool = True, unswi
     branch computes stays in the branch, as what is differentiated is.
     """
     block = program if isinstance(program, terms.Block) else instance_of(program).term
+    fuse, unswitch = fuse and is_on("fuse_arrays"), unswitch and is_on("unswitch")
     with lifted_limits():
         for _ in range(ROUNDS):
             settled = _settled(block, fuse)

@@ -23,6 +23,7 @@ from ...core.indexing import extents_of
 from ...core.types import i64
 from .algebra import operands_of
 from .index_set_shifting import slope
+from .switches import is_on
 
 
 def tested(value: Value) -> tuple[Value, Value] | None:
@@ -61,7 +62,7 @@ def place(b: Builder, test: Value, i: Value) -> Value | None:
 
 def single(b: Builder, i: Value, length: Value, tests: Sequence[Value]) -> tuple[Value, list[Value]] | None:
     """The only iteration in which all these tests may hold, and what is left to be tested of it; None if unknown."""
-    for test in tests:
+    for test in tests if is_on("single_terms") else ():
         at = place(b, test, i)
         if at is None:
             continue

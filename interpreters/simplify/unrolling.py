@@ -16,6 +16,7 @@ from __future__ import annotations
 from ...core.builder import Builder
 from ...core.graph import Body, Node, Value
 from ...core.types import i64
+from .switches import is_on
 
 # At most so many iterations.
 FEW = 4
@@ -28,7 +29,7 @@ _COMPARISONS = {"less", "less_equal", "greater", "greater_equal", "equal", "not_
 def iterations(b: Builder, extent: Value, body: Body) -> list[list[Value]] | None:
     """The results of a body at each index; its statements go to the open scope. None when it is to stay a loop."""
     count = extent.literal
-    if not isinstance(count, int) or not 1 < count <= FEW or not _chooses(body, count):
+    if not isinstance(count, int) or not 1 < count <= FEW or not is_on("unroll_few") or not _chooses(body, count):
         return None
     return [b.instantiate(body, [b.literal(k, i64)]) for k in range(count)]
 

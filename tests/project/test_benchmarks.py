@@ -369,6 +369,17 @@ def test_the_process_of_an_everyday_program(cores: str, kept: str) -> None:
         assert function[kept]["Adze"]["least"] > 0 and function[kept]["Adze"]["runs"] == 2
 
 
+@pytest.mark.slow
+def test_an_ablation_alone() -> None:
+    """A transformation of the scheduler, and a rule before it, switched off; results agree."""
+    options = ("--smallest", "--seconds", "0.01", "--ablation", "unroll", "single_terms")
+    done = run("lse", *options, script="run.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    head, row = done.stdout.splitlines()[-3], done.stdout.splitlines()[-1]
+    assert [cell.strip() for cell in head.split("|")[2:-1]] == ["ms", "no unroll", "no single_terms"]
+    assert all(float(cell) > 0 for cell in row.split("|")[2:-1])
+
+
 MODULES = sorted(path.stem for path in (ROOT / "benchmarks" / "lines").rglob("*.py") if path.stem != "__init__")
 
 
