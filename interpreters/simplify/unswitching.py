@@ -119,9 +119,10 @@ def _invariants(test: Value, body: Body, loops: frozenset[int]) -> list[Node]:
 
 
 def _may_leave(node: Node) -> bool:
-    """Whether an operation makes numbers, and is no read, which is none the cheaper before the loop."""
+    """Whether an operation makes numbers, and is not just a read, which is none the cheaper before the loop."""
     numbers_alone = all([isinstance(value.type, Scalar) for value in node.results])
-    return numbers_alone and not (node.effects or node.partial or node.op in ("index", "size"))
+    computes = node.op == "primitive" or not node.row.cheap
+    return numbers_alone and computes and not node.effects and not node.partial
 
 
 def _takes_long(node: Node) -> bool:
