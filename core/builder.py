@@ -458,7 +458,8 @@ class Substitution:
     """The one function that rewrites a graph: a mapping of binders, nested as the bodies it enters are.
 
     A value's image is remembered at the innermost level whose binders it mentions, since a body shared by two
-    places is entered once for each. Nodes that are ``replaced``, by number, have other results instead of their image.
+    places is entered once for each. Nodes that are ``replaced``, by number, have other results instead of their image,
+    also where they mention no binder of the mapping, and what uses them does.
     """
 
     def __init__(
