@@ -52,11 +52,12 @@ class Version:
 
     def __init__(self, instance: Instance, over: str, options: Options) -> None:
         self._instance, self._over, self._options = instance, over, options
+        self._types = instance.term.binders  # with one name for sizes that are required to be equal
         name = instance.program.name
-        for place, type in zip(instance.declared.names, instance.types, strict=True):
+        for place, type in zip(instance.declared.names, self._types, strict=True):
             if not is_data(type):
                 raise TypeError(at_line(f"{name}: {place!r} is {type}; programs over chunks take scalars and arrays"))
-        self._axes = [self._axis(k) for k in range(len(instance.types))]
+        self._axes = [self._axis(k) for k in range(len(self._types))]
         if all(axis is None for axis in self._axes):
             known = ", ".join(sorted(instance.declared.bound)) or "none"
             raise ValueError(at_line(f"{name}: over={over!r} is no size of its parameters alone, which are: {known}"))
@@ -64,7 +65,7 @@ class Version:
 
     def _axis(self, leaf: int) -> int | None:
         """Where an argument is cut; ValueError where it cannot be."""
-        type, size = self._instance.types[leaf], Dim.of(self._over)
+        type, size = self._types[leaf], Dim.of(self._over)
         axis = cut_axis(type, size)
         others = [dim for k, dim in enumerate(dims(type)) if k != axis and self._over in dim.names()]
         if others:
@@ -76,7 +77,7 @@ class Version:
         """What engines know of a call, and the arguments that are given whole."""
         declared = self._instance.declared
         values: list[Any] = []
-        for leaf, type, axis, place in zip(leaves, self._instance.types, self._axes, declared.names, strict=True):
+        for leaf, type, axis, place in zip(leaves, self._types, self._axes, declared.names, strict=True):
             what = f"{declared.program}: argument {place!r}"
             if axis is not None:
                 values.append(source_of(leaf, type, axis, what))
@@ -105,7 +106,7 @@ class Version:
     def _row_bytes(self, sizes: Mapping[str, int]) -> int:
         """The bytes of all that is cut, for one index of the size."""
         total = 0
-        for type, axis in zip(self._instance.types, self._axes, strict=True):
+        for type, axis in zip(self._types, self._axes, strict=True):
             if axis is not None:
                 extents = [dim.evaluate(sizes) for k, dim in enumerate(dims(type)) if k != axis]
                 total += element(type).dtype.itemsize * int(np.prod(extents, dtype=np.int64))
