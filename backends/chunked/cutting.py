@@ -9,7 +9,7 @@ from ...core.dims import Dim
 from ...core.language import Unsupported
 from ...core.source import Origin
 from ...core.terms import Atom, Block, Operation, Size
-from ...core.types import Type, all_dims, dims
+from ...core.types import Accumulator, Type, all_dims, dims
 
 
 def cut_axis(type: Type, size: Dim) -> int | None:
@@ -62,11 +62,17 @@ def requires(operation: Operation) -> bool:
     return operation.op == "require" or any(requires(inner) for block in operation.blocks for inner in block.bindings)
 
 
+def writes(operation: Operation) -> bool:
+    """Whether it updates accumulators of blocks around it."""
+    free = [variable.type for block in operation.blocks for variable in block.free]
+    return any(isinstance(type, Accumulator) for type in [*free, *[arg.type for arg in operation.args]])
+
+
 def is_combination(operation: Operation, size: Dim) -> bool:
     """Whether it is a reduction over the size and nothing else, perhaps for each index of loops around it.
 
-    What stands before the reduction in such a loop has nothing to do with what is cut. An element at a place that no
-    loop over the size has chosen is one, too: one chunk has it. To be asked of what stands in no loop over the size.
+    No other combination stands before it in such a loop. An element at a place that no loop over the size has chosen is
+    one, too: one chunk has it. To be asked of what stands in no loop over the size.
     """
     if operation.op == "index":
         return cut_axis(operation.args[0].type, size) is not None
@@ -78,11 +84,24 @@ def is_combination(operation: Operation, size: Dim) -> bool:
     if operation.op != "generate" or not whole:
         return False
     (block,) = operation.blocks
-    if not block.bindings or any(touches(each, size) for each in block.bindings[:-1]):
+    if not block.bindings or any(combines(each, size) for each in block.bindings[:-1]):
         return False
     last = block.bindings[-1]
     in_order = [getattr(result, "index", -1) for result in block.results] == [*range(len(last.types))][::-1]
     return in_order and is_combination(last, size)
+
+
+def combines(operation: Operation, size: Dim) -> bool:
+    """Whether it is such a combination, or has one inside that stands in no loop over the size."""
+    if is_combination(operation, size):
+        return True
+    inside = () if goes_over(operation, size) else operation.blocks
+    return any(combines(inner, size) for block in inside for inner in block.bindings)
+
+
+def combinations(block: Block, size: Dim) -> list[int]:
+    """The places of the combinations among the operations of a block."""
+    return [place for place, operation in enumerate(block.bindings) if is_combination(operation, size)]
 
 
 RUNNING = "a running combination needs what all places before have given; write a reduction, or go chunk by chunk"
@@ -95,6 +114,9 @@ INSTEAD = {
     "foreign": "a library operation needs its whole arguments",
     "cond": "its branches give results over the size and others; choose element by element",
     "generate": "a loop over the size inside of another one reads all pairs; only one of them can be cut",
+    "operator": "the operator of a reduction reads it; let it read what is not cut",
+    "choice": "its choices or loops need what all chunks give; write az.where(test, a, b) instead of a choice",
+    "effects": "it adds to an accumulator before a reduction; add to it in a loop of its own",
     "index": "in a loop over the size it has a place that is not the loop's own; shift the array beforehand",
 }
 

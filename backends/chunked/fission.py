@@ -4,21 +4,28 @@
                                                    for j < d: t[j] / f64(n)
 
 The first is done chunk by chunk, the second once, with what all chunks have given. What stands before the reduction in
-the loop is computed in both. (Loop fission with scalar expansion: Allen and Kennedy, 2001, sections 5.3 and 6.2.)
+the loop is computed in both. The operations of
+a checkpoint take its place: a stage computes all that it needs anew, anyway.
+
+(Loop fission with scalar expansion: Allen and Kennedy, 2001, sections 5.3 and 6.2.)
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
-from ...core.builder import Builder
+from ...core.builder import Builder, build
 from ...core.dims import Dim
 from ...core.graph import Value
-from ...core.terms import Block, Operation
+from ...core.placement import to_block
+from ...core.terms import Block, Operation, Variable
+from ...core.types import Type
 from ...interpreters.embed import Atom, Embed, Entries, emit_blocks, rebuilt
 from ...interpreters.embed import Block as Meaning
 from ...interpreters.embed import Operation as Operations
-from .cutting import goes_over, is_combination, partly_over
+from .cutting import INSTEAD, goes_over, is_combination, partly_over, refuse, touches, writes
+from .language import zeros
 
 
 def with_combinations_alone(block: Block, size: Dim) -> Block:
@@ -31,7 +38,9 @@ def with_combinations_alone(block: Block, size: Dim) -> Block:
 def _held(block: Block, size: Dim) -> bool:
     around = [operation for operation in block.bindings if not goes_over(operation, size)]
     return any(
-        _position(operation, size) is not None or any(_held(inner, size) for inner in operation.blocks)
+        _position(operation, size) is not None
+        or (operation.op == "custom" and touches(operation, size))
+        or any(_held(inner, size) for inner in operation.blocks)
         for operation in around
     )
 
@@ -40,8 +49,31 @@ def _position(operation: Operation, size: Dim) -> int | None:
     """Where the block of a loop has a reduction over the size beside other work."""
     if not operation.row.makes_elements or goes_over(operation, size) or partly_over(operation, size) is not None:
         return None
-    bindings = () if is_combination(operation, size) else operation.blocks[0].bindings
-    return next((k for k, inner in enumerate(bindings) if is_combination(inner, size)), None)
+    return None if is_combination(operation, size) else _first(operation.blocks[0], size)
+
+
+def _first(block: Block, size: Dim) -> int | None:
+    """The place of the first combination in a block."""
+    return next((k for k, inner in enumerate(block.bindings) if is_combination(inner, size)), None)
+
+
+def combinations_alone(block: Block, places: Sequence[int]) -> Block:
+    """The block of a branch that gives its combinations; requirements are those of the branch itself."""
+    bindings = tuple([each for each in block.bindings[: places[-1] + 1] if each.types])
+    levels = list(itertools.accumulate([len(each.types) for each in block.bindings], initial=0))
+    results = [
+        Variable(levels[places[-1] + 1] - 1 - levels[place] - k, type)
+        for place in places
+        for k, type in enumerate(block.bindings[place].types)
+    ]
+    return Block((), bindings, tuple(results))
+
+
+def block_of_zeros(types: Sequence[Type]) -> Block:
+    """The block of a branch that gives zeros."""
+    with build() as builder:
+        block, _ = to_block([], [zeros(builder, type) for type in types])
+    return block
 
 
 class _Fission(Embed):
@@ -56,36 +88,50 @@ class _Fission(Embed):
             return self._inside.meaning_of_operation(operation)
         return super().meaning_of_operation(operation)
 
+    def custom(
+        self, rules: tuple[str, ...], args: Sequence[Atom], body: Meaning, blocks: Sequence[Meaning]
+    ) -> Operations:
+        return lambda env: body(env, [arg(env) for arg in args])
+
     def operation(self, operation: Operation, args: Sequence[Atom], blocks: Sequence[Meaning]) -> Operations:
         position = _position(operation, self._size)
         if position is None:
             return super().operation(operation, args, blocks)
-        block, extents = operation.blocks[0], operation.row.iterations(operation)
-        before, reduction, after = block.bindings[:position], block.bindings[position], block.bindings[position + 1 :]
+        return lambda env: self._loop(operation, position, args, blocks, env)
 
-        def run(env: Entries) -> Sequence[Value]:
-            sizes = [self.meaning_of_atom(extent)(env) for extent in extents]
+    def _loop(
+        self, operation: Operation, position: int, args: Sequence[Atom], blocks: Sequence[Meaning], env: Entries
+    ) -> Sequence[Value]:
+        block = operation.blocks[0]
+        sizes = [self.meaning_of_atom(extent)(env) for extent in operation.row.iterations(operation)]
+        arrays = self._for_each(sizes, lambda *index: self._combination(block, position, env.enter(index)))
 
-            def combined(*index: Value) -> Sequence[Value]:
-                checks, self.checks = self.checks, False  # the rest has the same requirements
-                try:
-                    return self._after(before, env.enter(index), reduction)
-                finally:
-                    self.checks = checks
+        def element(*index: Value) -> Sequence[Value]:
+            found = [self.builder.part(array, index) for array in arrays]
+            return self._rest(block, position, env.enter(index), found)
 
-            arrays = self._for_each(sizes, combined)
+        others = [lambda *binders, each=each: each(env, binders) for each in blocks[1:]]
+        values = [arg(env) for arg in args]
+        return emit_blocks(self.builder, operation.op, operation.static, values, [element, *others])
 
-            def element(*index: Value) -> Sequence[Value]:
-                inside = self._extended(before, env.enter(index))
-                inside = inside.extend([self.builder.part(array, index) for array in arrays])
-                inside = self._extended(after, inside)
-                return [self.meaning_of_atom(result)(inside) for result in block.results]
+    def _combination(self, block: Block, position: int, env: Entries) -> Sequence[Value]:
+        """A combination of a block; what stands before it makes its requirements in the rest."""
+        before, combination = block.bindings[:position], block.bindings[position]
+        for each in before:
+            if each.types and writes(each):
+                raise refuse(each, self._size, INSTEAD["effects"])
+        checks, self.checks = self.checks, False
+        try:
+            env = self._extended([each for each in before if each.types], env)
+            return self.meaning_of_operation(combination)(env)
+        finally:
+            self.checks = checks
 
-            others = [lambda *binders, each=each: each(env, binders) for each in blocks[1:]]
-            values = [arg(env) for arg in args]
-            return emit_blocks(self.builder, operation.op, operation.static, values, [element, *others])
-
-        return run
+    def _rest(self, block: Block, position: int, env: Entries, found: Sequence[Value]) -> Sequence[Value]:
+        """The results of a block, one combination of which is there."""
+        env = self._extended(block.bindings[:position], env).extend(found)
+        env = self._extended(block.bindings[position + 1 :], env)
+        return [self.meaning_of_atom(result)(env) for result in block.results]
 
     def _for_each(self, sizes: Sequence[Value], body: object) -> Sequence[Value]:
         """The arrays of a body over indices."""
@@ -102,6 +148,3 @@ class _Fission(Embed):
             self.builder.origin = operation.origin
             env = env.extend(self.meaning_of_operation(operation)(env))
         return env
-
-    def _after(self, before: Sequence[Operation], env: Entries, operation: Operation) -> Sequence[Value]:
-        return self.meaning_of_operation(operation)(self._extended(before, env))

@@ -11,7 +11,8 @@ With ``first`` None the language says what is computed *here*, beside all chunks
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 from ...core.builder import Builder
@@ -32,6 +33,17 @@ class Here:
         self.local = local
 
 
+class Later:
+    """The results of an operation that is emitted when one of them is read."""
+
+    def __init__(self, emit: Callable[[], Sequence[Value]]) -> None:
+        self._emit = emit
+
+    @cached_property
+    def values(self) -> Sequence[Value]:
+        return self._emit()
+
+
 class OnChunk(Embed):
     """The meaning on the chunk that begins at ``first`` of a size that is ``total`` long."""
 
@@ -44,7 +56,15 @@ class OnChunk(Embed):
         if isinstance(entry, Here):
             assert self.first is not None
             return self.builder.primitive("add", self.first, entry.local)
+        if isinstance(entry, tuple):
+            later, place = entry
+            return self.value(later.values[place])
         return super().value(entry)
+
+    def later(self, operation: Operation, env: Entries) -> Entries:
+        """The environment behind an operation that is emitted only if it is read."""
+        later = Later(lambda: self.meaning_of_operation(operation)(env))
+        return env.extend([(later, place) for place in range(len(operation.types))])
 
     def dim(self, dim: Dim) -> Meaning:
         """Sizes as numbers: the cut one is that of the whole."""
@@ -78,6 +98,8 @@ class OnChunk(Embed):
         def run(env: Entries) -> Sequence[Value]:
             if self._inside:
                 raise refuse(operation, self.over, INSTEAD["generate"])
+            if self.first is None:
+                raise refuse(operation, self.over, INSTEAD["operator"])
             (at,) = range(len(operation.args))[row.extents(operation.static)]  # type: ignore[misc]
             values = [arg(env) if k != at else self.builder.dim(self.over) for k, arg in enumerate(args)]
 
@@ -136,7 +158,8 @@ class OnChunk(Embed):
             return None, [*others[:axis], entry.local, *others[axis:]]
         if self._inside:
             raise refuse(operation, self.over, INSTEAD["index"])
-        assert self.first is not None
+        if self.first is None:
+            raise refuse(operation, self.over, INSTEAD["operator"])
         builder, place = self.builder, self.meaning_of_atom(index)(env)
         local = builder.primitive("subtract", place, self.first)
         after = builder.primitive("less_equal", builder.literal(0, i64), local)

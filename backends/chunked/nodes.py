@@ -27,7 +27,7 @@ from ...core.environment import Env
 from ...core.graph import Value
 from ...core.source import Origin
 from ...core.terms import Atom, Operation, Variable
-from ...core.types import Accumulator, Type, dims
+from ...core.types import Accumulator, Type, bool_, dims, element
 from ...interpreters.embed import accumulate
 from .cutting import goes_over, requires
 from .language import OnChunk, zeros
@@ -124,6 +124,39 @@ class Operated(Node):
 
     def merge(self, made: Slice, left: Sequence[Value], right: Sequence[Value]) -> Sequence[Value]:
         return _merged(made.language, self.operation, made.env(self.env), left, right, self._size)
+
+
+class Chosen(Operated):
+    """A choice on each chunk; the combinations in its branches have been computed, and are given by keys."""
+
+    def __init__(
+        self,
+        operation: Operation,
+        env: Refs,
+        keys: Sequence[Key],
+        size: Dim,
+        places: Sequence[Sequence[int]],  # of the combinations in each branch
+        found: Sequence[Sequence[Key]],  # their results
+    ) -> None:
+        super().__init__(operation, env, keys, size)
+        self._places, self._found = places, found
+        self.read = self.read.union(*found)
+
+    def meaning(self, made: Slice) -> Sequence[Value]:
+        language, outside = made.language, made.env(self.env)
+        language.builder.origin = self.origin
+
+        def branch(k: int) -> Sequence[Value]:
+            env, found, block = outside, iter(self._found[k]), self.operation.blocks[k]
+            for place, each in enumerate(block.bindings):
+                if place in self._places[k]:
+                    env = env.extend([made.value(next(found)) for _ in each.types])
+                else:
+                    env = env.extend(language.meaning_of_operation(each)(env))
+            return [language.meaning_of_atom(result)(env) for result in block.results]
+
+        test = language.meaning_of_atom(self.operation.args[0])(outside)
+        return language.builder.cond(test, lambda: branch(0), lambda: branch(1))
 
 
 class Sums(Node):
@@ -241,14 +274,15 @@ class Repeated(Node):
 
 
 def _sum(language: OnChunk, values: Sequence[Value]) -> Value:
-    """Scalars or arrays, added up in order."""
+    """Scalars or arrays, added up in order; of booleans, whether one of them is true."""
     builder = language.builder
+    name = "logical_or" if element(values[0].type) == bool_ else "add"
     sizes = [builder.dim(dim) for dim in dims(values[0].type)]
 
     def added(*index: Value) -> Value:
         first, *rest = [builder.index(value, index) for value in values]
         for each in rest:
-            first = builder.primitive("add", first, each)
+            first = builder.primitive(name, first, each)
         return first
 
     return builder.array(sizes, added)
@@ -275,7 +309,7 @@ def _merged(
     def element_of(i: Value) -> Sequence[Value]:
         inside = env.enter([i])
         for each in block.bindings[:-1]:
-            inside = inside.extend(language.meaning_of_operation(each)(inside))
+            inside = language.later(each, inside)
         a, b = ([builder.part(each, [i]) for each in side] for side in (left, right))
         return _merged(language, block.bindings[-1], inside, a, b, size)
 

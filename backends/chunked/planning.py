@@ -21,6 +21,8 @@ from ..schedule.terms.legalisation import legalised
 from .cutting import (
     INSTEAD,
     block_touches,
+    combinations,
+    combines,
     cut_axis,
     is_combination,
     mentions,
@@ -31,9 +33,9 @@ from .cutting import (
     runs_in_order,
     touches,
 )
-from .fission import with_combinations_alone
+from .fission import block_of_zeros, combinations_alone, with_combinations_alone
 from .language import OnChunk
-from .nodes import Alias, Key, Node, Operated, Place, Ref, Refs, Repeated, Slice, Sums, Total, Updated, resolved
+from .nodes import Alias, Chosen, Key, Node, Operated, Place, Ref, Refs, Repeated, Slice, Sums, Total, Updated, resolved
 from .parts import Part
 from .plan import Around, Here, Plan, Stage, Step
 
@@ -85,10 +87,14 @@ class _Planner:
         if operation.op == "accumulate" and touches(operation, self.size):
             self._accumulate(operation, refs, keys)
             return
-        node = Operated(operation, refs, keys, self.size)
+        place = self._placed(operation)
+        if place is Place.CHUNK and combines(operation, self.size):
+            node = self._chosen(operation, refs, keys)
+        else:
+            node = Operated(operation, refs, keys, self.size)
         node.uses = frozenset([key for key in node.read if not isinstance(self.types[key], Accumulator)])
         ready = self._time(node.uses)
-        node.place, node.time = self._placed(operation), ready
+        node.place, node.time = place, ready
         if node.place is Place.COMBINED:
             node.time = ready + 1
         if node.place is Place.RUN:
@@ -136,6 +142,28 @@ class _Planner:
         if cut and all(cut):
             return Place.CHUNK
         raise refuse(operation, size)
+
+    def _chosen(self, operation: Operation, refs: Refs, keys: Sequence[Key]) -> Operated:
+        """A choice on each chunk; the combinations in its branches are computed before it, by a choice of their own."""
+        size = self.size
+        if operation.op != "cond" or any(
+            combines(inner, size) and not is_combination(inner, size)
+            for block in operation.blocks
+            for inner in block.bindings
+        ):
+            raise refuse(operation, size, INSTEAD["choice"])
+        places = [combinations(block, size) for block in operation.blocks]
+        found = list[list[Key]]()
+        for branch, block in enumerate(operation.blocks):
+            types = [type for place in places[branch] for type in block.bindings[place].types]
+            found.append([self._key(type) for type in types])
+            if types:
+                blocks = [combinations_alone(block, places[branch]), block_of_zeros(types)]
+                first = Operation(
+                    "cond", (), operation.args, tuple(blocks[:: 1 - 2 * branch]), tuple(types), operation.origin
+                )
+                self._operation(first, refs, found[branch])
+        return Chosen(operation, refs, keys, size, places, found)
 
     def _accumulate(self, operation: Operation, refs: Refs, keys: Sequence[Key]) -> None:
         """The body of an accumulate is part of this block; its statements are gathered."""

@@ -157,6 +157,42 @@ def places(x: Vector, i: az.i64) -> tuple[az.f64, Vector]:
     return x[i] * x[0], az.map(lambda k: x[k] * k / az.size(x, 0), az.arange(az.size(x, 0)))
 
 
+@az.program
+def centred_if(x: Vector, b: az.f64) -> Vector:
+    """A choice on each chunk, one branch of which needs what all chunks give, and an element that one of them has."""
+    return az.cond(b > 0.0, lambda: 2 * x, lambda: (x - az.mean(x)) * x[3])
+
+
+@az.program
+def spread_product(x: Vector) -> az.f64:
+    """Its derivative adds the largest element at the place of the smallest one, if there is one."""
+    return az.max(x) * az.min(x)
+
+
+@az.program
+def explained(x: Matrix, y: Vector) -> az.f64:
+    """In its derivative, arrays over the size stand before reductions in loops over columns."""
+    z = (x - az.mean(x, axis=0)) / az.std(x, axis=0)
+    rest = y - z @ (z.T @ y / az.size(y, 0))
+    return az.sum(rest * rest) / az.sum((y - az.mean(y)) ** 2)
+
+
+@az.program
+def loss_again(x: Matrix, w: az.Array[az.f64, "d"]) -> az.f64:
+    return az.checkpoint(lambda v: az.mean((x @ v) ** 2))(w)
+
+
+@az.program
+def dot(x: Vector, y: az.Array[az.f64, "m"]) -> az.f64:
+    """Two sizes that are required to be equal, of which one is cut."""
+    return x @ y
+
+
+@az.program
+def flag(b: az.Array[az.bool_, "n"], i: az.i64) -> az.bool_:
+    return b[i]
+
+
 X = numbers(11, 3) + 0.01 * np.arange(33).reshape(11, 3)
 CALLS = [
     (standardised, (X,), lambda x: ((x - x.mean(0)) / x.std(0), x.std(0))),
@@ -166,6 +202,11 @@ CALLS = [
     (trimmed, (X[:, 0], -1.5, False), lambda x, *_: x.mean() * x.max()),
     (along_columns, (X.T, X[:, 1]), lambda x, w: (x @ w, x - (x @ w)[:, None])),
     (places, (X[:, 2], 7), lambda x, i: (x[i] * x[0], x * np.arange(11) / 11)),
+    (centred_if, (X[:, 0], 1.0), lambda x, _: 2 * x),
+    (centred_if, (X[:, 0], -1.0), lambda x, _: (x - x.mean()) * x[3]),
+    (loss_again, (X, X[0]), lambda x, w: np.mean((x @ w) ** 2)),
+    (dot, (X[:, 0], X[:, 1]), lambda x, y: x @ y),
+    (flag, (X[:, 0] > 0, 3), lambda b, i: b[i]),
 ]
 
 
@@ -176,6 +217,27 @@ def test_against_numpy(f: az.Program, arguments: tuple[Any, ...], numpy: Any, le
         if f is first_component:
             found = abs(found)
         np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+DERIVATIVES = [
+    (az.vjp(centred_if), (X[:, 0], -1.0, X[:, 1])),
+    (az.jvp(centred_if), (X[:, 0], -1.0, X[:, 1], 1.0)),
+    (az.grad(spread_product), (X[:, 0],)),
+    (az.value_and_grad(spread_product), (X[:, 0],)),
+    (az.grad(explained, argnums=(0, 1)), (X, X[:, 1])),
+    (az.jvp(az.grad(explained, argnums=1)), (X, X[:, 1], X[::-1], X[:, 2])),
+    (az.value_and_grad(loss_again, argnums=(0, 1)), (X, X[0])),
+    (az.grad(dot, argnums=(0, 1)), (X[:, 0], X[:, 1])),
+]
+
+
+@pytest.mark.parametrize("length", [1, 3, 100])
+@pytest.mark.parametrize(("f", "arguments"), DERIVATIVES, ids=lambda each: getattr(each, "name", ""))
+def test_derivatives_of_these(f: az.Program, arguments: tuple[Any, ...], length: int) -> None:
+    for found, wanted in zip(
+        leaves(chunked(f, chunk=length)(*arguments)), leaves(az.evaluate(f)(*arguments)), strict=True
+    ):
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-11)
 
 
 def test_gradients_against_differences() -> None:
