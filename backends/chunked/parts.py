@@ -78,6 +78,12 @@ class Part:
         shape = trees.Shape(tuple, (), (trees.LEAF,) * len(self.term.results))
         return Program.of_term(self.term, shape, _never, self.name, parameters).at()
 
+    @property
+    def reads(self) -> list[bool]:
+        """Whether the term reads each of its parameters."""
+        read = {variable.index for variable in Block((), self.term.bindings, self.term.results).free}
+        return [index in read for index in reversed(range(len(self.term.binders)))]
+
     def version(self, options: Options) -> Version:
         """The machine code, which is made on first use and kept with the part."""
         with self._lock:

@@ -141,7 +141,7 @@ class _Planner:
             return Place.RUN
         if cut and all(cut):
             return Place.CHUNK
-        raise refuse(operation, size)
+        raise refuse(operation, size, INSTEAD["choice"] if combines(operation, size) else "")
 
     def _chosen(self, operation: Operation, refs: Refs, keys: Sequence[Key]) -> Operated:
         """A choice on each chunk; the combinations in its branches are computed before it, by a choice of their own."""
@@ -311,11 +311,15 @@ class _Planner:
         """The program that combines two runs of chunks."""
         if not made:
             return None, []
-        used = sorted({key for node in combined for key in node.uses if self._is_given(key)})
+        given = sorted({key for node in combined for key in node.uses if self._is_given(key)})
+        part = self._merge_of(number, combined, made, given)
+        captured = [key for key, read in zip(given, part.reads[1:], strict=False) if read]  # by operators
+        return self._merge_of(number, combined, made, captured), captured
 
+    def _merge_of(self, number: int, combined: Sequence[Node], made: Sequence[Key], given: Sequence[Key]) -> Part:
         def emit(builder: Builder, total: Value, *rest: Value) -> list[Value]:
-            slice = Slice(OnChunk(builder, self.size, total, None), dict(zip(used, rest, strict=False)))
-            left, right = list(rest[len(used) :][: len(made)]), list(rest[len(used) + len(made) :])
+            slice = Slice(OnChunk(builder, self.size, total, None), dict(zip(given, rest, strict=False)))
+            left, right = list(rest[len(given) :][: len(made)]), list(rest[len(given) + len(made) :])
             found = list[Value]()
             for node in combined:
                 count = len(node.keys)
@@ -324,8 +328,7 @@ class _Planner:
             return found
 
         sides = [*self._parameters(made, "left_"), *self._parameters(made, "right_")]
-        parameters = [("_total", i64), *self._parameters(used), *sides]
-        return Part.build(f"{self.name}_merge_{number}", parameters, emit), used
+        return Part.build(f"{self.name}_merge_{number}", [("_total", i64), *self._parameters(given), *sides], emit)
 
     def _is_given(self, key: Key) -> bool:
         maker = self.makers.get(key)

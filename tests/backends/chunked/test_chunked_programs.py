@@ -11,6 +11,7 @@ from sampling import some
 
 import adze as az
 from adze.backends.chunked.chunked import Chunked
+from adze.backends.chunked.plan import Stage
 from adze.core import trees
 from adze.core.language import Unsupported
 
@@ -304,6 +305,19 @@ def test_plan_as_text() -> None:
     assert any(line.startswith("loop, at ") for line in loop) and inside[0].startswith("  stage 1, of each chunk")
 
 
+def test_what_combines_runs_of_chunks_is_given_what_operators_capture() -> None:
+    @az.program
+    def scaled(x: Vector, w: az.Array[az.f64, "d"], largest: az.bool_) -> az.f64:
+        chosen = az.reduce(lambda a, b: az.where(largest, az.maximum(a, b), a + b), 0.0, az.abs(x))
+        return chosen + az.sum(x * az.sum(w))
+
+    made = chunked(scaled, chunk=2)
+    (stage,) = [step for step in made.plan.steps if isinstance(step, Stage)]
+    assert len(stage.given) == 2 and [made.plan.names[key] for key in stage.merge_given] == ["largest"]
+    for largest, wanted in ((True, 4.0), (False, 10.0)):
+        assert made(np.array([1.0, -2.0, 3.0, -4.0]), np.zeros(2), largest) == wanted
+
+
 def test_cost() -> None:
     found = chunked(standardised).cost(sizes={"n": 10**9, "d": 4})
     assert (found.stages, found.bytes) == (3, 3 * 32 * 10**9)
@@ -329,6 +343,11 @@ def test_what_cannot_be_cut_is_refused_with_what_to_write() -> None:
     )
     assert "its iterations run in order" in refused(
         lambda x: az.fori_loop(0, az.size(x, 0), lambda i, s: s * 0.5 + x[i], 0.0)
+    )
+    assert "write az.where(test, a, b) instead of a choice" in refused(
+        lambda x: az.cond(
+            x[0] > 0.0, lambda: az.cond(x[1] > 0.0, lambda: x * az.sum(x), lambda: x + 1.0), lambda: 2 * x
+        )
     )
     assert "it goes over 2*n" in refused(lambda x: az.concatenate([x, x]))
 
