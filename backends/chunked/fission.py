@@ -4,8 +4,9 @@
                                                    for j < d: t[j] / f64(n)
 
 The first is done chunk by chunk, the second once, with what all chunks have given. What stands before the reduction in
-the loop is computed in both. The operations of
-a checkpoint take its place: a stage computes all that it needs anew, anyway.
+the loop is computed in both. The operations of a checkpoint take its place: a stage computes all that it needs anew,
+anyway. Of a choice that is made on each chunk, the planner has the reductions computed first, from the blocks that are
+made here; no builder could put them there, for it computes what one branch needs in that branch.
 
 (Loop fission with scalar expansion: Allen and Kennedy, 2001, sections 5.3 and 6.2.)
 """
@@ -24,7 +25,7 @@ from ...core.types import Type
 from ...interpreters.embed import Atom, Embed, Entries, emit_blocks, rebuilt
 from ...interpreters.embed import Block as Meaning
 from ...interpreters.embed import Operation as Operations
-from .cutting import INSTEAD, goes_over, is_combination, partly_over, refuse, touches, writes
+from .cutting import INSTEAD, combinations, goes_over, is_combination, partly_over, refuse, touches, writes
 from .language import zeros
 
 
@@ -49,12 +50,8 @@ def _position(operation: Operation, size: Dim) -> int | None:
     """Where the block of a loop has a reduction over the size beside other work."""
     if not operation.row.makes_elements or goes_over(operation, size) or partly_over(operation, size) is not None:
         return None
-    return None if is_combination(operation, size) else _first(operation.blocks[0], size)
-
-
-def _first(block: Block, size: Dim) -> int | None:
-    """The place of the first combination in a block."""
-    return next((k for k, inner in enumerate(block.bindings) if is_combination(inner, size)), None)
+    places = [] if is_combination(operation, size) else combinations(operation.blocks[0], size)
+    return places[0] if places else None
 
 
 def combinations_alone(block: Block, places: Sequence[int]) -> Block:

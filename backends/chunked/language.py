@@ -12,7 +12,8 @@ With ``first`` None the language says what is computed *here*, beside all chunks
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from ...core.builder import Builder
@@ -21,9 +22,9 @@ from ...core.graph import Value
 from ...core.terms import Atom, Operation, Variable
 from ...core.types import dims, element, i64, is_float
 from ...interpreters.embed import Atom as Meaning
-from ...interpreters.embed import Block, Embed, Entries, emit_blocks
+from ...interpreters.embed import Block, Embed, Entries, accumulate, emit_blocks
 from ...interpreters.embed import Operation as Operations
-from .cutting import INSTEAD, cut_axis, goes_over, mentions, refuse
+from .cutting import INSTEAD, cut_axis, goes_over, is_combination, mentions, refuse
 
 
 class Here:
@@ -33,15 +34,12 @@ class Here:
         self.local = local
 
 
+@dataclass(frozen=True)
 class Later:
-    """The results of an operation that is emitted when one of them is read."""
+    """A result of an operation that is emitted when one of its results is read."""
 
-    def __init__(self, emit: Callable[[], Sequence[Value]]) -> None:
-        self._emit = emit
-
-    @cached_property
-    def values(self) -> Sequence[Value]:
-        return self._emit()
+    results: Callable[[], Sequence[Value]]
+    place: int
 
 
 class OnChunk(Embed):
@@ -56,15 +54,14 @@ class OnChunk(Embed):
         if isinstance(entry, Here):
             assert self.first is not None
             return self.builder.primitive("add", self.first, entry.local)
-        if isinstance(entry, tuple):
-            later, place = entry
-            return self.value(later.values[place])
+        if isinstance(entry, Later):
+            return entry.results()[entry.place]
         return super().value(entry)
 
     def later(self, operation: Operation, env: Entries) -> Entries:
         """The environment behind an operation that is emitted only if it is read."""
-        later = Later(lambda: self.meaning_of_operation(operation)(env))
-        return env.extend([(later, place) for place in range(len(operation.types))])
+        results = cache(lambda: self.meaning_of_operation(operation)(env))
+        return env.extend([Later(results, place) for place in range(len(operation.types))])
 
     def dim(self, dim: Dim) -> Meaning:
         """Sizes as numbers: the cut one is that of the whole."""
@@ -83,6 +80,8 @@ class OnChunk(Embed):
             case "size":
                 if dims(operation.args[0].type)[operation.static[0]] == self.over:
                     return lambda env: [self.total]
+            case "accumulate" if self.first is not None and is_combination(operation, self.over):
+                return self._accumulate(args, blocks[0])
             case "accumulate" | "cond":
                 pass
             case _ if any(mentions(arg.type, self.over) for arg in operation.args):
@@ -115,6 +114,27 @@ class OnChunk(Embed):
 
         return run
 
+    def _accumulate(self, initials: Sequence[Meaning], body: Block) -> Operations:
+        """An accumulator that all chunks add to: the first one begins as it does, others with zeros."""
+
+        def run(env: Entries) -> Sequence[Value]:
+            given = [initial(env) for initial in initials]
+            starts = (
+                given
+                if self._inside
+                else self.builder.cond(
+                    self._is_first(), lambda: given, lambda: [zeros(self.builder, each.type) for each in given]
+                )
+            )
+            return accumulate(self.builder, starts, lambda *cells: body(env, cells))
+
+        return run
+
+    def _is_first(self) -> Value:
+        """Whether it is the first chunk."""
+        assert self.first is not None
+        return self.builder.primitive("equal", self.first, self.builder.literal(0, i64))
+
     def _index(self, operation: Operation) -> Operations:
         array, *indices = operation.args
 
@@ -135,7 +155,7 @@ class OnChunk(Embed):
             cell, added = self.meaning_of_atom(accumulator)(env), self.meaning_of_atom(value)(env)
             here, places = self._places(accumulator, indices, env, operation)
             if here is None and self.first is not None and not self._inside:
-                here = self.builder.primitive("equal", self.first, self.builder.literal(0, i64))  # one chunk adds it
+                here = self._is_first()  # one chunk adds it
 
             def add() -> Sequence[Value]:
                 return self.builder.emit("add_to", (), [cell, added, *places])
