@@ -49,6 +49,10 @@ class OnChunk(Embed):
         super().__init__(builder)
         self.over, self.total, self.first = size, total, first
         self._inside = False  # of a loop over the size
+        self._indices: set[int] = set()  # the numbers of the indices of such loops
+
+    def entry(self, value: Value) -> Any:
+        return Here(value) if value.number in self._indices else super().entry(value)
 
     def value(self, entry: Any) -> Value:
         if isinstance(entry, Here):
@@ -104,8 +108,9 @@ class OnChunk(Embed):
 
             def element_of(i: Value) -> Sequence[Value]:
                 self._inside = True
+                self._indices.add(i.number)
                 try:
-                    return blocks[0](env, [Here(i)])  # type: ignore[list-item]
+                    return blocks[0](env, [i])
                 finally:
                     self._inside = False
 
