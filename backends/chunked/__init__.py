@@ -13,7 +13,8 @@ whoever makes the call, and sequential loops around stages are run here, too.
 ``parts.py``        programs that travel: a term, compiled where it is run
 ``language.py``     what a term means on a chunk: indices are local, numbers are global
 ``nodes.py``        the operations of a block with what they need, and when they can be had
-``planning.py``     from a term to a plan: stages, what is done between them, loops around them
+``planning.py``     from a term to nodes, and what cannot be cut
+``steps.py``        from nodes to a plan: stages, what is done between them, loops around them
 ``plan.py``         the plan, which runs on an engine, and prints itself
 ``trees.py``        the tree in which the parts of chunks are combined
 ``sources.py``      where chunks come from: arrays, files, Dask's arrays

@@ -15,8 +15,10 @@ one time add is one combined node (``Sums``), and its final value is computed he
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from enum import Enum
 from functools import cached_property
 from typing import Any
@@ -29,7 +31,7 @@ from ...core.source import Origin
 from ...core.terms import Atom, Operation, Variable
 from ...core.types import Accumulator, Type, bool_, dims, element
 from ...interpreters.embed import accumulate
-from .cutting import goes_over, requires
+from .cutting import cut_axis, goes_over, requires
 from .language import OnChunk, zeros
 
 Key = int
@@ -82,6 +84,51 @@ class Node(ABC):
     def merge(self, made: Slice, left: Sequence[Value], right: Sequence[Value]) -> Sequence[Value]:
         """What two runs of chunks give together, from what each gives."""
         raise AssertionError(f"{self} is not combined")
+
+
+class Known:
+    """What is known of the values of a block: their types and names, and the nodes that make them.
+
+    Of blocks inside it knows nothing; they know what is outside of them, as it is there when they begin.
+    """
+
+    def __init__(self, name: str, size: Dim) -> None:
+        self.name, self.size, self.is_inside = name, size, False
+        self.keys, self.stages = itertools.count(), itertools.count(1)
+        self.types: dict[Key, Type] = {}
+        self.names: dict[Key, str] = {}
+        self.makers: dict[Key, Node] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self.nodes: list[Node] = []  # of this block, in order
+        self._times: dict[Key, int] = {}  # of its values
+
+    def inside(self) -> Known:
+        """What a block inside knows."""
+        made = copy(self)
+        made.is_inside, made.makers = True, dict(self.makers)
+        made._begin()
+        return made
+
+    def key(self, type: Type, name: str = "") -> Key:
+        """A new value."""
+        key = next(self.keys)
+        self.types[key], self.names[key] = type, name or f"t{key}"
+        return key
+
+    def time(self, keys: Iterable[Key]) -> int:
+        """When all of these can be had; what is from outside is there when the block begins."""
+        return max([self._times.get(key, 0) for key in keys], default=0)
+
+    def add(self, node: Node) -> None:
+        """A node that makes its keys."""
+        self.nodes.append(node)
+        for key in node.keys:
+            self.makers[key], self._times[key] = node, node.time
+
+    def is_cut(self, type: Type) -> bool:
+        return cut_axis(type, self.size) is not None
 
 
 class Operated(Node):
@@ -257,13 +304,8 @@ class Repeated(Node):
     place = Place.RUN
 
     def __init__(self, operation: Operation, env: Refs, keys: Sequence[Key], plans: Sequence[Any], time: int) -> None:
-        self.operation, self.keys, self.types, self.plans, self.time = (
-            operation,
-            tuple(keys),
-            operation.types,
-            plans,
-            time,
-        )
+        self.operation, self.keys, self.types = operation, tuple(keys), operation.types
+        self.plans, self.time = plans, time
         self.args = [resolved(atom, env) for atom in operation.args]
         outside = [env.get(variable.index) for block in operation.blocks for variable in block.free]
         self.uses = frozenset([ref for ref in [*self.args, *outside] if isinstance(ref, int)])

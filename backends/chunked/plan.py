@@ -11,7 +11,7 @@ the order of all, is the plan's. Values are kept by their keys.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -109,11 +109,9 @@ class Plan:
 
     size: str
     binders: tuple[Key, ...]
-    types: tuple[Type, ...]
     steps: tuple[Step, ...]
     results: tuple[Ref, ...]
     last: Stage | None = None  # what gives the results that are cut
-    names: Mapping[Key, str] = field(default_factory=dict)
 
     def run(self, engine: Engine, values: Values, arguments: Sequence[Any] = ()) -> list[Any]:
         """The results; those that are cut are left out where the plan is inside of another one."""
