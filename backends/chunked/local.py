@@ -7,6 +7,7 @@ temporaries and results. It never changes the chunks, so it never changes bits; 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,6 +20,7 @@ from .call import Call, Chunk, chunk_results, merging
 from .lazy import lazy_arrays
 from .parts import Options, Part
 from .plan import Stage
+from .sources import Buffer
 from .trees import Tree
 
 
@@ -59,29 +61,27 @@ class Local:
         """The chunks with their arrays, in order."""
         call, sources = self._call, [self._call.sources[key] for key in stage.cut]
 
-        def read(chunk: Chunk) -> list[Any]:
-            return [source.read(*chunk) for source in sources]
-
         if all(source.in_memory for source in sources):
             for chunk in call.chunks:
-                self._check_memory(stage, chunk, given, read(chunk), 0)
-                yield chunk, read(chunk)
-            return
-        ahead = len(call.chunks) > 1
-        with ThreadPoolExecutor(1, "adze read-ahead") as reader:
-            coming = reader.submit(read, call.chunks[0])
-            for number, chunk in enumerate(call.chunks):
-                arrays = coming.result()
-                if number == 0:
-                    size = sum(np.asarray(a).nbytes for a, s in zip(arrays, sources, strict=True) if not s.in_memory)
-                    ahead = ahead and self._has_room(stage, chunk, given, arrays, size)
-                following = call.chunks[number + 1] if number + 1 < len(call.chunks) else None
-                if following is not None and ahead:
-                    coming = reader.submit(read, following)
+                arrays = [source.read(*chunk) for source in sources]
+                self._check_memory(stage, chunk, given, arrays, 0)
                 yield chunk, arrays
-                del arrays
-                if following is not None and not ahead:
-                    coming = reader.submit(read, following)
+            return
+        buffers = [[Buffer() for _ in sources] for _ in range(2)]
+
+        def read(chunk: Chunk, buffers: Sequence[Buffer]) -> list[Any]:
+            return [source.read(*chunk, buffer) for source, buffer in zip(sources, buffers, strict=True)]
+
+        with ThreadPoolExecutor(1, "adze read-ahead") as reader:
+            arrays = read(call.chunks[0], buffers[0])
+            size = sum(np.asarray(a).nbytes for a, s in zip(arrays, sources, strict=True) if not s.in_memory)
+            ahead = self._has_room(stage, call.chunks[0], given, arrays, size)
+            for number, (chunk, following) in enumerate(itertools.zip_longest(call.chunks, call.chunks[1:])):
+                free = buffers[(number + 1) % 2 if ahead else 0]
+                coming = reader.submit(read, following, free) if ahead and following is not None else None
+                yield chunk, arrays
+                if following is not None:
+                    arrays = coming.result() if coming is not None else read(following, free)
 
     def _has_room(self, stage: Stage, chunk: Chunk, given: Sequence[Any], arrays: Sequence[Any], size: int) -> bool:
         """Whether there is room to read ahead; ValueError where there is none for one chunk."""

@@ -7,6 +7,7 @@ scalar type and ``[start:stop]`` (zarr, h5py) is asked for ranges.
 
 from __future__ import annotations
 
+import math
 import os
 from abc import ABC, abstractmethod
 from bisect import bisect_right
@@ -22,6 +23,20 @@ from ...core.source import at_line
 from ...core.types import Type, element, rank
 
 
+class Buffer:
+    """Memory for one range after another: fresh pages would cost about as much as to copy into them."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, np.uint8)
+
+    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        """An array in it, whose content is whatever was there."""
+        size = dtype.itemsize * math.prod(shape)
+        if size > self._memory.nbytes:
+            self._memory = np.empty(size, np.uint8)
+        return self._memory[:size].view(dtype).reshape(shape)
+
+
 class Source(ABC):
     """An array that is cut along an axis."""
 
@@ -33,8 +48,8 @@ class Source(ABC):
     def shape(self) -> tuple[int, ...]: ...
 
     @abstractmethod
-    def read(self, start: int, stop: int) -> np.ndarray[Any, Any]:
-        """A range of the axis."""
+    def read(self, start: int, stop: int, buffer: Buffer | None = None) -> np.ndarray[Any, Any]:
+        """A range of the axis; in a buffer, where it has to be put somewhere."""
 
     def part(self, start: int, stop: int) -> Source | np.ndarray[Any, Any]:
         """What a task needs of it: itself, to be read there, or the range."""
@@ -56,7 +71,7 @@ class InMemory(Source):
     def shape(self) -> tuple[int, ...]:
         return tuple(self.array.shape)
 
-    def read(self, start: int, stop: int) -> np.ndarray[Any, Any]:
+    def read(self, start: int, stop: int, buffer: Buffer | None = None) -> np.ndarray[Any, Any]:
         return self.array[self.place(start, stop)]
 
     def part(self, start: int, stop: int) -> np.ndarray[Any, Any]:
@@ -77,12 +92,12 @@ class File(Source):
     def shape(self) -> tuple[int, ...]:
         return self.whole
 
-    def read(self, start: int, stop: int) -> np.ndarray[Any, Any]:
+    def read(self, start: int, stop: int, buffer: Buffer | None = None) -> np.ndarray[Any, Any]:
         if self.axis:
             mapped = np.memmap(self._present(), self.dtype, "r", self.offset, self.whole)
             return np.array(mapped[self.place(start, stop)])
-        found = np.empty((stop - start, *self.whole[1:]), self.dtype)
-        row = self.dtype.itemsize * int(np.prod(self.whole[1:], dtype=np.int64))
+        found = (buffer or Buffer()).array((stop - start, *self.whole[1:]), self.dtype)
+        row = self.dtype.itemsize * math.prod(self.whole[1:])
         with open(self._present(), "rb", buffering=0) as file:
             view, at = memoryview(found.reshape(-1).view(np.uint8).data), self.offset + start * row
             while view:
@@ -91,6 +106,7 @@ class File(Source):
                     size = self.offset + self.whole[0] * row
                     raise OSError(f"{self.path} is cut off: {size} bytes are needed, and it has {at}")
                 view, at = view[count:], at + count
+            os.posix_fadvise(file.fileno(), at, found.nbytes, os.POSIX_FADV_WILLNEED)  # what probably follows
         return found
 
     def _present(self) -> str:
@@ -115,7 +131,7 @@ class Blocks(Source):
         """What Dask calls the block of a chunk."""
         return (self.array.name, *[number if axis == self.axis else 0 for axis in range(len(self.shape))])
 
-    def read(self, start: int, stop: int) -> np.ndarray[Any, Any]:
+    def read(self, start: int, stop: int, buffer: Buffer | None = None) -> np.ndarray[Any, Any]:
         number = bisect_right(self.firsts, start) - 1 if stop > start else 0
         block = self.array.blocks[(slice(None),) * self.axis + (number,)]
         return np.asarray(block.compute(scheduler="threads"))
@@ -133,7 +149,7 @@ class Sliced(Source):
     def shape(self) -> tuple[int, ...]:
         return tuple(map(int, self.array.shape))
 
-    def read(self, start: int, stop: int) -> np.ndarray[Any, Any]:
+    def read(self, start: int, stop: int, buffer: Buffer | None = None) -> np.ndarray[Any, Any]:
         return np.asarray(self.array[self.place(start, stop)], self.dtype)
 
 
