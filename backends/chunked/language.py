@@ -50,6 +50,7 @@ class OnChunk(Embed):
         self.over, self.total, self.first = size, total, first
         self._inside = False  # of a loop over the size
         self._indices: set[int] = set()  # the numbers of the indices of such loops
+        self._shared: set[int] = set()  # the numbers of accumulators that all chunks add to
 
     def entry(self, value: Value) -> Any:
         return Here(value) if value.number in self._indices else super().entry(value)
@@ -124,16 +125,18 @@ class OnChunk(Embed):
 
         def run(env: Entries) -> Sequence[Value]:
             given = [initial(env) for initial in initials]
-            starts = (
-                given
-                if self._inside
-                else self.builder.cond(
-                    self._is_first(), lambda: given, lambda: [zeros(self.builder, each.type) for each in given]
-                )
-            )
-            return accumulate(self.builder, starts, lambda *cells: body(env, cells))
+            if self._inside:
+                return accumulate(self.builder, given, lambda *cells: body(env, cells))
+            others = [zeros(self.builder, each.type) for each in given]
+            starts = self.builder.cond(self._is_first(), lambda: given, lambda: others)
+            return accumulate(self.builder, starts, lambda *cells: body(env, self.shared(cells)))
 
         return run
+
+    def shared(self, cells: Sequence[Value]) -> Sequence[Value]:
+        """Accumulators that all chunks add to: what stands in no loop over the size is added by the first chunk."""
+        self._shared |= {cell.number for cell in cells}
+        return cells
 
     def _is_first(self) -> Value:
         """Whether it is the first chunk."""
@@ -159,7 +162,7 @@ class OnChunk(Embed):
         def run(env: Entries) -> Sequence[Value]:
             cell, added = self.meaning_of_atom(accumulator)(env), self.meaning_of_atom(value)(env)
             here, places = self._places(accumulator, indices, env, operation)
-            if here is None and self.first is not None and not self._inside:
+            if cell.number in self._shared and self.first is not None and not self._inside:
                 here = self._is_first()  # one chunk adds it
 
             def add() -> Sequence[Value]:

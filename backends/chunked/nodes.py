@@ -229,6 +229,7 @@ class Sums(Node):
         starts = [zeros(builder, type.of) for type in cells.values()]
 
         def body(*inside: Value) -> Sequence[Value]:
+            made.language.shared(inside[: len(self.cells)])
             within = Slice(made.language, {**made.entries, **dict(zip(cells, inside, strict=True))})
             for each in self.statements:
                 each.meaning(within)
