@@ -45,7 +45,7 @@ def lazy_arrays(stage: Stage, call: Call, given: Sequence[Any], threads: int | N
         name = f"{token}-{key}"
         chunks: list[tuple[int, ...]] = [(extent,) for extent in shape]
         chunks[axis] = tuple([stop - start for start, stop in call.chunks])
-        own = {
+        own: dict[Any, Any] = {
             (name, *[number if k == axis else 0 for k in range(len(shape))]): (operator.getitem, (token, number), place)
             for number in range(len(call.chunks))
         }
