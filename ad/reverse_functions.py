@@ -121,12 +121,13 @@ class ReverseFunctions(Emission, Fragment[Atom, Operation, Block]):
 
         if len(group) > 1:
             all_of_them = emit_blocks(b, "fix", (FunctionType((), tuple(signatures)),), [], [together])[0]
-            enter(b.emit("apply", (), [all_of_them]))
+            functions = b.emit("apply", (), [all_of_them])
         elif recursive:
-            enter(emit_blocks(b, "fix", (signatures[0],), [], [alone]))
+            functions = emit_blocks(b, "fix", (signatures[0],), [], [alone])
         else:
             single = partial(body, group[0], blocks[group[0]])
-            enter(emit_blocks(b, "function", (signatures[0],), [], [lambda *given: single(given)]))
+            functions = emit_blocks(b, "function", (signatures[0],), [], [lambda *given: single(given)])
+        enter(functions)
         b.origin = outer
 
     def _signature(self, procedure: Procedure, with_pullback: bool) -> FunctionType:

@@ -451,6 +451,21 @@ def grad(spread)(x: f64, y: f64) -> (f64, f64):
 """
 
 
+@az.program
+def walks(x: az.f64, v: Vector, n: az.i64) -> az.f64:
+    """Branches of numbers, inside of others, of an array from before, in a map, and that do not move."""
+
+    def walk(start: Any, c: Any) -> Any:
+        return az.fori_loop(0, n, lambda i, s: az.cond(s > c, lambda: az.sin(s) * x, lambda: s + c * x), start)
+
+    a, (b, c), _ = az.par(
+        lambda: walk(x, 0.5), lambda: az.par(lambda: walk(x * 2, 0.2), lambda: walk(x + 1, x)), lambda: 2.0 * n
+    )
+    d, e = az.par(lambda: walk(v[0], x) * a, lambda: az.sum(v) * b)
+    each = az.map(lambda u: sum(az.par(lambda: walk(u, c), lambda: u * x)), v)
+    return d * e + az.sum(each)
+
+
 def test_forks_of_numbers_lead_back_apart() -> None:
     """A branch adds to nothing that others add to, so what recurs not is tasks on the way back, too."""
 
@@ -462,31 +477,23 @@ def test_forks_of_numbers_lead_back_apart() -> None:
 
     assert az.pretty(az.grad(spread, argnums=(0, 1))).strip() == APART.strip()
 
-    @az.program
-    def walks(x: az.f64, v: Vector, n: az.i64) -> az.f64:
-        """Branches of numbers, inside of others, of an array from before, in a map, and that do not move."""
-
-        def walk(start: Any, c: Any) -> Any:
-            return az.fori_loop(0, n, lambda i, s: az.cond(s > c, lambda: az.sin(s) * x, lambda: s + c * x), start)
-
-        a, (b, c), _ = az.par(
-            lambda: walk(x, 0.5), lambda: az.par(lambda: walk(x * 2, 0.2), lambda: walk(x + 1, x)), lambda: 2.0 * n
-        )
-        d, e = az.par(lambda: walk(v[0], x) * a, lambda: az.sum(v) * b)
-        each = az.map(lambda u: sum(az.par(lambda: walk(u, c), lambda: u * x)), v)
-        return d * e + az.sum(each)
-
     v = np.array([0.3, 0.75, -0.5])
     for n in (0, 1, 6):
         wanted = az.grad(walks, argnums=(0, 1), via="trace")(0.7, v, n)
-        for run in (az.evaluate, az.compile):
-            for one, other in zip(run(az.grad(walks, argnums=(0, 1)))(0.7, v, n), wanted, strict=True):
-                np.testing.assert_allclose(one, other, rtol=1e-12)
-    assert az.compile(az.grad(walks)).loops.count("fork") > az.compile(walks).loops.count("fork")
+        for one, other in zip(az.evaluate(az.grad(walks, argnums=(0, 1)))(0.7, v, n), wanted, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12)
     slope, h = az.grad(walks), 1e-6
     second = az.evaluate(az.grad(lambda x: slope(x, v, 5)))(0.7)
     differences = (az.evaluate(slope)(0.7 + h, v, 5) - az.evaluate(slope)(0.7 - h, v, 5)) / (2 * h)
     np.testing.assert_allclose(second, differences, rtol=1e-6)
+
+
+def test_compiled_forks_of_numbers_lead_back_apart() -> None:
+    v, slopes = np.array([0.3, 0.75, -0.5]), az.grad(walks, argnums=(0, 1))
+    for n in (0, 1, 6):
+        for one, other in zip(az.compile(slopes)(0.7, v, n), az.evaluate(slopes)(0.7, v, n), strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12)
+    assert az.compile(az.grad(walks)).loops.count("fork") > az.compile(walks).loops.count("fork")
 
 
 def test_values_in_a_recursion_in_a_map_are_shown_once(capsys: pytest.CaptureFixture[str]) -> None:

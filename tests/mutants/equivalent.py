@@ -7,6 +7,14 @@ the change and the code that it changes, as ``ast.unparse`` writes it. A key tha
 from __future__ import annotations
 
 EQUIVALENT: dict[object, str] = {
+    (
+        "ad/reverse_functions.py", "ReverseFunctions._occasions", "left only",
+        "[(False,), (True,)] if any(map(_is_checked, _reached(procedure))) else [(True, False)]",
+    ): "two functions where one would do: a matter of cost",
+    (
+        "ad/reverse_functions.py", "ReverseFunctions._apart.pull", "left only",
+        "emit_blocks(b, 'par', (), [], sweeps) if sweeps else []",
+    ): "a fork without branches gives nothing",
     ("ad/cells.py", "Cell._place", "left only", "scopes.index(self.scope) + 1"): (
         "fewer indices are known outside: a matter of cost"
     ),
