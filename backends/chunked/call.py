@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from .nodes import Key
-from .parts import Options
+from .parts import Options, Part
 from .plan import Stage
 from .sources import Source
-from .trees import Node, Tree
+from .trees import Tree
 
 Chunk = tuple[int, int]  # where it begins and ends
 
@@ -31,6 +31,11 @@ class Call:
     @property
     def total(self) -> int:
         return self.sizes[self.size]
+
+    @property
+    def alone(self) -> Call:
+        """The call without its arrays, as tasks take it."""
+        return replace(self, sources={})
 
     def of_chunk(self, chunk: Chunk) -> dict[str, int]:
         """The sizes of a chunk."""
@@ -56,17 +61,35 @@ def merging(stage: Stage, call: Call, given: Sequence[Any], threads: int | None)
     return merge
 
 
-def combined_run(
+def combined(
     stage: Stage,
     call: Call,
-    numbered: Sequence[tuple[int, Chunk]],
+    chunks: Iterable[tuple[int, Chunk, Sequence[Any]]],
     given: Sequence[Any],
     merge_given: Sequence[Any],
-    arrays: Callable[[int, Chunk], Sequence[Any]],
     threads: int | None,
-) -> list[Node]:
-    """The subtrees that a run of neighbouring chunks makes up, combined; ``arrays`` gives those of a chunk."""
+) -> Tree:
+    """What numbered chunks with these arrays give, combined as far as whole subtrees go."""
     tree = Tree(len(call.chunks), merging(stage, call, merge_given, threads))
-    for number, chunk in numbered:
-        tree.add(0, number, chunk_results(stage, call, chunk, given, arrays(number, chunk), threads))
-    return tree.nodes
+    for number, chunk, arrays in chunks:
+        tree.add(0, number, chunk_results(stage, call, chunk, given, arrays, threads))
+    return tree
+
+
+class OfCall:
+    """What engines have in common: the call that they run stages of, and the threads of this machine for it."""
+
+    def __init__(self, call: Call, threads: int | None) -> None:
+        self.call, self.threads = call, threads
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        return self.call.sizes
+
+    @property
+    def total(self) -> int:
+        return self.call.total
+
+    def here(self, part: Part, arguments: Sequence[Any]) -> Sequence[Any]:
+        """The results of a part that is computed beside all chunks."""
+        return part.run(arguments, self.sizes, self.call.options, self.threads)

@@ -15,7 +15,7 @@ import itertools
 import pickle
 import uuid
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from functools import cache
@@ -27,9 +27,8 @@ import numpy as np
 from ...core.source import at_line
 from ..llvm.host import host_target
 from ..target import Target
-from .call import Call, Chunk, combined_run, merging
+from .call import Call, Chunk, OfCall, combined, merging
 from .lazy import lazy_arrays, need_dask, read
-from .parts import Options, Part
 from .plan import Stage
 from .sources import Blocks, InMemory, Source
 from .trees import Node, Tree
@@ -106,31 +105,17 @@ class Packed:
 _unpacked: dict[bytes, Any] = {}
 
 
-class Cluster:
+class Cluster(OfCall):
     """Runs the stages of one call."""
 
     def __init__(self, call: Call, client: Any, threads: int | None) -> None:
-        self._call, self._client, self._threads = call, client, threads
+        super().__init__(call, threads)
+        self._client = client
         self._sent: dict[Any, list[Any]] = {}  # by argument: for each run, what was sent of it
         self._runs = self._divided()
-        self._packed_call = Packed.of(Call(call.name, call.sizes, call.size, call.chunks, {}, call.options))
+        self._packed_call = Packed.of(call.alone)
         self._packed: dict[Stage, Packed] = {}
         self._maker = Maker.here()
-
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        return self._call.sizes
-
-    @property
-    def total(self) -> int:
-        return self._call.total
-
-    @property
-    def options(self) -> Options:
-        return self._call.options
-
-    def here(self, part: Part, arguments: Sequence[Any]) -> Sequence[Any]:
-        return part.run(arguments, self.sizes, self.options, self._threads)
 
     def run(self, stage: Stage, given: Sequence[Any], merge_given: Sequence[Any]) -> Sequence[Any]:
         for attempt in range(ATTEMPTS):
@@ -141,14 +126,14 @@ class Cluster:
                 self._sent.clear()
                 if attempt + 1 == ATTEMPTS:
                     raise
-        tree = Tree(len(self._call.chunks), merging(stage, self._call, merge_given, self._threads))
+        tree = Tree(len(self.call.chunks), merging(stage, self.call, merge_given, self.threads))
         for nodes in found:
             for level, place, value in nodes:
                 tree.add(level, place, value)
         return list(tree.root)
 
     def arrays(self, stage: Stage, given: Sequence[Any]) -> Sequence[Any]:
-        return lazy_arrays(stage, self._call, given, 1)
+        return lazy_arrays(stage, self.call, given, 1)
 
     def _once(self, stage: Stage, given: Sequence[Any], merge_given: Sequence[Any]) -> list[list[Node]]:
         """The subtrees of all runs."""
@@ -157,14 +142,14 @@ class Cluster:
 
         if stage not in self._packed:
             self._packed[stage] = Packed.of(stage)
-        name = f"{self._call.name}-{uuid.uuid4().hex}"
+        name = f"{self.call.name}-{uuid.uuid4().hex}"
         values, others = ([self._given(value) for value in each] for each in (given, merge_given))
         layer: dict[Any, Any] = {}
         for number, run in enumerate(self._runs):
             work = _Work(self._packed[stage], self._packed_call, tuple(run), self._maker)
             arrays = [self._arrays(key, number, run) for key in stage.cut]
             layer[f"{name}-{number}"] = (_run, work, values, others, arrays)
-        sources = [self._call.sources[key] for key in stage.cut]
+        sources = [self.call.sources[key] for key in stage.cut]
         inputs = [source.array for source in sources if isinstance(source, Blocks)]
         graph = HighLevelGraph.from_collections(name, layer, dependencies=inputs)
         futures = self._client.compute([Delayed(key, graph, layer=name) for key in layer], optimize_graph=False)
@@ -190,8 +175,8 @@ class Cluster:
         """The chunks of each task: those that a worker holds already, or else runs of neighbours."""
         threads = self._client.nthreads()
         if not threads:
-            raise ValueError(at_line(f"{self._call.name}: client= has no workers"))
-        numbered = list(enumerate(self._call.chunks))
+            raise ValueError(at_line(f"{self.call.name}: client= has no workers"))
+        numbered = list(enumerate(self.call.chunks))
         holders = self._holders()
         if holders is None:
             return _cut(numbered, TASKS_A_THREAD * sum(threads.values()))
@@ -204,11 +189,9 @@ class Cluster:
         """The workers that have the blocks of an argument in memory; None where there is no such argument."""
         from distributed import futures_of
 
-        for source in self._call.sources.values():
+        for source in self.call.sources.values():
             futures = {future.key: future for future in futures_of(source.array)} if isinstance(source, Blocks) else {}
-            keys = (
-                [source.key(number) for number in range(len(self._call.chunks))] if isinstance(source, Blocks) else []
-            )
+            keys = [source.key(number) for number in range(len(self.call.chunks))] if isinstance(source, Blocks) else []
             if keys and all(key in futures for key in keys):
                 known = self._client.who_has(list(futures.values()))
                 holders = [next(iter(known.get(key, ())), "") for key in keys]
@@ -217,7 +200,7 @@ class Cluster:
 
     def _arrays(self, key: int, number: int, run: Sequence[tuple[int, Chunk]]) -> Any:
         """What the task of a run is given of an argument: one for each chunk, or what they are read from."""
-        source = self._call.sources[key]
+        source = self.call.sources[key]
         if isinstance(source, Blocks):
             return [source.key(place) for place, _ in run]
         if not isinstance(source, InMemory):
@@ -272,6 +255,7 @@ def _run(
         ]
 
     try:
-        return combined_run(work.stage.unpacked(), work.call.unpacked(), work.run, given, merge_given, of_chunk, 1)
+        chunks = ((number, chunk, of_chunk(number, chunk)) for number, chunk in work.run)
+        return combined(work.stage.unpacked(), work.call.unpacked(), chunks, given, merge_given, 1).nodes
     except Exception as error:
         return error

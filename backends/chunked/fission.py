@@ -14,7 +14,7 @@ made here; no builder could put them there, for it computes what one branch need
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ...core.builder import Builder, build
 from ...core.dims import Dim
@@ -130,12 +130,12 @@ class _Fission(Embed):
         env = self._extended(block.bindings[position + 1 :], env)
         return [self.meaning_of_atom(result)(env) for result in block.results]
 
-    def _for_each(self, sizes: Sequence[Value], body: object) -> Sequence[Value]:
+    def _for_each(self, sizes: Sequence[Value], body: Callable[..., Sequence[Value]]) -> Sequence[Value]:
         """The arrays of a body over indices."""
 
         def build(index: tuple[Value, ...]) -> Sequence[Value]:
             if len(index) == len(sizes):
-                return body(*index)  # type: ignore[operator, no-any-return]
+                return body(*index)
             return self.builder.generate(sizes[len(index)], lambda i: build((*index, i)))
 
         return build(())

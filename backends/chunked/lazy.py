@@ -32,8 +32,8 @@ def lazy_arrays(stage: Stage, call: Call, given: Sequence[Any], threads: int | N
 
     token = f"{call.name}-{uuid.uuid4().hex}"
     sources = [call.sources[key] for key in stage.cut]
-    alone = Call(call.name, call.sizes, call.size, call.chunks, {}, call.options)
     layer: dict[Any, Any] = {}
+    alone = call.alone  # one for all tasks
     for number, chunk in enumerate(call.chunks):
         arrays = [_reference(source, number, chunk) for source in sources]
         layer[token, number] = (_of_chunk, stage, alone, chunk, list(given), arrays, threads)

@@ -8,7 +8,7 @@ temporaries and results. It never changes the chunks, so it never changes bits; 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,50 +16,36 @@ import numpy as np
 
 from ...core.progress import shown
 from ...core.source import at_line
-from .call import Call, Chunk, chunk_results, merging
+from .call import Call, Chunk, OfCall, combined
 from .lazy import lazy_arrays
-from .parts import Options, Part
 from .plan import Stage
 from .sources import Buffer
-from .trees import Tree
 
 
-class Local:
+class Local(OfCall):
     """Runs the stages of one call."""
 
     def __init__(self, call: Call, threads: int | None, memory: int | None) -> None:
-        self._call, self._threads, self._memory = call, threads, memory
-
-    @property
-    def sizes(self) -> Mapping[str, int]:
-        return self._call.sizes
-
-    @property
-    def total(self) -> int:
-        return self._call.total
-
-    @property
-    def options(self) -> Options:
-        return self._call.options
-
-    def here(self, part: Part, arguments: Sequence[Any]) -> Sequence[Any]:
-        return part.run(arguments, self.sizes, self.options, self._threads)
+        super().__init__(call, threads)
+        self._memory = memory
 
     def run(self, stage: Stage, given: Sequence[Any], merge_given: Sequence[Any]) -> Sequence[Any]:
-        call = self._call
-        tree = Tree(len(call.chunks), merging(stage, call, merge_given, self._threads))
-        with shown(f"{call.name}: stage {stage.number}"):
-            for number, (chunk, arrays) in enumerate(self._read(stage, given)):
-                with shown(f"chunk {number + 1} of {len(call.chunks)}"):
-                    tree.add(0, number, chunk_results(stage, call, chunk, given, arrays, self._threads))
-        return list(tree.root)
+        with shown(f"{self.call.name}: stage {stage.number}"):
+            chunks = self._shown(self._read(stage, given))
+            return list(combined(stage, self.call, chunks, given, merge_given, self.threads).root)
+
+    def _shown(self, chunks: Iterable[tuple[Chunk, Sequence[Any]]]) -> Iterator[tuple[int, Chunk, Sequence[Any]]]:
+        """The chunks with their numbers, each shown while it is computed."""
+        for number, (chunk, arrays) in enumerate(chunks):
+            with shown(f"chunk {number + 1} of {len(self.call.chunks)}"):
+                yield number, chunk, arrays
 
     def arrays(self, stage: Stage, given: Sequence[Any]) -> Sequence[Any]:
-        return lazy_arrays(stage, self._call, given, self._threads)
+        return lazy_arrays(stage, self.call, given, self.threads)
 
     def _read(self, stage: Stage, given: Sequence[Any]) -> Iterator[tuple[Chunk, list[Any]]]:
         """The chunks with their arrays, in order."""
-        call, sources = self._call, [self._call.sources[key] for key in stage.cut]
+        call, sources = self.call, [self.call.sources[key] for key in stage.cut]
 
         if all(source.in_memory for source in sources):
             for chunk in call.chunks:
@@ -92,10 +78,10 @@ class Local:
         """The bytes that a chunk takes; ValueError where there are less."""
         if self._memory is None:
             return 0
-        call = self._call
+        call = self.call
         values = [np.int64(call.total), np.int64(chunk[0]), *given, *arrays]
         arguments = stage.part.arguments(values, call.of_chunk(chunk))
-        needed = size + stage.part.version(call.options).peak_bytes(arguments, self._threads)
+        needed = size + stage.part.version(call.options).peak_bytes(arguments, self.threads)
         if needed > self._memory:
             problem = f"a chunk of {chunk[1] - chunk[0]} takes {needed} bytes, and memory= allows {self._memory}"
             raise ValueError(at_line(f"{call.name}: {problem}; chunk= makes smaller ones"))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from enum import Enum
 from functools import cached_property
@@ -223,19 +223,8 @@ class Sums(Node):
         self.origin = statements[0].origin
 
     def emit(self, made: Slice) -> Sequence[Value]:
-        builder = made.language.builder
-        updated = {key: type for each in self.statements for key, type in each.cells.items()}
-        cells = {**self.cells, **{key: type for key, type in updated.items() if key not in self.cells}}
-        starts = [zeros(builder, type.of) for type in cells.values()]
-
-        def body(*inside: Value) -> Sequence[Value]:
-            made.language.shared(inside[: len(self.cells)])
-            within = Slice(made.language, {**made.entries, **dict(zip(cells, inside, strict=True))})
-            for each in self.statements:
-                each.meaning(within)
-            return []
-
-        return accumulate(builder, starts, body)[: len(self.cells)]
+        starts = [zeros(made.language.builder, type.of) for type in self.cells.values()]
+        return _accumulated(made, self.cells, starts, self.statements, made.language.shared)
 
     def merge(self, made: Slice, left: Sequence[Value], right: Sequence[Value]) -> Sequence[Value]:
         return [_sum(made.language, [a, b]) for a, b in zip(left, right, strict=True)]
@@ -274,18 +263,7 @@ class Updated(Node):
         self.uses = starts.union(*[each.uses for each in statements])
 
     def emit(self, made: Slice) -> Sequence[Value]:
-        builder = made.language.builder
-        others = {key: type for each in self.statements for key, type in each.cells.items() if key not in self.cells}
-        cells = [*self.cells, *others]
-        starts = [made.value(ref) for ref in self.initials] + [zeros(builder, type.of) for type in others.values()]
-
-        def body(*inside: Value) -> Sequence[Value]:
-            within = Slice(made.language, {**made.entries, **dict(zip(cells, inside, strict=True))})
-            for each in self.statements:
-                each.meaning(within)
-            return []
-
-        return accumulate(builder, starts, body)[: len(self.cells)]
+        return _accumulated(made, self.cells, [made.value(ref) for ref in self.initials], self.statements)
 
 
 class Alias(Node):
@@ -314,6 +292,28 @@ class Repeated(Node):
 
     def emit(self, made: Slice) -> Sequence[Value]:
         raise AssertionError("a loop around stages is run, not emitted")
+
+
+def _accumulated(
+    made: Slice,
+    cells: Mapping[Key, Accumulator],
+    starts: Sequence[Value],
+    statements: Sequence[Operated],
+    entered: Callable[[Sequence[Value]], object] = list,
+) -> Sequence[Value]:
+    """What accumulators hold after some statements; of others that these update, nobody reads the copies."""
+    builder = made.language.builder
+    others = {key: type for each in statements for key, type in each.cells.items() if key not in cells}
+    copies = [zeros(builder, type.of) for type in others.values()]
+
+    def body(*inside: Value) -> Sequence[Value]:
+        entered(inside[: len(cells)])
+        within = Slice(made.language, {**made.entries, **dict(zip([*cells, *others], inside, strict=True))})
+        for each in statements:
+            each.meaning(within)
+        return []
+
+    return accumulate(builder, [*starts, *copies], body)[: len(cells)]
 
 
 def _sum(language: OnChunk, values: Sequence[Value]) -> Value:

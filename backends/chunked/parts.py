@@ -5,7 +5,7 @@ A part is made as programs are, through a builder, from parameters of given type
     part = Part.build("double", [("x", Array[f64, "n"])], lambda builder, x: [builder.array(...)])
     part.run([np.ones(3)], {"n": 3}, options)
 
-Sizes that no parameter has as an axis are told by a *carrier*: an argument of that length whose content is not read.
+Sizes that no parameter has as an axis come with a *carrier*: an argument of that length whose content is not read.
 """
 
 from __future__ import annotations

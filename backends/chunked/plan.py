@@ -19,7 +19,7 @@ import numpy as np
 from ...core.terms import Constant, Literal, Size
 from ...core.types import Type, dims, element
 from .nodes import Key, Ref
-from .parts import Options, Part
+from .parts import Part
 
 Values = MutableMapping[Key, Any]
 
@@ -89,9 +89,6 @@ class Engine(Protocol):
 
     @property
     def total(self) -> int: ...
-
-    @property
-    def options(self) -> Options: ...
 
     def run(self, stage: Stage, given: Sequence[Any], merge_given: Sequence[Any]) -> Sequence[Any]:
         """The results of a stage for all chunks, combined."""

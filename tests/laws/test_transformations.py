@@ -103,7 +103,7 @@ def test_every_derivative(case: Case) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", some(NAMES, 3, long=0))
 def test_programs_without_one_transformation(name: str) -> None:
-    """Each has a switch; what it gains is told by ``benchmarks/run.py`` (S19)."""
+    """Each has a switch; ``benchmarks/run.py`` shows what it gains (S19)."""
     for case in every_third(CASES, name):
         for arguments in case.arguments:
             agrees(case.program, arguments, without(name))

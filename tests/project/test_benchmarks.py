@@ -386,7 +386,7 @@ MODULES = sorted(path.stem for path in (ROOT / "benchmarks" / "lines").rglob("*.
 @pytest.mark.slow
 @pytest.mark.parametrize("module", some(MODULES, 8, long=0))
 def test_all_contenders_agree(module: str, tmp_path: Path) -> None:
-    """Whoever is off is told, and is the exit status; Jacobians (S20) among them."""
+    """Whoever is off is named, and is the exit status; Jacobians (S20) among them."""
     assert harness(tmp_path, module)
 
 
