@@ -24,6 +24,7 @@ ELSEWHERE = {
     "CONTRIBUTING.md": "contributing.md",
     "benchmarks/results/bench.md": "benchmarks/results/bench.md",
     "benchmarks/results/gpu.md": "benchmarks/results/gpu.md",
+    "benchmarks/results/large.md": "benchmarks/results/large.md",
     "benchmarks/results/trace.md": "benchmarks/results/trace.md",
     "benchmarks/results/bench.png": "benchmarks/results/bench.png",
     "benchmarks/results/growth.png": "benchmarks/results/growth.png",

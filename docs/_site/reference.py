@@ -69,8 +69,8 @@ PAGES = [
     ),
     Page(
         "Loops and choices",
-        "Maps, reductions, scans, loops with a state, and branches.",
-        ("control", "arrays", "reductions", "scans", "accelerate", "order", "sorting"),
+        "Maps, reductions, scans, loops with a state, branches and forks.",
+        ("control", "fork", "arrays", "reductions", "scans", "accelerate", "order", "sorting"),
     ),
     Page(
         "Arrays",
