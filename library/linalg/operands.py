@@ -30,6 +30,7 @@ from ...core.primitive import PRIMITIVES
 from ...core.source import at_line, user_line
 from ...core.terms import Failure
 from ...core.types import Type, array_of, dims, element
+from .one_thread import on_one_thread
 
 SMALL = 32  # matrices with constant extents up to this one are left to programs of the language
 Operation = Callable[..., Any]
@@ -122,8 +123,8 @@ def one_by_one(function: Operation) -> Operation:
 def of_lapack(
     name: str, numpy: Callable[..., Any], result: Callable[..., Any], small: Operation | None = None
 ) -> Operation:
-    """What LAPACK computes on stacks; ``small`` is the same for one small matrix."""
-    called = library_operation(name, numpy=numpy, result=result, views=True)
+    """What LAPACK computes on stacks, on one thread; ``small`` is the same for one small matrix."""
+    called = library_operation(name, numpy=on_one_thread(numpy), result=result, views=True)
     program = small and one_by_one(small)
     return lambda *arrays: (program if program and is_small(arrays[0]) else called)(*arrays)
 
