@@ -61,12 +61,14 @@ from .types import (
     TypeVariable,
     array_of,
     bool_,
+    declarations,
     f64,
     i64,
     instantiated,
     is_data,
     map_type,
     scalar_of,
+    without_values,
 )
 
 _store: Callable[[Any, tuple[Any, ...]], None] = vars(Record)["_values"].__set__
@@ -106,10 +108,24 @@ class _Family:
                         name: self._type(annotation, scope, f"field {name!r} of {self.declaration.name}.{variant}")
                         for name, annotation in fields.items()
                     }
+                self._must_have_values()
             except TypeError:
                 self._read = False
                 raise
         return self.declaration
+
+    def _must_have_values(self) -> None:
+        """Refuse a type whose every value contains another one; while one around it is read, that waits for the end."""
+        group = {self.declaration, *declarations(*self.declaration.field_types)}
+        families = [each.owner._family for each in group if each.owner is not None]  # type: ignore[attr-defined]
+        if all(set(family.declaration.variants) == set(family.fields) for family in families):
+            for name in sorted([each.name for each in without_values(group)])[:1]:
+                for family in families:
+                    family._read = False
+                raise TypeError(
+                    f"{name} has no values: each would contain another {name}. Variants are classes inside of class "
+                    f"{name}, and one of them contains none"
+                )
 
     @cached_property
     def flat(self) -> Shape | None:

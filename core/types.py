@@ -12,7 +12,7 @@ f64[n, 3]
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -172,10 +172,15 @@ class Declaration:
     owner: type | None = None
     derived: dict[object, Declaration] = field(default_factory=dict)
 
+    @property
+    def field_types(self) -> list[Type]:
+        """The types of all fields of all variants."""
+        return [type for fields in self.variants.values() for type in fields.values()]
+
     @cached_property
     def is_recursive(self) -> bool:
         """Whether a value may hold others of this type, directly or through other declared types."""
-        return self in declarations(*[type for fields in self.variants.values() for type in fields.values()])
+        return self in declarations(*self.field_types)
 
     @cached_property
     def is_record(self) -> bool:
@@ -264,6 +269,27 @@ def instantiated(type: Type, bound: Mapping[TypeVariable, Type]) -> Type:
 def declarations(*types: Type) -> set[Declaration]:
     """The declared types that types are made with, those of fields included."""
     return {part.declaration for type in types for part in reached(type) if isinstance(part, Named)}
+
+
+def without_values(found: Iterable[Declaration]) -> list[Declaration]:
+    """Those of some declared types, all fields of which are known, that have no finite value.
+
+    A value of such a type has a field of a type that has none either. Lists may be empty, and functions are not run.
+    """
+
+    def has(type: Type) -> bool:
+        match type:
+            case Named(declaration):
+                return declaration in inhabited
+            case TupleType(items):
+                return all(map(has, items))
+        return True
+
+    waiting, inhabited = list(found), set[Declaration]()
+    while new := {each for each in waiting if any(all(map(has, part.values())) for part in each.variants.values())}:
+        inhabited |= new
+        waiting = [each for each in waiting if each not in new]
+    return [each for each in waiting if each not in inhabited]
 
 
 def record_of(type: Type) -> tuple[Any, dict[str, Type]] | None:

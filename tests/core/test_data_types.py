@@ -577,3 +577,55 @@ def test_a_field_in_text_where_all_annotations_are_text() -> None:
     pairs = names["Pairs"]
     first = az.program(lambda xs: az.case(xs, End=lambda: 0.0, More=lambda head, _: head[0]))
     assert az.evaluate(first)(pairs.More((1.5, 2), pairs.End())) == 1.5
+
+
+@az.data
+class Endless:
+    """Somebody took fields for variants."""
+
+    Leaf: az.f64
+    Node: tuple["Endless", "Endless"]
+
+
+@az.data
+class Turn:
+    back: "Return"
+
+
+@az.data
+class Return:
+    class Forth:
+        turn: Turn
+
+    class Both:
+        turns: tuple[Turn, "Return"]
+
+
+@az.data
+class Holding:
+    class Nothing: ...
+
+    class Some:
+        endless: Endless
+
+
+@az.data
+class Stream:
+    """What comes later is a function, which nobody needs to run."""
+
+    head: az.f64
+    later: "az.Function[[az.i64], Stream]"
+
+
+@pytest.mark.parametrize(
+    "type, name", [(Endless, "Endless"), (Turn, "Return"), (Return, "Return"), (Holding, "Endless")]
+)
+def test_types_without_values_are_refused(type: Any, name: str) -> None:
+    for _ in range(2):
+        with pytest.raises(TypeError, match=f"{name} has no values: each would contain another"):
+            az.program(lambda x: 1.0).at(type)
+
+
+def test_types_with_values_of_which_some_contain_others_are_not() -> None:
+    for type in (Stream, List[az.f64], Rose[az.f64], Forest[az.f64]):
+        assert az.pretty(az.program(lambda x: 1.0).at(type)).endswith("return 1.0")
