@@ -13,6 +13,7 @@ from itertools import count
 
 from ...core.types import Scalar, i64
 from .. import ir
+from ..target import STRIP_REGISTERS
 from .access import Place
 from .checking import Checking
 from .expressions import Cell
@@ -423,13 +424,18 @@ class Emitter(Checking):
                 self.iteration(loop, one(i64, i))
 
     def _lanes(self, loop: ir.For) -> None:
-        """Whole strips, then the rest in strips of one register, of which the last may be partly off."""
+        """Whole strips, then the rest in strips of one register, of which the last may be partly off.
+
+        The widest strips are around loops that wait for themselves. There lanes that are off cost nothing, but strips
+        of one register do: the rest is in halves of a strip.
+        """
         extent = self.scalar(loop.extent)
         whole = self.body.whole(extent, loop.factor)
         self._varying[None] = self.unit.varying(loop)
         outer = {reduction.name: self._mutable(reduction.name) for reduction in loop.reductions}
         partial: list[dict[str, Cell]] = []
-        narrow = min(loop.factor, self.unit.machine.strip(loop))
+        register = self.unit.machine.strip(loop)
+        narrow = loop.factor // 2 if loop.factor > STRIP_REGISTERS * register else min(loop.factor, register)
         size = literal(extent)
         ragged = size is None or size % narrow != 0
         for lanes, start, stop, masked in ((loop.factor, "0", whole, False), (narrow, whole, extent, ragged)):

@@ -27,6 +27,8 @@ from ..target import (
     SQUARE_LEAST_BITS,
     STRIP_REGISTERS,
     SURVEY_UNKNOWN_ITERATIONS,
+    WAITING_HELD,
+    WAITING_STRIP_REGISTERS,
     WIDE_STRIP_BINDINGS,
     Target,
 )
@@ -302,11 +304,11 @@ def strip_of(found: Survey, target: Target) -> int:
     return target.transformations.strip or _lanes_of(found, target) * _registers(found, target, found.carried)
 
 
-def _registers(found: Survey, target: Target, held: int, copies: int = 1) -> int:
+def _registers(found: Survey, target: Target, held: int, copies: int = 1, waits: bool = False) -> int:
     """How many registers of lanes there are of each scalar, such that those are held that loops inside carry.
 
-    A long chain of bindings runs on several as well, if it reads little and holds few values at a time: it would wait
-    for itself.
+    Where a loop ``waits`` for itself there are as many as the processor computes meanwhile. A long chain of bindings
+    runs on several as well, if it reads little and holds few values at a time: it would wait for itself.
     """
     if not found.inner:
         if found.lets <= WIDE_STRIP_BINDINGS:
@@ -317,6 +319,8 @@ def _registers(found: Survey, target: Target, held: int, copies: int = 1) -> int
             registers //= 2
         return registers
     registers, room = STRIP_REGISTERS, max(1, target.registers // 2)
+    if waits:
+        registers, room = WAITING_STRIP_REGISTERS, int(target.registers * WAITING_HELD)
     while copies * registers * max(1, held) > room and registers > 1:
         registers //= 2
     return registers
@@ -330,7 +334,14 @@ def _that_registers_hold(choice: Choice, found: Survey, target: Target) -> Choic
         return replace(choice, strip=lanes)  # it waits for what it reads, and not for what it adds
     copies = JAM_COPIES if choice.jam else 1
     held = found.mutable if choice.sums else found.carried  # short sums have few lanes
-    return replace(choice, strip=lanes * _registers(found, target, held, copies), copies=copies)
+    registers = _registers(found, target, held, copies, _waits(choice, found))
+    return replace(choice, strip=lanes * registers, copies=copies)
+
+
+def _waits(choice: Choice, found: Survey) -> bool:
+    """Whether each turn of a loop inside waits for the one before: the body is short, and reads nothing along lanes."""
+    reads = any(access.weight > 1.0 and access.mentions(choice.lane or "") for access in found.loads)
+    return not choice.sums and not reads and found.lets <= WIDE_STRIP_BINDINGS
 
 
 def _gathers(access: Access, sums: Sequence[str]) -> bool:
