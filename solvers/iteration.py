@@ -18,13 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import numpy as np
 
 from .linearised import Linearised
-from .problem import Problem
 from .result import Step
-from .unknowns import Array
+from .unknowns import Array, Unknowns
 
 FIRST_DAMPING = 1e-3  # of unknowns whose columns are of length 1 (Nielsen's tau)
 MOST_DAMPING = 1e30  # a step that is so much shorter than Gauss and Newton's moves nothing
@@ -38,11 +38,24 @@ class Tolerances:
     evaluations: int
 
 
+class Objective(Protocol):
+    """What a fit asks of its problem."""
+
+    unknowns: Unknowns
+    nfev: int
+
+    def of(self, x: Array) -> Any: ...
+
+    def cost(self, x: Array) -> float: ...
+
+    def linearised(self, x: Array) -> Linearised | None: ...
+
+
 @dataclass
 class Iteration:
     """A fit on its way: where it is, what it costs there, and the steps so far."""
 
-    problem: Problem
+    problem: Objective
     x: Array
     around: Linearised
     scales: Array | None  # those that are given; None: by the columns of J

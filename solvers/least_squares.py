@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.chunked.chunked import Chunked
 from ..core import trees
 from ..core.functions import description
 from ..core.program import Program
 from ..core.source import at_line, ending_at_user
 from ..core.verb import program_of
+from .chunked import ChunkedProblem, read_chunked
 from .iteration import Iteration, Tolerances
 from .losses import LOSSES, Loss
 from .problem import Problem
@@ -26,7 +28,7 @@ LEAST_EVALUATIONS = 1000  # where there are few
 
 @ending_at_user
 def least_squares(
-    residuals: Program | Callable[..., Any],
+    residuals: Program | Chunked | Callable[..., Any],
     x0: Any,
     args: Sequence[Any] = (),
     *,
@@ -46,7 +48,8 @@ def least_squares(
     ``residuals(x, *args)`` is a program, or a Python function of expressions, that returns an array of f64 or f32, a
     number, or a structure of these. ``x0`` is what its first parameter takes: a number, an array, or a structure of
     them (a dictionary, tuple, list or record). Derivatives are those of ``az.jacobian``. There may be fewer residuals
-    than unknowns.
+    than unknowns. What :func:`compile` made of a program with ``backend="dask"`` is gone through in chunks, as long as
+    memory has no room for it: J is multiplied and added up chunk by chunk, and is never there as a whole.
 
     ``loss`` is ``"linear"``, ``"huber"``, ``"soft_l1"``, ``"cauchy"`` or ``"arctan"``, and ``f_scale`` the magnitude
     from which on a residual is an outlier, as in SciPy. ``x_scale`` is ``"jac"``, by which steps are scaled by the
@@ -76,7 +79,8 @@ def least_squares(
     >>> fit.x.round(6), fit.success
     (array([3. , 0.5]), True)
     """
-    f = program_of("least_squares", residuals, 1 + len(args))
+    chunks = residuals if isinstance(residuals, Chunked) else None
+    f = program_of("least_squares", residuals, 1 + len(args)) if chunks is None else chunks.instance.program
     name = f"least_squares({f.name})"
     if bounds is not None:
         problem = "it has no bounds=; scipy.optimize.least_squares has, and takes az.jacobian"
@@ -84,8 +88,13 @@ def least_squares(
     if method != "lm":
         raise ValueError(at_line(f"{name}: the method is 'lm', not {method!r}"))
     chosen = _loss(name, loss, f_scale)
-    unknowns, x, rest = read(name, f, x0, args)
-    problem_ = Problem(name, f, unknowns, x, rest, chosen)
+    problem_: Problem | ChunkedProblem
+    if chunks is None:
+        unknowns, x, rest = read(name, f, x0, args)
+        problem_ = Problem(name, f, unknowns, x, rest, chosen)
+    else:
+        unknowns, x, rest = read_chunked(name, chunks, x0, args)
+        problem_ = ChunkedProblem(name, chunks, unknowns, x, rest, chosen)
     around = problem_.linearised(x)
     if around is None:
         raise ValueError(at_line(f"{name}: {problem_.derivative_that_is_not_finite(x)} is not finite at x0"))
@@ -106,11 +115,12 @@ def least_squares(
         _fun=partial(problem_.residuals, found),
         _jac=partial(_weighted_jacobian, problem_, found),
         _name=name,
+        _factor=partial(problem_.factor, found) if isinstance(problem_, ChunkedProblem) else None,
     )
 
 
-def _weighted_jacobian(problem: Problem, x: Array) -> Any:
-    return problem.weighted(x)[0]
+def _weighted_jacobian(problem: Problem | ChunkedProblem, x: Array) -> Any:
+    return problem.weighted(x)[0] if isinstance(problem, Problem) else problem.jacobian(x)
 
 
 def _loss(name: str, loss: Any, scale: Any) -> Loss:

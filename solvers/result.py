@@ -43,7 +43,8 @@ class LeastSquaresResult:
 
     ``x`` has the structure of x0. ``cost`` is half the sum of squares, or of what the loss makes of them. ``fun`` are
     the residuals at x in one vector; ``jac`` is their Jacobian there, weighted where there is a loss; ``grad`` is the
-    gradient of the cost and ``optimality`` its largest magnitude. ``nfev`` and ``njev`` count evaluations of the
+    gradient of the cost and ``optimality`` its largest magnitude. Over chunks ``fun`` is what the program gives, with
+    arrays of Dask's, and ``jac`` is a TypeError, as J is not stored. ``nfev`` and ``njev`` count evaluations of the
     residuals and of their derivatives. ``steps`` are those that were taken, and ``history`` has each of them, after
     the start. ``status`` is 1, 2, 3 or 4 where the tolerance of the gradient, of the cost, of the step, or both of the
     latter are met; 0 where ``max_nfev`` was reached, -1 where no finite step was found, -2 where the callback stopped.
@@ -62,6 +63,7 @@ class LeastSquaresResult:
     _fun: Callable[[], Array] = field(repr=False)
     _jac: Callable[[], Any] = field(repr=False)
     _name: str = field(repr=False)
+    _factor: Callable[[], tuple[int, Array]] | None = field(default=None, repr=False)  # where J is not stored
 
     @cached_property
     def fun(self) -> Array:
@@ -94,8 +96,12 @@ class LeastSquaresResult:
         >>> fit.covariance().round(6)
         array([[0.333333]])
         """
-        table = self.jac.toarray() if hasattr(self.jac, "toarray") else self.jac
-        rows, count = table.shape
+        if self._factor is not None:
+            rows, table = self._factor()
+        else:
+            table = self.jac.toarray() if hasattr(self.jac, "toarray") else self.jac
+            rows = len(table)
+        count = table.shape[1]
         scales = np.sqrt(np.einsum("ij,ij->j", table, table))
         _, values, vectors = np.linalg.svd(table / np.where(scales > 0, scales, 1.0), full_matrices=False)
         rank = int(np.sum(values > np.finfo(np.float64).eps * max(rows, count) * values[0]))

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from ..core import trees
-from ..core.program import Program
+from ..core.arguments import array_of_type
+from ..core.program import Instance, Program
 from ..core.source import at_line
 from ..core.types import is_float
 
@@ -84,23 +85,31 @@ def read(name: str, f: Program, x0: Any, args: Sequence[Any]) -> tuple[Unknowns,
 
     Raises TypeError when there is a leaf that is not floating, or none, and what a call of the program raises.
     """
-    if not f.parameters or f.parameters[0].static:
-        raise TypeError(at_line(f"{name}: the unknowns are the first parameter of {f.name}, which {_lacking(f)}"))
+    check_first(name, f)
     arguments = f.bind([x0, *args], {})
     instance = f.instance_for(arguments)
+    return (*unknowns_of(name, instance, instance.leaves(arguments)), list(arguments[1:]))
+
+
+def unknowns_of(name: str, instance: Instance, leaves: Sequence[Any]) -> tuple[Unknowns, Array]:
+    """The unknowns among the leaves of a call's arguments, and their first values."""
     structure = instance.inputs.inner[0]
     types = instance.types[: structure.leaves]
     for path, type in zip(trees.paths(structure), types, strict=True):
         if not is_float(type):
             problem = f"x0{path} is of type {type}: unknowns are floating numbers"
             raise TypeError(at_line(f"{name}: {problem}, as are 1.0 and x.astype(float)"))
-    leaves = instance.signature.convert(instance.leaves(arguments))[0][: structure.leaves]
-    arrays = [np.asarray(leaf) for leaf in leaves]
+    declared = instance.declared
+    places = [f"{declared.program}: argument {place!r}" for place in declared.names]
+    arrays = [np.asarray(array_of_type(*each)) for each in zip(leaves, types, places, strict=False)]
     unknowns = Unknowns(structure, tuple([a.shape for a in arrays]), tuple([a.dtype for a in arrays]))
     if unknowns.count == 0:
         raise TypeError(at_line(f"{name}: x0 holds no numbers"))
-    return unknowns, joined(arrays), list(arguments[1:])
+    return unknowns, joined(arrays)
 
 
-def _lacking(f: Program) -> str:
-    return "is static" if f.parameters else "it does not have"
+def check_first(name: str, f: Program) -> None:
+    """TypeError where the first parameter of a program cannot be the unknowns."""
+    if not f.parameters or f.parameters[0].static:
+        lacking = "is static" if f.parameters else "it does not have"
+        raise TypeError(at_line(f"{name}: the unknowns are the first parameter of {f.name}, which {lacking}"))

@@ -44,7 +44,8 @@ class Chunked(Generic[P, R]):
         memory: int | None,
     ) -> None:
         self.program, self.over, self._options, self._threads = program, over, options, threads
-        self._client, self._chunk, self._memory = None if client is None else Connected(client), chunk, memory
+        self._client = Connected(client) if client is not None and not isinstance(client, Connected) else client
+        self._chunk, self._memory = chunk, memory
         written = program.program if isinstance(program, Instance) else program
         self.__name__, self.__doc__ = written.name, written.__doc__
         if isinstance(program, Program) and not program.annotated:
@@ -64,6 +65,15 @@ class Chunked(Generic[P, R]):
         leaves = self._instance.leaves(self.program.bind(args, kwargs))
         result: R = self._version.run(leaves, self._threads, self._client, self._chunk, self._memory)
         return result
+
+    @property
+    def instance(self) -> Instance:
+        """The version of the program that runs."""
+        return self._instance
+
+    def same_chunks(self, program: Program[Any, Any]) -> Chunked[Any, Any]:
+        """Another program, compiled for the same chunks, client and options."""
+        return Chunked(program, self.over, self._options, self._threads, self._client, self._chunk, self._memory)
 
     @property
     def plan(self) -> Plan:
