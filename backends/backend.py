@@ -35,6 +35,7 @@ class LLVM:
     flush: bool
     allowed: Transformations
     debug: frozenset[str]  # see ``debugged``
+    cpu: str | None = None  # a level of processors; None: this one
 
     def version(self, instance: Instance) -> llvm.Version:
         """The code of an instance, made on first use and kept with it; one for any number of threads."""
@@ -45,8 +46,8 @@ class LLVM:
         return ("llvm", *self._options) in instance.compiled
 
     @property
-    def _options(self) -> tuple[bool, Transformations, bool, frozenset[str]]:
-        return self.checks, self.allowed, self.flush, self.debug
+    def _options(self) -> tuple[bool, Transformations, bool, frozenset[str], str | None]:
+        return self.checks, self.allowed, self.flush, self.debug, self.cpu
 
     def run(self, version: llvm.Version, leaves: Sequence[Any], out: Any = None) -> Any:
         return version.run(leaves, self.threads, out)

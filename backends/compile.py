@@ -18,6 +18,7 @@ from .chunked.parts import Options
 from .compiled import Compiled
 from .constant_sizes import code_for_leaves
 from .llvm.control import X86
+from .llvm.host import LEVELS, lacking
 from .opencl.devices import choose
 from .runtime import debugged
 from .transformations import ALL, Schedule, transformations_of
@@ -35,6 +36,7 @@ def compile(
     threads: int | None = None,
     checks: bool = True,
     flush_subnormals: bool = False,
+    cpu: str | None = None,
     schedule: Schedule | None = None,
 ) -> Chunked[P, R]: ...
 @overload
@@ -47,6 +49,7 @@ def compile(
     checks: bool = True,
     flush_subnormals: bool = False,
     deterministic: bool = False,
+    cpu: str | None = None,
     schedule: Schedule | None = None,
 ) -> Compiled[P, R]: ...
 @ending_at_user
@@ -64,6 +67,7 @@ def compile(
     client: Any = None,
     chunk: int | None = None,
     memory: int | str | None = None,
+    cpu: str | None = None,
 ) -> Any:
     """Compile a program, or one version of it (``f.at(...)``): for the cores of this machine, or for an OpenCL device.
 
@@ -72,7 +76,9 @@ def compile(
 
     ``backend="llvm"`` is for the CPU. ``threads`` is the number of threads (default: ADZE_THREADS, or all cores), which
     never changes the result. With ``flush_subnormals=True`` numbers below 2.2e-308 (1.2e-38 in f32) count as zero, as
-    they do in JAX: some processors take a hundred times as long to multiply them. For x86-64.
+    they do in JAX: some processors take a hundred times as long to multiply them. For x86-64. ``cpu`` is a level of
+    processors, ``"x86-64"``, ``"x86-64-v2"``, ``"x86-64-v3"`` or ``"x86-64-v4"``, to use no more than what all of that
+    level have (default: all that this one has); then results have the same bits on each of them.
 
     ``backend="opencl"`` is for a ``device`` of :func:`adze.devices`: its index, a part of its name, or itself (default:
     ADZE_OPENCL_DEVICE, or the first usable GPU, else CPU). Where threads add to one place, they do so in any order,
@@ -108,6 +114,7 @@ def compile(
             if value is not None:
                 raise ValueError(f'{name}= is for backend="dask"')
     if backend in ("llvm", "dask"):
+        _check_cpu(cpu)
         if device is not None:
             raise ValueError('device= is for backend="opencl"')
         if threads is not None and (type(threads) is not int or threads < 1):
@@ -119,17 +126,31 @@ def compile(
             raise ValueError('backend="dask" takes over=, the name of the size that is cut')
         if chunk is not None and (type(chunk) is not int or chunk < 1):
             raise ValueError(f"a chunk has at least one index, a whole number of them, not {chunk!r}")
-        options = Options(checks, allowed, flush_subnormals, debugged())
+        options = Options(checks, allowed, flush_subnormals, debugged(), cpu)
         return Chunked(chosen, over, options, threads, client, chunk, bytes_of(memory))
     if backend == "llvm":
-        return Compiled(chosen, LLVM(threads, checks, flush_subnormals, allowed, debugged()))
+        return Compiled(chosen, LLVM(threads, checks, flush_subnormals, allowed, debugged(), cpu))
     if backend == "opencl":
         if threads is not None:
             raise ValueError('threads= is for backend="llvm"; a device runs as many as it has')
+        if cpu is not None:
+            raise ValueError('cpu= is for backend="llvm" and backend="dask"; a device has its own compiler')
         if flush_subnormals:
             raise ValueError('flush_subnormals= is for backend="llvm"')
         return Compiled(chosen, OpenCL(choose(device), checks, deterministic, allowed))
     raise ValueError(f"there is no backend {backend!r}; there are 'llvm', 'opencl' and 'dask'")
+
+
+def _check_cpu(cpu: str | None) -> None:
+    """ValueError for a level of processors that there is not, or that this one is not of."""
+    if cpu is None:
+        return
+    if not X86:
+        raise ValueError("cpu= is for processors of the kind x86-64")
+    if cpu not in LEVELS:
+        raise ValueError(f"cpu= is one of {', '.join(map(repr, LEVELS))}, not {cpu!r}")
+    if lacking(cpu):
+        raise ValueError(f"this processor has no {', '.join(lacking(cpu))}, which cpu={cpu!r} asks for")
 
 
 def _run_first(instance: Instance, leaves: Sequence[Any]) -> Any:

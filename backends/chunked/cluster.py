@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ...core.source import at_line
-from ..llvm.host import host_target
+from ..llvm.host import lacking, machine_of
 from ..target import Target
 from .call import Call, Chunk, OfCall, combined, merging
 from .lazy import lazy_arrays, need_dask, read
@@ -66,18 +66,27 @@ class Maker:
 
     version: str
     target: Target
+    cpu: str | None = None  # the level of processors that was asked for
 
     @staticmethod
-    @cache
-    def here() -> Maker:
-        return Maker(metadata.version("adze-lang"), host_target())
+    def here(cpu: str | None) -> Maker:
+        return Maker(_version(), machine_of(cpu).target, cpu)
 
     def check(self, client: Maker) -> None:
         """RuntimeError where a worker is not like the client."""
         if self.version != client.version:
             raise RuntimeError(f"this worker has version {self.version} of adze-lang, the client {client.version}")
         if self.target != client.target:
-            raise RuntimeError(f"this worker makes code for {self.target}, the client for {client.target}: other bits")
+            makes = f"this worker makes code for {self.target}, the client for {client.target}: other bits"
+            raise RuntimeError(f'{makes}; where processors differ, compile with cpu="x86-64-v3"')
+        if self.cpu is not None and lacking(self.cpu):
+            problem = f"has no {', '.join(lacking(self.cpu))}, which cpu={self.cpu!r} asks for"
+            raise RuntimeError(f"the processor of this worker {problem}")
+
+
+@cache
+def _version() -> str:
+    return metadata.version("adze-lang")
 
 
 @dataclass(frozen=True)
@@ -115,7 +124,7 @@ class Cluster(OfCall):
         self._runs = self._divided()
         self._packed_call = Packed.of(call.alone)
         self._packed: dict[Stage, Packed] = {}
-        self._maker = Maker.here()
+        self._maker = Maker.here(call.options.cpu)
 
     def run(self, stage: Stage, given: Sequence[Any], merge_given: Sequence[Any]) -> Sequence[Any]:
         for attempt in range(ATTEMPTS):
@@ -245,7 +254,7 @@ def _run(
     work: _Work, given: Sequence[Any], merge_given: Sequence[Any], arrays: Sequence[Any]
 ) -> list[Node] | Exception:
     """A task: the subtrees of a run of chunks, or the exception that the program raised, which is a result of it."""
-    Maker.here().check(work.client)
+    Maker.here(work.client.cpu).check(work.client)
     places = {number: place for place, (number, _) in enumerate(work.run)}
 
     def of_chunk(number: int, chunk: Chunk) -> list[Any]:

@@ -43,6 +43,7 @@ class Options:
     allowed: Transformations
     flush: bool
     debug: frozenset[str]
+    cpu: str | None = None  # a level of processors; None: that of whoever runs it
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +91,9 @@ class Part:
             found = self._versions.get(options)
             if found is None:
                 with lifted_limits(), compiling(self.name):
-                    found = Version(self.instance, options.checks, options.allowed, options.flush, options.debug)
+                    found = Version(
+                        self.instance, options.checks, options.allowed, options.flush, options.debug, options.cpu
+                    )
                 self._versions[options] = found
         return found
 

@@ -39,7 +39,7 @@ from llvmlite.binding.newpassmanagers import NewPassManager
 
 from ...core.stages import stage
 from .host import host
-from .text import DEEP, SCALARS, UNOPTIMISED
+from .text import DEEP, FOR_CPU, SCALARS, UNOPTIMISED
 
 _LENGTH = struct.Struct("<q")
 
@@ -87,12 +87,12 @@ def _objects_of(parts: Sequence[str]) -> dict[str, tuple[bytes, float]]:
     def work() -> None:
         try:
             # one for all of a kind, as making it takes as long as compiling a small function
-            machines: dict[bool, Any] = {}
+            machines: dict[tuple[bool, str], Any] = {}
             for part in waiting:
-                started, optimised = time.perf_counter(), _is_optimised(part)
-                if optimised not in machines:
-                    machines[optimised] = target_machine(optimised)
-                made[part] = _object(part, machines[optimised]), time.perf_counter() - started
+                started, kind = time.perf_counter(), (_is_optimised(part), _cpu_of(part))
+                if kind not in machines:
+                    machines[kind] = target_machine(*kind)
+                made[part] = _object(part, machines[kind]), time.perf_counter() - started
         except Exception as failure:
             failures.append(failure)
 
@@ -178,11 +178,12 @@ def _objects(machine_code: bytes) -> Iterator[bytes]:
         start += length
 
 
-def target_machine(optimised: bool = True) -> Any:
-    """LLVM's code generator for this CPU, with all its features, for modules that are optimised, or are not."""
+def target_machine(optimised: bool = True, cpu: str = "") -> Any:
+    """LLVM's code generator for this CPU with all its features, or one of a name, for what is optimised, or is not."""
     host()
+    features = "" if cpu else llvm.get_host_cpu_features().flatten()
     return llvm.Target.from_default_triple().create_target_machine(
-        opt=3 if optimised else 0, cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten()
+        opt=3 if optimised else 0, cpu=cpu or llvm.get_host_cpu_name(), features=features
     )
 
 
@@ -227,10 +228,16 @@ def _is_optimised(text: str) -> bool:
     return not text.startswith(UNOPTIMISED)
 
 
+def _cpu_of(text: str) -> str:
+    """The processor that a module is for; empty: this one."""
+    head = text.removeprefix(UNOPTIMISED).lstrip("\n")
+    return head.partition("\n")[0].removeprefix(FOR_CPU) if head.startswith(FOR_CPU) else ""
+
+
 def printed(code: Code) -> Any:
     """The optimised module, branches included, to be printed or assembled."""
     first, *others = _all_parts(code)
-    context, machine = llvm.create_context(), target_machine()
+    context, machine = llvm.create_context(), target_machine(cpu=_cpu_of(first))
 
     def here(text: str) -> Any:
         return llvm.parse_bitcode(_optimised(text, machine).as_bitcode(), context)
@@ -247,8 +254,8 @@ def printed(code: Code) -> Any:
 
 def assembly(code: Code) -> str:
     """The object code as text, all of it as the code generator writes what is optimised, where anything is."""
-    optimised = any(map(_is_optimised, _all_parts(code)))
-    text: str = target_machine(optimised).emit_assembly(printed(code))
+    parts = _all_parts(code)
+    text: str = target_machine(any(map(_is_optimised, parts)), _cpu_of(parts[0])).emit_assembly(printed(code))
     return text
 
 

@@ -42,6 +42,9 @@ SCALARS = "; loops of scalars"
 OPTNONE = "optnone"
 UNOPTIMISED = "; not optimised"
 
+# The first line of a module that is for another processor than this one, or the second, and what it is for.
+FOR_CPU = "; for "
+
 # A line in functions with more than _NEST loops around each other.
 DEEP = "; a deep nest"
 _NEST = 8
@@ -108,8 +111,9 @@ def _wrapped(value: int) -> str:
 class Module:
     """Functions, declarations and metadata of one module, in the order of their making."""
 
-    def __init__(self, optimised: bool = True, located: bool = False) -> None:
+    def __init__(self, optimised: bool = True, located: bool = False, cpu: str = "") -> None:
         self._head = "" if optimised else UNOPTIMISED
+        self._cpu = FOR_CPU + cpu if cpu else ""
         self._located = located  # whether instructions have notes of the lines that they are from
         self._declarations: dict[str, str] = {}
         self._functions: dict[str, str] = {}
@@ -225,7 +229,7 @@ class Module:
         nodes = [f"!{number} = {self._metadata[number]}" for number in self._nodes((*functions.values(), tail))]
         mentioned = {called for name in functions for called in self._mentions(name)}
         declarations = [*[line for name, line in self._declarations.items() if name in mentioned], *signatures]
-        parts = [head, "\n".join(declarations), *functions.values(), tail, "\n".join(nodes)]
+        parts = [head, self._cpu, "\n".join(declarations), *functions.values(), tail, "\n".join(nodes)]
         return "\n\n".join(part for part in parts if part) + "\n"
 
     def _nodes(self, texts: Iterable[str]) -> list[int]:

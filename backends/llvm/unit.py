@@ -106,7 +106,9 @@ class Unit:
         self.kept: ir.Kept = ir.kept(function) if around is None else around.kept
         updated = {each.buffer.name for each in ir.of_kind(function.body, ir.Update)}
         self.unread = self.plan.dynamic - ir.read_in(function.body) - updated  # what is stored to, and returned
-        self.module: Module = Module(machine.optimised, machine.located) if around is None else around.module
+        self.module: Module = (
+            Module(machine.optimised, machine.located, machine.cpu) if around is None else around.module
+        )
         self.lines: dict[int, int] = around.lines if around is not None else {}  # of statements, where code tells them
         if machine.located and around is None:
             numbered = enumerate(ir.lines(function), 1)

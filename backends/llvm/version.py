@@ -16,7 +16,7 @@ from ..transformations import ALL, Transformations
 from .artifact import Built, Kept
 from .assemble import assembly, printed
 from .calls import Bound, Direct
-from .host import host, host_target
+from .host import machine_of
 from .jit import emitted
 from .locations import Located, read_assembly, read_module
 from .profile import Clocked
@@ -48,13 +48,15 @@ class Version(Multiversioned[Built]):
         allowed: Transformations = ALL,
         flush: bool = False,
         debug: frozenset[str] = frozenset(),
+        cpu: str | None = None,
     ) -> None:
         started = time.perf_counter()
-        target = replace(host_target(), transformations=allowed)
+        machine = machine_of(cpu)
+        target = replace(machine.target, transformations=allowed)
         self._flush = flush
-        self._machine = replace(host(), target=target, bounds="bounds" in debug, optimised="unoptimised" not in debug)
+        self._machine = replace(machine, target=target, bounds="bounds" in debug, optimised="unoptimised" not in debug)
         self._clocked: dict[int, Clocked] = {}  # forms that a profile was asked of
-        self._entry = entry_of(instance, target, checks, sorted(debug))
+        self._entry = entry_of(instance, target, checks, sorted(debug), cpu)
         found = None if self._entry is None else _sensible(self._entry.fetch())
         self._found = found if isinstance(found, Kept) else None
         super().__init__(instance, target, checks, started, heads=(_ONLY,) if isinstance(found, Kept) else found)

@@ -18,6 +18,8 @@ from test_chunked_programs import centroids, first_component, likelihood, standa
 import adze as az
 from adze.backends.chunked import cluster
 from adze.backends.chunked.chunked import Chunked
+from adze.backends.llvm.control import X86
+from adze.backends.llvm.host import LEVELS, lacking
 
 distributed = pytest.importorskip("distributed")
 da = pytest.importorskip("dask.array")
@@ -206,14 +208,46 @@ def test_what_was_sent_to_a_lost_worker_is_sent_again() -> None:
 
 
 def test_other_versions_and_processors_are_told(client: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = cluster.Maker.here()
+    here = cluster.Maker.here(None)
     for other, message in [
         (cluster.Maker("0.0.1", here.target), r"this worker has version .* of adze-lang, the client 0.0.1"),
         (cluster.Maker(here.version, replace(here.target, registers=7)), "this worker makes code for"),
     ]:
-        monkeypatch.setattr(cluster.Maker, "here", staticmethod(lambda other=other: other))
+        monkeypatch.setattr(cluster.Maker, "here", staticmethod(lambda _, other=other: other))
         with pytest.raises(RuntimeError, match=message):
             chunked(likelihood, client)(X, X[:2], np.zeros(2))
+
+
+@pytest.fixture
+def claiming(client: Any) -> Iterator[None]:
+    """A worker has another processor than the client and the others, it says."""
+
+    def claim(features: frozenset[str] | None) -> None:
+        from adze.backends.llvm import host
+
+        host._features.cache_clear()
+        host.host.cache_clear()
+        if features is not None:
+            known = host._features
+            host._features = lambda: features  # type: ignore[assignment]
+            host._features.cache_clear = lambda: setattr(host, "_features", known)  # type: ignore[attr-defined]
+
+    (worker, *_) = client.scheduler_info()["workers"]
+    client.run(claim, frozenset(LEVELS["x86-64-v2"]), workers=[worker])
+    yield
+    client.run(claim, None, workers=[worker])
+
+
+@pytest.mark.skipif(not X86 or bool(lacking("x86-64-v3")), reason="levels are of x86-64")
+def test_processors_that_differ_run_code_for_a_level(client: Any, claiming: None) -> None:
+    arguments = X, X[:2], np.zeros(2)
+    with pytest.raises(RuntimeError, match='other bits; where processors differ, compile with cpu="x86-64-v3"'):
+        chunked(likelihood, client)(*arguments)
+    with pytest.raises(RuntimeError, match=r"the processor of this worker has no avx, .*, which cpu='x86-64-v3' asks"):
+        chunked(likelihood, client, cpu="x86-64-v3")(*arguments)
+    for cpu in ("x86-64", "x86-64-v2"):
+        wanted = chunked(likelihood, None, cpu=cpu)(*arguments)
+        assert bits(chunked(likelihood, client, cpu=cpu)(*arguments)) == bits(wanted)
 
 
 def test_clients_that_cannot_run() -> None:
