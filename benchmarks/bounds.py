@@ -7,10 +7,13 @@ programs share a bound, each has a row.
 Everyday programs are held to bounds together: how many of all functions of all lines are not slower than the fastest
 tool with the same algorithm, how slow the slowest is, and the geometric mean, on one core and on two. What a library
 has a routine for is shown, and bound where a row says so: those of ``OF_PEERS``, and convolutions.
+
+Programs over chunks are measured by ``large.py``, in runs of their own.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -160,6 +163,11 @@ FORKS_OVER, FORKS_MORE = 1.5, {"fibonacci": 30e-9 * 3_524_577}
 
 # The most seconds to the first result of the derivative in a second process.
 AGAIN = {"gmm": 0.05}
+
+# Programs over chunks: of the plain program's time, of one worker's, of dask.array's, of reading or computing alone, of
+# an empty task; megabytes beside a file, with memory="1GB"; seconds of a graph of 10^5 chunks.
+ONE_WORKER, TWO_WORKERS, OF_DASK, OUT_OF_CORE, ROUND = 1.1, 1.7, 0.3, 1.25, 3.0
+MEGABYTES, GRAPH_SECONDS = 1300, 5.0
 
 # Memory that a hand-written loop would move with less gain from a second thread than a computation has.
 BOUND_BY_MEMORY = {"map": "copy", "reduce": "read", "scan": "copy", "gather": "copy", "scatter": "copy"}
@@ -401,11 +409,43 @@ def convolutions(results: dict[str, Any]) -> Iterator[Row]:
         yield Row(f"{m.line}, {m.function}", bound, found, max(ratios) <= CONVOLUTION or rate >= PRODUCT)
 
 
-def bounds_text(results: dict[str, Any]) -> str:
-    """The table, and how many are met."""
-    every = list(rows(results))
+def over_chunks(parts: dict[str, Any]) -> Iterator[Row]:
+    """Programs over chunks, as far as they were measured."""
+    memory, file = (parts.get(name, {}) for name in ("memory", "file"))
+    for name, row in memory.get("programs", {}).items():
+        plain, one, two = (row[key]["median"] for key in ("plain", "1", "2"))
+        work = f"{name}, in memory"
+        yield Row(work, f"1 worker: at most {ONE_WORKER} of plain", f"{one / plain:.2f}", one <= ONE_WORKER * plain)
+        yield Row(work, f"2 workers over 1: at least {TWO_WORKERS}", f"{one / two:.2f}", one >= TWO_WORKERS * two)
+    for name, row in memory.get("peers", {}).items():
+        share = row["ours"]["median"] / row["theirs"]["median"]
+        yield Row(f"{name}, 2 workers", f"at most {OF_DASK} of dask.array", f"{share:.2f}", share <= OF_DASK)
+    for name, row in file.get("programs", {}).items():
+        work, over = f"{name}, a file of {file['gigabytes']:g} GB", row["cold"] / max(row["read"], row["computed"])
+        bound = f"at most {OUT_OF_CORE} of the larger of reading and computing"
+        yield Row(work, bound, f"{over:.2f}", over <= OUT_OF_CORE)
+        found = row["megabytes"]
+        yield Row(work, f"below {MEGABYTES} MB in memory, of 1 GB", f"{found:.0f} MB", found < MEGABYTES)
+    if "rounds" in parts:
+        over = parts["rounds"]["step"]["median"] / parts["rounds"]["bare"]["median"]
+        yield Row(
+            "a round of 64 chunks", f"at most {ROUND:g} times an empty task a worker", f"{over:.2f}", over <= ROUND
+        )
+    if "graphs" in parts:
+        count, seconds, depth = (parts["graphs"][key] for key in ("chunks", "graph", "depth"))
+        least = math.ceil(math.log2(count))
+        work = f"graph of {count} chunks, simulated"
+        yield Row(work, f"in {GRAPH_SECONDS:g} s", f"{seconds:.2f} s", seconds <= GRAPH_SECONDS)
+        yield Row(work, f"its tree is {least} deep, a binary one's depth", f"{depth}", depth <= least)
+
+
+def bounds_text(results: dict[str, Any], chunks: dict[str, Any]) -> str:
+    """The table, and how many are met; ``chunks`` are the parts that ``large.py`` has measured."""
+    every = [*rows(results), *over_chunks(chunks)]
     met, missed = sum(row.met is True for row in every), sum(row.met is False for row in every)
     count = f"{met} met, {missed} not met, {len(every) - met - missed} not measured."
+    if chunks:
+        count += " Programs over chunks are from runs of their own ([large.md](large.md)), at the end."
     return f"{count}\n\n{table(['work', 'bound', 'measured', ''], [row.cells() for row in every])}"
 
 

@@ -10,12 +10,13 @@
 * *rounds*: a step over 64 chunks of little work, beside an empty task for each worker;
 * *graphs*: what 10^5 chunks take to be planned and combined, simulated.
 
-All agree at a small size before anything is timed. Times are medians of calls in turns, with the range. The tables are
-written to benchmarks/results/large.md; with ``--quick`` sizes are small and nothing is written but where ``--output``
-says.
+All agree at a small size before anything is timed. Times are medians of calls in turns, with the range. What was
+measured is kept in benchmarks/results/large/large.json, part by part, and its tables in large.md beside that folder;
+``report.py`` reads it. With ``--quick`` sizes are small, and tables are written where ``--output`` says, or nowhere.
 """
 
 import argparse
+import json
 import os
 import shlex
 import statistics
@@ -39,6 +40,8 @@ LOSS = az.value_and_grad(large.logistic, argnums=2)
 ROUNDS = 5
 PACKAGES = ("adze-lang", "numpy", "dask", "distributed")
 BLOCK = 1 << 26  # bytes of a plain read
+
+Record = dict[str, Any]  # what was measured, as it is kept
 
 
 def chunked(f: Any, **options: Any) -> Any:
@@ -71,12 +74,19 @@ def timed(calls: Mapping[str, Callable[[], Any]], rounds: int = ROUNDS) -> dict[
     return found
 
 
-def told(seconds: Sequence[float]) -> str:
-    return f"{statistics.median(seconds) * 1e3:.4g} ({min(seconds) * 1e3:.4g} to {max(seconds) * 1e3:.4g})"
+def summary(found: Mapping[str, Sequence[float]]) -> Record:
+    """Medians with their ranges, by call."""
+    return {
+        name: {"median": statistics.median(each), "low": min(each), "high": max(each)} for name, each in found.items()
+    }
 
 
-def ratio(found: Mapping[str, Sequence[float]], of: str, over: str) -> str:
-    return f"{statistics.median(found[of]) / statistics.median(found[over]):.2f}"
+def shown(times: Mapping[str, float]) -> str:
+    return f"{times['median'] * 1e3:.4g} ({times['low'] * 1e3:.4g} to {times['high'] * 1e3:.4g})"
+
+
+def ratio(row: Record, of: str, over: str) -> float:
+    return float(row[of]["median"] / row[over]["median"])
 
 
 def problem(n: int, d: int, seed: int = 0) -> tuple[Any, Any, Any, Any]:
@@ -109,7 +119,7 @@ def check() -> None:
     print("all agree at a small size")
 
 
-def in_memory(n: int, d: int) -> list[str]:
+def in_memory(n: int, d: int) -> Record:
     """Plain code, chunks, one worker and two; and what a user of dask.array has on the two."""
     import dask.array as da
 
@@ -118,7 +128,7 @@ def in_memory(n: int, d: int) -> list[str]:
         "step of k-means": (large.step, (c,)),
         "gradient of a mixture": (GRADIENT, (c, weights)),
     }
-    rows, peers = [], []
+    rows, peers = Record(), Record()
     for name, (f, others) in calls.items():
         plain = az.compile(f, threads=1)
         local = chunked(f)
@@ -129,29 +139,43 @@ def in_memory(n: int, d: int) -> list[str]:
             on_workers = chunked(f, client=client)
             found |= timed({f"{workers}": lambda f=on_workers, o=others, kept=kept: f(kept, *o)})
             if workers == 2 and name.startswith("step"):
-                peers.append(compared("step of k-means", on_workers, large.step_in_dask, (kept, c)))
+                peers["step of k-means"] = compared(on_workers, large.step_in_dask, (kept, c))
                 labels = client.persist(da.from_array(y, chunks=len(x) // 20))
                 both = chunked(LOSS, client=client)
-                peers.append(compared("logistic regression", both, large.logistic_in_dask, (kept, labels, c[0])))
+                peers["logistic regression"] = compared(both, large.logistic_in_dask, (kept, labels, c[0]))
                 column = client.persist(da.from_array(x[:, 0].copy(), chunks=len(x) // 20))
                 bins = chunked(large.normalised, client=client)
-                peers.append(compared("histogram", bins, large.normalised_in_dask, (column, np.empty(64))))
+                peers["histogram"] = compared(bins, large.normalised_in_dask, (column, np.empty(64)))
             closed(client)
-        cells = [told(found[key]) for key in ("plain", "chunks", "1", "2")]
-        rows.append([name, *cells, ratio(found, "1", "plain"), ratio(found, "1", "2")])
+        rows[name] = summary(found)
+    return {"size": f"{n} points of {d}, in memory", "programs": rows, "peers": peers}
+
+
+def compared(ours: Callable[..., Any], theirs: Callable[..., Any], arguments: tuple[Any, ...]) -> Record:
+    return summary(timed({"ours": lambda: ours(*arguments), "theirs": lambda: theirs(*arguments)}, 3))
+
+
+def memory_text(found: Record) -> list[str]:
+    rows = [
+        [
+            name,
+            *[shown(row[key]) for key in ("plain", "chunks", "1", "2")],
+            f"{ratio(row, '1', 'plain'):.2f}",
+            f"{ratio(row, '1', '2'):.2f}",
+        ]
+        for name, row in found["programs"].items()
+    ]
+    peers = [
+        [name, shown(row["ours"]), shown(row["theirs"]), f"{ratio(row, 'ours', 'theirs'):.2f}"]
+        for name, row in found["peers"].items()
+    ]
     head = ["ms", "plain", "chunks here", "1 worker", "2 workers", "1 worker over plain", "gain of 2"]
-    size = f"{n} points of {d}, in memory"
     return [
-        f"## In memory: {size}",
+        f"## In memory: {found['size']}",
         table(head, rows),
-        f"## As written with dask.array: {size} on 2 workers",
+        f"## As written with dask.array: {found['size']} on 2 workers",
         table(["ms", "Adze", "dask.array", "share"], peers),
     ]
-
-
-def compared(name: str, ours: Callable[..., Any], theirs: Callable[..., Any], arguments: tuple[Any, ...]) -> list[str]:
-    found = timed({"ours": lambda: ours(*arguments), "theirs": lambda: theirs(*arguments)}, 3)
-    return [name, told(found["ours"]), told(found["theirs"]), ratio(found, "ours", "theirs")]
 
 
 OUTSIDE = """
@@ -199,14 +223,14 @@ def resident(pid: int) -> float:
     return sum(int(line.split()[1]) for line in lines if line.startswith(("RssAnon", "RssFile"))) / 1e3
 
 
-def out_of_core(gigabytes: float, d: int, folder: Path) -> list[str]:
+def out_of_core(gigabytes: float, d: int, folder: Path) -> Record:
     n = int(gigabytes * 1e9 / 8 / d)
     path = folder / "points.bin"
     chance = np.random.default_rng(1)
     with path.open("wb") as file:
         for start in range(0, n, 1_000_000):
             file.write(chance.normal(size=(min(1_000_000, n - start), d)).tobytes())
-    part, rows = n // 8, []
+    part, rows = n // 8, Record()
     for name in ("sum", "step of k-means", "gradient of a mixture"):
         read = min(plain_read(path) for _ in range(2))
         script = OUTSIDE.format(path=sys.path[:1], file=str(path), n=n, d=d, part=part, name=name)
@@ -224,22 +248,31 @@ def out_of_core(gigabytes: float, d: int, folder: Path) -> list[str]:
                 peak = max(peak, resident(process.pid))
                 time.sleep(0.01)
             taken = float(line)
-        rows.append(
-            [
-                name,
-                f"{taken:.2f}",
-                f"{read:.2f}",
-                f"{computed:.2f}",
-                f"{taken / max(read, computed):.2f}",
-                f"{peak:.0f}",
-            ]
-        )
+        rows[name] = {"cold": taken, "read": read, "computed": computed, "megabytes": peak}
     path.unlink()
+    return {"gigabytes": gigabytes, "programs": rows}
+
+
+def over_the_larger(row: Record) -> float:
+    """The time of a cold file, over that of reading or of computing alone."""
+    return float(row["cold"] / max(row["read"], row["computed"]))
+
+
+def file_text(found: Record) -> list[str]:
+    rows = [
+        [
+            name,
+            *[f"{row[key]:.2f}" for key in ("cold", "read", "computed")],
+            f"{over_the_larger(row):.2f}",
+            f"{row['megabytes']:.0f}",
+        ]
+        for name, row in found["programs"].items()
+    ]
     head = ["s", "cold, memory=1GB", "plain cold read", "from memory", "over the larger", "most memory, MB"]
-    return [f"## Out of core: a file of {gigabytes:g} GB, all threads", table(head, rows)]
+    return [f"## Out of core: a file of {found['gigabytes']:g} GB, all threads", table(head, rows)]
 
 
-def rounds() -> list[str]:
+def rounds() -> Record:
     """A step over 64 chunks, beside an empty task for each worker."""
     client = client_of(2)
     x = np.arange(64_000.0)
@@ -248,7 +281,11 @@ def rounds() -> list[str]:
     bare = {"bare": lambda: client.gather([client.submit(int, pure=False) for _ in range(2)]), "step": lambda: f(kept)}
     found = timed(bare, 20)
     closed(client)
-    cells = [told(found["step"]), told(found["bare"]), ratio(found, "step", "bare")]
+    return summary(found)
+
+
+def rounds_text(found: Record) -> list[str]:
+    cells = [shown(found["step"]), shown(found["bare"]), f"{ratio(found, 'step', 'bare'):.2f}"]
     return [
         "## A round of 64 chunks on 2 workers",
         table(["ms", "step", "an empty task a worker", "ratio"], [["sum", *cells]]),
@@ -261,7 +298,7 @@ def _kept(x: Any, chunk: int) -> Any:
     return da.from_array(x, chunks=(chunk, x.shape[1]))
 
 
-def graphs(chunks: int) -> list[str]:
+def graphs(chunks: int) -> Record:
     """What so many chunks take of whoever calls: the graph of results that are as long as the size, and the tree."""
     from adze.backends.chunked.trees import Tree
 
@@ -278,8 +315,27 @@ def graphs(chunks: int) -> list[str]:
     for k in range(chunks):
         depth.add(0, k, 0)
     combined = time.perf_counter() - start
-    row = [f"{chunks}", f"{built:.2f}", f"{len(graph)}", f"{combined:.2f}", f"{depth.root}"]
+    return {"chunks": chunks, "graph": built, "tasks": len(graph), "tree": combined, "depth": depth.root}
+
+
+def graphs_text(found: Record) -> list[str]:
+    numbers = [f"{found[key]:.2f}" for key in ("graph", "tree")]
+    row = [f"{found['chunks']}", numbers[0], f"{found['tasks']}", numbers[1], f"{found['depth']}"]
     return ["## Graphs, simulated", table(["chunks", "graph, s", "tasks", "tree, s", "its depth"], [row])]
+
+
+TEXTS = {"memory": memory_text, "file": file_text, "rounds": rounds_text, "graphs": graphs_text}
+
+
+def tables(parts: Record) -> str:
+    """The tables of all parts, and from which run each is."""
+    runs: dict[str, list[str]] = {}
+    for name in TEXTS:
+        if name in parts:
+            runs.setdefault(parts[name]["run"], []).append(name)
+    told = [f"{', '.join(names)}: {run}." for run, names in runs.items()]
+    text = [line for name, of_part in TEXTS.items() if name in parts for line in of_part(parts[name])]
+    return "\n\n".join(["# Programs over chunks", *told, *text]) + "\n"
 
 
 def main() -> None:
@@ -293,24 +349,25 @@ def main() -> None:
     given = parser.parse_args()
     n, size, count = (200_000, 0.2, 10_000) if given.quick else (given.points, given.gigabytes, 100_000)
     check()
-    text = [
-        "# Programs over chunks",
-        f"`{shlex.join(['python', *sys.argv])}`, {processor()}; {versions(PACKAGES)}",
-    ]
+    run = f"`{shlex.join(['python', *sys.argv])}`, {processor()}; {versions(PACKAGES)}"
+    kept = RESULTS / "large" / "large.json"
+    found = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() and not given.quick else {}
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp")) as folder:
-        parts: dict[str, Callable[[], list[str]]] = {
+        parts: dict[str, Callable[[], Record]] = {
             "memory": lambda: in_memory(n, given.dimensions),
             "file": lambda: out_of_core(size, given.dimensions, Path(folder)),
             "rounds": rounds,
             "graphs": lambda: graphs(count),
         }
         for name in given.parts:
-            made = parts[name]()
-            print("\n\n".join(made), flush=True)
-            text += made
+            found[name] = {"run": run, **parts[name]()}
+            print("\n\n".join(TEXTS[name](found[name])), flush=True)
+    if not given.quick:
+        kept.parent.mkdir(exist_ok=True)
+        kept.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     output = given.output or (None if given.quick else RESULTS / "large.md")
     if output is not None:
-        output.write_text("\n\n".join(text) + "\n", encoding="utf-8")
+        output.write_text(tables(found), encoding="utf-8")
 
 
 if __name__ == "__main__":

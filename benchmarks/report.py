@@ -88,6 +88,12 @@ def read_results(folder: Path) -> dict[str, Any]:
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
 
 
+def read_parts(path: Path) -> dict[str, Any]:
+    """What was measured of programs over chunks (``large.py``), by part; nothing where nothing was."""
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
+
+
 def geometric_mean(values: Iterable[float]) -> float:
     logarithms = [math.log(value) for value in values]
     return math.exp(sum(logarithms) / len(logarithms)) if logarithms else math.nan
@@ -271,7 +277,7 @@ def write_reports(folder: Path) -> str:
 
     results = read_results(folder)
     measured = list(all_measured(results))
-    bounds = bounds_text(results)
+    bounds = bounds_text(results, read_parts(folder / "large" / "large.json"))
     machines = {
         f"{m['date']}, {m['processor']}, {m['cores']}; {m['versions']}": None
         for m in (record["machine"] for record in results.values())

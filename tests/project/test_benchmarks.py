@@ -139,6 +139,30 @@ def test_bounds_are_of_the_fastest_version_of_a_peer(module: Callable[[str], Mod
     assert rows["gmm, d=64 k=100 n=1000, gradient", "at most 0.07 of JAX"].met is None
 
 
+def test_bounds_of_programs_over_chunks(module: Callable[[str], ModuleType]) -> None:
+    def times(**medians: float) -> dict[str, Any]:
+        return {name: {"median": t, "low": t, "high": t} for name, t in medians.items()}
+
+    parts = {
+        "memory": {"programs": {"step": {**times(plain=1.0), "1": times(x=1.2)["x"], "2": times(x=0.6)["x"]}}},
+        "file": {"gigabytes": 8, "programs": {"sum": {"cold": 3.0, "read": 2.5, "computed": 1.0, "megabytes": 1400}}},
+        "rounds": times(step=0.2, bare=0.1),
+        "graphs": {"chunks": 1000, "graph": 6.0, "depth": 10},
+    }
+    rows = list(module("bounds").over_chunks(parts))
+    assert [(row.found, row.met) for row in rows] == [
+        ("1.20", False), ("2.00", True), ("1.20", True), ("1400 MB", False),
+        ("2.00", True), ("6.00 s", False), ("10", True),
+    ]  # fmt: skip
+    assert list(module("bounds").over_chunks({})) == []
+
+
+def test_tables_of_programs_over_chunks_are_of_what_is_kept(module: Callable[[str], ModuleType]) -> None:
+    results = ROOT / "benchmarks" / "results"
+    parts = module("report").read_parts(results / "large" / "large.json")
+    assert module("large").tables(parts) == (results / "large.md").read_text(encoding="utf-8")
+
+
 def test_bounds_on_one_core_are_of_processor_time(module: Callable[[str], ModuleType]) -> None:
     function = measured(adze=1.0, np=1.0) | {"one core": measured(adze=1.0, np=3.0)["contenders"]}
     rows = list(module("bounds").rows(results("normals", "n=10000000", {"primal": function})))
