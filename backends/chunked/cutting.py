@@ -83,12 +83,37 @@ def is_combination(operation: Operation, size: Dim) -> bool:
         return bool(whole) and not operation.blocks[0].results and block_touches(operation.blocks[0], size)
     if operation.op != "generate" or not whole:
         return False
-    (block,) = operation.blocks
+    return _gives_combination(operation.blocks[0], size)
+
+
+def _gives_combination(block: Block, size: Dim) -> bool:
+    """Whether a block of a loop or of a choice ends with a combination, which is what it gives, and has no other."""
     if not block.bindings or any(combines(each, size) for each in block.bindings[:-1]):
         return False
     last = block.bindings[-1]
     in_order = [getattr(result, "index", -1) for result in block.results] == [*range(len(last.types))][::-1]
-    return in_order and is_combination(last, size)
+    return in_order and (is_combination(last, size) or is_choice_of_combinations(last, size))
+
+
+def is_choice_of_combinations(operation: Operation, size: Dim) -> bool:
+    """Whether it is a choice in a loop, each branch of which gives a combination or has nothing to do with the size.
+
+    All chunks choose alike, so two runs of chunks are combined as the branch that is taken says.
+    """
+    return operation.op == "cond" and all(
+        _gives_combination(block, size) or not block_touches(block, size) for block in operation.blocks
+    )
+
+
+def first_combination(block: Block, size: Dim) -> int | None:
+    """The place of the first combination in a block of a loop, or of the first choice that has one in a branch."""
+    for place, operation in enumerate(block.bindings):
+        in_branch = operation.op == "cond" and any(
+            first_combination(branch, size) is not None for branch in operation.blocks
+        )
+        if in_branch or is_combination(operation, size):
+            return place
+    return None
 
 
 def combines(operation: Operation, size: Dim) -> bool:

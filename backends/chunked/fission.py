@@ -4,7 +4,12 @@
                                                    for j < d: t[j] / f64(n)
 
 The first is done chunk by chunk, the second once, with what all chunks have given. What stands before the reduction in
-the loop is computed in both. The operations of a checkpoint take its place: a stage computes all that it needs anew,
+the loop is computed in both. A choice in the loop is divided in the same way, so its test guards the reduction::
+
+    for j < d: if t[j]: 2.0 * sum(x[:, j])    becomes    s = for j < d: if t[j]: sum(x[:, j]) else: 0.0
+               else: 1.0                                 for j < d: if t[j]: 2.0 * s[j] else: 1.0
+
+The operations of a checkpoint take its place: a stage computes all that it needs anew,
 anyway. Of a choice that is made on each chunk, the planner has the reductions computed first, from the blocks that are
 made here; no builder could put them there, for it computes what one branch needs in that branch.
 
@@ -15,17 +20,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ...core.builder import Builder, build
-from ...core.dims import Dim
+from ...core.dims import Dim, Opaque
 from ...core.graph import Value
 from ...core.placement import to_block
 from ...core.terms import Block, Operation, Variable
-from ...core.types import Type
+from ...core.types import Type, all_dims
 from ...interpreters.embed import Atom, Embed, Entries, emit_blocks, rebuilt
 from ...interpreters.embed import Block as Meaning
 from ...interpreters.embed import Operation as Operations
-from .cutting import INSTEAD, combinations, goes_over, is_combination, partly_over, refuse, touches, writes
+from .cutting import (
+    INSTEAD,
+    first_combination,
+    goes_over,
+    is_choice_of_combinations,
+    is_combination,
+    partly_over,
+    refuse,
+    touches,
+    writes,
+)
 from .language import zeros
 
 
@@ -50,8 +66,9 @@ def _position(operation: Operation, size: Dim) -> int | None:
     """Where the block of a loop has a reduction over the size beside other work."""
     if not operation.row.makes_elements or goes_over(operation, size) or partly_over(operation, size) is not None:
         return None
-    places = [] if is_combination(operation, size) else combinations(operation.blocks[0], size)
-    return places[0] if places else None
+    if is_combination(operation, size):
+        return None
+    return first_combination(operation.blocks[0], size)
 
 
 def combinations_alone(block: Block, places: Sequence[int]) -> Block:
@@ -66,11 +83,19 @@ def combinations_alone(block: Block, places: Sequence[int]) -> Block:
     return Block((), bindings, tuple(results))
 
 
-def block_of_zeros(types: Sequence[Type]) -> Block:
-    """The block of a branch that gives zeros."""
+def block_of_zeros(choice: Operation, types: Sequence[Type], size: Dim) -> Block:
+    """The block of a branch that gives zeros; Unsupported where nothing outside of the other one knows their sizes."""
+    check_sizes(choice, types, size)
     with build() as builder:
         block, _ = to_block([], [zeros(builder, type) for type in types])
     return block
+
+
+def check_sizes(choice: Operation, types: Sequence[Type], size: Dim) -> None:
+    """Unsupported where a combination in a choice is an array with a size that is computed."""
+    for type in types:
+        if any(isinstance(atom, Opaque) for dim in all_dims(type) for atom in dim.atoms()):
+            raise refuse(choice, size, f"a reduction in a branch is part of {type}, with a size that is computed")
 
 
 class _Fission(Embed):
@@ -100,6 +125,9 @@ class _Fission(Embed):
         self, operation: Operation, position: int, args: Sequence[Atom], blocks: Sequence[Meaning], env: Entries
     ) -> Sequence[Value]:
         block = operation.blocks[0]
+        if block.bindings[position].op == "cond":
+            choice = block.bindings[position]
+            check_sizes(choice, [*self._types(choice), *operation.types], self._size)
         sizes = [self.meaning_of_atom(extent)(env) for extent in operation.row.iterations(operation)]
         arrays = self._for_each(sizes, lambda *index: self._combination(block, position, env.enter(index)))
 
@@ -120,13 +148,45 @@ class _Fission(Embed):
         checks, self.checks = self.checks, False
         try:
             env = self._extended([each for each in before if each.types], env)
-            return self.meaning_of_operation(combination)(env)
+            if combination.op != "cond" or is_choice_of_combinations(combination, self._size):
+                return self.meaning_of_operation(combination)(env)
+            return self._guarded(combination, env)
         finally:
             self.checks = checks
 
+    def _guarded(self, choice: Operation, env: Entries) -> Sequence[Value]:
+        """The first combination of a choice where its branch is taken, zeros elsewhere."""
+        taken, position = self._first(choice)
+        types = self._types(choice)
+        self.builder.origin = choice.origin
+        branches: list[Callable[[], Sequence[Value]]] = [lambda: [zeros(self.builder, type) for type in types]] * 2
+        branches[taken] = lambda: self._combination(choice.blocks[taken], position, env)
+        return self.builder.cond(self.meaning_of_atom(choice.args[0])(env), *branches)
+
+    def _first(self, choice: Operation) -> tuple[int, int]:
+        """The branch and the place of the first combination of a choice."""
+        places = [first_combination(block, self._size) for block in choice.blocks]
+        return next((taken, place) for taken, place in enumerate(places) if place is not None)
+
+    def _types(self, combination: Operation) -> Sequence[Type]:
+        """The types of a combination, or of the first one of a choice."""
+        if combination.op != "cond" or is_choice_of_combinations(combination, self._size):
+            return combination.types
+        taken, place = self._first(combination)
+        return self._types(combination.blocks[taken].bindings[place])
+
     def _rest(self, block: Block, position: int, env: Entries, found: Sequence[Value]) -> Sequence[Value]:
         """The results of a block, one combination of which is there."""
-        env = self._extended(block.bindings[:position], env).extend(found)
+        env, choice = self._extended(block.bindings[:position], env), block.bindings[position]
+        if choice.op == "cond" and not is_choice_of_combinations(choice, self._size):
+            taken, place = self._first(choice)
+            inside, given = env, found
+            branches: list[Callable[[], Sequence[Value]]]
+            branches = [partial(self.meaning_of_block(each), inside, []) for each in choice.blocks]
+            branches[taken] = lambda: self._rest(choice.blocks[taken], place, inside, given)
+            self.builder.origin = choice.origin
+            found = self.builder.cond(self.meaning_of_atom(choice.args[0])(env), *branches)
+        env = env.extend(found)
         env = self._extended(block.bindings[position + 1 :], env)
         return [self.meaning_of_atom(result)(env) for result in block.results]
 

@@ -28,10 +28,10 @@ from ...core.dims import Dim
 from ...core.environment import Env
 from ...core.graph import Value
 from ...core.source import Origin
-from ...core.terms import Atom, Operation, Variable
+from ...core.terms import Atom, Block, Operation, Variable
 from ...core.types import Accumulator, Type, bool_, dims, element
 from ...interpreters.embed import accumulate
-from .cutting import cut_axis, goes_over, requires
+from .cutting import block_touches, cut_axis, goes_over, requires
 from .language import OnChunk, zeros
 
 Key = int
@@ -336,6 +336,13 @@ def _merged(
 ) -> Sequence[Value]:
     """A combination (``cutting.is_combination``) of two runs of chunks, from those of each."""
     builder = language.builder
+    if operation.op == "cond":  # all chunks have chosen alike
+
+        def branch(block: Block) -> Sequence[Value]:
+            return _merged_last(language, block, env, left, right, size) if block_touches(block, size) else left
+
+        test = language.meaning_of_atom(operation.args[0])(env)
+        return builder.cond(test, *[lambda each=each: branch(each) for each in operation.blocks])
     if not operation.row.makes_elements:
         return [_sum(language, [a, b]) for a, b in zip(left, right, strict=True)]
     (extent, *_), block = operation.row.iterations(operation), operation.blocks[0]
@@ -350,10 +357,16 @@ def _merged(
         )
 
     def element_of(i: Value) -> Sequence[Value]:
-        inside = env.enter([i])
-        for each in block.bindings[:-1]:
-            inside = language.later(each, inside)
         a, b = ([builder.part(each, [i]) for each in side] for side in (left, right))
-        return _merged(language, block.bindings[-1], inside, a, b, size)
+        return _merged_last(language, block, env.enter([i]), a, b, size)
 
     return builder.generate(language.meaning_of_atom(extent)(env), element_of)
+
+
+def _merged_last(
+    language: OnChunk, block: Block, env: Env[Any], left: Sequence[Value], right: Sequence[Value], size: Dim
+) -> Sequence[Value]:
+    """The combination that a block ends with, of two runs of chunks."""
+    for each in block.bindings[:-1]:
+        env = language.later(each, env)
+    return _merged(language, block.bindings[-1], env, left, right, size)

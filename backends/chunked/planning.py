@@ -129,7 +129,7 @@ class _Planner:
             types = [type for place in places[branch] for type in block.bindings[place].types]
             found.append([self.known.key(type) for type in types])
             if types:
-                blocks = [combinations_alone(block, places[branch]), block_of_zeros(types)]
+                blocks = [combinations_alone(block, places[branch]), block_of_zeros(operation, types, size)]
                 first = Operation(
                     "cond", (), operation.args, tuple(blocks[:: 1 - 2 * branch]), tuple(types), operation.origin
                 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from abc import ABC, abstractmethod
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,7 +132,8 @@ class Blocks(Source):
         return (self.array.name, *[number if axis == self.axis else 0 for axis in range(len(self.shape))])
 
     def read(self, start: int, stop: int, buffer: Buffer | None = None) -> np.ndarray[Any, Any]:
-        number = bisect_right(self.firsts, start) - 1 if stop > start else 0
+        # of those that begin there, the last one has indices, and those before it have none
+        number = bisect_right(self.firsts, start) - 1 if stop > start else bisect_left(self.firsts, start)
         block = self.array.blocks[(slice(None),) * self.axis + (number,)]
         return np.asarray(block.compute(scheduler="threads"))
 

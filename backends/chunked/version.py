@@ -59,9 +59,21 @@ class Version:
                 raise TypeError(at_line(f"{name}: {place!r} is {type}; programs over chunks take scalars and arrays"))
         self._axes = [self._axis(k) for k in range(len(self._types))]
         if all(axis is None for axis in self._axes):
+            same = self._equal_to(over)
+            if same is not None:
+                problem = f"over={over!r} is required to be {same}, which is its name then: write over={same!r}"
+                raise ValueError(at_line(f"{name}: {problem}"))
             known = ", ".join(sorted(instance.declared.bound)) or "none"
             raise ValueError(at_line(f"{name}: over={over!r} is no size of its parameters alone, which are: {known}"))
         self.plan: Plan = planned(instance.term, name, over, options.checks)
+
+    def _equal_to(self, over: str) -> str | None:
+        """The name that a size of the parameters goes by, where the program requires that it equals another one."""
+        for declared, type in zip(self._instance.types, self._types, strict=True):
+            for dim, found in zip(dims(declared), dims(type), strict=True):
+                if dim == Dim.of(over) and found != dim and found.names() == {str(found)}:
+                    return str(found)
+        return None
 
     def _axis(self, leaf: int) -> int | None:
         """Where an argument is cut; ValueError where it cannot be."""

@@ -196,6 +196,29 @@ def dot(x: Vector, y: az.Array[az.f64, "m"]) -> az.f64:
 
 
 @az.program
+def largest(x: Matrix, w: az.Array[az.f64, "d"]) -> az.f64:
+    """Its derivative chooses, for each column, whether there is a place of the largest element, and reads there."""
+    return az.sum(az.max(x * w, axis=0) ** 2)
+
+
+@az.program
+def by_kind(x: Matrix, kind: az.Array[az.i64, "d"]) -> az.Array[az.f64, "d"]:
+    """A choice in a loop: a branch has two reductions, the second of which needs the first, another has a choice."""
+
+    def of_column(j: Any) -> Any:
+        def spread() -> Any:
+            mean = az.mean(x[:, j])
+            return mean * az.sum((x[:, j] - mean) ** 2)
+
+        return az.cond(kind[j] > 0, spread, lambda: az.cond(kind[j] < 0, lambda: 2 * az.max(x[:, j]), lambda: 1.0 * j))
+
+    return az.generate(az.size(x, 1), of_column)
+
+
+KIND = np.array([1, -1, 0])
+
+
+@az.program
 def flag(b: az.Array[az.bool_, "n"], i: az.i64) -> az.bool_:
     return b[i]
 
@@ -214,6 +237,7 @@ CALLS = [
     (loss_again, (X, X[0]), lambda x, w: np.mean((x @ w) ** 2)),
     (dot, (X[:, 0], X[:, 1]), lambda x, y: x @ y),
     (flag, (X[:, 0] > 0, 3), lambda b, i: b[i]),
+    (by_kind, (X, KIND), lambda x, _: np.array([x[:, 0].mean() * x[:, 0].var() * 11, 2 * x[:, 1].max(), 2])),
 ]
 
 
@@ -235,6 +259,8 @@ DERIVATIVES = [
     (az.jvp(az.grad(explained, argnums=1)), (X, X[:, 1], X[::-1], X[:, 2])),
     (az.value_and_grad(loss_again, argnums=(0, 1)), (X, X[0])),
     (az.grad(dot, argnums=(0, 1)), (X[:, 0], X[:, 1])),
+    (az.grad(largest, argnums=(0, 1)), (X, np.array([1.0, -2.0, 0.5]))),
+    (az.vjp(by_kind), (X, KIND, np.array([1.0, 2.0, 3.0]))),
 ]
 
 
@@ -297,6 +323,40 @@ def test_solvers_of_other_libraries() -> None:
     np.testing.assert_allclose(*fits, rtol=1e-6)
 
 
+@az.data
+class Pair:
+    x: az.f64
+    y: az.f64
+
+
+clipped = az.foreign("clipped", lambda x: np.clip(x, -0.5, 0.5), lambda x: x)
+
+
+def test_records_operations_and_random_numbers() -> None:
+    x, y = X[:, 0].copy(), X[:, 1].copy()
+    pairs = az.program(lambda p: az.sum(p.x * p.y)).at(az.Array[Pair, "n"])
+    np.testing.assert_allclose(chunked(pairs, chunk=4)(Pair(x, y)), x @ y)
+    each = az.program(lambda x: az.sum(az.map(clipped, x))).at(Vector)
+    np.testing.assert_allclose(chunked(each, chunk=4)(x), x.clip(-0.5, 0.5).sum())
+    means = az.program(lambda x: clipped(az.mean(x, axis=0))).at(Matrix)
+    np.testing.assert_allclose(chunked(means, chunk=4)(X), X.mean(0).clip(-0.5, 0.5))
+
+    @az.program
+    def noisy(x: Vector, seed: az.i64) -> tuple[Vector, az.f64]:
+        keys = az.random.split(az.random.key(seed), az.size(x, 0))
+        noise = az.random.normal(az.random.key(seed), (az.size(x, 0),))
+        return x + noise, az.sum(az.map(lambda a, k: a * az.random.normal(k), x, keys))
+
+    for found, wanted in zip(leaves(chunked(noisy, chunk=4)(x, 5)), leaves(az.evaluate(noisy)(x, 5)), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_values_that_are_inspected(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = az.program(lambda x: az.sum(az.inspect(az.sum(x), "total") * x)).at(Vector)
+    assert chunked(shown, chunk=2)(np.arange(5.0)) == 100.0
+    assert capsys.readouterr().out == ""  # compiled code shows nothing
+
+
 # What is said
 
 
@@ -333,6 +393,11 @@ def test_cost() -> None:
         chunked(standardised).cost(sizes={"n": 3})
 
 
+def outer(x: Any, count: Any) -> Any:
+    """For each number below a computed one, a sum over all of x."""
+    return az.generate(count, lambda j: az.sum(x * j))
+
+
 def refused(f: Any) -> str:
     with pytest.raises(Unsupported) as found:
         chunked(az.program(f).at(Vector))
@@ -356,6 +421,10 @@ def test_what_cannot_be_cut_is_refused_with_what_to_write() -> None:
             x[0] > 0.0, lambda: az.cond(x[1] > 0.0, lambda: x * az.sum(x), lambda: x + 1.0), lambda: 2 * x
         )
     )
+    assert "a library operation needs its whole arguments" in refused(lambda x: az.sum(clipped(x)))
+    assert "a reduction in a branch is part of f64[?0], with a size that is computed" in refused(
+        lambda x: az.cond(x[0] > 0.0, lambda: x * az.sum(outer(x, az.argmax(x))), lambda: x)
+    )
     assert "it goes over 2*n" in refused(lambda x: az.concatenate([x, x]))
 
 
@@ -363,6 +432,8 @@ def test_wrong_options() -> None:
     f = standardised
     with pytest.raises(ValueError, match=r"over='m' is no size of its parameters alone, which are: d, n"):
         chunked(f, "m")
+    with pytest.raises(ValueError, match=r"over='m' is required to be n, which is its name then: write over='n'"):
+        chunked(dot, "m")
     square = az.program(lambda x: az.sum(x)).at(az.Array[az.f64, "n n"])
     with pytest.raises(ValueError, match="cuts one axis that has this size alone"):
         chunked(square)

@@ -52,6 +52,11 @@ def test_arrays_of_any_layout() -> None:
     check(read_only)
 
 
+def test_chunks_of_dask_without_rows() -> None:
+    for lengths in ((4, 0, 46), (0, 0, 50), (20, 30, 0), (0, 20, 0, 0, 30)):
+        check(da.from_array(X, chunks=(lengths, (4,))), chunk=None)
+
+
 def saved(folder: Path, offset: int = 64) -> Path:
     path = folder / "x.bin"
     path.write_bytes(b"." * offset + X.tobytes())
