@@ -18,6 +18,7 @@ from test_chunked_programs import centroids, first_component, likelihood, standa
 import adze as az
 from adze.backends.chunked import cluster
 from adze.backends.chunked.chunked import Chunked
+from adze.backends.chunked.plan import Around, Plan, Stage
 from adze.backends.llvm.control import X86
 from adze.backends.llvm.host import LEVELS, lacking
 
@@ -182,6 +183,57 @@ def test_a_worker_that_is_killed_is_replaced(source: str, after: float, tmp_path
         thread = killing(made, after)
         assert f(given, 40) == wanted
         thread.join()
+    finally:
+        stopped(made)
+
+
+def stages(plan: Plan) -> Iterator[int]:
+    """The numbers of the stages of a plan, those of loops included."""
+    for step in plan.steps:
+        if isinstance(step, Stage):
+            yield step.number
+        elif isinstance(step, Around):
+            for inner in step.plans:
+                yield from stages(inner)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("source", ["memory", "dask", "file"])
+@pytest.mark.parametrize(("f", "arguments"), [CALLS[1]], ids=lambda each: getattr(each, "name", ""))
+def test_a_worker_that_is_killed_in_each_stage(
+    f: az.Program, arguments: Any, source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, *rest = arguments
+    np.save(tmp_path / "x.npy", x)
+    given = {"memory": x, "dask": da.from_array(x, chunks=(100, 4)), "file": np.load(tmp_path / "x.npy", mmap_mode="r")}
+    wanted = bits(chunked(f, None)(*arguments))
+    once, gathered = cluster.Cluster._once, cluster.Cluster._gathered
+    now: list[int] = []  # the numbers of the stages that have been started
+    killed: dict[int, int] = {}  # by stage, who was killed in it
+
+    def noting(self: Any, stage: Any, *others: Any) -> Any:
+        now.append(stage.number)
+        return once(self, stage, *others)
+
+    def killing_first(self: Any, futures: Any) -> Any:
+        if now[-1] == waiting[0] and now[-1] not in killed:
+            killed[now[-1]] = random.choice(pids(made))
+            os.kill(killed[now[-1]], signal.SIGKILL)
+        return gathered(self, futures)
+
+    monkeypatch.setattr(cluster.Cluster, "_once", noting)
+    monkeypatch.setattr(cluster.Cluster, "_gathered", killing_first)
+    made = started(2)
+    try:
+        on_workers = chunked(f, made)
+        numbers = list(stages(on_workers.plan))
+        waiting = list(numbers)
+        while waiting:
+            made.wait_for_workers(2)
+            assert bits(on_workers(given[source], *rest)) == wanted
+            del waiting[0]
+        assert numbers and sorted(killed) == sorted(numbers)
     finally:
         stopped(made)
 
